@@ -20,11 +20,11 @@ from gpucache.store.reading import HitStore
 from gpucache.store.trust import Root, RootRefused, root_state
 
 if TYPE_CHECKING:
+    from gpucache.answers.entries import Location
     from gpucache.backends.interface import Backend
     from gpucache.caches.own import OwnCache
     from gpucache.engine.store_layers import Layers
     from gpucache.model import Artifact, BuildRequest, Device
-    from gpucache.outcomes import Location
     from gpucache.store import DirectoryStore
     from gpucache.store.interface import RefusedRoot
 
@@ -58,8 +58,8 @@ def _open_store(settings: Settings, *, shared: bool) -> HitStore:
 
 def open_system_roots(settings: Settings) -> "list[tuple[OwnCache, DirectoryStore]]":
     """Every system root that can be read, as a cache of its own."""
+    from gpucache.answers.entries import Location
     from gpucache.caches.own import OwnCache
-    from gpucache.outcomes import Location
     from gpucache.store import DirectoryStore
 
     found = []
@@ -88,8 +88,8 @@ def open_cache(settings: Settings) -> "OwnCache":
 
 def locate(settings: Settings) -> "Location":
     """Where our cache lives, what decided that, and what is wrong with the place."""
+    from gpucache.answers.entries import Location
     from gpucache.caches.own import OwnCache
-    from gpucache.outcomes import Location
 
     root = settings.require_root()
     return Location(

@@ -13,7 +13,7 @@ backends              compilers                 probe      devices and compilers
 recording             what programs had compiled, to be built elsewhere
 sources, manifest, settings                     what is read before anything is done
 native                libraries in C that commands load, their build, where they are
-leaves                what all may import: model, errors, units, outcomes, keys, closures, payload, folders;
+leaves                what all may import: model, errors, units, answers, keys, closures, payload, folders;
                       checks (of kernels); host (the operating system: interrupts, process groups,
                       temporary folders, what it refuses)
 """
@@ -38,6 +38,7 @@ _LEAVES = frozenset(
         "model",
         "errors",
         "units",
+        "answers",
         "outcomes",
         "closures",
         "keys",
@@ -105,7 +106,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "bench": frozenset({"leaves", "engine", "backends.interface", "caches.known_caches"}),
     # The processes of starts put their parts together from plain values.
     "bench.samples": frozenset({"leaves", "settings", "assembly", "engine", "backends"}),
-    "render": frozenset({"model", "outcomes", "units"}),
+    "render": frozenset({"answers", "keys", "model", "outcomes", "units"}),
     "assembly": frozenset({"leaves", "settings", "probe", "backends", "store", "caches", "engine"}),
     "library": frozenset({"leaves", "settings", "assembly", "engine", "store.interface"}),
     "intercept": frozenset(

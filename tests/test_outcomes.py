@@ -4,24 +4,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from gpucache.answers.entries import CacheEntry, FindingKind
+from gpucache.answers.evict import EvictOutcome, EvictSummary, Kept, Removal
+from gpucache.answers.verify import Checked, Finding, summarise_verify
+from gpucache.answers.warm import WarmOutcome, WarmResult, summarise_warm
 from gpucache.errors import ExitCode
-from gpucache.outcomes import (
-    Arm,
-    CacheEntry,
-    Checked,
-    EvictOutcome,
-    EvictSummary,
-    Finding,
-    FindingKind,
-    Kept,
-    Removal,
-    Sample,
-    Spread,
-    WarmOutcome,
-    WarmResult,
-    summarise_verify,
-    summarise_warm,
-)
+from gpucache.outcomes.bench import Arm, Sample, Spread
 
 
 def _warm(*results: WarmResult) -> list[WarmOutcome]:

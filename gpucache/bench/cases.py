@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median, median_low
 
+from gpucache.answers.growth import Growth
 from gpucache.bench import peers
 from gpucache.bench.compare import Evidence, compare_cached, judge, paired_ratio
 from gpucache.engine.hidden_caches import Clues
-from gpucache.outcomes import CACHED, Arm, BenchCase, BenchVerdict, BreakEven, Growth, Sample, Spread
+from gpucache.outcomes.bench import CACHED, Arm, BenchCase, BenchVerdict, BreakEven, Sample, Spread
 from gpucache.units import format_duration
 
 PHASES = ("process start", "context", *CACHED)

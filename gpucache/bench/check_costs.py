@@ -15,7 +15,7 @@ from gpucache.engine.targets import default_devices, select_target
 from gpucache.engine.workers.pool import Bounds, Died, Failed, run_isolated
 from gpucache.errors import CompileError, GpucacheError, NoDeviceError, TargetError
 from gpucache.model import BuildRequest, Checks, Device, Program, Toolchain
-from gpucache.outcomes import CheckedCase
+from gpucache.outcomes.bench import CheckedCase
 
 BACKEND = "opencl"
 

@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from gpucache.answers.growth import growth
 from gpucache.bench.cases import Measured
 from gpucache.bench.plan import Begun, Planned, Say, start_folder
 from gpucache.engine import hidden_caches
 from gpucache.engine.commands import CommandRun, run_command, run_prepare
 from gpucache.engine.hidden_caches import Clues, Homeless, Watched
 from gpucache.engine.warm.command import CacheEnvironment, settle
-from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Sample, SettleRun
-from gpucache.outcomes.growth import growth
+from gpucache.outcomes.bench import Arm, BenchCase, BenchVerdict, Sample, SettleRun
 
 PHASE = "run"
 _NOTHING_WRITTEN = (

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from gpucache.outcomes import (
+from gpucache.outcomes.bench import (
     FEWEST_PAIRS,
     Arm,
     BenchCase,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gpucache.backends.interface import Backend, Peer
 from gpucache.bench.compare import compare_cached, paired_ratio
 from gpucache.model import Target
-from gpucache.outcomes import Arm, ArmResult, Sample, Spread
+from gpucache.outcomes.bench import Arm, ArmResult, Sample, Spread
 
 
 def is_peer(arm: str) -> bool:

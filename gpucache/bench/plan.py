@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpucache.bench.cases import PAIR, Measured
-from gpucache.outcomes import FEWEST_PAIRS, Arm, BenchCase, Sample
+from gpucache.outcomes.bench import FEWEST_PAIRS, Arm, BenchCase, Sample
 
 Say = Callable[[str], None]
 """Told what is done now, for people who wait."""

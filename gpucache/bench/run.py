@@ -18,7 +18,7 @@ from gpucache.bench.peers import is_peer
 from gpucache.bench.plan import Begun, Extent, Planned, Say
 from gpucache.host.interrupts import disarm
 from gpucache.host.scratch import scratch
-from gpucache.outcomes import BenchCase, BenchVerdict, Sample
+from gpucache.outcomes.bench import BenchCase, BenchVerdict, Sample
 
 _SEED = 5
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gpucache.answers.lookup import Built, Hit, Verdict
 from gpucache.assembly import open_layers
 from gpucache.backends.interface import Backend, Launch, Session
 from gpucache.backends.registry import load_backend
@@ -22,7 +23,7 @@ from gpucache.engine.prepare import prepare
 from gpucache.engine.store_layers import Layers
 from gpucache.errors import CompileError, GpucacheError
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Checks, Toolchain
-from gpucache.outcomes import Arm, Built, Hit, Sample, Verdict
+from gpucache.outcomes.bench import Arm, Sample
 from gpucache.settings import Settings
 
 

@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from gpucache.answers.growth import growth
+from gpucache.answers.lookup import Built, Hit
 from gpucache.backends.interface import Backend, Launch
 from gpucache.bench.cases import Measured
 from gpucache.bench.peers import Peers
@@ -20,8 +22,7 @@ from gpucache.bench.samples import StartJob, build_once, find_launches, start_on
 from gpucache.caches.known_caches import KnownCaches
 from gpucache.engine.warm.plan import WarmItem
 from gpucache.engine.workers.pool import Bounds, Died, Done, run_isolated
-from gpucache.outcomes import BenchCase, BenchVerdict, Built, Hit, Sample
-from gpucache.outcomes.growth import growth
+from gpucache.outcomes.bench import BenchCase, BenchVerdict, Sample
 
 R = TypeVar("R")
 

@@ -10,13 +10,13 @@ AMD_COMGR_CACHE_POLICY; what does not read is compiled again.
 import sys
 from collections.abc import Iterator
 
+from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.systems import AmdComgrPlaces
 from gpucache.errors import FormatError
-from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadKind, describe
 
 _LENGTH_BYTES = 8

@@ -18,12 +18,12 @@ from functools import reduce
 from hashlib import sha1
 from typing import NamedTuple
 
+from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.systems import ArrayFirePlaces
-from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadInfo, PayloadKind
 from gpucache.units import printable
 

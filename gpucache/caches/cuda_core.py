@@ -15,12 +15,12 @@ import stat
 from itertools import islice
 from pathlib import Path
 
+from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches import places
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left, Node
 from gpucache.caches.systems import CudaCorePlaces
-from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadKind, describe
 from gpucache.units import printable
 

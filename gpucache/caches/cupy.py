@@ -12,12 +12,12 @@ callbacks lie there as well (``cupy/cuda/jitify.pyx``, ``cupy/fft/_callback.pyx`
 import hashlib
 import struct
 
+from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.systems import CupyPlaces
-from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadKind, describe
 
 _DIGITS = 40

@@ -16,13 +16,15 @@ from dataclasses import replace
 from hashlib import sha1
 from pathlib import Path
 
+from gpucache.answers.entries import FindingKind, Problem
+from gpucache.answers.evict import Kept
+from gpucache.answers.verify import Checked
 from gpucache.caches.files import Files, open_folder
 from gpucache.caches.files_format import OF_OPENCL, BinaryFormat
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout
 from gpucache.caches.systems import DarktablePlaces
 from gpucache.folders import Folder
-from gpucache.outcomes import Checked, FindingKind, Kept, Problem
 
 _FOLDER = r"(cached_(?:v\d+_)?kernels_for_\w+)"
 _DIGEST, _NAME = "[0-9a-f]{32}", ".cl.bin"

@@ -15,12 +15,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import ClassVar
 
+from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches import databases, sqlite_file
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HeldError, UnjudgedError
 from gpucache.errors import CacheUnusableError, FormatError
-from gpucache.outcomes import FindingKind, Problem
 
 _COPIED_BYTES = 128 << 20
 _LARGEST_BYTES = 4 << 30

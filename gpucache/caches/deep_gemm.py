@@ -12,6 +12,7 @@ asks for its kernel, and so does a cubin that the driver does not load.
 from collections.abc import Iterator
 from dataclasses import replace
 
+from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.format import HOUR_NS, Look
@@ -19,7 +20,6 @@ from gpucache.caches.layout import Layout, Left
 from gpucache.caches.systems import DeepGemmPlaces
 from gpucache.keys import digest
 from gpucache.model import KeyField
-from gpucache.outcomes import CacheEntry, EntryReport, FindingKind, Problem
 from gpucache.payload import PayloadKind, describe
 
 _FOLDER = r"cache/kernel\.\w+\.([0-9a-f]{32}|[0-9a-f]{12})"

@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from functools import reduce
 from itertools import chain
 
+from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import Look
 from gpucache.caches.layout import Layout
 from gpucache.caches.systems import DxvkPlaces
 from gpucache.errors import FormatError
-from gpucache.outcomes import FindingKind, Problem
 from gpucache.units import printable
 
 _MAGIC, _LONGEST = b"DXVK", 64

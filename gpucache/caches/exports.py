@@ -11,9 +11,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from gpucache.answers.export import Exported
 from gpucache.caches.registry import EXPORTERS
 from gpucache.model import Artifact, BuildRequest, Language, Program
-from gpucache.outcomes import Exported
 
 Compile = Callable[[BuildRequest, tuple[str, ...]], Artifact]
 """Compiles with some options and no other, as another system would."""

@@ -13,13 +13,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar
 
+from gpucache.answers.entries import FindingKind, Problem
+from gpucache.answers.evict import Kept
+from gpucache.answers.verify import Checked
 from gpucache.caches import files, places
 from gpucache.caches.files import HERE, Files, Identity
 from gpucache.caches.format import Format, HeldError, Look
 from gpucache.caches.layout import Layout, Node, Role
 from gpucache.caches.tally import Tally, listed
 from gpucache.errors import FormatError
-from gpucache.outcomes import Checked, FindingKind, Kept, Problem
 from gpucache.payload import PayloadInfo, PayloadKind, describe
 from gpucache.units import format_age, format_size, printable
 

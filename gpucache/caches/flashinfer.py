@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
+from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HOUR_NS, Look
@@ -22,7 +23,6 @@ from gpucache.caches.layout import VERSION, Layout, Left
 from gpucache.caches.systems import FlashInferPlaces
 from gpucache.errors import FormatError
 from gpucache.model import KeyField
-from gpucache.outcomes import CacheEntry, EntryReport, FindingKind, Problem
 from gpucache.payload import PayloadKind, describe
 
 _ARCHS = r"(\d+[a-z]?(?:_\d+[a-z]?)*)"

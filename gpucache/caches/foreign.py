@@ -11,10 +11,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpucache.answers.entries import Location
 from gpucache.caches.interface import Isolation, Wanted
 from gpucache.caches.places import Places
 from gpucache.model import BuildRequest, Toolchain
-from gpucache.outcomes import Location
 
 if TYPE_CHECKING:
     from gpucache.caches.foreign_cache import ForeignCache

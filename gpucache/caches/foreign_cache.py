@@ -13,6 +13,11 @@ from itertools import islice
 from typing import Generic, cast
 
 from gpucache import payload as payloads
+from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location, Problem
+from gpucache.answers.evict import Kept
+from gpucache.answers.lookup import Verdict
+from gpucache.answers.verify import Checked, Finding
+from gpucache.answers.why import Reach, Served
 from gpucache.caches import places
 from gpucache.caches.format import (
     Answers,
@@ -30,19 +35,6 @@ from gpucache.caches.format import (
 from gpucache.caches.interface import Wanted
 from gpucache.errors import FormatError, GpucacheError, UsageError
 from gpucache.model import KeyField
-from gpucache.outcomes import (
-    CacheEntry,
-    Checked,
-    EntryReport,
-    Finding,
-    FindingKind,
-    Kept,
-    Location,
-    Problem,
-    Reach,
-    Served,
-    Verdict,
-)
 
 _LOOKED_AT = 1000
 """Entries that are looked at to learn whose a cache is."""

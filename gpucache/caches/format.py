@@ -20,22 +20,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
+from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location, Problem
+from gpucache.answers.evict import Kept
+from gpucache.answers.verify import Checked, Finding
+from gpucache.answers.why import Reach
 from gpucache.caches import places
 from gpucache.caches.interface import Wanted
 from gpucache.caches.places import Places
 from gpucache.errors import FormatError
 from gpucache.model import BuildRequest, Toolchain
-from gpucache.outcomes import (
-    CacheEntry,
-    Checked,
-    EntryReport,
-    Finding,
-    FindingKind,
-    Kept,
-    Location,
-    Problem,
-    Reach,
-)
 
 SECOND_NS = 10**9
 _UNSOUND = frozenset({FindingKind.TRUNCATED, FindingKind.CORRUPT, FindingKind.MISLABELLED})

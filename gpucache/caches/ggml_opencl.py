@@ -10,12 +10,12 @@ temporary files. ggml's Vulkan and CUDA backends keep nothing themselves.
 
 from dataclasses import replace
 
+from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.systems import GgmlOpenclPlaces
-from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadInfo, PayloadKind
 
 _HEAD, _MAGIC = 16, b"GGMLCLBC\1\0\0\0"

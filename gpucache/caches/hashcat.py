@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha1
 
+from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import OF_OPENCL, BinaryFormat
 from gpucache.caches.format import Look
 from gpucache.caches.layout import Layout
 from gpucache.caches.systems import HashcatPlaces
-from gpucache.outcomes import FindingKind, Problem
 
 
 def _key(groups: Sequence[str]) -> str:

@@ -15,12 +15,12 @@ from base64 import b32decode, b32encode
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.systems import InductorPlaces
-from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadKind, describe
 
 _DIGITS, _NAME = 51, "[a-z2-7]{51}"

@@ -8,13 +8,13 @@ driver evicts by it, so a removal corrects it. An empty file is a miss. The plac
 to be there, or the driver caches nothing.
 """
 
+from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.owner_files import LockedFormat, SummedFormat
 from gpucache.caches.systems import IntelNeoPlaces
-from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadInfo, PayloadKind
 
 _KEY, _KINDS = "([0-9a-f]{16})", "(?:cl|l0|ocloc)_cache"

@@ -9,11 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
+from gpucache.answers.entries import CacheEntry, EntryReport, Location
+from gpucache.answers.verify import Checked
 from gpucache.model import Artifact, BuildRequest, Toolchain
-from gpucache.outcomes import CacheEntry, Checked, EntryReport, Location
 
 if TYPE_CHECKING:
-    from gpucache.outcomes import Kept, Reach
+    from gpucache.answers.evict import Kept
+    from gpucache.answers.why import Reach
 
 Wanted = Mapping[str, tuple[bytes, ...]]
 """What an explanation is asked for: values by field name, in the order given; all of them raw bytes."""

@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
+from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import SECOND_NS, Look, UnjudgedError
@@ -21,7 +22,6 @@ from gpucache.caches.owner_files import LockedFormat
 from gpucache.caches.systems import JAX_MAX_SIZE, JaxPlaces
 from gpucache.errors import FormatError
 from gpucache.model import KeyField
-from gpucache.outcomes import CacheEntry, EntryReport, FindingKind, Problem
 from gpucache.payload.compressed import ZLIB, ZSTD, is_verified, unpack
 from gpucache.payload.reading import BrokenError, CutError
 from gpucache.units import format_size

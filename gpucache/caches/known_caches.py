@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from gpucache.answers.growth import Held, Snapshot, entries
 from gpucache.caches.interface import Cache, System
 from gpucache.caches.places import XDG
 from gpucache.caches.registry import NAMES, load_system, systems
 from gpucache.errors import GpucacheError
-from gpucache.outcomes.growth import Held, Snapshot, entries
 from gpucache.payload import PayloadKind, describe
 
 OTHERS = "others"

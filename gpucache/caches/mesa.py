@@ -16,12 +16,12 @@ from hashlib import sha1
 from pathlib import Path
 from typing import NamedTuple
 
+from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.owner_files import SummedFormat
 from gpucache.caches.systems import MesaPlaces
-from gpucache.outcomes import FindingKind, Problem
 
 _DRIVER = "([0-9a-f]{40,64}|rusticl)"
 _HEAD_BYTES, _LARGEST_BYTES = 4096, 1 << 30

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from hashlib import md5, sha1
 from itertools import islice
 
+from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
 from gpucache.caches import databases, sqlite_file
 from gpucache.caches.database_format import DatabaseFormat, has_table
 from gpucache.caches.files import Files
@@ -24,7 +25,6 @@ from gpucache.caches.layout import Layout
 from gpucache.caches.systems import MiopenPlaces
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.model import KeyField
-from gpucache.outcomes import CacheEntry, EntryReport, FindingKind, Problem
 from gpucache.units import printable
 
 _GPU = r"gfx(?:9[0-9a-f]{2}|1[0-9a-f]{3}|8\d\d)"

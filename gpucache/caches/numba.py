@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from hashlib import sha1
 from pathlib import Path
 
+from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches import interpreters, pickles
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
@@ -20,7 +21,6 @@ from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.systems import NumbaPlaces
 from gpucache.errors import FormatError
-from gpucache.outcomes import FindingKind, Problem
 
 _FUNCTION = r"(.*_[0-9a-f]{40})/([\w.-]+-\d+\.py\d+\w*)"
 _VERSION_BYTES = 256

@@ -16,13 +16,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
+from gpucache.answers.verify import Checked
 from gpucache.caches import files, places
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import Look
 from gpucache.caches.layout import Layout
 from gpucache.model import KeyField
-from gpucache.outcomes import CacheEntry, Checked, EntryReport, FindingKind, Problem
 from gpucache.payload import PayloadKind, describe
 
 _SCANNED_BYTES = 4096

@@ -15,6 +15,8 @@ from contextlib import suppress
 from hashlib import sha1
 from typing import NamedTuple
 
+from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
+from gpucache.answers.verify import Checked
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import OF_OPENCL, BinaryFormat
 from gpucache.caches.format import Look
@@ -23,7 +25,6 @@ from gpucache.caches.owner_files import LockedFormat
 from gpucache.caches.systems import OpenCVPlaces
 from gpucache.errors import FormatError
 from gpucache.model import KeyField
-from gpucache.outcomes import CacheEntry, Checked, EntryReport, FindingKind, Problem
 from gpucache.payload import describe
 from gpucache.units import format_size, printable
 

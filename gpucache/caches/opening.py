@@ -9,14 +9,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location
+from gpucache.answers.verify import Checked, Finding
 from gpucache.caches.interface import Cache, System, Wanted
 from gpucache.caches.places import XDG
 from gpucache.caches.registry import SYSTEMS, is_there, load_system, systems
 from gpucache.errors import CacheUnusableError
-from gpucache.outcomes import CacheEntry, Checked, EntryReport, Finding, FindingKind, Location
 
 if TYPE_CHECKING:
-    from gpucache.outcomes import Kept, Reach
+    from gpucache.answers.evict import Kept
+    from gpucache.answers.why import Reach
 
 
 def found_caches(environ: Mapping[str, str]) -> list[Cache]:
@@ -127,7 +129,7 @@ class Unusable:
 
     def remove(self, entry: CacheEntry, why: str) -> "Kept | None":  # noqa: ARG002 - the protocol's
         """Refused."""
-        from gpucache.outcomes import Kept
+        from gpucache.answers.evict import Kept
 
         return Kept(self._reason)
 

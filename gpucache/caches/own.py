@@ -11,19 +11,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location, Problem
+from gpucache.answers.verify import Checked, Finding
 from gpucache.caches import registry
 from gpucache.caches.interface import Isolation, Wanted
 from gpucache.errors import CacheUnusableError, FormatError, UsageError
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Checks, Entry, EntryHead, Toolchain
-from gpucache.outcomes import (
-    CacheEntry,
-    Checked,
-    EntryReport,
-    Finding,
-    FindingKind,
-    Location,
-    Problem,
-)
 from gpucache.settings import find_root
 from gpucache.store import DirectoryStore, RootRefused, root_state
 from gpucache.store.interface import ALL, Absent, Damaged, ScannedEntry, Share
@@ -31,7 +24,8 @@ from gpucache.store.layout import ENTRY_SUFFIX
 from gpucache.units import format_age, format_count, format_size
 
 if TYPE_CHECKING:
-    from gpucache.outcomes import Kept, Reach
+    from gpucache.answers.evict import Kept
+    from gpucache.answers.why import Reach
 
 
 class OwnCache:
@@ -152,7 +146,7 @@ class OwnCache:
 
     def remove_together(self, entries: Iterable[CacheEntry], why: str) -> "Iterator[Kept | None]":
         """What ``remove`` does, of several entries: each is removed before the next is read."""
-        from gpucache.outcomes import ALL  # which nothing but a removal needs
+        from gpucache.answers.evict import ALL  # which nothing but a removal needs
 
         return self._store.remove_together(map(_scanned, entries), why, everything=why == ALL)
 

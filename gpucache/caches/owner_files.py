@@ -10,11 +10,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import ClassVar
 
+from gpucache.answers.entries import FindingKind, Problem
+from gpucache.answers.evict import Kept
+from gpucache.answers.verify import Checked
 from gpucache.caches.files import Files, open_folder, overwrite, read_part, take_lock
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HeldError
 from gpucache.errors import FormatError
-from gpucache.outcomes import Checked, FindingKind, Kept, Problem
 
 _PATIENCE_S = 10
 _SUM_BYTES = 8

@@ -3,7 +3,7 @@
 import io
 import pickletools
 
-from gpucache.outcomes import FindingKind, Problem
+from gpucache.answers.entries import FindingKind, Problem
 
 
 def texts(data: bytes, pickles: int) -> tuple[list[str], Problem | None]:

@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
+from gpucache.answers.entries import Location
 from gpucache.caches.interface import Isolation
 from gpucache.caches.mounts import Medium, Mount, mount_of, mounts
 from gpucache.errors import CacheUnusableError
-from gpucache.outcomes import Location
 from gpucache.units import format_size
 
 FEW_INODES = 1000

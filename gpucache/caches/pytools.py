@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from hashlib import sha1
 
+from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
 from gpucache.caches import interpreters, pickles
 from gpucache.caches.database_format import DatabaseFormat, has_table
 from gpucache.caches.files import Files
@@ -19,7 +20,6 @@ from gpucache.caches.layout import Layout
 from gpucache.caches.systems import PytoolsPlaces
 from gpucache.errors import FormatError
 from gpucache.model import KeyField
-from gpucache.outcomes import CacheEntry, EntryReport, FindingKind, Problem
 
 _NAME = r"pdict-(v\d+)-(.+)-(\d+\.\d+\.\d+)\.(\w+\.\d+)\.sqlite"
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from gpucache.answers.entries import Location
 from gpucache.caches import places
 from gpucache.caches.futhark.locations import FutharkPlaces
 from gpucache.caches.mounts import Medium, mount_of, mounts
@@ -17,7 +18,6 @@ from gpucache.caches.pocl.locations import PoclPlaces
 from gpucache.caches.pyopencl.locations import PyOpenclPlaces
 from gpucache.caches.rocfft.locations import RocfftPlaces
 from gpucache.caches.sycl.locations import SyclPlaces
-from gpucache.outcomes import Location
 
 _CUDA_CORE_BELOW = "cuda-python/program-cache"
 _CUDA_CORE_VARIABLE = "LOCALAPPDATA" if WINDOWS else "XDG_CACHE_HOME"

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha256
 
+from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HOUR_NS, Look
@@ -23,7 +24,6 @@ from gpucache.caches.layout import VERSION, Layout, Left
 from gpucache.caches.systems import TileLangPlaces
 from gpucache.errors import FormatError
 from gpucache.model import KeyField
-from gpucache.outcomes import CacheEntry, EntryReport, FindingKind, Problem
 from gpucache.payload import PayloadKind, describe
 from gpucache.payload.source import kernel_names
 

@@ -19,6 +19,8 @@ from dataclasses import replace
 from hashlib import sha1
 from typing import Any
 
+from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
+from gpucache.answers.evict import Kept
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HOUR_NS, Locked, Look
@@ -28,7 +30,6 @@ from gpucache.caches.systems import VllmPlaces
 from gpucache.caches.triton import Triton
 from gpucache.errors import FormatError
 from gpucache.model import KeyField
-from gpucache.outcomes import CacheEntry, EntryReport, FindingKind, Kept, Problem
 
 _RANK = r"(rank_\d+_\d+)"
 _PART = r"((?!(?:inductor|triton)_cache\b)(?=\w*[a-z])[A-Za-z]\w*)"

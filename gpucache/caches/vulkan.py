@@ -17,6 +17,8 @@ from hashlib import sha1
 from itertools import islice
 from pathlib import Path
 
+from gpucache.answers.entries import FindingKind, Problem
+from gpucache.answers.verify import Checked
 from gpucache.caches import files
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
@@ -25,7 +27,6 @@ from gpucache.caches.layout import Layout, Left
 from gpucache.caches.systems import VulkanPlaces
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
-from gpucache.outcomes import Checked, FindingKind, Problem
 from gpucache.payload import PayloadKind, describe
 
 _GTK = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.\d+")

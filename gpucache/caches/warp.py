@@ -14,13 +14,13 @@ from collections.abc import Iterator, Sequence
 from hashlib import sha1
 from pathlib import Path
 
+from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import VERSION, Layout, Left
 from gpucache.caches.systems import WarpPlaces
 from gpucache.errors import FormatError
-from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadKind, describe
 
 _FOLDER = rf"({VERSION})/wp_(?P<module>[\w.<>-]+)_(?P<digits>[0-9a-f]{{7}})"

@@ -14,12 +14,12 @@ from gpucache.cli.parameters import BuildCommand, Number, PathName, source_optio
 from gpucache.cli.programs import Named, read_programs
 from gpucache.cli.streams import complain
 from gpucache.errors import ExitCode, UsageError
-from gpucache.outcomes import Arm
+from gpucache.outcomes.bench import Arm
 
 if TYPE_CHECKING:
     from gpucache.bench.plan import Extent, Planned
     from gpucache.model import Device
-    from gpucache.outcomes import BenchCase
+    from gpucache.outcomes.bench import BenchCase
 
 PAIRS = 5
 SAMPLES = 15
@@ -152,7 +152,7 @@ def _checks(targets: tuple[str, ...], runs: int | None, timeout: float) -> None:
     from gpucache.bench.samples import time_checks
     from gpucache.examples import checks_path
     from gpucache.model import Language
-    from gpucache.outcomes import PAPER_ASYNC, PAPER_SYNC, CheckedCase, summarise_checked
+    from gpucache.outcomes.bench import PAPER_ASYNC, PAPER_SYNC, CheckedCase, summarise_checked
     from gpucache.render import bench as text
     from gpucache.sources.discover import load_program
 
@@ -237,7 +237,7 @@ def _finish(
 ) -> None:
     """Show, export and judge what was measured, and leave."""
     from gpucache.bench.compare import below
-    from gpucache.outcomes import BenchVerdict
+    from gpucache.outcomes.bench import BenchVerdict
     from gpucache.render import bench as text
     from gpucache.render import exports
 

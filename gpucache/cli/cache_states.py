@@ -14,10 +14,10 @@ from gpucache.errors import CacheUnusableError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from gpucache.answers.inspect import Advice, CacheState
     from gpucache.caches.interface import Cache
     from gpucache.engine.inspect import Record
     from gpucache.engine.staleness import Origins
-    from gpucache.outcomes import Advice, CacheState
     from gpucache.render.grid import Block
 
 MISSES_SHOWN = 10

@@ -17,8 +17,8 @@ from gpucache.errors import CacheUnusableError, ExitCode, UsageError
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from gpucache.answers.entries import CacheEntry
     from gpucache.caches.interface import Cache, Rebuildable
-    from gpucache.outcomes import CacheEntry
     from gpucache.settings import Settings
     from gpucache.store.interface import EntryStore
 
@@ -206,8 +206,8 @@ def _ours(settings: "Settings", *, systems: bool) -> Opened:
 
 def _ours_apart(settings: "Settings", *, systems: bool) -> Opened:
     """The same; where it cannot be used what says why in its place, so that it does not hide the others."""
+    from gpucache.answers.entries import Location
     from gpucache.caches.opening import Unusable
-    from gpucache.outcomes import Location
 
     try:
         ours = _ours(settings, systems=systems)

@@ -21,9 +21,10 @@ from gpucache.units import format_count
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from gpucache.answers.entries import CacheEntry
+    from gpucache.answers.evict import EvictOutcome, EvictSummary
     from gpucache.caches.interface import Cache
     from gpucache.engine.eviction_policy import EvictPlan, Limits
-    from gpucache.outcomes import CacheEntry, EvictOutcome, EvictSummary
 
     Plans = Sequence[tuple[Cache, EvictPlan]]
 
@@ -89,8 +90,8 @@ def evict(
     caches of others every removal keeps to their owner's rules and locks, and files that the
     owner would not name so are left. --dry-run says what a run would do, refusals included.
     """
+    from gpucache.answers.evict import EvictSummary
     from gpucache.engine.eviction_policy import Limits
-    from gpucache.outcomes import EvictSummary
     from gpucache.render import tables
 
     opened = open_named(cache, systems=False)
@@ -124,8 +125,8 @@ def _run(
     opened: Opened, plans: "Plans", asked: "Limits", summary: "EvictSummary", said: list[str]
 ) -> "Iterator[EvictOutcome]":
     """Remove what is planned; when it ends, ``summary`` and the sentences that were ``said`` are whole."""
+    from gpucache.answers.evict import ALL, EvictSummary
     from gpucache.engine.evict import run_evict
-    from gpucache.outcomes import ALL, EvictSummary
 
     emptied = []
     for cache, plan in plans:
@@ -147,8 +148,8 @@ def _run(
 
 def _show_plans(opened: Opened, plans: "Plans", *, everything: bool) -> None:
     """Show what would be removed."""
+    from gpucache.answers.evict import Foreseen
     from gpucache.engine.evict import foresee
-    from gpucache.outcomes import Foreseen
     from gpucache.render import tables
 
     total, owns = Foreseen(left=tuple(_left(plans)) if everything else ()), [Foreseen() for _ in plans]

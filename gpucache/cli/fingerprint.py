@@ -12,7 +12,7 @@ from gpucache.errors import UsageError
 
 if TYPE_CHECKING:
     from gpucache.model import Device
-    from gpucache.outcomes import BenchCase
+    from gpucache.outcomes.bench import BenchCase
 
 _CPUINFO = Path("/proc/cpuinfo")
 

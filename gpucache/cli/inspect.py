@@ -27,8 +27,8 @@ from gpucache.errors import FormatError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from gpucache.answers.entries import CacheEntry, EntryReport
     from gpucache.caches.interface import Cache
-    from gpucache.outcomes import CacheEntry, EntryReport
 
 
 @click.command(cls=BuildCommand)
@@ -252,7 +252,7 @@ def _found(
 
 def _whole(cache: "Cache", entry: "CacheEntry") -> "EntryReport | CacheEntry":
     """An entry with its key fields, or what is wrong with it: one damaged entry does not hide the others."""
-    from gpucache.outcomes import Problem
+    from gpucache.answers.entries import Problem
 
     try:
         return cache.report(entry)

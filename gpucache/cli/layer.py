@@ -10,7 +10,7 @@ from gpucache.cli.streams import complain
 from gpucache.errors import ExitCode
 
 if TYPE_CHECKING:
-    from gpucache.outcomes import Layered, LayerSummary
+    from gpucache.answers.layer import Layered, LayerSummary
 
 FORM = "layer"
 TOLD = f"""{FORM}: OUT is a folder for images and services, whose programs are served without gpucache. The
@@ -31,6 +31,7 @@ could be exported, none is made."""
 
 def export_layer(folder: Path, place: str) -> None:
     """Run the command, and write what answers its builds; ``place`` is where the folder will be used."""
+    from gpucache.answers.layer import summarise_layer
     from gpucache.assembly import open_layers
     from gpucache.caches.known_caches import KnownCaches
     from gpucache.host.scratch import absent, remove_empty, scratch
@@ -40,7 +41,6 @@ def export_layer(folder: Path, place: str) -> None:
     from gpucache.intercept.layering import Answering, Questions
     from gpucache.intercept.server import Later
     from gpucache.intercept.wire import NVRTC, OPENCL
-    from gpucache.outcomes import summarise_layer
 
     command = named_command("export")
     settings, found, questions = given().settings(), libraries(), Questions()

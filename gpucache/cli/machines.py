@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from gpucache.cli.globals import given
 
 if TYPE_CHECKING:
+    from gpucache.answers.entries import CacheEntry
     from gpucache.manifest import ProgramSpec
     from gpucache.model import Device, Toolchain
-    from gpucache.outcomes import CacheEntry
     from gpucache.probe.profile import Profile
     from gpucache.probe.remembered import Memory
 

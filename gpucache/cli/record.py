@@ -16,7 +16,7 @@ from gpucache.cli.streams import complain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpucache.outcomes import RecordSummary, Unrecorded
+    from gpucache.answers.record import RecordSummary, Unrecorded
 
 
 _PATIENCE_MS = 60_000
@@ -55,13 +55,13 @@ def record(folder: Path, digests_only: bool, keep_arguments: bool) -> None:
     DIR' builds it here or on another machine, and 'gpucache inspect --recording DIR' shows it.
     Standard output, input and terminal are the command's, and so is the exit code.
     """
+    from gpucache.answers.record import RecordSummary, Unrecorded
     from gpucache.caches.known_caches import KnownCaches
     from gpucache.host.scratch import absent, remove_empty, scratch
     from gpucache.intercept.command import run_command
     from gpucache.intercept.devices import Devices
     from gpucache.intercept.environment import REQUIRE, TIMEOUT
     from gpucache.intercept.recorder import NVRTCRecorder, OpenCLRecorder, Recorded
-    from gpucache.outcomes import RecordSummary, Unrecorded
     from gpucache.recording.writing import BLOBS, Writer
 
     command = named_command("record")

@@ -8,7 +8,7 @@ from gpucache.cli.streams import complain
 from gpucache.units import format_count
 
 if TYPE_CHECKING:
-    from gpucache.outcomes import RecordedProgram
+    from gpucache.answers.record import RecordedProgram
     from gpucache.recording.builds import RecordedBuild, Seen
     from gpucache.recording.reading import RecordingFolder
 
@@ -17,7 +17,7 @@ _SHOWN = 5
 
 def show_recording(folder: Path) -> None:
     """Show what a recording holds; raises SourceError where it is none."""
-    from gpucache.outcomes import summarise_recording
+    from gpucache.answers.record import summarise_recording
     from gpucache.recording.reading import read_recording
     from gpucache.render.recordings import recording
 
@@ -35,7 +35,7 @@ def show_recording(folder: Path) -> None:
 
 def row_of(found: "RecordingFolder", build: "RecordedBuild", seen: "Seen") -> "RecordedProgram":
     """A recorded build as it is shown."""
-    from gpucache.outcomes import RecordedProgram
+    from gpucache.answers.record import RecordedProgram
 
     when, command = seen.first or (None, "")
     return RecordedProgram(

@@ -20,8 +20,8 @@ from gpucache.host import os_errors
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from gpucache.answers.run import Ended, Intercepted, RunSummary
     from gpucache.model import CacheKey
-    from gpucache.outcomes import Ended, Intercepted, RunSummary
     from gpucache.settings import Settings
 
 
@@ -62,7 +62,7 @@ def run(learn: bool, report: Path | None) -> None:
     its builds, and with --json the document stands there. The exit code is the command's own; if a
     signal ends it, this process ends by the same one.
     """
-    from gpucache.outcomes import summarise_run
+    from gpucache.answers.run import summarise_run
     from gpucache.settings import Settings
 
     command = named_command("run")
@@ -103,9 +103,9 @@ def named_command(verb: str) -> tuple[str, ...]:
 
 def build_noted(settings: "Settings", noted: "Collection[CacheKey]") -> tuple[int, bool]:
     """Build what the command left to be built later; how many were, and whether this was interrupted."""
+    from gpucache.answers.warm import WarmResult
     from gpucache.cli.warm import warm_noted
     from gpucache.host.interrupts import disarm
-    from gpucache.outcomes import WarmResult
     from gpucache.render.run import learning_line
     from gpucache.units import printable
 

@@ -21,11 +21,11 @@ TYPE_CHECKING = False  # the one of typing
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from gpucache.answers.run import Ended, Intercepted
     from gpucache.engine.store_layers import Layers
     from gpucache.intercept.nvrtc_serving import NVRTCServing
     from gpucache.intercept.server import Handlers, Later
     from gpucache.intercept.serving import OpenCLServing
-    from gpucache.outcomes import Ended, Intercepted
     from gpucache.settings import Settings
 
 _JOURNAL_CAP = 1 << 20
@@ -115,7 +115,7 @@ class Running:
         """How it ended; raises what kept it from being started."""
         if self._error is not None:
             raise self._error
-        from gpucache.outcomes import Ended
+        from gpucache.answers.run import Ended
 
         return Ended(*self._ended)
 
@@ -147,7 +147,7 @@ class Running:
 
     def finish(self) -> "tuple[Intercepted, ...]":
         """What became of each build."""
-        from gpucache.outcomes import Intercepted, RunResult
+        from gpucache.answers.run import Intercepted, RunResult
 
         hits = [_read(hit) for hit in self._listening.hits]
         if hits:

@@ -14,8 +14,9 @@ from gpucache.errors import CacheUnusableError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from gpucache.answers.entries import CacheEntry
+    from gpucache.answers.verify import Checked
     from gpucache.engine.verify import Try
-    from gpucache.outcomes import CacheEntry, Checked
 
 
 @click.command()
@@ -40,7 +41,7 @@ def verify(
     --load, where the machine is so short of processes, memory or descriptors that nothing loads. Caches of
     others may have entries without a checksum: of these only the form is checked, and their number is shown.
     """
-    from gpucache.outcomes import summarise_verify
+    from gpucache.answers.verify import summarise_verify
     from gpucache.render import tables
 
     opened = open_named(cache)

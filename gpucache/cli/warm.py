@@ -25,11 +25,11 @@ from gpucache.cli.warm_command import warm_command
 from gpucache.errors import CacheUnusableError, ExitCode, UsageError
 
 if TYPE_CHECKING:
+    from gpucache.answers.warm import WarmOutcome
     from gpucache.engine.warm.plan import WarmItem
     from gpucache.engine.workers.pool import Bounds
     from gpucache.manifest import ProgramSpec
     from gpucache.model import CacheKey, Device
-    from gpucache.outcomes import WarmOutcome
     from gpucache.settings import Settings
     from gpucache.store.interface import MissedRequest
 
@@ -111,7 +111,7 @@ def warm(
     With -- COMMAND the command is run until it adds nothing new to any known cache, and what each
     run added is told; --root is then its GPUCACHE_DIR.
     """
-    from gpucache.outcomes import WarmResult, summarise_warm
+    from gpucache.answers.warm import WarmResult, summarise_warm
     from gpucache.render import tables
 
     if profile is not None and not check:
@@ -148,7 +148,7 @@ def warm(
 
 def _complain_of(outcomes: "Sequence[WarmOutcome]") -> None:
     """Say what went wrong where nothing else is said."""
-    from gpucache.outcomes import WarmResult
+    from gpucache.answers.warm import WarmResult
     from gpucache.units import printable
 
     wrong = (WarmResult.FAILED, WarmResult.POISONED, WarmResult.MISSING)
@@ -227,11 +227,11 @@ def _warm_misses(
     With ``keys`` nothing else is warmed. What is noted meanwhile is built too: a program that ends meanwhile
     starts nobody else for it.
     """
+    from gpucache.answers.warm import WarmResult
     from gpucache.assembly import backends, open_store
     from gpucache.engine.targets import select_target
     from gpucache.engine.warm.plan import plan_missed
     from gpucache.engine.warm.run import forget_built
-    from gpucache.outcomes import WarmResult
 
     _require_root(run.settings, shared=run.shared, check=run.check)
     store = open_store(run.settings, shared=run.shared)
@@ -278,11 +278,11 @@ def _warm_recording(
     run: _Run, folder: Path, named: Named, targets: tuple[str, ...], profile: Path | None
 ) -> "list[WarmOutcome]":
     """Warm what was recorded; its headers are laid out for the time of the run."""
+    from gpucache.answers.warm import WarmOutcome, WarmResult
     from gpucache.assembly import backends, open_store
     from gpucache.engine.warm.plan import plan_recorded
     from gpucache.host.scratch import scratch
     from gpucache.model import Target
-    from gpucache.outcomes import WarmOutcome, WarmResult
     from gpucache.recording.reading import read_recording
     from gpucache.recording.replay import replay
     from gpucache.units import format_count

@@ -11,7 +11,7 @@ from gpucache.host import os_errors
 if TYPE_CHECKING:
     from gpucache.caches.known_caches import KnownCaches
     from gpucache.engine.warm.command import Proof
-    from gpucache.outcomes import SettleRun
+    from gpucache.outcomes.bench import SettleRun
 
 ENVIRONMENT_FILE = "gpucache.env"
 

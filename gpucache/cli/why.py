@@ -17,9 +17,9 @@ from gpucache.cli.programs import Named, read_programs
 from gpucache.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
+    from gpucache.answers.entries import CacheEntry, EntryReport
     from gpucache.engine.warm.plan import WarmItem
     from gpucache.manifest import ProgramSpec
-    from gpucache.outcomes import CacheEntry, EntryReport
 
 _WITH_A_PROGRAM = "--why with a program"
 

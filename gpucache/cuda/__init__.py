@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cuda.core import Device, ObjectCode
 
+from gpucache.answers.lookup import Built, Hit
 from gpucache.backends.cuda import BACKEND, nvrtc
 from gpucache.backends.interface import Compilation
 from gpucache.backends.options import LOADED, split
@@ -21,7 +22,6 @@ from gpucache.errors import CacheMissError, NoDeviceError, TargetError
 from gpucache.host.environment import environment_since
 from gpucache.library import arguments, process
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Check, Checks, Language, Program, Target
-from gpucache.outcomes.lookups import Built, Hit
 
 if TYPE_CHECKING:
     from gpucache.backends.cuda.checked import CheckedStream

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from gpucache.answers.entries import CacheEntry
+from gpucache.answers.inspect import Advice, AdviceKind
 from gpucache.model import KeyField
-from gpucache.outcomes import Advice, AdviceKind, CacheEntry
 
 if TYPE_CHECKING:
     from gpucache.keys import Difference

@@ -4,9 +4,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 
+from gpucache.answers.entries import CacheEntry
+from gpucache.answers.evict import EvictOutcome, Removal
 from gpucache.caches.interface import Cache, RemovesTogether, Rescanned
 from gpucache.engine.eviction_policy import Ask, EvictPlan, Limits, plan
-from gpucache.outcomes import CacheEntry, EvictOutcome, Removal
 
 Passed = Callable[[CacheEntry], object]
 """Is told of each entry that no rule chose."""

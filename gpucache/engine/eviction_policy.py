@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
+from gpucache.answers.entries import CacheEntry
+from gpucache.answers.evict import ALL, Removal
 from gpucache.engine.staleness import Origin, Origins, origin
 from gpucache.model import Toolchain
-from gpucache.outcomes import ALL, CacheEntry, Removal
 from gpucache.units import format_age, format_size
 
 LOW_WATER = 0.8

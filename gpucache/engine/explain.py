@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice
 
+from gpucache.answers.lookup import Hit, Miss, Verdict
 from gpucache.engine.header_shadowing import shadows
 from gpucache.engine.nearest import Nearest, Record, nearest, record_of
 from gpucache.engine.phrases import phrases, told_once
@@ -16,7 +17,6 @@ from gpucache.engine.store_layers import Layers, NoEntry
 from gpucache.errors import CacheUnusableError
 from gpucache.keys import Difference, format_local_size
 from gpucache.model import CacheKey
-from gpucache.outcomes import Hit, Miss, Verdict
 from gpucache.store.interface import Damage, EntryStore, Event, ScannedEntry
 from gpucache.units import format_age, format_instant
 

@@ -1,8 +1,8 @@
 """A hit: the first sound entry of a request in any layer. Compiles nothing, and explains nothing."""
 
+from gpucache.answers.lookup import Hit
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.store_layers import Layers, NoEntry
-from gpucache.outcomes.lookups import Hit
 
 
 def find(layers: Layers, prepared: Prepared, *, whole: bool = False) -> Hit | NoEntry:

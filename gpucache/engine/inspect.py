@@ -4,11 +4,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
+from gpucache.answers.entries import CacheEntry
+from gpucache.answers.inspect import CacheState
 from gpucache.caches.interface import Cache, Rebuildable
 from gpucache.engine.staleness import Origins
 from gpucache.errors import FormatError, GpucacheError, UsageError
 from gpucache.model import KeyField
-from gpucache.outcomes import CacheEntry, CacheState
 
 Record = dict[str, object]
 """One line of the journal."""

@@ -3,9 +3,9 @@
 import os
 import time
 
+from gpucache.answers.lookup import Miss
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.store_layers import Layers
-from gpucache.outcomes import Miss
 
 
 def note_miss(layers: Layers, prepared: Prepared, miss: Miss, *, noted: bool = False) -> None:

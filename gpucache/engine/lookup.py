@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpucache import __version__
+from gpucache.answers.lookup import Built, Hit, Miss, Verdict
 from gpucache.closures import Closure
 from gpucache.engine.explain import explain
 from gpucache.engine.hits import build_log as build_log
@@ -24,7 +25,6 @@ from gpucache.errors import CacheMissError, CacheUnusableError
 from gpucache.host import os_errors
 from gpucache.keys import digest
 from gpucache.model import Artifact, BuildRequest, Check, Checks, Entry, EntryDetail, EntryHead
-from gpucache.outcomes import Built, Hit, Miss, Verdict
 from gpucache.payload import describe, fits
 from gpucache.store.interface import EntryStore, Event
 from gpucache.units import format_list

@@ -8,12 +8,12 @@ is noted of such a miss. Must not know how a program is built.
 import os
 import time
 
+from gpucache.answers.lookup import Hit, Miss, Noted, Plain, Verdict
 from gpucache.engine.journal import note_miss
 from gpucache.engine.lookup import why_not_kept
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.store_layers import Layers
 from gpucache.model import BuildRequest
-from gpucache.outcomes import Hit, Miss, Noted, Plain, Verdict
 from gpucache.store.interface import MissedRequest
 
 Variables = tuple[tuple[str, str], ...]

@@ -10,8 +10,9 @@ What is not known to be out of reach is not called stale.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from gpucache.answers.entries import CacheEntry
+from gpucache.answers.inspect import Stale
 from gpucache.model import Toolchain
-from gpucache.outcomes import CacheEntry, Stale
 from gpucache.units import format_age
 
 WEEK_NS = 7 * 86_400 * 10**9

@@ -6,8 +6,8 @@ Owns their order and why one is missing. Must not know concrete stores: assembly
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from gpucache.answers.lookup import Hit
 from gpucache.model import CacheKey, Entry, EntryDetail
-from gpucache.outcomes.lookups import Hit
 from gpucache.store.answers import Damaged, Found
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from gpucache.answers.entries import CacheEntry, EntryReport
 from gpucache.backends.interface import Backend
 from gpucache.backends.registry import load_backend
 from gpucache.caches.interface import Rebuildable
@@ -16,7 +17,6 @@ from gpucache.engine.workers.pool import Bounds, Died, Done, run_isolated
 from gpucache.errors import CompileError, GpucacheError
 from gpucache.keys import source_digest
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Checks, Device, Language, Program, Target
-from gpucache.outcomes import CacheEntry, EntryReport
 from gpucache.sources.discover import load_program
 
 J = TypeVar("J")

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from itertools import repeat
 from types import MappingProxyType
 
+from gpucache.answers.entries import CacheEntry, FindingKind
+from gpucache.answers.verify import Checked, Finding
 from gpucache.caches.interface import Cache, ChecksAll
 from gpucache.engine.staleness import Origin, origin
 from gpucache.engine.workers.capacity import cores
 from gpucache.errors import WorkersError
 from gpucache.host.forks import shared_out
-from gpucache.outcomes import CacheEntry, Checked, Finding, FindingKind
 
 
 @dataclass(frozen=True, slots=True)

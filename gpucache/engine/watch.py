@@ -14,9 +14,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpucache.answers.entries import CacheEntry
+from gpucache.answers.inspect import Written
 from gpucache.caches.interface import Cache
 from gpucache.errors import GpucacheError, UsageError
-from gpucache.outcomes import CacheEntry, Written
 
 if TYPE_CHECKING:
     from watchfiles._rust_notify import RustNotify

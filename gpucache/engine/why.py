@@ -8,6 +8,9 @@ cache.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from gpucache.answers.entries import CacheEntry, EntryReport
+from gpucache.answers.lookup import Hit, Miss, Verdict
+from gpucache.answers.why import Answer, Build, Reach, Reply, ReplyState, Served
 from gpucache.caches.interface import Cache, System
 from gpucache.engine.lookup import look_up
 from gpucache.engine.nearest import Record, record_of
@@ -19,19 +22,6 @@ from gpucache.engine.warm.plan import Backends, WarmItem
 from gpucache.errors import GpucacheError
 from gpucache.keys import SOURCE_NAME, difference
 from gpucache.model import BuildRequest, CacheKey, Device, Toolchain
-from gpucache.outcomes import (
-    Answer,
-    Build,
-    CacheEntry,
-    EntryReport,
-    Hit,
-    Miss,
-    Reach,
-    Reply,
-    ReplyState,
-    Served,
-    Verdict,
-)
 
 _UNDER_RUN = (
     "'gpucache run --report FILE' tells whether the program hits, 'gpucache inspect --misses' why it missed"

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from gpucache.answers.lookup import Hit
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.store_layers import Layers
 from gpucache.errors import GpucacheError
@@ -26,7 +27,6 @@ from gpucache.intercept.index import (
 from gpucache.intercept.nvrtc import Call
 from gpucache.intercept.opencl import DEFEATER, Asked
 from gpucache.intercept.wire import Kind
-from gpucache.outcomes import Hit
 
 _NAME, _SOURCE = 5, 4
 _MADE_UP = 8

@@ -18,9 +18,9 @@ TYPE_CHECKING = False  # the one of typing
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from gpucache.answers.run import Ended
     from gpucache.intercept.environment import Libraries
     from gpucache.intercept.server import Service
-    from gpucache.outcomes import Ended
 
 Plain = tuple[int, int, str, bool, tuple[str, ...]]
 _PASSED_ON = ("SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGTSTP", "SIGCONT")
@@ -40,7 +40,7 @@ def run_command(
 
     Where nobody could be heard, because no socket can be made here, the command runs as it would without us.
     """
-    from gpucache.outcomes import Ended
+    from gpucache.answers.run import Ended
 
     handlers = {kind: handler for service in services for kind, handler in service.handlers.items()}
     return Ended(*await_command(argv, environ, libraries, Listening(lambda: handlers)))

@@ -9,6 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from threading import Lock
 
+from gpucache.answers.layer import Layered, LayerResult
+from gpucache.answers.lookup import Hit, Miss
+from gpucache.answers.run import Intercepted
 from gpucache.engine.explain import explain
 from gpucache.engine.lookup import build_log, find
 from gpucache.engine.store_layers import Layers, NoEntry
@@ -24,7 +27,6 @@ from gpucache.intercept.nvrtc_serving import Lacking, answer_fields, find_all
 from gpucache.intercept.opencl import prepare_build, read_build
 from gpucache.intercept.server import Handler, Handlers, Reply, Service
 from gpucache.intercept.wire import Fields, Kind, WireError
-from gpucache.outcomes import Hit, Intercepted, Layered, LayerResult, Miss
 
 _QUESTIONS_CAP = 1 << 16
 _BYTES_CAP = 1 << 30

@@ -15,6 +15,8 @@ from itertools import count
 from pathlib import Path
 from threading import Event, Lock
 
+from gpucache.answers.lookup import Built, Hit, Miss
+from gpucache.answers.run import Intercepted, RunResult
 from gpucache.engine.explain import explain
 from gpucache.engine.journal import note_miss, note_process
 from gpucache.engine.lookup import LOG_LIMIT, build, build_log, find, publish, why_not_kept
@@ -28,7 +30,6 @@ from gpucache.intercept.server import HEARD, PASSED, Handlers, Reply
 from gpucache.intercept.telling import Say, hit_line, is_required, miss_line, refused, silent
 from gpucache.intercept.wire import TOO_LARGE, Fields, Kind, WireError, fits, number
 from gpucache.model import GIVEN_WITH, Artifact, ArtifactKind, CacheKey, Language, Program
-from gpucache.outcomes import Built, Hit, Intercepted, Miss, RunResult
 from gpucache.sources import is_settled
 
 _PUBLISH_WAIT_S = 2.0

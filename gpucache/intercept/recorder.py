@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from itertools import count
 from threading import Lock
 
+from gpucache.answers.run import Intercepted
 from gpucache.backends.cuda import BACKEND as CUDA
 from gpucache.backends.opencl import BACKEND
 from gpucache.engine.prepare import Prepared
@@ -23,7 +24,6 @@ from gpucache.intercept.opencl import prepare_build, read_build
 from gpucache.intercept.server import HEARD, PASSED, Handlers, Reply
 from gpucache.intercept.serving import local_size
 from gpucache.intercept.wire import Fields, Kind, WireError, number
-from gpucache.outcomes import Intercepted
 from gpucache.recording.builds import Pairs, Seen
 from gpucache.recording.lines import COMMAND_CAP
 from gpucache.recording.writing import Writer

@@ -17,11 +17,11 @@ from functools import cache
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
+from gpucache.answers.run import Intercepted, RunResult
 from gpucache.errors import OptionError
 from gpucache.host.files_seen import files_seen
 from gpucache.intercept.listening import DRAIN_S, Listening
 from gpucache.intercept.wire import Fields, Frame, Kind, WireError, encode, receive
-from gpucache.outcomes import Intercepted, RunResult
 
 _LOADED = (Kind.LOADED, Kind.NVRTC_LOADED)
 _BUILDS = (Kind.BUILD, Kind.COMPILE)

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from threading import Event, Lock
 
+from gpucache.answers.lookup import Built, Hit, Miss, Verdict
+from gpucache.answers.run import Intercepted, RunResult
 from gpucache.backends.opencl import BACKEND
 from gpucache.backends.opencl.logs import program_log
 from gpucache.engine.explain import explain
@@ -29,7 +31,6 @@ from gpucache.intercept.server import HEARD, PASSED, Handlers, Reply
 from gpucache.intercept.telling import Say, hit_line, is_required, miss_line, refused, silent
 from gpucache.intercept.wire import LARGEST, TOO_LARGE, Fields, Kind, WireError, fits, number
 from gpucache.model import Artifact, ArtifactKind, CacheKey
-from gpucache.outcomes import Built, Hit, Intercepted, Miss, RunResult, Verdict
 from gpucache.sources import is_settled
 
 _COMPILES_NOTHING = ("clCreateProgramWithBinary", "clCreateProgramWithBuiltInKernels")

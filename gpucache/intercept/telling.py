@@ -7,10 +7,11 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from gpucache.answers.lookup import Hit
+from gpucache.answers.run import Intercepted, RunResult
 from gpucache.host.environment import is_true
 from gpucache.intercept.server import Reply
 from gpucache.intercept.wire import Kind
-from gpucache.outcomes import Hit, Intercepted, RunResult
 
 Say = Callable[[str], object]
 

@@ -13,12 +13,12 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpucache.answers.lookup import Built, Hit, Miss, Noted, Plain, Verdict
 from gpucache.assembly import open_layers, process_memory
 from gpucache.engine.store_layers import Layers
 from gpucache.errors import CacheMissError, UsageError
 from gpucache.host import os_errors
 from gpucache.host.environment import environment, is_true
-from gpucache.outcomes.lookups import Built, Hit, Miss, Noted, Plain, Verdict
 from gpucache.settings import ENVIRONMENT, Settings, read_settings, unknown_variables
 
 if TYPE_CHECKING:

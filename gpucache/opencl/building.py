@@ -11,6 +11,7 @@ from typing import Any
 import pyopencl as cl
 from pyopencl.tools import is_spirv
 
+from gpucache.answers.lookup import Hit
 from gpucache.backends.opencl import BACKEND, compiler, platforms
 from gpucache.backends.opencl.options import as_pyopencl_reads, command_line
 from gpucache.backends.options import LOADED
@@ -21,7 +22,6 @@ from gpucache.errors import CacheMissError, CompileError, SourceError
 from gpucache.host.environment import environment_since
 from gpucache.library import process
 from gpucache.model import BuildRequest, Check, Checks, Target
-from gpucache.outcomes.lookups import Hit
 
 ANY = Target(BACKEND.name, "any")
 """The target of a request until it is known which devices of the context it is for."""

@@ -6,6 +6,7 @@ Imported by the first build that misses.
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gpucache.answers.lookup import Built, Hit, Miss, Verdict
 from gpucache.backends.opencl import BACKEND, compiler, platforms
 from gpucache.backends.opencl.options import for_pyopencl
 from gpucache.engine.explain import explain
@@ -18,7 +19,6 @@ from gpucache.host.environment import environment
 from gpucache.library import process
 from gpucache.model import Artifact
 from gpucache.opencl.building import Call
-from gpucache.outcomes import Built, Hit, Miss, Verdict
 
 
 def answer_miss(

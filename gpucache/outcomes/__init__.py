@@ -1,148 +1,106 @@
-"""Frozen results of the verbs and their summaries, which are pure folds over them.
-
-Owns what a verb can answer. Must not know how an answer is shown, nor how it was found.
-
-A name's module is imported when that name is first asked for: every process waits for the classes that it
-makes, and a command or a program needs few of these.
-"""
+"""Names of ``gpucache.answers`` under their former place; new imports name their modules."""
 
 TYPE_CHECKING = False  # the one of typing, which type checkers know by its name
 
 if TYPE_CHECKING:
-    from gpucache.keys import Difference
-    from gpucache.outcomes.answers import Answer, Build, Reply, ReplyState, TargetDifference
-    from gpucache.outcomes.bench import (
-        CACHED,
-        FEWEST_PAIRS,
-        PAPER_ASYNC,
-        PAPER_SYNC,
-        Arm,
-        ArmResult,
-        BenchCase,
-        BenchVerdict,
-        BreakEven,
-        CachedPart,
-        CheckedCase,
-        CheckedMeans,
-        Ratio,
-        Sample,
-        SettleRun,
-        SettleSummary,
-        Spread,
-        summarise_checked,
-    )
-    from gpucache.outcomes.entries import (
-        Advice,
-        AdviceKind,
-        CacheEntry,
-        CacheState,
-        EntryReport,
-        Location,
-        Stale,
-        Written,
-    )
-    from gpucache.outcomes.evictions import (
-        ALL,
-        GONE,
-        EvictOutcome,
-        EvictSummary,
-        Foreseen,
-        Kept,
-        Removal,
-    )
-    from gpucache.outcomes.exports import Exported
-    from gpucache.outcomes.findings import (
-        Checked,
-        Finding,
-        FindingKind,
-        Note,
-        Problem,
-        VerifySummary,
-        summarise_verify,
-    )
-    from gpucache.outcomes.foreign_answers import Reach, Served
-    from gpucache.outcomes.growth import Growth, Held, Snapshot
-    from gpucache.outcomes.intercepted import Ended, Intercepted, RunResult, RunSummary, summarise_run
-    from gpucache.outcomes.layered import Layered, LayerResult, LayerSummary, summarise_layer
-    from gpucache.outcomes.lookups import Built, Hit, Miss, Noted, Plain, Verdict
-    from gpucache.outcomes.recordings import (
-        PassedOver,
-        RecordedProgram,
-        RecordingSummary,
-        RecordSummary,
-        Unrecorded,
-        summarise_recording,
-    )
-    from gpucache.outcomes.warming import WarmOutcome, WarmResult, WarmSummary, summarise_warm
+    from gpucache.answers.entries import CacheEntry as CacheEntry
+    from gpucache.answers.entries import EntryReport as EntryReport
+    from gpucache.answers.entries import FindingKind as FindingKind
+    from gpucache.answers.entries import Location as Location
+    from gpucache.answers.entries import Problem as Problem
+    from gpucache.answers.evict import ALL as ALL
+    from gpucache.answers.evict import GONE as GONE
+    from gpucache.answers.evict import EvictOutcome as EvictOutcome
+    from gpucache.answers.evict import EvictSummary as EvictSummary
+    from gpucache.answers.evict import Foreseen as Foreseen
+    from gpucache.answers.evict import Kept as Kept
+    from gpucache.answers.evict import Removal as Removal
+    from gpucache.answers.export import Exported as Exported
+    from gpucache.answers.growth import Growth as Growth
+    from gpucache.answers.growth import Held as Held
+    from gpucache.answers.growth import Snapshot as Snapshot
+    from gpucache.answers.inspect import Advice as Advice
+    from gpucache.answers.inspect import AdviceKind as AdviceKind
+    from gpucache.answers.inspect import CacheState as CacheState
+    from gpucache.answers.inspect import Stale as Stale
+    from gpucache.answers.inspect import Written as Written
+    from gpucache.answers.layer import Layered as Layered
+    from gpucache.answers.layer import LayerResult as LayerResult
+    from gpucache.answers.layer import LayerSummary as LayerSummary
+    from gpucache.answers.layer import summarise_layer as summarise_layer
+    from gpucache.answers.lookup import Built as Built
+    from gpucache.answers.lookup import Hit as Hit
+    from gpucache.answers.lookup import Miss as Miss
+    from gpucache.answers.lookup import Noted as Noted
+    from gpucache.answers.lookup import Plain as Plain
+    from gpucache.answers.lookup import Verdict as Verdict
+    from gpucache.answers.record import PassedOver as PassedOver
+    from gpucache.answers.record import RecordedProgram as RecordedProgram
+    from gpucache.answers.record import RecordingSummary as RecordingSummary
+    from gpucache.answers.record import RecordSummary as RecordSummary
+    from gpucache.answers.record import Unrecorded as Unrecorded
+    from gpucache.answers.record import summarise_recording as summarise_recording
+    from gpucache.answers.run import Ended as Ended
+    from gpucache.answers.run import Intercepted as Intercepted
+    from gpucache.answers.run import RunResult as RunResult
+    from gpucache.answers.run import RunSummary as RunSummary
+    from gpucache.answers.run import summarise_run as summarise_run
+    from gpucache.answers.verify import Checked as Checked
+    from gpucache.answers.verify import Finding as Finding
+    from gpucache.answers.verify import Note as Note
+    from gpucache.answers.verify import VerifySummary as VerifySummary
+    from gpucache.answers.verify import summarise_verify as summarise_verify
+    from gpucache.answers.warm import WarmOutcome as WarmOutcome
+    from gpucache.answers.warm import WarmResult as WarmResult
+    from gpucache.answers.warm import WarmSummary as WarmSummary
+    from gpucache.answers.warm import summarise_warm as summarise_warm
+    from gpucache.answers.why import Answer as Answer
+    from gpucache.answers.why import Build as Build
+    from gpucache.answers.why import Reach as Reach
+    from gpucache.answers.why import Reply as Reply
+    from gpucache.answers.why import ReplyState as ReplyState
+    from gpucache.answers.why import Served as Served
+    from gpucache.answers.why import TargetDifference as TargetDifference
+    from gpucache.keys import Difference as Difference
+    from gpucache.outcomes.bench import CACHED as CACHED
+    from gpucache.outcomes.bench import FEWEST_PAIRS as FEWEST_PAIRS
+    from gpucache.outcomes.bench import PAPER_ASYNC as PAPER_ASYNC
+    from gpucache.outcomes.bench import PAPER_SYNC as PAPER_SYNC
+    from gpucache.outcomes.bench import Arm as Arm
+    from gpucache.outcomes.bench import ArmResult as ArmResult
+    from gpucache.outcomes.bench import BenchCase as BenchCase
+    from gpucache.outcomes.bench import BenchVerdict as BenchVerdict
+    from gpucache.outcomes.bench import BreakEven as BreakEven
+    from gpucache.outcomes.bench import CachedPart as CachedPart
+    from gpucache.outcomes.bench import CheckedCase as CheckedCase
+    from gpucache.outcomes.bench import CheckedMeans as CheckedMeans
+    from gpucache.outcomes.bench import Ratio as Ratio
+    from gpucache.outcomes.bench import Sample as Sample
+    from gpucache.outcomes.bench import SettleRun as SettleRun
+    from gpucache.outcomes.bench import SettleSummary as SettleSummary
+    from gpucache.outcomes.bench import Spread as Spread
+    from gpucache.outcomes.bench import summarise_checked as summarise_checked
 
 _HOMES = {
-    "keys": ["Difference"],
-    "outcomes.answers": ["Answer", "Build", "Reply", "ReplyState", "TargetDifference"],
-    "outcomes.bench": [
-        "CACHED",
-        "FEWEST_PAIRS",
-        "PAPER_ASYNC",
-        "PAPER_SYNC",
-        "Arm",
-        "ArmResult",
-        "BenchCase",
-        "BenchVerdict",
-        "BreakEven",
-        "CachedPart",
-        "CheckedCase",
-        "CheckedMeans",
-        "Ratio",
-        "Sample",
-        "SettleRun",
-        "SettleSummary",
-        "Spread",
-        "summarise_checked",
-    ],
-    "outcomes.entries": [
-        "Advice",
-        "AdviceKind",
-        "CacheEntry",
-        "CacheState",
-        "EntryReport",
-        "Location",
-        "Stale",
-        "Written",
-    ],
-    "outcomes.evictions": [
-        "ALL",
-        "GONE",
-        "EvictOutcome",
-        "EvictSummary",
-        "Foreseen",
-        "Kept",
-        "Removal",
-    ],
-    "outcomes.exports": ["Exported"],
-    "outcomes.findings": [
-        "Checked",
-        "Finding",
-        "FindingKind",
-        "Note",
-        "Problem",
-        "VerifySummary",
-        "summarise_verify",
-    ],
-    "outcomes.growth": ["Growth", "Held", "Snapshot"],
-    "outcomes.intercepted": ["Ended", "Intercepted", "RunResult", "RunSummary", "summarise_run"],
-    "outcomes.layered": ["LayerResult", "LayerSummary", "Layered", "summarise_layer"],
-    "outcomes.lookups": ["Built", "Hit", "Miss", "Noted", "Plain", "Verdict"],
-    "outcomes.foreign_answers": ["Reach", "Served"],
-    "outcomes.recordings": [
-        "PassedOver",
-        "RecordSummary",
-        "RecordedProgram",
-        "RecordingSummary",
-        "Unrecorded",
-        "summarise_recording",
-    ],
-    "outcomes.warming": ["WarmOutcome", "WarmResult", "WarmSummary", "summarise_warm"],
+    "answers.entries": "CacheEntry EntryReport Location Problem FindingKind",
+    "answers.evict": "ALL GONE EvictOutcome EvictSummary Foreseen Kept Removal",
+    "answers.export": "Exported",
+    "answers.growth": "Growth Held Snapshot",
+    "answers.inspect": "Advice AdviceKind CacheState Stale Written",
+    "answers.layer": "LayerResult LayerSummary Layered summarise_layer",
+    "answers.lookup": "Verdict Miss Hit Noted Plain Built",
+    "answers.record": "PassedOver RecordSummary RecordedProgram RecordingSummary Unrecorded "
+    "summarise_recording",
+    "answers.run": "Ended Intercepted RunResult RunSummary summarise_run",
+    "answers.verify": "Checked Finding Note VerifySummary summarise_verify",
+    "answers.warm": "WarmOutcome WarmResult WarmSummary summarise_warm",
+    "answers.why": "Answer Build Reply ReplyState TargetDifference Reach Served",
+    "keys": "Difference",
+    "outcomes.bench": "CACHED FEWEST_PAIRS PAPER_ASYNC PAPER_SYNC Arm ArmResult BenchCase "
+    "BenchVerdict BreakEven CachedPart CheckedCase CheckedMeans Ratio Sample SettleRun "
+    "SettleSummary Spread summarise_checked",
 }
-_HOME = {name: module for module, names in _HOMES.items() for name in names}
+_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> object:
@@ -150,9 +108,4 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'gpucache.outcomes' has no attribute {name!r}")
     from importlib import import_module
 
-    found = globals()[name] = getattr(import_module(f"gpucache.{_HOME[name]}"), name)
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+    return getattr(import_module(f"gpucache.{_HOME[name]}"), name)

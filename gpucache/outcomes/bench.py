@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from math import exp, log
 
-from gpucache.outcomes.growth import Growth
+from gpucache.answers.growth import Growth
 
 FEWEST_FOR_OUTLIERS = 8
 """Of fewer durations nobody can say which lie far from the others."""

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpucache.answers.why import TargetDifference
 from gpucache.backends.registry import backend_names
 from gpucache.errors import TargetError, UsageError
 from gpucache.host import os_errors
 from gpucache.keys import Difference
 from gpucache.model import Device
-from gpucache.outcomes import TargetDifference
 from gpucache.probe.codec import device_from_json, device_to_json
 
 SCHEMA = 1

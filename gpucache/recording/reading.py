@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from gpucache.answers.record import PassedOver
 from gpucache.errors import SourceError
 from gpucache.keys import digest as digest_of
-from gpucache.outcomes import PassedOver
 from gpucache.recording.builds import RecordedBuild, Recording, Seen, union
 from gpucache.recording.lines import LINE_CAP, DamagedLineError, Line, read_line
 from gpucache.recording.writing import BLOBS

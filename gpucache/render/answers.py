@@ -5,19 +5,13 @@ The other half of the schema; see there.
 
 from dataclasses import dataclass
 
-from gpucache.outcomes import (
-    BenchVerdict,
-    EvictSummary,
-    Foreseen,
-    LayerSummary,
-    RecordingSummary,
-    RecordSummary,
-    RunSummary,
-    SettleSummary,
-    VerifySummary,
-    WarmResult,
-    WarmSummary,
-)
+from gpucache.answers.evict import EvictSummary, Foreseen
+from gpucache.answers.layer import LayerSummary
+from gpucache.answers.record import RecordingSummary, RecordSummary
+from gpucache.answers.run import RunSummary
+from gpucache.answers.verify import VerifySummary
+from gpucache.answers.warm import WarmResult, WarmSummary
+from gpucache.outcomes.bench import BenchVerdict, SettleSummary
 from gpucache.render import bench_records, layer_records, recording_records, records, run_records
 from gpucache.render.records import STATE
 from gpucache.render.schema import SCHEMA, Key

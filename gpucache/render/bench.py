@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.text import Text
 
-from gpucache.outcomes import (
+from gpucache.answers.growth import Growth
+from gpucache.outcomes.bench import (
     FEWEST_PAIRS,
     PAPER_ASYNC,
     PAPER_SYNC,
@@ -20,7 +21,6 @@ from gpucache.outcomes import (
     CachedPart,
     CheckedCase,
     CheckedMeans,
-    Growth,
     Ratio,
     SettleRun,
     SettleSummary,

@@ -1,6 +1,7 @@
 """The records of JSON documents that tell of starts: those of bench, and of a command that warms."""
 
-from gpucache.outcomes import (
+from gpucache.answers.growth import Growth
+from gpucache.outcomes.bench import (
     Arm,
     ArmResult,
     BenchCase,
@@ -9,7 +10,6 @@ from gpucache.outcomes import (
     CachedPart,
     CheckedCase,
     CheckedMeans,
-    Growth,
     Ratio,
     Sample,
     SettleRun,

@@ -9,7 +9,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from gpucache.outcomes import BenchCase, BenchVerdict
+from gpucache.outcomes.bench import BenchCase, BenchVerdict
 from gpucache.render.document import json_of
 from gpucache.render.figures import (
     Bar,

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from gpucache.answers.entries import CacheEntry, EntryReport
+from gpucache.answers.inspect import Advice, AdviceKind, CacheState, Written
 from gpucache.model import Checks, KeyField
-from gpucache.outcomes import Advice, AdviceKind, CacheEntry, CacheState, EntryReport, Written
 from gpucache.render.grid import SIZE, Block, Column, Grid, Line, Pairs, digest, one_line, plain
 from gpucache.units import format_age, format_count, format_duration, format_instant, format_size, printable
 

@@ -1,6 +1,6 @@
 """The record of a build in a layer's JSON document, and the keys of the summary of an export."""
 
-from gpucache.outcomes import Layered, LayerResult
+from gpucache.answers.layer import Layered, LayerResult
 from gpucache.render.run_records import OF_A_COMMAND
 from gpucache.render.schema import Key, Record, one_of
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from gpucache.outcomes import Layered, LayerResult, LayerSummary
+from gpucache.answers.layer import Layered, LayerResult, LayerSummary
 from gpucache.render.run import unseen
 from gpucache.units import format_count, format_size, printable
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpucache.outcomes import BenchCase, BenchVerdict
+from gpucache.outcomes.bench import BenchCase, BenchVerdict
 from gpucache.render.figures import (
     Bar,
     Look,

@@ -1,6 +1,6 @@
 """The records of JSON documents that tell of recordings: every key in its order."""
 
-from gpucache.outcomes import PassedOver, RecordedProgram, Unrecorded
+from gpucache.answers.record import PassedOver, RecordedProgram, Unrecorded
 from gpucache.render.records import PROGRAM
 from gpucache.render.run_records import OF_A_COMMAND
 from gpucache.render.schema import Key, Record

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 
-from gpucache.outcomes import RecordedProgram, RecordingSummary, RecordSummary, Unrecorded
+from gpucache.answers.record import RecordedProgram, RecordingSummary, RecordSummary, Unrecorded
 from gpucache.render.grid import Column, Grid, plain
 from gpucache.render.run import INNER, unseen
 from gpucache.units import format_count, format_duration, format_instant

@@ -1,30 +1,15 @@
 """The records of JSON documents, but those that tell of starts: every key in its order."""
 
+from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind
+from gpucache.answers.evict import EvictOutcome
+from gpucache.answers.export import Exported
+from gpucache.answers.inspect import Advice, AdviceKind, CacheState, Written
+from gpucache.answers.lookup import Verdict
+from gpucache.answers.verify import Finding, Note
+from gpucache.answers.warm import WarmOutcome, WarmResult
+from gpucache.answers.why import Answer, Build, Reach, Reply, ReplyState, Served, TargetDifference
+from gpucache.keys import Difference
 from gpucache.model import Device, KeyField
-from gpucache.outcomes import (
-    Advice,
-    AdviceKind,
-    Answer,
-    Build,
-    CacheEntry,
-    CacheState,
-    Difference,
-    EntryReport,
-    EvictOutcome,
-    Exported,
-    Finding,
-    FindingKind,
-    Note,
-    Reach,
-    Reply,
-    ReplyState,
-    Served,
-    TargetDifference,
-    Verdict,
-    WarmOutcome,
-    WarmResult,
-    Written,
-)
 from gpucache.render.schema import Key, Record, one_of, within
 
 PROGRAM = Key("program", "text", "The program's name.")

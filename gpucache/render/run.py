@@ -9,7 +9,7 @@ TYPE_CHECKING = False  # the one of typing; a command waits for what is imported
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gpucache.outcomes import Ended, Intercepted, RunSummary
+    from gpucache.answers.run import Ended, Intercepted, RunSummary
 
 INNER = "an outer 'gpucache run' was not asked"
 UNSEEN = (
@@ -95,7 +95,7 @@ def _parts(summary: "RunSummary") -> "Iterator[str]":
 
 def reasons(outcomes: "Sequence[Intercepted]", *, whole: bool) -> "Iterator[str]":
     """Why builds were not kept or not served, each reason once; with ``whole`` every build that missed."""
-    from gpucache.outcomes import RunResult
+    from gpucache.answers.run import RunResult
 
     if whole:
         for one in outcomes:

@@ -1,6 +1,7 @@
 """The record of a command's build in JSON documents, and the keys of the summary of a run of one."""
 
-from gpucache.outcomes import Intercepted, RunResult, Verdict
+from gpucache.answers.lookup import Verdict
+from gpucache.answers.run import Intercepted, RunResult
 from gpucache.render.schema import Key, Record, one_of
 
 RECORDS = (

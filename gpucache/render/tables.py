@@ -4,23 +4,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 
+from gpucache.answers.entries import Location
+from gpucache.answers.evict import EvictOutcome, EvictSummary, Foreseen, Removal
+from gpucache.answers.export import Exported
+from gpucache.answers.lookup import Verdict
+from gpucache.answers.verify import Checked, Finding, VerifySummary
+from gpucache.answers.warm import WarmOutcome, WarmResult, WarmSummary
+from gpucache.keys import Difference
 from gpucache.model import Device
-from gpucache.outcomes import (
-    Checked,
-    Difference,
-    EvictOutcome,
-    EvictSummary,
-    Exported,
-    Finding,
-    Foreseen,
-    Location,
-    Removal,
-    Verdict,
-    VerifySummary,
-    WarmOutcome,
-    WarmResult,
-    WarmSummary,
-)
 from gpucache.render.grid import SIZE, Block, Column, Grid, one_line, plain
 from gpucache.units import format_count, format_duration, format_list, format_size, printable
 

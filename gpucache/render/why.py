@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from gpucache.outcomes import Answer, Build, Hit, Miss, Reach, ReplyState, Served
+from gpucache.answers.lookup import Hit, Miss
+from gpucache.answers.why import Answer, Build, Reach, ReplyState, Served
 from gpucache.render.grid import Block, Column, Grid, digest, one_line, plain
 from gpucache.units import format_age
 

@@ -41,7 +41,8 @@ from gpucache.store.removed_records import RemovedRecords
 from gpucache.store.trust import UntrustedFileError, open_trusted
 
 if TYPE_CHECKING:
-    from gpucache.outcomes import Kept, Noted
+    from gpucache.answers.evict import Kept
+    from gpucache.answers.lookup import Noted
 
 _INDEX_BOUNDS = Bounds(files=8192, file_bytes=4 << 20, total_bytes=128 << 20, seldom=True)
 
@@ -238,7 +239,7 @@ class DirectoryStore(EntryReader):
         With ``everything``, where all entries of the cache are to go, of which programs is recorded when it
         begins, and no entry's head is needed.
         """
-        from gpucache.outcomes import Kept  # this and the next are needed by a removal alone
+        from gpucache.answers.evict import Kept  # this and the next are needed by a removal alone
         from gpucache.store.removal import Removal
 
         if not self._writable:
@@ -282,7 +283,7 @@ class DirectoryStore(EntryReader):
 
     def note_missed(self, missed: MissedRequest) -> "Noted":
         """Keep a request to be built later; losing it is no error."""
-        from gpucache.outcomes import Noted
+        from gpucache.answers.lookup import Noted
 
         return self._missed.note(missed) if self._writable else Noted.LOST
 

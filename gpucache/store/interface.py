@@ -17,7 +17,8 @@ from gpucache.store.answers import Found as Found
 from gpucache.store.layout import ENTRY_SUFFIX
 
 if TYPE_CHECKING:
-    from gpucache.outcomes import Kept, Noted
+    from gpucache.answers.evict import Kept
+    from gpucache.answers.lookup import Noted
 
 
 Share = tuple[int, int]

@@ -16,7 +16,7 @@ from gpucache.store.interface import MissedRequest
 from gpucache.store.root_folder import RootFolder
 
 if TYPE_CHECKING:
-    from gpucache.outcomes import Noted
+    from gpucache.answers.lookup import Noted
 
 FILE_CAP = 256
 """How many requests are kept at most: the newest."""
@@ -37,7 +37,7 @@ class Missed:
 
     def note(self, missed: MissedRequest) -> "Noted":
         """Keep a request, with the local sizes that it was kept with before."""
-        from gpucache.outcomes import Noted
+        from gpucache.answers.lookup import Noted
 
         data = self._folder.get(missed.key.hex)
         before = _decode(missed.key.hex, data) if data is not None else None

@@ -10,9 +10,9 @@ from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
+from gpucache.answers.evict import Kept
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder
-from gpucache.outcomes import Kept
 from gpucache.store.cleanup import note_all
 from gpucache.store.history import History
 from gpucache.store.interface import Event, ScannedEntry

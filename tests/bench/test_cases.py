@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from gpucache.answers.growth import Growth
 from gpucache.bench.cases import NO_LAUNCH, NOT_LOADED, Measured, fold
 from gpucache.bench.compare import Evidence
 from gpucache.engine.hidden_caches import Clues
-from gpucache.outcomes import Arm, BenchCase, BenchVerdict, BreakEven, Growth, Sample, Spread
+from gpucache.outcomes.bench import Arm, BenchCase, BenchVerdict, BreakEven, Sample, Spread
 
 COLD, WARM, PEER = Arm.COLD, Arm.WARM, "pyopencl"
 EMPTY = BenchCase("p", "t", BenchVerdict.FAILED)

@@ -12,7 +12,7 @@ from gpucache.engine.workers.pool import Died, Done, Failed
 from gpucache.errors import CompileError, NoDeviceError, TargetError
 from gpucache.examples import checks_path
 from gpucache.model import Checks, Device, Language, Program, Target, Toolchain
-from gpucache.outcomes import CheckedCase, Ratio, summarise_checked
+from gpucache.outcomes.bench import CheckedCase, Ratio, summarise_checked
 
 _TOOLCHAIN = Toolchain("pocl", (("platform name", "P"),), ("platform name",))
 _DEVICES = [

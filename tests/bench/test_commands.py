@@ -14,7 +14,7 @@ from gpucache.bench import run as running
 from gpucache.bench.commands import Command
 from gpucache.bench.plan import Extent
 from gpucache.bench.run import run_bench
-from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Sample
+from gpucache.outcomes.bench import Arm, BenchCase, BenchVerdict, Sample
 from tests.one_cache import OneCache
 
 pytestmark = pytest.mark.slow

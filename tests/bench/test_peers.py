@@ -2,11 +2,12 @@
 
 import pytest
 
+from gpucache.answers.growth import Growth
 from gpucache.backends.registry import backend_names, load_backend, peer_names
 from gpucache.bench.peers import Peers, results
 from gpucache.caches.registry import SYSTEMS
 from gpucache.model import Target
-from gpucache.outcomes import Arm, Growth, Sample
+from gpucache.outcomes.bench import Arm, Sample
 
 OPENCL, CUDA = Target("opencl", "pocl"), Target("cuda", "sm_90")
 PEERS = Peers({name: load_backend(name) for name in backend_names()})

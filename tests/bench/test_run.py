@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gpucache.answers.lookup import Built, Miss, Verdict
 from gpucache.backends.registry import load_backend
 from gpucache.bench import run as running
 from gpucache.bench import sources
@@ -18,7 +19,7 @@ from gpucache.engine.prepare import Prepared
 from gpucache.engine.warm.plan import WarmItem
 from gpucache.engine.workers.pool import Bounds
 from gpucache.model import Artifact, ArtifactKind, CacheKey
-from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Built, Miss, Sample, Verdict
+from gpucache.outcomes.bench import Arm, BenchCase, BenchVerdict, Sample
 from tests.caches.mesa import build as mesa
 
 DEFAULT = Extent()

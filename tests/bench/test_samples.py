@@ -14,7 +14,7 @@ from gpucache.engine.prepare import Prepared
 from gpucache.engine.store_layers import Layers
 from gpucache.errors import CompileError, TargetError
 from gpucache.model import Artifact, Target, Toolchain
-from gpucache.outcomes import Arm, Sample
+from gpucache.outcomes.bench import Arm, Sample
 from gpucache.store import DirectoryStore
 
 

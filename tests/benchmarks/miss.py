@@ -13,6 +13,7 @@ from importlib.resources import files
 from itertools import count
 from pathlib import Path
 
+from gpucache.answers.lookup import Built
 from gpucache.backends.cuda import BACKEND, nvrtc
 from gpucache.engine.explain import explain
 from gpucache.engine.lookup import build, find
@@ -21,7 +22,6 @@ from gpucache.engine.store_layers import Layers, NoEntry
 from gpucache.errors import GpucacheError
 from gpucache.host.environment import environment
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Program, Target
-from gpucache.outcomes import Built
 from gpucache.store import DirectoryStore
 from tests.benchmarks.key import cub_include_dirs
 from tests.benchmarks.measure import Comparison, Effort, Sample, Side, compare

@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
+from gpucache.answers.entries import CacheEntry, FindingKind, Location
+from gpucache.answers.verify import Checked
 from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.interface import Cache
-from gpucache.outcomes import CacheEntry, Checked, FindingKind, Location
 
 PTX = b".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry scale()\n{\n ret;\n}\n"
 HOUR_NS = 3600 * 10**9

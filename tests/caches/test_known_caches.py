@@ -5,10 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from gpucache.answers.growth import Snapshot, growth
 from gpucache.caches.known_caches import KnownCaches
 from gpucache.caches.registry import SYSTEMS
-from gpucache.outcomes import Snapshot
-from gpucache.outcomes.growth import growth
 from tests.caches.clesperanto.build import put as put_clesperanto
 from tests.caches.darktable.build import put as put_darktable
 from tests.caches.jax.build import key as jax_key

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import Location
+from gpucache.answers.lookup import Verdict
 from gpucache.caches.interface import Cache
 from gpucache.caches.registry import load_system
 from gpucache.errors import UsageError
-from gpucache.outcomes import Location, Verdict
 from tests.caches.opened import PTX
 
 NAME = "nvidia-gl"

@@ -16,7 +16,7 @@ from gpucache.bench.plan import Extent, Planned
 from gpucache.bench.samples import build_once
 from gpucache.bench.sources import Sources
 from gpucache.engine.workers.pool import Bounds
-from gpucache.outcomes import Arm, BenchCase, BenchVerdict, Ratio
+from gpucache.outcomes.bench import Arm, BenchCase, BenchVerdict, Ratio
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Answer, Run

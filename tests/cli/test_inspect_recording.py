@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
+from gpucache.answers.record import summarise_recording
 from gpucache.cli.recordings import row_of
-from gpucache.outcomes import summarise_recording
 from gpucache.recording.builds import Seen
 from gpucache.recording.reading import read_recording
 from gpucache.recording.writing import Writer

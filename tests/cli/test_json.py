@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpucache.outcomes import WarmResult
+from gpucache.answers.warm import WarmResult
 from gpucache.recording.builds import Seen
 from gpucache.recording.writing import Writer
 from gpucache.render import answers, schema

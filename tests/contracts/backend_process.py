@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from gpucache.answers.lookup import Built, Hit, Miss
 from gpucache.backends.interface import Backend
 from gpucache.backends.registry import load_backend
 from gpucache.engine.lookup import get_or_build, look_up
@@ -19,7 +20,6 @@ from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.store_layers import Layers
 from gpucache.errors import CompileError, GpucacheError
 from gpucache.model import Artifact, BuildRequest, Program, Target, Toolchain
-from gpucache.outcomes import Built, Hit, Miss
 from gpucache.store import DirectoryStore
 
 _STACKS = ("pyopencl", "cuda")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from hashlib import sha1, sha256
 from pathlib import Path
 
+from gpucache.answers.entries import CacheEntry, Location
 from gpucache.assembly import open_cache
 from gpucache.caches.files import Files
 from gpucache.caches.interface import Cache
@@ -22,7 +23,6 @@ from gpucache.caches.registry import OWN, load_system
 from gpucache.errors import CacheUnusableError
 from gpucache.keys import cache_key
 from gpucache.model import Entry, EntryDetail, EntryHead, KeyField
-from gpucache.outcomes import CacheEntry, Location
 from gpucache.settings import read_settings
 from gpucache.store import DirectoryStore
 from tests.caches.amd_comgr import build as amd_comgr

@@ -13,9 +13,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from gpucache.answers.entries import Location
 from gpucache.caches.registry import SYSTEMS, load_system
 from gpucache.cli import main
-from gpucache.outcomes import Location
 from tests.contracts.examples import EXAMPLES, open_example
 from tests.unprivileged import as_nobody, needs_root
 

@@ -17,11 +17,13 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from gpucache.answers.entries import CacheEntry
+from gpucache.answers.evict import GONE, Kept
+from gpucache.answers.verify import Checked, Finding
 from gpucache.caches.interface import Cache, ChecksAll, Wanted
 from gpucache.caches.opening import Unusable
 from gpucache.caches.registry import NAMES, OWN, SYSTEMS, load_system
 from gpucache.errors import CacheUnusableError, FormatError, GpucacheError, UsageError
-from gpucache.outcomes import GONE, CacheEntry, Checked, Finding, Kept
 from tests.contracts.examples import EXAMPLES, Example, open_example
 from tests.unprivileged import NOBODY, as_nobody, needs_root
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from gpucache.answers.entries import CacheEntry
+from gpucache.answers.inspect import Advice, AdviceKind
 from gpucache.engine.advice import GROWTH_ENTRIES, PROGRAMS_READ, TWINS_READ, Traces, advise, looks_like
 from gpucache.model import KeyField
-from gpucache.outcomes import Advice, AdviceKind, CacheEntry
 
 
 @dataclass(slots=True)

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
+from gpucache.answers.evict import Foreseen
 from gpucache.engine.evict import foresee
 from gpucache.engine.eviction_policy import (
     LOW_WATER,
@@ -23,7 +25,6 @@ from gpucache.engine.eviction_policy import (
     worth,
 )
 from gpucache.model import Toolchain
-from gpucache.outcomes import CacheEntry, FindingKind, Foreseen, Problem
 
 DAY_NS = 86_400 * 1_000_000_000
 NOW_NS = 100 * DAY_NS

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gpucache.answers.lookup import Built, Hit, Miss, Verdict
 from gpucache.backends.registry import load_backend
 from gpucache.engine.explain import explain, is_poisoned
 from gpucache.engine.journal import miss_record
@@ -16,7 +17,6 @@ from gpucache.engine.lookup import find, get_or_build, look_up
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.store_layers import Layers, NoEntry
 from gpucache.model import CacheKey, EntryDetail, Target
-from gpucache.outcomes import Built, Hit, Miss, Verdict
 from gpucache.store import Damage, Damaged, DirectoryStore, Event
 from gpucache.store.interface import ScannedEntry
 

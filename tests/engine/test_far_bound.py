@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from gpucache.answers.lookup import Built
 from gpucache.assembly import open_layers
 from gpucache.engine.lookup import get_or_build
 from gpucache.engine.prepare import Prepared
-from gpucache.outcomes import Built
 from gpucache.settings import Settings
 from gpucache.store import DirectoryStore
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from gpucache.answers.lookup import Built
 from gpucache.engine.lookup import get_or_build
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.store_layers import Layers
-from gpucache.outcomes import Built
 from gpucache.store import DirectoryStore
 from gpucache.store.lines import line_of
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from gpucache.answers.lookup import Built, Hit, Miss, Verdict
 from gpucache.engine.lookup import LOG_LIMIT, build, find, get_or_build, look_up
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.store_layers import Layers, NoEntry
 from gpucache.errors import CacheMissError, CacheUnusableError, CompileError
 from gpucache.keys import cache_key, digest
 from gpucache.model import Artifact, ArtifactKind, CacheKey, Entry
-from gpucache.outcomes import Built, Hit, Miss, Verdict
 from gpucache.store import DirectoryStore, MemoryStore
 from tests.patience import PATIENCE_S
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from gpucache.answers.lookup import Miss, Noted, Verdict
+from gpucache.answers.warm import WarmOutcome, WarmResult
 from gpucache.backends.registry import load_backend
 from gpucache.engine.missed import leave
 from gpucache.engine.prepare import Prepared, prepare
@@ -13,7 +15,6 @@ from gpucache.engine.store_layers import Layers
 from gpucache.engine.warm.plan import plan_missed
 from gpucache.engine.warm.run import forget_built
 from gpucache.model import BuildRequest, Device, Program, Target, Toolchain
-from gpucache.outcomes import Miss, Noted, Verdict, WarmOutcome, WarmResult
 from gpucache.store import DirectoryStore
 
 _MISS = Miss(Verdict.NEVER_BUILT, "words")

@@ -2,9 +2,10 @@
 
 import pytest
 
+from gpucache.answers.entries import CacheEntry
+from gpucache.answers.inspect import Stale
 from gpucache.engine.staleness import Origins
 from gpucache.model import Toolchain
-from gpucache.outcomes import CacheEntry, Stale
 
 DAY_NS = 86_400 * 10**9
 NOW_NS = 100 * DAY_NS

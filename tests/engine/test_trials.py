@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from gpucache.answers.entries import CacheEntry
+from gpucache.answers.verify import Checked
 from gpucache.engine.trials import try_load
 from gpucache.engine.verify import Trial, run_verify
 from gpucache.errors import CompileError, WorkersError
 from gpucache.model import Artifact, ArtifactKind
-from gpucache.outcomes import CacheEntry, Checked
 
 ENTRY = CacheEntry("gpucache", "ab" * 32, "/cache/entry", 9, 0, 0, "show", "opencl:intel/cpu")
 _CACHE: Any = SimpleNamespace(artifact=lambda _: Artifact(ArtifactKind.OPENCL_BINARY, b"code", "", 0))

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from gpucache.answers.lookup import Built, Hit, Verdict
+from gpucache.answers.warm import WarmOutcome, WarmResult
 from gpucache.assembly import backends, open_layers
 from gpucache.engine.warm.plan import Build, Job, Progress, WarmItem, plan_warm
 from gpucache.engine.warm.run import run_warm
@@ -18,7 +20,6 @@ from gpucache.engine.warm.work import build_job
 from gpucache.engine.workers.pool import Bounds
 from gpucache.manifest import ProgramSpec
 from gpucache.model import CacheKey, Device, Language, Program
-from gpucache.outcomes import Built, Hit, Verdict, WarmOutcome, WarmResult
 from gpucache.probe import ask
 from gpucache.settings import Settings
 from gpucache.store import DirectoryStore

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from gpucache.answers.entries import CacheEntry, EntryReport
+from gpucache.answers.lookup import Miss, Verdict
+from gpucache.answers.why import Answer
 from gpucache.backends.registry import load_backend
 from gpucache.engine.lookup import get_or_build
 from gpucache.engine.prepare import Prepared, prepare
@@ -14,7 +17,6 @@ from gpucache.engine.store_layers import Layers
 from gpucache.engine.warm.plan import WarmItem
 from gpucache.engine.why import compare, items_of, why
 from gpucache.model import ArtifactKind, KeyField
-from gpucache.outcomes import Answer, CacheEntry, EntryReport, Miss, Verdict
 from gpucache.store import DirectoryStore
 
 Ready = Callable[..., Prepared]

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from gpucache.answers.entries import Location
 from gpucache.caches import mounts
 from gpucache.caches.futhark import logs
 from gpucache.caches.interface import Cache
@@ -28,7 +29,6 @@ from gpucache.caches.rocfft import names as rocfft_names
 from gpucache.engine import advice, program_names
 from gpucache.errors import GpucacheError
 from gpucache.manifest import read_manifest
-from gpucache.outcomes import Location
 from gpucache.payload import bitcode, describe, elf, mangled, source
 from gpucache.payload.reading import Reading
 from gpucache.payload.spirv import kernel_names

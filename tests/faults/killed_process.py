@@ -19,6 +19,8 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
+from gpucache.answers.entries import Location
+from gpucache.answers.lookup import Miss
 from gpucache.caches.own import OwnCache
 from gpucache.engine.evict import plan_evict, run_evict, trim
 from gpucache.engine.eviction_policy import Limits
@@ -27,7 +29,6 @@ from gpucache.engine.store_layers import Layers
 from gpucache.engine.verify import repaired, run_verify
 from gpucache.keys import cache_key, digest
 from gpucache.model import Entry, EntryDetail, EntryHead, KeyField
-from gpucache.outcomes import Location, Miss
 from gpucache.store import Absent, DirectoryStore, Event, Found
 from gpucache.store.history import FILE_CAP
 from gpucache.store.interface import MissedRequest

@@ -18,12 +18,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from gpucache.answers.entries import Location
+from gpucache.answers.lookup import Built, Hit, Miss, Verdict
 from gpucache.caches.own import OwnCache
 from gpucache.engine.evict import trim
 from gpucache.engine.lookup import build, get_or_build
 from gpucache.engine.store_layers import Layers
 from gpucache.engine.verify import repaired, run_verify
-from gpucache.outcomes import Built, Hit, Location, Miss, Verdict
 from gpucache.store import DirectoryStore
 from tests.engine.conftest import Compiler, make_ready
 from tests.faults.forking import forked

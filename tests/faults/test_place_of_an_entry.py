@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import Location
+from gpucache.answers.lookup import Built, Hit
+from gpucache.answers.verify import Checked
 from gpucache.caches.own import OwnCache
 from gpucache.engine.lookup import get_or_build
 from gpucache.engine.store_layers import Layers
 from gpucache.engine.verify import repaired, run_verify
-from gpucache.outcomes import Built, Checked, Hit, Location
 from gpucache.store import DirectoryStore
 from gpucache.store.format import HEADER
 from gpucache.store.quarantine import BYTES_CAP

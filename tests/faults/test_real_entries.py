@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import Location
 from gpucache.caches.own import OwnCache
-from gpucache.outcomes import Location
 from gpucache.store import Absent, Damage, Damaged, DirectoryStore, Found, ScannedEntry
 from gpucache.store.format import HEADER
 from tests.patience import PATIENCE_S

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from gpucache.answers.lookup import Miss, Verdict
+from gpucache.answers.run import Intercepted, RunResult
 from gpucache.assembly import open_layers
 from gpucache.backends.cuda import BACKEND, direct_compiles, nvrtc
 from gpucache.engine.explain import explain
@@ -31,7 +33,6 @@ from gpucache.keys import SOURCE_NAME, cache_key
 from gpucache.model import ArtifactKind
 from gpucache.native.build import BUILT, build, find_compiler
 from gpucache.native.locate import locate
-from gpucache.outcomes import Intercepted, Miss, RunResult, Verdict
 from gpucache.settings import Settings
 from gpucache.store import DirectoryStore
 from tests.intercept import nvrtc_program

@@ -9,6 +9,8 @@ from threading import Event
 
 import pytest
 
+from gpucache.answers.lookup import Verdict
+from gpucache.answers.run import Intercepted, RunResult
 from gpucache.assembly import open_layers
 from gpucache.engine.store_layers import Layers
 from gpucache.errors import TargetError
@@ -19,7 +21,6 @@ from gpucache.intercept.server import serve
 from gpucache.intercept.serving import OpenCLServing
 from gpucache.intercept.wire import Frame, Kind, number
 from gpucache.model import Device
-from gpucache.outcomes import Intercepted, RunResult, Verdict
 from gpucache.probe import ask as probe
 from gpucache.settings import Settings
 from tests.intercept.client import ask

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import FindingKind
 from gpucache.caches.registry import of_others
 from gpucache.cli import main
-from gpucache.outcomes import FindingKind
 from tests.caches.opened import kinds
 from tests.pocl import SYSTEM_ICD
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from gpucache.answers.entries import FindingKind, Location
 from gpucache.caches.registry import of_others
-from gpucache.outcomes import FindingKind, Location
 from tests.caches.cupy.build import key
 from tests.caches.opened import PTX, kinds
 

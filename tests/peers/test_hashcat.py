@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import FindingKind, Location
 from gpucache.caches.registry import of_others
-from gpucache.outcomes import FindingKind, Location
 from tests.caches.opened import kinds
 from tests.pocl import SYSTEM_ICD
 

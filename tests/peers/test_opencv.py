@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import FindingKind
 from gpucache.caches.registry import of_others
-from gpucache.outcomes import FindingKind
 from tests.caches.opened import kinds, only
 from tests.pocl import SYSTEM_ICD
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import FindingKind, Location
 from gpucache.caches.registry import of_others
 from gpucache.cli import main
-from gpucache.outcomes import FindingKind, Location
 from tests.caches.opened import kinds, only
 from tests.caches.pytools.build import cut_row
 

@@ -15,9 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import CacheEntry, Location
+from gpucache.answers.verify import Checked
+from gpucache.answers.why import Served
 from gpucache.caches.interface import Cache
 from gpucache.caches.registry import of_others
-from gpucache.outcomes import CacheEntry, Checked, Location, Served
 from tests.patience import PATIENCE_S
 from tests.peers.sycl_damage import DAMAGES, Damage, copies
 

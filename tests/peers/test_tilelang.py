@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import CacheEntry, FindingKind
 from gpucache.caches.interface import Cache
 from gpucache.caches.registry import of_others
-from gpucache.outcomes import CacheEntry, FindingKind
 from tests.caches.opened import kinds, opened
 
 SYSTEM = of_others("tilelang")

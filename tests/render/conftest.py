@@ -4,18 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from gpucache.answers.growth import Growth
 from gpucache.bench.compare import compare_cached
-from gpucache.outcomes import (
-    Arm,
-    ArmResult,
-    BenchCase,
-    BenchVerdict,
-    BreakEven,
-    Growth,
-    Ratio,
-    Sample,
-    Spread,
-)
+from gpucache.outcomes.bench import Arm, ArmResult, BenchCase, BenchVerdict, BreakEven, Ratio, Sample, Spread
 
 MS = 1_000_000
 _COLD = {"process start": 24, "context": 9, "compile": 1890, "kernels": 2, "first launch": 875}

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from rich.console import Console, RenderableType
 
-from gpucache.outcomes import (
+from gpucache.answers.growth import Growth
+from gpucache.outcomes.bench import (
     BenchCase,
     BenchVerdict,
     BreakEven,
-    Growth,
     Ratio,
     SettleRun,
     SettleSummary,

@@ -8,7 +8,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from rich.console import Console
 
-from gpucache.outcomes import BenchCase, CacheState, Location, Verdict
+from gpucache.answers.entries import Location
+from gpucache.answers.inspect import CacheState
+from gpucache.answers.lookup import Verdict
+from gpucache.outcomes.bench import BenchCase
 from gpucache.render import bench, inspect
 from gpucache.render.console import show, write
 from gpucache.render.grid import PIPE_WIDTH, Block, Column, Grid, Line, Pairs, plain

@@ -6,20 +6,11 @@ from enum import Enum
 
 import pytest
 
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
+from gpucache.answers.evict import EvictOutcome, Kept, Removal
+from gpucache.answers.warm import WarmOutcome, WarmResult
 from gpucache.keys import Difference
-from gpucache.outcomes import (
-    Arm,
-    CacheEntry,
-    EvictOutcome,
-    FindingKind,
-    Kept,
-    Problem,
-    Ratio,
-    Removal,
-    Sample,
-    WarmOutcome,
-    WarmResult,
-)
+from gpucache.outcomes.bench import Arm, Ratio, Sample
 from gpucache.render.answers import RECORDS, SUMMARIES
 from gpucache.render.document import json_of
 

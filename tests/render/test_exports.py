@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gpucache.outcomes import BenchCase
+from gpucache.outcomes.bench import BenchCase
 from gpucache.render.exports import SUFFIXES, export, summary
 
 COMMAND = ["gpucache", "bench", "fft.cl", "--target", "opencl:pocl/cpu", "-D", "TEXT=a b"]

@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 
 import pytest
 
-from gpucache.outcomes import BenchCase, BenchVerdict, Ratio, Spread
+from gpucache.outcomes.bench import BenchCase, BenchVerdict, Ratio, Spread
 from gpucache.render.figures import LOOKS, phase_order
 from gpucache.render.plots import WIDTH, plot
 from gpucache.render.svg import clean, fitted, lines_of

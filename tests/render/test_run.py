@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpucache.outcomes import Ended, Intercepted, RunResult, summarise_run
+from gpucache.answers.run import Ended, Intercepted, RunResult, summarise_run
 from gpucache.render.run import reasons, summary_line
 
 HIT = Intercepted("scale", "opencl:intel/cpu", RunResult.HIT, "0" * 64, 4_000_000, 2_000_000_000)

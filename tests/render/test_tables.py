@@ -7,29 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 import pytest
 from rich.console import Console, RenderableType
 
+from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location, Problem
+from gpucache.answers.evict import EvictOutcome, EvictSummary, Foreseen, Kept, Removal
+from gpucache.answers.inspect import CacheState
+from gpucache.answers.lookup import Miss, Verdict
+from gpucache.answers.verify import Checked, Finding, summarise_verify
+from gpucache.answers.warm import WarmOutcome, WarmResult, summarise_warm
+from gpucache.answers.why import Answer
 from gpucache.model import Check, Device, KeyField, Target
-from gpucache.outcomes import (
-    Answer,
-    CacheEntry,
-    CacheState,
-    Checked,
-    EntryReport,
-    EvictOutcome,
-    EvictSummary,
-    Finding,
-    FindingKind,
-    Foreseen,
-    Kept,
-    Location,
-    Miss,
-    Problem,
-    Removal,
-    Verdict,
-    WarmOutcome,
-    WarmResult,
-    summarise_verify,
-    summarise_warm,
-)
 from gpucache.render import inspect, tables, why
 from gpucache.render.console import write
 from gpucache.render.grid import PIPE_WIDTH, Grid

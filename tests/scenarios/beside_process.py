@@ -27,6 +27,7 @@ def _opencl(name: str) -> tuple[Build, Build]:
     import numpy as np
     import pyopencl as cl
 
+    from gpucache.answers.lookup import Hit
     from gpucache.backends.opencl import BACKEND, compiler, platforms
     from gpucache.backends.opencl.options import as_pyopencl_reads
     from gpucache.engine.lookup import get_or_build
@@ -34,7 +35,6 @@ def _opencl(name: str) -> tuple[Build, Build]:
     from gpucache.errors import CompileError
     from gpucache.library import process
     from gpucache.model import BuildRequest, Language, Program
-    from gpucache.outcomes import Hit
 
     platform = next(each for each in cl.get_platforms() if each.name.startswith(_PLATFORMS[name]))
     context = cl.Context(platform.get_devices()[:1])

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from gpucache.answers.lookup import Built, Hit
 from gpucache.assembly import open_layers
 from gpucache.engine.lookup import get_or_build, look_up
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.store_layers import Layers
 from gpucache.model import Artifact
-from gpucache.outcomes import Built, Hit
 from gpucache.settings import read_settings
 from gpucache.store import DirectoryStore
 from tests.engine.conftest import make_ready

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.lookup import Hit, Miss, Verdict
+from gpucache.answers.verify import Finding
 from gpucache.assembly import open_cache
 from gpucache.engine.lookup import find, look_up
 from gpucache.engine.store_layers import Layers
 from gpucache.engine.verify import run_verify
-from gpucache.outcomes import Finding, Hit, Miss, Verdict
 from gpucache.settings import Settings
 from gpucache.store import DirectoryStore
 from tests.benchmarks import large_cache

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.evict import GONE, Kept
 from gpucache.errors import CacheUnusableError
 from gpucache.model import Entry
-from gpucache.outcomes import GONE, Kept
 from gpucache.store import Absent, DirectoryStore, EntryStore, Event, Found
 
 HOUR_NS = 3600 * 10**9

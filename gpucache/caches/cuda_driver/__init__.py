@@ -9,6 +9,9 @@ provide for is not known, and is said to be so. ``survey`` has the layout, as fa
 from collections.abc import Iterator
 from pathlib import Path
 
+from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
+from gpucache.answers.evict import ALL, Kept
+from gpucache.answers.verify import Checked
 from gpucache.caches.cuda_driver.survey import BINARY, INDEX, KEY, Survey, clear, survey
 from gpucache.caches.files import open_folder
 from gpucache.caches.format import SECOND_NS, Format, Look, UnjudgedError
@@ -21,7 +24,6 @@ from gpucache.caches.systems import (
 )
 from gpucache.errors import FormatError
 from gpucache.model import KeyField
-from gpucache.outcomes import ALL, CacheEntry, Checked, EntryReport, FindingKind, Kept, Problem
 from gpucache.units import format_size
 
 _BUSY_NS = 60 * SECOND_NS

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from gpucache.answers.lookup import Verdict
+from gpucache.answers.why import Reach, Served
 from gpucache.caches.futhark.changes import Change, Edit, label_of
 from gpucache.caches.futhark.file import RECOMPILED
 from gpucache.caches.futhark.keys import COMPARED_BYTES, to_bytes, to_number, total
@@ -14,7 +16,6 @@ from gpucache.caches.futhark.logs import LogReading, Outcome
 from gpucache.caches.futhark.question import Question, cancelled
 from gpucache.caches.futhark.searching import Explanation, search
 from gpucache.keys import Difference
-from gpucache.outcomes import Reach, Served, Verdict
 from gpucache.units import printable
 
 _CACHE = "futhark"

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Sequence
 
+from gpucache.answers.export import Exported
 from gpucache.caches.exports import Asked, Form, Kind, Option
 from gpucache.caches.futhark.keys import key_of, native_signed
 from gpucache.caches.futhark.logs import read_log
@@ -15,7 +16,6 @@ from gpucache.caches.futhark.options import CudaSettings, cuda_options
 from gpucache.caches.futhark.writing import write_file
 from gpucache.errors import TargetError, UsageError
 from gpucache.model import ArtifactKind, BuildRequest, Language, Target
-from gpucache.outcomes import Exported
 
 _TARGET = Option("--target", Kind.TARGET, "futhark: the device, such as cuda:sm_86.", "T")
 _OPTION = Option("--option", Kind.TEXT, "futhark: what --nvrtc-option is given.", "O", many=True)

@@ -23,9 +23,9 @@ import struct
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches.futhark.keys import KEY_BYTES
 from gpucache.errors import FormatError
-from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadInfo, PayloadKind, describe
 
 MAGIC = b"FUTHARK\0"

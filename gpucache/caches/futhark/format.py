@@ -12,6 +12,9 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path, PurePath
 
+from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location, Problem
+from gpucache.answers.verify import Checked
+from gpucache.answers.why import Reach
 from gpucache.caches import files
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
@@ -25,7 +28,6 @@ from gpucache.caches.layout import Layout, Left, is_copy
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.folders import Folder
 from gpucache.model import KeyField
-from gpucache.outcomes import CacheEntry, Checked, EntryReport, FindingKind, Location, Problem, Reach
 from gpucache.payload import PayloadInfo, PayloadKind, describe
 from gpucache.units import format_size
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from gpucache import payload as payloads
+from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches import places
 from gpucache.caches.files import MOST_FILES
 from gpucache.caches.pocl import names
 from gpucache.caches.pocl.program import READ_LIMIT_BYTES, Program
 from gpucache.caches.pocl.tree import Item, Role, Tree, is_named_by_pocl
 from gpucache.errors import FormatError
-from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadKind, elf
 from gpucache.units import format_size, printable
 

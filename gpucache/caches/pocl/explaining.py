@@ -9,13 +9,15 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from gpucache.answers.entries import Problem
+from gpucache.answers.lookup import Verdict
+from gpucache.answers.why import Reach, Served
 from gpucache.caches.interface import Wanted
 from gpucache.caches.pocl.locations import NAME
 from gpucache.caches.pocl.names import Variant
 from gpucache.caches.pocl.program import Program
 from gpucache.errors import UsageError
 from gpucache.keys import Difference
-from gpucache.outcomes import Problem, Reach, Served, Verdict
 from gpucache.units import printable
 
 FIELDS: Mapping[str, str] = {

@@ -13,6 +13,10 @@ from itertools import islice
 from pathlib import Path
 
 from gpucache import payload as payloads
+from gpucache.answers.entries import CacheEntry, EntryReport, Location, Problem
+from gpucache.answers.evict import Kept
+from gpucache.answers.verify import Checked
+from gpucache.answers.why import Reach
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import Clock, Look
@@ -25,7 +29,6 @@ from gpucache.caches.pocl.program import Program, stays
 from gpucache.caches.pocl.tree import Role, tree_of
 from gpucache.errors import FormatError
 from gpucache.model import BuildRequest, KeyField, Toolchain
-from gpucache.outcomes import CacheEntry, Checked, EntryReport, Kept, Location, Problem, Reach
 from gpucache.payload import elf
 from gpucache.payload.source import kernel_names
 from gpucache.units import format_size, printable

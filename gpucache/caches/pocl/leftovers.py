@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches import files
 from gpucache.caches.files import Files
 from gpucache.caches.layout import Layout
@@ -27,7 +28,6 @@ from gpucache.caches.pocl.program import Program, stays
 from gpucache.caches.pocl.removal import is_own_temporary
 from gpucache.caches.pocl.tree import Role, tree_of
 from gpucache.folders import Folder
-from gpucache.outcomes import FindingKind, Problem
 from gpucache.units import format_instant, format_size, printable
 
 FAILED = f"*/*/{names.LOG}"

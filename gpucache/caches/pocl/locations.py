@@ -5,9 +5,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from gpucache.answers.entries import Location
 from gpucache.caches import places
 from gpucache.caches.places import Place, Places, Var
-from gpucache.outcomes import Location
 
 NAME = "pocl"
 VARIABLE = "POCL_CACHE_DIR"

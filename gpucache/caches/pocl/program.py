@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.pocl import names
 from gpucache.caches.pocl.tree import Item, Role, Tree, tree_of
 from gpucache.errors import FormatError
-from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import bitcode
 from gpucache.payload.bitcode import Module
 from gpucache.payload.reading import CutError

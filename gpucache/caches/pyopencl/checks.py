@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 
 from gpucache import payload
+from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches import files, tally
 from gpucache.caches.format import Clock
 from gpucache.caches.pyopencl import entry_files, headers, locks, names, sources
@@ -23,7 +24,6 @@ from gpucache.caches.pyopencl.headers import Compared, State
 from gpucache.caches.pyopencl.pickled import EndedError, Info
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
-from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadKind
 from gpucache.units import format_age, format_size, printable
 

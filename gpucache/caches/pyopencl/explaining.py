@@ -9,6 +9,9 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from gpucache.answers.entries import FindingKind
+from gpucache.answers.lookup import Verdict
+from gpucache.answers.why import Reach, Served
 from gpucache.caches import files
 from gpucache.caches.format import Clock
 from gpucache.caches.pyopencl import (
@@ -30,7 +33,6 @@ from gpucache.caches.pyopencl.question import Question
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
 from gpucache.keys import Difference
-from gpucache.outcomes import FindingKind, Reach, Served, Verdict
 from gpucache.units import format_age
 
 _SPIRV = (b"\x03\x02\x23\x07", b"\x07\x23\x02\x03")

@@ -16,6 +16,10 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from gpucache import payload as payloads
+from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
+from gpucache.answers.evict import Kept
+from gpucache.answers.verify import Checked
+from gpucache.answers.why import Reach
 from gpucache.caches import files, interpreters
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
@@ -30,7 +34,6 @@ from gpucache.caches.pyopencl.question import FIELDS, read_question
 from gpucache.errors import FormatError
 from gpucache.keys import digest
 from gpucache.model import BuildRequest, KeyField, Toolchain
-from gpucache.outcomes import CacheEntry, Checked, EntryReport, FindingKind, Kept, Problem, Reach
 from gpucache.payload.source import kernel_names
 from gpucache.units import format_size, printable
 

@@ -3,10 +3,10 @@
 import sys
 from collections.abc import Iterator, Mapping
 
+from gpucache.answers.entries import Location
 from gpucache.caches import places
 from gpucache.caches.places import Place, Places, Var
 from gpucache.caches.pyopencl import names
-from gpucache.outcomes import Location
 
 _SHARED = "XDG_CACHE_HOME moves every cache that follows it, as PyOpenCL has no variable of its own"
 _NONE = "no variable moves PyOpenCL's cache here; PYOPENCL_NO_CACHE=1 turns it off"

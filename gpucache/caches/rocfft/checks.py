@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches.databases import Reader, Way, open_reader, told, words
 from gpucache.caches.places import distrust
 from gpucache.caches.rocfft.locations import MOVE
@@ -17,7 +18,6 @@ from gpucache.caches.rocfft.rows import Row, damage, read_code, text
 from gpucache.caches.rocfft.schema import OLD_TABLE, TABLE, UTF8, Shape, Table, read_shape
 from gpucache.caches.sqlite_file import WAL, SqliteFile, examine, sides, stranger
 from gpucache.errors import FormatError
-from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadInfo, PayloadKind, describe
 from gpucache.units import format_instant, format_size
 

@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
+from gpucache.answers.entries import FindingKind, Problem
+from gpucache.answers.lookup import Verdict
+from gpucache.answers.why import Reach, Served
 from gpucache.caches.interface import Wanted
 from gpucache.caches.rocfft.rows import Row, hip, text
 from gpucache.caches.rocfft.schema import parse_hip
 from gpucache.errors import UsageError
 from gpucache.keys import Difference
-from gpucache.outcomes import FindingKind, Problem, Reach, Served, Verdict
 
 FIELDS = {
     "kernel_name": "the name of the kernel's function, as rocFFT's log has it",

@@ -6,6 +6,8 @@ Puts together what the command line asks for and what ``transfer`` and ``images`
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from gpucache.answers.entries import Location
+from gpucache.answers.export import Exported
 from gpucache.caches.exports import Asked, Form, Kind, Option
 from gpucache.caches.registry import of_others
 from gpucache.caches.rocfft.images import restore, write_image
@@ -13,7 +15,6 @@ from gpucache.caches.rocfft.locations import NAME
 from gpucache.caches.rocfft.schema import parse_hip
 from gpucache.caches.rocfft.transfer import Filters, merge
 from gpucache.errors import UsageError
-from gpucache.outcomes import Exported, Location
 
 _LIKE = Option(
     "--like",

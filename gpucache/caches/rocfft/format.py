@@ -17,6 +17,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
+from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location, Problem
+from gpucache.answers.evict import Kept
+from gpucache.answers.lookup import Verdict
+from gpucache.answers.verify import Checked, Finding
+from gpucache.answers.why import Reach
 from gpucache.caches.databases import Reader, open_reader, peek, told
 from gpucache.caches.format import Clock, Format, Item, Look
 from gpucache.caches.interface import Wanted
@@ -34,18 +39,6 @@ from gpucache.caches.rocfft.schema import Table, read_shape
 from gpucache.caches.sqlite_file import UnreadableError, examine, sides, stamp
 from gpucache.errors import CacheUnusableError, FormatError, GpucacheError
 from gpucache.model import KeyField
-from gpucache.outcomes import (
-    CacheEntry,
-    Checked,
-    EntryReport,
-    Finding,
-    FindingKind,
-    Kept,
-    Location,
-    Problem,
-    Reach,
-    Verdict,
-)
 from gpucache.payload import describe
 
 _TABLES = (Table.OURS, Table.OLD, Table.ODD)

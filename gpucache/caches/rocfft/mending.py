@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
 
+from gpucache.answers.evict import Kept
 from gpucache.caches.databases import open_reader, told, writing
 from gpucache.caches.rocfft.rows import Row, look_again
 from gpucache.caches.rocfft.schema import TABLE, Shape, Table, read_shape
 from gpucache.caches.sqlite_file import SIDES, examine, sides
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.folders import Folder
-from gpucache.outcomes import Kept
 from gpucache.units import format_size
 
 NAMED = "rocfft_kernel_cache*.db"

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gpucache import payload as payloads
+from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches import places
 from gpucache.caches.sycl import locks, naming, non_entries, slots
 from gpucache.caches.sycl.naming import Group, murmur64a
@@ -17,7 +18,6 @@ from gpucache.caches.sycl.slots import DamagedError, Identities, Slot, Span, bin
 from gpucache.caches.sycl.tree import Listing
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
-from gpucache.outcomes import FindingKind, Problem
 from gpucache.payload import PayloadKind
 from gpucache.payload.mangled import readable
 from gpucache.units import format_size

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
 
+from gpucache.answers.entries import FindingKind, Location
+from gpucache.answers.lookup import Verdict
+from gpucache.answers.why import Reach, Served
 from gpucache.caches.interface import Wanted
 from gpucache.caches.sycl import checks, fields, locations, slots, tree
 from gpucache.caches.sycl.checks import Verdicts
@@ -20,7 +23,6 @@ from gpucache.caches.sycl.naming import Family, Group
 from gpucache.caches.sycl.slots import SourceShape, Span
 from gpucache.errors import FormatError, UsageError
 from gpucache.keys import Difference, digest
-from gpucache.outcomes import FindingKind, Location, Reach, Served, Verdict
 from gpucache.payload.mangled import readable
 from gpucache.units import format_size
 

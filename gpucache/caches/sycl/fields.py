@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpucache import payload as payloads
+from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
 from gpucache.caches.format import Look
 from gpucache.caches.sycl import checks, naming, slots, tree
 from gpucache.caches.sycl.naming import Family, Group
@@ -20,7 +21,6 @@ from gpucache.errors import FormatError
 from gpucache.folders import Folder
 from gpucache.keys import digest
 from gpucache.model import KeyField
-from gpucache.outcomes import CacheEntry, EntryReport, FindingKind, Problem
 from gpucache.units import format_size, printable
 
 DEVICE_LABELS = ("platform name", "device name", "device version", "driver version")

@@ -12,6 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location, Problem
+from gpucache.answers.evict import Kept
+from gpucache.answers.verify import Checked
+from gpucache.answers.why import Reach
 from gpucache.caches.format import Clock, Format, Look
 from gpucache.caches.interface import Wanted
 from gpucache.caches.sycl import (
@@ -33,7 +37,6 @@ from gpucache.caches.sycl.slots import Slot
 from gpucache.caches.sycl.tree import Listing, Views
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.folders import Folder
-from gpucache.outcomes import CacheEntry, Checked, EntryReport, FindingKind, Kept, Location, Problem, Reach
 
 _NOT_OURS = frozenset({FindingKind.STALE, FindingKind.SUPERSEDED})
 """Kinds that others add to an entry, which no repair of its files takes away."""

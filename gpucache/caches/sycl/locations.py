@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from gpucache.answers.entries import Location
 from gpucache.caches import places
 from gpucache.caches.places import Place, Places, Var
 from gpucache.folders import Folder
-from gpucache.outcomes import Location
 from gpucache.units import format_size
 
 PERSISTENT = "SYCL_CACHE_PERSISTENT"

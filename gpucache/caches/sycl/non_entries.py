@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from gpucache.answers.entries import FindingKind, Location, Problem
 from gpucache.caches import files
 from gpucache.caches.sycl import locations, locks, naming, slots, tree
 from gpucache.caches.sycl.locations import MAX_IMAGE, MAX_SIZE, MIN_IMAGE, Bounds
@@ -19,7 +20,6 @@ from gpucache.caches.sycl.naming import Family, Group
 from gpucache.caches.sycl.tree import Listing, Stray
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
-from gpucache.outcomes import FindingKind, Location, Problem
 from gpucache.units import format_size
 
 _TIMES = "programs no longer note when the entry was used, and eviction takes it too early"

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from gpucache.answers.evict import Kept
 from gpucache.caches.sycl import checks, locks, naming, slots, tree
 from gpucache.caches.sycl.locks import BusyError, held
 from gpucache.caches.sycl.naming import Family, Group
 from gpucache.caches.sycl.slots import Identities, Slot
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
-from gpucache.outcomes import Kept
 from gpucache.units import format_age
 
 _HOLES_CLOSED = 16

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from gpucache.answers.entries import FindingKind
 from gpucache.caches import places
 from gpucache.caches.sycl import checks, locks, naming, non_entries, removal, slots, tree
 from gpucache.caches.sycl.checks import Verdict
@@ -19,7 +20,6 @@ from gpucache.caches.sycl.slots import Slot
 from gpucache.caches.sycl.tree import Listing
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder
-from gpucache.outcomes import FindingKind
 
 _KEPT_WITH = frozenset({FindingKind.UNTRUSTED})  # an owner or mode is for people to change
 _TIME_MODE = 0o644

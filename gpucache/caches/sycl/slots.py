@@ -15,13 +15,13 @@ import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from gpucache.answers.entries import FindingKind
 from gpucache.caches import files
 from gpucache.caches.files import Identity
 from gpucache.caches.sycl import naming
 from gpucache.caches.sycl.naming import Family, Group
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
-from gpucache.outcomes import FindingKind
 from gpucache.payload import describe, spirv
 from gpucache.payload.mangled import readable
 from gpucache.units import format_size

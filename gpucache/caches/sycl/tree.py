@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from gpucache.answers.entries import FindingKind
 from gpucache.caches import files, places, tally
 from gpucache.caches.sycl import locations, naming, signs, slots
 from gpucache.caches.sycl.naming import Group
 from gpucache.caches.sycl.slots import Identities, Slot
 from gpucache.folders import Folder
-from gpucache.outcomes import FindingKind
 
 
 @dataclass(frozen=True, slots=True)

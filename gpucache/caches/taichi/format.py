@@ -17,6 +17,9 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 
+from gpucache.answers.entries import FindingKind, Problem
+from gpucache.answers.evict import Kept
+from gpucache.answers.verify import Checked
 from gpucache.caches.files import Files, open_folder, read
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HOUR_NS, SECOND_NS, HeldError, Look
@@ -24,7 +27,6 @@ from gpucache.caches.layout import Layout
 from gpucache.caches.systems import TaichiPlaces
 from gpucache.caches.taichi.index import LARGEST_BYTES, Index
 from gpucache.errors import FormatError
-from gpucache.outcomes import Checked, FindingKind, Kept, Problem
 from gpucache.units import format_age
 
 _MAGIC, _HEAD, _DIGITS = b"TIC\0", struct.Struct("<4sIQQ"), 64

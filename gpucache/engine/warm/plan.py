@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from gpucache.answers.lookup import Built, Hit, Verdict
+from gpucache.answers.warm import WarmOutcome, WarmResult
 from gpucache.backends.interface import Backend
 from gpucache.checks import include_dirs
 from gpucache.closures import Closure
@@ -27,7 +29,6 @@ from gpucache.model import (
     Target,
     Toolchain,
 )
-from gpucache.outcomes import Built, Hit, Verdict, WarmOutcome, WarmResult
 from gpucache.store.interface import MissedRequest
 
 if TYPE_CHECKING:

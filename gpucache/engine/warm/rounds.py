@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import time_ns
 
+from gpucache.answers.lookup import Built, Hit, Verdict
+from gpucache.answers.warm import WarmOutcome, WarmResult
 from gpucache.engine.lookup import LOG_LIMIT
 from gpucache.engine.prepare import Prepared, lacks_kernels
 from gpucache.engine.store_layers import Layers
@@ -14,7 +16,6 @@ from gpucache.engine.warm.plan import Build, Job, Named, Progress, WarmItem
 from gpucache.engine.workers.pool import Bounds, Died, Done, Failed, run_isolated
 from gpucache.errors import CompileError, GpucacheError
 from gpucache.model import CacheKey
-from gpucache.outcomes import Built, Hit, Verdict, WarmOutcome, WarmResult
 from gpucache.store.interface import Event
 
 

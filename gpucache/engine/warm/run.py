@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gpucache.answers.lookup import Hit, Verdict
+from gpucache.answers.warm import WarmOutcome, WarmResult
 from gpucache.closures import Closure
 from gpucache.engine.journal import note_process
 from gpucache.engine.lookup import find, require_hit
@@ -16,7 +18,6 @@ from gpucache.engine.store_layers import Layers
 from gpucache.engine.warm.plan import Backends, Build, Named, Progress, WarmItem
 from gpucache.errors import GpucacheError
 from gpucache.model import CacheKey
-from gpucache.outcomes import Hit, Verdict, WarmOutcome, WarmResult
 from gpucache.store.interface import EntryStore, MissedRequest
 
 if TYPE_CHECKING:

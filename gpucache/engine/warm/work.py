@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from functools import partial
 
+from gpucache.answers.lookup import Built, Hit
 from gpucache.backends.interface import Backend
 from gpucache.backends.registry import load_backend
 from gpucache.engine.lookup import build, find
@@ -11,7 +12,6 @@ from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.store_layers import Layers
 from gpucache.engine.warm.plan import Job
 from gpucache.model import Artifact
-from gpucache.outcomes import Built, Hit
 
 
 def build_job(open_layers: Callable[[], Layers], job: Job) -> Hit | Built:

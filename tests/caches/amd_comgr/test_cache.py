@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import FindingKind, Location
 from gpucache.caches.registry import of_others
-from gpucache.outcomes import FindingKind, Location
 from tests.caches.amd_comgr.build import OUTPUT, file_bytes, key, put
 from tests.caches.opened import kinds
 from tests.payload.build import elf64

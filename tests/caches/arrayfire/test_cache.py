@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import FindingKind
 from gpucache.caches.registry import of_others
-from gpucache.outcomes import FindingKind
 from tests.caches.arrayfire.build import DEVICE, file_bytes, put
 from tests.caches.opened import HOUR_NS, PTX, kinds, only, opened
 

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpucache.answers.entries import FindingKind
+from gpucache.answers.evict import Kept
+from gpucache.answers.lookup import Verdict
 from gpucache.caches.cuda_core import CudaCore
 from gpucache.caches.registry import of_others
 from gpucache.errors import FormatError, UsageError
-from gpucache.outcomes import FindingKind, Kept, Verdict
 from tests.caches.cuda_core.build import lay, opened, place, temporary
 from tests.caches.opened import HOUR_NS, PTX, kinds, only
 

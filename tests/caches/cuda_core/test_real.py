@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import FindingKind
+from gpucache.answers.lookup import Verdict
+from gpucache.answers.why import Served
 from gpucache.caches.registry import of_others
-from gpucache.outcomes import FindingKind, Served, Verdict
 from tests.caches.cuda_core.build import (
     SOURCES,
     compile_program,

@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
+from gpucache.answers.entries import FindingKind, Location
 from gpucache.caches.interface import Cache
 from gpucache.caches.registry import of_others
-from gpucache.outcomes import FindingKind, Location
 
 SYSTEM = of_others("cuda")
 

@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpucache.answers.entries import FindingKind
+from gpucache.answers.evict import Kept, Removal
+from gpucache.answers.lookup import Verdict
 from gpucache.caches.cuda_driver.survey import STRANGERS_COUNTED, clear, survey
 from gpucache.caches.files import DEEPEST
 from gpucache.engine.evict import plan_evict, run_evict
 from gpucache.engine.eviction_policy import Limits
 from gpucache.errors import FormatError
-from gpucache.outcomes import FindingKind, Kept, Removal, Verdict
 from tests.caches.cuda_driver.build import NOW, OLD, SECOND_NS, binary, file, opened, told, tree
 from tests.caches.opened import HOUR_NS, kinds, only
 

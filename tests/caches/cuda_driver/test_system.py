@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import Location
 from gpucache.caches.mounts import Mount
 from gpucache.caches.registry import of_others
-from gpucache.outcomes import Location
 from tests.caches.cuda_driver.build import file, tree
 
 SYSTEM = of_others("cuda")

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpucache.answers.entries import CacheEntry, FindingKind
+from gpucache.answers.lookup import Verdict
+from gpucache.answers.why import Served
 from gpucache.caches.interface import Cache
 from gpucache.caches.registry import of_others
-from gpucache.outcomes import CacheEntry, FindingKind, Served, Verdict
 from tests.caches.cupy.build import file_bytes, key, put
 from tests.caches.opened import HOUR_NS, PTX, kinds, only, opened
 

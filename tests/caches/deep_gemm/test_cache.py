@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import FindingKind
+from gpucache.answers.why import Served
 from gpucache.caches.registry import of_others
-from gpucache.outcomes import FindingKind, Served
 from tests.caches.deep_gemm.build import CUBIN, NAME, key, put
 from tests.caches.opened import HOUR_NS, kinds, only, opened
 from tests.payload.build import elf64

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import FindingKind
 from gpucache.caches.registry import of_others
-from gpucache.outcomes import FindingKind
 from tests.caches.dxvk.build import SHADER, lut, put, row
 from tests.caches.opened import kinds, only, opened
 

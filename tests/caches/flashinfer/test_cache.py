@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import FindingKind
 from gpucache.caches.registry import of_others
-from gpucache.outcomes import FindingKind
 from tests.caches.flashinfer.build import ARCHS, LIBRARY, OBJECT, VERSION, put
 from tests.caches.opened import kinds, only, opened
 

@@ -4,11 +4,12 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
+from gpucache.answers.entries import CacheEntry, Location
+from gpucache.answers.why import Reach
 from gpucache.caches.files import Files
 from gpucache.caches.foreign_cache import ForeignCache
 from gpucache.caches.futhark.keys import key_of
 from gpucache.caches.registry import of_others
-from gpucache.outcomes import CacheEntry, Location, Reach
 
 SYSTEM = of_others("futhark")
 

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpucache.answers.entries import FindingKind, Location
+from gpucache.answers.verify import Checked
 from gpucache.caches.registry import of_others
 from gpucache.errors import CacheUnusableError, FormatError
-from gpucache.outcomes import Checked, FindingKind, Location
 from tests.caches.futhark.build import KEY, PTX, SPIRV, file_bytes, only_entry, open_cache
 from tests.caches.opened import kinds
 

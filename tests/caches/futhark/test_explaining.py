@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpucache.answers.lookup import Verdict
+from gpucache.answers.why import Served
 from gpucache.caches.futhark.explaining import Candidate, explain
 from gpucache.caches.futhark.keys import key_of
 from gpucache.caches.futhark.question import read_question
 from gpucache.errors import UsageError
 from gpucache.keys import Difference
-from gpucache.outcomes import Served, Verdict
 from tests.caches.futhark.build import (
     KEY,
     OPENCL_OPTIONS,

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpucache.answers.entries import FindingKind
 from gpucache.caches.futhark.file import (
     consequence,
     damage,
@@ -13,7 +14,6 @@ from gpucache.caches.futhark.file import (
     target_of,
 )
 from gpucache.errors import FormatError
-from gpucache.outcomes import FindingKind
 from gpucache.payload import describe
 from tests.caches.futhark.build import KEY, PTX, SPIRV, file_bytes
 from tests.payload.build import bundle

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+from gpucache.answers.lookup import Verdict
+from gpucache.answers.verify import Checked
+from gpucache.answers.why import Served
 from gpucache.caches.futhark.options import CudaSettings, cuda_options, key_of
 from gpucache.caches.futhark.writing import write_file
 from gpucache.keys import Difference
-from gpucache.outcomes import Checked, Served, Verdict
 from tests.caches.futhark.build import SOURCE, asked, only_entry, open_cache
 
 nvrtc: Any = pytest.importorskip("cuda.bindings.nvrtc")

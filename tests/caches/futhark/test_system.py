@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import Location
 from gpucache.caches.futhark import format as futhark_format
 from gpucache.caches.registry import of_others
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder
-from gpucache.outcomes import Location
 from tests.caches.futhark.build import file_bytes, open_cache
 
 SYSTEM = of_others("futhark")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import FindingKind
 from gpucache.caches.registry import of_others
-from gpucache.outcomes import FindingKind
 from tests.caches.ggml_opencl.build import file_bytes, put
 from tests.caches.opened import HOUR_NS, PTX, kinds, only, opened
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import FindingKind, Location
 from gpucache.caches.registry import of_others
-from gpucache.outcomes import FindingKind, Location
 from tests.caches.inductor.build import GRAPH, LIBRARY, put, put_library, put_module
 from tests.caches.opened import HOUR_NS, kinds, only, opened
 

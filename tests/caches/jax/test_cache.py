@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpucache.answers.entries import CacheEntry, FindingKind
+from gpucache.answers.lookup import Verdict
+from gpucache.answers.why import Served
 from gpucache.caches import jax
 from gpucache.caches.interface import Cache
 from gpucache.caches.registry import of_others
 from gpucache.errors import FormatError
-from gpucache.outcomes import CacheEntry, FindingKind, Served, Verdict
 from tests.caches.jax.build import EXECUTABLE, framed, key, packed, put
 from tests.caches.opened import kinds, only, opened
 

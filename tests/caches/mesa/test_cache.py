@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpucache.answers.entries import FindingKind, Location
 from gpucache.caches.interface import Cache
 from gpucache.caches.registry import of_others
-from gpucache.outcomes import FindingKind, Location
 from tests.caches.mesa.build import DRIVER, GPU, PACKED, database, file_bytes, key, put
 from tests.caches.opened import kinds
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import FindingKind
 from gpucache.caches.registry import of_others
-from gpucache.outcomes import FindingKind
 from tests.caches.miopen.build import NAMES, content, execute, put
 from tests.caches.opened import kinds, only, opened
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpucache.answers.entries import FindingKind
 from gpucache.caches.registry import of_others
-from gpucache.outcomes import FindingKind
 from tests.caches.numba.build import OBJECT, VERSION, put
 from tests.caches.opened import kinds, opened
 

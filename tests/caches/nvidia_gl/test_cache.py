@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import Location
 from gpucache.caches.registry import of_others, system_at
-from gpucache.outcomes import Location
 
 SYSTEM = of_others("nvidia-gl")
 

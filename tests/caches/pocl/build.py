@@ -4,11 +4,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from gpucache.answers.entries import Location
 from gpucache.caches.files import Files
 from gpucache.caches.foreign_cache import ForeignCache
 from gpucache.caches.pocl import names
 from gpucache.caches.registry import of_others
-from gpucache.outcomes import Location
 from tests.payload.build import bitcode, library
 
 SYSTEM = of_others("pocl")

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpucache.answers.entries import FindingKind
 from gpucache.caches.registry import of_others
 from gpucache.errors import FormatError
-from gpucache.outcomes import FindingKind
 from tests.caches.pocl import build
 from tests.payload.build import bitcode
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.lookup import Verdict
+from gpucache.answers.why import Reach, Served
 from gpucache.errors import UsageError
-from gpucache.outcomes import Reach, Served, Verdict
 from tests.caches.pocl import build
 from tests.payload.build import bitcode
 

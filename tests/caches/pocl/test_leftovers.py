@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.outcomes import Checked, FindingKind
+from gpucache.answers.entries import FindingKind
+from gpucache.answers.verify import Checked
 from tests.caches.pocl import build
 from tests.payload.build import library
 

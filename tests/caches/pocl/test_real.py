@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import FindingKind, Location
+from gpucache.answers.why import Served
 from gpucache.caches.interface import Cache
 from gpucache.caches.registry import of_others
-from gpucache.outcomes import FindingKind, Location, Served
 from tests.caches.pocl import build
 from tests.patience import PATIENCE_S
 from tests.pocl import SYSTEM_ICD, need_pypi_pocl

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.evict import Kept
 from gpucache.caches.pocl import removal
 from gpucache.folders import Folder
-from gpucache.outcomes import Kept
 from tests.caches.pocl import build
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import Location
 from gpucache.caches.pocl import locations
 from gpucache.caches.registry import of_others
 from gpucache.errors import CacheUnusableError
-from gpucache.outcomes import Location
 from tests.caches.pocl import build
 
 SYSTEM = of_others("pocl")

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from gpucache.answers.entries import CacheEntry, Location
 from gpucache.caches.files import Files
 from gpucache.caches.foreign_cache import ForeignCache
 from gpucache.caches.pyopencl.keys import DeviceIdentity, all_options, candidate_key
 from gpucache.caches.registry import of_others
-from gpucache.outcomes import CacheEntry, Location
 
 SYSTEM = of_others("pyopencl")
 

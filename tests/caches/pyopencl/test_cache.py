@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpucache.answers.entries import FindingKind
 from gpucache.caches.pyopencl import checks
 from gpucache.errors import FormatError
 from gpucache.keys import digest
-from gpucache.outcomes import FindingKind
 from tests.caches.pyopencl.build import SOURCE, binary, header, info, only, opened, touch, write
 
 LOG = "begun\nOptions used by backend compiler: -DX=1 -I /v/pyopencl/cl\ndone"

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.lookup import Verdict
+from gpucache.answers.why import Reach, Served
 from gpucache.caches.pyopencl.keys import all_options, candidate_key
 from gpucache.caches.pyopencl.spellings import readings
 from gpucache.caches.registry import of_others
 from gpucache.errors import UsageError
-from gpucache.outcomes import Reach, Served, Verdict
 from tests.caches.pyopencl.build import (
     DEVICE,
     DEVICE_TEXT,

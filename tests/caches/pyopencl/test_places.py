@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import FindingKind, Location
 from gpucache.caches.pyopencl import names
 from gpucache.caches.registry import of_others
 from gpucache.errors import CacheUnusableError
-from gpucache.outcomes import FindingKind, Location
 from tests.caches.pyopencl.build import opened, write
 
 SYSTEM = of_others("pyopencl")

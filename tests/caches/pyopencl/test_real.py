@@ -12,10 +12,13 @@ from typing import Any
 
 import pytest
 
+from gpucache.answers.entries import FindingKind
+from gpucache.answers.lookup import Verdict
+from gpucache.answers.verify import Checked
+from gpucache.answers.why import Reach, Served
 from gpucache.caches.interface import Cache
 from gpucache.caches.pyopencl.keys import DeviceIdentity, all_options, candidate_key
 from gpucache.caches.registry import of_others
-from gpucache.outcomes import Checked, FindingKind, Reach, Served, Verdict
 from tests.caches.pyopencl.build import DEFEAT, touch
 from tests.patience import PATIENCE_S
 

@@ -7,9 +7,10 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from gpucache.answers.entries import FindingKind
+from gpucache.answers.evict import Kept
 from gpucache.caches.pyopencl import locks
 from gpucache.caches.pyopencl.names import LOCK
-from gpucache.outcomes import FindingKind, Kept
 from tests.caches.pyopencl.build import header, info, only, opened, touch, write
 from tests.unprivileged import NOBODY, as_nobody, needs_root
 

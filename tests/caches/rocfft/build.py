@@ -9,11 +9,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 
+from gpucache.answers.entries import Location
+from gpucache.answers.verify import Finding
 from gpucache.caches.foreign_cache import ForeignCache
 from gpucache.caches.registry import of_others
 from gpucache.caches.rocfft.format import Stored
 from gpucache.caches.rocfft.schema import CREATE
-from gpucache.outcomes import Finding, Location
 
 SYSTEM = of_others("rocfft")
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.why import Reach
 from gpucache.caches.rocfft.schema import format_hip, parse_hip
 from gpucache.errors import UsageError
 from gpucache.keys import Difference
-from gpucache.outcomes import Reach
 from tests.caches.rocfft.build import HIP, KERNEL, OTHER, SUM, code, database, hot_journal, opened, row
 
 KEY = {

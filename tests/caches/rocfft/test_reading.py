@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import Location
 from gpucache.caches import databases
 from gpucache.caches.registry import of_others
 from gpucache.caches.rocfft.schema import CREATE, TABLE, Table, read_shape
 from gpucache.errors import FormatError
-from gpucache.outcomes import Location
 from tests.caches.rocfft.build import (
     HIP,
     KERNEL,

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import Location
 from gpucache.caches.registry import of_others
 from gpucache.caches.rocfft.checks import misfit
 from gpucache.caches.rocfft.names import decode
-from gpucache.outcomes import Location
 from gpucache.payload import describe
 from tests.caches.rocfft.build import KERNEL, OTHER, code, database, row
 from tests.unprivileged import as_nobody, needs_root

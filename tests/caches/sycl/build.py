@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpucache.answers.entries import CacheEntry, Location
+from gpucache.answers.verify import Checked, Finding
 from gpucache.caches.interface import Cache
 from gpucache.caches.registry import of_others
 from gpucache.caches.sycl import slots
 from gpucache.caches.sycl.naming import murmur64a
-from gpucache.outcomes import CacheEntry, Checked, Finding, Location
 
 SYSTEM = of_others("sycl")
 

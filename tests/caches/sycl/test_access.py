@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import FindingKind
+from gpucache.answers.lookup import Verdict
 from gpucache.caches.registry import of_others
 from gpucache.errors import FormatError
-from gpucache.outcomes import FindingKind, Verdict
 from tests.caches.sycl.build import (
     Made,
     copy,

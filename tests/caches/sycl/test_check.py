@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import FindingKind
 from gpucache.caches.sycl import tree
 from gpucache.engine.eviction_policy import superseded
 from gpucache.folders import Folder
-from gpucache.outcomes import FindingKind
 from tests.caches.sycl.build import (
     DEVICE,
     Made,

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.lookup import Verdict
+from gpucache.answers.why import Reach, Served
 from gpucache.caches.interface import Wanted
 from gpucache.caches.registry import of_others
 from gpucache.errors import UsageError
-from gpucache.outcomes import Reach, Served, Verdict
 from tests.caches.sycl.build import DEVICE, Made, copy, lock, opened, put, spirv
 
 SYSTEM = of_others("sycl")

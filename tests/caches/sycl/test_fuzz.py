@@ -7,9 +7,9 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpucache.answers.entries import FindingKind
 from gpucache.caches.registry import of_others
 from gpucache.errors import CacheUnusableError, GpucacheError
-from gpucache.outcomes import FindingKind
 from tests.caches.sycl.build import Made, copy, findings, opened, put, repaired, spirv, verified
 
 SYSTEM = of_others("sycl")

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import CacheEntry
+from gpucache.answers.lookup import Verdict
 from gpucache.caches.sycl import slots
 from gpucache.errors import FormatError
-from gpucache.outcomes import CacheEntry, Verdict
 from tests.caches.sycl.build import Made, framed, opened, put, spirv
 
 _HUGE = 6 << 30

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import CacheEntry
+from gpucache.answers.evict import GONE
 from gpucache.caches.interface import Cache
 from gpucache.caches.sycl import removal, tree
 from gpucache.folders import Folder
-from gpucache.outcomes import GONE, CacheEntry
 from tests.caches.sycl.build import (
     Made,
     collide,

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from gpucache.outcomes import FindingKind
+from gpucache.answers.entries import FindingKind
 from tests.caches.sycl.build import (
     Made,
     copy,

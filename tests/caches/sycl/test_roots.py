@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import FindingKind, Location
 from gpucache.caches.interface import Cache
 from gpucache.caches.registry import of_others
 from gpucache.errors import CacheUnusableError
-from gpucache.outcomes import FindingKind, Location
 from tests.caches.sycl.build import kernel_folder, opened, put, snapshot, told, verified
 
 SYSTEM = of_others("sycl")

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpucache.answers.entries import FindingKind
 from gpucache.caches.sycl import slots
 from gpucache.caches.sycl.slots import DamagedError
-from gpucache.outcomes import FindingKind
 from tests.caches.sycl.build import Made, framed
 
 _HUGE = (1 << 60).to_bytes(8, "little")

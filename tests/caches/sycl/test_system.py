@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import Location
 from gpucache.caches.registry import of_others
-from gpucache.outcomes import Location
 from tests.caches.sycl.build import kernel_folder
 
 SYSTEM = of_others("sycl")

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpucache.answers.entries import CacheEntry, FindingKind
+from gpucache.answers.evict import Kept
 from gpucache.caches.interface import Cache
 from gpucache.caches.registry import of_others
 from gpucache.caches.taichi.index import Index
 from gpucache.errors import FormatError
-from gpucache.outcomes import CacheEntry, FindingKind, Kept
 from tests.caches.opened import HOUR_NS, kinds, only, opened
 from tests.caches.taichi.build import CODE, MADE_S, file_bytes, index_bytes, key, put
 

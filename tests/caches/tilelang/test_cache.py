@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import FindingKind
 from gpucache.caches.registry import of_others
-from gpucache.outcomes import FindingKind
 from tests.caches.deep_gemm.build import CUBIN
 from tests.caches.opened import HOUR_NS, kinds, only, opened
 from tests.caches.tilelang.build import KERNEL, LIBRARY, VERSION, key, lay, put, put_binary, put_tuned

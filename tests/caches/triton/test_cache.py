@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import CacheEntry, FindingKind
+from gpucache.answers.why import Served
 from gpucache.caches.interface import Cache
 from gpucache.caches.registry import of_others
-from gpucache.outcomes import CacheEntry, FindingKind, Served
 from tests.caches.opened import PTX, kinds, only, opened
 from tests.caches.triton.build import KERNEL, folder, key, put
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import FindingKind
+from gpucache.answers.why import Served
 from gpucache.caches.registry import of_others
-from gpucache.outcomes import FindingKind, Served
 from tests.caches.inductor import build as inductor
 from tests.caches.opened import PTX, kinds, only, opened
 from tests.caches.triton import build as triton

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import FindingKind
 from gpucache.caches.registry import of_others, system_at
-from gpucache.outcomes import FindingKind
 from tests.caches.opened import HOUR_NS, kinds, only, opened
 from tests.caches.vulkan import build
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import FindingKind
+from gpucache.answers.why import Served
 from gpucache.caches.registry import of_others
-from gpucache.outcomes import FindingKind, Served
 from tests.caches.opened import PTX, kinds, opened
 from tests.caches.warp.build import MODULE, VERSION, digits, put
 

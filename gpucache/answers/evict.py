@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import NamedTuple, Self
 
+from gpucache.answers.entries import CacheEntry
 from gpucache.host import os_errors
-from gpucache.outcomes.entries import CacheEntry
 
 ALL = "--all"
 """The rule that chooses every entry."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gpucache.outcomes.intercepted import Ended
+from gpucache.answers.run import Ended
 
 
 class LayerResult(StrEnum):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpucache.units import covered_ns
 
 if TYPE_CHECKING:  # a command waits for what its run imports
-    from gpucache.outcomes.lookups import Verdict
+    from gpucache.answers.lookup import Verdict
 
 
 class RunResult(StrEnum):

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gpucache.answers.lookup import Verdict
 from gpucache.errors import ExitCode
-from gpucache.outcomes.lookups import Verdict
 
 
 class WarmResult(StrEnum):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gpucache.outcomes.intercepted import Ended
+from gpucache.answers.run import Ended
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,54 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from gpucache.model import Check, KeyField
-from gpucache.outcomes.findings import Problem
+
+
+class FindingKind(StrEnum):
+    """What verify reports. The first five are wrong; the rest are worth knowing."""
+
+    TRUNCATED = "truncated"
+    CORRUPT = "corrupt"
+    MISPLACED = "misplaced"
+    MISLABELLED = "mislabelled"
+    UNTRUSTED = "untrusted"
+    STALE = "stale"
+    SUPERSEDED = "superseded"
+    ORPHAN = "orphan"
+    LEFTOVER = "leftover"
+    LOCKED = "locked"
+    UNSUPPORTED = "unsupported"
+
+    @property
+    def wrong(self) -> bool:
+        """Whether it gives exit 3 without ``--strict``."""
+        return self in _WRONG
+
+
+_WRONG = frozenset(
+    {
+        FindingKind.TRUNCATED,
+        FindingKind.CORRUPT,
+        FindingKind.MISPLACED,
+        FindingKind.MISLABELLED,
+        FindingKind.UNTRUSTED,
+    }
+)
+
+
+class Problem(NamedTuple):
+    """What is wrong with an entry or worth knowing of it, before anybody makes a sentence of it."""
+
+    kind: FindingKind | None
+    """None where it could not be looked at, which is no fault of what lies there."""
+    detail: str
+    """A clause that names the thing and what follows from it."""
+    remedy: str = ""
+    """What mends it, as a clause; empty where the detail says so or removing the entry does."""
+
+    def __str__(self) -> str:
+        """All of it in one line."""
+        told = f"{self.detail}; {self.remedy}" if self.remedy else self.detail
+        return told if self.kind is None else f"{self.kind}: {told}"
 
 
 class CacheEntry(NamedTuple):
@@ -48,27 +95,6 @@ class CacheEntry(NamedTuple):
     """The cache's own record of the file, with what tells whether it changed since the scan."""
 
 
-class AdviceKind(StrEnum):
-    """What the keys of a program can suffer from."""
-
-    IDENTICAL = "identical"
-    RESTLESS = "restless"
-    GROWTH = "growth"
-    UNREAD = "unread"
-
-
-class Advice(NamedTuple):
-    """Something worth knowing about the entries of one program for one target."""
-
-    kind: AdviceKind
-    program: str
-    target: str
-    detail: str
-    fields: tuple[str, ...] = ()
-    """Labels of the key fields it is about."""
-    keys: tuple[str, ...] = ()
-
-
 class EntryReport(NamedTuple):
     """One entry with everything that inspect can say of it."""
 
@@ -88,19 +114,6 @@ class EntryReport(NamedTuple):
     """Its failure table."""
 
 
-class Written(NamedTuple):
-    """An entry that was just written, as ``inspect --watch`` saw it."""
-
-    entry: CacheEntry
-    root: str
-    when_ns: int
-    writers: tuple[tuple[str, str], ...] = ()
-    """The processes that had a file of it open for writing, by number, with their commands; empty where
-    nobody had by then, or where the system does not tell."""
-    before_bytes: int | None = None
-    """The size of an entry that was there before, and was written to again; None for a new one."""
-
-
 class Location(NamedTuple):
     """Where a cache lives, which setting decided that, and what is wrong with the place."""
 
@@ -115,30 +128,3 @@ class Location(NamedTuple):
     bounds: tuple[int, int] | None = None
     """The least and the largest size in bytes of what programs cache there, 0 for no bound; None where its
     system has no such bounds, or where the place was named by hand."""
-
-
-class Stale(NamedTuple):
-    """What of a cache no program of this machine reads again and ``evict --stale`` removes."""
-
-    entries: int = 0
-    size_bytes: int = 0
-    why: tuple[str, ...] = ()
-    """A clause for each reason."""
-
-
-class CacheState(NamedTuple):
-    """The state of one cache."""
-
-    location: Location
-    entries: int
-    size_bytes: int
-    files: int
-    programs: int
-    damaged: int
-    oldest_used_ns: int | None = None
-    findings: tuple[str, ...] = ()
-    """What a scan saw wrong, a sentence each."""
-    stale: "Stale | None" = None
-    """What of it nobody reads again; None where that was not asked."""
-    beside_bytes: int = 0
-    """What its own records and leftovers take beside the entries; told of our own cache alone."""

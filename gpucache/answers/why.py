@@ -1,11 +1,11 @@
-"""What is said of one program that is asked about, would it hit, and of two machines, what splits a cache."""
+"""Would a program hit, ours or a foreign cache, and if not why; of two machines, what splits a cache."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from gpucache.answers.lookup import Hit, Miss, Verdict
 from gpucache.keys import Difference
-from gpucache.outcomes.lookups import Hit, Miss
 
 
 class ReplyState(StrEnum):
@@ -72,3 +72,32 @@ class TargetDifference(NamedTuple):
 
     target: str
     difference: Difference
+
+
+class Served(StrEnum):
+    """The owner would serve an entry."""
+
+    HIT = "hit"
+    FALSE_HIT = "false-hit"
+    """It would serve an entry that was made from other inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Whether a cache would answer what is wanted, and if not what is in the way."""
+
+    cache: str
+    wanted: str
+    """What was asked for, in a few words."""
+    verdict: Served | Verdict
+    detail: str
+    """One sentence, with the remedy where there is one."""
+    differences: tuple[Difference, ...] = ()
+    """From the nearest entry to what is wanted: left is stored, right is wanted."""
+    nearest: str = ""
+    """The key of the entry that was found, or of the nearest one."""
+
+    @property
+    def hit(self) -> bool:
+        """Whether what is wanted would be served, and rightly."""
+        return self.verdict is Served.HIT

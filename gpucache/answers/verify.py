@@ -1,58 +1,10 @@
 """Outcomes of verify."""
 
 from collections.abc import Collection, Iterable
-from enum import StrEnum
 from typing import NamedTuple
 
+from gpucache.answers.entries import FindingKind
 from gpucache.errors import ExitCode
-
-
-class FindingKind(StrEnum):
-    """What verify reports. The first five are wrong; the rest are worth knowing."""
-
-    TRUNCATED = "truncated"
-    CORRUPT = "corrupt"
-    MISPLACED = "misplaced"
-    MISLABELLED = "mislabelled"
-    UNTRUSTED = "untrusted"
-    STALE = "stale"
-    SUPERSEDED = "superseded"
-    ORPHAN = "orphan"
-    LEFTOVER = "leftover"
-    LOCKED = "locked"
-    UNSUPPORTED = "unsupported"
-
-    @property
-    def wrong(self) -> bool:
-        """Whether it gives exit 3 without ``--strict``."""
-        return self in _WRONG
-
-
-_WRONG = frozenset(
-    {
-        FindingKind.TRUNCATED,
-        FindingKind.CORRUPT,
-        FindingKind.MISPLACED,
-        FindingKind.MISLABELLED,
-        FindingKind.UNTRUSTED,
-    }
-)
-
-
-class Problem(NamedTuple):
-    """What is wrong with an entry or worth knowing of it, before anybody makes a sentence of it."""
-
-    kind: FindingKind | None
-    """None where it could not be looked at, which is no fault of what lies there."""
-    detail: str
-    """A clause that names the thing and what follows from it."""
-    remedy: str = ""
-    """What mends it, as a clause; empty where the detail says so or removing the entry does."""
-
-    def __str__(self) -> str:
-        """All of it in one line."""
-        told = f"{self.detail}; {self.remedy}" if self.remedy else self.detail
-        return told if self.kind is None else f"{self.kind}: {told}"
 
 
 class Finding(NamedTuple):
