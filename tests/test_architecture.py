@@ -225,6 +225,7 @@ _ONLY: Mapping[str, frozenset[str]] = {
     "cuda": frozenset({"backends", "cuda"}),
     "click": frozenset({"cli"}),
     "rich": frozenset({"cli", "render"}),
+    "matplotlib": frozenset({"render"}),
 }
 
 

@@ -67,7 +67,8 @@ PEERS = (*peer_names(), Arm.DRIVER.value)
     "file",
     metavar="FILE",
     type=PathName(dir_okay=False),
-    help="Write the figures as well: .json with every sample, .md, or .svg.",
+    help="Write the figures as well: .json with every sample, .md, or a plot "
+    "(.png, .svg, .pdf; extra: plot).",
 )
 @click.option(
     "--prepare", metavar="SHELL", help="With a command: run this in a shell before every start, untimed."

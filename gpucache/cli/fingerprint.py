@@ -19,13 +19,16 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 def require_export(file: Path) -> None:
     """Raise UsageError for a file that could not be written in the end, before anything is measured."""
-    from gpucache.render.exports import SUFFIXES
+    from gpucache.render import plots
+    from gpucache.render.exports import PLOTS, SUFFIXES
 
     if file.suffix.lower() not in SUFFIXES:
         raise UsageError(
-            f"--export writes {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, told by the ending; "
+            f"--export writes {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, by the ending; "
             f"{str(file)!r} has another"
         )
+    if file.suffix.lower() in PLOTS and not plots.is_here():
+        raise UsageError(plots.MISSING)
     new = not file.exists()
     with writing(file):
         with file.open("ab"):  # what is there stays until the end
@@ -38,9 +41,9 @@ def write_export(file: Path, cases: "Sequence[BenchCase]", devices: "Sequence[De
     """Write cases in the format of the file's ending; raises UsageError where it cannot be written."""
     from gpucache.render.exports import export
 
-    text = export(file.suffix.lower(), cases, fingerprint(cases, devices))
+    content = export(file.suffix, cases, fingerprint(cases, devices))
     with writing(file):
-        file.write_text(text, encoding="utf-8")
+        file.write_bytes(content)
 
 
 def fingerprint(cases: "Sequence[BenchCase]", devices: "Sequence[Device]") -> dict[str, object]:

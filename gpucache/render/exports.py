@@ -1,4 +1,4 @@
-"""Bench cases as a file for others: JSON with every sample, Markdown for a report, SVG for a page.
+"""Bench cases as a file for others: JSON with every sample, Markdown for a report, a plot.
 
 Owns which ending stands for what, and the first two; the picture is drawn in ``plots``.
 """
@@ -21,27 +21,29 @@ from gpucache.render.figures import (
     verdict_name,
     verdict_words,
 )
-from gpucache.render.plots import plot
+from gpucache.render.plots import FORMATS, plot
 from gpucache.render.schema import SCHEMA
 from gpucache.units import format_duration
 
-SUFFIXES = (".json", ".md", ".svg")
+PLOTS = tuple(f".{form}" for form in FORMATS)
+SUFFIXES = (".json", ".md", *PLOTS)
 _MARKS = re.compile(r"[\\`*\[\]<>|~&]|(?<!\w)_|_(?!\w)")
 
 
-def export(suffix: str, cases: Sequence[BenchCase], fingerprint: Mapping[str, object]) -> str:
-    """The text of a file with one of ``SUFFIXES``, to be written as UTF-8; another raises ValueError.
+def export(suffix: str, cases: Sequence[BenchCase], fingerprint: Mapping[str, object]) -> bytes:
+    """The content of a file with one of ``SUFFIXES``; another raises ValueError.
 
     The fingerprint is what is known of the machine and its software, as JSON values. Its ``command``, a
-    sentence or a list of words, is shown as what reproduces the figures.
+    sentence or a list of words, is shown as what reproduces the figures. Raises ImportError for a plot
+    without matplotlib.
     """
     match suffix.lower():
         case ".json":
-            return _json(cases, fingerprint)
+            return _json(cases, fingerprint).encode()
         case ".md":
-            return _encodable("\n".join(_markdown(cases, fingerprint)))
-        case ".svg":
-            return plot(cases, _command(fingerprint))
+            return "\n".join(_markdown(cases, fingerprint)).encode("utf-8", "backslashreplace")
+        case drawn if drawn in PLOTS:
+            return plot(cases, _command(fingerprint), drawn.removeprefix("."))
     raise ValueError(f"{suffix!r} is none of {', '.join(SUFFIXES)}")
 
 
@@ -140,8 +142,3 @@ def _code(text: str) -> str:
 def _fenced(text: str, language: str) -> tuple[str, str, str]:
     fence = "`" * max(3, max((len(run) for run in re.findall("`+", text)), default=0) + 1)
     return f"{fence}{language}", text, fence
-
-
-def _encodable(text: str) -> str:
-    """The text with undecodable bytes of paths escaped."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")

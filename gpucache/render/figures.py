@@ -21,11 +21,12 @@ _COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How a phase is drawn: a colour, a block character, and a letter where there are no blocks."""
+    """How a phase is drawn: a colour, a block character, a letter where there are no blocks, and a hatch."""
 
     colour: str
     block: str
     letter: str
+    hatch: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +51,13 @@ class Bar:
 
 # Okabe and Ito's colours, which stay apart in every kind of colour blindness; the long phases are darker.
 LOOKS = {
-    "process start": Look("#999999", "░", "."),
-    "context": Look("#56B4E9", "▒", "o"),
+    "process start": Look("#C4C4C4", "░", "."),
+    "context": Look("#56B4E9", "▒", "o", "///"),
     "key": Look("#F0E442", "▘", "k"),
-    "lookup": Look("#CC79A7", "▚", "l"),
-    "compile": Look("#D55E00", "█", "#"),
-    "load": Look("#009E73", "▓", "="),
-    "kernels": Look("#E69F00", "▞", "+"),
+    "lookup": Look("#CC79A7", "▚", "l", "xxx"),
+    "compile": Look("#D55E00", "█", "#", "..."),
+    "load": Look("#009E73", "▓", "=", "\\\\\\\\"),
+    "kernels": Look("#E69F00", "▞", "+", "|||"),
     "first launch": Look("#0072B2", "▄", "*"),
     WHOLE: Look("#5B7C99", "▇", "x"),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -259,7 +260,7 @@ def test_an_export_holds_figures_samples_and_the_machine(
     assert str(file) in answer.err
 
 
-@pytest.mark.parametrize("ending", [".md", ".svg", ".SVG"])
+@pytest.mark.parametrize("ending", [".md", ".MD", ".svg"])
 def test_an_export_is_written_by_its_ending(
     run: Run, write: Write, nvrtc: str, measured: list[BenchCase], tmp_path: Path, ending: str
 ) -> None:
@@ -282,8 +283,8 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("place", "words"),
     [
-        ("figures.txt", ".json, .md or .svg"),
-        ("figures", ".json, .md or .svg"),
+        ("figures.txt", ".json, .md, .png, .svg or .pdf"),
+        ("figures", ".json, .md, .png, .svg or .pdf"),
         ("missing/figures.json", "cannot be written"),
     ],
 )
@@ -295,6 +296,17 @@ def test_a_place_for_an_export_is_tried_first(
     assert (answer.code, answer.err.count("\n")) == (2, 1)
     assert words in answer.err and place in answer.err
     assert not (tmp_path / place).exists()
+
+
+@pytest.mark.parametrize("form", ["png", "svg", "pdf"])
+def test_a_plot_needs_its_extra(
+    run: Run, nothing_runs: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """Without matplotlib a plot is refused before anything is measured, with the extra that brings it."""
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    answer = run("bench", "--export", tmp_path / f"x.{form}", "--", "true")
+    assert (answer.code, answer.err.count("\n")) == (2, 1)
+    assert "pip install 'gpucache[plot]'" in answer.err and not list(tmp_path.iterdir())
 
 
 def test_trying_an_export_leaves_what_is_there(
