@@ -14,7 +14,8 @@ from pathlib import Path
 
 KEPT = "gpucache"
 """What stands for the eight characters that were made up: as many, and of the same kind."""
-_MADE_UP = re.compile(r"(tmp|.*_)([a-z0-9_]{8})(\.\w+)?")
+_PREFIX = "tmp"
+_MADE_UP = re.compile(rf"({_PREFIX}|.*_)([a-z0-9_]{{8}})(\.\w+)?")
 _VARIABLES = ("TMPDIR", "TEMP", "TMP")
 _PLACES = ("/tmp", "/var/tmp", "/dev/shm", "/usr/tmp")
 
@@ -48,8 +49,9 @@ class FileName:
 def read_name(given: str, environ: Mapping[str, str]) -> FileName:
     """The name of a source, in which Python's module ``tempfile`` may have made something up.
 
-    Then what it has made is there while the source is compiled, for its user alone. Any other name counts as
-    it is.
+    Then what it has made is there while the source is compiled, for its user alone; or it has the module's
+    own prefix and is gone, as the folder is that CuPy leaves before it compiles. Any other name counts as it
+    is.
     """
     places = dict.fromkeys((*filter(None, map(environ.get, _VARIABLES)), *_PLACES))
     place = next((one for one in map(os.path.normpath, places) if given.startswith(f"{one}/")), None)
@@ -58,7 +60,8 @@ def read_name(given: str, environ: Mapping[str, str]) -> FileName:
     parts = given.removeprefix(f"{place}/").split("/")
     for number, part in enumerate(parts):
         match = _MADE_UP.fullmatch(part)
-        if match is None or not _is_made(Path(place, *parts[: number + 1]), "".join(parts[number + 1 :][:1])):
+        made = Path(place, *parts[: number + 1])
+        if match is None or not _is_made(made, "".join(parts[number + 1 :][:1]), gone=match[1] == _PREFIX):
             continue
         kept = f"{match[1]}{KEPT}{match[3] or ''}"
         stems = os.fsencode(match[1] + match[2]), os.fsencode(match[1] + KEPT)
@@ -66,14 +69,17 @@ def read_name(given: str, environ: Mapping[str, str]) -> FileName:
     return FileName(given, given)
 
 
-def _is_made(path: Path, below: str) -> bool:
+def _is_made(path: Path, below: str, *, gone: bool) -> bool:
     """Whether ``tempfile`` has made a file, or a folder that holds nothing but what is ``below`` it.
 
-    A source that is alone in its folder includes nothing from there.
+    A source that is alone in its folder includes nothing from there. ``gone`` is the answer for what is not
+    there.
     """
     try:
         status = path.lstat()
         alone = not below or set(os.listdir(path)) <= {below}  # noqa: PTH208 - names are enough
+    except FileNotFoundError:
+        return gone
     except (OSError, ValueError):
         return False
     mode = stat.S_IFDIR | 0o700 if below else stat.S_IFREG | 0o600

@@ -83,10 +83,11 @@ def prepare_call(call: Call, memos: Memos | None = None) -> Prepared:
         raise OptionError("its source may use its file name, which differs in each run, so nothing is kept")
     folder, given = (name.rpartition("/")[0] for name in (call.file_name.kept, call.file_name.given))
     looked = [path for _, path, _ in prepared.closure.asked or () if path.startswith(f"{folder}/")]
-    if folder != given and any(".." in path.split("/") for path in looked):
+    # What stands for such a folder is not there, or somebody has made it so that headers are found in it.
+    if folder != given and any(".." in path.split("/") or path in prepared.closure.files for path in looked):
         raise OptionError(
-            "it may include a header from above its source, whose folder differs in each run, so "
-            "nothing is kept for it"
+            "it may include a header from above its source, whose folder differs in each run, or from the "
+            "folder that stands for it, so nothing is kept for it"
         )
     return prepared
 

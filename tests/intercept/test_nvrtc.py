@@ -315,7 +315,7 @@ class _Program:
         fields = [
             files_seen().encode(),
             os.fsencode(self._cwd),
-            b"HOME=/nowhere\0",
+            b"HOME=/nowhere\0TMPDIR=%s\0" % os.fsencode(self._cwd),
             *(text.encode() for text in texts),
             source,
         ]
@@ -513,16 +513,15 @@ def test_what_cannot_be_keyed_is_not_asked_for(program: _Program, source: bytes)
 
 
 @pytest.mark.usefixtures("installed")
-def test_what_may_lie_above_a_made_up_folder_is_not_asked_for(program: _Program) -> None:
-    """The folder that stands for it is not there, so that nothing is found from it."""
-    folder = Path(tempfile.mkdtemp(prefix="tmp"))
-    try:
-        kind, (_, wanted) = program.ask(name=f"{folder}/kern.cu")
-        assert (kind, wanted) == (Kind.MISS, b"1")
-        kind, _ = program.ask(name=f"{folder}/kern.cu", source=b'#include "../value.h"')
-        assert kind is Kind.PASS
-    finally:
-        folder.rmdir()
+def test_what_may_lie_beside_a_made_up_folder_is_not_asked_for(program: _Program, tmp_path: Path) -> None:
+    """The folder that stands for it is to be empty, so that nothing is found from it."""
+    name = tempfile.mkdtemp(prefix="tmp", dir=tmp_path) + "/kern.cu"
+    kind, (_, wanted) = program.ask(name=name)
+    assert (kind, wanted) == (Kind.MISS, b"1")
+    assert program.ask(name=name, source=b'#include "../value.h"\n' + _SHOW)[0] is Kind.PASS
+    (tmp_path / "tmpgpucache").mkdir()
+    (tmp_path / "tmpgpucache" / "value.h").touch()
+    assert program.ask(name=name)[0] is Kind.PASS
 
 
 @pytest.mark.parametrize(
@@ -542,6 +541,16 @@ def test_what_a_name_has_of_its_run_is_replaced(tmp_path: Path, given: str, kept
     name = read_name(str(path), {"TMPDIR": str(tmp_path)})
     assert name.kept == str(tmp_path / kept)
     assert name.to_give(name.to_keep(os.fsencode(path))) == os.fsencode(path)
+
+
+@pytest.mark.parametrize(
+    ("given", "made_up"), [("tmpab12_xyz/kern.cu", True), ("app_reducers/kern.cu", False)]
+)
+def test_a_folder_that_is_gone_was_made_up_if_it_has_the_modules_own_prefix(
+    tmp_path: Path, given: str, *, made_up: bool
+) -> None:
+    """CuPy compiles after it has left its temporary folder."""
+    assert (read_name(str(tmp_path / given), {"TMPDIR": str(tmp_path)}).stems is not None) == made_up
 
 
 @pytest.mark.parametrize("mode", [0o644, None])
