@@ -12,7 +12,7 @@
 
 #include "wire.h"
 
-static struct wire_bytes fields[256];
+static struct wire_bytes *fields; /* as many as there are, so that reading beyond them is seen */
 static size_t count;
 static enum wire_kind kind;
 
@@ -29,6 +29,7 @@ static void load(const char *path) {
         /* In memory of its own, so that reading beyond it is seen. */
         void *copy = length ? malloc(length) : NULL;
         if (length) memcpy(copy, bytes + at + 4, length);
+        fields = realloc(fields, (count + 1) * sizeof *fields);
         fields[count++] = (struct wire_bytes){copy, length};
         at += 4 + length;
     }
@@ -79,6 +80,7 @@ int main(void) {
             say(answered, &reply);
             if (answered) wire_done(&reply);
             for (size_t i = 0; i < count; i++) free((void *)fields[i].at);
+            free(fields);
             fflush(stdout);
             _exit(0);
         }

@@ -26,7 +26,7 @@ from gpucache.intercept.wire import Kind
 from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead
 from gpucache.native import build
 from gpucache.store import DirectoryStore
-from tests.native.test_index import _build, _lie, _said
+from tests.native.test_index import _build, _compile, _lie, _said
 from tests.patience import PATIENCE_S
 from tests.unprivileged import needs_root
 
@@ -399,15 +399,42 @@ def test_a_root_that_is_only_read_gets_no_row(root: Root) -> None:
     assert not (root.path / "v1" / "index").exists()
 
 
+def test_a_row_answers_whole_builds_and_compiles_alone(
+    root: Root, index_program: Path, tmp_path: Path
+) -> None:
+    """Whatever the rows say of questions of other kinds, or of as few fields as asked."""
+    builds = [(kind, root.answered()) for kind in Kind if kind is not Kind.COMPILE]
+    compiles = replace(_compile(), answer=(b"", b"", b"log"), references=root.answered().references)
+    questions = []
+    for kind, whole in (*builds, (Kind.COMPILE, compiles)):
+        source = 6 if kind is Kind.COMPILE else 4
+        lengths = range(source + 1) if kind in (Kind.BUILD, Kind.COMPILE) else [len(whole.question)]
+        questions += [replace(whole, kind=kind, question=whole.question[:length]) for length in lengths]
+    for one in questions:
+        root.keep(one)
+    said = _asked(index_program, questions, [root.path] * len(questions), tmp_path, random.Random(1))
+    assert said == [b"none"] * len(questions)
+
+
+def test_a_condition_of_a_field_that_is_not_there_never_holds(
+    root: Root, index_program: Path, tmp_path: Path
+) -> None:
+    """Fields are counted from 0, so the first of these is the one behind the last."""
+    count = len(root.answered().question)
+    questions = []
+    for field in (count, 1 << 40):
+        questions.append(root.answered(Condition("F", b"%d" % field, b"a.h"), options=b"-D=%d" % field))
+        root.keep(questions[-1])
+    said = _asked(index_program, questions, [root.path] * len(questions), tmp_path, random.Random(1))
+    assert said == [b"none"] * len(questions)
+
+
 def test_rows_full_of_lies_harm_nobody(root: Root, index_program: Path, tmp_path: Path) -> None:
     """Of rows and of entries; nothing is read or written beyond what there is."""
     draw = random.Random(26)
     plain = root.answered(Condition("A", b"", b"/nonexistent/a.h"))
-    question = tmp_path / "question"
-    fields = b"".join(struct.pack("<I", len(field)) + field for field in plain.question)
-    question.write_bytes(bytes([plain.kind]) + fields)
     root.keep(plain)
-    lines = []
+    roots = []
     for number in range(400):
         place = tmp_path / f"root-{number}"
         shutil.copytree(root.path, place)
@@ -418,9 +445,24 @@ def test_rows_full_of_lies_harm_nobody(root: Root, index_program: Path, tmp_path
             row.write_bytes(encode([row_of(plain)._replace(record=record)]))
         if draw.random() < 0.4:
             entry.write_bytes(_lie(draw, entry.read_bytes()))
-        lines.append(f"{draw.choice('-tf')}\t{question}\t{place}\n")
+        roots.append(place)
+    said = _asked(index_program, [plain] * 400, roots, tmp_path, draw)
+    assert len(said) == 400
+    assert {b"none", _said(replace(plain, answer=tuple(_HIT)))} <= set(said)
+
+
+def _asked(
+    program: Path, questions: Sequence[Answered], roots: Sequence[Path], folder: Path, draw: random.Random
+) -> list[bytes]:
+    """What the index of each root says to a program, which asks plainly, by threads, or by a child."""
+    lines = []
+    for number, (one, root) in enumerate(zip(questions, roots, strict=True)):
+        question = folder / f"question-{number}"
+        fields = b"".join(struct.pack("<I", len(field)) + field for field in one.question)
+        question.write_bytes(bytes([one.kind]) + fields)
+        lines.append(f"{draw.choice('-tf')}\t{question}\t{root}\n")
     done = subprocess.run(
-        [index_program],
+        [program],
         input="".join(lines).encode(),
         env={"GPUCACHE_RUN_SOCKET": "/nonexistent/socket"},
         capture_output=True,
@@ -428,6 +470,4 @@ def test_rows_full_of_lies_harm_nobody(root: Root, index_program: Path, tmp_path
         timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr.decode(errors="replace")
-    right = _said(replace(plain, answer=tuple(_HIT)))
-    assert len(done.stdout.splitlines()) == 400
-    assert {b"none", right} <= set(done.stdout.splitlines())
+    return done.stdout.splitlines()
