@@ -25,7 +25,7 @@ from gpucache.caches.interface import Cache
 from gpucache.caches.own import OwnCache
 from gpucache.caches.pyopencl import pickled, sources
 from gpucache.caches.registry import load_system
-from gpucache.caches.rocfft import names as rocfft_names
+from gpucache.caches.rocfft import format as rocfft_format
 from gpucache.engine import advice, program_names
 from gpucache.errors import GpucacheError
 from gpucache.manifest import read_manifest
@@ -287,7 +287,7 @@ def _texts(_: Path) -> Bytes:
         samples, pickled.read_info, lambda data: list(source.kernel_names(data)), sources.unfollowed,
         sources.as_written, logs.read_log,
         program_names.program_name, program_names.source_mark,
-        text(mangled.readable), text(rocfft_names.decode),
+        text(mangled.readable), text(rocfft_format.decode),
         text(lambda name: advice.looks_like([name, name])), text(mounts.parse),
     )  # fmt: skip
 

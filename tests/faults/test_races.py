@@ -181,7 +181,7 @@ from pathlib import Path
 from gpucache.caches.own import OwnCache
 from gpucache.engine.evict import plan_evict, run_evict
 from gpucache.engine.eviction_policy import Limits
-from gpucache.outcomes import Location
+from gpucache.answers.entries import Location
 from gpucache.store import DirectoryStore, Found
 from tests.faults.conftest import build_entry
 

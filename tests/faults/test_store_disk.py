@@ -22,7 +22,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only the administrato
 # Modes do not bind the administrator: become somebody they do bind, after all is imported.
 _DROP = f"""
 import errno
-from gpucache.outcomes import Kept
+from gpucache.answers.evict import Kept
 if os.geteuid() == 0:
     os.setgroups([])
     os.setgid({NOBODY})

@@ -1,20 +1,354 @@
-"""rocFFT's databases and images written for other machines: merged, as an image, or restored from one.
+"""rocFFT's databases written for other machines: merged into one, as an image, or restored from one.
 
-Puts together what the command line asks for and what ``transfer`` and ``images`` do.
+A merged database has its rows by kernel name, architecture, HIP version and generator sum, with timestamp 0
+as rocFFT's own export writes it, so that the same rows give the same bytes. An image is what
+``rocfft_cache_serialize`` gives and ``rocfft_cache_deserialize`` takes: the bytes of a database whose header
+says rollback journal, since SQLite cannot open one in memory that says otherwise (rocFFT's own image of a
+database in write-ahead mode cannot be read back). New files are made whole or not at all, under a name of
+their own until they are complete, and replace nothing.
 """
 
-from collections.abc import Callable, Sequence
+import hashlib
+import os
+import secrets
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpucache.answers.entries import Location
 from gpucache.answers.export import Exported
+from gpucache.caches import files
+from gpucache.caches.databases import Reader, creating, in_memory, open_reader, told
 from gpucache.caches.exports import Asked, Form, Kind, Option
 from gpucache.caches.registry import of_others
-from gpucache.caches.rocfft.images import restore, write_image
-from gpucache.caches.rocfft.locations import NAME
-from gpucache.caches.rocfft.schema import parse_hip
-from gpucache.caches.rocfft.transfer import Filters, merge
-from gpucache.errors import UsageError
+from gpucache.caches.rocfft.database import (
+    CREATE,
+    MATCHES,
+    STORE,
+    TABLE,
+    Row,
+    Table,
+    changing,
+    format_hip,
+    look_again,
+    parse_hip,
+    read_code,
+    read_rows,
+    read_shape,
+    row_problem,
+)
+from gpucache.caches.rocfft.locations import NAME, is_file
+from gpucache.caches.sqlite_file import HEADER_BYTES, MAGIC, ROLLBACK, UNREAD, VERSIONS, examine
+from gpucache.errors import CacheUnusableError, FormatError, UsageError
+from gpucache.folders import Folder
+from gpucache.units import format_size
+
+LIMIT_BYTES = 2_000_000_000
+"""The largest image: SQLite gives no more memory at once."""
+_REASONS, _REASONS_TOLD = 20, 3
+_FIND = f"SELECT timestamp FROM {TABLE} WHERE {MATCHES}"
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which rows are taken, by field as people read it; a field without values takes all."""
+
+    values: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, like: Iterable[tuple[str, str]]) -> "Filters":
+        """Those of the command line; raises UsageError."""
+        return cls(tuple((label, _filter(label, value)) for label, value in like))
+
+    def take(self, row: Row) -> bool:
+        """Whether a sound row is taken."""
+        fields = row.fields
+        return all((label, fields[label]) in self.values for label, _ in self.values)
+
+
+def _filter(label: str, value: str) -> str:
+    if label == "hip_version":
+        return format_hip(parse_hip(value))
+    if label == "generator_sum":
+        try:
+            return bytes.fromhex(value).hex()
+        except ValueError:
+            raise UsageError(
+                f"--like generator_sum={value} is not hex; copy it from 'gpucache inspect'"
+            ) from None
+    if label != "arch":
+        raise UsageError(f"--like {label}: a row has arch, hip_version and generator_sum; name one of these")
+    return value
+
+
+@dataclass(slots=True)
+class _Source:
+    """One database being read."""
+
+    path: Path
+    reader: Reader
+    written: int = 0
+
+    def code(self, row: Row) -> bytes:
+        """The code of a row; raises CacheUnusableError where it changed meanwhile."""
+        with told(self.path):
+            found = look_again(self.reader.connection, row)
+            if found is None:
+                raise CacheUnusableError(
+                    f"{self.path} changes while it is read; try again once its programs have ended"
+                )
+            return read_code(self.reader.connection, found, self.reader.size_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    source: _Source
+    row: Row
+
+    def beats(self, other: "_Candidate") -> bool:
+        """Whether this row is the one to keep, in whichever order the two were met."""
+        mine, theirs = self.row.seconds, other.row.seconds
+        return mine > theirs or (mine == theirs and self._digest() > other._digest())
+
+    def _digest(self) -> bytes:
+        return hashlib.sha256(self.source.code(self.row)).digest()
+
+    def store(self, connection: sqlite3.Connection, seconds: int) -> None:
+        """Write the row into a database."""
+        connection.execute(STORE, (*self.row.bound, self.source.code(self.row), seconds))
+        self.source.written += 1
+
+
+@dataclass(slots=True)
+class Merged:
+    """What became of the rows of all sources."""
+
+    sources: Sequence[_Source] = ()
+    held: int = 0
+    """Rows in all sources."""
+    rows: int = 0
+    """Written."""
+    filtered: int = 0
+    """Left out by the filters."""
+    older: int = 0
+    """Left out for a row with the same key that is as new or newer, in a source or in the result."""
+    replaced: int = 0
+    """Of the rows written, those that took the place of an older one that was in the result."""
+    why: Counter[str] = field(default_factory=Counter)
+    """What is wrong with rows that no lookup could use, which are never carried on, and with how many."""
+
+    def taken(self, source: _Source, filters: Filters) -> Iterator[Row]:
+        """The rows of a source that are sound and pass the filters; the others are counted."""
+        reader = source.reader
+        with told(source.path):
+            for row in read_rows(reader.connection):
+                self.held += 1
+                if wrong := row_problem(reader.connection, row, reader.size_bytes):
+                    known = str(wrong) in self.why or len(self.why) < _REASONS
+                    self.why[str(wrong) if known else "other reasons"] += 1
+                elif not filters.take(row):
+                    self.filtered += 1
+                else:
+                    yield row
+
+    def nothing(self, out: Path) -> str:
+        """Why a new database would be empty, and what to do."""
+        reasons = [f"{self.filtered} are left out by the filters"] if self.filtered else []
+        reasons += [f"{count} are {reason}" for reason, count in self.why.most_common(_REASONS_TOLD)]
+        found = f"of {self.held} rows {'; '.join(reasons)}" if self.held else "the sources hold no rows"
+        remedy = "choose others with the filters" if self.filtered else "name other sources"
+        return f"{out} is not made, as it would be empty: {found}; {remedy}"
+
+
+def merge(
+    sources: Sequence[Path],
+    out: Path,
+    *,
+    filters: Filters = Filters(),
+    keep_times: bool = False,
+    into_existing: bool = False,
+) -> Merged:
+    """Make a database of the rows of others, or with ``into_existing`` add them to one that is there.
+
+    Of rows with the same key the newest is kept. Raises UsageError for sources or a place that cannot be
+    meant and where a new database would have no row, FormatError for a source that does not read,
+    CacheUnusableError for a place or a locked file.
+    """
+    _require_meant(sources, out, into_existing=into_existing)
+    with ExitStack() as stack:
+        done = Merged([_Source(path, stack.enter_context(closing(open_source(path)))) for path in sources])
+        best: dict[tuple[object, ...], _Candidate] = {}
+        for source in done.sources:
+            for row in done.taken(source, filters):
+                one, rival = _Candidate(source, row), best.get(row.primary)
+                done.older += rival is not None
+                if rival is None or one.beats(rival):
+                    best[row.primary] = one
+        winners = sorted(best.values(), key=lambda one: one.row.bound)
+        if into_existing:
+            _add(out, winners, done, keep_times=keep_times)
+        elif not winners:
+            raise UsageError(done.nothing(out))
+        else:
+            with published(out) as temporary, creating(temporary) as connection:
+                connection.execute("BEGIN")
+                connection.execute(CREATE)
+                for one in winners:
+                    one.store(connection, one.row.seconds if keep_times else 0)
+                connection.execute("COMMIT")
+        done.rows = sum(source.written for source in done.sources)
+        return done
+
+
+def _require_meant(sources: Sequence[Path], out: Path, *, into_existing: bool) -> None:
+    if not sources:
+        raise UsageError("there is nothing to merge; name databases or images of them")
+    real = [os.path.realpath(path) for path in sources]
+    if len(set(real)) < len(real):
+        raise UsageError("a source is named twice; name each once")
+    if os.path.realpath(out) in real or any(_same(path, out) for path in sources):
+        raise UsageError(f"{out} is one of the sources; name another place")
+    if not into_existing:
+        _require_absent(out)
+    elif not is_file(out):
+        raise UsageError(f"{out} is no file that could be added to; leave --into out")
+
+
+def _same(path: Path, out: Path) -> bool:
+    try:
+        return path.samefile(out)
+    except OSError:
+        return False
+
+
+def _add(out: Path, winners: Iterable[_Candidate], done: Merged, *, keep_times: bool) -> None:
+    with changing(Path(os.path.realpath(out))) as connection:
+        for one in winners:
+            held = connection.execute(_FIND, one.row.bound).fetchone()
+            if held is not None and isinstance(held[0], int) and held[0] >= one.row.seconds:
+                done.older += 1
+            else:
+                one.store(connection, one.row.seconds if keep_times else 0)
+                done.replaced += held is not None
+
+
+def open_source(source: Path) -> Reader:
+    """A database or image open for reading; UsageError for none, FormatError where it is not rocFFT's."""
+    path = Path(os.path.realpath(source))
+    file = examine(path)
+    if file is None:
+        raise UsageError(f"{source} does not exist; name a database or an image of one")
+    if not file.database:
+        raise FormatError(f"{source} is no SQLite database")
+    reader = open_reader(path, file)
+    with told(source):
+        if read_shape(reader.connection).table is not Table.OURS:
+            reader.close()
+            raise FormatError(f"{source} does not hold rocFFT's table")
+    return reader
+
+
+def image(source: Path) -> bytes:
+    """The image of a database and its log; raises UsageError, FormatError, CacheUnusableError."""
+    with closing(open_source(source)) as reader:
+        if reader.size_bytes > LIMIT_BYTES:
+            raise UsageError(
+                f"{source} has {format_size(reader.size_bytes)}, above the {format_size(LIMIT_BYTES)} of an "
+                "image; merge a part of it into a smaller database first"
+            )
+        with told(source):
+            return _rollback(reader.connection.serialize())
+
+
+def write_image(source: Path, out: Path) -> int:
+    """Write the image of a database into a new file; its size in bytes. Raises as :func:`image` does."""
+    return _write(image(source), out)
+
+
+def restore(source: Path, out: Path) -> int:
+    """Make a new database of an image; its size in bytes.
+
+    Raises FormatError for an image that is damaged or not rocFFT's, UsageError, CacheUnusableError.
+    """
+    path = Path(os.path.realpath(source))
+    try:
+        with Folder.at(path.parent) as folder:
+            data = _rollback(files.read(folder, path.name, LIMIT_BYTES))
+    except FileNotFoundError as error:
+        raise UsageError(f"{source} does not exist; name an image") from error
+    except OSError as error:
+        raise CacheUnusableError(f"{source} cannot be read ({error.strerror}); {UNREAD}") from error
+    with closing(in_memory(data, source)) as connection, told(source):
+        if read_shape(connection).table is not Table.OURS:
+            raise FormatError(f"{source} does not hold rocFFT's table")
+        if connection.execute("PRAGMA integrity_check(1)").fetchone()[0] != "ok":
+            raise FormatError(f"{source} is damaged; take the image anew")
+    return _write(data, out)
+
+
+def _rollback(data: bytes) -> bytes:
+    """An image with a header that says rollback journal."""
+    if len(data) < HEADER_BYTES or not data.startswith(MAGIC):
+        raise FormatError("an image begins as a SQLite database does, and this does not; make it anew")
+    return b"".join((data[: VERSIONS.start], bytes((ROLLBACK, ROLLBACK)), data[VERSIONS.stop :]))
+
+
+def _write(data: bytes, out: Path) -> int:
+    with published(out) as temporary:
+        temporary.write_bytes(data)
+    return len(data)
+
+
+@contextmanager
+def published(out: Path) -> Iterator[Path]:
+    """An empty file to fill, which becomes ``out`` at the end; raises UsageError where that is there.
+
+    Raises CacheUnusableError for a place that takes no file.
+    """
+    _require_absent(out)
+    temporary = out.with_name(f".gpucache-{secrets.token_hex(8)}.tmp")
+    try:
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+        try:
+            yield temporary
+            _sync(temporary)
+            _name(temporary, out)
+        finally:
+            with suppress(OSError):
+                temporary.unlink()
+        _sync(out.parent)
+    except OSError as error:
+        raise CacheUnusableError(f"{out} cannot be made ({error.strerror}); choose another place") from error
+
+
+def _require_absent(out: Path) -> None:
+    if os.path.lexists(out):
+        raise UsageError(f"{out} exists and is not replaced; name a file that does not")
+
+
+def _name(temporary: Path, out: Path) -> None:
+    try:
+        os.link(temporary, out)  # unlike a rename it replaces nothing
+    except FileExistsError:
+        _require_absent(out)
+        raise
+    except OSError:  # a file system without hard links
+        _require_absent(out)
+        temporary.rename(out)
+
+
+def _sync(path: Path) -> None:
+    if path.is_dir() and os.name == "nt":
+        return
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
 
 _LIKE = Option(
     "--like",
@@ -31,42 +365,33 @@ _INTO = Option(
 
 
 def _merged(asked: Asked) -> Exported:
-    """Merge databases and images into one; raises UsageError, FormatError or CacheUnusableError."""
     like, keep_times, into = (asked.options[one.name] for one in (_LIKE, _KEEP_TIMES, _INTO))
-    done = merge(
-        asked.sources, asked.out, filters=_filters(like), keep_times=keep_times or into, into_existing=into
-    )
+    filters = Filters.of(like)
+    done = merge(asked.sources, asked.out, filters=filters, keep_times=keep_times or into, into_existing=into)
     counts = {
         "left out for a newer one with the same key": done.older,
         "left out by --like": done.filtered,
-        "left out as unsound": done.unsound,
+        "left out as unsound": done.why.total(),
         "that took the place of an older one": done.replaced,
     }
     notes = tuple(
         f"{number} {'row' if number == 1 else 'rows'}: {what}." for what, number in counts.items() if number
     )
-    sources_told = tuple((str(source.path), source.written) for source in done.sources)
-    size_bytes = asked.out.stat().st_size
-    return Exported(NAME, str(asked.out), done.rows, size_bytes, sources_told, notes=notes)
+    sources = tuple((str(source.path), source.written) for source in done.sources)
+    return Exported(NAME, str(asked.out), done.rows, asked.out.stat().st_size, sources, notes=notes)
 
 
-def _image(asked: Asked) -> Exported:
-    return _copied("rocfft-image", write_image, asked)
+def _copied(form: str, write: Callable[[Path, Path], int]) -> Callable[[Asked], Exported]:
+    def copied(asked: Asked) -> Exported:
+        if len(asked.sources) != 1:
+            raise UsageError(f"{form} takes one SOURCE, and {len(asked.sources)} are named; merge them first")
+        (source,) = asked.sources
+        size_bytes = write(source, asked.out)
+        opened = of_others(NAME).open(Location(NAME, str(asked.out), "OUT", enabled=True))
+        entries = sum(1 for _ in opened.scan())
+        return Exported(NAME, str(asked.out), entries, size_bytes, ((str(source), entries),))
 
-
-def _restored(asked: Asked) -> Exported:
-    return _copied("rocfft-restore", restore, asked)
-
-
-def _copied(form: str, write: Callable[[Path, Path], int], asked: Asked) -> Exported:
-    """A database as an image, or the other way; raises UsageError, FormatError or CacheUnusableError."""
-    if len(asked.sources) != 1:
-        raise UsageError(f"{form} takes one SOURCE, and {len(asked.sources)} are named; merge them first")
-    (source,) = asked.sources
-    size_bytes = write(source, asked.out)
-    opened = of_others(NAME).open(Location(NAME, str(asked.out), "OUT", enabled=True))
-    entries = sum(1 for _ in opened.scan())
-    return Exported(NAME, str(asked.out), entries, size_bytes, ((str(source), entries),))
+    return copied
 
 
 FORMS = (
@@ -76,27 +401,11 @@ FORMS = (
         (_LIKE, _KEEP_TIMES, _INTO),
         _merged,
     ),
-    Form("rocfft-image", "one database as an image for nodes without a disk;", (), _image),
-    Form("rocfft-restore", "an image as a database again.", (), _restored),
+    Form(
+        "rocfft-image",
+        "one database as an image for nodes without a disk;",
+        (),
+        _copied("rocfft-image", write_image),
+    ),
+    Form("rocfft-restore", "an image as a database again.", (), _copied("rocfft-restore", restore)),
 )
-
-
-def _filters(like: Sequence[tuple[str, str]]) -> Filters:
-    unknown = [label for label, _ in like if label not in ("arch", "hip_version", "generator_sum")]
-    if unknown:
-        raise UsageError(
-            f"--like {unknown[0]}: a row has arch, hip_version and generator_sum; name one of these"
-        )
-    values = {name: [value for label, value in like if label == name] for name, _ in like}
-    return Filters(
-        frozenset(values.get("arch", ())),
-        frozenset(map(parse_hip, values.get("hip_version", ()))),
-        frozenset(map(_sum, values.get("generator_sum", ()))),
-    )
-
-
-def _sum(text: str) -> bytes:
-    try:
-        return bytes.fromhex(text)
-    except ValueError:
-        raise UsageError(f"--like generator_sum={text} is not hex; copy it from 'gpucache inspect'") from None

@@ -1,17 +1,18 @@
 """rocFFT's cache of kernels compiled at run time: SQLite files with one table, a row for each kernel.
 
-Source: rocFFT, ``rtc_cache.cpp``. ``schema`` owns the table, ``rows`` what is read of it, ``checks`` what can
-be wrong, ``mending`` every write to it, ``explaining`` explanations, ``transfer`` and ``images`` databases
-made of others, ``locations`` where the files lie; the file around the table is ``sqlite_file``'s beside this
-folder, and how it is opened without leaving a trace ``databases``'. A foreign file is data: no view, trigger
-or virtual table in it is ever used, and its kernels are never loaded.
+``database`` owns what is read of such a file, what can be wrong with it and every change of it, ``export``
+databases made of others, ``locations`` where the files lie; how a database is opened without leaving a trace
+is ``databases``' beside this folder. A foreign file is data: no view, trigger or virtual table in it is ever
+used, and its kernels are never loaded.
 
 rocFFT writes the time of a store and never the time of a use: an entry's last use is the moment it was
 stored, and the least recently used is simply the oldest. A timestamp of 0, which an export writes, says
-nothing: such a row is as old as its file.
+nothing: such a row is as old as its file. A lookup is a select by kernel name, architecture up to the first
+colon, HIP version and generator sum. Source: rocFFT, ``rtc_cache.cpp``.
 """
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -20,27 +21,34 @@ from pathlib import Path
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location, Problem
 from gpucache.answers.evict import Kept
 from gpucache.answers.lookup import Verdict
-from gpucache.answers.verify import Checked, Finding
-from gpucache.answers.why import Reach
+from gpucache.answers.verify import Checked
+from gpucache.answers.why import Reach, Served
 from gpucache.caches.databases import Reader, open_reader, peek, told
 from gpucache.caches.format import Clock, Format, Item, Look
 from gpucache.caches.interface import Wanted
-from gpucache.caches.rocfft import explaining, locations, mending, names, rescuing
-from gpucache.caches.rocfft.checks import (
-    Trouble,
-    file_troubles,
-    row_notes,
-    row_trouble,
-    scanned_trouble,
-)
+from gpucache.caches.rocfft import database, locations
+from gpucache.caches.rocfft.database import Row, Table, judged, read_shape, row_problem, text
 from gpucache.caches.rocfft.locations import SYSTEM, RocfftPlaces
-from gpucache.caches.rocfft.rows import Row, look_again, read_code, read_prefix, read_rows, text
-from gpucache.caches.rocfft.schema import Table, read_shape
 from gpucache.caches.sqlite_file import UnreadableError, examine, sides, stamp
-from gpucache.errors import CacheUnusableError, FormatError, GpucacheError
+from gpucache.caches.why import Field, Near, TextsAlike, nearest
+from gpucache.errors import CacheUnusableError, FormatError, GpucacheError, UsageError
 from gpucache.model import KeyField
 from gpucache.payload import describe
 
+FIELDS = {
+    "kernel_name": "the name of the kernel's function, as rocFFT's log has it",
+    "arch": "the architecture, such as gfx90a; what follows a colon is not compared",
+    "hip_version": "the HIP version rocFFT was built with: 6.2.41133, or the integer 60241133",
+    "generator_sum": "the SHA-256 of rocFFT's kernel generator, as hex",
+}
+"""What an explanation can be asked for; nothing is compared that is not given."""
+_WHY = {
+    "arch": "it was compiled for another GPU",
+    "hip_version": "every other HIP version compiles all kernels anew",
+    "generator_sum": "every other build of rocFFT compiles all kernels anew",
+}
+_ALIKE = 0.6
+_NAME_CHARS = 300
 _TABLES = (Table.OURS, Table.OLD, Table.ODD)
 _BELONGS = (
     "the system database belongs to the installation; change it with the package that brought it, or name "
@@ -81,7 +89,7 @@ class Rocfft(RocfftPlaces, Format[Stored]):
     """One database file of rocFFT."""
 
     item = Stored
-    wanted = explaining.FIELDS
+    wanted = FIELDS
 
     def __init__(self, location: Location, clock: Clock) -> None:
         super().__init__(location, clock)
@@ -102,7 +110,7 @@ class Rocfft(RocfftPlaces, Format[Stored]):
     def recognises(cls, path: Path) -> bool:
         """Whether a file is a database with rocFFT's table, or is called like one."""
         try:
-            return path.is_file() and (fnmatch(path.name, mending.NAMED) or _has_table(path.resolve()))
+            return path.is_file() and (fnmatch(path.name, database.NAMED) or _has_table(path.resolve()))
         except (GpucacheError, RuntimeError):
             return False
 
@@ -115,7 +123,7 @@ class Rocfft(RocfftPlaces, Format[Stored]):
             seen = opened.reader.stamp[0]
             changed_ns = seen.mtime_ns if seen else 0
             with told(self.root):
-                for row in read_rows(opened.reader.connection):
+                for row in database.read_rows(opened.reader.connection):
                     if row.key.startswith(prefix):
                         yield Stored(row, self.root, row.created_ns or changed_ns)
         except (FormatError, UnreadableError):
@@ -126,15 +134,17 @@ class Rocfft(RocfftPlaces, Format[Stored]):
         row, opened = item.row, self._opened
         assert opened is not None
         with told(self.root):
-            prefix = read_prefix(opened.reader.connection, row)
-        trouble = scanned_trouble(row, prefix)
+            prefix = database.read_prefix(opened.reader.connection, row)
+        fields = row.fields
+        # People know the version as its integer, too.
+        number = (("hip_version", str(row.hip_version)),) if isinstance(row.hip_version, int) else ()
         return Look(
-            program=text(row.kernel_name),
-            target=f"hip:{text(row.arch)}",
+            program=fields["kernel_name"],
+            target=f"hip:{fields['arch']}",
             kind=describe(prefix).kind.value,
-            variant=row.variant,
-            fields=row.compared,
-            problem=trouble,
+            variant=f"HIP {fields['hip_version']}, generator {fields['generator_sum'][:12]}",
+            fields=(*number, *fields.items()),
+            problem=judged(row, prefix),
             unique=False,
         )
 
@@ -148,27 +158,27 @@ class Rocfft(RocfftPlaces, Format[Stored]):
             with self._row(item) as (reader, row):
                 if row is None:
                     yield Problem(None, "it changed since the scan")
-                elif (found := row_trouble(reader.connection, row, reader.size_bytes)) is not None:
+                elif (found := row_problem(reader.connection, row, reader.size_bytes)) is not None:
                     yield found
         except FormatError as error:
             yield Problem(FindingKind.CORRUPT, str(error))
 
     def notes(self, item: Stored) -> Iterator[str]:
         """What is odd about its times."""
-        return row_notes(item.row)
+        return database.row_notes(item.row)
 
     def payload(self, item: Stored) -> bytes:
         """The code object."""
         with self._row(item) as (reader, row):
             if row is None:
                 raise FormatError(f"the entry {item.key[:12]} changed; look at the cache again")
-            return read_code(reader.connection, row, reader.size_bytes)
+            return database.read_code(reader.connection, row, reader.size_bytes)
 
     def report(self, item: Stored, entry: CacheEntry) -> EntryReport:
         """The key, what the kernel's name says, and what its code is."""
-        fields = (KeyField(label, value) for label, value in item.row.fields)
-        named = (KeyField(label, value) for label, value in names.decode(entry.program))
-        return EntryReport(entry, (*fields, *named), describe(self.payload(item)).pairs)
+        told = {**item.row.fields, **decode(entry.program)}
+        fields = tuple(KeyField(label, value) for label, value in told.items())
+        return EntryReport(entry, fields, describe(self.payload(item)).pairs)
 
     def unchanged(self, item: Stored) -> bool:
         """The row is there with the values that the scan saw."""
@@ -180,18 +190,18 @@ class Rocfft(RocfftPlaces, Format[Stored]):
 
     def remove(self, item: Stored) -> Kept | None:
         """Delete the row if it is as it was at the scan."""
-        return mending.delete(self.root, [item.row])[0]
+        return database.delete(self.root, [item.row])[0]
 
     def remove_together(self, items: Sequence[Item]) -> Sequence[Kept | None]:
         """The same of several rows, in one transaction."""
-        return mending.delete(self.root, [one.row for one in items if isinstance(one, Stored)])
+        return database.delete(self.root, [one.row for one in items if isinstance(one, Stored)])
 
     def finish_removals(self) -> Sequence[str]:
         """Give pages back where a fifth of them is free."""
         if self.location.role == SYSTEM:
             return ()
         self._opened = None
-        return mending.give_back(self.root)
+        return database.give_back(self.root)
 
     def closed(self) -> str:
         """Nothing: it is told by what is found in its place."""
@@ -199,17 +209,17 @@ class Rocfft(RocfftPlaces, Format[Stored]):
 
     def beside(self) -> Iterator[Checked]:
         """What is wrong with the file and beside it; raises CacheUnusableError for a locked file."""
-        for trouble in self._troubles():
-            yield Checked(trouble.place, (self._finding(trouble),), counts=False)
+        return (self.told(path, problem) for path, problem in self._problems())
 
     def clear(self, checked: Checked) -> Checked:
         """Move a damaged file aside, leave write-ahead mode, and look at it anew."""
         if self.location.role == SYSTEM:
             return checked
         self._opened = None
+        found = {self.told(*one).findings[0]: one for one in self._problems()}
         try:
-            done = {one: self._mend(one) for one in checked.findings if one in self._findings()}
-            left = self._findings()
+            done = {one: self._mend(*found[one]) for one in checked.findings if one in found}
+            left = {self.told(*one).findings[0] for one in self._problems()}
         except CacheUnusableError:
             return checked
         marked = [
@@ -220,50 +230,77 @@ class Rocfft(RocfftPlaces, Format[Stored]):
 
     def answer(self, wanted: Wanted) -> Iterator[Reach]:
         """Whether lookups would be answered; raises UsageError, CacheUnusableError for a locked file."""
-        return map(self._reach, explaining.asked(wanted))
+        if not any(wanted.values()):
+            raise UsageError(f"nothing is asked for; give one of {', '.join(FIELDS)}")
+        for name, values in wanted.items():
+            if name != "kernel_name" and len(values) > 1:
+                raise UsageError(f"rocfft looks a kernel up by one {name}; give {name} once")
+        given = {name: text(values[0]) for name, values in wanted.items() if values}
+        kernels = wanted.get("kernel_name") or (None,)
+        return (self._reach(given if one is None else {**given, "kernel_name": text(one)}) for one in kernels)
 
-    def _reach(self, one: explaining.Asked) -> Reach:
+    def _reach(self, given: Mapping[str, str]) -> Reach:
+        asked = _asked(given)
+        words = ", ".join(f"{label} {value}" for label, value in asked.items())
         try:
             opened = self._reading()
             if opened is None:
-                return self._silent(one)
+                return Reach(self.name, words, Verdict.NEVER_BUILT, self._silent())
+            reader = opened.reader
+
+            def stored(row: Row) -> Mapping[str, str]:
+                whole = given.get("arch") == row.fields["arch"]  # as a row has it that keeps the features
+                return {**row.fields, "arch": asked["arch"]} if whole else row.fields
+
+            known = {
+                "kernel_name": Field(8, TextsAlike(_ALIKE), _ALIKE),
+                "arch": Field(4),
+                "generator_sum": Field(2),
+            }
             with told(self.root):
-                reader = opened.reader
-                rows = read_rows(reader.connection)
-                return explaining.reach(
-                    self.name, one, rows, lambda row: row_trouble(reader.connection, row, reader.size_bytes)
+                near = nearest(
+                    database.read_rows(reader.connection),
+                    asked,
+                    stored,
+                    known,
+                    lambda row: row_problem(reader.connection, row, reader.size_bytes),
                 )
         except UnreadableError as error:
-            return Reach(self.name, str(one), Verdict.NOT_CONSULTED, str(error))
+            return Reach(self.name, words, Verdict.NOT_CONSULTED, str(error))
         except FormatError as error:
-            return Reach(self.name, str(one), Verdict.CORRUPT, f"{error}; run 'gpucache verify --repair'")
+            return Reach(self.name, words, Verdict.CORRUPT, f"{error}; run 'gpucache verify --repair'")
+        verdict, detail = _answer(near, asked)
+        features = given.get("arch", "").removeprefix(asked.get("arch", ""))
+        note = f"; rocFFT leaves {features} out of {given['arch']}" if features else ""
+        differences = near.differences(asked) if near else ()
+        return Reach(self.name, words, verdict, detail + note, differences, near.item.key if near else "")
 
-    def _silent(self, one: explaining.Asked) -> Reach:
-        """Why a file that reads has no rows."""
-        wrong = next((trouble for trouble in self._troubles() if trouble.kind.wrong), None)
+    def _silent(self) -> str:
+        """Why a file that reads has no rows; raises FormatError where that is damage."""
+        wrong = next(
+            (problem for _, problem in self._problems() if problem.kind and problem.kind.wrong), None
+        )
         if wrong is not None:
             raise FormatError(f"{self.root}: {wrong.detail}")
-        detail = f"{self.root} holds no kernel yet, so rocFFT compiles at the first run"
-        return Reach(self.name, str(one), Verdict.NEVER_BUILT, detail)
+        return f"{self.root} holds no kernel yet, so rocFFT compiles at the first run"
 
-    def _troubles(self) -> Iterator[Trouble]:
+    def _problems(self) -> Iterator[tuple[Path, Problem]]:
         try:
-            yield from file_troubles(self.root)
+            yield from database.file_problems(self.root)
         except UnreadableError as error:
-            yield Trouble(FindingKind.UNTRUSTED, str(self.root), str(error))
+            yield self.root, Problem(FindingKind.UNTRUSTED, str(error))
 
-    def _findings(self) -> list[Finding]:
-        return list(map(self._finding, self._troubles()))
-
-    def _finding(self, trouble: Trouble) -> Finding:
-        return Finding(self.name, Path(trouble.place).name, trouble.kind, trouble.detail)
-
-    def _mend(self, finding: Finding) -> str:
+    def _mend(self, path: Path, problem: Problem) -> str:
         """Take it out of the way; what became of the file, as a clause."""
-        if finding.entry == self.root.name and finding.kind in (FindingKind.CORRUPT, FindingKind.TRUNCATED):
-            return "" if mending.reindex(self.root) else rescuing.rescue(self.root)
-        if finding.kind in (FindingKind.LEFTOVER, FindingKind.UNSUPPORTED):
-            mending.close_log(self.root)
+        if path == self.root and problem.kind in (FindingKind.CORRUPT, FindingKind.TRUNCATED):
+            aside = None if database.reindex(path) else database.move_aside(path)
+            return (
+                f"; it is {aside} now, and rocFFT makes a new one and compiles its kernels anew"
+                if aside
+                else ""
+            )
+        if problem.kind in (FindingKind.LEFTOVER, FindingKind.UNSUPPORTED):
+            database.close_log(self.root)
         return ""
 
     def _reading(self) -> _Opened | None:
@@ -287,7 +324,7 @@ class Rocfft(RocfftPlaces, Format[Stored]):
         if opened is None:
             raise FormatError(f"the entry {item.key[:12]} is gone; look at the cache again")
         with told(self.root):
-            yield opened.reader, look_again(opened.reader.connection, item.row)
+            yield opened.reader, database.look_again(opened.reader.connection, item.row)
 
 
 def _has_table(path: Path) -> bool:
@@ -300,9 +337,84 @@ def _has_table(path: Path) -> bool:
             return True
     if not sides(path).get("-wal"):
         return False
-    reader = open_reader(path, file)
-    with told(path), closing(reader):
+    with told(path), closing(open_reader(path, file)) as reader:
         return read_shape(reader.connection).table in _TABLES
+
+
+def _asked(given: Mapping[str, str]) -> dict[str, str]:
+    """What a lookup compares, as people read it; raises UsageError for values that cannot be."""
+    asked = {name: given[name] for name in FIELDS if name in given}
+    if "arch" in asked:
+        asked["arch"] = asked["arch"].partition(":")[0]
+    if "hip_version" in asked:
+        asked["hip_version"] = database.format_hip(database.parse_hip(asked["hip_version"]))
+    if "generator_sum" in asked:
+        if not re.fullmatch(r"[0-9a-fA-F]{64}", total := asked["generator_sum"]):
+            raise UsageError(f"{total[:80]!r} is not a generator sum; give SHA-256 as 64 hex digits")
+        asked["generator_sum"] = total.lower()
+    return asked
+
+
+def _answer(near: Near[Row] | None, asked: Mapping[str, str]) -> tuple[Served | Verdict, str]:
+    """What becomes of a lookup, from the row that is nearest to it."""
+    if near is None:
+        detail = "no row is like it, so rocFFT compiles it at the first run that may write here"
+        return Verdict.NEVER_BUILT, detail
+    if near.wrong is not None:
+        served = near.wrong.kind is FindingKind.MISLABELLED
+        detail = f"the row that has all of it is {near.wrong}; run 'gpucache verify --repair'"
+        return Served.FALSE_HIT if served else Verdict.CORRUPT, detail
+    if not near.differing:
+        return Served.HIT, "a row has all that is asked for"
+    if "kernel_name" in near.differing:
+        like = near.stored["kernel_name"][:_NAME_CHARS]
+        return Verdict.KEY_CHANGED, f"no row has that kernel; the likest is {like}"
+    why = "; ".join(_WHY[label] for label in near.differing)
+    what = "the kernel is here" if "kernel_name" in asked else "the nearest row is"
+    return Verdict.KEY_CHANGED, f"{what} with another {' and '.join(near.differing)}: {why}"
+
+
+_PARTS = tuple(
+    (re.compile(rf"_(?:{pattern})(?=_|\Z)"), label, form)
+    for pattern, label, form in (
+        (r"factors[^_]*((?:_\d+)*)", "factors", "{}"),
+        (r"wgs_(\d+)", "work-group size", "{}"),
+        (r"tpt_(\d+)", "threads per transform", "{}"),
+        (r"ip((?:_[^_]+)?)", "placement", "in place {}"),
+        (r"op((?:_[^_]+){0,2})", "placement", "out of place {}"),
+        (r"len(\d+(?:x\d+)*)", "length", "{}"),
+        (r"dim(\d+)", "dimensions", "{}"),
+        (r"(sb[rc]{2}[^_]*)", "scheme", "{}"),
+        (r"(sp)", "precision", "single"),
+        (r"(dp)", "precision", "double"),
+        (r"(half)", "precision", "half"),
+        (r"(unitstride)", "strides", "unit"),
+        (r"([^_]*)", "other parts", "{}"),
+    )
+)
+"""Parts of the names of rocFFT's Stockham kernels, as ``rtc_stockham_gen.cpp`` puts them together."""
+_DIRECTIONS = {"fwd": "forward", "back": "backward", "inv": "backward"}
+_LONGEST = 2048
+
+
+def decode(name: str) -> Mapping[str, str]:
+    """What a kernel's name says, by label, for people; empty for a name that is not a Stockham kernel's.
+
+    The cache compares the whole name: a part that is not known here is shown as it stands.
+    """
+    begin = re.match(r"fft_rtc_(fwd|back|inv)(?=_)", name[:_LONGEST])
+    if begin is None:
+        return {}
+    shown: dict[str, list[str]] = {"direction": [_DIRECTIONS[begin[1]]]}
+    place = begin.end()
+    while place < min(len(name), _LONGEST):
+        found = ((one.match(name, place, _LONGEST), label, form) for one, label, form in _PARTS)
+        match, label, form = next(part for part in found if part[0])
+        assert match is not None
+        words = match[1].strip("_").replace("_", "x" if label == "factors" else " ")
+        shown.setdefault(label, []).append(form.format(words))
+        place = match.end()
+    return {label: " ".join(values) for label, values in shown.items()}
 
 
 FORMAT = Rocfft

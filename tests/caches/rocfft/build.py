@@ -13,8 +13,8 @@ from gpucache.answers.entries import Location
 from gpucache.answers.verify import Finding
 from gpucache.caches.foreign_cache import ForeignCache
 from gpucache.caches.registry import of_others
+from gpucache.caches.rocfft.database import CREATE
 from gpucache.caches.rocfft.format import Stored
-from gpucache.caches.rocfft.schema import CREATE
 
 SYSTEM = of_others("rocfft")
 

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from gpucache.caches.databases import words
 from gpucache.caches.registry import of_others
-from gpucache.caches.rocfft.checks import misfit
-from gpucache.caches.rocfft.images import image, restore
-from gpucache.caches.rocfft.names import decode
-from gpucache.caches.rocfft.transfer import merge
+from gpucache.caches.rocfft.database import misfit
+from gpucache.caches.rocfft.export import image, merge, restore
+from gpucache.caches.rocfft.format import decode
 from gpucache.errors import GpucacheError
 from gpucache.payload import describe
 from tests.caches.rocfft.build import KERNEL, Values, code, database, dead_wal, hot_journal, opened, row
@@ -130,7 +129,7 @@ def test_code_of_any_bytes(data: bytes, cut: int, arch: str) -> None:
     """Any code is something, and fits its architecture or does not."""
     for content in (data, code()[: cut * 8] + data):
         assert describe(content).kind
-        misfit(describe(content), arch)
+        misfit(content, arch)
 
 
 @_QUIET
@@ -138,7 +137,7 @@ def test_code_of_any_bytes(data: bytes, cut: int, arch: str) -> None:
 def test_names_of_any_text(name: str) -> None:
     """Any name is taken apart without an error, and no part of it is lost."""
     told = decode(f"fft_rtc_fwd_{name}")
-    assert told[0] == ("direction", "forward")
+    assert told["direction"] == "forward"
     decode(name)
 
 

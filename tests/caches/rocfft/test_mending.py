@@ -280,6 +280,26 @@ def test_a_damaged_file_is_moved_aside(tmp_path: Path, make: Callable[[Path], No
     assert not Path(f"{path}.corrupt").read_bytes()
 
 
+def test_a_database_with_a_bad_page_is_set_aside(tmp_path: Path) -> None:
+    """rocFFT compiles its kernels anew into a new database, and the new place of the damaged one is told."""
+    path = tmp_path / "rocfft_kernel_cache.db"
+    database(path, [row(f"kernel_{number:04}", data=code(size=1000)) for number in range(200)])
+    data = bytearray(path.read_bytes())
+    (leaf,) = [
+        start
+        for start in range(4096, len(data), 4096)
+        if data[start] == 0x0D and b"_0100" in data[start : start + 4096]
+    ]
+    data[leaf : leaf + 4096] = b"\xa5" * 4096
+    path.write_bytes(data)
+    cache = opened(path)
+    (checked,) = cache.leftovers()
+    (finding,) = cache.repair(checked, None).findings
+    assert finding.repaired and f"it is {path}.corrupt now" in finding.detail
+    assert Path(f"{path}.corrupt").read_bytes() == data
+    assert [item.name for item in tmp_path.iterdir()] == [f"{path.name}.corrupt"]
+
+
 def test_a_journal_goes_with_the_file_it_belongs_to(tmp_path: Path) -> None:
     """No journal stays that would be rolled back into the new database."""
     path = tmp_path / "rocfft_kernel_cache.db"

@@ -13,7 +13,6 @@ import pytest
 from gpucache.answers.entries import Location
 from gpucache.caches import databases
 from gpucache.caches.registry import of_others
-from gpucache.caches.rocfft.schema import CREATE, TABLE, Table, read_shape
 from gpucache.errors import FormatError
 from tests.caches.rocfft.build import (
     HIP,
@@ -293,17 +292,6 @@ def test_a_log_of_a_file_that_is_gone_is_told(tmp_path: Path) -> None:
     """A log without its database is half of a pair."""
     Path(tmp_path / "c.db-wal").write_bytes(b"log")
     assert kinds(file_findings(tmp_path / "c.db")) == ["orphan"]
-
-
-def test_a_table_that_asks_for_much_memory_is_not_tried(tmp_path: Path) -> None:
-    """A constraint may ask SQLite for any amount, which is refused before it is allocated."""
-    path = tmp_path / "cache.db"
-    columns = CREATE[CREATE.index("(") + 1 : CREATE.rindex(")")]
-    execute(path, f"CREATE TABLE {TABLE} ({columns}, CHECK (length(zeroblob(2000000)) > 0))")
-    with closing(sqlite3.connect(path)) as connection:
-        shape = read_shape(connection)
-    assert shape.table is Table.ODD
-    assert "too big" in shape.detail
 
 
 def test_recognised_by_table_or_by_name(tmp_path: Path) -> None:

@@ -7,9 +7,8 @@ import pytest
 
 from gpucache.answers.entries import Location
 from gpucache.caches.registry import of_others
-from gpucache.caches.rocfft.checks import misfit
-from gpucache.caches.rocfft.names import decode
-from gpucache.payload import describe
+from gpucache.caches.rocfft.database import misfit
+from gpucache.caches.rocfft.format import decode
 from tests.caches.rocfft.build import KERNEL, OTHER, code, database, row
 from tests.unprivileged import as_nobody, needs_root
 
@@ -185,7 +184,7 @@ def test_tracing_is_the_bit_of_the_compile_log() -> None:
 
 def test_names_are_taken_apart() -> None:
     """A Stockham kernel's name tells its transform; what is unknown is shown as it stands."""
-    assert dict(decode(KERNEL)) == {
+    assert decode(KERNEL) == {
         "direction": "forward",
         "length": "64",
         "factors": "8x8",
@@ -198,11 +197,11 @@ def test_names_are_taken_apart() -> None:
         "strides": "unit",
         "scheme": "sbrr",
     }
-    assert dict(decode(OTHER))["placement"] == "out of place CI CI"
-    assert dict(decode("fft_rtc_fwd_len8x4_wgs_tpt"))["other parts"] == "wgs tpt"
-    assert decode("transpose_rtc") == ()
+    assert decode(OTHER)["placement"] == "out of place CI CI"
+    assert decode("fft_rtc_fwd_len8x4_wgs_tpt")["other parts"] == "wgs tpt"
+    assert decode("transpose_rtc") == {}
 
 
 def test_code_for_a_family_of_processors_fits_each_of_them() -> None:
     """Code whose flags name no single processor is not held against the architecture of its row."""
-    assert misfit(describe(code("gfx9-generic")), "gfx906") is None
+    assert misfit(code("gfx9-generic"), "gfx906") is None

@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 
 from gpucache.caches import databases
-from gpucache.caches.rocfft.images import image, restore, write_image
-from gpucache.caches.rocfft.publishing import published
-from gpucache.caches.rocfft.schema import CREATE
-from gpucache.caches.rocfft.transfer import Filters, merge
+from gpucache.caches.rocfft.database import CREATE
+from gpucache.caches.rocfft.export import Filters, image, merge, published, restore, write_image
 from gpucache.errors import CacheUnusableError, FormatError, UsageError
 from tests.caches.rocfft.build import (
     HIP,
@@ -58,7 +56,7 @@ def test_the_rows_of_all_sources_are_there(tmp_path: Path) -> None:
     write_image(database(tmp_path / "c.db", ROWS[4:]), tmp_path / "c.image")
     before = trace(tmp_path)
     result = merge([first, second, tmp_path / "c.image"], tmp_path / "out.db")
-    assert (result.rows, result.older, result.replaced, result.unsound) == (5, 0, 0, 0)
+    assert (result.rows, result.older, result.replaced, result.why.total()) == (5, 0, 0, 0)
     assert [source.written for source in result.sources] == [2, 2, 1]
     assert all(answer(tmp_path / "out.db", one) == one[4] for one in ROWS)
     assert file_findings(tmp_path / "out.db") == row_findings(tmp_path / "out.db") == []
@@ -117,10 +115,10 @@ def test_of_equally_new_rows_the_order_decides_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("filters", "count"),
     [
-        (Filters(archs=frozenset({"gfx942"})), 1),
-        (Filters(hip_versions=frozenset({HIP})), 4),
-        (Filters(generator_sums=frozenset({SUM})), 4),
-        (Filters(frozenset({"gfx90a"}), frozenset({HIP}), frozenset({SUM})), 2),
+        (Filters.of([("arch", "gfx942")]), 1),
+        (Filters.of([("hip_version", str(HIP))]), 4),
+        (Filters.of([("generator_sum", SUM.hex())]), 4),
+        (Filters.of([("arch", "gfx90a"), ("hip_version", str(HIP)), ("generator_sum", SUM.hex())]), 2),
     ],
 )
 def test_filters_take_a_part(tmp_path: Path, filters: Filters, count: int) -> None:
@@ -134,23 +132,23 @@ def test_unsound_rows_are_never_carried_on(tmp_path: Path) -> None:
     """Rows that no lookup can use are left out, and counted."""
     wrong = [row("a", data=b""), row("b", data=code("gfx908")), row("c", version="x"), row("d", total=b"")]
     result = merge([database(tmp_path / "a.db", [row(), *wrong])], tmp_path / "out.db")
-    assert (result.rows, result.unsound) == (1, 4)
-    assert sum(count for _, count in result.why) == 4
-    assert {reason.partition(":")[0] for reason, _ in result.why} == {"corrupt", "mislabelled"}
+    assert (result.rows, result.why.total()) == (1, 4)
+    assert result.why.total() == 4
+    assert {reason.partition(":")[0] for reason, _ in result.why.items()} == {"corrupt", "mislabelled"}
 
 
 def test_the_reasons_are_counted_the_most_first(tmp_path: Path) -> None:
     """Of rows that are unsound for one reason there is one line."""
     wrong = [row("a", data=b""), row("b", data=code("gfx908")), row("c", data=b"")]
     result = merge([database(tmp_path / "a.db", [row(), *wrong])], tmp_path / "out.db")
-    ((first, most), (_, least)) = result.why
+    ((first, most), (_, least)) = result.why.most_common()
     assert (most, least, "holds no code" in first) == (2, 1, True)
 
 
 @pytest.mark.parametrize(
     ("rows", "filters", "words"),
     [
-        (ROWS, Filters(archs=frozenset({"gfx1"})), f"{len(ROWS)} are left out by the filters"),
+        (ROWS, Filters.of([("arch", "gfx1")]), f"{len(ROWS)} are left out by the filters"),
         ([row("a", data=b"")], Filters(), "1 are corrupt: it holds no code"),
         ([], Filters(), "the sources hold no rows"),
     ],
@@ -311,19 +309,18 @@ def image_of_others(folder: Path) -> bytes:
 
 def test_an_image_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A database too large for an image is told with the remedy."""
-    monkeypatch.setattr("gpucache.caches.rocfft.images.LIMIT_BYTES", 4096)
+    monkeypatch.setattr("gpucache.caches.rocfft.export.LIMIT_BYTES", 4096)
     with pytest.raises(UsageError, match="merge a part"):
         image(database(tmp_path / "a.db", ROWS))
 
 
 def test_a_source_that_changes_is_told(tmp_path: Path) -> None:
     """A row that another program replaces while rows are copied ends in a sentence, not in another row."""
-    from gpucache.caches.rocfft.images import open_source
-    from gpucache.caches.rocfft.transfer import ALL, _Source
+    from gpucache.caches.rocfft.export import Merged, _Source, open_source
 
     path = database(tmp_path / "a.db", [row()])
     source = _Source(path, open_source(path))
-    (taken,) = source.taken(ALL)
+    (taken,) = Merged().taken(source, Filters())
     execute(path, "UPDATE cache_v1 SET timestamp = 7")
     with pytest.raises(CacheUnusableError, match="changes while"):
         source.code(taken)

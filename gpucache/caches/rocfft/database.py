@@ -1,0 +1,652 @@
+"""One database of rocFFT: its table, the rows in it, what can be wrong with either, and every change of it.
+
+A table is rocFFT's where it has rocFFT's columns and no others, with texts in UTF-8. SQLite lets every column
+hold anything: whatever a row holds is read, bounded, with the storage class it has, a few rows at a time, so
+that no lock is held between two reads and no kernel is read whole. Nothing is changed but by SQLite under its
+own locks, and only in a table that is rocFFT's and runs nothing; a file that SQLite cannot open is renamed,
+never removed. Source: rocFFT, ``rtc_cache.cpp`` and ``auxiliary.cpp`` of 2024 and 2026.
+"""
+
+import hashlib
+import re
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from enum import Enum
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import NamedTuple
+
+from gpucache.answers.entries import FindingKind, Problem
+from gpucache.answers.evict import Kept
+from gpucache.caches.databases import Reader, Way, open_reader, told, words, writing
+from gpucache.caches.places import distrust
+from gpucache.caches.rocfft.locations import MOVE
+from gpucache.caches.sqlite_file import SIDES, WAL, SqliteFile, examine, sides, stranger
+from gpucache.errors import CacheUnusableError, FormatError, UsageError
+from gpucache.folders import Folder
+from gpucache.payload import PayloadKind, describe
+from gpucache.units import format_instant, format_size, printable
+
+TABLE = "cache_v1"
+OLD_TABLE = "stockham_v1"
+CREATE = (
+    "CREATE TABLE cache_v1 (  kernel_name TEXT NOT NULL,  arch TEXT NOT NULL,  hip_version INTEGER NOT NULL,"
+    "  generator_sum BLOB NOT NULL,  code BLOB NOT NULL,  timestamp INTEGER NOT NULL,  PRIMARY KEY ("
+    "      kernel_name, arch, hip_version, generator_sum      ))"
+)
+"""The text that upstream leaves in ``sqlite_master``, byte for byte."""
+COLUMNS = {
+    "kernel_name": "text",
+    "arch": "text",
+    "hip_version": "integer",
+    "generator_sum": "blob",
+    "code": "blob",
+    "timestamp": "integer",
+}
+"""Columns in upstream's order, each with the storage class of what rocFFT writes."""
+KEY = ("kernel_name", "arch", "hip_version", "generator_sum")
+MATCHES = " AND ".join(f"{column} = ?" for column in KEY)
+"""The condition of rocFFT's own lookup."""
+STORE = f"INSERT OR REPLACE INTO {TABLE} ({', '.join(COLUMNS)}) VALUES (?, ?, ?, ?, ?, ?)"
+NAMED = "rocfft_kernel_cache*.db"
+VALUE_BYTES = 4096
+"""Of a name, an architecture or a sum, how much is read; rocFFT's are far shorter."""
+PREFIX_BYTES = 4096
+SUM_BYTES = 32
+_OBJECTS_READ, _TEXT_READ, _ROWS_READ = 1000, 65_536, 128
+_WHOLE_CHECK_BYTES = 256 << 20
+"""Up to which size indexes are held against rows, too."""
+_FAULTS_READ = 3
+_VACUUM_SHARE = 5
+"""A fifth of all pages free is where rocFFT's own trimming gives pages back."""
+_ASIDE_LIMIT = 1000
+_NS = 1_000_000_000
+_LAST_NS = (1 << 63) - 1
+_DIES = (
+    "rocfft_setup ends the program with an uncaught exception (2024), or fails and a second call runs "
+    "without any cache (2026)"
+)
+_CONSEQUENCE = "hipModuleLoad fails, and rocFFT never compiles the kernel anew"
+_MISSES = "every lookup misses and every store fails, so all kernels are compiled at every run"
+_TRUNCATED, _CORRUPT = FindingKind.TRUNCATED, FindingKind.CORRUPT
+_UNSUPPORTED, _LEFTOVER = FindingKind.UNSUPPORTED, FindingKind.LEFTOVER
+Value = int | float | bytes | None
+
+# The table.
+
+
+class Table(Enum):
+    """What a database has for rocFFT's table."""
+
+    OURS = "the table"
+    ABSENT = "nothing at all"
+    OTHER = "tables of others"
+    OLD = "the table of a pre-release"
+    ODD = "something else of its name"
+    UNREAD = "the table, in a form that is not read here"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the schema of a database is to rocFFT."""
+
+    table: Table
+    detail: str = ""
+    """What is odd, as the end of a sentence."""
+    triggers: bool = False
+    """Whether a change of the table would run something."""
+    alone: bool = True
+    """Whether the database holds nothing else."""
+
+
+class _Thing(NamedTuple):
+    """A table, index, view or trigger; names in lower case."""
+
+    type: str
+    name: str
+    root: int
+    text: str
+
+    @property
+    def own(self) -> bool:
+        """Whether it is rocFFT's table or what SQLite adds to it."""
+        return self.type in ("table", "index") and (self.name == TABLE or self.name.startswith("sqlite_"))
+
+
+def read_shape(connection: sqlite3.Connection) -> Shape:
+    """The shape of an open database; raises sqlite3.Error."""
+    rows = connection.execute(
+        "SELECT type, name, rootpage, substr(sql, 1, ?) FROM sqlite_master LIMIT ?",
+        (_TEXT_READ, _OBJECTS_READ),
+    )
+    things = [
+        _Thing(str(kind), str(name).lower(), root if isinstance(root, int) else 0, str(text))
+        for kind, name, root, text in rows
+    ]
+    if len(things) >= _OBJECTS_READ:
+        return Shape(Table.OTHER, alone=False)
+    alone = all(thing.own for thing in things)
+    named = next((thing for thing in things if thing.name == TABLE), None)
+    if named is None:
+        old = any(thing.name == OLD_TABLE for thing in things)
+        return Shape(Table.OLD if old else Table.ABSENT if alone else Table.OTHER, alone=alone)
+    if named.type != "table":
+        return Shape(Table.ODD, f"a {named.type} is called {TABLE}", alone=alone)
+    if unread := _unread(connection, named):
+        return Shape(Table.UNREAD, unread, alone=alone)
+    columns = {str(row[1]): str(row[2]).lower() for row in connection.execute(f"PRAGMA table_info({TABLE})")}
+    if lacking := [name for name in COLUMNS if name not in columns]:
+        return Shape(Table.ODD, f"its table {TABLE} has no column {lacking[0]}", alone=alone)
+    if columns != COLUMNS or connection.execute("PRAGMA encoding").fetchone() != ("UTF-8",):
+        return Shape(Table.UNREAD, f"its table {TABLE} is laid out as by no rocFFT known here", alone=alone)
+    return Shape(Table.OURS, triggers=any(thing.type == "trigger" for thing in things), alone=alone)
+
+
+def _unread(connection: sqlite3.Connection, named: _Thing) -> str:
+    """Why a table is not read here; nothing of it was touched before this is empty. Raises sqlite3.Error."""
+    if named.root < 1 or named.text.lstrip()[:14].upper() == "CREATE VIRTUAL":
+        return f"a virtual table is called {TABLE}, and what that runs is not run here"
+    listed = connection.execute(f"PRAGMA table_list({TABLE})").fetchall()
+    if any(row[1] == TABLE and row[4] for row in listed):
+        return f"its table {TABLE} has no row numbers, by which gpucache reads"
+    return ""
+
+
+def format_hip(version: int) -> str:
+    """A ``HIP_VERSION`` (major x 10000000 + minor x 100000 + patch) as people write it: ``6.2.41133``."""
+    if version < 0:
+        return str(version)
+    return f"{version // 10_000_000}.{version // 100_000 % 100}.{version % 100_000}"
+
+
+def parse_hip(text: str) -> int:
+    """The integer of ``6.2.41133`` or of itself; raises UsageError."""
+    if dotted := re.fullmatch(r"(\d{1,4})\.(\d{1,2})\.(\d{1,5})", text):
+        major, minor, patch = map(int, dotted.groups())
+        return major * 10_000_000 + minor * 100_000 + patch
+    if text.isascii() and text.isdigit() and len(text) <= 12:
+        return int(text)
+    raise UsageError(
+        f"{text!r} is not a HIP version; write it as 6.2.41133, or as the integer HIP_VERSION: 60241133"
+    )
+
+
+# Rows.
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row as it was seen; texts are bytes."""
+
+    rowid: int
+    kernel_name: Value
+    arch: Value
+    hip_version: Value
+    generator_sum: Value
+    timestamp: Value
+    types: tuple[str, ...]
+    """The storage classes of the six columns."""
+    lengths: tuple[int, ...]
+    """The bytes of name, architecture, sum and code, however much of them was read."""
+
+    @property
+    def code_bytes(self) -> int:
+        """The size of the kernel."""
+        return self.lengths[3]
+
+    @property
+    def size_bytes(self) -> int:
+        """What rocFFT's own trimming counts of a row."""
+        return self.code_bytes + self.lengths[0]
+
+    @property
+    def key(self) -> str:
+        """SHA-256 over the framed primary key; a storage class that rocFFT never writes is part of it."""
+        hasher = hashlib.sha256()
+        odd = [found for found, usual in zip(self.types, COLUMNS.values(), strict=True) if found != usual]
+        for value in (*self.primary, *odd):
+            raw = value if isinstance(value, bytes) else str(value).encode()
+            hasher.update(len(raw).to_bytes(8, "little"))
+            hasher.update(raw)
+        return hasher.hexdigest()
+
+    @property
+    def primary(self) -> tuple[Value, Value, Value, Value]:
+        """The four values that rocFFT looks a kernel up by."""
+        return self.kernel_name, self.arch, self.hip_version, self.generator_sum
+
+    @property
+    def bound(self) -> tuple[str, str, Value, Value]:
+        """The primary key as rocFFT binds it to find the row."""
+        name, arch = (
+            value.decode("utf-8", "replace") if isinstance(value, bytes) else "" for value in self.primary[:2]
+        )
+        return name, arch, self.hip_version, self.generator_sum
+
+    @property
+    def seconds(self) -> int:
+        """When it was stored, as rocFFT reads that; 0 where the row does not say."""
+        return self.timestamp if isinstance(self.timestamp, int) else 0
+
+    @property
+    def created_ns(self) -> int:
+        """When it was stored, in nanoseconds; 0 where the row does not say."""
+        return min(max(self.seconds * _NS, 0), _LAST_NS)
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The primary key as people read it."""
+        version, total = self.hip_version, self.generator_sum
+        return {
+            "kernel_name": text(self.kernel_name),
+            "arch": text(self.arch),
+            "hip_version": format_hip(version) if isinstance(version, int) else text(version),
+            "generator_sum": total[:SUM_BYTES].hex() if isinstance(total, bytes) else text(total),
+        }
+
+
+def text(value: Value) -> str:
+    """A value as text that can be shown."""
+    raw = value if isinstance(value, bytes) else b"" if value is None else str(value).encode()
+    return printable(raw, None)
+
+
+def damage(row: Row) -> str:
+    """Why no lookup can find a row or use what it finds; empty for a row as rocFFT writes them."""
+    for (name, usual), found in zip(COLUMNS.items(), row.types[:4], strict=False):
+        if found != usual:
+            return f"its {name} is {found} where rocFFT stores {usual}, so no lookup finds it"
+    if max(row.lengths[:3]) > VALUE_BYTES:
+        return f"its key has values of up to {max(row.lengths[:3])} bytes, which rocFFT never makes"
+    if not all(isinstance(value, bytes) and _is_text(value) for value in row.primary[:2]):
+        return "its name or architecture is no text, so no lookup finds it"
+    if row.lengths[2] != SUM_BYTES:
+        return (
+            f"its generator_sum has {row.lengths[2]} bytes where SHA-256 has {SUM_BYTES}, "
+            "so no lookup finds it"
+        )
+    if not row.code_bytes:
+        return (
+            "it holds no code: rocFFT takes that for a miss, compiles the kernel at the next run and "
+            "stores it where it may write"
+        )
+    return ""
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        return "\0" not in value.decode()
+    except UnicodeDecodeError:
+        return False
+
+
+def _bounded(column: str) -> str:
+    part = f"substr(CAST({column} AS BLOB), 1, {VALUE_BYTES})"
+    return f"CASE WHEN typeof({column}) IN ('text', 'blob') THEN {part} ELSE {column} END"
+
+
+def _length(column: str) -> str:
+    # Of a blob SQLite knows the length without reading it.
+    return f"CASE typeof({column}) WHEN 'blob' THEN length({column}) ELSE length(CAST({column} AS BLOB)) END"
+
+
+_VALUES = ", ".join(_bounded(column) for column in (*KEY, "timestamp"))
+_TYPES = ", ".join(f"typeof({column})" for column in COLUMNS)
+_LENGTHS = ", ".join(_length(column) for column in ("kernel_name", "arch", "generator_sum", "code"))
+_SELECT = f"SELECT rowid, {_VALUES}, {_TYPES}, {_LENGTHS} FROM {TABLE}"
+
+
+def read_rows(connection: sqlite3.Connection) -> Iterator[Row]:
+    """Every row in constant memory; raises sqlite3.Error, FormatError for a table that goes in circles."""
+    last: int | None = None
+    while True:
+        after = "" if last is None else f"WHERE rowid > {last}"
+        found = connection.execute(f"{_SELECT} {after} ORDER BY rowid LIMIT {_ROWS_READ}").fetchall()
+        for values in found:
+            row = _row(values)
+            if last is not None and row.rowid <= last:
+                raise FormatError(f"the rows of {TABLE} are out of order")
+            last = row.rowid
+            yield row
+        if len(found) < _ROWS_READ:
+            return
+
+
+def look_again(connection: sqlite3.Connection, row: Row) -> Row | None:
+    """A row as it is now, wherever it was moved; None where it changed or is gone; raises sqlite3.Error."""
+    if _found(connection, "rowid = ?", (row.rowid,)) == row:
+        return row
+    moved = None if damage(row) else _found(connection, MATCHES, row.bound)
+    return moved if moved is not None and replace(moved, rowid=row.rowid) == row else None
+
+
+def _found(connection: sqlite3.Connection, where: str, values: Sequence[object]) -> Row | None:
+    found = connection.execute(f"{_SELECT} WHERE {where}", values).fetchone()
+    return None if found is None else _row(found)
+
+
+def read_code(connection: sqlite3.Connection, row: Row, limit_bytes: int) -> bytes:
+    """The kernel of a row; raises FormatError for more than a limit or none, sqlite3.Error."""
+    if row.types[4] == "null":
+        raise FormatError(f"the row of {text(row.kernel_name)} holds no code")
+    if row.code_bytes > limit_bytes:
+        raise FormatError(f"the row of {text(row.kernel_name)} claims more code than its file has bytes")
+    return read_prefix(connection, row, -1)
+
+
+def read_prefix(connection: sqlite3.Connection, row: Row, count: int = PREFIX_BYTES) -> bytes:
+    """So many bytes of a row's kernel, or all for -1; raises sqlite3.Error.
+
+    What is no blob is given as rocFFT gets it, which asks for one.
+    """
+    if row.types[4] in ("blob", "text"):
+        with connection.blobopen(TABLE, "code", row.rowid, readonly=True) as blob:
+            return blob.read(count)
+    found = connection.execute(f"SELECT CAST(code AS BLOB) FROM {TABLE} WHERE rowid = ?", (row.rowid,))
+    (value,) = found.fetchone() or (None,)
+    return value if isinstance(value, bytes) else b""
+
+
+def _row(values: Sequence[object]) -> Row:
+    rowid, *rest = values
+    name, arch, version, total, stored = (
+        value if isinstance(value, int | float | bytes) else None for value in rest[:5]
+    )
+    lengths = tuple(value if isinstance(value, int) else 0 for value in rest[11:])
+    number = rowid if isinstance(rowid, int) else 0
+    return Row(number, name, arch, version, total, stored, tuple(map(str, rest[5:11])), lengths)
+
+
+# What can be wrong.
+
+
+def row_problem(connection: sqlite3.Connection, row: Row, limit_bytes: int) -> Problem | None:
+    """What is wrong with a row and its code; raises sqlite3.Error, FormatError."""
+    return judged(row, b"" if damage(row) else read_code(connection, row, limit_bytes))
+
+
+def judged(row: Row, code: bytes) -> Problem | None:
+    """The same as far as the beginning of the code tells: whether it is broken only where that is all."""
+    if damaged := damage(row):
+        return Problem(_CORRUPT, damaged)
+    return misfit(code, text(row.arch), whole=len(code) == row.code_bytes)
+
+
+def misfit(code: bytes, arch: str, *, whole: bool = True) -> Problem | None:
+    """What is wrong with the code of a row for an architecture; None where nothing is.
+
+    rocFFT stores what hiprtc gave it: an ELF file for an AMD GPU, or a clang offload bundle.
+    """
+    info = describe(code)
+    portable = info.kind in (PayloadKind.SPIRV, PayloadKind.LLVM_BITCODE) and arch.startswith("amdgcnspirv")
+    if portable or info.kind is PayloadKind.OFFLOAD_BUNDLE:
+        return None
+    wanted = arch.partition(":")[0]
+    if info.kind is not PayloadKind.AMDGPU:
+        wrong = f"its code is {info.kind} and not for an AMD GPU"
+    elif info.architecture not in (None, wanted):
+        wrong = f"its code is for {info.architecture} and its row says {wanted}"
+    elif info.problem and whole:
+        return Problem(_CORRUPT, f"its code is damaged ({info.problem}): {_CONSEQUENCE}")
+    else:
+        return None
+    return Problem(FindingKind.MISLABELLED, f"{wrong}: {_CONSEQUENCE}")
+
+
+def row_notes(row: Row) -> Iterator[str]:
+    """What is odd about a row and does no harm; 0 is what rocFFT's own export writes."""
+    if row.seconds < 0:
+        yield "its timestamp lies before 1970, so it is the first to be evicted"
+    elif row.seconds * _NS > time.time_ns() + 86_400 * _NS:
+        when = format_instant(row.seconds * _NS)
+        yield f"its timestamp {when} lies in the future, so it is the last to be evicted"
+    if not isinstance(row.timestamp, int):
+        yield "its timestamp is no whole number, so it counts as stored when the file last changed"
+
+
+def file_problems(path: Path) -> Iterator[tuple[Path, Problem]]:
+    """What is wrong with a database and beside it, by the file it is about; raises CacheUnusableError."""
+    try:
+        file = examine(path)
+    except FormatError as error:
+        detail = f"{error}, so rocFFT cannot keep its kernels there; {MOVE}"
+        yield path, Problem(FindingKind.MISPLACED, detail)
+        return
+    beside = sides(path)
+    if file is None:
+        for suffix in beside:
+            yield Path(f"{path}{suffix}"), Problem(FindingKind.ORPHAN, "its database is gone; remove it")
+        return
+    found = list(_outside(file, beside))
+    yield from ((path, problem) for problem in found)
+    if file.size_bytes and not any(one.kind in (_TRUNCATED, _CORRUPT) for one in found):
+        yield from _beside(path, beside)
+        yield from _inside(path, file)
+
+
+def _outside(file: SqliteFile, beside: Mapping[str, int]) -> Iterator[Problem]:
+    """What header, size and mode say."""
+    if distrusted := distrust(file.status, move=MOVE):
+        detail = f"{distrusted}; whoever may write it gives your GPU code to run"
+        yield Problem(FindingKind.UNTRUSTED, detail)
+    if not file.size_bytes:
+        return
+    if not file.database:
+        yield Problem(_CORRUPT, f"it is no SQLite database: {_DIES}; move it away")
+    elif not file.header:
+        yield Problem(_TRUNCATED, f"it ends inside its header: {_DIES}; move it away")
+    elif not file.page_bytes:
+        yield Problem(_CORRUPT, f"its header has no page size that SQLite knows: {_DIES}; move it away")
+    else:
+        yield from _length_problem(file, beside)
+        if max(file.versions) > WAL:
+            yield Problem(_UNSUPPORTED, "it was written by a newer SQLite than this one")
+        elif file.wal:
+            yield Problem(
+                _UNSUPPORTED,
+                "it is in write-ahead mode: rocFFT cannot deserialise an image taken of it "
+                "('unable to open database file'), and it needs its side files wherever it is copied; run "
+                "'gpucache verify --cache rocfft --repair' once its programs have ended",
+            )
+
+
+def _length_problem(file: SqliteFile, beside: Mapping[str, int]) -> Iterator[Problem]:
+    """The file's size against the pages it claims; a log or journal may hold what is missing."""
+    claimed = file.pages * file.page_bytes
+    if beside.get("-wal") or beside.get("-journal"):
+        return
+    least = max(claimed, file.page_bytes)
+    if file.size_bytes < least:
+        yield Problem(_TRUNCATED, f"it has {file.size_bytes} bytes and claims {least}: {_MISSES}")
+    elif claimed and file.size_bytes > claimed:
+        extra = format_size(file.size_bytes - claimed)
+        yield Problem(_LEFTOVER, f"{extra} lie behind its last page, which SQLite does not read")
+
+
+def _beside(path: Path, beside: Mapping[str, int]) -> Iterator[tuple[Path, Problem]]:
+    if strange := stranger(path):
+        detail = "it is no file of SQLite, which would remove it: nothing is changed here; move it elsewhere"
+        yield path.with_name(strange), Problem(_LEFTOVER, detail)
+    elif log := beside.get("-wal", 0):
+        detail = (
+            f"{format_size(log)} of changes are not in the database yet: a program has it open or died with "
+            "it; never copy one without the other"
+        )
+        yield Path(f"{path}-wal"), Problem(_LEFTOVER, detail)
+    elif "-shm" in beside:
+        detail = "a program has the database open, or died with it and left this"
+        yield Path(f"{path}-shm"), Problem(_LEFTOVER, detail)
+
+
+def _inside(path: Path, file: SqliteFile) -> Iterator[tuple[Path, Problem]]:
+    """What SQLite says of the pages."""
+    try:
+        with closing(open_reader(path, file)) as reader, told(path):
+            if reader.way is Way.ROLLED_BACK:
+                detail = (
+                    "a writer died while it changed the database; the next program that may write "
+                    "rolls it back, and one that may only read cannot use it"
+                )
+                yield Path(f"{path}-journal"), Problem(_LEFTOVER, detail)
+            shape = read_shape(reader.connection)
+            yield from ((path, problem) for problem in _misshapen(shape))
+            if shape.table is Table.OURS and (said := _faults(reader, shape)):
+                detail = f"its pages contradict each other ({said}): lookups may miss or fail"
+                yield path, Problem(_CORRUPT, detail)
+    except FormatError as error:
+        yield path, Problem(_CORRUPT, f"{error}: {_MISSES}")
+
+
+def _misshapen(shape: Shape) -> Iterator[Problem]:
+    if shape.table is Table.OLD:
+        detail = f"it holds the table {OLD_TABLE} of a pre-release, which rocFFT no longer reads"
+        yield Problem(_UNSUPPORTED, detail)
+    elif shape.table is Table.OTHER:
+        detail = f"it is the database of another program, to which rocFFT adds its table {TABLE}; {MOVE}"
+        yield Problem(_UNSUPPORTED, detail)
+    elif shape.table is Table.ODD:
+        yield Problem(_CORRUPT, f"{words(shape.detail)}: {_DIES}")
+    elif shape.table is Table.UNREAD:
+        yield Problem(_UNSUPPORTED, f"{shape.detail}, so its kernels are not shown")
+    elif shape.triggers:
+        detail = "it holds triggers, which rocFFT does not make: a store or removal would run them"
+        yield Problem(_CORRUPT, detail)
+    elif shape.table is Table.OURS and not shape.alone:
+        yield Problem(_UNSUPPORTED, "it holds more than rocFFT's table; rocFFT reads it all the same")
+
+
+def _faults(reader: Reader, shape: Shape) -> str:
+    """What SQLite finds wrong with the pages; empty for sound ones. Raises sqlite3.Error."""
+    check = "integrity_check" if reader.size_bytes <= _WHOLE_CHECK_BYTES else "quick_check"
+    found = reader.connection.execute(f"PRAGMA {check}({_FAULTS_READ if shape.alone else TABLE})")
+    said = [str(row[0]) for row in found.fetchmany(_FAULTS_READ)]
+    return "" if said == ["ok"] else words("; ".join(said))
+
+
+# Changes.
+
+
+@contextmanager
+def changing(path: Path) -> Iterator[sqlite3.Connection]:
+    """One transaction on rocFFT's table; raises FormatError, CacheUnusableError."""
+    with writing(path) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        shape = read_shape(connection)
+        if shape.table is not Table.OURS or not shape.alone:
+            raise FormatError(f"{path} does not hold rocFFT's table alone; it is left as it is")
+        yield connection
+        connection.execute("COMMIT")  # what is not committed goes when the connection closes
+
+
+def delete(path: Path, rows: Sequence[Row]) -> list[Kept | None]:
+    """Delete rows that are as they were seen, all in one transaction; None for each that is gone."""
+    kept: list[Kept | None] = []
+    try:
+        with changing(path) as connection:
+            for row in rows:
+                found = look_again(connection, row)
+                kept.append(Kept() if found is None else None)
+                if found is not None:
+                    connection.execute(f"DELETE FROM {TABLE} WHERE rowid = ?", (found.rowid,))
+    except (FormatError, CacheUnusableError) as error:
+        return [Kept(str(error))] * len(rows)
+    return kept
+
+
+def give_back(path: Path) -> tuple[str, ...]:
+    """Shrink a database of which a fifth or more is free; sentences that say what was done."""
+    try:
+        file = examine(path)
+        if file is None or not file.size_bytes:
+            return ()
+        with writing(path) as connection:
+            free, pages = (
+                connection.execute(f"PRAGMA {name}").fetchone()[0]
+                for name in ("freelist_count", "page_count")
+            )
+            if not free or free * _VACUUM_SHARE < pages:
+                return ()
+            share = f"{100 * free // pages} % of {path.name}"
+            if not read_shape(connection).alone:
+                return (f"{share} is free and stays so, as it holds more than rocFFT's table",)
+            connection.execute("VACUUM")
+    except (FormatError, CacheUnusableError) as error:
+        return (f"free pages were not given back: {error}",)
+    gained = file.size_bytes - path.stat().st_size
+    return (f"{share} was free, so VACUUM gave {format_size(max(gained, 0))} back",)
+
+
+def close_log(path: Path) -> None:
+    """Work a log or a dead writer's journal into rocFFT's database and leave write-ahead mode.
+
+    Not while others have it open: then SQLite refuses, and nothing changes.
+    """
+    try:
+        if _is_plain(path):
+            with writing(path) as connection:
+                connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+                connection.execute("PRAGMA journal_mode=DELETE").fetchone()
+    except (FormatError, CacheUnusableError):
+        return
+
+
+def reindex(path: Path) -> bool:
+    """Make the index anew from the rows; whether the pages are sound then."""
+    try:
+        if not _is_plain(path):
+            return False
+        with changing(path) as connection:
+            connection.execute(f"REINDEX {TABLE}")
+            if connection.execute("PRAGMA integrity_check(1)").fetchone()[0] != "ok":
+                raise FormatError(f"{path} stays damaged")
+    except (FormatError, CacheUnusableError):
+        return False
+    return True
+
+
+def _is_plain(path: Path) -> bool:
+    """Whether a database holds nothing but rocFFT's table, told without changing it."""
+    file = examine(path)
+    if file is None or not file.header:
+        return False
+    with closing(open_reader(path, file)) as reader, told(path):
+        return read_shape(reader.connection).alone
+
+
+def move_aside(path: Path) -> Path | None:
+    """Rename a damaged database and what lies beside it, so that rocFFT makes a new one; its new place.
+
+    Refused, with None, for a file that neither begins as a SQLite database nor is named as rocFFT names its
+    own, and for a database that holds tables of others.
+    """
+    with told(path), Folder.at(path.parent) as folder:
+        if not _may_go(path):
+            return None
+        taken = {entry.name for entry in folder.entries()}
+        names = (f"{path.name}.corrupt{number or ''}" for number in range(_ASIDE_LIMIT))
+        free = (name for name in names if taken.isdisjoint(name + suffix for suffix in ("", *SIDES)))
+        aside = next(free, None)
+        if aside is None:
+            what = f"{folder.path} holds {_ASIDE_LIMIT} damaged databases of {path.name}"
+            raise CacheUnusableError(f"{what}; remove them")
+        # A journal or log first: beside a new database it would be worked into that.
+        for suffix in (*sides(path), ""):
+            folder.move(path.name + suffix, folder, aside + suffix)
+    return path.with_name(aside)
+
+
+def _may_go(path: Path) -> bool:
+    file = examine(path)
+    if file is None or not file.database:
+        return file is not None and fnmatch(path.name, NAMED)
+    try:
+        with writing(path) as connection:
+            connection.execute("BEGIN EXCLUSIVE")  # nobody else is in the middle of anything
+            return read_shape(connection).alone
+    except CacheUnusableError:
+        return False
+    except FormatError:
+        return True

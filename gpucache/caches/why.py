@@ -1,0 +1,124 @@
+"""Why a cache misses: the stored entry nearest to what a program asks for, and the fields that differ.
+
+A format says which fields are ``asked`` for and what each item has ``stored`` in them. The nearest item has
+the lightest differing fields; of equally light ones it is the one whose values have more in common, and then
+the first. Must not know any system.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Any, Generic, TypeVar
+
+from gpucache.answers.entries import Problem
+from gpucache.caches.interface import Wanted
+from gpucache.errors import FormatError, UsageError
+from gpucache.keys import Difference
+
+T = TypeVar("T")
+Fields = Mapping[str, Any]
+"""Values by label; two entries differ in a field where the values are unequal."""
+_COMPARED_CHARS = 300
+_TEXTS_COMPARED = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """How much it counts that a field differs."""
+
+    weight: int = 1
+    alike: Callable[[Any, Any], float] | None = None
+    """How much a stored and an asked value have in common, from 0 to 1; None where any two have nothing."""
+    least: float = 0.0
+    """How much they must have in common for the entry to be near at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Near(Generic[T]):
+    """The item that would be found, or the one that is nearest to it."""
+
+    item: T
+    stored: Fields
+    differing: tuple[str, ...]
+    """The labels of the fields in which it differs; empty for one that has all that is asked for."""
+    wrong: Problem | None = None
+    """What keeps an item that has all of it from being served."""
+
+    def differences(self, asked: Fields) -> tuple[Difference, ...]:
+        """The differing fields, where the values are texts."""
+        return tuple(Difference(label, self.stored.get(label), asked[label]) for label in self.differing)
+
+
+def nearest(
+    items: Iterable[T],
+    asked: Fields,
+    stored: Callable[[T], Fields],
+    known: Mapping[str, Field],
+    wrong: Callable[[T], Problem | None] = lambda _: None,
+) -> Near[T] | None:
+    """The first sound item that has all that is asked for, else an unsound one, else the nearest.
+
+    None where nothing is near. ``known`` has the fields that count otherwise than ``Field()``. An item whose
+    ``stored`` raises FormatError or OSError is passed over.
+    """
+    best: Near[T] | None = None
+    spoiled: Near[T] | None = None
+    least: tuple[float, float] | None = None
+    for item in items:
+        try:
+            fields = stored(item)
+        except (OSError, FormatError):
+            continue
+        differing = tuple(label for label, value in asked.items() if fields.get(label) != value)
+        if not differing:
+            problem = wrong(item)
+            if problem is None:
+                return Near(item, fields, ())
+            spoiled = spoiled or Near(item, fields, (), problem)
+            continue
+        rank = None if spoiled else _rank(fields, asked, differing, known)
+        if rank is not None and (least is None or rank < least):
+            best, least = Near(item, fields, differing), rank
+    return spoiled or best
+
+
+def _rank(
+    stored: Fields, asked: Fields, differing: Iterable[str], known: Mapping[str, Field]
+) -> tuple[float, float] | None:
+    """How far an item is from what is asked for; None where it is not near."""
+    weight = unlike = 0.0
+    for label in differing:
+        field = known.get(label, Field())
+        alike = field.alike(stored.get(label), asked[label]) if field.alike else 0.0
+        if alike < field.least:
+            return None
+        weight += field.weight
+        unlike += field.weight * (1 - alike)
+    return weight, unlike
+
+
+class TextsAlike:
+    """How much two texts have in common; only so many pairs are compared, as that takes time."""
+
+    def __init__(self, least: float = 0.0) -> None:
+        self._matcher = SequenceMatcher(autojunk=False)
+        self._least = least
+        self._left = _TEXTS_COMPARED
+
+    def __call__(self, stored: str, asked: str) -> float:
+        """From 0 to 1; 0 below the least, and once so many were compared."""
+        self._left -= 1
+        if self._left < 0:
+            return 0.0
+        self._matcher.set_seq2(asked[:_COMPARED_CHARS])
+        self._matcher.set_seq1(stored[:_COMPARED_CHARS])
+        bounds = (self._matcher.real_quick_ratio, self._matcher.quick_ratio)
+        return 0.0 if any(bound() < self._least for bound in bounds) else self._matcher.ratio()
+
+
+def once(wanted: Wanted, name: str) -> bytes | None:
+    """The value of a field that is asked for; None without one, UsageError for several."""
+    values = wanted.get(name, ())
+    if len(values) > 1:
+        raise UsageError(f"the field {name!r} is given {len(values)} times; give it once")
+    return values[0] if values else None
