@@ -71,6 +71,7 @@ _CLI = frozenset(
         "caches.opening",
         "caches.interface",
         "caches.registry",
+        "store.directory",
         "store.interface",
     }
 )
@@ -100,7 +101,9 @@ ALLOWED: Mapping[str, frozenset[str]] = {
             "backends.registry",
             "caches.interface",
             "store.answers",
+            "store.directory",
             "store.interface",
+            "store.memory",
         }
     ),
     "bench": frozenset({"leaves", "engine", "backends.interface", "caches.known_caches"}),

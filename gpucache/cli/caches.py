@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpucache.answers.entries import CacheEntry
     from gpucache.caches.interface import Cache, Rebuildable
     from gpucache.settings import Settings
-    from gpucache.store.interface import EntryStore
+    from gpucache.store.directory import DirectoryStore
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,7 +29,7 @@ class OwnOpened(NamedTuple):
     """A root of our own cache, with the store that has its records."""
 
     cache: "Rebuildable"
-    store: "EntryStore"
+    store: "DirectoryStore"
     system: bool = False
     """Whether it is a system root, which is only read."""
 

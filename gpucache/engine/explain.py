@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from gpucache.answers.lookup import Hit, Miss, Verdict
 from gpucache.engine.header_shadowing import shadows
@@ -17,8 +18,11 @@ from gpucache.engine.store_layers import Layers, NoEntry
 from gpucache.errors import CacheUnusableError
 from gpucache.keys import Difference, format_local_size
 from gpucache.model import CacheKey
-from gpucache.store.interface import Damage, EntryStore, Event, ScannedEntry
+from gpucache.store.interface import Damage, Event, ScannedEntry
 from gpucache.units import format_age, format_instant
+
+if TYPE_CHECKING:
+    from gpucache.store.directory import DirectoryStore
 
 _POISON_NS = 7 * 86_400 * 10**9
 _PHRASES_TOLD = 4
@@ -221,14 +225,14 @@ def _asked(layers: Layers) -> str:
     return ", ".join(str(store.root) for store in layers.on_disk())
 
 
-def _sample(store: EntryStore) -> list[ScannedEntry]:
+def _sample(store: "DirectoryStore") -> list[ScannedEntry]:
     """A few entries of a store, or all if there are few."""
     with suppress(OSError, CacheUnusableError):
         return list(islice(store.scan(), _SAMPLED))
     return []
 
 
-def _unrecorded(store: EntryStore, sample: Sequence[ScannedEntry], name: str) -> str | None:
+def _unrecorded(store: "DirectoryStore", sample: Sequence[ScannedEntry], name: str) -> str | None:
     """For a program without a history: whether a sample shows that its record was lost, or all records."""
     heads = [(entry.key, entry.head) for entry in sample if entry.head is not None]
     for key, head in heads:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpucache import __version__
 from gpucache.answers.lookup import Built, Hit, Miss, Verdict
@@ -26,8 +27,11 @@ from gpucache.host import os_errors
 from gpucache.keys import digest
 from gpucache.model import Artifact, BuildRequest, Check, Checks, Entry, EntryDetail, EntryHead
 from gpucache.payload import describe, fits
-from gpucache.store.interface import EntryStore, Event
+from gpucache.store.interface import Event
 from gpucache.units import format_list
+
+if TYPE_CHECKING:
+    from gpucache.store.directory import DirectoryStore
 
 LOG_LIMIT = 64 * 1024
 WAIT_S = 300.0
@@ -111,13 +115,15 @@ def _published_meanwhile(layers: Layers, prepared: Prepared, useless: Hit | None
 
 
 def _build(
-    layers: Layers, store: EntryStore, prepared: Prepared, compile_: Callable[[], Artifact], miss: Miss
+    layers: Layers, store: "DirectoryStore", prepared: Prepared, compile_: Callable[[], Artifact], miss: Miss
 ) -> Built:
     note_miss(layers, prepared, miss)
     return publish(layers, store, prepared, compile_(), miss)
 
 
-def publish(layers: Layers, store: EntryStore, prepared: Prepared, artifact: Artifact, miss: Miss) -> Built:
+def publish(
+    layers: Layers, store: "DirectoryStore", prepared: Prepared, artifact: Artifact, miss: Miss
+) -> Built:
     """Keep what was compiled, if it can be kept. What goes wrong with the cache becomes the note of it."""
     if artifact.uncovered:
         unseen = (
@@ -177,7 +183,7 @@ def _changed(before: Closure, now: Closure, root: Path) -> str | None:
     return None if before == now else "a header changed"
 
 
-def _record(store: EntryStore, prepared: Prepared, entry: Entry) -> None:
+def _record(store: "DirectoryStore", prepared: Prepared, entry: Entry) -> None:
     """Record a build in the program's history, and once in the histories of aliases that lead to it."""
     known = Identity.of(prepared.request.program)
     when_ns, target = entry.head.created_ns, entry.head.target

@@ -9,13 +9,17 @@ import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from typing import TYPE_CHECKING
 
 from gpucache.engine.phrases import least_options_weight, weight
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.program_names import Identity
 from gpucache.keys import Difference, difference
 from gpucache.model import CacheKey, Checks, EntryHead, KeyField, Program
-from gpucache.store.interface import UNREADABLE, EntryStore, Event
+from gpucache.store.interface import UNREADABLE, Event
+
+if TYPE_CHECKING:
+    from gpucache.store.directory import DirectoryStore
 
 _NAMES_FOLLOWED = 32
 _HEADS_READ = 512
@@ -30,7 +34,7 @@ _Rank = tuple[bool, bool, int, int]
 class Record:
     """The events that one store has recorded of one program, under its own name and under others."""
 
-    store: EntryStore
+    store: "DirectoryStore"
     identity: Identity
     events: tuple[Event, ...]
     """Oldest first."""
@@ -67,24 +71,24 @@ class _Candidate:
     """Whether it was built for the requested device; None before its head is read."""
 
     @property
-    def store(self) -> EntryStore:
+    def store(self) -> "DirectoryStore":
         return self.record.store
 
 
-def was_ever_built(stores: Iterable[EntryStore], program: Program) -> bool:
+def was_ever_built(stores: "Iterable[DirectoryStore]", program: Program) -> bool:
     """Whether a build of this very source is recorded, for any target and with any options."""
     identity = Identity.of(program)
     return any(event.source == identity.mark for store in stores for event in _events(store, identity))
 
 
-def _events(store: EntryStore, identity: Identity) -> list[Event]:
+def _events(store: "DirectoryStore", identity: Identity) -> list[Event]:
     """What is recorded under a program's names, and under those that its aliases lead to."""
     led = [event.why for alias in identity.aliases for event in store.history(alias)[-_NAMES_FOLLOWED:]]
     names = dict.fromkeys([*identity.names, *led])
     return [event for name in names for event in store.history(name)]
 
 
-def record_of(store: EntryStore, prepared: Prepared) -> Record:
+def record_of(store: "DirectoryStore", prepared: Prepared) -> Record:
     """The histories of a program: by name, base name and kernel, or by its source if it has no kernel."""
     identity = Identity.of(prepared.request.program)
     events = _events(store, identity)

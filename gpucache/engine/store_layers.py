@@ -11,7 +11,9 @@ from gpucache.model import CacheKey, Entry, EntryDetail
 from gpucache.store.answers import Damaged, Found
 
 if TYPE_CHECKING:
-    from gpucache.store.interface import EntryStore, RefusedRoot, Store
+    from gpucache.store.directory import DirectoryStore
+    from gpucache.store.interface import RefusedRoot
+    from gpucache.store.memory import MemoryStore
 
 
 class NoEntry(NamedTuple):
@@ -19,7 +21,7 @@ class NoEntry(NamedTuple):
 
     damaged: tuple[Damaged, ...] = ()
     """Entries that are not sound."""
-    unread: "tuple[tuple[EntryStore, CacheKey, str], ...]" = ()
+    unread: "tuple[tuple[DirectoryStore, CacheKey, str], ...]" = ()
     """The stores that could not be asked, each with the key and the reason."""
     incomplete: Hit | None = None
     """An entry that was not compiled for all the local sizes of the request."""
@@ -28,10 +30,10 @@ class NoEntry(NamedTuple):
 class Layers(NamedTuple):
     """Where a key is looked up, and where a new entry is published."""
 
-    memory: "Store | None" = None
-    user: "EntryStore | None" = None
-    systems: "tuple[EntryStore, ...]" = ()
-    unasked: "Callable[[], Sequence[EntryStore]]" = tuple
+    memory: "MemoryStore | None" = None
+    user: "DirectoryStore | None" = None
+    systems: "tuple[DirectoryStore, ...]" = ()
+    unasked: "Callable[[], Sequence[DirectoryStore]]" = tuple
     """Roots of this user that the settings leave out: looked at only to explain a miss."""
     command: str = ""
     """The command that runs, for the journal."""
@@ -50,7 +52,7 @@ class Layers(NamedTuple):
     def find(self, keys: Iterable[CacheKey]) -> Hit | NoEntry:
         """The first sound entry under any of some keys."""
         damaged: list[Damaged] = []
-        unread: list[tuple[EntryStore, CacheKey, str]] = []
+        unread: list[tuple[DirectoryStore, CacheKey, str]] = []
         for key in keys:
             remembered = self.memory.get(key) if self.memory is not None else None
             if isinstance(remembered, Found):
@@ -71,7 +73,7 @@ class Layers(NamedTuple):
         if self.memory is not None:
             self.memory.publish(entry)
 
-    def on_disk(self) -> "Iterator[EntryStore]":
+    def on_disk(self) -> "Iterator[DirectoryStore]":
         """The user's root, then system roots."""
         if self.user is not None:
             yield self.user
@@ -84,7 +86,7 @@ class Layers(NamedTuple):
         return (*own, *((str(one.root), str(one)) for one in self.refused))
 
     @property
-    def target(self) -> "EntryStore | None":
+    def target(self) -> "DirectoryStore | None":
         """The store a new entry is published to; None if nothing can be kept."""
         writable = self.user is not None and self.user.writable and not (self.read_only or self.disabled)
         return self.user if writable else None

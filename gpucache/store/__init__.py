@@ -12,14 +12,12 @@ if TYPE_CHECKING:
         Absent,
         Damage,
         Damaged,
-        EntryStore,
         Event,
         FileIdentity,
         Found,
         Leftover,
         RefusedRoot,
         ScannedEntry,
-        Store,
     )
     from gpucache.store.memory import MemoryStore
     from gpucache.store.system_root import refused_root
@@ -39,7 +37,6 @@ __all__ = [
     "Damaged",
     "DirectoryStore",
     "EntryFormatError",
-    "EntryStore",
     "Event",
     "FileIdentity",
     "Found",
@@ -50,7 +47,6 @@ __all__ = [
     "RootRefused",
     "RootState",
     "ScannedEntry",
-    "Store",
     "refused_root",
     "root_state",
 ]

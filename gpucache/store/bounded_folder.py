@@ -1,27 +1,30 @@
-"""A folder of small files, each named by hex digits, bounded in number and bytes: the oldest are removed.
+"""Folders of small files, bounded in number and bytes: the oldest are removed.
 
-A file here may be lost at any time. That costs time, never a program, so nothing raises OSError. A file is
-written under another name and renamed. Must not know what the files say.
+A file here may be lost at any time. That costs time or an explanation, never a program, so nothing raises
+OSError. Must not know what the files say.
 """
 
 import os
-import re
 import time
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from gpucache.errors import CacheUnusableError
+import xxhash
+
 from gpucache.folders import Folder
 from gpucache.store import layout
-from gpucache.store.root_folder import RootFolder
+from gpucache.store.root_folder import UNUSABLE, RootFolder
 from gpucache.store.trust import open_trusted
 
 RECENCY_NS = 3600 * 10**9
 """How old the last recorded use must be before another one is recorded."""
-_UNUSABLE = (OSError, CacheUnusableError)
-_HEX = re.compile(r"[0-9a-f]{16}|[0-9a-f]{64}")
+UNPACKED_BYTES_CAP = 32 << 20
+"""A memo of more bytes is not kept."""
 _SELDOM = 2
+_CHECKSUM_BYTES = 16
+_FASTEST = 1
 
 
 class Bounds(NamedTuple):
@@ -32,10 +35,12 @@ class Bounds(NamedTuple):
     total_bytes: int
     seldom: bool = False
     """Whether the bounds are applied at few writes, so that one costs no more where there are many files."""
+    age: Callable[[str, os.stat_result], int] = lambda _, status: status.st_mtime_ns
+    """When a file was made or used last, of its name and status."""
 
 
 class BoundedFolder:
-    """The files of one folder, each called by its hex digits and ``suffix``."""
+    """The files of one folder, each named as ``layout.BESIDE`` says: hex digits and ``suffix``."""
 
     def __init__(self, root: RootFolder, place: tuple[str, ...], suffix: str, bounds: Bounds) -> None:
         self._root = root
@@ -47,12 +52,11 @@ class BoundedFolder:
         """Write a file, in place of one that may be there; whether that worked."""
         if len(data) > self._bounds.file_bytes:
             return False
-        with suppress(*_UNUSABLE), self._root.make(*self._place) as folder:
-            with self._root.make(*layout.TMP) as tmp:
-                _write(tmp, folder, name + self._suffix, data, self._root.file_mode)
+        with suppress(*UNUSABLE), self._root.make(*self._place) as folder:
+            self._root.put(folder, name + self._suffix, data)
             # Names are digests: those that begin so are one in 256.
             if not (self._bounds.seldom and name[:_SELDOM].strip("0")):
-                self._trim(folder)
+                self.trim(folder)
             return True
         return False
 
@@ -61,36 +65,46 @@ class BoundedFolder:
 
         ``use`` records that it was used now, so that others are removed before it.
         """
-        with suppress(*_UNUSABLE), self._root.open(*self._place) as folder:
+        with suppress(*UNUSABLE), self._root.open(*self._place) as folder:
             return self._read(folder, name + self._suffix, use=use)
         return None
 
     def all(self) -> Iterator[tuple[str, bytes]]:
         """Every file with its hex digits, by name."""
-        with suppress(*_UNUSABLE), self._root.open(*self._place) as folder:
-            for name in sorted(filter(self._is_ours, (entry.name for entry in folder.entries()))):
-                with suppress(*_UNUSABLE):
-                    data = self._read(folder, name)
-                    if data is not None:
-                        yield name.removesuffix(self._suffix), data
+        for name in self.names():
+            data = self.get(name)
+            if data is not None:
+                yield name, data
 
     def names(self) -> list[str]:
         """The hex digits of every file, sorted; none of them is read."""
-        with suppress(*_UNUSABLE), self._root.open(*self._place) as folder:
-            return sorted(
-                one.name.removesuffix(self._suffix) for one in folder.entries() if self._is_ours(one.name)
-            )
+        with suppress(*UNUSABLE), self._root.open(*self._place) as folder:
+            return sorted(name.removesuffix(self._suffix) for name in self._ours(folder))
         return []
 
     def remove(self, name: str) -> None:
         """Remove a file."""
-        with suppress(*_UNUSABLE), self._root.open(*self._place) as folder:
+        with suppress(*UNUSABLE), self._root.make(*self._place) as folder:
             folder.unlink(name + self._suffix)
 
-    def _is_ours(self, name: str) -> bool:
-        return name.endswith(self._suffix) and _HEX.fullmatch(name.removesuffix(self._suffix)) is not None
+    def trim(self, folder: Folder) -> None:
+        """Remove the oldest until the bounds hold; ``folder`` is this one, open."""
+        ages = []
+        for name in self._ours(folder):
+            with suppress(OSError):
+                status = folder.lstat(name)
+                ages.append((self._bounds.age(name, status), status.st_size, name))
+        kept_bytes = 0
+        for rank, (_, size, name) in enumerate(sorted(ages, reverse=True)):
+            kept_bytes += size
+            if rank >= self._bounds.files or kept_bytes > self._bounds.total_bytes:
+                with suppress(OSError):
+                    folder.unlink(name)
 
-    def _read(self, folder: Folder, name: str, *, use: bool = False) -> bytes | None:
+    def _ours(self, folder: Folder) -> list[str]:
+        return [found.name for found in folder.entries() if layout.is_beside(self._place, found.name)]
+
+    def _read(self, folder: Folder, name: str, *, use: bool) -> bytes | None:
         with open_trusted(folder, name) as (fd, status):
             if status.st_size > self._bounds.file_bytes:
                 return None
@@ -102,33 +116,31 @@ class BoundedFolder:
                     os.utime(fd, ns=(now_ns, now_ns))
         return data if len(data) <= self._bounds.file_bytes else None
 
-    def _trim(self, folder: Folder) -> None:
-        """Remove the oldest until the bounds hold."""
-        ages = []
-        for name in [entry.name for entry in folder.entries() if self._is_ours(entry.name)]:
-            with suppress(OSError):
-                status = folder.lstat(name)
-                ages.append((status.st_mtime_ns, status.st_size, name))
-        kept_bytes = 0
-        for rank, (_, size, name) in enumerate(sorted(ages, reverse=True)):
-            kept_bytes += size
-            if rank >= self._bounds.files or kept_bytes > self._bounds.total_bytes:
-                with suppress(OSError):
-                    folder.unlink(name)
 
+class Memos(BoundedFolder):
+    """Data that processes remember to save time.
 
-def _write(tmp: Folder, folder: Folder, name: str, data: bytes, mode: int) -> None:
-    aside = f"{os.getpid()}-{os.urandom(8).hex()}-{name}"
-    try:
-        fd = tmp.open_for_writing(aside, os.O_WRONLY | os.O_EXCL, mode)
+    A file is an XXH3-128 of the rest, then the data compressed by zlib.
+    """
+
+    def __init__(self, root: RootFolder) -> None:
+        bounds = Bounds(files=1024, file_bytes=4 << 20, total_bytes=16 << 20)
+        super().__init__(root, layout.CLOSURES, ".memo", bounds)
+
+    def recall(self, name: str, *, use: bool) -> bytes | None:
+        """The data kept under a name; None if there is none, or its checksum does not match."""
+        file = self.get(name, use=use)
+        if file is None or xxhash.xxh3_128_digest(file[_CHECKSUM_BYTES:]) != file[:_CHECKSUM_BYTES]:
+            return None
+        unpacking = zlib.decompressobj()
         try:
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(fd, rest) :]
-        finally:
-            os.close(fd)
-        tmp.move(aside, folder, name)
-    except BaseException:
-        with suppress(OSError):
-            tmp.unlink(aside)
-        raise
+            data = unpacking.decompress(file[_CHECKSUM_BYTES:], UNPACKED_BYTES_CAP)
+        except zlib.error:
+            return None
+        return data if unpacking.eof else None
+
+    def remember(self, name: str, data: bytes) -> None:
+        """Keep something under a name."""
+        if len(data) <= UNPACKED_BYTES_CAP:
+            packed = zlib.compress(data, _FASTEST)
+            self.put(name, xxhash.xxh3_128_digest(packed) + packed)

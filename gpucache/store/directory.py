@@ -1,6 +1,6 @@
 """Our own cache in a directory: entries published atomically, read without locks, checked at every hit.
 
-Puts the parts of this folder together. Other modules keep the promises: ``format`` the bytes, ``publishing``
+Puts the parts of this folder together. Other modules keep the promises: ``format`` the bytes, ``root_folder``
 the atomic writes, ``trust`` whose files are read. Must not know what is in a payload, nor print, nor decide
 what to evict.
 """
@@ -9,16 +9,16 @@ import errno
 import os
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucache.errors import CacheUnusableError
 from gpucache.host import os_errors
 from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead
-from gpucache.store import cleanup, layout, leftovers, lock, scan
+from gpucache.store import beside, layout, lock, scan
 from gpucache.store.bounded_folder import BoundedFolder, Bounds
-from gpucache.store.format import EntryFormatError, read_description, read_seal, read_whole
+from gpucache.store.format import Description, EntryFormatError, encode, read_description, read_whole
 from gpucache.store.history import History
 from gpucache.store.interface import (
     ALL,
@@ -26,7 +26,6 @@ from gpucache.store.interface import (
     Damage,
     Damaged,
     Event,
-    FileIdentity,
     Leftover,
     MissedRequest,
     RemovedRecord,
@@ -34,10 +33,9 @@ from gpucache.store.interface import (
     Share,
 )
 from gpucache.store.missed import Missed
-from gpucache.store.publishing import publish
 from gpucache.store.quarantine import Quarantine
 from gpucache.store.reading import EntryReader, unreadable
-from gpucache.store.removed_records import RemovedRecords
+from gpucache.store.root_folder import UNUSABLE
 from gpucache.store.trust import UntrustedFileError, open_trusted
 
 if TYPE_CHECKING:
@@ -48,7 +46,7 @@ _INDEX_BOUNDS = Bounds(files=8192, file_bytes=4 << 20, total_bytes=128 << 20, se
 
 
 class DirectoryStore(EntryReader):
-    """An ``EntryStore`` below a root, which is made by the first write.
+    """A store below a root, which is made by the first write.
 
     With ``shared``, other users can read its folders and files. Without ``writable`` nothing is ever
     changed: no last use, no quarantine, no history, no journal.
@@ -68,19 +66,21 @@ class DirectoryStore(EntryReader):
         Removes files that killed writers left more than an hour ago. Writes no history. Raises OSError, or
         CacheUnusableError for the root.
         """
-        if not self._writable:
-            raise CacheUnusableError(
-                f"the cache at {self.root} is read-only; unset GPUCACHE_READ_ONLY to write"
-            )
         try:
-            size = publish(self._root, entry)
+            size = self._published(entry)
         except IsADirectoryError:
             scanned = self.look_at(entry.key)
             if scanned is None or not self.quarantine(scanned, "a folder was in its place"):
                 raise
-            size = publish(self._root, entry)
-        cleanup.remove_left(self._root, time.time_ns())
+            size = self._published(entry)
+        beside.remove_left(self._root, time.time_ns())
         return size
+
+    def _published(self, entry: Entry) -> int:
+        data = encode(entry)
+        with self._root.make(*layout.entry_folder(entry.key)) as folder:
+            self._root.put(folder, layout.entry_name(entry.key), data, created_ns=entry.head.created_ns)
+        return len(data)
 
     def is_marked(self) -> bool:
         """Whether the root holds something that only gpucache makes; in any other root nothing is removed."""
@@ -102,27 +102,25 @@ class DirectoryStore(EntryReader):
 
     def detail(self, key: CacheKey) -> EntryDetail | None:
         """The detail of an entry; None if there is no sound entry."""
-        try:
-            with (
-                self._root.open() as root,
-                open_trusted(root, *layout.entry_folder(key), layout.entry_name(key)) as (fd, status),
-            ):
-                description = read_description(fd, status.st_size)
-                return description.detail() if description.header.key == key else None
-        except (OSError, MemoryError, CacheUnusableError, EntryFormatError):
-            return None
+        with suppress(EntryFormatError):
+            description = self._description(key)
+            return None if description is None else description.detail()
+        return None
 
     def seal(self, key: CacheKey) -> tuple[bytes, EntryHead] | None:
         """The checksum of an entry's description, with its head; None if that is not sound."""
-        try:
-            with (
-                self._root.open() as root,
-                open_trusted(root, *layout.entry_folder(key), layout.entry_name(key)) as (fd, status),
-            ):
-                own, checksum, head = read_seal(fd, status.st_size)
-                return (checksum, head) if own == key else None
-        except (OSError, MemoryError, CacheUnusableError, EntryFormatError):
-            return None
+        description = self._description(key)
+        return description and (description.header.description_checksum, description.head)
+
+    def _description(self, key: CacheKey) -> Description | None:
+        with (
+            suppress(*UNUSABLE, MemoryError, EntryFormatError),
+            self._root.open() as root,
+            open_trusted(root, *layout.entry_folder(key), layout.entry_name(key)) as (fd, status),
+        ):
+            description = read_description(fd, status.st_size)
+            return description if description.header.key == key else None
+        return None
 
     def answers(self, name: str) -> bytes | None:
         """A file of the index, by the 16 hex digits of its question; None if there is none."""
@@ -130,33 +128,24 @@ class DirectoryStore(EntryReader):
 
     def keep_answers(self, name: str, data: bytes) -> None:
         """Put a file of the index in place; losing it is no error."""
-        if self._writable:
-            self._index.put(name, data)
+        self._index.put(name, data)
 
     def contains(self, key: CacheKey) -> bool:
         """Whether a file for this key exists, unread."""
-        try:
-            with self._root.open(*layout.entry_folder(key)) as folder:
-                folder.lstat(layout.entry_name(key))
-        except (OSError, CacheUnusableError):
-            return False
-        return True
+        with suppress(*UNUSABLE), self._root.open(*layout.entry_folder(key)) as folder:
+            folder.lstat(layout.entry_name(key))
+            return True
+        return False
 
     def find(self, prefix: str) -> list[CacheKey]:
         """Keys that begin with a hex prefix of two or more digits, sorted, without a full scan."""
         if not layout.is_prefix(prefix):
             return []
-        folder_name = prefix[:2]
-        try:
-            with self._root.open(*layout.ENTRIES, folder_name) as folder:
-                names = [found.name for found in folder.entries() if found.name.startswith(prefix)]
-        except (OSError, CacheUnusableError):
-            return []
-        return sorted(
-            CacheKey(name.removesuffix(layout.ENTRY_SUFFIX))
-            for name in names
-            if layout.fits(folder_name, name)
-        )
+        with suppress(*UNUSABLE), self._root.open(*layout.ENTRIES, prefix[:2]) as folder:
+            names = [found.name for found in folder.entries() if found.name.startswith(prefix)]
+            fitting = (name for name in names if layout.fits(prefix[:2], name))
+            return sorted(CacheKey(name.removesuffix(layout.ENTRY_SUFFIX)) for name in fitting)
+        return []
 
     def scan(self, *, heads: bool = True) -> Iterator[ScannedEntry]:
         """Every entry below ``entries/``, sound or not, one by one, heads only; raises CacheUnusableError.
@@ -207,21 +196,21 @@ class DirectoryStore(EntryReader):
 
     def beside_bytes(self) -> int:
         """The bytes that all other files of the root take on disk."""
-        return cleanup.beside_bytes(self._root)
+        return beside.beside_bytes(self._root)
 
-    def sweep(self, max_size_bytes: int | None = None, why: str = "") -> cleanup.Swept:
+    def sweep(self, max_size_bytes: int | None = None, why: str = "") -> beside.Swept:
         """Remove what killed processes left, then the oldest files beside the entries.
 
         These may take a quarter of the limit. ``why`` is the rule that removed all entries before, if one
         did. Does nothing unless the root is marked as ours. Raises nothing.
         """
         if not self._writable or not self.is_marked():
-            return cleanup.Swept(0, 0, self.beside_bytes())
-        return cleanup.sweep(self._root, time.time_ns(), max_size_bytes, why)
+            return beside.Swept(0, 0, self.beside_bytes())
+        return beside.sweep(self._root, self._history, max_size_bytes, why, time.time_ns())
 
     def leftovers(self, now_ns: int) -> Iterator[Leftover]:
         """Files that belong to no entry; raises CacheUnusableError."""
-        return leftovers.leftovers(self._root, now_ns)
+        return beside.leftovers(self._root, now_ns)
 
     def remove(self, scanned: ScannedEntry, why: str) -> "Kept | None":
         """Remove an entry if it is unchanged since the scan, and record that; why it stays, or None.
@@ -261,21 +250,19 @@ class DirectoryStore(EntryReader):
             place = scan.place_of(self._root, scanned)
         except FileNotFoundError:
             return False
-        return self._take_unchanged(place, scanned.name, scanned.identity, scanned.key, why)
+        return self._quarantine.take(place, scanned.name, scanned.identity, scanned.key, why)
 
     def remove_leftover(self, leftover: Leftover) -> bool:
         """Remove a leftover; whether it was removed."""
         marked = self._writable and self.is_marked()
-        return marked and leftovers.remove_leftover(self._root, leftover)
+        return marked and beside.remove_leftover(self._root, leftover)
 
     @contextmanager
     def single_flight(self, key: CacheKey, timeout_s: float) -> Iterator[bool]:
         """Hold this key's lock while compiling; yields False if it could not be had in time."""
         try:
-            folder = self._root.make(*layout.LOCKS) if self._writable else None
-        except (OSError, CacheUnusableError):
-            folder = None
-        if folder is None:
+            folder = self._root.make(*layout.LOCKS)
+        except UNUSABLE:
             yield False
             return
         with folder, lock.single_flight(folder, layout.lock_name(key), timeout_s) as holding:
@@ -283,9 +270,7 @@ class DirectoryStore(EntryReader):
 
     def note_missed(self, missed: MissedRequest) -> "Noted":
         """Keep a request to be built later; losing it is no error."""
-        from gpucache.answers.lookup import Noted
-
-        return self._missed.note(missed) if self._writable else Noted.LOST
+        return self._missed.note(missed)
 
     def missed(self) -> list[MissedRequest]:
         """The requests that were kept, the oldest first."""
@@ -297,8 +282,7 @@ class DirectoryStore(EntryReader):
 
     def forget_missed(self, key: CacheKey) -> None:
         """Remove the request of a key."""
-        if self._writable:
-            self._missed.forget(key)
+        self._missed.forget(key)
 
     @contextmanager
     def build_missed(self) -> Iterator[bool]:
@@ -314,13 +298,11 @@ class DirectoryStore(EntryReader):
 
     def remember(self, name: str, data: bytes) -> None:
         """Keep something under a name; losing it is no error."""
-        if self._writable:
-            self._memos.remember(name, data)
+        self._memos.remember(name, data)
 
     def record(self, program: str, event: Event) -> None:
         """Append to a program's history; losing it is no error."""
-        if self._writable:
-            self._history.record(program, event)
+        self._history.record(program, event)
 
     def history(self, program: str) -> list[Event]:
         """A program's events, oldest first."""
@@ -328,7 +310,7 @@ class DirectoryStore(EntryReader):
 
     def removed_record(self, program: str) -> RemovedRecord | None:
         """When a program's history was last removed; None if it never was."""
-        return RemovedRecords(self._root).of(program)
+        return self._history.removed(program)
 
     def programs(self) -> list[str]:
         """Names of programs that have a history, sorted."""
@@ -341,14 +323,4 @@ class DirectoryStore(EntryReader):
     def _take(
         self, place: tuple[str, ...], name: str, status: os.stat_result, key: CacheKey, why: str
     ) -> bool:
-        return self._take_unchanged(place, name, scan.identity_of(status), key, why)
-
-    def _take_unchanged(
-        self, place: tuple[str, ...], name: str, identity: FileIdentity, key: CacheKey, why: str
-    ) -> bool:
-        """Move a file of a folder to ``quarantine/`` if it is still the one that was read."""
-        try:
-            with self._root.open(*place) as folder:
-                return self._quarantine.take(folder, name, identity, key, why)
-        except (OSError, CacheUnusableError):
-            return False
+        return self._quarantine.take(place, name, scan.identity_of(status), key, why)

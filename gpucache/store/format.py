@@ -125,12 +125,6 @@ def read_head(fd: int, size: int) -> tuple[Header, EntryHead]:
     return header, _parsed(description.decode_head, _part(fd, front, HEADER.size, header.head_bytes), "head")
 
 
-def read_seal(fd: int, size: int) -> tuple[CacheKey, bytes, EntryHead]:
-    """Key, first checksum and head of an open file of ``size`` bytes, verified; raises EntryFormatError."""
-    read = read_description(fd, size)
-    return read.header.key, read.header.description_checksum, read.head
-
-
 def read_description(fd: int, size: int) -> Description:
     """Header, head and detail of an open file of ``size`` bytes, verified; raises EntryFormatError."""
     return _description(fd, size, _read(fd, 0, min(size, _FRONT_BYTES)))

@@ -1,31 +1,31 @@
-"""What happened to a program's entries: one bounded file of JSON lines per program name.
+"""What happened to a program's entries: one bounded log per program name, and one of the logs removed.
 
 A line has ``program``, ``when_ns``, ``what``, ``key``, ``target``, ``source`` and ``why``, and ``limit_s`` if
-a time limit ended a build. A file of more than 64 KiB is rewritten with its newest events. Losing a history
-costs an explanation, never a hit, so nothing here raises OSError. Must not know what reads it.
+a time limit ended a build. A log that is removed is noted by the digest of its program's name, so that a miss
+is not explained as a program that was never built. Losing a line costs an explanation, never a hit, so
+nothing here raises OSError. Must not know what reads it.
 """
 
-import os
 import re
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from gpucache.errors import CacheUnusableError
-from gpucache.folders import Folder
-from gpucache.store import layout, lines
-from gpucache.store.cleanup import bound_histories
-from gpucache.store.interface import Event
-from gpucache.store.root_folder import RootFolder
+from gpucache.store import layout
+from gpucache.store.bounded_log import LINE_CAP, BoundedLog, Record
+from gpucache.store.interface import Event, RemovedRecord
+from gpucache.store.root_folder import UNUSABLE, RootFolder
 
 EVENT_CAP = 256
 """How many events a history returns at most: the newest."""
 FILE_CAP = 64 << 10
-"""Bytes above which a history is rewritten, to at most half of it."""
+"""Bytes of a program's log."""
+REMOVED_CAP = 128 << 10
+"""Bytes of the log of those removed."""
 PROGRAM_CAP = 4096
-"""How many histories are kept at most: those with the newest last event."""
+"""How many logs are kept at most: those with the newest last event."""
+_PROGRAMS_A_LINE = 300
 _TEXT_CAP = 500
-_UNUSABLE = (OSError, CacheUnusableError)
-
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 
@@ -41,94 +41,87 @@ class History:
 
     def record_all(self, events: Iterable[tuple[str, Iterable[Event]]]) -> None:
         """Append the events of several programs, each program's at once."""
-        made = False
-        with suppress(*_UNUSABLE), self._root.make(*layout.PROGRAMS) as programs:
-            for program, own in events:
-                with suppress(*_UNUSABLE):
-                    made |= self._append(programs, program, own)
-        if made:
-            bound_histories(self._root, PROGRAM_CAP)
-
-    def _append(self, programs: Folder, program: str, events: Iterable[Event]) -> bool:
-        """Append the events of one program; whether its history was made."""
-        made = False
-        for some in _pieces(_line(program, event) for event in events):
-            size = lines.append(programs, layout.history_name(program), some, self._root.file_mode)
-            made |= size == len(some)
-            if size > FILE_CAP:
-                self._shrink(program, programs)
-        return made
+        made = [self._log(program).append(_line(program, event) for event in own) for program, own in events]
+        if any(made):
+            self._bound()
 
     def events(self, program: str) -> list[Event]:
         """The newest events, oldest first."""
-        try:
-            with self._root.open(*layout.PROGRAMS) as programs:
-                return _events(programs, program)
-        except _UNUSABLE:
-            return []
+        records = self._log(program).records()
+        events = (_event(record, program) for record in records if record.get("program") == program)
+        return [event for event in events if event is not None][-EVENT_CAP:]
 
     def programs(self) -> list[str]:
         """The names of the programs that have a history, sorted."""
-        names: set[str] = set()
-        with suppress(*_UNUSABLE), self._root.open(*layout.PROGRAMS) as programs:
-            for found in programs.entries():
+        logs = (BoundedLog(self._root, layout.PROGRAMS, name, FILE_CAP) for name in self._names())
+        last = (record for log in logs for record in log.records(2 * LINE_CAP)[-1:])
+        return sorted({str(record["program"]) for record in last if "program" in record})
+
+    def note_removed(self, histories: Sequence[str], when_ns: int, why: str) -> None:
+        """Note that the logs of these file names are removed.
+
+        ``why`` is the rule of an eviction of all entries, and empty where there were too many logs.
+        """
+        digests = [layout.program_digest(name) for name in histories]
+        self._removed().append(
+            {"when_ns": when_ns, "why": why, "programs": digests[start : start + _PROGRAMS_A_LINE]}
+            for start in range(0, len(digests), _PROGRAMS_A_LINE)
+        )
+
+    def note_all(self, why: str) -> None:
+        """Note of all programs with a history that a rule removes their entries."""
+        self.note_removed(self._names(), time.time_ns(), why)
+
+    def removed(self, program: str) -> RemovedRecord | None:
+        """When a program's history was last removed, as far as that is known; None if it never was."""
+        digest = layout.program_digest(layout.history_name(program))
+        found = None
+        for line in self._removed().records():
+            record = _removed_record(line, digest)
+            if record is not None and (record.named or found is None):
+                found = record
+        return found
+
+    def _log(self, program: str) -> BoundedLog:
+        return BoundedLog(self._root, layout.PROGRAMS, layout.history_name(program), FILE_CAP)
+
+    def _removed(self) -> BoundedLog:
+        place, name = (layout.VERSION_FOLDER,), layout.REMOVED_NAME
+        return BoundedLog(self._root, place, name, REMOVED_CAP, lambda last: {**last, "programs": None})
+
+    def _names(self) -> list[str]:
+        with suppress(*UNUSABLE), self._root.open(*layout.PROGRAMS) as programs:
+            names = [found.name for found in programs.entries()]
+            return [name for name in names if layout.is_beside(layout.PROGRAMS, name)]
+        return []
+
+    def _bound(self) -> None:
+        """If there are too many logs, remove those with the oldest last event."""
+        names = self._names()
+        if len(names) <= PROGRAM_CAP:
+            return
+        with suppress(*UNUSABLE), self._root.open(*layout.PROGRAMS) as programs:
+            going = sorted(names, key=lambda name: programs.lstat(name).st_mtime_ns)
+            going = going[: len(names) - PROGRAM_CAP * 9 // 10]
+            self.note_removed(going, time.time_ns(), "")
+            for name in going:
                 with suppress(OSError):
-                    records = lines.last(programs, found.name, 2 * lines.LINE_CAP)
-                    names |= {str(record["program"]) for record in records[-1:] if "program" in record}
-        return sorted(names)
-
-    def _shrink(self, program: str, programs: Folder) -> None:
-        """Rewrite the file with its newest events; one that another process appends meanwhile may be lost."""
-        kept: list[bytes] = []
-        size = 0
-        for event in reversed(_events(programs, program)):
-            line = _line(program, event)
-            size += len(line)
-            if size > FILE_CAP // 2:
-                break
-            kept.append(line)
-        name = f"{os.getpid()}-{os.urandom(8).hex()}.history"
-        with self._root.make(*layout.TMP) as tmp:
-            try:
-                lines.append(tmp, name, b"".join(reversed(kept)), self._root.file_mode)
-                tmp.move(name, programs, layout.history_name(program))
-            except BaseException:
-                with suppress(OSError):
-                    tmp.unlink(name)
-                raise
+                    programs.unlink(name)
 
 
-def _pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Lines joined as far as they fit into a history before it is rewritten."""
-    joined = b""
-    for line in lines:
-        if len(joined) + len(line) > FILE_CAP // 2:
-            yield joined
-            joined = b""
-        joined += line
-    if joined:
-        yield joined
-
-
-def _line(program: str, event: Event) -> bytes:
+def _line(program: str, event: Event) -> Record:
     # The longest text comes last, as a field that does not fit into the line is left out.
-    record: dict[str, object] = {"program": program, "when_ns": event.when_ns}
+    record: Record = {"program": program, "when_ns": event.when_ns}
     if event.limit_s:
         record["limit_s"] = event.limit_s
     for name in ("what", "key", "target", "source", "why"):
         record[name] = str(getattr(event, name))[:_TEXT_CAP]
     if event.options is not None and sum(map(len, event.options)) <= _TEXT_CAP:
         record["options"] = event.options
-    return lines.line_of(record)
+    return record
 
 
-def _events(programs: Folder, program: str) -> list[Event]:
-    records = lines.last(programs, layout.history_name(program), FILE_CAP + lines.LINE_CAP)
-    events = (_event(record, program) for record in records if record.get("program") == program)
-    return [event for event in events if event is not None][-EVENT_CAP:]
-
-
-def _event(record: dict[str, object], program: str) -> Event | None:
+def _event(record: Record, program: str) -> Event | None:
     when_ns, limit_s, options = record.get("when_ns"), record.get("limit_s", 0.0), record.get("options")
     texts = [record.get(name, "") for name in ("what", "key", "target", "why", "source")]
     if {*map(type, texts)} != {str} or not isinstance(when_ns, int) or not isinstance(limit_s, int | float):
@@ -140,3 +133,13 @@ def _event(record: dict[str, object], program: str) -> Event | None:
     if isinstance(options, list) and all(isinstance(option, str) for option in options):
         told = tuple(options)
     return Event(when_ns, what, key, target, why, source, told, limit_s, program)
+
+
+def _removed_record(line: Record, digest: str) -> RemovedRecord | None:
+    """What a line says of a program; None if nothing."""
+    when_ns, why, programs = line.get("when_ns"), line.get("why"), line.get("programs")
+    if not isinstance(when_ns, int) or not isinstance(why, str):
+        return None
+    if programs is None:
+        return RemovedRecord(when_ns, "", named=False)
+    return RemovedRecord(when_ns, why) if isinstance(programs, list) and digest in programs else None

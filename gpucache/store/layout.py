@@ -3,7 +3,7 @@
     <root>/CACHEDIR.TAG
     <root>/v1/entries/<2 hex>/<64 hex>.gpc
     <root>/v1/programs/<slug>-<8 hex of the name's SHA-256>.jsonl
-    <root>/v1/removed.jsonl  v1/removed.1.jsonl
+    <root>/v1/removed.jsonl
     <root>/v1/missed/<64 hex>.json
     <root>/v1/closures/<64 hex>.memo
     <root>/v1/index/<16 hex>.idx
@@ -29,7 +29,7 @@ INDEX = (VERSION_FOLDER, "index")
 LOCKS = (VERSION_FOLDER, "locks")
 HISTORY_SUFFIX = ".jsonl"
 REMOVED_NAME = "removed.jsonl"
-REMOVED_OLDER_NAME = "removed.1.jsonl"
+JOURNAL_NAME = "misses.jsonl"
 ENTRY_SUFFIX = ".gpc"
 TAG_NAME = "CACHEDIR.TAG"
 TAG_TEXT = b"""Signature: 8a477f597d28d172789f06886806bc55
@@ -46,7 +46,8 @@ _PREFIX = r"[0-9a-f]{2,64}"
 _SLUG_LENGTH = 40
 _DIGEST_LENGTH = 8
 BESIDE: Mapping[tuple[str, ...], str] = {
-    TMP: r"[0-9]{1,10}-[0-9a-f]{16}(-[0-9a-f]{64}\.(gpc|json|memo)|-[0-9a-f]{16}\.idx|\.history)",
+    TMP: r"[0-9]{1,10}-[0-9a-f]{16}"
+    rf"(-([0-9a-f]{{64}}\.(gpc|json|memo)|[0-9a-f]{{16}}\.idx|{_HISTORY}|(misses|removed)\.jsonl)|\.history)",
     LOCKS: rf"[0-9a-f]{{64}}\.lock|{re.escape(MISSED_LOCK)}",
     QUARANTINE: r"[0-9]{20}-.+\.gpc",
     JOURNAL: r"misses(\.1)?\.jsonl",

@@ -7,42 +7,46 @@ what is damaged.
 import time
 from contextlib import suppress
 
-from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder
 from gpucache.model import CacheKey, EntryHead
 from gpucache.store import layout
+from gpucache.store.bounded_folder import BoundedFolder, Bounds
 from gpucache.store.format import EntryFormatError, read_description, read_head
 from gpucache.store.history import History
 from gpucache.store.interface import UNREADABLE, Event, FileIdentity
-from gpucache.store.root_folder import RootFolder
+from gpucache.store.root_folder import UNUSABLE, RootFolder
 from gpucache.store.scan import identity_of
 from gpucache.store.trust import open_trusted
 
 FILE_CAP = 32
 BYTES_CAP = 64 << 20
+_INSTANT_DIGITS = 20
 
 
-class Quarantine:
+class Quarantine(BoundedFolder):
     """The quarantine of one root."""
 
     def __init__(self, root: RootFolder, history: History) -> None:
-        self._root = root
+        bounds = Bounds(FILE_CAP, BYTES_CAP, BYTES_CAP, age=lambda name, _: int(name[:_INSTANT_DIGITS]))
+        super().__init__(root, layout.QUARANTINE, layout.ENTRY_SUFFIX, bounds)
         self._history = history
 
-    def take(self, folder: Folder, name: str, identity: FileIdentity, key: CacheKey, why: str) -> bool:
-        """Move a file in, if it is still the one that was read; whether it was moved. Raises nothing."""
+    def take(
+        self, place: tuple[str, ...], name: str, identity: FileIdentity, key: CacheKey, why: str
+    ) -> bool:
+        """Move a file of a folder in, if it is still the one that was read; whether it was moved."""
         now_ns = time.time_ns()
         try:
-            if identity_of(folder.lstat(name)) != identity:
-                return False
-            head = self._head(folder, name)
-            with self._root.make(*layout.QUARANTINE) as quarantine:
+            with self._root.open(*place) as folder, self._root.make(*layout.QUARANTINE) as quarantine:
+                if identity_of(folder.lstat(name)) != identity:
+                    return False
+                head = self._head(folder, name)
                 # Folders that were moved here hold files of others, and so stay until somebody looks.
                 if sum(found.is_dir(follow_symlinks=False) for found in quarantine.entries()) >= FILE_CAP:
                     return False
-                folder.move(name, quarantine, f"{now_ns:020d}-{name}")
-                _trim(quarantine)
-        except (OSError, CacheUnusableError):
+                folder.move(name, quarantine, f"{now_ns:0{_INSTANT_DIGITS}d}-{name}")
+                self.trim(quarantine)
+        except UNUSABLE:
             return False
         program, target = (head.program, head.target) if head is not None else (UNREADABLE, "")
         self._history.record(program, Event(now_ns, "quarantined", key.hex, target, why))
@@ -56,15 +60,3 @@ class Quarantine:
             head = read_head(fd, status.st_size)[1]
             return head if self._history.events(head.program) else None
         return None
-
-
-def _trim(quarantine: Folder) -> None:
-    """Remove the oldest until both caps hold."""
-    found = [entry.name for entry in quarantine.entries()]
-    names = sorted(name for name in found if layout.is_beside(layout.QUARANTINE, name))
-    kept_bytes = 0
-    for rank, name in enumerate(reversed(names)):
-        with suppress(OSError):
-            kept_bytes += quarantine.lstat(name).st_size
-            if rank >= FILE_CAP or kept_bytes > BYTES_CAP:
-                quarantine.unlink(name)

@@ -23,9 +23,9 @@ from gpucache.store.root_folder import RootFolder
 from gpucache.store.trust import UntrustedFileError, open_trusted
 
 if TYPE_CHECKING:
+    from gpucache.store.bounded_folder import Memos
+    from gpucache.store.bounded_log import BoundedLog
     from gpucache.store.directory import DirectoryStore
-    from gpucache.store.journal import Journal
-    from gpucache.store.memos import Memos
 
 RECENCY_NS = 3600 * 10**9
 """How old the last recorded use must be before a hit records another one."""
@@ -35,7 +35,7 @@ class EntryReader(ABC):
     """What a hit needs of a ``DirectoryStore``, which extends it."""
 
     def __init__(self, root: Path, *, writable: bool, shared: bool = False) -> None:
-        self._root = RootFolder(root, shared=shared)
+        self._root = RootFolder(root, shared=shared, writable=writable)
         self._writable = writable
 
     @property
@@ -70,18 +70,17 @@ class EntryReader(ABC):
 
     def journal(self, record: Mapping[str, object]) -> None:
         """Append one line to the journal; losing it is no error."""
-        if self._writable:
-            self._journal.record(record)
+        self._journal.append([record])
 
     @cached_property
-    def _journal(self) -> "Journal":
-        from gpucache.store.journal import Journal  # a process counts its hits at its end
+    def _journal(self) -> "BoundedLog":
+        from gpucache.store.bounded_log import journal  # a process counts its hits at its end
 
-        return Journal(self._root)
+        return journal(self._root)
 
     @cached_property
     def _memos(self) -> "Memos":
-        from gpucache.store.memos import Memos  # not every program has any
+        from gpucache.store.bounded_folder import Memos  # not every program has any
 
         return Memos(self._root)
 
@@ -115,7 +114,13 @@ class EntryReader(ABC):
         """Move a file of a folder to ``quarantine/`` if it is still the one that was read."""
 
 
-class HitStore(EntryReader):
+if TYPE_CHECKING:
+    _Whole = DirectoryStore
+else:
+    _Whole = EntryReader
+
+
+class HitStore(_Whole):
     """A ``DirectoryStore`` that is imported when something is asked for that is no hit."""
 
     @cached_property

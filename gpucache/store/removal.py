@@ -13,7 +13,6 @@ from pathlib import Path
 from gpucache.answers.evict import Kept
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder
-from gpucache.store.cleanup import note_all
 from gpucache.store.history import History
 from gpucache.store.interface import Event, ScannedEntry
 from gpucache.store.root_folder import RootFolder
@@ -33,7 +32,7 @@ class Removal:
 
     def remove_all(self, going: Iterable[ScannedEntry], why: str) -> Iterator[Kept | None]:
         """Remove one entry after the other, also what cannot be read, after it was kept of which programs."""
-        note_all(self._root, why)
+        self._history.note_all(why)
         with ExitStack() as stack:
             folders: dict[Path, Folder] = {}
             for scanned in going:

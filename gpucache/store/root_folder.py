@@ -1,9 +1,11 @@
 """The root of a cache and the folders in it: opened without following links, made when first needed.
 
-Owns the root's creation, its modes and its CACHEDIR.TAG. Must not know what entries, histories or locks say.
+Owns the root's creation, its modes and its CACHEDIR.TAG, and how a file is put in place. Must not know what
+entries, histories or locks say.
 """
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from gpucache.errors import CacheUnusableError
@@ -11,17 +13,21 @@ from gpucache.folders import Folder
 from gpucache.store import layout
 from gpucache.store.trust import open_root
 
+UNUSABLE = (OSError, CacheUnusableError)
+"""The errors of a root or folder that cannot be used, or not now."""
+
 
 class RootFolder:
     """One root, with the modes of the folders and files that are made in it.
 
     A private root has 0700 and 0600. A shared one, which other users read, has 0755 and 0644 and no
-    CACHEDIR.TAG, which would make archivers leave it out of images.
+    CACHEDIR.TAG, which would make archivers leave it out of images. Without ``writable`` it makes nothing.
     """
 
-    def __init__(self, root: Path, *, shared: bool) -> None:
+    def __init__(self, root: Path, *, shared: bool = False, writable: bool = True) -> None:
         self.path = root
         self.shared = shared
+        self.writable = writable
         self.folder_mode, self.file_mode = (0o755, 0o644) if shared else (0o700, 0o600)
 
     def open(self, *parts: str) -> Folder:
@@ -33,7 +39,11 @@ class RootFolder:
         return folder
 
     def make(self, *parts: str) -> Folder:
-        """A folder below the root, made if missing; raises CacheUnusableError for the root, else OSError."""
+        """A folder to write to, made if missing; raises CacheUnusableError for the root, else OSError."""
+        if not self.writable:
+            raise CacheUnusableError(
+                f"the cache at {self.path} is read-only; unset GPUCACHE_READ_ONLY to write"
+            )
         try:
             if parts:  # a root that holds a folder has been made
                 return self.open(*parts)
@@ -44,6 +54,34 @@ class RootFolder:
             with folder as outer:
                 folder = outer.make(name, self.folder_mode)
         return folder
+
+    def put(self, folder: Folder, name: str, data: bytes, *, created_ns: int | None = None) -> None:
+        """Put a file into a folder, written to ``tmp/`` and renamed, so that no process sees half of it.
+
+        With ``created_ns``, its time of modification, it survives a power cut. A failure leaves nothing in
+        ``tmp/``; a writer that is killed leaves one file there. Raises OSError, CacheUnusableError.
+        """
+        partial = f"{os.getpid()}-{os.urandom(8).hex()}-{name}"
+        with self.make(*layout.TMP) as tmp:
+            try:
+                fd = tmp.open_for_writing(partial, os.O_WRONLY | os.O_EXCL, self.file_mode)
+                try:
+                    rest = memoryview(data)
+                    while rest:
+                        rest = rest[os.write(fd, rest) :]
+                    if created_ns is not None:
+                        if os.utime in os.supports_fd:
+                            os.utime(fd, ns=(created_ns, created_ns))
+                        os.fsync(fd)
+                finally:
+                    os.close(fd)
+                tmp.move(partial, folder, name)
+            except BaseException:
+                with suppress(OSError):
+                    tmp.unlink(partial)
+                raise
+        if created_ns is not None:
+            folder.sync()
 
     def _make_root(self) -> Folder:
         try:

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead
-from gpucache.store import Absent, DirectoryStore, Found, MemoryStore, Store
+from gpucache.store import Absent, DirectoryStore, Found, MemoryStore
+
+Store = DirectoryStore | MemoryStore
 
 _STORES: dict[str, Callable[[Path], Store]] = {
     "directory": lambda path: DirectoryStore(path / "cache", writable=True),

@@ -11,7 +11,7 @@ from gpucache.engine.lookup import get_or_build
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.store_layers import Layers
 from gpucache.store import DirectoryStore
-from gpucache.store.lines import line_of
+from gpucache.store.bounded_log import line_of
 
 
 @pytest.mark.parametrize("key", ["z" * 64, "A" * 64, "../" * 21 + "a", "0" * 63, "0" * 65, "0" * 64 + "\n"])

@@ -30,9 +30,9 @@ from gpucache.engine.verify import repaired, run_verify
 from gpucache.keys import cache_key, digest
 from gpucache.model import Entry, EntryDetail, EntryHead, KeyField
 from gpucache.store import Absent, DirectoryStore, Event, Found
+from gpucache.store.bounded_log import JOURNAL_CAP
 from gpucache.store.history import FILE_CAP
 from gpucache.store.interface import MissedRequest
-from gpucache.store.journal import GENERATION_CAP
 from tests.engine.conftest import Compiler, make_ready
 from tests.faults.forking import forked
 from tests.faults.tracing import killed_before_call
@@ -104,7 +104,7 @@ def _fill_journal(store: DirectoryStore) -> None:
         store.publish(build_entry(seed))
     store.journal({"a": 1})
     (file,) = (store.root / "v1" / "journal").iterdir()
-    file.write_bytes(file.read_bytes() * (GENERATION_CAP // file.stat().st_size))
+    file.write_bytes(file.read_bytes() * (JOURNAL_CAP // file.stat().st_size))
 
 
 def _note(store: DirectoryStore) -> object:
@@ -131,9 +131,7 @@ OPERATIONS = {
         lambda store: store.record("saxpy", Event(2, "built", "1" * 64, "cuda:sm_90", "y" * 500)),
         begin=_fill_history,
     ),
-    "a journal that is rotated": Operation(
-        lambda store: store.journal({"b": "z" * 500}), begin=_fill_journal
-    ),
+    "a journal that is cut": Operation(lambda store: store.journal({"b": "z" * 500}), begin=_fill_journal),
     "a missed request": Operation(_note),
     "a memo": Operation(lambda store: store.remember(64 * "a", b"what headers include")),
     "a sweep": Operation(lambda store: store.sweep(0), begin=_damage, loses="a"),

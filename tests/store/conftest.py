@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead, KeyField
-from gpucache.store import DirectoryStore, EntryStore
+from gpucache.store import DirectoryStore
 
 CREATED_NS = 1_700_000_000 * 10**9
 
@@ -45,7 +45,7 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store(root: Path) -> EntryStore:
+def store(root: Path) -> DirectoryStore:
     return DirectoryStore(root, writable=True)
 
 

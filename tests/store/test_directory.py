@@ -11,7 +11,7 @@ import pytest
 from gpucache.answers.evict import GONE, Kept
 from gpucache.errors import CacheUnusableError
 from gpucache.model import Entry
-from gpucache.store import Absent, DirectoryStore, EntryStore, Event, Found
+from gpucache.store import Absent, DirectoryStore, Event, Found
 
 HOUR_NS = 3600 * 10**9
 EntryPath = Callable[[Entry], Path]
@@ -31,7 +31,7 @@ def _modes(root: Path) -> set[tuple[bool, int]]:
     return {(path.is_dir(), stat.S_IMODE(path.stat().st_mode)) for path in places}
 
 
-def _fill(store: EntryStore, entry: Entry) -> None:
+def _fill(store: DirectoryStore, entry: Entry) -> None:
     store.publish(entry)
     store.record(entry.head.program, Event(1, "built", entry.key.hex, entry.head.target))
     store.journal({"verdict": "never-built"})
@@ -250,5 +250,5 @@ def test_nothing_outside_the_root_is_removed(
 
 def test_store_is_an_entry_store(root: Path) -> None:
     """The directory store does all that the verbs ask of a store on disk."""
-    store: EntryStore = DirectoryStore(root, writable=False)
+    store: DirectoryStore = DirectoryStore(root, writable=False)
     assert (store.root, store.writable) == (root, False)

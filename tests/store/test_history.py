@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.store import DirectoryStore, Event
-from gpucache.store import journal as journal_module
+from gpucache.store import DirectoryStore, Event, bounded_log
+from gpucache.store.bounded_log import LINE_CAP, line_of
 from gpucache.store.history import EVENT_CAP, FILE_CAP
-from gpucache.store.lines import LINE_CAP, line_of
 
 
 def _event(number: int, why: str = "") -> Event:
@@ -84,15 +83,14 @@ def test_journal_is_read_newest_first(store: DirectoryStore) -> None:
     assert store.journal_tail(0) == []
 
 
-def test_journal_keeps_two_generations(
-    root: Path, store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A journal that has outgrown its cap is put aside once; its tail reaches into what was put aside."""
-    monkeypatch.setattr(journal_module, "GENERATION_CAP", 2000)
+def test_journal_is_bounded(root: Path, store: DirectoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A journal that outgrows its bound keeps the newer half of its lines, and no other file is left."""
+    monkeypatch.setattr(bounded_log, "JOURNAL_CAP", 4000)
     for number in range(310):
         store.journal({"number": number, "text": "x" * 50})
-    sizes = {path.name: path.stat().st_size for path in (root / "v1" / "journal").iterdir()}
-    assert sizes.keys() == {"misses.jsonl", "misses.1.jsonl"} and max(sizes.values()) < 2200
+        assert len(store.journal_tail(400)) >= min(number + 1, 20)
+    (journal,) = (root / "v1" / "journal").iterdir()
+    assert journal.stat().st_size <= 4000 and not list((root / "v1" / "tmp").iterdir())
     assert [record["number"] for record in store.journal_tail(20)] == list(range(309, 289, -1))
 
 

@@ -8,9 +8,8 @@ import pytest
 
 from gpucache.engine.store_layers import Layers
 from gpucache.keys import digest
-from gpucache.store import DirectoryStore
-from gpucache.store.bounded_folder import RECENCY_NS, BoundedFolder, Bounds
-from gpucache.store.memos import UNPACKED_BYTES_CAP
+from gpucache.store import DirectoryStore, layout
+from gpucache.store.bounded_folder import RECENCY_NS, UNPACKED_BYTES_CAP, BoundedFolder, Bounds
 from gpucache.store.root_folder import RootFolder
 
 _NAME = digest(b"a closure")
@@ -94,14 +93,12 @@ def test_any_root_recalls_and_the_own_one_remembers(tmp_path: Path) -> None:
 
 def test_a_folder_is_bounded_and_what_is_used_stays(tmp_path: Path) -> None:
     """The files used longest ago give way to new ones, by number and by bytes; the rest stays."""
-    bounded = BoundedFolder(
-        RootFolder(tmp_path / "cache", shared=False), ("v1", "some"), ".x", Bounds(3, 10, 20)
-    )
+    bounded = BoundedFolder(RootFolder(tmp_path / "cache"), layout.MISSED, ".json", Bounds(3, 10, 20))
     names = [digest(bytes([number])) for number in range(5)]
-    folder = tmp_path / "cache/v1/some"
+    folder = tmp_path / "cache/v1/missed"
     for number, name in enumerate(names[:3]):
         assert bounded.put(name, b"12345")
-        os.utime(folder / f"{name}.x", ns=(RECENCY_NS * number, RECENCY_NS * number))
+        os.utime(folder / f"{name}.json", ns=(RECENCY_NS * number, RECENCY_NS * number))
     (folder / "note.txt").write_text("mine", encoding="ascii")
     assert bounded.get(names[0], use=True) == b"12345"
     bounded.put(names[3], b"12345")

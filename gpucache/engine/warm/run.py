@@ -18,10 +18,11 @@ from gpucache.engine.store_layers import Layers
 from gpucache.engine.warm.plan import Backends, Build, Named, Progress, WarmItem
 from gpucache.errors import GpucacheError
 from gpucache.model import CacheKey
-from gpucache.store.interface import EntryStore, MissedRequest
+from gpucache.store.interface import MissedRequest
 
 if TYPE_CHECKING:
     from gpucache.engine.workers.pool import Bounds
+    from gpucache.store.directory import DirectoryStore
 
 _ABSENT = "the recording keeps digests and no sources; ask with --check, or record without --digests-only"
 
@@ -168,7 +169,9 @@ def as_kept(layers: Layers, outcomes: Iterable[WarmOutcome]) -> Iterator[WarmOut
         )
 
 
-def forget_built(store: EntryStore, missed: Sequence[MissedRequest], outcomes: Sequence[WarmOutcome]) -> None:
+def forget_built(
+    store: "DirectoryStore", missed: Sequence[MissedRequest], outcomes: Sequence[WarmOutcome]
+) -> None:
     """Remove the missed requests that have an entry now."""
     there = {
         (outcome.program, outcome.target, outcome.variant)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.model import Entry
-from gpucache.store import DirectoryStore, cleanup, leftovers
+from gpucache.store import DirectoryStore, beside
 from gpucache.store.history import PROGRAM_CAP
 from gpucache.store.interface import Event
 
@@ -36,7 +36,7 @@ def _record(store: DirectoryStore, count: int) -> list[Path]:
 @pytest.fixture
 def aged(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Let an hour pass for what is left over."""
-    return lambda: monkeypatch.setattr(leftovers, "MINIMUM_AGE_NS", -1)
+    return lambda: monkeypatch.setattr(beside, "MINIMUM_AGE_NS", -1)
 
 
 @pytest.mark.parametrize("place", LEFT)
@@ -94,19 +94,7 @@ def test_a_sweep_for_a_limit_removes_the_oldest_first(store: DirectoryStore, mak
     assert [path.exists() for path in histories] == [False] * 3 + [True] * 5
     assert (swept.files, swept.freed_bytes, swept.left_bytes) == (3, 3 * each, 5 * each)
     assert store.contains(make_entry().key)
-    assert store.sweep() == cleanup.Swept(0, 0, 5 * each)
-
-
-def test_a_history_in_a_folder_is_moved_out(store: DirectoryStore) -> None:
-    """As it was kept once: it is read after a sweep, where no newer one has its place."""
-    (old, other) = _record(store, 2)
-    for path in (old, other):
-        path.with_suffix("").mkdir(0o700)
-        path.rename(path.with_suffix("") / "history.jsonl")
-    store.record("program-1", _event(7))
-    store.sweep()
-    assert [[event.when_ns for event in store.history(f"program-{one}")] for one in (0, 1)] == [[0], [7]]
-    assert sorted(old.parent.iterdir()) == [old, other]
+    assert store.sweep() == beside.Swept(0, 0, 5 * each)
 
 
 def test_nothing_is_swept_where_nothing_shows_that_a_root_is_ours(put: Put, root: Path) -> None:
@@ -170,7 +158,7 @@ def test_of_more_than_is_kept_the_rest_may_have_been_there(
     store: DirectoryStore, make_entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once names are forgotten, any program may have had a record until then; what is kept stays exact."""
-    monkeypatch.setattr("gpucache.store.removed_records.GENERATION_CAP", 200)
+    monkeypatch.setattr("gpucache.store.history.REMOVED_CAP", 400)
     store.publish(make_entry())
     for number in range(12):
         store.record(f"program {number}", _event(number))

@@ -1,0 +1,139 @@
+"""A file of JSON lines that stays small: append some, read the last ones.
+
+Lines are appended in one write, so that processes do not mix them up. A file that outgrows its bound is
+rewritten with the newer half of its lines; one that another process appends meanwhile may be lost. A line
+that is not JSON, as after a killed writer or on a full disk, is skipped. Losing lines is no error, so nothing
+here raises OSError. Must not know what a line is about.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+
+from gpucache.folders import Folder
+from gpucache.store import layout
+from gpucache.store.root_folder import UNUSABLE, RootFolder
+from gpucache.store.trust import open_trusted
+
+LINE_CAP = 4096
+"""Bytes of one line, its newline included."""
+JOURNAL_CAP = 2 << 20
+_ENCODER = json.JSONEncoder(separators=(",", ":"), default=str)
+Record = dict[str, object]
+
+
+class BoundedLog:
+    """The records of one file of at most ``cap`` bytes.
+
+    When old lines are dropped, ``forgotten`` makes a record of the last of them that takes their place.
+    """
+
+    def __init__(
+        self,
+        root: RootFolder,
+        place: tuple[str, ...],
+        name: str,
+        cap: int,
+        forgotten: Callable[[Record], Record] | None = None,
+    ) -> None:
+        self._root, self._place, self._name, self._cap = root, place, name, cap
+        self._forgotten = forgotten
+
+    def append(self, records: Iterable[Mapping[str, object]]) -> bool:
+        """Append records, each as a line of at most 4 KiB; whether that made the file."""
+        made = False
+        with suppress(*UNUSABLE), self._root.make(*self._place) as folder:
+            for piece in _pieces(map(line_of, records), self._cap // 2):
+                fd = folder.open_for_writing(self._name, os.O_WRONLY | os.O_APPEND, self._root.file_mode)
+                try:
+                    os.write(fd, piece)
+                    size = os.fstat(fd).st_size
+                finally:
+                    os.close(fd)
+                made |= size == len(piece)
+                if size > self._cap:
+                    self._shrink(folder)
+        return made
+
+    def tail(self, count: int) -> list[Record]:
+        """The last records, newest first."""
+        return self.records(min(count, self._cap) * LINE_CAP)[: -count - 1 : -1]
+
+    def records(self, limit_bytes: int | None = None) -> list[Record]:
+        """Every record, oldest first, or those among the last bytes of the file."""
+        with suppress(*UNUSABLE), self._root.open(*self._place) as folder:
+            return [
+                record for line in self._lines(folder, limit_bytes) if (record := _record(line)) is not None
+            ]
+        return []
+
+    def _lines(self, folder: Folder, limit_bytes: int | None = None) -> list[bytes]:
+        most = self._cap + LINE_CAP
+        most = most if limit_bytes is None else min(limit_bytes, most)
+        with open_trusted(folder, self._name) as (fd, status):
+            start = max(0, status.st_size - most)
+            os.lseek(fd, start, os.SEEK_SET)
+            lines = os.read(fd, most).splitlines(keepends=True)
+        return lines[1 if start else 0 :]  # the first piece of a cut is half a line
+
+    def _shrink(self, folder: Folder) -> None:
+        """Rewrite the file with the newer half of its lines, if no other process did so meanwhile."""
+        lines = self._lines(folder)
+        size = sum(map(len, lines))
+        if size <= self._cap:
+            return
+        cut = 0
+        while size > self._cap // 2:
+            size -= len(lines[cut])
+            cut += 1
+        last = next(filter(None, map(_record, reversed(lines[:cut]))), None)
+        first = [line_of(self._forgotten(last))] if self._forgotten is not None and last is not None else []
+        self._root.put(folder, self._name, b"".join(first + lines[cut:]))
+
+
+def journal(root: RootFolder) -> BoundedLog:
+    """The journal of misses below a root."""
+    return BoundedLog(root, layout.JOURNAL, layout.JOURNAL_NAME, JOURNAL_CAP)
+
+
+def line_of(record: Mapping[str, object]) -> bytes:
+    """One line for a record; items that would make it longer than ``LINE_CAP`` are left out.
+
+    What was left out shows as ``"truncated": true``. Values JSON does not know are written as text.
+    """
+    line = _dump(record)
+    if len(line) <= LINE_CAP:
+        return line
+    kept: Record = {"truncated": True}
+    for name, value in record.items():
+        # Items are few: writing the line anew for each is cheap, and exact.
+        if len(_dump(kept | {name: value})) <= LINE_CAP:
+            kept[name] = value
+    return _dump(kept)
+
+
+def _dump(record: Mapping[str, object]) -> bytes:
+    return _ENCODER.encode(dict(record)).encode("ascii") + b"\n"
+
+
+def _pieces(lines: Iterable[bytes], most: int) -> Iterable[bytes]:
+    """Lines joined as far as they fit into so many bytes."""
+    joined = b""
+    for line in lines:
+        if joined and len(joined) + len(line) > most:
+            yield joined
+            joined = b""
+        joined += line
+    if joined:
+        yield joined
+
+
+def _record(line: bytes) -> Record | None:
+    if len(line) > LINE_CAP:
+        return None
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
