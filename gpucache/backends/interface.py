@@ -51,15 +51,6 @@ class Compilation(NamedTuple):
     whole name was written there; empty if the key has all of the name, or if it is always the same."""
 
 
-class Launch(NamedTuple):
-    """A first launch that ``bench`` may make on zeros: one kernel, one work-group."""
-
-    kernel: str
-    local_size: tuple[int, ...]
-    arguments: tuple[str, ...]
-    """For each argument ``buffer``, ``local``, or ``scalar`` and its size in bytes, such as ``scalar 4``."""
-
-
 class CompilersCache(NamedTuple):
     """A cache that a compiler keeps by itself, and writes into whatever it is asked."""
 
@@ -69,51 +60,6 @@ class CompilersCache(NamedTuple):
     """Its folder below the user's cache folder where the variable is not set."""
     turn_on: tuple[tuple[str, str], ...] = ()
     """The variables with which it is used, whatever others say."""
-
-
-class Peer(NamedTuple):
-    """A library's own cache for programs of a backend, which ``bench`` times, too."""
-
-    name: str
-    """The name of its system among the caches of others."""
-    programs: str
-    """Whose programs it keeps, such as ``OpenCL programs``."""
-    loaded_apart: bool = False
-    """Whether its library is more than what the backend loads anyway."""
-    switch: str = ""
-    """The variable that turns it off if set to 1, for a cache that is on by default."""
-
-
-class Session(Protocol):
-    """One start of a program on one device, step by step, as bench times it."""
-
-    def build(self, request: BuildRequest, compilation: Compilation) -> None:
-        """Build from source as a program without any cache does; raises CompileError."""
-        ...
-
-    def load_peer(self, peer: str) -> None:
-        """Load the library of a peer of the backend; raises NoDeviceError."""
-        ...
-
-    def use_peer(self, folder: str) -> None:
-        """Make ``build`` use the peer's cache; ``folder`` is its place if no variable moves it."""
-        ...
-
-    def load(self, artifact: Artifact) -> bool:
-        """Load a compiled artifact; False if there is no device to load it on."""
-        ...
-
-    def create_kernels(self) -> bool:
-        """Create every kernel; False if nothing is loaded."""
-        ...
-
-    def set_arguments(self, launches: Sequence[Launch]) -> None:
-        """Make zeros for every argument; this is the benchmark's own work and not timed."""
-        ...
-
-    def launch(self) -> bool:
-        """Launch with the arguments that were set, and wait; False if nothing could be launched."""
-        ...
 
 
 class Backend(Protocol):
@@ -132,11 +78,6 @@ class Backend(Protocol):
     @property
     def caches(self) -> Sequence[CompilersCache]:
         """What its compilers keep by themselves, for processes that are to keep out of the user's own."""
-        ...
-
-    @property
-    def peers(self) -> Sequence[Peer]:
-        """The caches of libraries that build its programs as well, for ``bench`` to compare."""
         ...
 
     @property
@@ -182,12 +123,4 @@ class Backend(Protocol):
 
     def load(self, artifact: Artifact, target: Target) -> tuple[str, ...]:
         """Load on the target's device and name its kernels; raises CompileError when rejected."""
-        ...
-
-    def open_session(self, target: Target) -> Session:
-        """A context on the target's device; raises TargetError or NoDeviceError."""
-        ...
-
-    def launches(self, request: BuildRequest, compilation: Compilation) -> tuple[Launch, ...]:
-        """First launches at the declared local sizes; empty if none can be made on zeros."""
         ...

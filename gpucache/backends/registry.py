@@ -16,11 +16,6 @@ def backend_names() -> tuple[str, ...]:
     return tuple(_OURS)
 
 
-def peer_names() -> tuple[str, ...]:
-    """The names of the caches that the libraries of our own backends keep."""
-    return tuple(peer.name for name in _OURS for peer in load_backend(name).peers)
-
-
 def load_backend(name: str) -> Backend:
     """The backend of a name; raises TargetError if there is none."""
     if name in _OURS:

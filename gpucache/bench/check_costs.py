@@ -10,7 +10,6 @@ from statistics import median
 
 from gpucache.bench.compare import paired_ratio
 from gpucache.checks import include_dirs
-from gpucache.checks.suite import SUITE
 from gpucache.engine.targets import default_devices, select_target
 from gpucache.engine.workers.pool import Bounds, Died, Failed, run_isolated
 from gpucache.errors import CompileError, GpucacheError, NoDeviceError, TargetError
@@ -18,6 +17,31 @@ from gpucache.model import BuildRequest, Checks, Device, Program, Toolchain
 from gpucache.outcomes.bench import CheckedCase
 
 BACKEND = "opencl"
+LOCAL_SIZE = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One kernel of ``gpucache/examples/checks``; its items hold whole groups of ``LOCAL_SIZE``."""
+
+    name: str
+    kind: str
+    """What is typical of it, for people."""
+    items: int
+    launches: int
+    """How many launches one sample times, each on what the one before wrote."""
+    reads: bool = False
+    """Whether the host reads a number after every launch."""
+
+
+SUITE = (
+    Kernel("gather", "indices from data", 1 << 18, 20),
+    Kernel("scatter", "indices from data", 1 << 18, 20),
+    Kernel("stencil", "many indices", 1 << 18, 20),
+    Kernel("reduce", "barriers", 1 << 16, 20),
+    Kernel("scan", "barriers", 1 << 16, 20),
+    Kernel("steps", "small launches, read between", 1 << 10, 100, reads=True),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +92,7 @@ def run_checked(
         elif isinstance(answer, Failed):
             yield CheckedCase(target, error=_words(answer.error))
         else:
-            yield from (_case(target, case.kernel, case.kind, answer.value[case.kernel]) for case in SUITE)
+            yield from (_case(target, case.name, case.kind, answer.value[case.name]) for case in SUITE)
 
 
 def _words(error: BaseException) -> str:

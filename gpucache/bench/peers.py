@@ -1,14 +1,13 @@
 """Other caches in the same run: which take part on a target, and what their starts come to.
 
 Pure. Owns the rule that a peer is what it claims to be only if its first start filled a cache of its own and
-no later one did. Which peers there are and how they build is their backends' to say.
+no later one did. Which peers there are and how they build is in ``sessions``.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 
-from gpucache.backends.interface import Backend, Peer
 from gpucache.bench.compare import compare_cached, paired_ratio
+from gpucache.bench.sessions import PEERS
 from gpucache.model import Target
 from gpucache.outcomes.bench import Arm, ArmResult, Sample, Spread
 
@@ -18,41 +17,36 @@ def is_peer(arm: str) -> bool:
     return arm not in (Arm.COLD, Arm.WARM, Arm.AS_IS)
 
 
-@dataclass(frozen=True, slots=True)
-class Peers:
-    """The caches beside ours: those of backends' libraries, and the drivers', which all programs come by."""
+def taking_part(wanted: Iterable[str], target: Target) -> tuple[str, ...]:
+    """The peers that can build for a target, each once, in a fixed order."""
+    asked = set(wanted)
+    return tuple(arm for arm in (*_named(target), Arm.DRIVER) if arm in asked)
 
-    backends: Mapping[str, Backend]
 
-    def taking_part(self, wanted: Iterable[str], target: Target) -> tuple[str, ...]:
-        """The peers that can build for a target, each once, in a fixed order."""
-        asked = set(wanted)
-        return tuple(arm for arm in (*self._named(target), Arm.DRIVER) if arm in asked)
+def libraries(arms: Iterable[str], target: Target) -> tuple[str, ...]:
+    """The peers that are libraries, which every start of their run loads: else theirs alone would pay."""
+    return tuple(arm for arm in arms if arm in _named(target))
 
-    def libraries(self, arms: Iterable[str], target: Target) -> tuple[str, ...]:
-        """The peers that are libraries, which every start of their run loads: else theirs alone would pay."""
-        return tuple(arm for arm in arms if arm in self._named(target))
 
-    def caveats(self, wanted: Iterable[str], target: Target) -> Iterator[str]:
-        """A sentence for each peer that cannot build for a target, or that changes what every start loads."""
-        every = {name: peer for backend in self.backends.values() for name, peer in _by_name(backend)}
-        here = self._named(target)
-        for arm in dict.fromkeys(wanted):
-            if arm in here and here[arm].loaded_apart:
-                yield f"every start loads {arm}, so that its loading is not taken for its cache's"
-            if arm in every and arm not in here:
-                yield f"{arm} does not take part: its cache is for {every[arm].programs}"
+def caveats(wanted: Iterable[str], target: Target) -> Iterator[str]:
+    """A sentence for each peer that cannot build for a target, or that changes what every start loads."""
+    here = _named(target)
+    for arm in dict.fromkeys(wanted):
+        if arm in here and PEERS[arm].loaded_apart:
+            yield f"every start loads {arm}, so that its loading is not taken for its cache's"
+        if arm in PEERS and arm not in here:
+            yield f"{arm} does not take part: its cache is for {PEERS[arm].programs}"
 
-    def switches(self, arm: str) -> Iterator[tuple[str, str | None]]:
-        """The variables that turn the peers' caches off; None unsets one, as that of the arm's own peer."""
-        for backend in self.backends.values():
-            for name, peer in _by_name(backend):
-                if peer.switch:
-                    yield peer.switch, None if arm == name else "1"
 
-    def _named(self, target: Target) -> dict[str, Peer]:
-        backend = self.backends.get(target.backend)
-        return {} if backend is None else dict(_by_name(backend))
+def switches(arm: str) -> Iterator[tuple[str, str | None]]:
+    """The variables that turn the peers' caches off; None unsets one, as that of the arm's own peer."""
+    for name, peer in PEERS.items():
+        if peer.switch:
+            yield peer.switch, None if arm == name else "1"
+
+
+def _named(target: Target) -> tuple[str, ...]:
+    return tuple(name for name, peer in PEERS.items() if peer.backend == target.backend)
 
 
 def results(
@@ -76,10 +70,6 @@ def failures(arms: Iterable[str], samples: Iterable[Sample]) -> Iterator[str]:
         if sample.error:
             failed.setdefault(sample.arm, sample.error)
     return (f"{arm} does not take part: {failed[arm]}" for arm in arms if arm in failed)
-
-
-def _by_name(backend: Backend) -> Iterator[tuple[str, Peer]]:
-    return ((peer.name, peer) for peer in backend.peers)
 
 
 def _doubt(arm: str, first: Sequence[Sample], own: Sequence[Sample]) -> str:

@@ -15,9 +15,10 @@ from pathlib import Path
 
 from gpucache.answers.lookup import Built, Hit, Verdict
 from gpucache.assembly import open_layers
-from gpucache.backends.interface import Backend, Launch, Session
+from gpucache.backends.interface import Backend
 from gpucache.backends.registry import load_backend
 from gpucache.bench.check_costs import CheckedJob, Durations
+from gpucache.bench.sessions import Launch, Session, find_launches, open_session
 from gpucache.engine.lookup import get_or_build, look_up
 from gpucache.engine.prepare import prepare
 from gpucache.engine.store_layers import Layers
@@ -69,10 +70,10 @@ def build_once(job: StartJob) -> Hit | Built:
     return get_or_build(layers, prepared, lambda: backend.compile(job.request, prepared.compilation))
 
 
-def find_launches(job: StartJob) -> tuple[Launch, ...]:
+def launches_of(job: StartJob) -> tuple[Launch, ...]:
     """The first launches that its starts make."""
     backend = load_backend(job.request.target.backend)
-    return backend.launches(job.request, backend.plan(job.request, job.toolchain, os.environ))
+    return find_launches(backend, job.request, backend.plan(job.request, job.toolchain, os.environ))
 
 
 def start_once(job: StartJob) -> Sample:
@@ -89,12 +90,12 @@ def start_once(job: StartJob) -> Sample:
 
 def time_checks(job: CheckedJob) -> Durations:
     """Time the suite of ``bench --checks`` on one OpenCL device, in every mode."""
-    from gpucache.backends.opencl import suite
+    from gpucache.bench import opencl
 
     backend = load_backend(job.request.target.backend)
     requests = [job.request._replace(checks=mode) for mode in Checks]
     builds = [(request, backend.plan(request, job.toolchain, os.environ)) for request in requests]
-    return suite.measure(job.request.target, builds, job.runs)
+    return opencl.measure(job.request.target, builds, job.runs)
 
 
 def _layers(job: StartJob) -> Layers:
@@ -111,11 +112,8 @@ def take_sample(
     missed = ""
     try:
         with timer.phase("context"):
-            session = backend.open_session(job.request.target)
-            for peer in job.peers:
-                session.load_peer(peer)
-            if job.arm in job.peers:
-                session.use_peer(job.peer_folder)
+            folder = job.peer_folder if job.arm in job.peers else None
+            session = open_session(backend, job.request.target, job.peers, folder)
         if job.arm == Arm.WARM:
             missed = _from_cache(job, backend, layers, environ, session, timer)
         else:

@@ -14,11 +14,12 @@ from typing import TypeVar
 
 from gpucache.answers.growth import growth
 from gpucache.answers.lookup import Built, Hit
-from gpucache.backends.interface import Backend, Launch
+from gpucache.backends.interface import Backend
+from gpucache.bench import peers
 from gpucache.bench.cases import Measured
-from gpucache.bench.peers import Peers
 from gpucache.bench.plan import Begun, Planned, Say, start_folder
-from gpucache.bench.samples import StartJob, build_once, find_launches, start_once
+from gpucache.bench.samples import StartJob, build_once, launches_of, start_once
+from gpucache.bench.sessions import Launch
 from gpucache.caches.known_caches import KnownCaches
 from gpucache.engine.warm.plan import WarmItem
 from gpucache.engine.workers.pool import Bounds, Died, Done, run_isolated
@@ -36,7 +37,7 @@ class Workers:
     sample: Callable[[StartJob], Sample]
 
 
-WORKERS = Workers(build_once, find_launches, start_once)
+WORKERS = Workers(build_once, launches_of, start_once)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,6 @@ class Sources:
         if isinstance(launches, str):
             launches, caveats = (), (f"no first launch: {launches}",)
         target = job.request.target
-        peers = Peers(self.backends)
         against = peers.taking_part(self.against, target)
         known = Measured(
             late=self.backends[target.backend].plan(job.request, job.toolchain, {}).late,
@@ -97,7 +97,7 @@ class Sources:
             job = replace(
                 job,
                 arm=arm,
-                environment=(*moved.items(), *Peers(self.backends).switches(arm)),
+                environment=(*moved.items(), *peers.switches(arm)),
                 peer_folder=around.place_of(arm, environ) if arm in job.peers else "",
             )
             before = around.look(environ, private=False)

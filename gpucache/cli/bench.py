@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucache.backends.registry import peer_names
+from gpucache.bench.sessions import PEERS
 from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.machines import machine
 from gpucache.cli.parameters import BuildCommand, Number, PathName, source_options
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PAIRS = 5
 SAMPLES = 15
 """Of each kernel, with --checks."""
-PEERS = (*peer_names(), Arm.DRIVER.value)
+AGAINST = (*PEERS, Arm.DRIVER.value)
 
 
 @click.command(cls=BuildCommand)
@@ -53,8 +53,8 @@ PEERS = (*peer_names(), Arm.DRIVER.value)
     "--against",
     metavar="PEER",
     multiple=True,
-    type=click.Choice(PEERS),
-    help=f"Time another cache in the same run: {', '.join(PEERS)}; may be given again.",
+    type=click.Choice(AGAINST),
+    help=f"Time another cache in the same run: {', '.join(AGAINST)}; may be given again.",
 )
 @click.option(
     "--fail-below",

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from gpucache.bench import check_costs
-from gpucache.bench.check_costs import CheckedJob, plan_checked, run_checked
-from gpucache.checks.suite import SUITE
+from gpucache.bench.check_costs import SUITE, CheckedJob, plan_checked, run_checked
 from gpucache.engine.workers.pool import Died, Done, Failed
 from gpucache.errors import CompileError, NoDeviceError, TargetError
 from gpucache.examples import checks_path
@@ -46,7 +45,7 @@ def test_ratios_are_of_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = [
         Failed(CompileError("it does not compile", "a log")),
         Died("it ran into its time limit"),
-        Done({case.kernel: _DURATIONS for case in SUITE}),
+        Done({case.name: _DURATIONS for case in SUITE}),
     ]
 
     def isolated(_: Any, jobs: Sequence[CheckedJob], *__: Any) -> Iterator[Any]:
@@ -56,7 +55,7 @@ def test_ratios_are_of_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = plan_checked(_SUITE, _DEVICES, (), 3)
     failed, died, *timed = run_checked(jobs, lambda _: {}, 1.0, lambda _: None)
     assert (failed.error, died.error) == ("it does not compile\na log", "it ran into its time limit")
-    assert [one.kernel for one in timed] == [case.kernel for case in SUITE]
+    assert [one.kernel for one in timed] == [case.name for case in SUITE]
     assert timed[0].none_ns == 20
     assert [one and round(one.median, 6) for one in (timed[0].sync, timed[0].asynchronous)] == [4.0, 2.0]
 

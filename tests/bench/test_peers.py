@@ -3,42 +3,42 @@
 import pytest
 
 from gpucache.answers.growth import Growth
-from gpucache.backends.registry import backend_names, load_backend, peer_names
-from gpucache.bench.peers import Peers, results
+from gpucache.bench import peers
+from gpucache.bench.peers import results
+from gpucache.bench.sessions import PEERS
 from gpucache.caches.registry import SYSTEMS
 from gpucache.model import Target
 from gpucache.outcomes.bench import Arm, Sample
 
 OPENCL, CUDA = Target("opencl", "pocl"), Target("cuda", "sm_90")
-PEERS = Peers({name: load_backend(name) for name in backend_names()})
 EVERY = ("pyopencl", "cuda.core", Arm.DRIVER)
 COLD = [Sample(Arm.COLD, (("compile", 10),))] * 2
 
 
 def test_a_peer_takes_part_where_its_library_builds() -> None:
     """Each of the two libraries is for one language, the driver's cache for both; the order is fixed."""
-    assert PEERS.taking_part(reversed(EVERY), OPENCL) == ("pyopencl", Arm.DRIVER)
-    assert PEERS.taking_part(EVERY, CUDA) == ("cuda.core", Arm.DRIVER)
-    assert PEERS.taking_part((), CUDA) == ()
+    assert peers.taking_part(reversed(EVERY), OPENCL) == ("pyopencl", Arm.DRIVER)
+    assert peers.taking_part(EVERY, CUDA) == ("cuda.core", Arm.DRIVER)
+    assert peers.taking_part((), CUDA) == ()
 
 
 def test_a_peer_is_called_as_its_cache_is() -> None:
     """What its starts wrote is told from what others did by the name of a system."""
-    assert set(peer_names()) == {"pyopencl", "cuda.core"} <= set(SYSTEMS)
+    assert set(PEERS) == {"pyopencl", "cuda.core"} <= set(SYSTEMS)
 
 
 def test_a_peer_that_stays_away_is_told() -> None:
     """A sentence says whose programs it is for, once."""
-    assert list(PEERS.caveats(["cuda.core", "cuda.core", Arm.DRIVER], OPENCL)) == [
+    assert list(peers.caveats(["cuda.core", "cuda.core", Arm.DRIVER], OPENCL)) == [
         "cuda.core does not take part: its cache is for CUDA programs"
     ]
-    assert list(PEERS.caveats(["pyopencl"], OPENCL)) == []
+    assert list(peers.caveats(["pyopencl"], OPENCL)) == []
 
 
 def test_every_start_loads_a_peers_library() -> None:
     """Loading cuda.core is not its cache's doing, so every start does it, and that is told."""
-    assert PEERS.libraries(("cuda.core", Arm.DRIVER), CUDA) == ("cuda.core",)
-    assert list(PEERS.caveats(["cuda.core"], CUDA)) == [
+    assert peers.libraries(("cuda.core", Arm.DRIVER), CUDA) == ("cuda.core",)
+    assert list(peers.caveats(["cuda.core"], CUDA)) == [
         "every start loads cuda.core, so that its loading is not taken for its cache's"
     ]
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from gpucache.backends.interface import Launch
+from gpucache.bench import samples
 from gpucache.bench.cases import PHASES
 from gpucache.bench.samples import StartJob, take_sample
+from gpucache.bench.sessions import Launch
 from gpucache.engine.lookup import get_or_build
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.store_layers import Layers
@@ -29,14 +30,6 @@ class FakeSession:
     def build(self, *_: object) -> None:
         self.done.append("build")
 
-    def load_peer(self, peer: str) -> None:
-        if peer == "nobody":
-            raise TargetError("nobody has no cache")
-        self.done.append(f"load {peer}")
-
-    def use_peer(self, folder: str) -> None:
-        self.done.append(f"use {folder}")
-
     def load(self, _: Artifact) -> bool:
         if self.rejects:
             raise CompileError("the driver rejected the binary")
@@ -55,13 +48,9 @@ class FakeSession:
 
 @dataclass(slots=True)
 class FakeBackend:
-    """The plans of a real backend, and sessions of ours."""
+    """The plans of a real backend."""
 
     ready: Prepared
-    session: FakeSession = field(default_factory=FakeSession)
-
-    def open_session(self, _: Target) -> FakeSession:
-        return self.session
 
     def toolchain(self, _: Target) -> Toolchain:
         return self.ready.compilation.inputs.toolchain
@@ -80,13 +69,24 @@ class Start:
 
     def __call__(self, arm: str, began_ns: int = 10, **more: Any) -> Sample:
         job = StartJob(self.ready.request, self.ready.compilation.inputs.toolchain, arm=arm, **more)
-        backend: Any = FakeBackend(self.ready, self.session)
+        backend: Any = FakeBackend(self.ready)
         return take_sample(job, backend, self.layers, {}, began_ns)
 
 
 @pytest.fixture
-def start(ready: Callable[..., Prepared], layers: Layers, tree: Callable[..., Any]) -> Start:
-    return Start(ready(include_dirs=[tree("include")]), layers)
+def start(
+    ready: Callable[..., Prepared], layers: Layers, tree: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> Start:
+    made = Start(ready(include_dirs=[tree("include")]), layers)
+
+    def opened(_: object, __: Target, peers: Sequence[str], folder: str | None) -> FakeSession:
+        if "nobody" in peers:
+            raise TargetError("nobody has no cache")
+        made.session.done += [*(f"load {peer}" for peer in peers), *([f"use {folder}"] if folder else ())]
+        return made.session
+
+    monkeypatch.setattr(samples, "open_session", opened)
+    return made
 
 
 @pytest.fixture
@@ -171,7 +171,7 @@ def test_what_goes_wrong_is_the_samples_error(start: Start) -> None:
 def test_a_miss_names_the_field_that_changed(warm: Start) -> None:
     """A warm start explains its miss as a program's log would: by the field that changed."""
     changed = warm.ready.request._replace(options=("-DOTHER=1",))
-    backend: Any = FakeBackend(warm.ready, warm.session)
+    backend: Any = FakeBackend(warm.ready)
     plan = warm.ready.compilation
     inputs = plan.inputs._replace(options=("-DOTHER=1",))
     backend.ready = warm.ready._replace(compilation=plan._replace(inputs=inputs))

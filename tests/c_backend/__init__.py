@@ -13,13 +13,13 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
 from gpucache.backends.installation import Installation
-from gpucache.backends.interface import Compilation, Launch, Session
+from gpucache.backends.interface import Compilation
 from gpucache.backends.options import Spelling, Variables, absolute, read, split, trimmed, with_value
 from gpucache.errors import CompileError, NoDeviceError, OptionError, TargetError
 from gpucache.keys import KeyInputs
@@ -82,7 +82,6 @@ class CBackend:
     language = Language.C
     suffix = ".c"
     caches = ()
-    peers = ()
 
     def artifact_kind(self, target: Target) -> StrEnum:
         return Kind.SHARED_OBJECT
@@ -175,14 +174,6 @@ class CBackend:
     def load(self, artifact: Artifact, target: Target) -> tuple[str, ...]:
         return tuple(_Library(artifact).kernels)
 
-    def open_session(self, target: Target) -> Session:
-        self.installation(target)  # raises for another machine
-        return _Session(self)
-
-    def launches(self, request: BuildRequest, compilation: Compilation) -> tuple[Launch, ...]:
-        kernels = _Library(self.compile(request, compilation)).kernels
-        return tuple(Launch(kernel, (1,), ("buffer",)) for kernel in kernels)
-
 
 class _Library:
     """A shared object in this process, and the functions it defines."""
@@ -192,48 +183,13 @@ class _Library:
             file = Path(folder, "loaded.so")
             file.write_bytes(artifact.payload)
             try:
-                self.loaded = ctypes.CDLL(str(file))
+                ctypes.CDLL(str(file))
             except OSError as error:
                 raise CompileError(f"the system's loader rejected the binary ({error})") from None
             command = ["nm", "-D", "--defined-only", "--format=posix", str(file)]
             listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         symbols = (line.split() for line in listed.splitlines())
         self.kernels = [name for name, kind, *_ in symbols if kind == "T" and not name.startswith("_")]
-
-
-class _Session:
-    """See ``gpucache.backends.interface.Session``."""
-
-    def __init__(self, backend: CBackend) -> None:
-        self._backend = backend
-        self._library: _Library | None = None
-        self._launches: Sequence[Launch] = ()
-
-    def build(self, request: BuildRequest, compilation: Compilation) -> None:
-        self._library = _Library(self._backend.compile(request, compilation))
-
-    def load_peer(self, peer: str) -> None:
-        raise TargetError(f"{peer!r} is no library that caches C")
-
-    def use_peer(self, folder: str) -> None:
-        raise TargetError("no library caches C")
-
-    def load(self, artifact: Artifact) -> bool:
-        self._library = _Library(artifact)
-        return True
-
-    def create_kernels(self) -> bool:
-        return self._library is not None
-
-    def set_arguments(self, launches: Sequence[Launch]) -> None:
-        self._launches = launches
-
-    def launch(self) -> bool:
-        if self._library is None:
-            return False
-        for launch in self._launches:
-            getattr(self._library.loaded, launch.kernel)((ctypes.c_int * 64)())
-        return bool(self._launches)
 
 
 BACKEND = CBackend()

@@ -15,6 +15,7 @@ from typing import Any
 from gpucache.answers.lookup import Built, Hit, Miss
 from gpucache.backends.interface import Backend
 from gpucache.backends.registry import load_backend
+from gpucache.bench.sessions import find_launches, open_session
 from gpucache.engine.lookup import get_or_build, look_up
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.store_layers import Layers
@@ -126,10 +127,10 @@ def _loaded(trial: _Trial) -> dict[str, Any]:
 def _session(trial: _Trial) -> dict[str, Any]:
     request = trial.request(trial.source(), str(trial.folder / "here"))._replace(local_sizes=((1,),))
     compilation = trial.prepare(request).compilation
-    launches = trial.backend.launches(request, compilation)
+    launches = find_launches(trial.backend, request, compilation)
     told: dict[str, Any] = {"launches": [launch.kernel for launch in launches]}
     for way in ("build", "load"):
-        session = trial.backend.open_session(trial.target)
+        session = open_session(trial.backend, trial.target)
         if way == "build":
             session.build(request, compilation)
         loaded = way == "build" or session.load(trial.compile(request))
@@ -137,7 +138,7 @@ def _session(trial: _Trial) -> dict[str, Any]:
         session.set_arguments(launches)
         told[way] = [loaded, created, session.launch()]
     broken = trial.request(trial.source(body="undeclared = 1;", begin=""))
-    session = trial.backend.open_session(trial.target)
+    session = open_session(trial.backend, trial.target)
     told["broken"] = _error(lambda: session.build(broken, trial.prepare(broken).compilation))
     return told
 
@@ -201,7 +202,7 @@ def main() -> None:
     unknown = Target(name, "nowhere/nothing")
     say["unknown"] = [
         _error(lambda: backend.toolchain(unknown)),
-        _error(lambda: backend.open_session(unknown)),
+        _error(lambda: open_session(backend, unknown)),
     ]
     variable = _VARIABLE[name]
     say["environment"] = dict(backend.environment(toolchain, {variable: "-DY", "HOME": "/x", "LANG": "C"}))

@@ -15,6 +15,7 @@ import pyopencl as cl
 
 from gpucache.backends.interface import Compilation
 from gpucache.backends.opencl import BACKEND, compiler, platforms
+from gpucache.bench.sessions import find_launches, open_session
 from gpucache.examples import manifest_path
 from gpucache.manifest import read_manifest
 from gpucache.model import BuildRequest, Language, Target
@@ -144,8 +145,8 @@ def gemm(runner: Runner, program: Any, variant: str, found: dict[str, Any]) -> N
 
 def first_launches(request: BuildRequest, compilation: Compilation) -> list[str]:
     """What a bench launches on zeros, after launching it; the driver's words where it refuses."""
-    launches = BACKEND.launches(request, compilation)
-    session = BACKEND.open_session(request.target)
+    launches = find_launches(BACKEND, request, compilation)
+    session = open_session(BACKEND, request.target)
     session.build(request, compilation)
     session.create_kernels()
     session.set_arguments(launches)

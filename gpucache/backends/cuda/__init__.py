@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gpucache.backends.cuda import options
-from gpucache.backends.interface import Compilation, Launch, Peer, Session
+from gpucache.backends.interface import Compilation
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Device, Language, Target, Toolchain
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ class CUDABackend:
     language = Language.CUDA_CPP
     suffix = ".cu"
     caches = ()
-    peers = (Peer("cuda.core", "CUDA programs", loaded_apart=True),)
 
     def artifact_kind(self, target: Target) -> ArtifactKind:
         """PTX for a virtual architecture, a cubin for a real one."""
@@ -79,16 +78,6 @@ class CUDABackend:
         from gpucache.backends.cuda import devices
 
         return devices.load(artifact, target)
-
-    def open_session(self, target: Target) -> Session:
-        """A session with NVRTC, and with a context on a GPU of the target where one is here."""
-        from gpucache.backends.cuda import devices
-
-        return devices.CUDASession(target)
-
-    def launches(self, request: BuildRequest, compilation: Compilation) -> tuple[Launch, ...]:  # noqa: ARG002
-        """No launches: NVRTC does not compile late, so a start is measured without one."""
-        return ()
 
 
 BACKEND = CUDABackend()

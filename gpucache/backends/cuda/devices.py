@@ -3,14 +3,11 @@
 A machine without a driver still has the architectures. The driver is loaded when a function needs it.
 """
 
-from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 from gpucache.backends.cuda import nvrtc
-from gpucache.backends.interface import Compilation, Launch
 from gpucache.errors import CompileError, GpucacheError, NoDeviceError
-from gpucache.model import Artifact, ArtifactKind, BuildRequest, Device, Target
+from gpucache.model import Artifact, ArtifactKind, Device, Target
 
 NO_DRIVER = "no CUDA driver is installed; programs can be built for named architectures, not loaded"
 
@@ -27,73 +24,18 @@ def probe() -> list[Device]:
 
 def load(artifact: Artifact, target: Target) -> tuple[str, ...]:
     """Load on a GPU that runs the target and name its kernels; raises CompileError or NoDeviceError."""
-    driver = _driver()
-    device = _enter(driver, target)
+    driver = find_driver()
+    device = enter(driver, target)
     try:
-        library = _load_library(driver, artifact)
-        names = _kernels(driver, library)
+        library = load_library(driver, artifact)
+        names = kernels(driver, library)
         driver.cuLibraryUnload(library)
         return names
     finally:
         driver.cuDevicePrimaryCtxRelease(device)
 
 
-class CUDASession:
-    """One start of a program with NVRTC, and on a GPU of the target where one is here."""
-
-    def __init__(self, target: Target) -> None:
-        self._artifact: Artifact | None = None
-        self._library: Any = None
-        self._driver: Any = None
-        self._peer_folder = ""
-        nvrtc.require_target(target)
-        with suppress(NoDeviceError):
-            driver = _driver()
-            _enter(driver, target)
-            self._driver = driver
-
-    def build(self, request: BuildRequest, compilation: Compilation) -> None:
-        """Compile with NVRTC, and load where there is a GPU."""
-        if self._peer_folder:
-            from gpucache.backends.cuda import peers
-
-            self.load(peers.compile_with_cuda_core(request, compilation, self._peer_folder))
-            return
-        self.load(nvrtc.compile_source(request, compilation))
-
-    def load_peer(self, peer: str) -> None:  # noqa: ARG002 - there is one
-        """Load cuda.core, of which NVRTC's bindings are only a part."""
-        from gpucache.backends.cuda import peers
-
-        peers.load()
-
-    def use_peer(self, folder: str) -> None:
-        """Compile with cuda.core and its cache in a folder."""
-        self._peer_folder = folder
-
-    def load(self, artifact: Artifact) -> bool:
-        """Load as a CUDA library; False without a GPU."""
-        if self._driver is None:
-            return False
-        self._library = _load_library(self._driver, artifact)
-        return True
-
-    def create_kernels(self) -> bool:
-        """Get every kernel; False without a GPU."""
-        if self._library is None:
-            return False
-        _kernels(self._driver, self._library)
-        return True
-
-    def set_arguments(self, launches: Sequence[Launch]) -> None:
-        """Do nothing, because no launches are planned for CUDA."""
-
-    def launch(self) -> bool:
-        """Launch nothing, because the signature of a CUDA kernel is not in its cubin."""
-        return False
-
-
-def _enter(driver: Any, target: Target) -> Any:
+def enter(driver: Any, target: Target) -> Any:
     """Make the primary context of a fitting GPU current, and give back its device."""
     device = _device_for(driver, target)
     context = _result(driver, driver.cuDevicePrimaryCtxRetain(device))
@@ -101,7 +43,8 @@ def _enter(driver: Any, target: Target) -> Any:
     return device
 
 
-def _load_library(driver: Any, artifact: Artifact) -> Any:
+def load_library(driver: Any, artifact: Artifact) -> Any:
+    """A library of the driver with the artifact in it; raises CompileError, NoDeviceError."""
     if artifact.kind in (ArtifactKind.LTOIR, ArtifactKind.OPTIXIR):
         raise NoDeviceError(
             "LTO-IR and OptiX-IR are linked before they are loaded, so they cannot be tried alone"
@@ -114,10 +57,11 @@ def _load_library(driver: Any, artifact: Artifact) -> Any:
     return library
 
 
-def _kernels(driver: Any, library: Any) -> tuple[str, ...]:
+def kernels(driver: Any, library: Any) -> tuple[str, ...]:
+    """The names of a library's kernels, each of which is created."""
     count = _result(driver, driver.cuLibraryGetKernelCount(library))
-    kernels = _result(driver, driver.cuLibraryEnumerateKernels(count, library))
-    return tuple(_result(driver, driver.cuKernelGetName(kernel)).decode() for kernel in kernels)
+    found = _result(driver, driver.cuLibraryEnumerateKernels(count, library))
+    return tuple(_result(driver, driver.cuKernelGetName(kernel)).decode() for kernel in found)
 
 
 def _device_for(driver: Any, target: Target) -> Any:
@@ -148,7 +92,7 @@ def _present(driver: Any) -> list[tuple[Any, int, int]]:
 
 def _gpus() -> list[Device]:
     try:
-        driver = _driver()
+        driver = find_driver()
         version = _result(driver, driver.cuDriverGetVersion())
         present = _present(driver)
     except NoDeviceError as error:
@@ -206,7 +150,7 @@ def _broken(name: str, detail: str) -> Device:
     return Device(None, "cuda", name, "", available=False, detail=detail, present=False)
 
 
-def _driver() -> Any:
+def find_driver() -> Any:
     """``cuda.bindings.driver``, initialised; raises NoDeviceError with a plain sentence."""
     try:
         from cuda.bindings import driver

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gpucache.backends.interface import Compilation, CompilersCache, Launch, Peer, Session
+from gpucache.backends.interface import Compilation, CompilersCache
 from gpucache.backends.opencl import options
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Device, Language, Target, Toolchain
 
@@ -23,7 +23,6 @@ class OpenCLBackend:
     language = Language.OPENCL_C
     suffix = ".cl"
     caches = (CompilersCache("POCL_CACHE_DIR", "pocl/kcache", (("POCL_KERNEL_CACHE", "1"),)),)
-    peers = (Peer("pyopencl", "OpenCL programs", switch="PYOPENCL_NO_CACHE"),)
 
     def artifact_kind(self, target: Target) -> ArtifactKind:  # noqa: ARG002 - one kind for all targets
         """A binary of the platform's own format, for every target."""
@@ -81,18 +80,6 @@ class OpenCLBackend:
         device = platforms.find(target)
         context = compiler.context_of(device)  # programs of Intel's runtime do not keep their context alive
         return compiler.kernel_names(compiler.load_binaries(context, [device], [artifact.payload]))
-
-    def open_session(self, target: Target) -> Session:
-        """A context on the target's device."""
-        from gpucache.backends.opencl import bench_session, platforms
-
-        return bench_session.OpenCLSession(platforms.find(target))
-
-    def launches(self, request: BuildRequest, compilation: Compilation) -> tuple[Launch, ...]:
-        """Every kernel at every declared or required local size, where all its arguments are understood."""
-        from gpucache.backends.opencl import bench_session, platforms
-
-        return bench_session.launches(platforms.find(request.target), request, compilation)
 
 
 BACKEND = OpenCLBackend()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.backends.cuda import peers
 from gpucache.backends.registry import load_backend
+from gpucache.bench import cuda as peers
 from gpucache.errors import CompileError
 from gpucache.model import ArtifactKind, BuildRequest, Language, Program, Target
 from tests.patience import PATIENCE_S
@@ -87,6 +87,7 @@ def test_what_cuda_core_refuses_is_an_error_of_ours(
 _CHILD = """
 import sys
 from gpucache.backends.opencl import BACKEND
+from gpucache.bench.sessions import open_session
 from gpucache.errors import CompileError
 from gpucache.model import BuildRequest, Language, Program
 device = next(row for row in BACKEND.devices() if row.toolchain and row.toolchain.implementation == "intel")
@@ -94,9 +95,7 @@ good = b'#include "factor.h"\\n__kernel void k(__global float *a) { *a *= FACTOR
 text = good if sys.argv[2:] else b"\\xff"
 program = Program("k.cl", Language.OPENCL_C, text)
 request = BuildRequest(program, device.target, options=("-DA=1",), include_dirs=(sys.argv[1],))
-session = BACKEND.open_session(device.target)
-session.load_peer("pyopencl")
-session.use_peer("")
+session = open_session(BACKEND, device.target, ["pyopencl"], "")
 try:
     session.build(request, BACKEND.plan(request, device.toolchain, {}))
     print("built", session.create_kernels())

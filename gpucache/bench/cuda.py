@@ -1,15 +1,20 @@
-"""Building as a cuda.core program does that gives ``Program.compile`` a cache. Loads cuda.core.
+"""One start of a CUDA program with NVRTC, on a GPU of the target where one is here. Loads NVRTC.
 
-Source of what cuda.core takes: ``ProgramOptions`` and ``Program.compile`` of cuda-core 1.2. Its cache refuses
-programs with headers or name expressions unless their author makes keys by hand, and then the error says so.
+As a peer it is built as a cuda.core program does that gives ``Program.compile`` a cache. Source of what
+cuda.core takes: ``ProgramOptions`` and ``Program.compile`` of cuda-core 1.2. Its cache refuses programs with
+headers or name expressions unless their author makes keys by hand, and then the error says so.
 """
 
 import re
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
+from gpucache.backends.cuda import devices, nvrtc
 from gpucache.backends.interface import Compilation
+from gpucache.bench.sessions import Launch
 from gpucache.errors import CompileError, NoDeviceError
-from gpucache.model import Artifact, BuildRequest
+from gpucache.model import Artifact, BuildRequest, Target
 from gpucache.sources import read_closure
 
 _FLAGS = {
@@ -35,12 +40,50 @@ _VALUES = (
 _MANY = frozenset({"define_macro", "undefine_macro", "pre_include", "ptxas_options"})
 
 
-def load() -> None:
-    """Import cuda.core with its caches; raises NoDeviceError if that fails."""
-    try:
-        import cuda.core.utils  # noqa: F401 - later imports find it loaded
-    except ImportError as error:
-        raise NoDeviceError(f"cuda.core does not load ({error}); install it") from None
+class CUDASession:
+    """See ``gpucache.bench.sessions.Session``."""
+
+    def __init__(self, target: Target, peers: Sequence[str], folder: str | None) -> None:
+        self._folder = folder
+        self._library: Any = None
+        self._driver: Any = None
+        nvrtc.require_target(target)
+        with suppress(NoDeviceError):
+            driver = devices.find_driver()
+            devices.enter(driver, target)
+            self._driver = driver
+        if peers:
+            try:
+                import cuda.core.utils  # noqa: F401 - later imports find it loaded
+            except ImportError as error:
+                raise NoDeviceError(f"cuda.core does not load ({error}); install it") from None
+
+    def build(self, request: BuildRequest, compilation: Compilation) -> None:
+        """Compile with NVRTC, or with cuda.core and its cache, and load where there is a GPU."""
+        if self._folder is None:
+            self.load(nvrtc.compile_source(request, compilation))
+        else:
+            self.load(compile_with_cuda_core(request, compilation, self._folder))
+
+    def load(self, artifact: Artifact) -> bool:
+        """Load as a CUDA library; False without a GPU."""
+        if self._driver is not None:
+            self._library = devices.load_library(self._driver, artifact)
+        return self._library is not None
+
+    def create_kernels(self) -> bool:
+        """Get every kernel; False without a GPU."""
+        if self._library is None:
+            return False
+        devices.kernels(self._driver, self._library)
+        return True
+
+    def set_arguments(self, launches: Sequence[Launch]) -> None:
+        """Do nothing, because no launches are planned for CUDA: NVRTC does not compile late."""
+
+    def launch(self) -> bool:
+        """Launch nothing, because the signature of a CUDA kernel is not in its cubin."""
+        return False
 
 
 def compile_with_cuda_core(request: BuildRequest, compilation: Compilation, folder: str) -> Artifact:

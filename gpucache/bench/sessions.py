@@ -1,0 +1,118 @@
+"""One start of a program on one device, step by step, for each backend, and the peers that build as well.
+
+Owns who has a session and which libraries keep a cache of their own. Pure until a session is opened.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple, Protocol
+
+from gpucache.backends.interface import Backend, Compilation
+from gpucache.errors import NoDeviceError
+from gpucache.model import Artifact, BuildRequest, Target
+
+
+class Launch(NamedTuple):
+    """A first launch on zeros: one kernel, one work-group."""
+
+    kernel: str
+    local_size: tuple[int, ...]
+    arguments: tuple[str, ...]
+    """For each argument ``buffer``, ``local``, or ``scalar`` and its size in bytes, such as ``scalar 4``."""
+
+
+class Peer(NamedTuple):
+    """A library's own cache for programs of a backend."""
+
+    backend: str
+    programs: str
+    """Whose programs it keeps, such as ``OpenCL programs``."""
+    loaded_apart: bool = False
+    """Whether its library is more than what the backend loads anyway."""
+    switch: str = ""
+    """The variable that turns it off if set to 1, for a cache that is on by default."""
+
+
+PEERS = {
+    "pyopencl": Peer("opencl", "OpenCL programs", switch="PYOPENCL_NO_CACHE"),
+    "cuda.core": Peer("cuda", "CUDA programs", loaded_apart=True),
+}
+"""By the names of their systems among the caches of others."""
+
+
+class Session(Protocol):
+    """One start of a program on one device, step by step."""
+
+    def build(self, request: BuildRequest, compilation: Compilation) -> None:
+        """Build from source, without any cache or with that of a peer; raises CompileError."""
+        ...
+
+    def load(self, artifact: Artifact) -> bool:
+        """Load a compiled artifact; False if there is no device to load it on. Raises CompileError."""
+        ...
+
+    def create_kernels(self) -> bool:
+        """Create every kernel; False if nothing is loaded."""
+        ...
+
+    def set_arguments(self, launches: Sequence[Launch]) -> None:
+        """Make zeros for every argument; this is the benchmark's own work and not timed."""
+        ...
+
+    def launch(self) -> bool:
+        """Launch with the arguments that were set, and wait; False if nothing could be launched."""
+        ...
+
+
+def open_session(
+    backend: Backend, target: Target, peers: Sequence[str] = (), folder: str | None = None
+) -> Session:
+    """A context on the target's device, with the libraries of some peers loaded.
+
+    With a ``folder`` the peer's cache is used, which lies there if no variable moves it. Raises TargetError
+    or NoDeviceError.
+    """
+    if backend.name == "opencl":
+        from gpucache.bench.opencl import OpenCLSession
+
+        return OpenCLSession(target, through_peer=folder is not None)
+    if backend.name == "cuda":
+        from gpucache.bench.cuda import CUDASession
+
+        return CUDASession(target, peers, folder)
+    return _Plain(backend, target)
+
+
+def find_launches(backend: Backend, request: BuildRequest, compilation: Compilation) -> tuple[Launch, ...]:
+    """First launches at the declared local sizes; empty if none can be made on zeros."""
+    if backend.name != "opencl":  # the signature of a CUDA kernel is not in its cubin
+        return ()
+    from gpucache.bench.opencl import launches
+
+    return launches(request, compilation)
+
+
+class _Plain:
+    """A session with a backend that is not ours, which compiles and loads and launches nothing."""
+
+    def __init__(self, backend: Backend, target: Target) -> None:
+        backend.toolchain(target)
+        self._backend, self._target, self._loaded = backend, target, False
+
+    def build(self, request: BuildRequest, compilation: Compilation) -> None:
+        self.load(self._backend.compile(request, compilation))
+
+    def load(self, artifact: Artifact) -> bool:
+        with suppress(NoDeviceError):
+            self._backend.load(artifact, self._target)
+            self._loaded = True
+        return self._loaded
+
+    def create_kernels(self) -> bool:
+        return self._loaded
+
+    def set_arguments(self, _: Sequence[Launch]) -> None:
+        pass
+
+    def launch(self) -> bool:
+        return False
