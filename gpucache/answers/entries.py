@@ -47,6 +47,9 @@ class Problem(NamedTuple):
     """A clause that names the thing and what follows from it."""
     remedy: str = ""
     """What mends it, as a clause; empty where the detail says so or removing the entry does."""
+    paths: tuple[str, ...] | None = None
+    """The files of the entry whose removal mends it; empty where none does. None where removing the whole
+    entry does, if its format says so of the kind."""
 
     def __str__(self) -> str:
         """All of it in one line."""

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from gpucache.answers.entries import FindingKind
+from gpucache.answers.entries import FindingKind, Problem
 from gpucache.errors import ExitCode
 
 
@@ -18,6 +18,20 @@ class Finding(NamedTuple):
     program: str = ""
     target: str = ""
     repaired: bool = False
+    paths: tuple[str, ...] | None = None
+    """As ``Problem`` has them; nobody is shown them."""
+
+    @classmethod
+    def of(cls, problem: Problem, cache: str, entry: str, program: str = "", target: str = "") -> "Finding":
+        """A problem of an entry, or of what is none, as a sentence."""
+        kind = problem.kind or FindingKind.UNTRUSTED
+        detail = f"{problem.detail}; {problem.remedy}" if problem.remedy else problem.detail
+        return cls(cache, entry, kind, detail, program, target, paths=problem.paths)
+
+    @property
+    def problem(self) -> Problem:
+        """The problem that it is about."""
+        return Problem(self.kind, self.detail, paths=self.paths)
 
 
 class Checked(NamedTuple):

@@ -63,11 +63,10 @@ class ForeignSystem:
 
     def open(self, location: Location, clock: "Clock" = time.time_ns) -> "ForeignCache[Any]":
         """The cache at a location, there or not; raises CacheUnusableError for what can be none."""
-        from gpucache.caches.foreign_cache import cache_of
+        from gpucache.caches.foreign_cache import ForeignCache
 
         self._format.require(Path(location.root))
-        made = self._format(self._format.opened(location), clock)
-        return cache_of(made)
+        return ForeignCache(self._format(self._format.opened(location), clock))
 
     def isolation(self, folder: Path) -> Isolation:
         """What makes its programs keep their cache below a folder."""

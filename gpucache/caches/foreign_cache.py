@@ -8,7 +8,7 @@ is made of is its format's to say (``gpucache.caches.format``). Must not know an
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Generic, cast
 
@@ -19,19 +19,7 @@ from gpucache.answers.lookup import Verdict
 from gpucache.answers.verify import Checked, Finding
 from gpucache.answers.why import Reach, Served
 from gpucache.caches import places
-from gpucache.caches.format import (
-    Answers,
-    Format,
-    HeldError,
-    Locked,
-    Look,
-    Mends,
-    Reports,
-    T,
-    Together,
-    UnjudgedError,
-    Whole,
-)
+from gpucache.caches.format import Format, HeldError, Look, T, UnjudgedError
 from gpucache.caches.interface import Wanted
 from gpucache.errors import FormatError, GpucacheError, UsageError
 from gpucache.model import KeyField
@@ -79,11 +67,11 @@ class ForeignCache(Generic[T]):
     def report(self, entry: CacheEntry) -> EntryReport:
         """What it stores about itself, and what its payload is; raises FormatError."""
         item = self._item(entry)
-        if isinstance(self._format, Reports):
-            try:
-                return self._format.report(item, entry)
-            except OSError as error:
-                raise _unread(entry, error) from error
+        try:
+            if (found := self._format.report(item, entry)) is not None:
+                return found
+        except OSError as error:
+            raise _unread(entry, error) from error
         info = payloads.describe(self._payload(entry))
         fields = [KeyField("key", entry.key), *(KeyField(*pair) for pair in entry.fields)]
         if self._format.opaque:
@@ -124,7 +112,7 @@ class ForeignCache(Generic[T]):
             return Checked(entry.key, notes=(note,), counts=False)
         except Exception as error:
             return Checked(entry.key, unchecked=self._failure(error))
-        told = tuple(_finding(entry, problem) for problem in found)
+        told = tuple(Finding.of(one, entry.cache, entry.key, entry.program, entry.target) for one in found)
         return Checked(entry.key, told, notes, checksum=checksum)
 
     def leftovers(self) -> Iterator[Checked]:
@@ -140,8 +128,7 @@ class ForeignCache(Generic[T]):
                 yield made.told(self._root, foreign)
             else:
                 yield from made.beside()
-                if isinstance(made, Whole):
-                    yield from made.whole()
+                yield from made.whole()
 
     def remove(self, entry: CacheEntry, why: str) -> Kept | None:  # noqa: ARG002 - nothing records it
         """Remove an entry by its owner's rules and lock if unchanged since the scan; None once removed."""
@@ -150,7 +137,7 @@ class ForeignCache(Generic[T]):
             return Kept(entry.stays)
         made = self._format
         try:
-            with made.lock(item) if isinstance(made, Locked) else nullcontext():
+            with made.lock(item):
                 return made.remove(item)
         except HeldError as held:
             return Kept(str(held))
@@ -158,6 +145,21 @@ class ForeignCache(Generic[T]):
             return Kept.by(error, self._root)
         except Exception as error:
             return Kept(self._failure(error))
+
+    @property
+    def together(self) -> int:
+        """How many removals share one lock or commit at most."""
+        return self._format.together
+
+    def remove_together(self, entries: Iterable[CacheEntry], why: str) -> Sequence[Kept | None]:
+        """What ``remove`` does, of several entries: what became of each, in their order."""
+        every = list(entries)
+        going = [self._item(one) for one in every if not one.stays]
+        if self.together > 1 and going:
+            with suppress(Exception):  # of one, or of each: then each says why it stays
+                done = iter(self._format.remove_together(going))
+                return [Kept(entry.stays) if entry.stays else next(done) for entry in every]
+        return [self.remove(one, why) for one in every]
 
     def finish_removals(self) -> Sequence[str]:
         """Do what the owner's rules ask for after removals."""
@@ -175,20 +177,24 @@ class ForeignCache(Generic[T]):
             return checked.unmended(self._failure(error), frozenset(FindingKind))
 
     def _repaired(self, checked: Checked, entry: CacheEntry | None) -> Checked:
-        if entry is None:
-            return checked if self._format.is_foreign() else self._format.clear(checked)
-        item = self._item(entry)
-        if self._format.leaves_to_owner and not item.owned:
-            return checked
         made = self._format
-        if isinstance(made, Mends):
-            return self._mended(made, item, checked)
-        if not any(finding.kind in made.mends for finding in checked.findings):
+        if entry is None:
+            return checked if made.is_foreign() else made.clear(checked)
+        item = self._item(entry)
+        if made.leaves_to_owner and not item.owned:
             return checked
-        kept = self.remove(entry, "repair")
-        if kept is None or kept.gone:
+        found = [one.problem for one in checked.findings]
+        if entry.stays and any(one.paths is None and one.kind in made.mends for one in found):
+            return checked.unmended(entry.stays, made.mends)
+        try:
+            gone = made.mend(item, found)
+        except FileNotFoundError:  # it is gone, and with it all that was wrong
             return checked.mended()
-        return checked.unmended(kept.reason, made.mends)
+        except (HeldError, OSError) as error:
+            why = Kept.by(error, self._root).reason if isinstance(error, OSError) else str(error)
+            return checked.unmended(why, frozenset(FindingKind))
+        marked = (one._replace(repaired=one.repaired or one.problem in gone) for one in checked.findings)
+        return checked._replace(findings=tuple(marked))
 
     def explain(self, wanted: Wanted) -> Iterator[Reach]:
         """Whether the cache would answer what is wanted; raises UsageError."""
@@ -200,8 +206,8 @@ class ForeignCache(Generic[T]):
         if not (made.location.enabled or made.place.opt_in or made.asks_itself):
             why = next(iter(made.location.problems), f"{made.owner} is told not to use it")
             yield Reach(self.name, "a program", Verdict.NOT_CONSULTED, why)
-        elif isinstance(made, Answers):
-            yield from made.answer(wanted)
+        elif (answers := made.answer(wanted)) is not None:
+            yield from answers
         elif keys := wanted.get("key", ()):
             yield from map(self._answer, keys)
         else:
@@ -288,23 +294,6 @@ class ForeignCache(Generic[T]):
         except FormatError as error:
             yield Problem(FindingKind.UNTRUSTED, f"{error}, though {self._format.owner} follows it")
 
-    def _mended(self, made: Mends[T], item: T, checked: Checked) -> Checked:
-        if self._looked(item)[1] is False and not self._is_shown():
-            return checked.unmended(self._unproven(), self._format.mends)
-        try:
-            found = [Problem(one.kind, one.detail) for one in checked.findings]
-            gone = {str(one) for one in made.mend(item, found)}
-        except FileNotFoundError:  # it is gone, and with it all that was wrong
-            return checked.mended()
-        except (HeldError, OSError) as error:
-            why = Kept.by(error, self._root).reason if isinstance(error, OSError) else str(error)
-            return checked.unmended(why, frozenset(FindingKind))
-        marked = (
-            one._replace(repaired=one.repaired or str(Problem(one.kind, one.detail)) in gone)
-            for one in checked.findings
-        )
-        return checked._replace(findings=tuple(marked))
-
     def _answer(self, value: bytes) -> Reach:
         """Whether the owner would find the entry of a key, or of the beginning of one."""
         made = self._format
@@ -369,36 +358,8 @@ class ForeignCache(Generic[T]):
         return told
 
 
-class _TogetherCache(ForeignCache[T]):
-    """One whose format removes several entries at once: a ``gpucache.caches.interface.RemovesTogether``."""
-
-    together = 500  # whose lock or commit programs of the owner wait for
-
-    def remove_together(self, entries: Iterable[CacheEntry], why: str) -> Sequence[Kept | None]:
-        """What ``remove`` does, of several entries: what became of each, in their order."""
-        assert isinstance(self._format, Together)
-        every = list(entries)
-        going = [self._item(one) for one in every if not one.stays]
-        try:
-            done = iter(self._format.remove_together(going) if going else ())
-        except Exception:  # of one, or of each: then each says why it stays
-            return [self.remove(one, why) for one in every]
-        return [Kept(entry.stays) if entry.stays else next(done) for entry in every]
-
-
 _NO_FIELDS = ", nor any other, as its keys are opaque; ask without one"
-
-
-def _finding(entry: CacheEntry, problem: Problem) -> Finding:
-    kind = problem.kind or FindingKind.UNTRUSTED
-    detail = f"{problem.detail}; {problem.remedy}" if problem.remedy else problem.detail
-    return Finding(entry.cache, entry.key, kind, detail, entry.program, entry.target)
 
 
 def _unread(entry: CacheEntry, error: OSError) -> FormatError:
     return FormatError(f"{entry.path} cannot be read ({error.strerror})")
-
-
-def cache_of(made: Format[T]) -> ForeignCache[T]:
-    """The cache of a format."""
-    return _TogetherCache(made) if isinstance(made, Together) else ForeignCache(made)

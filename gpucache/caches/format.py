@@ -4,8 +4,7 @@ To add a system, write a row in ``systems``, and a class below that row and ``Fi
 ``look``, ``check`` and ``payload``, which its module calls ``FORMAT``; ``cupy`` and ``jax`` beside this are
 the shortest examples. The engine owns all the rest: places and their problems, scanning, races with the
 owner, what may not be read, removal, repair and its marks, and the sentences that hold for every system. What
-one system needs and most do not is a small protocol at the end of this module: a format that has its methods
-is asked.
+one system needs and most do not has a method here that does nothing.
 
 A format is made anew for every cache that is opened, so that it may remember what it found there. Its class
 methods are asked without a cache. Nothing found in a cache is loaded, unpickled or executed, and every length
@@ -15,10 +14,10 @@ is bounded before anything is allocated.
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Generic, Protocol, TypeVar, runtime_checkable
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location, Problem
 from gpucache.answers.evict import Kept
@@ -66,7 +65,6 @@ class Item(Protocol):
 
 
 T = TypeVar("T", bound=Item)
-U = TypeVar("U", contravariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +142,8 @@ class Format(Places, ABC, Generic[T]):
     """Whether a repair leaves what belongs to another user."""
     checksums: ClassVar[bool] = False
     """Whether ``check`` compares a checksum over what an entry holds with what the owner stored."""
+    together: ClassVar[int] = 1
+    """How many removals share one lock or commit at most, where that costs the owner's programs less."""
     mends: ClassVar[frozenset[FindingKind]] = frozenset(kind for kind in FindingKind if kind.wrong)
     """The kinds of problems that the removal of the entry mends, as the owner then makes it anew."""
 
@@ -250,7 +250,53 @@ class Format(Places, ABC, Generic[T]):
         """Do what the owner's rules ask for after removals (totals, empty folders): sentences that say so."""
         return ()
 
+    def lock(self, item: T) -> AbstractContextManager[None]:  # noqa: ARG002 - most owners have none
+        """The owner's lock of what an entry lies in, held; raises HeldError where another has it, OSError."""
+        return nullcontext()
+
+    def remove_together(self, items: Sequence[T]) -> Sequence[Kept | None]:
+        """What ``remove`` does, of up to ``together`` entries: what became of each, in their order."""
+        return [self.remove(item) for item in items]
+
+    def discard(self, item: T) -> Kept | None:
+        """Remove an entry that is damaged, which may be in use as well."""
+        return self.remove(item)
+
+    def take(self, item: T, paths: Sequence[str]) -> bool:  # noqa: ARG002 - most entries go as a whole
+        """Remove some files of an entry as the scan saw them; whether they are gone. Raises OSError."""
+        return False
+
+    def mend(self, item: T, problems: Sequence[Problem]) -> Sequence[Problem]:
+        """Mend what can be of an entry that was just found to have these: those that are gone now.
+
+        Raises HeldError, whose sentence is added to the findings, OSError.
+        """
+        if any(one.paths is None and one.kind in self.mends for one in problems):
+            with self.lock(item):
+                kept = self.discard(item)
+            if kept is not None and not kept.gone:
+                raise HeldError(kept.reason)
+            return problems
+        return [one for one in problems if one.paths and self.take(item, one.paths)]
+
+    # What an entry tells beside its look.
+
+    def report(self, item: T, entry: CacheEntry) -> EntryReport | None:  # noqa: ARG002 - most have no more
+        """Everything that the entry stores about itself where that is more than its fields and its payload: a
+        log, headers, variants. Raises FormatError, OSError."""
+        return None
+
+    def answer(self, wanted: Wanted) -> Iterator[Reach] | None:  # noqa: ARG002 - most keep no inputs
+        """Where entries keep enough of what they were made from: one answer for each thing asked for, by
+        fields of ``wanted`` alone. Raises UsageError."""
+        return None
+
     # What belongs to no entry.
+
+    def whole(self) -> Iterator[Checked]:
+        """What is wrong with the whole (totals, an index, a lock, a database), by the path it is about, and
+        notes; raises OSError."""
+        yield from ()
 
     def closed(self) -> str:
         """Why nothing can be known of what lies at the place, a sentence; empty where it can."""
@@ -270,68 +316,5 @@ class Format(Places, ABC, Generic[T]):
 
     def told(self, path: Path, problem: Problem, name: str = "", program: str = "") -> Checked:
         """A problem of what belongs to no entry, as ``beside`` and ``whole`` give it; by its file's name."""
-        kind = problem.kind or FindingKind.UNSUPPORTED
-        detail = f"{problem.detail}; {problem.remedy}" if problem.remedy else problem.detail
-        return Checked(
-            str(path), (Finding(self.name, name or path.name, kind, detail, program),), counts=False
-        )
-
-
-# What some systems need and most do not: a format that has the method is asked.
-
-
-@runtime_checkable
-class Locked(Protocol[U]):
-    """The owner has a lock that a removal takes, as its programs do."""
-
-    def lock(self, item: U) -> AbstractContextManager[None]:
-        """The lock of what an entry lies in, held; raises HeldError where it is not to be had, OSError."""
-        ...
-
-
-@runtime_checkable
-class Whole(Protocol):
-    """Something can be wrong with a cache as a whole: totals, an index, a lock, a database's pages."""
-
-    def whole(self) -> Iterator[Checked]:
-        """Each problem by the path that it is about, as ``Format.told`` makes them; and notes. OSError."""
-        ...
-
-
-@runtime_checkable
-class Together(Protocol[U]):
-    """Several removals cost the owner's programs less in one lock or commit than one by one."""
-
-    def remove_together(self, items: Sequence[U]) -> Sequence[Kept | None]:
-        """What ``remove`` does, of several: what became of each, in their order."""
-        ...
-
-
-@runtime_checkable
-class Mends(Protocol[U]):
-    """An entry can be mended by less than, or otherwise than by, its removal alone."""
-
-    def mend(self, item: U, problems: Sequence[Problem]) -> Sequence[Problem]:
-        """Mend what can be of an entry that was just found to have these: those that are gone now.
-
-        Raises HeldError, whose sentence is added to the findings, OSError.
-        """
-        ...
-
-
-@runtime_checkable
-class Answers(Protocol):
-    """Entries keep enough of what they were made from to say whether one would answer, and what differs."""
-
-    def answer(self, wanted: Wanted) -> Iterator[Reach]:
-        """One answer for each thing asked for, by fields of ``wanted`` alone; raises UsageError."""
-        ...
-
-
-@runtime_checkable
-class Reports(Protocol[U]):
-    """An entry has more to tell than its fields and its payload: a log, headers, variants."""
-
-    def report(self, item: U, entry: CacheEntry) -> EntryReport:
-        """Everything that the entry stores about itself; raises FormatError, OSError."""
-        ...
+        finding = Finding.of(problem, self.name, name or path.name, program)
+        return Checked(str(path), (finding,), counts=False)

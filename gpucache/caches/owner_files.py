@@ -23,7 +23,7 @@ _SUM_BYTES = 8
 
 
 class LockedFormat(FilesFormat):
-    """The owner's programs lock a file, where one of them made it: a ``Locked`` format."""
+    """The owner's programs lock a file, where one of them made it."""
 
     lock_name: ClassVar[str]
     lock_is_record: ClassVar[bool] = False
@@ -54,7 +54,7 @@ class LockedFormat(FilesFormat):
 
 
 class SummedFormat(FilesFormat):
-    """A file begins with the sum of all sizes as u64, by which the owner evicts: a ``Whole`` format."""
+    """A file begins with the sum of all sizes as u64, by which the owner evicts."""
 
     sum_name: ClassVar[str]
     sum_is_alone: ClassVar[bool]

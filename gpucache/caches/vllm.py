@@ -23,7 +23,7 @@ from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Probl
 from gpucache.answers.evict import Kept
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import HOUR_NS, Locked, Look
+from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.inductor import Inductor
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.systems import VllmPlaces
@@ -154,7 +154,7 @@ class Vllm(VllmPlaces, FilesFormat):
     def lock(self, item: Files) -> Iterator[None]:
         """The lock that TorchInductor holds while it compiles one of its libraries; vLLM has none."""
         inner = self._inner(item)
-        with inner[0].lock(inner[1]) if inner and isinstance(inner[0], Locked) else nullcontext():
+        with inner[0].lock(inner[1]) if inner else nullcontext():
             yield
 
     def remove(self, item: Files) -> Kept | None:

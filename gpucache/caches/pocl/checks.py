@@ -51,7 +51,8 @@ class Fault:
     @property
     def problem(self) -> Problem:
         """The problem alone."""
-        return Problem(self.kind, self.detail)
+        paths = tuple(item.place for item in self.items) if self.mend is Mend.FILE else ()
+        return Problem(self.kind, self.detail, paths=None if self.mend is Mend.PROGRAM else paths)
 
 
 def contents(subject: Program, now_ns: int) -> Iterator[Fault]:

@@ -23,7 +23,6 @@ from gpucache.caches.format import Clock, Look
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Layout
 from gpucache.caches.pocl import checks, explaining, leftovers, names, program, removal
-from gpucache.caches.pocl.checks import Fault, Mend
 from gpucache.caches.pocl.locations import NAME, PoclPlaces
 from gpucache.caches.pocl.program import Program, stays
 from gpucache.caches.pocl.tree import Role, tree_of
@@ -162,16 +161,20 @@ class Pocl(PoclPlaces, FilesFormat):
         why = stays(now) or self._take_out(item)
         return Kept(why) if why else None
 
-    def mend(self, item: Files, problems: Sequence[Problem]) -> Sequence[Problem]:  # noqa: ARG002 - looked anew
-        """Remove damaged kernels alone and damaged programs whole, as PoCL makes both anew."""
-        now = self._now(item)
-        found = [*checks.trust(now.tree), *checks.contents(now, self.now_ns())]
-        if any(fault.mend is Mend.PROGRAM for fault in found):
-            gone = [] if stays(now.tree) or self._take_out(item) else [one.problem for one in found]
-        else:
-            gone = [one.problem for one in found if self._remove_files(item, one)]
+    def discard(self, item: Files) -> Kept | None:
+        """Its folder, also where it was used just now: PoCL makes it anew."""
+        now = tree_of(item.again())
+        if now.identity != tree_of(item).identity:
+            return Kept()
+        why = stays(now) or self._take_out(item)
         self.finish_removals()
-        return gone
+        return Kept(why) if why else None
+
+    def take(self, item: Files, paths: Sequence[str]) -> bool:
+        """Damaged kernels alone, and what is left over, as PoCL makes anew what it needs."""
+        found = [one for one in tree_of(item.again()).items if one.place in paths]
+        gone = [removal.remove_item(self.root, item.parts, one) for one in found]
+        return all(gone)
 
     def finish_removals(self) -> Sequence[str]:
         """Remove the folders of two letters that removals left empty, as PoCL makes them anew."""
@@ -238,10 +241,6 @@ class Pocl(PoclPlaces, FilesFormat):
         why = removal.remove_program(self.root, *item.parts)
         self._emptied.add(item.parts[0])
         return why
-
-    def _remove_files(self, item: Files, fault: Fault) -> bool:
-        removed = [removal.remove_item(self.root, item.parts, one) for one in fault.items]
-        return fault.mend is Mend.FILE and all(removed)
 
 
 def _is_program(item: Files) -> bool:

@@ -89,6 +89,7 @@ class Rocfft(RocfftPlaces, Format[Stored]):
     """One database file of rocFFT."""
 
     item = Stored
+    together = 500  # whose commit programs of rocFFT wait for
     wanted = FIELDS
 
     def __init__(self, location: Location, clock: Clock) -> None:

@@ -52,6 +52,7 @@ class Taichi(TaichiPlaces, FilesFormat):
     served = "Taichi would serve it"
     checksums = True
     shows = "a Taichi kernel"
+    together = 500
 
     def look(self, item: Files) -> Look:
         """Kernel and architecture from the head, times and Taichi's version from the index."""
