@@ -4,7 +4,6 @@ Owns what of an answer is kept where, and when a question gets a file in the use
 is ``index``'s, what an answer depends on ``conditions``'.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -91,9 +90,9 @@ def _name_holes(call: Call, name: bytes, given: Sequence[bytes]) -> tuple[Hole, 
 class Rows:
     """The index of the user's root: what was answered by key is answered there the next time."""
 
-    def __init__(self, layers: Layers) -> None:
+    def __init__(self, layers: Layers, since_ns: int) -> None:
         self._layers = layers
-        self._strict = Strict(time.time_ns())
+        self._strict = Strict(since_ns)
 
     def keep(
         self,

@@ -125,10 +125,13 @@ class Listening:
             asked = select.poll()
             asked.register(listener, select.POLLIN)
             asked.poll()
-            if not self.ended:
-                from gpucache.intercept.server import answer_all
+            try:
+                first, _ = listener._accept()  # type: ignore[attr-defined]
+            except OSError:
+                return  # the command has ended, and nothing was asked
+            from gpucache.intercept.server import answer_all
 
-                answer_all(listener.fileno(), self._answering(), self)
+            answer_all(listener.fileno(), self._answering(), self, first)
         except Exception as error:
             self.error = error
             listener.close()  # whoever waits for an answer goes on without one

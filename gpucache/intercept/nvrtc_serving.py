@@ -9,48 +9,28 @@ them or is none, as a program may ask for any, and nothing could make one later:
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
-from threading import Event, Lock
 
-from gpucache.answers.lookup import Built, Hit, Miss
+from gpucache.answers.lookup import Hit, Miss
 from gpucache.answers.run import Intercepted, RunResult
-from gpucache.engine.explain import explain
-from gpucache.engine.journal import note_miss, note_process
-from gpucache.engine.lookup import LOG_LIMIT, build, build_log, find, publish, why_not_kept
-from gpucache.engine.nearest import was_ever_built
-from gpucache.engine.prepare import Prepared, of_kind
+from gpucache.engine.hits import build_log, find
+from gpucache.engine.prepare import Prepared, of_kind, stamped
 from gpucache.engine.store_layers import Layers, NoEntry
-from gpucache.errors import GpucacheError
-from gpucache.intercept.answering import Question, Rows, of_compile
+from gpucache.errors import GpucacheError, OptionError
 from gpucache.intercept.nvrtc import Call, prepare_call, read_call
 from gpucache.intercept.server import HEARD, PASSED, Handlers, Reply
-from gpucache.intercept.telling import Say, hit_line, is_required, miss_line, refused, silent
-from gpucache.intercept.wire import TOO_LARGE, Fields, Kind, WireError, fits, number
-from gpucache.model import GIVEN_WITH, Artifact, ArtifactKind, CacheKey, Language, Program
-from gpucache.sources import is_settled
+from gpucache.intercept.session import Session, within
+from gpucache.intercept.telling import Say, hit_line, is_required, miss_line, silent
+from gpucache.intercept.wire import TOO_LARGE, Fields, Kind, fits, number
+from gpucache.model import GIVEN_WITH, Artifact, ArtifactKind
 
-_PUBLISH_WAIT_S = 2.0
-"""How long a compile waits for the same one to be published."""
-_SINGLE_FLIGHT_S = 5.0
-_UNKNOWN_WAIT_S = 0.05
-"""How long a program waits for the headers of a source to be read that nobody has seen before."""
-_YOUNG_NS = 2_000_000_000
-"""How far clocks of file systems may be behind."""
-_WORKERS = 8
+_LOOKUP_S = 2.0
+"""How long a program waits for the headers of a source to be read: less than its time-out."""
+_SLOW = "its headers took too long to read, so nothing is kept for it; the next run remembers them"
 _FIRST_PAYLOAD = 4
 """Where that stands in an answer, behind its kind; the others follow likewise."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What is known of a compile when it is looked up."""
-
-    prepared: Prepared
-    found: "tuple[list[Hit], bytes] | Lacking"
-    """Sound entries of all that comes out, the first kind first, with what NVRTC said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +42,8 @@ class Lacking:
 
     def explain(self, layers: Layers) -> Miss:
         """Why it is not there."""
+        from gpucache.engine.explain import explain
+
         return explain(layers, self.prepared, self.answer)
 
 
@@ -69,13 +51,14 @@ class Lacking:
 class _Compile:
     """One compile that is to be told of."""
 
-    question: Question
+    question: tuple[bytes, ...]
     call: Call
-    asked: "Future[_Asked]"
+    prepared: Prepared
+    lacking: Lacking
+    held: ExitStack
+    """The lock of its key."""
     asked_ns: int
     """By the clock that all builds of a run share."""
-    begun_ns: int
-    """When it was asked for; 0 if the command waited for the lookup, and compiled afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,20 +73,12 @@ class _Given:
     names: Mapping[str, str]
 
 
-class NVRTCServing:
+class NVRTCServing(Session[_Compile]):
     """Answers a command's calls of NVRTC from layers of the cache."""
 
     def __init__(self, layers: Layers, say: Say = silent) -> None:
         """``say`` is told each hit and each miss when it is known."""
-        self._layers = layers
-        self._say = say
-        self._lock = Lock()
-        self._tokens = count(1)
-        self._compiles: dict[bytes, _Compile] = {}
-        self._workers = ThreadPoolExecutor(_WORKERS, "gpucache-nvrtc")
-        self._done: list[Intercepted] = []
-        self._publishing: dict[CacheKey, Event] = {}
-        self._rows = Rows(layers)
+        super().__init__(layers, say)
 
     @property
     def handlers(self) -> Handlers:
@@ -112,65 +87,79 @@ class NVRTCServing:
 
     def finish(self) -> Sequence[Intercepted]:
         """What became of every compile, after the command's end."""
-        self._workers.shutdown(wait=False, cancel_futures=True)
-        for one in self._compiles.values():
-            if _is_known(one.asked):
-                prepared, found = one.asked.result().prepared, one.asked.result().found
-                if isinstance(found, Lacking):
-                    note_miss(self._layers, prepared, found.explain(self._layers))
-                outcome = _outcome(prepared, RunResult.LEFT)
-                self._done.append(replace(outcome, reason="its process ended before the compile did"))
-        self._compiles.clear()
-        hits = sum(one.result is RunResult.HIT for one in self._done)
-        misses = sum(one.result not in (RunResult.HIT, RunResult.PASSED) for one in self._done)
-        if hits + misses:
-            note_process(self._layers, hits, misses)
-        return tuple(self._done)
+        for one in self._builds.values():
+            self._note_miss(one.prepared, one.lacking.explain(self.layers))
+            outcome = _outcome(one.prepared, RunResult.LEFT)
+            self.done(replace(outcome, reason="its process ended before the compile did"))
+            one.held.close()
+        self._builds.clear()
+        return self.ended()
 
     def _compile(self, fields: Fields) -> Reply:
-        started_ns, now_ns = time.perf_counter_ns(), time.time_ns()
+        asked_ns = time.perf_counter_ns()
         question = fields.rest()
         call = read_call(Fields(question))
         if call.is_ours:
             return PASSED
-        required = is_required(call.environ)
-        asked = self._workers.submit(self._ask, call)
+        required, held = is_required(call.environ), ExitStack()
         try:
-            answer = asked.result(_UNKNOWN_WAIT_S if not required and self._is_unknown(call) else None)
-        except TimeoutError:
-            return self._miss(_Compile(question, call, asked, started_ns, now_ns), wanted=True)
+            prepared, found = self._look_up(call)
         except GpucacheError as error:
             outcome = Intercepted(call.file_name.given, "", RunResult.PASSED, reason=str(error))
             if required:
-                return self._refuse(outcome)
-            self._say(miss_line(outcome))
-            self._tell(outcome)
+                return self.refuse(outcome)
+            self.say(miss_line(outcome))
+            self.done(outcome)
             return PASSED
-        if isinstance(answer.found, Lacking):
+        wanted = self.layers.target is not None and prepared.refusal is None
+        if isinstance(found, Lacking) and wanted and not required:
+            held = self.hold([prepared.key])
+            found = find_all(self.layers, call, prepared)  # what had the lock may have published it
+        if isinstance(found, Lacking):
             if required:
-                miss = answer.found.explain(self._layers)
-                note_miss(self._layers, answer.prepared, miss)
-                outcome = _outcome(answer.prepared, RunResult.LEFT)
-                return self._refuse(replace(outcome, verdict=miss.verdict, reason=miss.detail))
-            wanted = self._layers.target is not None and answer.prepared.refusal is None
-            return self._miss(_Compile(question, call, asked, started_ns, 0), wanted=wanted)
-        hits, log = answer.found
+                miss = found.explain(self.layers)
+                self._note_miss(prepared, miss)
+                outcome = _outcome(prepared, RunResult.LEFT)
+                return self.refuse(replace(outcome, verdict=miss.verdict, reason=miss.detail))
+            token = self.begin(_Compile(question, call, prepared, found, held, asked_ns))
+            return Reply(Kind.MISS, (token, number(wanted)))
+        held.close()
+        hits, log = found
         told = tuple(answer_fields(call, hits, log))
-        outcome = replace(_outcome(answer.prepared, RunResult.HIT), key=str(hits[0].key))
+        outcome = replace(_outcome(prepared, RunResult.HIT), key=str(hits[0].key))
         if not fits(told):
-            self._tell(replace(outcome, result=RunResult.PASSED, reason=TOO_LARGE))
+            self.done(replace(outcome, result=RunResult.PASSED, reason=TOO_LARGE))
             return PASSED
-        took_ns = time.perf_counter_ns() - started_ns
+        took_ns = time.perf_counter_ns() - asked_ns
         saved_ns = hits[0].head.compile_ns
-        self._tell(replace(outcome, begun_ns=started_ns, build_ns=took_ns, saved_ns=saved_ns))
-        self._say(hit_line(outcome, hits[0]))
-        return Reply(Kind.HIT, told, then=lambda: self._keep_row(question, call, answer.prepared, hits, told))
+        self.done(replace(outcome, begun_ns=asked_ns, build_ns=took_ns, saved_ns=saved_ns))
+        self.say(hit_line(outcome, hits[0]))
+        return Reply(Kind.HIT, told, then=lambda: self._keep_row(question, call, prepared, hits, told))
+
+    def _look_up(self, call: Call) -> "tuple[Prepared, tuple[list[Hit], bytes] | Lacking]":
+        """Look a call up; raises GpucacheError for one that cannot be kept, or takes too long."""
+
+        def ask() -> "tuple[Prepared, tuple[list[Hit], bytes] | Lacking]":
+            prepared = prepare_call(call, self.layers)
+            return prepared, find_all(self.layers, call, prepared)
+
+        try:
+            return within(_LOOKUP_S, ask)
+        except TimeoutError:
+            raise OptionError(_SLOW) from None
 
     def _keep_row(
-        self, question: Question, call: Call, prepared: Prepared, hits: Sequence[Hit], told: Sequence[bytes]
+        self,
+        question: tuple[bytes, ...],
+        call: Call,
+        prepared: Prepared,
+        hits: Sequence[Hit],
+        told: Sequence[bytes],
     ) -> None:
         """Have the index answer the next time."""
-        self._rows.keep(
+        from gpucache.intercept.answering import of_compile
+
+        self.rows.keep(
             lambda strict: of_compile(question, call, prepared, hits, told, strict),
             hits,
             [_FIRST_PAYLOAD + 2 * number for number in range(len(hits))],
@@ -178,65 +167,24 @@ class NVRTCServing:
             saved_ns=hits[0].head.compile_ns,
         )
 
-    def _refuse(self, outcome: Intercepted) -> Reply:
-        """Have a compile fail, because its program demands a hit."""
-        outcome, reply = refused(outcome)
-        self._say(miss_line(outcome))
-        self._tell(outcome)
-        return reply
-
-    def _is_unknown(self, call: Call) -> bool:
-        """Whether no build of a source is recorded, so that there is no entry of it.
-
-        Its headers may take longer to read than is fit to let a program wait in vain. Records may be lost:
-        then an entry that is there all the same is found the next time, as the headers are remembered.
-        """
-        if self._layers.target is None:
-            return False
-        program = Program(call.file_name.kept, Language.CUDA_CPP, call.source)
-        return not was_ever_built(self._layers.on_disk(), program)
-
-    def _miss(self, one: _Compile, *, wanted: bool) -> Reply:
-        token = number(next(self._tokens))
-        with self._lock:
-            self._compiles[token] = one
-        return Reply(Kind.MISS, (token, number(wanted)))
-
-    def _ask(self, call: Call) -> _Asked:
-        """Look a call up; raises GpucacheError for one that cannot be kept."""
-        prepared = prepare_call(call, self._layers)
-        self._wait_for(prepared.key)
-        return _Asked(prepared, find_all(self._layers, call, prepared))
-
     def _compiled(self, fields: Fields) -> Reply:
         token, given, ended_ns = fields.take(), _given(fields), time.perf_counter_ns()
-        with self._lock:
-            one = self._compiles.pop(token, None)
-        if one is None:
-            raise WireError("no compile has this token")
-        published = Event()
-        if _is_known(one.asked) and given.code == 0:
-            self._publishing[one.asked.result().prepared.key] = published
+        one = self.end(token)
 
         def settle() -> None:
-            try:
+            with one.held:
                 outcome = self._settled(one, given)
-                self._say(miss_line(outcome, given.compile_ns))
-                self._tell(replace(outcome, begun_ns=one.asked_ns, build_ns=ended_ns - one.asked_ns))
-            finally:
-                published.set()
+            self.say(miss_line(outcome, given.compile_ns))
+            self.done(replace(outcome, begun_ns=one.asked_ns, build_ns=ended_ns - one.asked_ns))
 
         return Reply(HEARD.kind, then=settle)
 
     def _settled(self, one: _Compile, given: _Given) -> Intercepted:
         """Publish what was compiled; what became of it."""
-        try:
-            asked = one.asked.result()
-        except GpucacheError as error:
-            return Intercepted(one.call.file_name.given, "", RunResult.PASSED, reason=str(error))
-        prepared = asked.prepared
-        lacking = asked.found if isinstance(asked.found, Lacking) else Lacking(prepared, NoEntry())
-        miss = lacking.explain(self._layers)
+        from gpucache.engine.lookup import publish, why_not_kept
+
+        prepared, store, miss = one.prepared, self.layers.target, one.lacking.explain(self.layers)
+        self._note_miss(prepared, miss)
         outcome = replace(
             _outcome(prepared, RunResult.LEFT),
             key=str(prepared.key),
@@ -244,43 +192,23 @@ class NVRTCServing:
             reason=miss.detail,
         )
         if given.code != 0:
-            note_miss(self._layers, prepared, miss)
             return replace(outcome, result=RunResult.FAILED)
         kinds = (prepared, *_others(prepared))
-        if prepared.refusal is not None or self._layers.target is None:
-            note_miss(self._layers, prepared, miss)
-            return replace(outcome, reason=why_not_kept(self._layers, miss)[0])
+        if prepared.refusal is not None or store is None:
+            return replace(outcome, reason=why_not_kept(self.layers, miss)[0])
         if any(_kind(kind).value not in given.artifacts for kind in kinds):
-            note_miss(self._layers, prepared, miss)
             return replace(outcome, reason="NVRTC did not return all the artifacts, so nothing was kept")
-        refusal = _refusal(one, given, prepared)
+        refusal = _refusal(one, given)
         for kind in kinds:
             artifact = _artifact(one, given, _kind(kind), refusal)
-            kept = self._keep(kind, artifact, miss, is_first=kind is prepared)
-            if isinstance(kept, Built) and kept.key is None:
+            kept = publish(self.layers, store, stamped(kind, self.layers), artifact, miss)
+            if kept.key is None:
                 return replace(outcome, reason=kept.note)
-        found = find_all(self._layers, one.call, prepared)
+        found = find_all(self.layers, one.call, prepared)
         if not isinstance(found, Lacking):
             told = tuple(answer_fields(one.call, *found))
             self._keep_row(one.question, one.call, prepared, found[0], told)
         return replace(outcome, result=RunResult.KEPT)
-
-    def _keep(self, prepared: Prepared, artifact: Artifact, miss: Miss, *, is_first: bool) -> Hit | Built:
-        """Publish one kind of what was compiled; the first stands for all where several processes compile."""
-        if not is_first and self._layers.target is not None:
-            return publish(self._layers, self._layers.target, prepared, artifact, miss)
-        return build(self._layers, prepared, lambda: artifact, miss, wait_s=_SINGLE_FLIGHT_S)
-
-    def _tell(self, outcome: Intercepted) -> None:
-        with self._lock:
-            self._done.append(outcome)
-
-    def _wait_for(self, key: CacheKey) -> None:
-        """Wait while a compile of the same key is published, so that a program's next process finds it."""
-        published = self._publishing.get(key)
-        if published is not None:
-            published.wait(_PUBLISH_WAIT_S)
-            self._publishing.pop(key, None)
 
 
 def find_all(layers: Layers, call: Call, prepared: Prepared) -> tuple[list[Hit], bytes] | Lacking:
@@ -296,11 +224,6 @@ def find_all(layers: Layers, call: Call, prepared: Prepared) -> tuple[list[Hit],
     if not told or not hits[0].head.lowered_names.keys() >= set(call.name_expressions):
         return Lacking(prepared, NoEntry())
     return hits, log.encode(errors="surrogateescape")
-
-
-def _is_known(asked: "Future[_Asked]") -> bool:
-    """Whether a lookup has come to an end, and to an answer."""
-    return asked.done() and not asked.cancelled() and asked.exception() is None
 
 
 def _outcome(prepared: Prepared, result: RunResult) -> Intercepted:
@@ -347,25 +270,25 @@ def _artifact(one: _Compile, given: _Given, kind: ArtifactKind, refusal: str | N
     return Artifact(kind, payload, said, given.compile_ns, names, refusal=refusal)
 
 
-def _refusal(one: _Compile, given: _Given, prepared: Prepared) -> str | None:
+def _refusal(one: _Compile, given: _Given) -> str | None:
     """Why nothing of a compile is kept; None if all may be."""
+    from gpucache.engine.lookup import LOG_LIMIT
+
     name = one.call.file_name
     told = (given.log, *given.artifacts.values(), *map(os.fsencode, given.names.values()))
-    if one.begun_ns and not is_settled(prepared.closure, one.begun_ns - _YOUNG_NS):
-        return "its headers were read while it was compiled, and some may have changed; the next run tells"
     if any(map(name.is_in_numbers, told)):
         return "it contains its file name, which differs in each run, as numbers"
-    if name.is_in(told) and not _is_of_name(one, prepared):
+    if name.is_in(told) and not _is_of_name(one):
         return "what its file name has of this run may also come from its source"
     if len(name.to_keep(given.log)) > LOG_LIMIT:
         return "what the compiler said is longer than an entry keeps"
     return None
 
 
-def _is_of_name(one: _Compile, prepared: Prepared) -> bool:
+def _is_of_name(one: _Compile) -> bool:
     """Whether what was made up in a file name is in no text that was read, so that it came from the name."""
     try:
-        return not one.call.file_name.is_in(_texts(one.call, prepared))
+        return not one.call.file_name.is_in(_texts(one.call, one.prepared))
     except OSError:
         return False
 

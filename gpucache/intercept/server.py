@@ -8,6 +8,7 @@ where the socket is, which ``listening`` owns.
 import os
 import socket
 import struct
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,6 +33,8 @@ _MAKING_S = 2.0
 READ_S = 60.0
 """How long a connection may take to send its request, or to take its reply."""
 _RETRY_S = 0.05
+_SWITCH_S = 0.0002
+"""After how long a thread that keeps an entry lets one go on that a program waits for."""
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -156,16 +159,22 @@ def serve(handlers: Handlers) -> Iterator[Path]:
         listening.close()
 
 
-def answer_all(listener: int, handlers: Handlers, place: Listening) -> None:
-    """Answer at a listening socket until it is shut down, which is the end.
+def answer_all(listener: int, handlers: Handlers, place: Listening, first: int) -> None:
+    """Answer at a listening socket until it is shut down, which is the end; ``first`` is a connection to it.
 
-    What was begun by then is finished, as far as that takes no longer than ``DRAIN_S``. Who is not answered,
-    and whether our libraries are loaded, is noted in ``place``.
+    What was sent by then is read and finished, as far as that takes no longer than ``DRAIN_S``. Who is not
+    answered, and whether our libraries are loaded, is noted in ``place``.
     """
-    with socket.socket(fileno=os.dup(listener)) as own:
-        server = _Server(own, handlers, place)
-        server.accept()
-        server.drain()
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_S)
+    try:
+        with socket.socket(fileno=os.dup(listener)) as own:
+            server = _Server(own, handlers, place)
+            server.begin(socket.socket(fileno=first))
+            server.accept()
+            server.drain()
+    finally:
+        sys.setswitchinterval(interval_s)
 
 
 class _Server:
@@ -177,6 +186,8 @@ class _Server:
         self._place = place
         self._answering: set[threading.Thread] = set()
         self._lock = threading.Lock()
+        self._following = threading.Lock()
+        """Held by the thread that does what follows a reply, so that questions wait for one at most."""
 
     def drain(self) -> None:
         """Wait for what was begun."""
@@ -187,23 +198,29 @@ class _Server:
             thread.join(max(0.0, end_s - time.monotonic()))
 
     def accept(self) -> None:
-        """Answer until the end."""
-        while not self._place.ended:
+        """Answer until the end, and what was sent by then."""
+        while True:
             try:
                 connection, _ = self._listener.accept()
             except OSError as error:
-                if not self._place.ended:  # no descriptor is left: the command goes on without us
-                    _debug("a connection could not be accepted: %s", error)
-                    time.sleep(_RETRY_S)
-                continue
-            thread = threading.Thread(target=self._answer, args=(connection,), daemon=True)
-            with self._lock:
-                self._answering.add(thread)
-            try:
-                thread.start()
-            except RuntimeError:  # no thread is left
-                self._forget(thread)
-                connection.close()
+                if self._place.ended:
+                    return
+                # No descriptor is left: the command goes on without us.
+                _debug("a connection could not be accepted: %s", error)
+                time.sleep(_RETRY_S)
+            else:
+                self.begin(connection)
+
+    def begin(self, connection: socket.socket) -> None:
+        """Answer a connection in a thread of its own."""
+        thread = threading.Thread(target=self._answer, args=(connection,), daemon=True)
+        with self._lock:
+            self._answering.add(thread)
+        try:
+            thread.start()
+        except RuntimeError:  # no thread is left
+            self._forget(thread)
+            connection.close()
 
     def _answer(self, connection: socket.socket) -> None:
         try:
@@ -213,11 +230,13 @@ class _Server:
                     self._refuse(stranger)
                     return
                 reply = self._reply(connection)
-                connection.sendall(_encoded(reply))
+                with suppress(OSError):  # who only tells something waits for no reply
+                    connection.sendall(_encoded(reply))
             if reply.then is not None:
-                reply.then()
+                with self._following:
+                    reply.then()
         except OSError:
-            pass  # whoever asked has gone, or waits for no reply
+            pass  # whoever asked has gone
         except Exception:
             _debug("a request was answered, and what was to follow failed", failed=True)
         finally:

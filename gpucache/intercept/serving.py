@@ -6,39 +6,33 @@ program is looked for, explained and published is the engine's; what a build mea
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from itertools import count
-from threading import Event, Lock
+from typing import TYPE_CHECKING
 
-from gpucache.answers.lookup import Built, Hit, Miss, Verdict
+from gpucache.answers.lookup import Hit, Miss, Verdict
 from gpucache.answers.run import Intercepted, RunResult
 from gpucache.backends.opencl import BACKEND
 from gpucache.backends.opencl.logs import program_log
-from gpucache.engine.explain import explain
-from gpucache.engine.journal import note_miss, note_process
-from gpucache.engine.lookup import build, build_log, find
-from gpucache.engine.missed import discard, leave, note_lacking
-from gpucache.engine.prepare import Prepared
+from gpucache.engine.hits import build_log, find
+from gpucache.engine.prepare import Prepared, stamped
 from gpucache.engine.store_layers import Layers, NoEntry
 from gpucache.errors import GpucacheError
-from gpucache.intercept.answering import Question, Rows, of_hits
-from gpucache.intercept.conditions import Strict
 from gpucache.intercept.devices import Devices, NotKnownYetError
 from gpucache.intercept.environment import Libraries
-from gpucache.intercept.index import Answered
 from gpucache.intercept.opencl import Asked, prepare_build, read_build
 from gpucache.intercept.server import HEARD, PASSED, Handlers, Reply
+from gpucache.intercept.session import YOUNG_NS, Session
 from gpucache.intercept.telling import Say, hit_line, is_required, miss_line, refused, silent
 from gpucache.intercept.wire import LARGEST, TOO_LARGE, Fields, Kind, WireError, fits, number
 from gpucache.model import Artifact, ArtifactKind, CacheKey
 from gpucache.sources import is_settled
 
+if TYPE_CHECKING:
+    from gpucache.intercept.conditions import Strict
+    from gpucache.intercept.index import Answered
+
 _COMPILES_NOTHING = ("clCreateProgramWithBinary", "clCreateProgramWithBuiltInKernels")
-_PUBLISH_WAIT_S = 1.0
-"""How long a build waits for the same one to be published."""
-_SINGLE_FLIGHT_S = 5.0
-YOUNG_NS = 2_000_000_000
-"""How far clocks of file systems may be behind."""
 _SIZES_CAP = 256
 """The most local sizes that are remembered of a program."""
 _DIMENSIONS = 3
@@ -48,7 +42,7 @@ _DIMENSIONS = 3
 class _Build:
     """One build of one program, for all its devices."""
 
-    question: Question
+    question: tuple[bytes, ...]
     asked: Asked
     prepared: tuple[Prepared, ...]
     found: tuple[Hit | NoEntry, ...]
@@ -63,6 +57,8 @@ class _Build:
     sizes: set[tuple[int, ...]] = field(default_factory=set)
     """The local sizes that its kernels were launched with."""
     ended: bool = False
+    held: ExitStack = field(default_factory=ExitStack)
+    """The locks of its keys."""
 
     @property
     def late(self) -> bool:
@@ -81,21 +77,14 @@ class _Build:
                 yield place, prepared, found
 
 
-class OpenCLServing:
+class OpenCLServing(Session[_Build]):
     """Answers a command's OpenCL builds from layers of the cache."""
 
     def __init__(self, layers: Layers, devices: Devices, libraries: Libraries, say: Say = silent) -> None:
         """``say`` is told each hit and each miss when it is known."""
-        self._say = say
-        self._layers = layers
+        super().__init__(layers, say)
         self._devices = devices
         self._libraries = libraries
-        self._lock = Lock()
-        self._tokens = count(1)
-        self._builds: dict[bytes, _Build] = {}
-        self._done: list[Intercepted] = []
-        self._publishing: dict[CacheKey, Event] = {}
-        self._rows = Rows(layers)
         self.noted: set[CacheKey] = set()
         """The keys of what was noted for ``warm --misses``."""
         self.binaries = 0
@@ -119,13 +108,9 @@ class OpenCLServing:
                 self._abandon(one)
             if one.sizes:
                 self._note_sizes(one)
-            self._done.append(one.outcome)
+            self.done(one.outcome)
         self._builds.clear()
-        hits = sum(one.result is RunResult.HIT for one in self._done)
-        misses = sum(one.result not in (RunResult.HIT, RunResult.PASSED) for one in self._done)
-        if hits + misses:
-            note_process(self._layers, hits, misses)
-        return tuple(self._done)
+        return self.ended()
 
     def _build(self, fields: Fields) -> Reply:
         begun_ns, now_ns = time.perf_counter_ns(), time.time_ns()
@@ -133,28 +118,32 @@ class OpenCLServing:
         asked = read_build(Fields(question), self._libraries)
         outcome = Intercepted(asked.name, "", RunResult.PASSED, begun_ns=begun_ns)
         try:
-            prepared = prepare_build(asked, self._devices, self._layers)
+            prepared = prepare_build(asked, self._devices, self.layers)
         except GpucacheError as error:
             outcome = replace(outcome, reason=str(error))
             if is_required(asked.environ):
-                return self._refuse(outcome)
+                return self.refuse(outcome)
             if not isinstance(error, NotKnownYetError):
-                self._say(miss_line(outcome))
-                return Reply(Kind.PASS, (self._remember(_Build(question, asked, (), (), outcome)),))
-            wanted = self._layers.target is not None
+                self.say(miss_line(outcome))
+                return Reply(Kind.PASS, (self.begin(_Build(question, asked, (), (), outcome)),))
+            wanted = self.layers.target is not None
             later = _Build(question, asked, (), (), outcome, now_ns, wanted)
-            return Reply(Kind.MISS, (self._remember(later), number(wanted)))
-        for one in prepared:
-            self._wait_for(one.key)
-        found = tuple(find(self._layers, one) for one in prepared)
-        hits = [answer for answer in found if isinstance(answer, Hit)]
+            return Reply(Kind.MISS, (self.begin(later), number(wanted)))
         outcome = replace(outcome, target=_targets(prepared), result=RunResult.LEFT)
-        known = _Build(question, asked, prepared, tuple(map(_without_payload, found)), outcome)
+        known = _Build(question, asked, prepared, self._find(prepared), outcome)
+        required = is_required(asked.environ)
+        if not known.served and not required and self._wants(known):
+            known.wanted = True
+            known.held = self.hold(one.key for _, one, _ in known.missing())
+            known.found = self._find(prepared)  # what had a lock may have published it
+        hits = [answer for answer in known.found if isinstance(answer, Hit)]
+        known.found = tuple(map(_without_payload, known.found))
         if len(hits) < len(prepared):
-            if is_required(asked.environ):
-                return self._refuse(self._missed(known))
-            known.wanted = self._wants(known)
-            return Reply(Kind.MISS, (self._remember(known), number(known.wanted)))
+            if required:
+                return self.refuse(self._missed(known))
+            return Reply(Kind.MISS, (self.begin(known), number(known.wanted)))
+        known.wanted = False
+        known.held.close()
         parts = [part for hit in hits for part in (hit.payload, self._log(hit))]
         known.outcome = replace(
             outcome,
@@ -164,15 +153,16 @@ class OpenCLServing:
             saved_ns=max(hit.head.compile_ns for hit in hits),
             all_kernels=known.late,
         )
-        token = self._remember(known)
+        token = self.begin(known)
         if not fits((token, *parts)):
             known.outcome = replace(outcome, result=RunResult.PASSED, key=str(hits[0].key), reason=TOO_LARGE)
             return Reply(Kind.PASS, (token,))
-        self._say(hit_line(known.outcome, hits[0]))
+        self.say(hit_line(known.outcome, hits[0]))
         return Reply(Kind.HIT, (token, *parts), then=lambda: self._keep_row(known, hits))
 
     def _built(self, fields: Fields) -> Reply:
-        token, one = self._known(fields)
+        token = fields.take()
+        one = self.known(token)
         code, compile_ns = fields.number(), fields.number()
         given = fields.rest()
         one.outcome = replace(one.outcome, build_ns=time.perf_counter_ns() - one.outcome.begun_ns)
@@ -182,35 +172,36 @@ class OpenCLServing:
             return HEARD
         if len(given) != 2 * len(one.asked.devices):
             raise WireError("a build has a binary and a log for each device")
-        published = Event()
-        if one.wanted and code == 0:
-            self._publishing.update((prepared.key, published) for _, prepared, _ in one.missing())
 
         def settle() -> None:
-            try:
+            with one.held:
                 if not one.prepared:
                     self._look_up_again(one)
                 for place, prepared, found in one.missing():
                     result = _Result(code, compile_ns, *given[2 * place : 2 * place + 2])
                     one.outcome = self._settled(one, result, prepared, found)
-                    self._say(miss_line(one.outcome, compile_ns))
+                    self.say(miss_line(one.outcome, compile_ns))
                 if one.outcome.result is RunResult.KEPT:
-                    self._keep_row(one, [find(self._layers, prepared) for prepared in one.prepared])
-                self._retire(token)
-            finally:
-                published.set()
+                    self._keep_row(one, self._find(one.prepared))
+            self._retire(token)
 
         return Reply(Kind.OK, then=settle)
 
     def _reject(self, fields: Fields) -> Reply:
-        token, one = self._known(fields)
+        token = fields.take()
+        one = self.known(token)
         one.rejected = f"the driver refused the binary with {fields.number()}"
         one.outcome = replace(one.outcome, result=RunResult.LEFT, saved_ns=0, all_kernels=False)
         if is_required(one.asked.environ):
-            with self._lock:
-                del self._builds[token]
-            return self._refuse(self._missed(one))
+            return self.refuse(self._missed(self.end(token)))
         one.wanted = self._wants(one)
+        if one.wanted:
+            from gpucache.engine.missed import discard
+
+            one.held = self.hold(prepared.key for _, prepared, _ in one.missing())
+            for _, _, found in one.missing():
+                if isinstance(found, Hit):
+                    discard(self.layers, found, one.rejected)  # so that nobody hits what is replaced
         return Reply(Kind.MISS, (token, number(one.wanted)))
 
     def _launched(self, fields: Fields) -> Reply:
@@ -227,22 +218,22 @@ class OpenCLServing:
         fields.number()  # the process
         entry_point = fields.text()
         outcome = Intercepted("", "", RunResult.PASSED, reason=f"{entry_point} is not served")
-        if self._layers.require:
+        if self.layers.require:
             outcome, _ = refused(outcome)
+        if entry_point not in _COMPILES_NOTHING:
+            self.done(outcome)
         with self._lock:
-            if entry_point not in _COMPILES_NOTHING:
-                self._done.append(outcome)
             self.binaries += entry_point == "clCreateProgramWithBinary"
         return HEARD
 
     def _look_up_again(self, one: _Build) -> None:
         """Look a build up that has ended, and whose devices were not known when it began."""
         try:
-            one.prepared = prepare_build(one.asked, self._devices, self._layers)
+            one.prepared = prepare_build(one.asked, self._devices, self.layers)
         except GpucacheError as error:
             one.outcome = replace(one.outcome, reason=str(error))
             return
-        one.found = tuple(_without_payload(find(self._layers, prepared)) for prepared in one.prepared)
+        one.found = tuple(map(_without_payload, self._find(one.prepared)))
         one.wanted = self._wants(one)
         why = "it is cached, but its devices were identified too late to serve it"
         one.outcome = replace(one.outcome, target=_targets(one.prepared), result=RunResult.LEFT, reason=why)
@@ -251,15 +242,18 @@ class OpenCLServing:
         self, one: _Build, given: "_Result", prepared: Prepared, found: Hit | NoEntry
     ) -> Intercepted:
         """Publish or note what was built for one device; what became of it."""
-        miss = self._miss(one, prepared, found)
+        from gpucache.engine.lookup import publish
+        from gpucache.engine.missed import discard, leave
+
+        miss, store = self._miss(one, prepared, found), self.layers.target
         outcome = replace(one.outcome, verdict=miss.verdict, reason=miss.detail, key=str(prepared.key))
         if given.code != 0:
-            note_miss(self._layers, prepared, miss)
+            self._note_miss(prepared, miss)
             return replace(outcome, result=RunResult.FAILED)
-        if not one.wanted or not given.binary:
+        if not one.wanted or not given.binary or store is None:
             if isinstance(found, Hit):
-                discard(self._layers, found, one.rejected)
-            plain = leave(self._layers, prepared, miss, given.compile_ns, _reaching(one, prepared))
+                discard(self.layers, found, one.rejected)
+            plain = leave(self.layers, prepared, miss, given.compile_ns, _reaching(one, prepared))
             if plain.noted.is_kept:
                 self.noted.add(prepared.key)
                 return replace(outcome, result=RunResult.NOTED)
@@ -270,18 +264,21 @@ class OpenCLServing:
         if one.asked_ns and not is_settled(prepared.closure, one.asked_ns - YOUNG_NS):
             refusal = "some of its headers may have changed since it was compiled"
         artifact = Artifact(ArtifactKind.OPENCL_BINARY, given.binary, said, given.compile_ns, refusal=refusal)
-        useless = found if isinstance(found, Hit) else None
-        kept = build(self._layers, prepared, lambda: artifact, miss, wait_s=_SINGLE_FLIGHT_S, useless=useless)
-        if isinstance(kept, Built) and kept.key is None:
+        self._note_miss(prepared, miss)
+        kept = publish(self.layers, store, stamped(prepared, self.layers), artifact, miss)
+        if kept.key is None:
             return replace(outcome, result=RunResult.LEFT, reason=kept.note)
         return replace(outcome, result=RunResult.KEPT)
+
+    def _find(self, prepared: Sequence[Prepared]) -> tuple[Hit | NoEntry, ...]:
+        return tuple(find(self.layers, one) for one in prepared)
 
     def _missed(self, one: _Build) -> Intercepted:
         """Write down the misses of a build that is not made; the first, as what became of it."""
         outcome = one.outcome
         for place, (_, prepared, found) in enumerate(one.missing()):
             miss = self._miss(one, prepared, found)
-            note_miss(self._layers, prepared, miss)
+            self._note_miss(prepared, miss)
             if not place:
                 outcome = replace(outcome, verdict=miss.verdict, reason=miss.detail, key=str(prepared.key))
         return outcome
@@ -289,7 +286,7 @@ class OpenCLServing:
     def _refuse(self, outcome: Intercepted) -> Reply:
         """Have a build fail, because its program demands a hit."""
         outcome, reply = refused(outcome)
-        self._say(miss_line(outcome))
+        self.say(miss_line(outcome))
         with self._lock:
             self._done.append(outcome)
         return reply
@@ -297,21 +294,24 @@ class OpenCLServing:
     def _abandon(self, one: _Build) -> None:
         """Write down the misses of a build whose end nobody told."""
         for _, prepared, found in one.missing():
-            note_miss(self._layers, prepared, self._miss(one, prepared, found))
+            self._note_miss(prepared, self._miss(one, prepared, found))
         one.outcome = replace(one.outcome, reason="its process ended before the build did")
+        one.held.close()
 
     def _keep_row(self, one: _Build, found: Sequence[Hit | NoEntry]) -> None:
         """Have the index answer the next time; not of a late compiler, whose launches have to be told."""
         hits = [hit for hit in found if isinstance(hit, Hit)]
         if one.late or len(hits) < len(one.prepared):
             return
+        from gpucache.intercept.answering import of_hits
+
         given = [b"", *(part for hit in hits for part in (hit.payload, self._log(hit)))]
 
-        def answered(strict: Strict) -> Answered:
+        def answered(strict: "Strict") -> "Answered":
             files = [self._devices.files(facts) for facts in one.asked.devices]
             return of_hits(one.question, one.asked, one.prepared, hits, given, files, strict)
 
-        self._rows.keep(
+        self.rows.keep(
             answered,
             hits,
             range(1, len(given), 2),
@@ -321,6 +321,8 @@ class OpenCLServing:
 
     def _note_sizes(self, one: _Build) -> None:
         """Note the local sizes that a late compiler's program was launched with and is not compiled for."""
+        from gpucache.engine.missed import note_lacking
+
         for prepared, found in zip(one.prepared, one.found, strict=True):
             hit = found if isinstance(found, Hit) and not one.rejected else None
             if hit is None and prepared.key not in self.noted:
@@ -329,51 +331,29 @@ class OpenCLServing:
             toolchain = prepared.compilation.inputs.toolchain
             compilation = BACKEND.plan(request, toolchain, one.asked.environ)
             sized = prepared._replace(request=request, compilation=compilation)
-            if note_lacking(self._layers, sized, hit, _reaching(one, prepared)).is_kept:
+            if note_lacking(self.layers, sized, hit, _reaching(one, prepared)).is_kept:
                 self.noted.add(prepared.key)
 
     def _wants(self, one: _Build) -> bool:
         """Whether the command shall ask its driver for binaries: where they are quick to get, and kept."""
         refused = any(prepared.refusal is not None for prepared in one.prepared)
-        return self._layers.target is not None and not one.late and not refused
+        return self.layers.target is not None and not one.late and not refused
 
     def _miss(self, one: _Build, prepared: Prepared, found: Hit | NoEntry) -> Miss:
         if isinstance(found, Hit):
             return Miss(Verdict.REJECTED, one.rejected)
-        return explain(self._layers, prepared, found)
+        from gpucache.engine.explain import explain
+
+        return explain(self.layers, prepared, found)
 
     def _log(self, hit: Hit) -> bytes:
         """What the compiler said when a hit was built."""
-        return build_log(self._layers, hit).encode() if hit.head.has_log else b""
-
-    def _wait_for(self, key: CacheKey) -> None:
-        """Wait while a build of the same key is published, so that a program's next process finds it."""
-        published = self._publishing.get(key)
-        if published is not None:
-            published.wait(_PUBLISH_WAIT_S)
-            self._publishing.pop(key, None)
-
-    def _remember(self, one: _Build) -> bytes:
-        token = number(next(self._tokens))
-        with self._lock:
-            self._builds[token] = one
-        return token
-
-    def _known(self, fields: Fields) -> tuple[bytes, _Build]:
-        """The build that a request speaks of; raises WireError for one that nobody knows."""
-        token = fields.take()
-        one = self._builds.get(token)
-        if one is None:
-            raise WireError("no build has this token")
-        return token, one
+        return build_log(self.layers, hit).encode() if hit.head.has_log else b""
 
     def _retire(self, token: bytes) -> None:
         """Keep no more of a build than what became of it, where nothing more can be told of it."""
-        with self._lock:
-            one = self._builds.get(token)
-            if one is not None and not one.late:
-                del self._builds[token]
-                self._done.append(one.outcome)
+        if not self.known(token).late:
+            self.done(self.end(token).outcome)
 
 
 @dataclass(frozen=True, slots=True)

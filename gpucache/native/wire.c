@@ -238,24 +238,27 @@ int wire_ask(enum wire_kind kind, const struct wire_bytes *fields, size_t count,
     return wire_ask_server(kind, fields, count, reply);
 }
 
-int wire_ask_server(enum wire_kind kind, const struct wire_bytes *fields, size_t count, struct wire_reply *reply) {
+/* One exchange with the server; without a reply only the request is sent, and nothing is waited for. */
+static int exchange(enum wire_kind kind, const struct wire_bytes *fields, size_t count, struct wire_reply *reply) {
     int kept = errno;
     uint32_t size = request_size(fields, count);
-    *reply = (struct wire_reply){.kind = WIRE_PASS};
-    if (!wire_asks() || !size) return 0;
-    if (atomic_load(&state) == READING) return index_answer(kind, fields, count, reply);
+    if (!size) return 0;
     int64_t deadline_us = now_us() + (int64_t)timeout_ms * 1000;
     int fd = open_socket();
-    int answered = fd >= 0 && connect_until(fd, deadline_us) &&
-                   send_request(fd, kind, fields, count, size, deadline_us) &&
-                   receive_reply(fd, reply, deadline_us);
+    int done = fd >= 0 && connect_until(fd, deadline_us) && send_request(fd, kind, fields, count, size, deadline_us) &&
+               (!reply || receive_reply(fd, reply, deadline_us));
     if (fd >= 0) close(fd);
-    if (!answered) {
-        wire_stop();
-        wire_done(reply);
-    }
+    if (!done) wire_stop();
+    if (!done && reply) wire_done(reply);
     errno = kept;
-    return answered;
+    return done;
+}
+
+int wire_ask_server(enum wire_kind kind, const struct wire_bytes *fields, size_t count, struct wire_reply *reply) {
+    *reply = (struct wire_reply){.kind = WIRE_PASS};
+    if (!wire_asks() || !request_size(fields, count)) return 0;
+    if (atomic_load(&state) == READING) return index_answer(kind, fields, count, reply);
+    return exchange(kind, fields, count, reply);
 }
 
 uint64_t wire_now(void) {
@@ -292,8 +295,7 @@ void wire_count(const struct wire_reply *reply, uint64_t since_ns) {
 }
 
 void wire_tell(enum wire_kind kind, const struct wire_bytes *fields, size_t count) {
-    struct wire_reply reply;
-    if (wire_ask(kind, fields, count, &reply)) wire_done(&reply);
+    if (atomic_load(&state) == ASKING) exchange(kind, fields, count, NULL);
 }
 
 int wire_next(struct wire_reply *reply, struct wire_bytes *field) {

@@ -1,6 +1,6 @@
-/* The client of gpucache's socket: one request, one reply, one connection. What an index answers (index.h) is not
-   asked there, but counted in a file beside the socket. Where there is no socket, an index of a layer answers
-   builds and compiles, and nothing is told to anybody.
+/* The client of gpucache's socket: one connection for each request, and a reply to a question. What an index
+   answers (index.h) is not asked there, but counted in a file beside the socket. Where there is no socket, an
+   index of a layer answers builds and compiles, and nothing is told to anybody.
 
    A frame is little-endian: u32 bytes that follow, u16 version, u16 kind, then fields one after another, each
    a u32 length and its bytes. Numbers inside fields are ASCII decimal. gpucache/intercept/wire.py is the
@@ -87,7 +87,7 @@ void wire_note(const char *word);
 void wire_count(const struct wire_reply *reply, uint64_t since_ns);
 uint64_t wire_now(void);
 
-/* Ask where the reply says nothing. */
+/* Say what needs no reply, and do not wait until it is read. */
 void wire_tell(enum wire_kind kind, const struct wire_bytes *fields, size_t count);
 
 /* Whether the fields fill a reply exactly, so that reading them needs no further care. */

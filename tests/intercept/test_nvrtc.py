@@ -7,7 +7,9 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import PackageNotFoundError, distribution
+from itertools import count
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -25,9 +27,11 @@ from gpucache.engine.store_layers import NoEntry
 from gpucache.errors import NoDeviceError
 from gpucache.host.files_seen import files_seen
 from gpucache.intercept import nvrtc_serving
+from gpucache.intercept.environment import Libraries, intercepted
 from gpucache.intercept.file_names import read_name
 from gpucache.intercept.nvrtc import Call, prepare_call
 from gpucache.intercept.nvrtc_serving import NVRTCServing
+from gpucache.intercept.server import HEARD, Reply, serve
 from gpucache.intercept.wire import Fields, Kind
 from gpucache.keys import SOURCE_NAME, cache_key
 from gpucache.model import ArtifactKind
@@ -356,7 +360,7 @@ class _Program:
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Program:
     """Its lookups are waited for however long they take on this machine."""
-    monkeypatch.setattr(nvrtc_serving, "_UNKNOWN_WAIT_S", PATIENCE_S)
+    monkeypatch.setattr(nvrtc_serving, "_LOOKUP_S", PATIENCE_S)
     if sys.platform == "darwin":
         pytest.skip("there is no NVRTC for macOS")
     (tmp_path / "value.h").write_text("#define VALUE 7\n")
@@ -445,32 +449,70 @@ def test_a_header_that_changes_while_it_is_compiled(program: _Program, tmp_path:
 
 
 @pytest.mark.usefixtures("installed")
-@pytest.mark.parametrize("old", [True, False])
-def test_a_source_that_nobody_has_seen_is_not_waited_for(
-    program: _Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: bool
+def test_a_source_whose_headers_take_too_long_is_passed(
+    program: _Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its headers are read while it is compiled, and it is kept if they are older than the compile."""
-    answered = Event()
+    """They are read to their end, so that the next run finds them remembered."""
+    answered, prepared = Event(), Event()
 
     def prepare_later(call: Call, memos: Any) -> Prepared:
         assert answered.wait(PATIENCE_S)
-        return prepare_call(call, memos)
+        try:
+            return prepare_call(call, memos)
+        finally:
+            prepared.set()
 
     monkeypatch.setattr(nvrtc_serving, "prepare_call", prepare_later)
-    monkeypatch.setattr(nvrtc_serving, "_UNKNOWN_WAIT_S", 0.01)
-    monkeypatch.setattr(nvrtc_serving, "_YOUNG_NS", -(10**12) if old else 10**12)
-    kind, (token, wanted) = program.ask()
+    monkeypatch.setattr(nvrtc_serving, "_LOOKUP_S", 0.01)
+    assert program.ask() == (Kind.PASS, (b"",))
     answered.set()
-    assert (kind, wanted) == (Kind.MISS, b"1")
-    cubin = program.compile()
-    outcome = program.tell(token, cubin)
-    assert outcome.result is (RunResult.KEPT if old else RunResult.LEFT)
-    again = _Program(tmp_path / "root", tmp_path)
-    kind, (token, *_) = again.ask()
-    assert kind is (Kind.HIT if old else Kind.MISS)
-    if not old:
-        assert "may have changed" in outcome.reason
-        assert again.tell(token, cubin).result is RunResult.KEPT
+    assert prepared.wait(PATIENCE_S)
+    (outcome,) = program.serving.finish()
+    assert (outcome.result, "took too long" in outcome.reason) == (RunResult.PASSED, True)
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_key_is_locked_until_its_entry_is_published(program: _Program, tmp_path: Path) -> None:
+    """What asks for the same meanwhile, below another run too, waits and hits."""
+    other, store = _Program(tmp_path / "root", tmp_path), DirectoryStore(tmp_path / "root", writable=True)
+    _, (token, _) = program.ask()
+    (one,) = program.serving._builds.values()
+    with store.single_flight(one.prepared.key, 0) as alone:
+        assert not alone
+    with ThreadPoolExecutor() as threads:
+        second = threads.submit(other.ask)
+        assert program.tell(token, program.compile()).result is RunResult.KEPT
+        assert second.result()[0] is Kind.HIT
+    with store.single_flight(one.prepared.key, 0) as alone:
+        assert alone
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_program_waits_for_nothing_that_follows_its_compile(tmp_path: Path) -> None:
+    """What it compiled is read and kept after it went on, and after its end."""
+    ended, heard = Event(), []
+
+    def compiled(fields: Fields) -> Reply:
+        assert ended.wait(PATIENCE_S)
+        heard.append(fields.take())
+        return HEARD
+
+    tokens = count(1)
+    handlers = {
+        Kind.COMPILE: lambda _: Reply(Kind.MISS, (b"%d" % next(tokens), b"1")),
+        Kind.COMPILED: compiled,
+    }
+    with serve(handlers) as path:
+        environ = intercepted(os.environ, str(path), Libraries(audit=str(locate("nvrtc_audit"))))
+        done = subprocess.run(
+            [sys.executable, str(_PROGRAM), "names", str(tmp_path), "a.cu"],
+            env=environ,
+            capture_output=True,
+            timeout=PATIENCE_S,
+            check=True,
+        )
+        ended.set()
+    assert len(heard) == len(done.stdout.splitlines()) == len(nvrtc_program.FORMS)
 
 
 @pytest.mark.usefixtures("installed")

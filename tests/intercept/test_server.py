@@ -101,6 +101,23 @@ def test_what_follows_a_reply_does_not_hold_it_up_and_is_finished() -> None:
     assert done == [True]
 
 
+def test_what_is_told_is_heard_after_the_end() -> None:
+    """A program waits for no reply to what it tells, and may have ended before it is read."""
+    heard: list[bytes] = []
+
+    def hear(fields: Fields) -> Reply:
+        heard.append(fields.take())
+        return Reply(Kind.OK)
+
+    told = [b"%d" % number for number in range(50)]
+    with serve({Kind.OTHER: hear}) as path:
+        for one in told:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+                connection.connect(str(path))
+                connection.sendall(encode(Frame(Kind.OTHER, (one,))))
+    assert sorted(heard) == sorted(told)
+
+
 def test_what_follows_a_reply_may_fail() -> None:
     """The server goes on."""
 
