@@ -180,7 +180,8 @@ _DIRECTIVE_NAMES = (b"incbin", b"include", b"macro", b"irp", b"irpc", b"rep", b"
 _DOT = re.compile(rb"(?<![\w.$@?])\.([A-Za-z]*)(.?)", re.DOTALL)
 # Outside of strings one behind a name or a call leads to a member.
 _OWN_DOT = re.compile(rb"(?<![\w.$)\]])\.(?![\d.])([A-Za-z]*)(.?)", re.DOTALL)
-_NAMED_DIRECTIVE = re.compile(rb"\.\s*(?:" + b"|".join(_DIRECTIVE_NAMES) + rb")\b", re.IGNORECASE)
+# Or the name is a macro of nothing, and a directive begins; so short as members, beginnings are not counted.
+_BEGUN = re.compile(rb"\.\s*([A-Za-z]{3,})\b")
 _JOINS = frozenset({b"", *(b"%c" % sign for sign in b"\\%{|}$")})
 _ENDS = frozenset({b"", *(b"%c" % sign for sign in b"),#\n")})
 _PRINTING = re.compile(rb"(?<!\w)(?:assert|__(?:BASE_)?FILE__|__builtin_FILE)(?!\w)")
@@ -270,7 +271,10 @@ def hints(data: bytes, *, trigraphs: bool) -> Hint:
         if any(_may_read(match, _JOINS) for literal in literals for match in _DOT.finditer(literal)):
             found |= Hint.READS
         code = _LITERAL.sub(b'""', text)
-        if _NAMED_DIRECTIVE.search(code):  # also in what some compilers read as a raw string
+        begun = {
+            word.lower() for word in _BEGUN.findall(code)
+        }  # also in what some compilers read as a raw string
+        if any(name.startswith(word) for word in begun for name in _DIRECTIVE_NAMES):
             found |= Hint.READS
         if any(_may_read(dot, _ENDS) for dot in _OWN_DOT.finditer(code)):
             found |= Hint.DOTS

@@ -9,7 +9,7 @@ number of macros. Two things restrict it:
   makes nothing that could be put after ``__``: the word ``struct`` comes first, wherever it is used.
 
 Words of one or two letters that do not begin with ``_`` are not counted as arguments, as they are in every
-text.
+text; for the names of inline assembly, which are short, they are taken to be there.
 """
 
 import re
@@ -29,6 +29,9 @@ _SPANS = [(name, start, end) for name in _NAMES for start, end in combinations(r
 _PIECES = frozenset(name[start:end] for name, start, end in _SPANS)
 PARTS = frozenset(piece for piece in _PIECES if len(piece) >= 3 or piece.startswith(b"_")) - {*_NAMES}
 """Words that may be part of such a name if they are beside ``##``."""
+_SHORT = (
+    frozenset(name[start:end] for name, start, end in _SPANS if name in ASSEMBLY and end - start < 3) - PARTS
+)
 _BEGINNINGS = frozenset(name[:end] for name, start, end in _SPANS if start == 0)
 _PASTE = rb"(?:##|%:%:)"
 _PASTES = re.compile(_PASTE)
@@ -113,7 +116,7 @@ def find_paste(
     ``words`` are those of ``PARTS`` that macros see, without the operands of ``chains``. ``macros`` returns
     all names of macros.
     """
-    available = {*words}
+    available = {*words, *(_SHORT if names is ASSEMBLY else ())}
     literals = {operand for chain in chains for operand in chain.operands if operand}
     if not chains or not any(is_composed(name, available | literals) for name in names):
         return None  # as nearly always; the rest finds out which parts never meet

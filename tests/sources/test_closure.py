@@ -379,9 +379,13 @@ def test_a_named_header_that_is_missing_is_uncacheable() -> None:
         '#define S(x) #x\n__asm__(S(.incbin) " \\"blob\\"");',
         '#define S(x) #x\n#define D .\n__asm__(S(D) "incbin \\"blob\\"");',
         '#define S(x) #x\n#define E\n#define T(x) S(x)\n__asm__(T(E.incbin) " \\"blob\\"");',
+        '#define S(x) #x\n#define E\n#define T(x) S(x)\n__asm__(T(E.inc) "bin \\"blob\\"");',
+        '#define S(x) #x\n#define E()\n#define T(x) S(x)\n__asm__(T(E().inc) "bin \\"blob\\"");',
         '__asm__(R"(\n.incbin "blob"\n)");',
         '#define A __as##m__\nA(".incbin \\"blob\\"");',
         '#define CAT(a, b) a##b\nCAT(__as, m__)(".incbin \\"blob\\"");',
+        '#define CAT(a, b) a##b\nCAT(__as, m)(".incbin \\"blob\\"");',
+        '#define CAT(a, b, c) a##b##c\nCAT(__, as, m)(".incbin \\"blob\\"");',
         '#define READ ".incbin \\"blob\\""\n#include <asm.h>',
     ],
 )
@@ -412,6 +416,7 @@ def test_what_an_assembler_reads_is_uncacheable_and_named_headers_cure_it(tree: 
         'printf("Done. %d of .incbin read.\\n", v.x);',
         '__asm__("nop"); printf("%f ... %s.", 1.5f, ".5");',
         '#define CAT(a, b) a##b\nprintf(".incbin %d", CAT(x, y));',
+        '#define T(INSN) __asm__("\\n\\t" INSN " %2" : "=a"(x))\nT("mull"); x.i = p->re + f().m;',
     ],
 )
 def test_assembly_that_reads_nothing_is_cacheable(tree: Tree, text: str) -> None:
