@@ -8,7 +8,7 @@ from gpucache.backends.interface import Compilation
 from gpucache.closures import Closure
 from gpucache.engine.prepare import Prepared, closure_of
 from gpucache.keys import digest
-from gpucache.model import BuildRequest
+from gpucache.model import ArtifactKind, BuildRequest, Language
 from gpucache.recording.builds import Call, Pairs, RecordedBuild, Seen
 from gpucache.recording.trees import Tree, read_headers
 
@@ -45,7 +45,7 @@ def observe(prepared: Prepared, environment: Pairs) -> Observed:
     memory = asked.headers if asked is not None else ()
     build = RecordedBuild(
         program=request.program.name,
-        language=request.program.language,
+        language=Language(request.program.language),
         source=digest(source),
         options=compilation.options,
         folders=tree.folders,
@@ -58,7 +58,7 @@ def observe(prepared: Prepared, environment: Pairs) -> Observed:
         identity=toolchain.identity,
         environment=environment,
         name_expressions=request.name_expressions,
-        artifact_kind=request.artifact_kind.value,
+        artifact_kind=ArtifactKind(request.artifact_kind),
         file_name=asked.file_name if asked is not None else "",
         made_up=asked is not None and asked.made_up,
         memory_headers=tuple((name, digest(text)) for name, text in memory),

@@ -24,8 +24,7 @@ from gpucache.intercept.opencl import prepare_build, read_build
 from gpucache.intercept.server import HEARD, PASSED, Handlers, Reply
 from gpucache.intercept.serving import local_size
 from gpucache.intercept.wire import Fields, Kind, WireError, number
-from gpucache.recording.builds import Pairs, Seen
-from gpucache.recording.lines import COMMAND_CAP
+from gpucache.recording.builds import COMMAND_CAP, Pairs, Seen
 from gpucache.recording.writing import Writer
 
 _SIZES_CAP = 4096

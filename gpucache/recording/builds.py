@@ -2,31 +2,51 @@
 
 A build is known by the digest of all that decides what comes out. What was seen of it (local sizes, how long
 it took, who asked first) grows, and is no part of that digest. So the union of two recordings is taken build
-by build, and neither order nor repetition changes it.
+by build, and neither order nor repetition changes it. The types say what a line of a recording may hold.
 """
 
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from enum import StrEnum
 from functools import cached_property, reduce
+from typing import Annotated
+
+from msgspec import Meta
 
 from gpucache.closures import Include
-from gpucache.model import ArtifactKind
+from gpucache.model import ArtifactKind, Language
 
-Pairs = tuple[tuple[str, str], ...]
+TEXT_CAP = 1 << 16
+LIST_CAP = 4096
+COMMAND_CAP = 1024
+"""Characters that are kept of a command."""
+HEADERS_CAP = 20_000
+_INT64 = (1 << 63) - 1
+SHA256 = r"\A[0-9a-f]{64}\Z"
+# Making and removing folders takes a call of Python for each.
+BELOW = r"\A(?:(?!\.{1,2}(?:/|\Z))[^/\0]{1,255}(?:/(?!\Z)|\Z)){1,256}\Z"
+WHOLE = r"\A[^\0]*\Z"
+
+Text = Annotated[str, Meta(max_length=TEXT_CAP, pattern=WHOLE)]
+Digest = Annotated[str, Meta(pattern=SHA256)]
+Path = Annotated[str, Meta(max_length=4096, pattern=BELOW)]
+"""Stays below the folder that it is meant from."""
+Number = Annotated[int, Meta(ge=0, le=_INT64)]
+Texts = Annotated[tuple[Text, ...], Meta(max_length=LIST_CAP)]
+Pairs = Annotated[tuple[tuple[Text, Text], ...], Meta(max_length=LIST_CAP)]
+Size = Annotated[tuple[Annotated[int, Meta(gt=0, lt=1 << 32)], ...], Meta(max_length=3)]
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
     """A file that was found, or could be, on the way from a source to its headers."""
 
-    path: str
+    path: Path
     """Below the tree of its build, such as ``0/detail/x.h``."""
-    digest: str
+    digest: Digest
     """SHA-256 of its bytes."""
-    number: int
+    number: Number
     """Equal for two paths of one file, which a compiler reads once where it says ``#pragma once``."""
 
 
@@ -34,34 +54,34 @@ class Header:
 class RecordedBuild:
     """One program as it was built for one device, wherever its files lay."""
 
-    program: str
+    program: Text
     """Its name for people."""
-    language: StrEnum
-    source: str
+    language: Language
+    source: Digest
     """SHA-256 of the source, with lines that end in LF."""
-    options: tuple[str, ...]
+    options: Texts
     """Build options as given, without include folders."""
-    folders: tuple[str, ...]
+    folders: Annotated[tuple[Path, ...], Meta(max_length=LIST_CAP)]
     """The include folders in search order, below the tree; those without a header are left out."""
-    headers: tuple[Header, ...]
+    headers: Annotated[tuple[Header, ...], Meta(max_length=HEADERS_CAP)]
     includes: tuple[Include, ...]
     """The include closure as it was keyed."""
-    resolution: str
-    target: str
-    implementation: str
+    resolution: Text
+    target: Text
+    implementation: Text
     """Whose rules of searching made the closure, such as ``pocl``."""
     toolchain: Pairs
-    identity: tuple[str, ...]
+    identity: Texts
     """The labels of the toolchain that stay over an upgrade."""
     environment: Pairs = ()
     """The variables that reached the compiler."""
-    name_expressions: tuple[str, ...] = ()
-    artifact_kind: str = ArtifactKind.OPENCL_BINARY.value
-    file_name: str = ""
+    name_expressions: Texts = ()
+    artifact_kind: ArtifactKind = ArtifactKind.OPENCL_BINARY
+    file_name: Text = ""
     """What a program that calls NVRTC itself calls its source; empty for OpenCL."""
     made_up: bool = False
     """Whether it makes up another such name for each run."""
-    memory_headers: Pairs = ()
+    memory_headers: Annotated[tuple[tuple[Text, Digest], ...], Meta(max_length=HEADERS_CAP)] = ()
     """Headers that it hands to NVRTC: name and SHA-256."""
 
     @cached_property
@@ -95,11 +115,11 @@ class RecordedBuild:
 class Call:
     """Where a program was that called NVRTC itself: what holds places hits only a call from there."""
 
-    roots: tuple[str, ...]
+    roots: Texts
     """The absolute folders that its tree of headers lay in."""
-    directory: str
+    directory: Text
     """The current directory."""
-    folders: tuple[str, ...]
+    folders: Texts
     """The include folders as the program gave them."""
 
 
@@ -107,19 +127,19 @@ class Call:
 class Seen:
     """What was seen of one build, by any process at any time."""
 
-    local_sizes: frozenset[tuple[str, tuple[int, ...]]] = frozenset()
+    local_sizes: Annotated[frozenset[tuple[Text, Size]], Meta(max_length=16_384)] = frozenset()
     """Kernels with the local sizes they were launched with; an empty size was left to the driver."""
-    compile_ns: int = 0
+    compile_ns: Number = 0
     """The longest."""
     built: bool = False
     """Whether it compiled, at any time."""
     refused: bool = False
     """Whether its compiler refused it, at any time."""
-    roots: frozenset[tuple[str, ...]] = frozenset()
+    roots: Annotated[frozenset[Texts], Meta(max_length=LIST_CAP)] = frozenset()
     """Where its tree of headers lay: what holds the places of its files hits only there. Of OpenCL alone."""
-    calls: frozenset[Call] = frozenset()
+    calls: Annotated[frozenset[Call], Meta(max_length=LIST_CAP)] = frozenset()
     """The same of a program that called NVRTC itself."""
-    first: tuple[int, str] | None = None
+    first: tuple[Number, Annotated[str, Meta(max_length=4 * COMMAND_CAP, pattern=WHOLE)]] | None = None
     """The first instant, in nanoseconds since 1970, and the command that it was seen in."""
 
     def union(self, other: "Seen") -> "Seen":

@@ -32,7 +32,7 @@ BUILDS = st.builds(
     identity=st.lists(TEXTS, max_size=2).map(tuple),
     environment=PAIRS,
     name_expressions=st.lists(TEXTS, max_size=2).map(tuple),
-    artifact_kind=st.sampled_from(ArtifactKind).map(str),
+    artifact_kind=st.sampled_from(ArtifactKind),
     file_name=TEXTS,
     made_up=st.booleans(),
     memory_headers=st.lists(st.tuples(TEXTS, DIGESTS), max_size=2).map(tuple),

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucache.recording import lines
-from gpucache.recording.builds import RecordedBuild, Recording, Seen, union
+from gpucache.recording.builds import LIST_CAP, TEXT_CAP, RecordedBuild, Recording, Seen, union
 from gpucache.recording.lines import DamagedLineError, build_line, read_line, seen_line
 from tests.recording.builds import BUILDS, ONE, SEEN, alike
 
@@ -74,48 +73,67 @@ def test_a_changed_line_is_read_or_refused(data: st.DataObject) -> None:
         assert str(error)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "told"),
-    [
-        ("source", "../../etc/passwd", "SHA-256"),
-        ("source", 7, "SHA-256"),
-        ("folders", ["../up"], "leads elsewhere"),
-        ("folders", ["/etc"], "leads elsewhere"),
-        ("headers", [{"path": "0/../../x", "digest": "b" * 64, "number": 0}], "leads elsewhere"),
-        ("headers", [{"path": "0/x", "digest": "b" * 64, "number": -1}], "number"),
-        ("options", "-DN=1", "not a list"),
-        ("options", [["-DN=1"]], "text"),
-        ("options", ["a\0b"], "text"),
-        ("options", ["a" * (lines.TEXT_CAP + 1)], "at most"),
-        ("options", [""] * (lines.LIST_CAP + 1), "more than"),
-        ("language", "fortran", "language"),
-        ("toolchain", [["one"]], "pair"),
-        ("target", "opencl", "target"),
-        ("target", "cuda:sm_90", "target"),
-        ("artifact_kind", "exe", "kind"),
-        ("memory_headers", [["a.h", "nothing"]], "SHA-256"),
+_BAD: dict[str, list[object]] = {
+    "source": ["../../etc/passwd", 7, "a" * 63, "a" * 64 + "\n"],
+    "folders": [["../up"], ["/etc"], ["0/../x"], ["0//x"], ["0/"], ["."], [""], ["x" * 256], ["a\0b"]],
+    "headers": [
+        [{"path": "0/../../x", "digest": "b" * 64, "number": 0}],
+        [{"path": "0/x", "digest": "b" * 64, "number": -1}],
+        [{"path": "0/x", "digest": "b" * 64, "number": True}],
+        [{"path": "/".join("a" * 257), "digest": "b" * 64, "number": 0}],
+        [["0/x", "b" * 64, 0]],
     ],
-)
-def test_a_field_that_does_not_fit_is_told(name: str, value: object, told: str) -> None:
-    """Paths stay below their folder, digests are digests, and every length has a bound."""
+    "includes": [[{"name": "a.h", "digest": "b"}], [["a.h", None]], [{"digest": None}]],
+    "options": ["-DN=1", [["-DN=1"]], ["a\0b"], ["a" * (TEXT_CAP + 1)], [""] * (LIST_CAP + 1)],
+    "language": ["fortran", None],
+    "toolchain": [[["one"]], [["a", "b", "c"]], [["a", 1]], {"a": "b"}],
+    "target": ["opencl", "cuda:sm_90", "opencl:"],
+    "artifact_kind": ["exe"],
+    "memory_headers": [[["a.h", "nothing"]]],
+    "made_up": [1, "true"],
+    "local_sizes": [[["twice", size]] for size in ([0], [1, 2, 3, 4], ["8"], [1 << 40], [1.0], 8)],
+    "roots": ["/", [["a", 1]], [[""] * (LIST_CAP + 1)]],
+    "calls": [[["/"]], [{"roots": [], "directory": "/"}]],
+    "first": [[1], [-1, "a"], [1, "a" * 5000], "now"],
+    "compile_ns": [-1, 1 << 63, 1.5],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, bad in _BAD.items() for value in bad])
+def test_a_field_that_does_not_fit_is_refused(name: str, value: object) -> None:
+    """Paths stay below their folder, digests are digests, and every length and number has a bound."""
     values = json.loads(build_line(ONE, Seen()))
-    values["build"][name] = value
-    with pytest.raises(DamagedLineError, match=told):
+    values["seen" if name in values["seen"] else "build"][name] = value
+    with pytest.raises(DamagedLineError, match=name):
         read_line(json.dumps(values).encode())
 
 
-@pytest.mark.parametrize("size", [[0], [1, 2, 3, 4], ["8"], [1 << 40], 8])
-def test_a_local_size_that_none_can_be_is_refused(size: object) -> None:
-    """A size is at most three numbers above 0."""
-    values = json.loads(build_line(ONE, Seen()))
-    values["seen"]["local_sizes"] = [["twice", size]]
-    with pytest.raises(DamagedLineError):
+_LINE = json.loads(build_line(ONE, Seen()))
+
+
+@pytest.mark.parametrize(
+    ("part", "name"), [(part, name) for part in ("build", "seen") for name in _LINE[part]]
+)
+def test_a_missing_field_is_told(part: str, name: str) -> None:
+    """Older lines have no calls, and some no first; where another field is missing the line was changed."""
+    values = {**_LINE, part: {field: value for field, value in _LINE[part].items() if field != name}}
+    if name in {"calls", "first"}:
+        assert read_line(json.dumps(values).encode()).of == ONE.digest
+    else:
+        with pytest.raises(DamagedLineError, match=f"no '{name}'"):
+            read_line(json.dumps(values).encode())
+
+
+def test_a_path_that_leads_elsewhere_is_told_as_such() -> None:
+    """People read what a text should be, and not the expression that it does not match."""
+    values = {**_LINE, "build": {**_LINE["build"], "folders": ["../up"]}}
+    with pytest.raises(
+        DamagedLineError, match=r"^Expected a path that leads nowhere else.* at build.folders\[0\]$"
+    ):
         read_line(json.dumps(values).encode())
 
 
 def test_a_newer_format_is_told_as_such() -> None:
     """A line of another version is not half understood."""
-    values = json.loads(build_line(ONE, Seen()))
-    values["gpucache recording"] = 2
     with pytest.raises(DamagedLineError, match="newer gpucache"):
-        read_line(json.dumps(values).encode())
+        read_line(json.dumps({**_LINE, "gpucache recording": 2}).encode())

@@ -262,7 +262,7 @@ def _as_asked(request: BuildRequest, one: "Replayed") -> BuildRequest:
         request = request._replace(cwd=one.directory, searches_cwd=True)
     return request._replace(
         options=options,
-        artifact_kind=ArtifactKind(build.artifact_kind) if linked else request.artifact_kind,
+        artifact_kind=build.artifact_kind if linked else request.artifact_kind,
         asked=AsAsked(build.file_name, build.made_up, one.memory_headers),
     )
 

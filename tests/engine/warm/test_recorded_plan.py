@@ -15,7 +15,7 @@ _BUILD = replace(
     implementation="nvrtc",
     toolchain=(("architecture", "sm_90"),),
     identity=("architecture",),
-    artifact_kind=ArtifactKind.CUBIN.value,
+    artifact_kind=ArtifactKind.CUBIN,
     file_name="a.cu",
 )
 _NO_DRIVER = Device(None, "cuda", "GPU", "", available=False, detail="no driver is here")
