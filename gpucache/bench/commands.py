@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 
 from gpucache.answers.growth import growth
-from gpucache.bench.cases import Measured
-from gpucache.bench.plan import Begun, Planned, Say, start_folder
+from gpucache.bench.compare import Measured
+from gpucache.bench.run import Begun, Planned, Say, start_folder
 from gpucache.engine import hidden_caches
 from gpucache.engine.commands import CommandRun, run_command, run_prepare
 from gpucache.engine.hidden_caches import Clues, Homeless, Watched

@@ -1,26 +1,85 @@
 """Starts with nothing cached against starts with everything cached, and beside them those of others.
 
 Owns the order: rounds of one start of each arm in an order drawn anew, so that no arm is always first,
-until there are enough of them or somebody interrupts. What a start does, and what it is of, is in
-``sources`` and ``commands``.
+until there are enough of them or somebody interrupts. A kind of start (``sources``, ``commands``) says what
+its case is called, fills the caches of its warm starts, and makes one start of an arm at a time.
 """
 
 import random
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
-from gpucache.bench.cases import fold
-from gpucache.bench.compare import NO_PAIR, NOT_REACHED, interrupted_after
+from gpucache.bench.compare import NO_PAIR, NOT_REACHED, PAIR, Measured, fold, interrupted_after, is_peer
 from gpucache.bench.machine_load import measure_load
-from gpucache.bench.peers import is_peer
-from gpucache.bench.plan import Begun, Extent, Planned, Say
 from gpucache.host.interrupts import disarm
 from gpucache.host.scratch import scratch
-from gpucache.outcomes.bench import BenchCase, BenchVerdict, Sample
+from gpucache.outcomes.bench import FEWEST_PAIRS, Arm, BenchCase, BenchVerdict, Sample
 
+Say = Callable[[str], None]
+"""Told what is done now, for people who wait."""
 _SEED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How many pairs of starts are taken for each case."""
+
+    runs: int | None = None
+    """Pairs; with a budget the least number of them."""
+    budget_s: float | None = None
+
+    @property
+    def least(self) -> int:
+        """The pairs that are taken in any case."""
+        return FEWEST_PAIRS if self.runs is None else self.runs
+
+    def is_enough(self, pairs: int, rounds: int, elapsed_s: float) -> bool:
+        """Whether to stop after some pairs; all rounds, with those that are not counted, took so long."""
+        if pairs < self.least:
+            return False
+        return self.budget_s is None or elapsed_s * (rounds + 1) / rounds > self.budget_s
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A program or command that is ready to be started."""
+
+    start: Callable[[str, int], Sample]
+    """Makes a start of an arm in the round of a number, and says what it wrote into which cache."""
+    known: Measured
+    """What is known before the first start; with the arms beside the pair."""
+    uncounted: int = 0
+    """The first rounds that only fill caches."""
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """The arms of a round, the measured pair first."""
+        return (*PAIR, *self.known.against)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One case before anything is measured."""
+
+    case: BenchCase
+    begin: Callable[[Path, Say], Begun | str] | None = None
+    """Makes it ready below an empty folder, or says why it failed; None where nothing is to be tried."""
+
+
+@contextmanager
+def start_folder(place: Path, arm: str, number: int) -> Iterator[Path]:
+    """Where a start's caches lie: cold starts get a folder each, which goes, the others share their arm's."""
+    if arm != Arm.COLD:
+        yield place / arm
+        return
+    folder = place / f"{arm}-{number}"
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def run_bench(

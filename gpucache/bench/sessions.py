@@ -3,13 +3,14 @@
 Owns who has a session and which libraries keep a cache of their own. Pure until a session is opened.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from gpucache.backends.interface import Backend, Compilation
 from gpucache.errors import NoDeviceError
 from gpucache.model import Artifact, BuildRequest, Target
+from gpucache.outcomes.bench import Arm
 
 
 class Launch(NamedTuple):
@@ -38,6 +39,38 @@ PEERS = {
     "cuda.core": Peer("cuda", "CUDA programs", loaded_apart=True),
 }
 """By the names of their systems among the caches of others."""
+
+
+def taking_part(wanted: Iterable[str], target: Target) -> tuple[str, ...]:
+    """The peers that can build for a target, each once, in a fixed order."""
+    asked = set(wanted)
+    return tuple(arm for arm in (*_named(target), Arm.DRIVER) if arm in asked)
+
+
+def peers_libraries(arms: Iterable[str], target: Target) -> tuple[str, ...]:
+    """The peers that are libraries, which every start of their run loads: else theirs alone would pay."""
+    return tuple(arm for arm in arms if arm in _named(target))
+
+
+def peers_caveats(wanted: Iterable[str], target: Target) -> Iterator[str]:
+    """A sentence for each peer that cannot build for a target, or that changes what every start loads."""
+    here = _named(target)
+    for arm in dict.fromkeys(wanted):
+        if arm in here and PEERS[arm].loaded_apart:
+            yield f"every start loads {arm}, so that its loading is not taken for its cache's"
+        if arm in PEERS and arm not in here:
+            yield f"{arm} does not take part: its cache is for {PEERS[arm].programs}"
+
+
+def peers_switches(arm: str) -> Iterator[tuple[str, str | None]]:
+    """The variables that turn the peers' caches off; None unsets one, as that of the arm's own peer."""
+    for name, peer in PEERS.items():
+        if peer.switch:
+            yield peer.switch, None if arm == name else "1"
+
+
+def _named(target: Target) -> tuple[str, ...]:
+    return tuple(name for name, peer in PEERS.items() if peer.backend == target.backend)
 
 
 class Session(Protocol):

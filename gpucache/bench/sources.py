@@ -1,31 +1,199 @@
 """Sources as what bench starts: built once, then started in fresh processes, one for each sample.
 
-Owns what is prepared before anything is timed, and the folders and variables of a start's caches: the
-drivers' own below every start, and a peer's below the starts of that peer. What happens in the process of
-a start is in ``samples``.
+Owns what is prepared before anything is timed, the folders and variables of a start's caches (the drivers'
+own below every start, and a peer's below the starts of that peer), and the order of a start, which is timed
+phase by phase in its own process. Cold is what a program without any cache does: build from source, create
+kernels, launch. Warm asks the cache: key, lookup, load, create kernels, launch; where the cache misses it
+says so and builds, keeping nothing, so that every warm start finds what was prepared. Peers build as a
+program does that uses their cache.
 """
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from gpucache.answers.growth import growth
-from gpucache.answers.lookup import Built, Hit
+from gpucache.answers.lookup import Built, Hit, Verdict
+from gpucache.assembly import open_layers
 from gpucache.backends.interface import Backend
-from gpucache.bench import peers
-from gpucache.bench.cases import Measured
-from gpucache.bench.plan import Begun, Planned, Say, start_folder
-from gpucache.bench.samples import StartJob, build_once, launches_of, start_once
-from gpucache.bench.sessions import Launch
+from gpucache.backends.registry import load_backend
+from gpucache.bench.check_costs import CheckedJob, Durations
+from gpucache.bench.compare import Measured
+from gpucache.bench.run import Begun, Planned, Say, start_folder
+from gpucache.bench.sessions import (
+    Launch,
+    Session,
+    find_launches,
+    open_session,
+    peers_caveats,
+    peers_libraries,
+    peers_switches,
+    taking_part,
+)
 from gpucache.caches.known_caches import KnownCaches
+from gpucache.engine.lookup import get_or_build, look_up
+from gpucache.engine.prepare import prepare
+from gpucache.engine.store_layers import Layers
 from gpucache.engine.warm.plan import WarmItem
 from gpucache.engine.workers.pool import Bounds, Died, Done, run_isolated
-from gpucache.outcomes.bench import BenchCase, BenchVerdict, Sample
+from gpucache.errors import CompileError, GpucacheError
+from gpucache.model import Artifact, ArtifactKind, BuildRequest, Checks, Toolchain
+from gpucache.outcomes.bench import Arm, BenchCase, BenchVerdict, Sample
+from gpucache.settings import Settings
 
 R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class StartJob:
+    """What is built or started: plain values, handed to a fresh process."""
+
+    request: BuildRequest
+    toolchain: Toolchain
+    root: str = ""
+    """Of the benchmark's own cache."""
+    launches: tuple[Launch, ...] = ()
+    arm: str = Arm.COLD
+    environment: tuple[tuple[str, str | None], ...] = ()
+    """Variables set, or unset, before any driver is loaded: they give caches a place of their own."""
+    peers: tuple[str, ...] = ()
+    """Peers of the run whose library every start loads, as programs do that use it."""
+    peer_folder: str = ""
+    """Where a peer is to keep a cache that no variable moves."""
+    asked_ns: int = 0
+    """When the process was asked for, by the system's clock: the one that two processes share."""
+
+
+@dataclass(slots=True)
+class _Timer:
+    phases: list[tuple[str, int]] = field(default_factory=list)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        started = time.perf_counter_ns()
+        yield
+        self.phases.append((name, time.perf_counter_ns() - started))
+
+    def drop_last(self) -> None:
+        self.phases.pop()
+
+
+def build_once(job: StartJob) -> Hit | Built:
+    """Build a program into the benchmark's own cache."""
+    backend = load_backend(job.request.target.backend)
+    layers = _layers(job)
+    prepared = prepare(backend, job.request, job.toolchain, os.environ, layers)
+    return get_or_build(layers, prepared, lambda: backend.compile(job.request, prepared.compilation))
+
+
+def launches_of(job: StartJob) -> tuple[Launch, ...]:
+    """The first launches that its starts make."""
+    backend = load_backend(job.request.target.backend)
+    return find_launches(backend, job.request, backend.plan(job.request, job.toolchain, os.environ))
+
+
+def start_once(job: StartJob) -> Sample:
+    """Start it among the caches of a job's environment."""
+    began_ns = time.time_ns()
+    for name, value in job.environment:
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    backend = load_backend(job.request.target.backend)
+    return take_sample(job, backend, _layers(job), os.environ, began_ns)
+
+
+def time_checks(job: CheckedJob) -> Durations:
+    """Time the suite of ``bench --checks`` on one OpenCL device, in every mode."""
+    from gpucache.bench import opencl
+
+    backend = load_backend(job.request.target.backend)
+    requests = [job.request._replace(checks=mode) for mode in Checks]
+    builds = [(request, backend.plan(request, job.toolchain, os.environ)) for request in requests]
+    return opencl.measure(job.request.target, builds, job.runs)
+
+
+def _layers(job: StartJob) -> Layers:
+    """The benchmark's own cache, without a memory layer."""
+    return open_layers(Settings(root=Path(job.root), root_origin="bench"))
+
+
+def take_sample(
+    job: StartJob, backend: Backend, layers: Layers, environ: Mapping[str, str], began_ns: int
+) -> Sample:
+    """Start the program once; what goes wrong is its error. ``began_ns`` is when this process began."""
+    # A clock that was set back meanwhile does not make a start shorter.
+    timer = _Timer([("process start", max(0, began_ns - job.asked_ns))])
+    missed = ""
+    try:
+        with timer.phase("context"):
+            folder = job.peer_folder if job.arm in job.peers else None
+            session = open_session(backend, job.request.target, job.peers, folder)
+        if job.arm == Arm.WARM:
+            missed = _from_cache(job, backend, layers, environ, session, timer)
+        else:
+            with timer.phase("compile"):
+                session.build(job.request, backend.plan(job.request, job.toolchain, environ))
+        _finish(session, job.launches, timer)
+    except GpucacheError as error:
+        return Sample(job.arm, tuple(timer.phases), missed=missed, error=error.message)
+    return Sample(job.arm, tuple(timer.phases), hit=job.arm == Arm.WARM and not missed, missed=missed)
+
+
+def _from_cache(
+    job: StartJob,
+    backend: Backend,
+    layers: Layers,
+    environ: Mapping[str, str],
+    session: Session,
+    timer: _Timer,
+) -> str:
+    """Load what the cache answers, or build; why it missed, empty where it did not."""
+    with timer.phase("key"):
+        toolchain = backend.toolchain(job.request.target)
+        prepared = prepare(backend, job.request, toolchain, environ, layers)
+    with timer.phase("lookup"):
+        found = look_up(layers, prepared)
+    if isinstance(found, Hit):
+        missed = _load(session, found, timer)
+        if not missed:
+            return ""
+    else:
+        missed = f"{found.verdict}: {found.detail}"
+    with timer.phase("compile"):
+        session.build(job.request, prepared.compilation)
+    return missed
+
+
+def _load(session: Session, found: Hit, timer: _Timer) -> str:
+    """Load what was found; why the driver would not have it, empty where it did."""
+    try:
+        with timer.phase("load"):
+            loaded = session.load(Artifact(ArtifactKind(found.head.artifact_kind), found.payload))
+    except CompileError as error:
+        return f"{Verdict.REJECTED}: {error}"
+    if not loaded:
+        timer.drop_last()
+    return ""
+
+
+def _finish(session: Session, launches: Sequence[Launch], timer: _Timer) -> None:
+    with timer.phase("kernels"):
+        created = session.create_kernels()
+    if not created:
+        timer.drop_last()
+        return
+    session.set_arguments(launches)
+    with timer.phase("first launch"):
+        launched = session.launch()
+    if not launched:
+        timer.drop_last()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +247,14 @@ class Sources:
         if isinstance(launches, str):
             launches, caveats = (), (f"no first launch: {launches}",)
         target = job.request.target
-        against = peers.taking_part(self.against, target)
+        against = taking_part(self.against, target)
         known = Measured(
             late=self.backends[target.backend].plan(job.request, job.toolchain, {}).late,
             warming_ns=warming_ns,
             against=against,
-            caveats=(*caveats, *peers.caveats(self.against, target)),
+            caveats=(*caveats, *peers_caveats(self.against, target)),
         )
-        job = replace(job, launches=launches, peers=peers.libraries(against, target))
+        job = replace(job, launches=launches, peers=peers_libraries(against, target))
         return Begun(partial(self._start, job, bounds, place), known, uncounted=1)
 
     def _start(self, job: StartJob, bounds: Bounds, place: Path, arm: str, number: int) -> Sample:
@@ -97,7 +265,7 @@ class Sources:
             job = replace(
                 job,
                 arm=arm,
-                environment=(*moved.items(), *peers.switches(arm)),
+                environment=(*moved.items(), *peers_switches(arm)),
                 peer_folder=around.place_of(arm, environ) if arm in job.peers else "",
             )
             before = around.look(environ, private=False)

@@ -17,7 +17,7 @@ from gpucache.errors import ExitCode, UsageError
 from gpucache.outcomes.bench import Arm
 
 if TYPE_CHECKING:
-    from gpucache.bench.plan import Extent, Planned
+    from gpucache.bench.run import Extent, Planned
     from gpucache.model import Device
     from gpucache.outcomes.bench import BenchCase
 
@@ -131,7 +131,7 @@ def bench(
         from gpucache.cli.fingerprint import require_export
 
         require_export(file)
-    from gpucache.bench.plan import Extent
+    from gpucache.bench.run import Extent
 
     if given().command:
         _refuse_beside_command(bool(named.anything or targets or against), as_is=as_is)
@@ -150,7 +150,7 @@ def bench(
 def _checks(targets: tuple[str, ...], runs: int | None, timeout: float) -> None:
     """Time the suite that comes with gpucache on each OpenCL device, and leave."""
     from gpucache.bench.check_costs import BACKEND, CheckedJob, plan_checked, run_checked
-    from gpucache.bench.samples import time_checks
+    from gpucache.bench.sources import time_checks
     from gpucache.examples import checks_path
     from gpucache.model import Language
     from gpucache.outcomes.bench import PAPER_ASYNC, PAPER_SYNC, CheckedCase, summarise_checked

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from gpucache.backends.cuda import BACKEND, direct_compiles, nvrtc
-from gpucache.backends.cuda.options import FILE_NAME
+from gpucache.backends.cuda import BACKEND, nvrtc
+from gpucache.backends.cuda.options import FILE_NAME, request_as_asked
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.errors import OptionError
 from gpucache.intercept.file_names import FileName, read_name
@@ -47,7 +47,7 @@ class Call:
     @property
     def request(self) -> BuildRequest:
         """What is asked for; raises OptionError for what cannot be kept."""
-        return direct_compiles.request(
+        return request_as_asked(
             self.source,
             self.file_name.kept,
             self.options,

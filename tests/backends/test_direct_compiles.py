@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from gpucache.backends.cuda import BACKEND, direct_compiles, nvrtc
+from gpucache.backends.cuda import BACKEND, nvrtc
+from gpucache.backends.cuda.options import request_as_asked
 from gpucache.engine.prepare import Prepared, closure_of, holds_paths, prepare
 from gpucache.errors import OptionError
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, CacheKey, Target, Toolchain
@@ -25,7 +26,7 @@ def installed() -> None:
 def _request(
     source: bytes = _SHOW, name: str = "show.cu", options: tuple[str, ...] = ("-arch=sm_90",), **more: Any
 ) -> BuildRequest:
-    return direct_compiles.request(source, name, options, **{"version": (13, 5), "cwd": "/src", **more})
+    return request_as_asked(source, name, options, **{"version": (13, 5), "cwd": "/src", **more})
 
 
 def _prepared(request: BuildRequest, environ: Mapping[str, str] | None = None) -> Prepared:

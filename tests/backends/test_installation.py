@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import xxhash
 
-from gpucache.backends import installation, libraries
+from gpucache.backends import installation
 from gpucache.backends.installation import Installation
 from gpucache.host import file_stamps
 from gpucache.keys import NOT_FOUND
@@ -78,17 +78,17 @@ def test_a_library_is_told_by_an_address_in_it() -> None:
     """An address of nobody's gives none."""
     if sys.platform != "linux":
         pytest.skip("what is loaded is told on Linux only")
-    library = libraries.loaded("libc.so")
+    library = installation.loaded("libc.so")
     assert library is not None
     assert library.samefile(_of_printf() or "/")
-    assert libraries.library_at(8) is None
+    assert installation.library_at(8) is None
 
 
 _AT_ONCE = """
 import _ctypes
 from concurrent.futures import ThreadPoolExecutor
 from gpucache.backends.installation import with_needed
-from gpucache.backends.libraries import loaded
+from gpucache.backends.installation import loaded
 
 def ask(number):
     for _ in range(100):
@@ -110,7 +110,7 @@ def test_asking_what_is_loaded_while_a_library_is_loaded_comes_to_an_end(tmp_pat
     if sys.platform != "linux":
         pytest.skip("what is loaded is told on Linux only")
     library = tmp_path / "another.so"
-    shutil.copy(libraries.loaded("_ctypes") or "", library)
+    shutil.copy(installation.loaded("_ctypes") or "", library)
     subprocess.run([sys.executable, "-c", "import sys" + _AT_ONCE, library], check=True, timeout=PATIENCE_S)
 
 
@@ -118,7 +118,7 @@ def _of_printf() -> Path | None:
     import ctypes
 
     address = ctypes.cast(ctypes.CDLL(None).printf, ctypes.c_void_p).value
-    return libraries.library_at(address or 0)
+    return installation.library_at(address or 0)
 
 
 def _copied(folder: Path) -> Path:
@@ -168,7 +168,7 @@ def test_pocl_rebuilt_under_its_version_is_another_toolchain(tmp_path: Path) -> 
     for name, label in edits.items():
         file = copy / name
         kept = file.read_bytes()
-        build_id = libraries.read_library(file).build_id
+        build_id = installation.read_library(file).build_id
         old = bytes.fromhex(build_id) if build_id else kept[len(kept) // 2 :][:64]
         _edit(file, old, bytes([old[0] ^ 1]) + old[1:])
         after = _fields(copy)

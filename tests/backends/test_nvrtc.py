@@ -396,7 +396,7 @@ def test_devices_are_every_architecture_without_a_driver(monkeypatch: pytest.Mon
     def no_driver() -> None:
         raise NoDeviceError(devices.NO_DRIVER)
 
-    monkeypatch.setattr(devices, "_driver", no_driver)
+    monkeypatch.setattr(devices, "find_driver", no_driver)
     driver, *rows = BACKEND.devices()
     assert (driver.target, driver.available, driver.detail) == (None, False, devices.NO_DRIVER)
     numbers = nvrtc.architectures()

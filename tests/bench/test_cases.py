@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from gpucache.answers.growth import Growth
-from gpucache.bench.cases import NO_LAUNCH, NOT_LOADED, Measured, fold
-from gpucache.bench.compare import Evidence
+from gpucache.bench.compare import NO_LAUNCH, NOT_LOADED, Evidence, Measured, fold
 from gpucache.engine.hidden_caches import Clues
 from gpucache.outcomes.bench import Arm, BenchCase, BenchVerdict, BreakEven, Sample, Spread
 

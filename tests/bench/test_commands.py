@@ -12,8 +12,7 @@ import pytest
 from gpucache.bench import commands
 from gpucache.bench import run as running
 from gpucache.bench.commands import Command
-from gpucache.bench.plan import Extent
-from gpucache.bench.run import run_bench
+from gpucache.bench.run import Extent, run_bench
 from gpucache.outcomes.bench import Arm, BenchCase, BenchVerdict, Sample
 from tests.one_cache import OneCache
 

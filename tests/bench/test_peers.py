@@ -3,9 +3,8 @@
 import pytest
 
 from gpucache.answers.growth import Growth
-from gpucache.bench import peers
-from gpucache.bench.peers import results
-from gpucache.bench.sessions import PEERS
+from gpucache.bench.compare import results
+from gpucache.bench.sessions import PEERS, peers_caveats, peers_libraries, taking_part
 from gpucache.caches.registry import SYSTEMS
 from gpucache.model import Target
 from gpucache.outcomes.bench import Arm, Sample
@@ -17,9 +16,9 @@ COLD = [Sample(Arm.COLD, (("compile", 10),))] * 2
 
 def test_a_peer_takes_part_where_its_library_builds() -> None:
     """Each of the two libraries is for one language, the driver's cache for both; the order is fixed."""
-    assert peers.taking_part(reversed(EVERY), OPENCL) == ("pyopencl", Arm.DRIVER)
-    assert peers.taking_part(EVERY, CUDA) == ("cuda.core", Arm.DRIVER)
-    assert peers.taking_part((), CUDA) == ()
+    assert taking_part(reversed(EVERY), OPENCL) == ("pyopencl", Arm.DRIVER)
+    assert taking_part(EVERY, CUDA) == ("cuda.core", Arm.DRIVER)
+    assert taking_part((), CUDA) == ()
 
 
 def test_a_peer_is_called_as_its_cache_is() -> None:
@@ -29,16 +28,16 @@ def test_a_peer_is_called_as_its_cache_is() -> None:
 
 def test_a_peer_that_stays_away_is_told() -> None:
     """A sentence says whose programs it is for, once."""
-    assert list(peers.caveats(["cuda.core", "cuda.core", Arm.DRIVER], OPENCL)) == [
+    assert list(peers_caveats(["cuda.core", "cuda.core", Arm.DRIVER], OPENCL)) == [
         "cuda.core does not take part: its cache is for CUDA programs"
     ]
-    assert list(peers.caveats(["pyopencl"], OPENCL)) == []
+    assert list(peers_caveats(["pyopencl"], OPENCL)) == []
 
 
 def test_every_start_loads_a_peers_library() -> None:
     """Loading cuda.core is not its cache's doing, so every start does it, and that is told."""
-    assert peers.libraries(("cuda.core", Arm.DRIVER), CUDA) == ("cuda.core",)
-    assert list(peers.caveats(["cuda.core"], CUDA)) == [
+    assert peers_libraries(("cuda.core", Arm.DRIVER), CUDA) == ("cuda.core",)
+    assert list(peers_caveats(["cuda.core"], CUDA)) == [
         "every start loads cuda.core, so that its loading is not taken for its cache's"
     ]
 

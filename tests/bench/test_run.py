@@ -11,10 +11,8 @@ from gpucache.answers.lookup import Built, Miss, Verdict
 from gpucache.backends.registry import load_backend
 from gpucache.bench import run as running
 from gpucache.bench import sources
-from gpucache.bench.plan import Extent, Planned
-from gpucache.bench.run import run_bench
-from gpucache.bench.samples import StartJob
-from gpucache.bench.sources import Sources, Workers
+from gpucache.bench.run import Extent, Planned, run_bench
+from gpucache.bench.sources import Sources, StartJob, Workers
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.warm.plan import WarmItem
 from gpucache.engine.workers.pool import Bounds

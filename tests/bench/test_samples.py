@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gpucache.bench import samples
-from gpucache.bench.cases import PHASES
-from gpucache.bench.samples import StartJob, take_sample
+from gpucache.bench import sources
+from gpucache.bench.compare import PHASES
 from gpucache.bench.sessions import Launch
+from gpucache.bench.sources import StartJob, take_sample
 from gpucache.engine.lookup import get_or_build
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.store_layers import Layers
@@ -85,7 +85,7 @@ def start(
         made.session.done += [*(f"load {peer}" for peer in peers), *([f"use {folder}"] if folder else ())]
         return made.session
 
-    monkeypatch.setattr(samples, "open_session", opened)
+    monkeypatch.setattr(sources, "open_session", opened)
     return made
 
 

@@ -11,9 +11,8 @@ import pytest
 from gpucache.answers.lookup import Built, Miss, Verdict
 from gpucache.backends.registry import load_backend
 from gpucache.bench import sources
-from gpucache.bench.plan import Begun
-from gpucache.bench.samples import StartJob
-from gpucache.bench.sources import Sources, Workers
+from gpucache.bench.run import Begun
+from gpucache.bench.sources import Sources, StartJob, Workers
 from gpucache.caches.known_caches import KnownCaches
 from gpucache.caches.registry import SYSTEMS, load_system
 from gpucache.engine.prepare import Prepared

@@ -13,9 +13,8 @@ import pytest
 
 from gpucache.bench import sources
 from gpucache.bench.commands import Command
-from gpucache.bench.plan import Extent, Planned
-from gpucache.bench.samples import build_once
-from gpucache.bench.sources import Sources
+from gpucache.bench.run import Extent, Planned
+from gpucache.bench.sources import Sources, build_once
 from gpucache.engine.workers.pool import Bounds
 from gpucache.outcomes.bench import Arm, BenchCase, BenchVerdict, Ratio
 

@@ -19,7 +19,8 @@ import pytest
 from gpucache.answers.lookup import Miss, Verdict
 from gpucache.answers.run import Intercepted, RunResult
 from gpucache.assembly import open_layers
-from gpucache.backends.cuda import BACKEND, direct_compiles, nvrtc
+from gpucache.backends.cuda import BACKEND, nvrtc
+from gpucache.backends.cuda.options import request_as_asked
 from gpucache.engine.explain import explain
 from gpucache.engine.lookup import publish
 from gpucache.engine.prepare import Prepared, prepare
@@ -329,7 +330,7 @@ class _Program:
 
     def compile(self) -> bytes:
         """A cubin as NVRTC makes it now."""
-        request = direct_compiles.request(
+        request = request_as_asked(
             _SHOW,
             "show.cu",
             self._options,
@@ -419,7 +420,7 @@ def test_what_an_older_gpucache_kept_is_told(tmp_path: Path) -> None:
     """Its keys lacked the name of the source: the miss after an upgrade says so, and that it passes."""
     layers = open_layers(Settings(root=tmp_path / "root", root_origin="test"), command="test")
     source = b'extern "C" __global__ void show(int *out) { *out = 7; }'
-    request = direct_compiles.request(source, "a/show.cu", ("-arch=sm_90",), version=nvrtc.version(), cwd="/")
+    request = request_as_asked(source, "a/show.cu", ("-arch=sm_90",), version=nvrtc.version(), cwd="/")
     now = prepare(BACKEND, request, nvrtc.toolchain(request.target), {})
     fields = tuple(field for field in now.fields if field.label != SOURCE_NAME)
     before = now._replace(fields=fields, key=cache_key(fields))

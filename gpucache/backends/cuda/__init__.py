@@ -29,11 +29,7 @@ class CUDABackend:
 
     def plan(self, request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]) -> Compilation:
         """How a request will be compiled; raises OptionError."""
-        if request.asked is None:
-            return options.plan(request, toolchain, environ)
-        from gpucache.backends.cuda import direct_compiles
-
-        return direct_compiles.plan(request, toolchain, environ)
+        return options.plan(request, toolchain, environ)
 
     def environment(
         self,

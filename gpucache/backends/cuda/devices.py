@@ -110,36 +110,20 @@ def _gpu(target: Target, name: str, version: str) -> Device:
         toolchain = nvrtc.toolchain(target)
     except GpucacheError as error:
         return Device(target, "cuda", name, version, available=False, detail=str(error))
-    return Device(
-        target,
-        "cuda",
-        name,
-        version,
-        available=True,
-        detail=f"GPU, CUDA {version}",
-        toolchain=toolchain,
-        files=_files(),
-    )
+    detail = f"GPU, CUDA {version}"
+    return Device(target, "cuda", name, version, True, detail, toolchain, files=_files())
 
 
 def _architectures() -> list[Device]:
     major, minor = nvrtc.version()
     detail = f"NVRTC {major}.{minor} needs no device to build for it"
-    return [
-        Device(
-            target=Target("cuda", f"{kind}_{number}"),
-            backend="cuda",
-            name=f"{word} {number}",
-            driver_version="",
-            available=True,
-            detail=detail,
-            toolchain=nvrtc.toolchain(Target("cuda", f"{kind}_{number}")),
-            present=False,
-            files=_files(),
-        )
-        for kind, word in (("sm", "architecture"), ("compute", "PTX for"))
-        for number in nvrtc.architectures()
-    ]
+    found = []
+    for kind, word in (("sm", "architecture"), ("compute", "PTX for")):
+        for number in nvrtc.architectures():
+            target = Target("cuda", f"{kind}_{number}")
+            toolchain, name = nvrtc.toolchain(target), f"{word} {number}"
+            found.append(Device(target, "cuda", name, "", True, detail, toolchain, False, _files()))
+    return found
 
 
 def _files() -> tuple[str, ...]:

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from gpucache.backends.cuda.options import FILE_NAME, refuse_side_effects
-from gpucache.backends.installation import Installation, mark, read_library, remembered
+from gpucache.backends.installation import Installation, loaded, loaded_as, mark, read_library, remembered
 from gpucache.backends.interface import Compilation
-from gpucache.backends.libraries import loaded, loaded_as
 from gpucache.errors import CompileError, NoDeviceError, TargetError
 from gpucache.keys import NOT_FOUND
 from gpucache.model import Artifact, ArtifactKind, AsAsked, BuildRequest, Target, Toolchain
@@ -127,11 +126,8 @@ def find_builtins(nvrtc: Path, name: str) -> Path | None:
     """
     found = loaded_as(name)
     if found is not None:
-        found = found.resolve()
-    else:
-        candidates = _candidates(nvrtc, name, os.environ.get("LD_LIBRARY_PATH", ""))
-        found = next(filter(Path.is_file, candidates), None)
-    return found
+        return found.resolve()
+    return next(filter(Path.is_file, _candidates(nvrtc, name, os.environ.get("LD_LIBRARY_PATH", ""))), None)
 
 
 def search_builtins(nvrtc: Path, version: tuple[int, int], library_path: str) -> tuple[list[Path], Path]:

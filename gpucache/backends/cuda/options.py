@@ -1,12 +1,20 @@
 """How a request reaches NVRTC: canonical options, search rule, environment. Everything here is pure.
 
-This module must not import cuda, because plans are made in processes that load no GPU stack.
+A program that calls NVRTC itself gets what NVRTC would have given, its log included. So its compile is
+planned with its own options, and with the name that it gave its source: NVRTC looks for quoted headers
+beside that name, and writes its last part into symbols and all of it into messages. Its key names the
+architecture among the options, and the last part of the name, which no other plan does. This module must
+not import cuda, because plans are made in processes that load no GPU stack.
 """
+
+# Paths are text as programs give it, and are not normalised.
+# ruff: noqa: PTH118, PTH120
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from gpucache.backends.interface import Compilation
 from gpucache.backends.options import (
@@ -15,12 +23,14 @@ from gpucache.backends.options import (
     absolute,
     changed_since_loaded,
     read,
+    split,
     trimmed,
     with_value,
 )
 from gpucache.errors import OptionError
 from gpucache.keys import KeyInputs, digest
-from gpucache.model import ArtifactKind, BuildRequest, Toolchain
+from gpucache.model import ArtifactKind, AsAsked, BuildRequest, Language, Program, Target, Toolchain
+from gpucache.payload.source import kernel_names
 from gpucache.sources import Place, SearchRule
 
 FILE_NAME = "/nonexistent/gpucache/program.cu"
@@ -29,7 +39,7 @@ FILE_NAME = "/nonexistent/gpucache/program.cu"
 NVRTC also looks for quoted includes beside this file, so the folder is one that does not exist.
 """
 
-SPELLINGS = (
+_SPELLINGS = (
     Spelling("-D", ("--define-macro=", "-D=", "-D"), ("--define-macro", "-D"), strips=True),
     Spelling("-U", ("--undefine-macro=", "-U=", "-U"), ("--undefine-macro", "-U"), strips=True),
     Spelling("-I", ("--include-path=", "-I=", "-I"), ("--include-path", "-I"), strips=True),
@@ -48,7 +58,7 @@ SPELLINGS = (
     ),
 )
 # Names that NVRTC's documentation gives to one option; they were tried and gave equal artifacts.
-SAME = {
+_SAME = {
     "--device-c": "-rdc=true",
     "-dc": "-rdc=true",
     "--device-w": "-rdc=false",
@@ -64,14 +74,15 @@ _SIDE_EFFECTS = (
     r"--?(create[-_]pch|use[-_]pch|pch|pch[-_]dir|time|fdevice-time-trace|use-bundled-headers"
     r"|keep[\w-]*)(=.*)?"
 )
-_LTO = r"-dlto|--dlink-time-opt"
+_LTO = r"--?(dlto|dlink-time-opt)"
 _OPTIX = r"--?optix-ir"
+_LINES = r"--?(lineinfo|generate-line-info)"
 # Through these an option reaches the front end or ptxas unseen, and it may name files of its own.
 _PASSED_ON = r"(?s)-Xcudafe=.*|-Xptxas=--?(optf|options-file).*"
-DEBUG = r"(-Xptxas=)?(-G|--device-debug|-g|--?dopt.*)|-Xptxas=(-lineinfo|--generate-line-info)"
-LINKED = r"-dlto|-rdc=true"
+_DEBUG = r"(-Xptxas=)?(-G|--device-debug|-g|--?dopt.*)|-Xptxas=(-lineinfo|--generate-line-info)"
+_LINKED = r"-dlto|-rdc=true"
 # The current directory is searched for "name" only where the program's own name lies in it.
-RULE = SearchRule(
+_RULE = SearchRule(
     quote=(Place.INCLUDER, Place.DIRS),
     angle=(Place.DIRS,),
     trigraphs=False,
@@ -79,8 +90,42 @@ RULE = SearchRule(
     assembles=False,
     heeds_dependency=False,
 )
-NOT_BESIDE = "--?no-source-include"
-RULE_NOT_BESIDE = RULE._replace(quote=(Place.DIRS,))
+_NOT_BESIDE = "--?no-source-include"
+DEFAULT_NAME = "default_program"
+"""What NVRTC calls a source without a name."""
+_NO_NAME = re.compile(rf"{DEFAULT_NAME}|<.*>", re.DOTALL)
+"""A name that tells people nothing: NVRTC's own, or such as ``<null>`` and ``<string>``."""
+_DEFAULT_ARCHITECTURES = {12: "compute_52", 13: "compute_75"}
+_ARCHITECTURE = re.compile(r"(sm|compute)_\d+[af]?")
+# Source: the options in nvrtc.h of 12.0 to 13.5, without those that read or write files, that ask for no
+# cache, or that make IR of tiles, which is not kept. An option that is not known yet may do any of that.
+# fmt: off
+_LONG = frozenset((
+    "gpu-architecture", "device-c", "device-w", "relocatable-device-code", "extensible-whole-program",
+    "device-debug", "generate-line-info", "dopt", "Ofast-compile", "ptxas-options", "maxrregcount", "ftz",
+    "prec-sqrt", "prec-div", "fmad", "use_fast_math", "ffinite-math-only", "fno-signed-zeros",
+    "extra-device-vectorization", "modify-stack-limit", "dlink-time-opt", "gen-opt-lto", "optix-ir",
+    "jump-table-density", "device-stack-protector", "frandom-seed", "define-macro", "undefine-macro",
+    "include-path", "pre-include", "no-source-include", "std", "builtin-move-forward",
+    "builtin-initializer-list", "disable-warnings", "Wreorder", "Wconversion", "warning-as-error",
+    "fmax-errors", "restrict", "device-as-default-execution-space", "device-int128", "device-float128",
+    "optimization-info", "display-error-number", "no-display-error-number", "diag-error", "diag-suppress",
+    "diag-warn", "brief-diagnostics", "split-compile", "fdevice-syntax-only", "minimal", "utf-8",
+))
+_SHORT = frozenset((
+    "arch", "dc", "dw", "rdc", "ewp", "G", "lineinfo", "dopt", "Ofc", "Xptxas", "maxrregcount", "ftz",
+    "prec-sqrt", "prec-div", "fmad", "use_fast_math", "ffinite-math-only", "fno-signed-zeros",
+    "extra-device-vectorization", "modify-stack-limit", "dlto", "gen-opt-lto", "optix-ir", "jtd",
+    "device-stack-protector", "frandom-seed", "no-source-include", "std", "builtin-move-forward",
+    "builtin-initializer-list", "w", "Wreorder", "Wconversion", "Werror", "fmax-errors", "restrict",
+    "default-device", "device-int128", "device-float128", "opt-info", "err-no", "no-err-no", "diag-error",
+    "diag-suppress", "diag-warn", "brief-diag", "split-compile", "fdevice-syntax-only", "minimal",
+    "utf-8",
+))
+# fmt: on
+_KNOWN = frozenset([*(f"--{name}" for name in _LONG), *(f"-{name}" for name in _SHORT)])
+_TEXTS = ("-D", "-U", "-include")
+"""Options whose value may be anything."""
 # The variables that NVRTC 13.5 reads were recorded at every call of getenv. These are left out, because they
 # change nothing: CUDA_CACHE_DISABLE, EDG_BASE (nothing is opened there), LLVM_IGNORED_ENV_VAR, PWD,
 # OPENSSL_ia32cap.
@@ -90,8 +135,90 @@ VARIABLES = Variables(
 )
 
 
+def request_as_asked(
+    source: bytes,
+    file_name: str,
+    options: Sequence[str],
+    *,
+    version: tuple[int, int],
+    cwd: str,
+    made_up: bool = False,
+    headers: Sequence[tuple[str, bytes]] = (),
+    name_expressions: Sequence[str] = (),
+    include_dirs: Sequence[str] = (),
+) -> BuildRequest:
+    """What a program asks NVRTC for; raises OptionError for what cannot be kept as it was asked for.
+
+    ``file_name`` is what the program calls its source, and ``made_up`` whether that is another name in each
+    run. ``headers`` are those in memory by name. ``include_dirs`` are searched after those among the options.
+    """
+    flags = [f"{name}{value}" for name, value, _ in read(trimmed(options), _SPELLINGS)]
+    architecture = _architecture(flags, version)
+    kind = ArtifactKind.CUBIN if architecture.startswith("sm_") else ArtifactKind.PTX
+    if _any(_LTO, flags):
+        kind = ArtifactKind.LTOIR
+    elif _any(_OPTIX, flags):
+        kind = ArtifactKind.OPTIXIR
+    telling = "" if made_up or _NO_NAME.fullmatch(file_name) else file_name
+    name = telling or next(kernel_names(source), DEFAULT_NAME)
+    return BuildRequest(
+        program=Program(name, Language.CUDA_CPP, source),
+        target=Target("cuda", architecture),
+        options=tuple(options),
+        include_dirs=tuple(include_dirs),
+        artifact_kind=kind,
+        name_expressions=tuple(name_expressions),
+        cwd=cwd,
+        searches_cwd=True,
+        name_headers="build it without gpucache",
+        asked=AsAsked(file_name or DEFAULT_NAME, made_up, tuple(headers)),
+    )
+
+
+def _architecture(flags: Sequence[str], version: tuple[int, int]) -> str:
+    """What is compiled for: the last architecture that is named, else the one that NVRTC takes by itself."""
+    named = [flag.removeprefix("-arch=") for flag in flags if flag.startswith("-arch=")]
+    found = named[-1] if named else _DEFAULT_ARCHITECTURES.get(version[0], "")
+    if not _ARCHITECTURE.fullmatch(found):
+        raise OptionError(f"{found!r} is no architecture that is known; name one with -arch=sm_90 or such")
+    return found
+
+
+class _Read(NamedTuple):
+    """Options in their order: for the key, as they were written, and those that name paths, as spelled."""
+
+    options: list[str]
+    written: list[str]
+    dirs: list[str]
+    forced: list[str]
+
+    @property
+    def rule(self) -> SearchRule:
+        """How NVRTC searches with these options."""
+        return _RULE._replace(quote=(Place.DIRS,)) if _any(_NOT_BESIDE, self.options) else _RULE
+
+
+def _read(given: Sequence[str], canonical: Callable[[str, str], str]) -> _Read:
+    found = _Read([], [], [], [])
+    for name, value, tokens in read(given, _SPELLINGS):
+        if name == "-I":
+            found.dirs.append(value)
+            continue
+        if name == "-include":
+            found.forced.append(value)
+        found.options.append(canonical(name, value))
+        found.written.extend(tokens)
+    return found
+
+
+def _any(form: str, options: Sequence[str]) -> bool:
+    return any(re.fullmatch(form, option) for option in options)
+
+
 def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]) -> Compilation:
     """How a request will be compiled; raises OptionError for options that must be refused."""
+    if request.asked is not None:
+        return _plan_as_asked(request, request.asked, toolchain, environ)
     folders, linked = request.include_dirs, request.artifact_kind is ArtifactKind.LTOIR
     planned = _planned(request.options, folders, request.cwd, linked, toolchain, reaching(environ))
     if planned.holds_paths or planned.lists_files:
@@ -113,48 +240,82 @@ def _planned(
     environment: tuple[tuple[str, str], ...],
 ) -> Compilation:
     """The part of a plan that many programs share; its command lacks architecture and seed."""
-    options: list[str] = []
-    written: list[str] = []
-    dirs: list[str] = []
-    forced: list[str] = []
     given = trimmed(asked)
     if "" in given:
         raise OptionError("an empty build option is refused by NVRTC; leave it out")
-    for name, value, tokens in read(given, SPELLINGS):
-        if name == "-I":
-            dirs.append(absolute(value, cwd))
-            continue
-        if name == "-include":
-            forced.append(value)
-            options.append(f"-include={value}")
-        elif name == "-D":
-            options.append(f"-D{with_value(value)}")
-        else:
-            options.append(_allowed(name, value))
-        written += tokens
-    dirs += [absolute(directory, cwd) for directory in folders]
-    include_dirs = tuple(dirs)  # for #include_next NVRTC searches one that is given twice twice
+    found = _read(given, _allowed)
+    # For #include_next NVRTC searches a directory that is given twice twice.
+    include_dirs = tuple(absolute(directory, cwd) for directory in (*found.dirs, *folders))
     if linked:
-        options.append("-dlto")
-        written.append("-dlto")
+        found.options.append("-dlto")
+        found.written.append("-dlto")
     return Compilation(
         inputs=KeyInputs(
-            options=tuple(options),
+            options=tuple(found.options),
             toolchain=toolchain,
             environment=environment,
             locations=include_dirs,
             file_name=FILE_NAME,
         ),
-        rule=RULE_NOT_BESIDE if any(re.fullmatch(NOT_BESIDE, option) for option in options) else RULE,
+        rule=found.rule,
         include_dirs=include_dirs,
         # The directories stand first: the last of the other options might take one for its value.
-        command=(*(f"-I{directory}" for directory in include_dirs), *written),
-        options=tuple(written),
-        forced_includes=tuple(forced),
-        holds_paths=any(re.fullmatch(DEBUG, option) for option in options),
-        lists_files="-lineinfo" in options,
-        linked_later=any(re.fullmatch(LINKED, option) for option in options),
+        command=(*(f"-I{directory}" for directory in include_dirs), *found.written),
+        options=tuple(found.written),
+        forced_includes=tuple(found.forced),
+        holds_paths=_any(_DEBUG, found.options),
+        lists_files="-lineinfo" in found.options,
+        linked_later=_any(_LINKED, found.options),
     )
+
+
+def _plan_as_asked(
+    request: BuildRequest, asked: AsAsked, toolchain: Toolchain, environ: Mapping[str, str]
+) -> Compilation:
+    """How a request of a program that calls NVRTC itself is compiled; raises OptionError."""
+    found = _read(trimmed(split(request.options)), _as_asked)
+    options = found.options
+    spelled = (*found.dirs, *request.include_dirs)  # as the program spells them, like ``__FILE__``
+    if not any(option.startswith("-arch=") for option in options):
+        options.insert(0, f"-arch={request.target.name}")
+    enciphered = request.artifact_kind in (ArtifactKind.LTOIR, ArtifactKind.OPTIXIR)
+    linked = enciphered or _any(_LINKED, options)
+    lined, debugged = _any(_LINES, options), _any(_DEBUG, options)
+    hidden = debugged or enciphered  # what NVRTC writes of places cannot be searched for, or is all there is
+    if asked.made_up and (hidden or (lined and linked)):
+        raise OptionError(
+            "it may contain a file name that differs in each run and cannot be found in it, so it is not kept"
+        )
+    # Line information holds full paths; debug information and what is enciphered the directory in any case.
+    names = (asked.file_name, *spelled, *(name for name, _ in asked.headers))
+    tells_folder = hidden or (lined and not all(map(os.path.isabs, names)))
+    return Compilation(
+        inputs=KeyInputs(
+            options=tuple(options),
+            toolchain=toolchain,
+            environment=reaching(environ),
+            locations=spelled,
+            file_name=asked.file_name,
+            folder=request.cwd if tells_folder else "",
+        ),
+        rule=found.rule._replace(home=os.path.dirname(os.path.join(request.cwd, asked.file_name))),
+        include_dirs=tuple(absolute(directory, request.cwd) for directory in spelled),
+        command=(*(f"-I{directory}" for directory in spelled), *found.written),
+        options=tuple(found.written),
+        forced_includes=tuple(found.forced),
+        holds_paths=hidden or lined,
+        lists_files=lined,
+        linked_later=linked,
+        source_path=asked.file_name if os.path.dirname(asked.file_name) else "",
+    )
+
+
+def _as_asked(name: str, value: str) -> str:
+    option = _SAME.get(name, f"{name}{with_value(value) if name == '-D' else value}")
+    if name not in _TEXTS and option.partition("=")[0] not in _KNOWN:
+        raise OptionError(f"the build option {option!r} is not known to gpucache, so nothing is kept for it")
+    refuse_side_effects((option,))
+    return option
 
 
 def _seed(request: BuildRequest, options: Sequence[str]) -> tuple[str, ...]:
@@ -186,7 +347,11 @@ def reaching(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _allowed(name: str, value: str) -> str:
-    option = SAME.get(name, f"{name}{value}")
+    if name == "-include":
+        return f"-include={value}"
+    if name == "-D":
+        return f"-D{with_value(value)}"
+    option = _SAME.get(name, f"{name}{value}")
     if name == "-arch=":
         raise OptionError(
             f"the build option {option!r} is the target's to give; pass --target cuda:{value} instead"

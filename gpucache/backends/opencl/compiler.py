@@ -59,7 +59,7 @@ def compile_source(
     """
     started = time.perf_counter_ns()
     program = build_source(context, device, request, compilation)
-    try:
+    with _no_binary(request):
         sizes = _wanted_sizes(program, device, request, compilation)
         if sizes:
             _require_executable(os.environ.get("POCL_CACHE_DIR", ""))
@@ -67,16 +67,8 @@ def compile_source(
             binary = specialized_binary(program, device, [f"{size}-smallgrid" for size in sizes])
         else:
             binary = _binary(program, device)
-    except cl.Error as error:
-        raise CompileError(
-            f"the driver gave no binary of {request.program.name} ({_first_line(error)})"
-        ) from None
-    return Artifact(
-        kind=ArtifactKind.OPENCL_BINARY,
-        payload=binary,
-        build_log=_log(program, device, request),
-        compile_ns=time.perf_counter_ns() - started,
-    )
+    took_ns = time.perf_counter_ns() - started
+    return Artifact(ArtifactKind.OPENCL_BINARY, binary, _log(program, device, request), took_ns)
 
 
 def load_binaries(context: Any, devices: Sequence[Any], payloads: Sequence[bytes]) -> Any:
@@ -189,13 +181,19 @@ def build_as_pyopencl(
 
 def artifact_of(program: Any, device: Any, request: BuildRequest, compile_ns: int) -> Artifact:
     """What a built ``pyopencl.Program`` holds for one of its devices; raises CompileError."""
-    try:
+    with _no_binary(request):
         binary = _binary(program, device)
+    return Artifact(ArtifactKind.OPENCL_BINARY, binary, _log(program, device, request), compile_ns)
+
+
+@contextmanager
+def _no_binary(request: BuildRequest) -> Iterator[None]:
+    try:
+        yield
     except cl.Error as error:
         raise CompileError(
             f"the driver gave no binary of {request.program.name} ({_first_line(error)})"
         ) from None
-    return Artifact(ArtifactKind.OPENCL_BINARY, binary, _log(program, device, request), compile_ns)
 
 
 def specialized_binary(program: Any, device: Any, sizes: Sequence[str]) -> bytes:

@@ -13,8 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from gpucache.backends.installation import Installation, matching, with_needed
-from gpucache.backends.libraries import library_at
+from gpucache.backends.installation import Installation, library_at, matching, with_needed
 from gpucache.backends.opencl.options import INTEL, POCL
 
 
