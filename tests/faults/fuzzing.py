@@ -23,7 +23,7 @@ from gpucache.caches import mounts
 from gpucache.caches.futhark import logs
 from gpucache.caches.interface import Cache
 from gpucache.caches.own import OwnCache
-from gpucache.caches.pyopencl import pickled, sources
+from gpucache.caches.pyopencl import entries
 from gpucache.caches.registry import load_system
 from gpucache.caches.rocfft import format as rocfft_format
 from gpucache.engine import advice, program_names
@@ -284,8 +284,8 @@ def _texts(_: Path) -> Bytes:
         return lambda data: read(data.decode("utf-8", "surrogateescape"))
 
     return Bytes(
-        samples, pickled.read_info, lambda data: list(source.kernel_names(data)), sources.unfollowed,
-        sources.as_written, logs.read_log,
+        samples, entries.read_info, lambda data: list(source.kernel_names(data)), entries.unfollowed,
+        entries.as_written, logs.read_log,
         program_names.program_name, program_names.source_mark,
         text(mangled.readable), text(rocfft_format.decode),
         text(lambda name: advice.looks_like([name, name])), text(mounts.parse),

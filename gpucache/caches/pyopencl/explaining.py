@@ -1,257 +1,509 @@
 """Whether PyOpenCL would serve a build from a folder, and what is in the way.
 
-Knows what PyOpenCL checks when it finds a key (the headers) and what it does not (headers that it has
-no record of, or that now come from elsewhere). Must not change anything.
+Makes the MD5 that names an entry as PyOpenCL makes it: of the source, of the options joined by spaces as they
+were given, and of device and version, none of which an entry stores. So ``-DN=4`` and ``-D N=4`` have two
+keys, and every spelling of the wanted options is tried. Of an entry of the same source that has another key,
+the options that its log names and the versions of PyOpenCL are tried, so that what differs is known and not
+guessed. Source: ``get_cache_key`` and ``get_device_cache_id`` in ``pyopencl/cache.py``,
+``_process_build_options`` in ``pyopencl/__init__.py``, ``pyopencl/version.py``. PyOpenCL is found, never
+imported. Must not change anything.
 """
 
-from collections.abc import Iterator, Sequence
+import hashlib
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as version_of
+from importlib.util import find_spec
+from itertools import islice, product
 from pathlib import Path
+from typing import NamedTuple
 
 from gpucache.answers.entries import FindingKind
 from gpucache.answers.lookup import Verdict
 from gpucache.answers.why import Reach, Served
 from gpucache.caches import files
 from gpucache.caches.format import Clock
-from gpucache.caches.pyopencl import (
-    checks,
-    comparison,
-    entry_files,
-    headers,
-    keys,
-    locks,
-    names,
-    nearest,
-    sources,
-)
-from gpucache.caches.pyopencl.checks import Fault
-from gpucache.caches.pyopencl.headers import State
-from gpucache.caches.pyopencl.keys import DeviceIdentity, Keyed
-from gpucache.caches.pyopencl.pickled import Info
-from gpucache.caches.pyopencl.question import Question
-from gpucache.errors import FormatError
+from gpucache.caches.interface import Wanted
+from gpucache.caches.pyopencl import entries, locations, locks
+from gpucache.caches.pyopencl.entries import Info, State
+from gpucache.caches.why import Field, nearest, once
+from gpucache.errors import FormatError, UsageError
 from gpucache.folders import Folder
 from gpucache.keys import Difference
-from gpucache.units import format_age
+from gpucache.payload.source import kernel_names
+from gpucache.units import format_age, format_size, printable
 
+FORCED = "PYOPENCL_BUILD_OPTIONS"
+LABELS = (
+    "platform name", "platform vendor", "platform version", "device vendor", "device name",
+    "device version", "driver version",
+)  # fmt: skip
+FIELDS: Mapping[str, str] = {
+    "source": "the OpenCL C text that the program builds, as it gives it to PyOpenCL",
+    "options": "a build option as the program gives it, repeated in its order, or all of them in one text; "
+    "what PyOpenCL adds is added",
+    "device": f"{'/'.join(LABELS)} as one text, or repeated seven times where a name has a slash; "
+    "all as OpenCL tells them",
+    "pyopencl": "PyOpenCL's version, such as 2026.1.4; else the one beside gpucache",
+    "folder": "the folder the program runs in, where PyOpenCL looks for headers first; else the current one",
+}
+_VERSION = re.compile(r"(\d{1,6}(?:\.\d{1,6}){0,5})[a-z0-9]{0,16}")
+_YEARS = range(2022, 2031)
+_OCLGRIND = ("-D", "PYOPENCL_USING_OCLGRIND")
+_OWN_FOLDER = re.compile(r'"?.*[/\\]pyopencl[/\\]cl"?')
+_TAKING = ("-D", "-U", "-I")
+"""Options whose argument may stand behind them or by itself."""
+_EACH_ALONE = 5
+"""Up to so many of them every mixture of the two forms is tried; of more all joined and all split."""
+_SOLVED = 64
+"""Entries of the same source whose keys are tried."""
+_COMPARED, _LINES = 500, 2000
+"""Entries of other sources that are compared, and lines of each."""
+_ALIKE = 0.5
 _SPIRV = (b"\x03\x02\x23\x07", b"\x07\x23\x02\x03")
 _LEFT_TO_DRIVER = {
     "Portable Computing Language": "PoCL's own cache",
     "NVIDIA CUDA": "the CUDA driver's own cache",
 }
+Options = tuple[str, ...]
+
+# The key.
+
+
+class DeviceIdentity(NamedTuple):
+    """What a key holds of a device, as OpenCL tells it; in the order of ``LABELS``."""
+
+    platform_name: str
+    platform_vendor: str
+    platform_version: str
+    vendor: str
+    name: str
+    version: str
+    driver_version: str
+
+
+def key_of(source: bytes, options: Sequence[str], device: DeviceIdentity, version: tuple[int, ...]) -> str:
+    """The key of a source with all options that a build has, as 32 lower-case hex digits."""
+    return _Keyed(source, " ".join(options))(device, version)
+
+
+class _Keyed:
+    """The keys of one source with its options, for any device and version."""
+
+    def __init__(self, source: bytes, options: str) -> None:
+        self._begun = hashlib.md5(source, usedforsecurity=False)
+        self._begun.update(options.encode("utf-8", "surrogateescape"))
+
+    def __call__(self, device: DeviceIdentity, version: tuple[int, ...]) -> str:
+        platform, vendor, *others = device
+        hasher = self._begun.copy()
+        hasher.update(str((version, vendor, platform, *others)).encode("utf-8", "surrogateescape"))
+        return hasher.hexdigest()
+
+
+def version_numbers(text: str) -> tuple[int, ...]:
+    """The numbers of a version, such as ``(2026, 1, 4)``; raises UsageError."""
+    match = _VERSION.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{text!r} is not a version of PyOpenCL; write one such as 2026.1.4")
+    return tuple(int(number) for number in match[1].split("."))
+
+
+def _installed_version() -> str:
+    """The version of PyOpenCL beside this tool; raises UsageError where there is none."""
+    try:
+        return version_of("pyopencl")
+    except PackageNotFoundError as error:
+        raise UsageError(
+            "there is no PyOpenCL beside gpucache; say which with pyopencl=VERSION, and its -I folder "
+            "among the options"
+        ) from error
+
+
+def all_options(given: Sequence[str], device: DeviceIdentity, environ: Mapping[str, str]) -> Options:
+    """Options with all that PyOpenCL adds; those that name its ``-I`` folder already are left alone."""
+    if any(_OWN_FOLDER.fullmatch(option.removeprefix("-I").strip()) for option in given):
+        return tuple(given)
+    platform = _OCLGRIND if device.platform_name == "Oclgrind" else ()
+    return (*given, "-I", _include_folder(), *platform, *environ.get(FORCED, "").split())
+
+
+def _include_folder() -> str:
+    places: list[str] = []
+    with suppress(ImportError, ValueError):
+        spec = find_spec("pyopencl")
+        places = list(spec.submodule_search_locations or ()) if spec else []
+    if not places:
+        raise UsageError(
+            "there is no PyOpenCL beside gpucache; give its -I folder among the options, "
+            "such as options='-I /usr/lib/python3/dist-packages/pyopencl/cl'"
+        )
+    folder = str(Path(places[0]).absolute() / "cl")
+    return f'"{folder}"' if " " in folder else folder
+
+
+def include_path(options: Sequence[str]) -> Options:
+    """The folders where PyOpenCL looks for headers, in order: ``_find_include_path``."""
+    found = ["."]
+    rest = iter(options)
+    for option in rest:
+        text = option.strip()
+        if text.startswith(("-I", "/I")):
+            folder = next(rest, "") if len(text) == 2 else text[2:].lstrip()
+            quoted = len(folder) > 1 and folder.startswith('"') and folder.endswith('"')
+            found.append(folder[1:-1] if quoted else folder)
+    return tuple(folder for folder in found if folder)
+
+
+def readings(given: Options) -> tuple[Options, ...]:
+    """Every list of options that a program may have given, the one that was asked for first.
+
+    A text is split as a shell would; quotes may stand around folders with spaces or not.
+    """
+    found = [given]
+    with suppress(ValueError):  # an open quote, which a list of options may have
+        words = tuple(word for text in given for word in shlex.split(text))
+        kept = tuple(word for text in given for word in shlex.split(text, posix=False))
+        quoted = tuple(f'"{word}"' if " " in word else word for word in words)
+        found = [words, given] if len(given) == 1 else [given]
+        for one in (words, kept, quoted):
+            found += _mixtures(one)
+    return tuple(dict.fromkeys(found))
+
+
+def _mixtures(words: Options) -> Iterator[Options]:
+    """The words with each argument in one word with its option, and in two."""
+    forms: list[tuple[Options, ...]] = []
+    rest = iter(words)
+    for word in rest:
+        flag, argument = (word, next(rest, "")) if word in _TAKING else (word[:2], word[2:])
+        if flag not in _TAKING or not argument:
+            forms.append(((word,),))
+        else:
+            forms.append(((flag + argument,), (flag, argument)))
+    if sum(len(form) > 1 for form in forms) <= _EACH_ALONE:
+        mixtures: Iterable[tuple[Options, ...]] = product(*forms)
+    else:
+        mixtures = (tuple(form[index] for form in forms) for index in (0, -1))
+    yield from (tuple(word for form in mixture for word in form) for mixture in mixtures)
+
+
+# What is asked for.
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A program as it is built now."""
+
+    source: bytes
+    options: tuple[Options, ...]
+    """The lists that a program may have given, as their spelling enters the key; the one asked for first."""
+    devices: tuple[DeviceIdentity, ...]
+    version: tuple[int, ...]
+    """Empty without a device, where no key is made."""
+    environ: Mapping[str, str]
+    folder: Path
+
+    def reach(
+        self,
+        device: DeviceIdentity | None,
+        verdict: Served | Verdict,
+        detail: str,
+        differences: tuple[Difference, ...] = (),
+        key: str = "",
+    ) -> Reach:
+        """An answer."""
+        given = f" with {' '.join(self.options[0])}" if self.options[0] else ""
+        words = f"source of {format_size(len(self.source))}{given}{f' for {device.name}' if device else ''}"
+        return Reach(locations.NAME, words, verdict, detail, differences, key)
+
+
+def read_question(wanted: Wanted, environ: Mapping[str, str], folder: Path) -> Question:
+    """What is asked for; raises UsageError for a field that lacks or has no such value."""
+    source, named, place = (once(wanted, name) for name in ("source", "pyopencl", "folder"))
+    if source is None:
+        raise UsageError("the field 'source' lacks; give what the program builds with source=@FILE")
+    devices = _devices(tuple(map(_text, wanted.get("device", ()))))
+    version = (_text(named) if named is not None else _installed_version()) if devices else ""
+    return Question(
+        source=source,
+        options=readings(tuple(map(_text, wanted.get("options", ())))),
+        devices=devices,
+        version=version_numbers(version) if version else (),
+        environ=environ,
+        folder=folder if place is None else folder / _text(place),
+    )
+
+
+def _devices(given: Options) -> tuple[DeviceIdentity, ...]:
+    parts = [text.split("/") for text in given]
+    if all(len(one) == len(LABELS) for one in parts):
+        return tuple(DeviceIdentity(*one) for one in parts)
+    if len(given) == len(LABELS):
+        return (DeviceIdentity(*given),)
+    raise UsageError(
+        f"a device is {len(LABELS)} texts: {'/'.join(LABELS)}; where one of them has a slash, give device= "
+        f"{len(LABELS)} times"
+    )
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "surrogateescape")
+
+
+# The answer.
+
+
+class _Stored(NamedTuple):
+    """An entry of the folder, and its options where its log names them."""
+
+    key: str
+    source: bytes
+    options: str | None
 
 
 def explain(question: Question, folders: Sequence[Path], clock: Clock) -> Iterator[Reach]:
     """For every folder and device whether the build would be served; raises UsageError."""
     if question.source.startswith(_SPIRV):
         detail = "PyOpenCL does not cache programs that are given as SPIR-V"
-        yield _reach(question, None, Verdict.UNCACHEABLE, detail)
+        yield question.reach(None, Verdict.UNCACHEABLE, detail)
         return
     for folder in folders:
-        found = _Folder(folder, question, clock)
         for device in question.devices:
-            yield found.answer(device)
+            yield _answer(question, folder, device, clock)
         if not question.devices:
-            yield found.answer_without_device()
+            yield _of_source(question, folder)
 
 
-class _Folder:
-    """One folder, asked for one source."""
-
-    def __init__(self, path: Path, question: Question, clock: Clock) -> None:
-        self._path = path
-        self._question = question
-        self._clock = clock
-        self._near: nearest.Found | None = None
-
-    def answer(self, device: DeviceIdentity) -> Reach:
-        """Whether a build for a device would be served."""
-        question = self._question
-        owner = _LEFT_TO_DRIVER.get(device.platform_name)
-        if owner is not None:
-            detail = f"PyOpenCL leaves programs for {device.platform_name} to {owner}"
-            return _reach(question, device, Verdict.NOT_CONSULTED, detail)
-        readings = [keys.all_options(one, device, question.environ) for one in question.options]
-        version = keys.version_numbers(question.version)
-        with suppress(OSError), files.open_folder(self._path) as root:
-            blocked = self._lock(root)
-            if blocked:
-                return _reach(question, device, Verdict.NOT_CONSULTED, blocked)
-            for options in readings:
-                key = Keyed(question.source, options)(device, version)
-                with suppress(FileNotFoundError), root.folder(key) as inner:
-                    found = _served(question, device, key, inner, options)
-                    return found if options == readings[0] else _respelled(found, options)
-        return self._missed(device, readings, version)
-
-    def answer_without_device(self) -> Reach:
-        """What can be said of a source alone."""
-        found = self._found()
-        if not found.same:
-            return self._other(None, found)
-        detail = (
-            f"the source is stored {comparison.times(len(found.same))}, but an entry stores neither options "
-            f"nor device; give device={'/'.join(keys.LABELS)} to have the key made "
-            "('gpucache devices --json' shows these texts under toolchain)"
-        )
-        wanted = " ".join(self._question.options[0])
-        differences = comparison.options(found.same[0].options, wanted) if wanted else ()
-        return _reach(
-            self._question, None, Verdict.OPAQUE_KEY, detail, differences, nearest_key=found.same[0].key
-        )
-
-    def _missed(
-        self, device: DeviceIdentity, readings: Sequence[tuple[str, ...]], version: tuple[int, ...]
-    ) -> Reach:
-        found = self._found()
-        if not found.same:
-            return self._other(device, found)
-        wanted, asked = " ".join(readings[0]), bool(self._question.options[0])
-        solved = nearest.solve(found.same, self._question.source, readings, device, version)
-        if solved is not None:
-            differences = (
-                *comparison.options(solved.options, wanted),
-                *comparison.version(solved.version, version),
+def _answer(question: Question, path: Path, device: DeviceIdentity, clock: Clock) -> Reach:
+    """Whether a build for a device would be served."""
+    if owner := _LEFT_TO_DRIVER.get(device.platform_name):
+        detail = f"PyOpenCL leaves programs for {device.platform_name} to {owner}"
+        return question.reach(device, Verdict.NOT_CONSULTED, detail)
+    spelled = [all_options(one, device, question.environ) for one in question.options]
+    with suppress(OSError), files.open_folder(path) as root:
+        age = locks.age_ns(root, clock)
+        if age is not None and age > locks.STALE_NS:
+            detail = (
+                f"PyOpenCL's lock was left behind {format_age(age)} ago, so that the program waits 60 s and "
+                "then dies; run 'gpucache verify --cache pyopencl --repair'"
             )
-            detail = f"it is stored, but {comparison.told(differences)}"
-            key = solved.key
-            if differences and not asked and not comparison.told_folder(differences):
-                differences = tuple(one for one in differences if one.label != "options")
-                detail += f"; give those of the program with options=, such as '{solved.options}'"
-        else:
-            key, logged = found.same[0].key, found.same[0].options
-            differences = comparison.options(logged, wanted) if asked else ()
-            why = comparison.unsolved(logged, differences, asked=asked)
-            detail = f"the source is stored {comparison.times(len(found.same))}, but {why}"
-        return _reach(self._question, device, Verdict.KEY_CHANGED, detail, differences, nearest_key=key)
-
-    def _other(self, device: DeviceIdentity | None, found: nearest.Found) -> Reach:
-        """Of a source that is not stored."""
-        if not found.similar or found.line is None:
-            detail = f"no entry{comparison.python(self._path)} has this source or one like it"
-            return _reach(self._question, device, Verdict.NEVER_BUILT, detail)
-        detail = (
-            f"the nearest entry{comparison.python(self._path)} has another source: {found.line.label} differs"
-        )
-        return _reach(
-            self._question, device, Verdict.KEY_CHANGED, detail, (found.line,), nearest_key=found.similar
-        )
-
-    def _found(self) -> nearest.Found:
-        if self._near is None:
-            self._near = nearest.search(self._path, self._question.source)
-        return self._near
-
-    def _lock(self, root: Folder) -> str:
-        age = locks.age_ns(root, self._clock)
-        if age is None or age <= locks.STALE_NS:
-            return ""
-        return (
-            f"PyOpenCL's lock was left behind {format_age(age)} ago, so that the program waits 60 s and then "
-            "dies; run 'gpucache verify --cache pyopencl --repair'"
-        )
+            return question.reach(device, Verdict.NOT_CONSULTED, detail)
+        for options in spelled:
+            key = key_of(question.source, options, device, question.version)
+            with suppress(FileNotFoundError), root.folder(key) as inner:
+                found = _served(question, device, key, inner, options)
+                if options == spelled[0]:
+                    return found
+                how = f", where the program gives its options as {' '.join(options)!r}"
+                return replace(found, detail=found.detail + how)
+    return _missed(question, path, device, spelled)
 
 
-def _served(
-    question: Question, device: DeviceIdentity, key: str, inner: Folder, options: tuple[str, ...]
-) -> Reach:
-    """What comes of an entry whose key is the one that is asked for."""
-    problems = [one for one in checks.faults(inner) if not one.served]
-    try:
-        info = entry_files.info_of(inner)
-    except FormatError:
-        info = Info((), "")
-    verdict, detail, differences = _judged(problems, info) or _hit(
-        question, device, key, inner, info, options
+def _of_source(question: Question, path: Path) -> Reach:
+    """What can be said of a source alone."""
+    same = _same(question, path)
+    if not same:
+        return _other(question, path, None)
+    detail = (
+        f"the source is stored {_times(same)}, but an entry stores neither options "
+        f"nor device; give device={'/'.join(LABELS)} to have the key made "
+        "('gpucache devices --json' shows these texts under toolchain)"
     )
-    return _reach(question, device, verdict, detail, differences, nearest_key=key)
+    wanted = " ".join(question.options[0])
+    differences = _differences(same[0].options, wanted) if wanted else ()
+    return question.reach(None, Verdict.OPAQUE_KEY, detail, differences, same[0].key)
 
 
-_Judgement = tuple[Served | Verdict, str, tuple[Difference, ...]]
+def _missed(question: Question, path: Path, device: DeviceIdentity, spelled: Sequence[Options]) -> Reach:
+    """What tells an entry of the same source from a build with no entry; else what there is instead."""
+    same = _same(question, path)
+    if not same:
+        return _other(question, path, device)
+    wanted, asked = " ".join(spelled[0]), bool(question.options[0])
+    key, options, version = _solved(same, question, spelled, device)
+    if not version:  # device or driver differ, or options of which there is no log
+        key, logged = same[0].key, same[0].options
+        differences = _differences(logged, wanted) if asked else ()
+        if differences:
+            why = f"{_other_options(differences[0])}, and perhaps for another device, driver or PyOpenCL"
+        elif logged is not None and asked:
+            why = "with these options: device, driver or PyOpenCL differ, which an entry does not store"
+        else:
+            why = "options, device, driver or PyOpenCL differ, which an entry does not store"
+        detail = f"the source is stored {_times(same)}, but {why}"
+        return question.reach(device, Verdict.KEY_CHANGED, detail, differences, key)
+    differences = _differences(options, wanted)
+    parts = []
+    hint = ""
+    if differences and _only_folder(differences[0]):
+        parts.append("the -I folder that PyOpenCL adds differs, as with another virtual environment")
+    elif differences:
+        parts.append(_other_options(differences[0]))
+        if not asked:
+            hint = f"; give those of the program with options=, such as '{options}'"
+            differences = ()
+    if version != question.version:
+        made, now = (".".join(map(str, one)) for one in (version, question.version))
+        parts.append(f"made by PyOpenCL {made}")
+        differences += (Difference("PyOpenCL", made, now),)
+    detail = f"it is stored, but {' and '.join(parts)}{hint}"
+    return question.reach(device, Verdict.KEY_CHANGED, detail, differences, key)
 
 
-def _judged(problems: Sequence[Fault], info: Info) -> _Judgement | None:
-    """What keeps PyOpenCL from serving an entry; None where nothing does."""
+def _solved(
+    same: Sequence[_Stored], question: Question, spelled: Iterable[Options], device: DeviceIdentity
+) -> tuple[str, str, tuple[int, ...]]:
+    """Key, options and version of PyOpenCL of the entry with the fewest changes; empty for none."""
+    keys = {one.key for one in same[:_SOLVED]}
+    logged = (one.options for one in same[:_SOLVED] if one.options is not None)
+    joined = dict.fromkeys([*map(" ".join, spelled), *logged])
+    pairs = [(year, minor) for year in _YEARS for minor in range(1, 5)]
+    others = (*pairs, *((*pair, patch) for pair in pairs for patch in range(10)))
+    for versions in ((question.version,), others):
+        for options in joined:
+            keyed = _Keyed(question.source, options)
+            for version in versions:
+                if (key := keyed(device, version)) in keys:
+                    return key, options, version
+    return "", "", ()
+
+
+def _other(question: Question, path: Path, device: DeviceIdentity | None) -> Reach:
+    """Of a source that is not stored: the nearest other one."""
+    python = locations.python_of(path.name)
+    here = f" of Python {python}" if python else ""
+    near = nearest(
+        islice(_stored(path), _COMPARED),
+        {"source": question.source},
+        lambda one: {"source": one.source},
+        {"source": Field(alike=_alike, least=_ALIKE)},
+    )
+    if near is None:
+        detail = f"no entry{here} has this source or one like it"
+        return question.reach(device, Verdict.NEVER_BUILT, detail)
+    line = _first_difference(near.item.source, question.source)
+    detail = f"the nearest entry{here} has another source: {line.label} differs"
+    return question.reach(device, Verdict.KEY_CHANGED, detail, (line,), near.item.key)
+
+
+def _stored(path: Path) -> Iterator[_Stored]:
+    """Every entry of a folder whose source can be read; nothing where the folder cannot."""
+    with suppress(OSError), files.open_folder(path) as opened:
+        for key in [one.name for one in opened.entries() if locations.is_key(one.name)]:
+            with suppress(OSError, FormatError), opened.folder(key) as inner:
+                source = entries.read_source(inner)
+                options: str | None = None
+                with suppress(OSError, FormatError):
+                    options = entries.info_of(inner).options
+                yield _Stored(key, source, options)
+
+
+def _same(question: Question, path: Path) -> list[_Stored]:
+    return [one for one in _stored(path) if one.source == question.source]
+
+
+def _alike(stored: bytes, wanted: bytes) -> float:
+    """How many lines two sources share, from 0 to 1; 1 also where their first kernels have one name."""
+    first = next(kernel_names(wanted), None)
+    if first is not None and next(kernel_names(stored), None) == first:
+        return 1.0
+    left, right = (source.splitlines()[:_LINES] for source in (stored, wanted))
+    return float(SequenceMatcher(None, left, right, autojunk=False).quick_ratio())
+
+
+def _first_difference(stored: bytes, wanted: bytes) -> Difference:
+    left, right = stored.splitlines(), wanted.splitlines()
+    pairs = enumerate(zip(left, right, strict=False))
+    number = next((index for index, (one, other) in pairs if one != other), min(len(left), len(right)))
+    one, other = (printable(lines[number]) if number < len(lines) else None for lines in (left, right))
+    return Difference(f"source, line {number + 1}", one, other)
+
+
+def _differences(stored: str | None, wanted: str) -> tuple[Difference, ...]:
+    """The options as a difference; none where an entry does not name them."""
+    return () if stored is None or stored == wanted else (Difference("options", stored, wanted),)
+
+
+def _only_folder(options: Difference) -> bool:
+    """Whether two lists of options differ in the folder of PyOpenCL's own headers alone."""
+    left, right = _words(options)
+    return len(left) == len(right) and all(
+        one == other or (one.endswith("/pyopencl/cl") and other.endswith("/pyopencl/cl"))
+        for one, other in zip(left, right, strict=True)
+    )
+
+
+def _other_options(options: Difference) -> str:
+    """What a stored entry has of other options than are wanted, as a clause."""
+    stored, wanted = map(Counter, _words(options))
+    more, less = (" ".join((one - other).elements()) for one, other in ((stored, wanted), (wanted, stored)))
+    told = [*([f"with {more}"] if more else []), *([f"without {less}"] if less else [])]
+    return f"with other options ({', '.join(told) or 'the same in another order'})"
+
+
+def _words(options: Difference) -> tuple[list[str], list[str]]:
+    left, right = ([part.strip('"') for part in (text or "").split(" ")] for text in options[1:3])
+    return left, right
+
+
+def _times(same: Sequence[_Stored]) -> str:
+    return "once" if len(same) == 1 else f"{len(same)} times"
+
+
+# An entry whose key is the one that is asked for.
+
+
+def _served(question: Question, device: DeviceIdentity, key: str, inner: Folder, options: Options) -> Reach:
+    """What comes of it: PyOpenCL checks the headers of the time, and no others."""
+    problems = [one for one in entries.problems(inner) if not entries.served(one)]
+    info = Info()
+    with suppress(FormatError):
+        info = entries.info_of(inner)
     broken = next((one for one in problems if one.kind is not FindingKind.STALE), None)
     if broken is not None:
-        return Verdict.CORRUPT, f"{broken.detail} (gpucache verify --cache pyopencl --repair removes it)", ()
-    if not problems:
-        return None
-    compared = headers.compare_all(info.dependencies)
-    differences = tuple(
-        Difference(f"header {one.path}", one.dependency.md5, _now(one))
-        for one in compared
-        if one.state not in (State.SAME, State.UNREAD)
-    )
-    return Verdict.KEY_CHANGED, problems[0].detail, differences
-
-
-def _now(one: headers.Compared) -> str | None:
-    """What a header is now, in words where its checksum is no difference."""
-    if one.state is State.MISSING:
-        return None
-    return one.md5 if one.md5 != one.dependency.md5 else one.state.value
-
-
-def _hit(
-    question: Question,
-    device: DeviceIdentity,
-    key: str,
-    inner: Folder,
-    info: Info,
-    options: tuple[str, ...],
-) -> _Judgement:
+        detail = f"{broken.detail} (gpucache verify --cache pyopencl --repair removes it)"
+        return question.reach(device, Verdict.CORRUPT, detail, (), key)
+    if problems:
+        changed = tuple(_header(one) for one in entries.compare_all(info.dependencies) if one.problem)
+        return question.reach(device, Verdict.KEY_CHANGED, problems[0].detail, changed, key)
     with suppress(OSError, FormatError):
-        if entry_files.read_source(inner) != question.source:
+        if entries.read_source(inner) != question.source:
             detail = "PyOpenCL serves an entry that was made from another source, as its source.cl says"
-            return Served.FALSE_HIT, detail, ()
-    elsewhere = _elsewhere(question, info, options)
-    if elsewhere:
+            return question.reach(device, Served.FALSE_HIT, detail, (), key)
+    if elsewhere := _elsewhere(question, info, options):
         detail = (
             f"PyOpenCL serves the entry though {elsewhere[0].label.removeprefix('header ')} is what a build "
             "would read now: it looks only at the headers of the time; remove the entry with gpucache evict"
         )
-        return Served.FALSE_HIT, detail, elsewhere
-    unknown = ", ".join(sources.unfollowed(question.source)[:4])
-    caution = f"; it has no record of {unknown} and does not see that change" if unknown else ""
-    return Served.HIT, f"PyOpenCL serves the entry {key[:12]}{caution}{_unkeyed(question, device)}", ()
+        return question.reach(device, Served.FALSE_HIT, detail, elsewhere, key)
+    cautions = [f"PyOpenCL serves the entry {key[:12]}"]
+    if unknown := ", ".join(entries.unfollowed(question.source)[:4]):
+        cautions.append(f"it has no record of {unknown} and does not see that change")
+    unkeyed = sorted(name for name in question.environ if name.startswith("CL_CONFIG_"))
+    if unkeyed and device.platform_name.startswith("Intel"):
+        cautions.append(f"{', '.join(unkeyed)} may want another binary, which the key does not tell")
+    return question.reach(device, Served.HIT, "; ".join(cautions), (), key)
 
 
-def _respelled(found: Reach, options: tuple[str, ...]) -> Reach:
-    """An answer for options that were asked for in another spelling, which the key tells apart."""
-    return replace(
-        found, detail=f"{found.detail}, where the program gives its options as {' '.join(options)!r}"
-    )
+def _header(one: entries.Compared) -> Difference:
+    """A header's checksums, or what became of it where they do not differ."""
+    now = one.md5 if one.md5 != one.dependency.md5 else one.state.value
+    return Difference(f"header {one.path}", one.dependency.md5, None if one.state is State.MISSING else now)
 
 
-def _unkeyed(question: Question, device: DeviceIdentity) -> str:
-    """The variables that change what Intel's compiler makes, and that no key holds."""
-    if not device.platform_name.startswith("Intel"):
-        return ""
-    found = sorted(name for name in question.environ if name.startswith("CL_CONFIG_"))
-    return f"; {', '.join(found)} may want another binary, which the key does not tell" if found else ""
-
-
-def _elsewhere(question: Question, info: Info, options: tuple[str, ...]) -> tuple[Difference, ...]:
+def _elsewhere(question: Question, info: Info, options: Options) -> tuple[Difference, ...]:
     """Headers that a build would read now, and that PyOpenCL does not compare."""
-    now = headers.resolved(question.source, keys.include_path(options), question.folder)
+    now = entries.resolved(question.source, include_path(options), question.folder)
     recorded = {one.path: one.md5 for one in info.dependencies}
     return tuple(
         Difference(f"header {path}", recorded.get(path), md5)
         for path, md5 in (now or {}).items()
         if recorded.get(path) != md5 and (path in recorded or md5 not in recorded.values())
     )
-
-
-def _reach(
-    question: Question,
-    device: DeviceIdentity | None,
-    verdict: Served | Verdict,
-    detail: str,
-    differences: tuple[Difference, ...] = (),
-    *,
-    nearest_key: str = "",
-) -> Reach:
-    words = f"{question.words} for {device.name}" if device else question.words
-    return Reach(names.NAME, words, verdict, detail, differences, nearest_key)

@@ -1,9 +1,8 @@
 """PyOpenCL's compiler cache: a folder per Python version, in it a folder for each program and device.
 
-Source: PyOpenCL, ``pyopencl/cache.py`` and ``pyopencl/__init__.py`` of 2026.1. ``names`` owns where the
-folders lie, ``entry_files`` the three files of an entry, ``pickled`` the reading of ``info`` without
-unpickling it, ``keys`` the MD5 that names an entry, ``headers`` the files it was made with, ``locks`` the
-global lock, ``checks`` what can be wrong, ``explaining`` what a build would meet.
+``entries`` owns the files of an entry, what can be wrong with them and the headers, ``explaining`` what a
+build would meet and the MD5 that names an entry, ``locks`` the global lock, ``locations`` where the folders
+lie. Source: PyOpenCL, ``pyopencl/cache.py`` and ``pyopencl/__init__.py`` of 2026.1.
 
 PyOpenCL does not use this cache for PoCL and NVIDIA. The SQLite dictionaries of pytools, where PyOpenCL keeps
 the invokers it generates, are another cache and are not read. PyOpenCL itself is never imported.
@@ -13,6 +12,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
+from itertools import islice
 from pathlib import Path
 
 from gpucache import payload as payloads
@@ -20,18 +20,17 @@ from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Probl
 from gpucache.answers.evict import Kept
 from gpucache.answers.verify import Checked
 from gpucache.answers.why import Reach
-from gpucache.caches import files, interpreters
+from gpucache.caches import files, interpreters, tally
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import HeldError, Look
+from gpucache.caches.format import Clock, HeldError, Look
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Layout
-from gpucache.caches.pyopencl import checks, entry_files, explaining, headers, locks, names, sources
-from gpucache.caches.pyopencl.checks import Fault
-from gpucache.caches.pyopencl.keys import LABELS
+from gpucache.caches.pyopencl import entries, locations, locks
+from gpucache.caches.pyopencl.explaining import FIELDS, LABELS, explain, read_question
 from gpucache.caches.pyopencl.locations import PyOpenclPlaces
-from gpucache.caches.pyopencl.question import FIELDS, read_question
 from gpucache.errors import FormatError
+from gpucache.folders import Folder
 from gpucache.keys import digest
 from gpucache.model import BuildRequest, KeyField, Toolchain
 from gpucache.payload.source import kernel_names
@@ -41,8 +40,7 @@ _NOT_ITS_OWN = (
     "nothing in its folder shows that PyOpenCL made it, nor does the name of the folder above; "
     "remove it yourself if it is PyOpenCL's"
 )
-_ORDER = (names.INFO, names.BINARY, names.SOURCE)
-"""``info`` goes first: should a removal end there, PyOpenCL finds an entry without it and builds it again."""
+_NAMES_LOOKED_AT = 100_000
 _SCANNED_BYTES = 4 << 20
 """Of a larger binary a scan reads no more than its beginning, which gives its kind."""
 
@@ -54,8 +52,9 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
     hits and misses go to Python's logging at DEBUG, which no variable turns on.
     """
 
-    layout = Layout([f"{names.ANY_VERSION}/({names.KEY})/", f"({names.KEY})/"])
+    layout = Layout([f"{locations.ANY_VERSION}/({locations.KEY})/", f"({locations.KEY})/"])
     wanted = FIELDS
+    mends = frozenset(FindingKind)
     leaves_to_owner = False
     """PyOpenCL unpickles what lies in an entry, whoever wrote it."""
 
@@ -74,15 +73,17 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         """Whether a folder is one Python's, holds entries, or holds such folders."""
         if not path.is_dir():
             return False
-        return bool(names.python_of(path.name) or names.version_folders(path)) or names.holds_entries(path)
+        return bool(
+            locations.python_of(path.name) or locations.version_folders(path)
+        ) or locations.holds_entries(path)
 
     def is_foreign(self) -> bool:
         """Whether neither its name nor anything in it is PyOpenCL's."""
-        return names.is_foreign(self.root)
+        return locations.is_foreign(self.root)
 
     def items(self, prefix: str) -> Iterator[Files]:
         """The entries of the folders that the root stands for: what lies beside versions is nobody's."""
-        folders = list(names.cache_folders(self.root))
+        folders = list(locations.cache_folders(self.root))
         return (item for item in super().items(prefix) if item.folder.parent in folders)
 
     def bars(self, item: Files) -> Problem | None:  # noqa: ARG002 - a link in it is one problem of several
@@ -95,18 +96,18 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
 
     def look(self, item: Files) -> Look:
         """Its kernels, the options that its log names, and what its binary is."""
-        binary = item.seen.get(names.BINARY) or next(iter(item.seen.values()))
+        binary = item.seen.get(entries.BINARY) or next(iter(item.seen.values()))
         described = source = info = None
         with item.open() as inner:
             with suppress(OSError, FormatError):
-                described = payloads.describe(files.read_part(inner, names.BINARY, 0, _SCANNED_BYTES))
+                described = payloads.describe(files.read_part(inner, entries.BINARY, 0, _SCANNED_BYTES))
             with suppress(OSError, FormatError):
-                source = entry_files.read_source(inner)
+                source = entries.read_source(inner)
             with suppress(OSError, FormatError):
-                info = entry_files.info_of(inner)
-        options = entry_files.logged_options(info.log) if info else None
+                info = entries.info_of(inner)
+        options = info.options if info else None
         kernels = tuple(kernel_names(source or b""))
-        python = names.python_of(item.folder.parent.name)
+        python = locations.python_of(item.folder.parent.name)
         more = len(kernels) - 1
         others = f"and {more} more kernel{'s' if more > 1 else ''}" if more > 0 else ""
         fields = [("source", digest(source))] if source is not None else []
@@ -114,7 +115,7 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
             fields.append(("options", options))
         return Look(
             program=kernels[0] if kernels else "",
-            target=entry_files.device_of(described) if described else "",
+            target=entries.device_of(described) if described else "",
             kind=described.kind.value if described else "",
             variant="; ".join(filter(None, (others, options))),
             fields=tuple(fields),
@@ -127,43 +128,41 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
 
     def check(self, item: Files) -> Iterator[Problem]:
         """All three files, whom they belong to, and the headers, unless they may be half written."""
-        found = self._faults(item)
-        if self._is_busy(item):
-            found = [fault for fault in found if not fault.mended]
-        return (fault.problem for fault in found)
+        found = self._problems(item)
+        return (one for one in found if one.paths is not None or not self._is_busy(item))
 
     def notes(self, item: Files) -> Iterator[str]:
         """What could not be told."""
         with item.open() as inner:
-            found = [*checks.notes(inner)]
-            if self._is_busy(item) and any(fault.mended for fault in self._faults(item)):
-                lock = item.folder.parent / names.LOCK
+            found = [*entries.notes(inner)]
+            if self._is_busy(item) and any(one.paths is None for one in self._problems(item)):
+                lock = item.folder.parent / locations.LOCK
                 found.append(f"it may be half written, as PyOpenCL's lock {lock} is held; check again")
         return (f"{item.key[:12]}: {note}" for note in found)
 
     def unsound(self, item: Files) -> Problem | None:
         """The binary; the headers do not matter."""
         with item.open() as inner:
-            found = checks.binary(inner, set(item.seen))
-        return next((fault.problem for fault in found if fault.kind.wrong), None)
+            found = entries.binary(inner, set(item.seen))
+        return next((one for one in found if one.kind and one.kind.wrong), None)
 
     def payload(self, item: Files) -> bytes:
         """The binary."""
-        return item.read(names.BINARY, entry_files.LARGEST_BINARY_BYTES)
+        return item.read(entries.BINARY, entries.LARGEST_BINARY_BYTES)
 
     def report(self, item: Files, entry: CacheEntry) -> EntryReport:
         """Source, headers with what became of them, binary and log."""
         try:
             with item.open() as inner:
-                info = entry_files.info_of(inner)
-                data = entry_files.read_binary(inner)
-                source = entry_files.read_source(inner)
+                info = entries.info_of(inner)
+                data = files.read(inner, entries.BINARY, entries.LARGEST_BINARY_BYTES)
+                source = entries.read_source(inner)
         except FileNotFoundError as error:
             missing = Path(error.filename or entry.path).name
             why = f"{entry.path} cannot be read: {missing} is missing; run 'gpucache verify'"
             raise FormatError(why) from error
-        compared = headers.compare_all(info.dependencies)
-        options = entry_files.logged_options(info.log)
+        compared = entries.compare_all(info.dependencies)
+        options = info.options
         return EntryReport(
             entry=entry,
             key_fields=(
@@ -187,7 +186,7 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         """Its three files, and the folder, unless something else is in it."""
         if not item.unchanged():
             return Kept()
-        foreign = [name for name in item.names if name not in names.PARTS]
+        foreign = [name for name in item.names if name not in entries.PARTS]
         if foreign:
             return Kept(
                 f"its folder holds {printable(foreign[0], None)}, none of PyOpenCL's; remove that yourself"
@@ -196,51 +195,60 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
 
     def removal_order(self, present: Sequence[str]) -> Sequence[str]:
         """``info`` first."""
-        return [name for name in _ORDER if name in present]
+        # Should a removal end there, PyOpenCL finds an entry without it and builds it again.
+        return [name for name in reversed(entries.PARTS) if name in present]
 
     def mend(self, item: Files, problems: Sequence[Problem]) -> Sequence[Problem]:
         """Remove an entry with broken parts, which PyOpenCL builds again, and a lock left behind."""
-        if self.look(item).stays or not any(fault.mended for fault in self._faults(item)):
-            return ()
         with files.open_folder(item.path.parent) as folder:
             locks.free_stale(folder, self.now_ns)
-        with self.lock(item):
-            kept = self.remove(item)
-        if kept is not None and not kept.gone:
-            raise HeldError(kept.reason)
-        return problems
+        return super().mend(item, problems)
 
     def finish_removals(self) -> Sequence[str]:
         """Remove the folders of other Pythons that are empty now; PyOpenCL keeps no totals."""
-        folders = list(names.cache_folders(self.root))
+        folders = list(locations.cache_folders(self.root))
         return tuple(f"{folder} is empty and was removed" for folder in folders if _remove_empty(folder))
 
     def beside(self) -> Iterator[Checked]:
         """A lock left behind, folders of other Pythons, and what lies among the entries."""
-        for path, problem in checks.beside(self.root):
-            yield self.told(path, problem, printable(path.name, None))
-        yield from (one for one in self.unread() if names.is_key(Path(one.entry).name))
-        for path in names.cache_folders(self.root):
+        if not locations.python_of(self.root.name):  # there each is told by itself
+            yield from self._strangers()
+        yield from (one for one in self.unread() if locations.is_key(Path(one.entry).name))
+        for path in locations.cache_folders(self.root):
             try:
-                with names.open_cache(self.root, path) as folder:
-                    found = list(checks.leftovers(folder, self.now_ns))
+                with self._opened(path) as folder:
+                    found = list(_leftovers(folder, self.now_ns))
             except PermissionError as error:
-                why = f"{path} cannot be read ({error.strerror}), so what it holds is not known; {names.MOVE}"
-                found = [(path, Problem(FindingKind.UNTRUSTED, why))]
+                why = f"{path} cannot be read ({error.strerror}), so what it holds is not known"
+                found = [(path, Problem(FindingKind.UNTRUSTED, why, locations.MOVE))]
             except FileNotFoundError:
                 continue
             for place, problem in found:
                 yield self.told(place, problem, printable(place.name, None))
 
+    def _strangers(self) -> Iterator[Checked]:
+        """What lies beside entries, or beside the folders of versions."""
+        with suppress(OSError, ValueError), files.open_folder(self.root) as folder:
+            names = (one.name for one in folder.entries() if one.name != locations.LOCK)
+            rest = (name for name in names if not (locations.is_key(name) or locations.python_of(name)))
+            if told := tally.listed(rest):
+                detail = f"it holds {told} as well, none of PyOpenCL's; keep it elsewhere"
+                problem = Problem(FindingKind.LEFTOVER, detail)
+                yield self.told(self.root, problem, printable(self.root.name, None))
+
+    def _opened(self, path: Path) -> Folder:
+        """A folder of entries: the root, which may be a link, or one in it, which may not. Raises OSError."""
+        return files.open_folder(self.root, *(() if path == self.root else (path.name,)))
+
     def clear(self, checked: Checked) -> Checked:
         """Remove a lock left behind, what is in the way of an entry, or an empty folder; nothing else."""
         path = Path(checked.entry)
-        if names.python_of(path.name):
+        if locations.python_of(path.name):
             return checked.mended() if _remove_empty(path) else checked
-        with suppress(OSError, HeldError), names.open_cache(self.root, path.parent) as folder:
-            if path.name == names.LOCK:
+        with suppress(OSError, HeldError), self._opened(path.parent) as folder:
+            if path.name == locations.LOCK:
                 return checked.mended() if locks.free_stale(folder, self.now_ns) else checked
-            if names.is_key(path.name) and _holds_nothing(folder.lstat(path.name)):
+            if locations.is_key(path.name) and _holds_nothing(folder.lstat(path.name)):
                 locks.free_stale(folder, self.now_ns)
                 with locks.held(path.parent, self.now_ns), suppress(FileNotFoundError):
                     folder.unlink(path.name)
@@ -254,11 +262,11 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         except OSError:  # it is gone
             here = Path(os.curdir)
         question = read_question(wanted, os.environ, here)
-        return explaining.explain(question, list(names.cache_folders(self.root)), self.now_ns)
+        return explain(question, list(locations.cache_folders(self.root)), self.now_ns)
 
-    def _faults(self, item: Files) -> list[Fault]:
+    def _problems(self, item: Files) -> list[Problem]:
         with item.open() as inner:
-            return checks.faults(inner)
+            return entries.problems(inner)
 
     def _is_busy(self, item: Files) -> bool:
         with suppress(OSError), files.open_folder(item.path.parent) as folder:
@@ -271,17 +279,18 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
 
         Others, too, name folders by an MD5 and keep a file called ``info`` or ``binary`` in them.
         """
-        if names.python_of(item.folder.parent.name) or not any(
+        if locations.python_of(item.folder.parent.name) or not any(
             item.seen[name].st_size for name in item.names
         ):
             return True
         with suppress(OSError, FormatError):
-            return sources.is_marked(item.read(names.SOURCE, entry_files.LARGEST_SOURCE_BYTES))
+            source = item.read(entries.SOURCE, entries.LARGEST_SOURCE_BYTES)
+            return len(entries.as_written(source)) < len(source)
         return False
 
 
 def _damage(item: Files) -> Problem | None:
-    for name in (names.BINARY, names.INFO):
+    for name in (entries.BINARY, entries.INFO):
         if name not in item.seen:
             return Problem(FindingKind.TRUNCATED, f"{name} is missing")
         if item.seen[name].st_size == 0:
@@ -296,12 +305,42 @@ def _holds_nothing(status: os.stat_result) -> bool:
 
 def _remove_empty(folder: Path) -> bool:
     """Remove the folder of another Python that has nothing in it; whether it is gone."""
-    if names.python_of(folder.name) in ("", names.own_python()):
+    if locations.python_of(folder.name) in ("", locations.own_python()):
         return False
     with suppress(OSError):
         folder.rmdir()
         return True
     return False
+
+
+def _leftovers(root: Folder, clock: Clock) -> Iterator[tuple[Path, Problem]]:
+    """The lock, a folder of another Python, and what lies among the entries; raises OSError."""
+    python, own_python = locations.python_of(root.path.name), locations.own_python()
+    age = locks.age_ns(root, clock)
+    if age is not None:
+        yield root.path / locations.LOCK, locks.problem(root, age)
+    if python and python != own_python:
+        detail = (
+            f"only programs of Python {python} use it, and this is {own_python}: after an upgrade nothing "
+            "does; unless a Python of that version is in use, run "
+            f"'gpucache evict --cache pyopencl:{root.path} --all'"
+        )
+        yield root.path, Problem(FindingKind.ORPHAN, detail)
+    for one in islice(root.entries(), _NAMES_LOOKED_AT):
+        with suppress(OSError):
+            if python and not one.is_dir(follow_symlinks=False) and locations.is_key(one.name):
+                yield root.path / one.name, _in_the_way(one)
+            elif python and one.name != locations.LOCK and not locations.is_key(one.name):
+                detail = "it is none of PyOpenCL's; keep it elsewhere"
+                yield root.path / one.name, Problem(FindingKind.LEFTOVER, detail)
+
+
+def _in_the_way(one: "os.DirEntry[str]") -> Problem:
+    if one.is_symlink():
+        return Problem(FindingKind.UNTRUSTED, "it is a link, which gpucache does not follow")
+    return Problem(
+        FindingKind.CORRUPT, f"it is no folder but has an entry's name; move it away: {entries.DIES}"
+    )
 
 
 FORMAT = PyOpencl

@@ -1,26 +1,152 @@
-"""Where PyOpenCL keeps its caches: one for each version of Python, below one folder."""
+"""Where PyOpenCL keeps its caches, one for each version of Python, and what it calls them.
 
+Reads names of folders only. Source: ``_create_built_program_from_source_cached`` and platformdirs'
+``user_cache_dir``.
+"""
+
+import re
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
 
 from gpucache.answers.entries import Location
 from gpucache.caches import places
 from gpucache.caches.places import Place, Places, Var
-from gpucache.caches.pyopencl import names
+from gpucache.folders import Folder
 
+NAME = "pyopencl"
+MOVE = "set XDG_CACHE_HOME"
+LOCK = "lock"
+SWITCH = "PYOPENCL_NO_CACHE"
+KEY = "[0-9a-f]{32}"
+"""A pattern of the names of entries."""
+_PREFIX = "pyopencl-compiler-cache-v2-py"
+ANY_VERSION = re.escape(_PREFIX) + r"\d{1,4}\.\d{1,4}\.\d{1,4}\.[a-z]{1,16}\.\d{1,4}"
+"""A pattern of the names of Pythons' folders."""
+_VERSIONED = re.compile(re.escape(_PREFIX) + r"(\d{1,4}\.\d{1,4}\.\d{1,4})\.([a-z]{1,16})\.(\d{1,4})")
+_PARTS = ("source.cl", "binary", "info")
+_NAMES_LOOKED_AT = 2000
 _SHARED = "XDG_CACHE_HOME moves every cache that follows it, as PyOpenCL has no variable of its own"
 _NONE = "no variable moves PyOpenCL's cache here; PYOPENCL_NO_CACHE=1 turns it off"
+_ON = frozenset({"y", "yes", "t", "true", "on", "1"})
+_OFF = frozenset({"n", "no", "f", "false", "off", "0"})
+
+
+def is_key(name: str) -> bool:
+    """Whether a name is that of an entry."""
+    return re.fullmatch(KEY, name) is not None
+
+
+def python_of(name: str) -> str:
+    """The Python version in a folder's name, such as ``3.11.7`` or ``3.14.0rc1``; empty without one."""
+    match = _VERSIONED.fullmatch(name)
+    if match is None:
+        return ""
+    version, level, serial = match.groups()
+    short = {"alpha": "a", "beta": "b", "candidate": "rc"}.get(level, level)
+    return version if level == "final" else f"{version}{short}{serial}"
+
+
+def own_folder() -> str:
+    """The name of the folder that this Python's programs use."""
+    return _PREFIX + ".".join(map(str, sys.version_info))
+
+
+def own_python() -> str:
+    """The version of this Python."""
+    return python_of(own_folder())
+
+
+def folder_of_all(environ: Mapping[str, str], platform: str = sys.platform) -> tuple[Path, str]:
+    """The folder of all Pythons' caches, and what decided that."""
+    if platform == "win32":
+        local = environ.get("LOCALAPPDATA") or str(_home(environ) / "AppData" / "Local")
+        return Path(local, NAME, NAME, "Cache"), "LOCALAPPDATA"
+    # platformdirs passes a relative one over.
+    xdg = environ.get("XDG_CACHE_HOME", "")
+    if xdg.startswith("/"):
+        return Path(xdg, NAME), "XDG_CACHE_HOME"
+    shared = "Library/Caches" if platform == "darwin" else ".cache"
+    return _home(environ) / shared / NAME, "HOME"
+
+
+def switched(environ: Mapping[str, str]) -> tuple[bool, str]:
+    """Whether the cache is used, and what is wrong with the switch: pytools' ``strtobool`` reads it."""
+    value = environ.get(SWITCH, "false").lower()
+    if value in _ON:
+        return False, f"{SWITCH}={environ[SWITCH]} turns the cache off, so every start compiles; unset it"
+    if value in _OFF:
+        return True, ""
+    return False, f"{SWITCH}={value!r} is neither true nor false, so PyOpenCL cannot be imported; unset it"
+
+
+def version_folders(root: Path) -> list[str]:
+    """The names of the versions' folders in a folder, this Python's first, then the newest first."""
+    found: list[str] = []
+    with suppress(OSError, ValueError), Folder.at(root) as folder:
+        looked = islice(folder.entries(), _NAMES_LOOKED_AT)
+        found = [one.name for one in looked if python_of(one.name) and one.is_dir(follow_symlinks=False)]
+    return sorted(found, key=_order)
+
+
+def is_foreign(root: Path) -> bool:
+    """Whether a folder holds things, and neither name nor anything in it is PyOpenCL's. Raises nothing."""
+    if root.name == NAME or python_of(root.name) or version_folders(root):
+        return False
+    with suppress(OSError, ValueError), Folder.at(root) as folder:
+        looked = list(islice(folder.entries(), _NAMES_LOOKED_AT))
+        return bool(looked) and not any(is_key(one.name) for one in looked)
+    return False
+
+
+def holds_entries(root: Path) -> bool:
+    """Whether a folder directly holds entries, of the first names that are looked at."""
+    with suppress(OSError, ValueError), Folder.at(root) as folder:
+        looked = islice(folder.entries(), _NAMES_LOOKED_AT)
+        keys = [one.name for one in looked if is_key(one.name) and one.is_dir(follow_symlinks=False)]
+        return any(_is_entry(folder, key) for key in keys)
+    return False
+
+
+def cache_folders(root: Path) -> Iterator[Path]:
+    """The folders with entries that a root stands for: itself, or those of the versions in it."""
+    versions = [] if python_of(root.name) else version_folders(root)
+    yield from (root / name for name in versions)
+    if not versions:
+        yield root
+
+
+def _is_entry(folder: Folder, key: str) -> bool:
+    with suppress(OSError), folder.folder(key) as inner:
+        return any(one.name in _PARTS for one in islice(inner.entries(), len(_PARTS)))
+    return False
+
+
+def _order(name: str) -> tuple[bool, list[int]]:
+    return name != own_folder(), [-int(number) for number in re.findall(r"\d+", python_of(name))]
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    named = environ.get("HOME")
+    if named is not None:
+        return Path(named or "/")  # as os.path.expanduser has it
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("/")
 
 
 class PyOpenclPlaces(Places):
     """The places of this user."""
 
-    name = names.NAME
+    name = NAME
     title = "PyOpenCL compiler cache"
     owner = "PyOpenCL"
     place = Place(
-        () if sys.platform == "win32" else (Var("XDG_CACHE_HOME", names.NAME),),
-        move=names.MOVE,
+        () if sys.platform == "win32" else (Var("XDG_CACHE_HOME", NAME),),
+        move=MOVE,
         nowhere="PyOpenCL names no place without a home folder; set XDG_CACHE_HOME",
         lacking=_NONE if sys.platform == "win32" else _SHARED,
     )
@@ -34,16 +160,16 @@ class PyOpenclPlaces(Places):
     @classmethod
     def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
         """A folder for each version of Python that has one, this Python's first; else the folder of all."""
-        named, decided_by = names.place(environ)
+        named, decided_by = folder_of_all(environ)
         root = places.absolute(named)
-        enabled, off = names.switched(environ)
+        enabled, off = switched(environ)
         relative = cls.place.relative(named, decided_by)
         general = tuple(filter(None, (off, relative, *cls.at_place(root))))
-        found = names.version_folders(root)
+        found = version_folders(root)
         if not found:
             yield Location(cls.name, str(root), decided_by, enabled=enabled, problems=general)
         for name in found:
             own = filter(None, (places.closed(root / name, move=cls.place.move),))
-            role = f"Python {names.python_of(name)}"
+            role = f"Python {python_of(name)}"
             problems = (*general, *own)
             yield Location(cls.name, str(root / name), decided_by, enabled, problems=problems, role=role)

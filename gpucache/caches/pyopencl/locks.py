@@ -13,15 +13,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches import files
 from gpucache.caches.files import Identity
 from gpucache.caches.format import Clock, HeldError
-from gpucache.caches.pyopencl.names import LOCK
+from gpucache.caches.pyopencl.locations import LOCK
 from gpucache.folders import Folder
 from gpucache.units import format_age
 
 STALE_NS = 120 * 10**9
 """Nobody holds a lock for twice as long as anybody waits for it."""
+_REPAIR = "'gpucache verify --cache pyopencl --repair'"
 _ATTEMPTS = 5
 _PAUSE_S = 0.05
 _YOUNG_NS = 10**9
@@ -38,6 +40,26 @@ def age_ns(folder: Folder, clock: Clock) -> int | None:
         return max(0, clock() - folder.lstat(LOCK).st_mtime_ns)
     except FileNotFoundError:
         return None
+
+
+def problem(folder: Folder, age_ns: int) -> Problem:
+    """What is wrong with a lock of an age in ns that is there, and what comes of it; raises OSError."""
+    path, age = folder.path / LOCK, format_age(age_ns)
+    waits = (
+        "every program that builds waits 60 s for it and then dies with KeyError: "
+        "'PYOPENCL_CACHE_FAILURE_FATAL'"
+    )
+    if is_strange(folder.lstat(LOCK)):
+        detail = f"{path} is not PyOpenCL's lock, which is an empty file, but {waits}; move it elsewhere"
+        return Problem(FindingKind.MISPLACED, detail)
+    if age_ns > STALE_NS:
+        what = f"the lock {path} was left behind {age} ago by a program that was killed"
+        return Problem(FindingKind.MISPLACED, f"{what}: {waits}; run {_REPAIR}")
+    return Problem(
+        FindingKind.LOCKED,
+        f"the lock {path} was taken {age} ago, and a program holds it or was killed with it: others wait up "
+        f"to 60 s for it; where it stays, run {_REPAIR} in two minutes",
+    )
 
 
 @contextmanager
@@ -65,29 +87,19 @@ def free_stale(folder: Folder, clock: Clock) -> bool:
     return True
 
 
-def _is_strange_there(folder: Folder) -> bool:
-    with suppress(FileNotFoundError):
-        return is_strange(folder.lstat(LOCK))
-    return False
-
-
 def _take(folder: Folder, clock: Clock) -> int:
     for _ in range(_ATTEMPTS):
         with suppress(FileExistsError):
             return folder.open_for_writing(LOCK, os.O_WRONLY | os.O_EXCL, 0o644)
         age = age_ns(folder, clock)
         if age is not None and age > _YOUNG_NS:
-            raise HeldError(_why(age, strange=_is_strange_there(folder)))
+            with suppress(FileNotFoundError):
+                if is_strange(folder.lstat(LOCK)):
+                    what = f"what is called {LOCK} is not PyOpenCL's, and stops its programs"
+                    raise HeldError(f"{what}; move it elsewhere")
+            if age > STALE_NS:
+                what = f"PyOpenCL's lock was left behind {format_age(age)} ago"
+                raise HeldError(f"{what}; run {_REPAIR}")
+            break
         time.sleep(_PAUSE_S)
-    raise HeldError(_why(0, strange=False))
-
-
-def _why(age_ns: int, *, strange: bool) -> str:
-    if strange:
-        return f"what is called {LOCK} is not PyOpenCL's, and stops its programs; move it elsewhere"
-    if age_ns > STALE_NS:
-        return (
-            f"PyOpenCL's lock was left behind {format_age(age_ns)} ago; "
-            "run 'gpucache verify --cache pyopencl --repair'"
-        )
-    return "PyOpenCL's lock is held; try again once the program that holds it is done"
+    raise HeldError("PyOpenCL's lock is held; try again once the program that holds it is done")

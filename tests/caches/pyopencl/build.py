@@ -15,14 +15,14 @@ from unittest.mock import patch
 from gpucache.answers.entries import CacheEntry, Location
 from gpucache.caches.files import Files
 from gpucache.caches.foreign_cache import ForeignCache
-from gpucache.caches.pyopencl.keys import DeviceIdentity, all_options, candidate_key
+from gpucache.caches.pyopencl.explaining import DeviceIdentity, all_options, key_of, version_numbers
 from gpucache.caches.registry import of_others
 
 SYSTEM = of_others("pyopencl")
 
 SOURCE = b"__kernel void show(__global int *out) { out[get_global_id(0)] = 7; }\n"
 DEVICE = DeviceIdentity("rusticl", "Mesa", "OpenCL 3.0", "AMD", "a device", "OpenCL 3.0", "26.2.6")
-DEVICE_TEXT = "/".join(text for _, text in DEVICE.pairs).encode()
+DEVICE_TEXT = "/".join(DEVICE).encode()
 VERSION = "2026.1.4"
 DEFEAT = b"\n\n__constant int pyopencl_defeat_cache_" + b"0123456789abcdef" * 2 + b" = 0;"
 Dependency = tuple[str, float, str]
@@ -81,7 +81,7 @@ def write(
 
 def keyed(source: bytes = SOURCE, options: Sequence[str] = (), version: str = VERSION) -> str:
     """The key of a source for the device."""
-    return candidate_key(source, all_options(options, DEVICE, {}), DEVICE, version)
+    return key_of(source, all_options(options, DEVICE, {}), DEVICE, version_numbers(version))
 
 
 def opened(root: Path) -> ForeignCache[Files]:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucache.answers.entries import FindingKind
-from gpucache.caches.pyopencl import checks
+from gpucache.caches.pyopencl import entries
 from gpucache.errors import FormatError
 from gpucache.keys import digest
 from tests.caches.pyopencl.build import SOURCE, binary, header, info, only, opened, touch, write
@@ -67,15 +67,15 @@ def _emptied(folder: Path) -> None:
 _DAMAGE: dict[str, tuple[Callable[[Path], object], FindingKind, str]] = {
     "no info": (_without("info"), FindingKind.ORPHAN, "builds it again"),
     "empty info": (_with("info", b""), FindingKind.TRUNCATED, "builds it again"),
-    "cut info": (_with("info", info()[:-9]), FindingKind.TRUNCATED, checks.DIES),
+    "cut info": (_with("info", info()[:-9]), FindingKind.TRUNCATED, entries.DIES),
     "another info": (_with("info", b"\x80\x04cos\nsystem\n."), FindingKind.CORRUPT, "os.system"),
-    "no binary": (_without("binary"), FindingKind.TRUNCATED, checks.DIES),
-    "empty binary": (_with("binary", b""), FindingKind.TRUNCATED, checks.DIES),
-    "cut binary": (_with("binary", binary()[:-9]), FindingKind.CORRUPT, checks.DIES),
+    "no binary": (_without("binary"), FindingKind.TRUNCATED, entries.DIES),
+    "empty binary": (_with("binary", b""), FindingKind.TRUNCATED, entries.DIES),
+    "cut binary": (_with("binary", binary()[:-9]), FindingKind.CORRUPT, entries.DIES),
     "no source": (_without("source.cl"), FindingKind.ORPHAN, "serves the entry all the same"),
     "nothing": (_emptied, FindingKind.ORPHAN, "at the next use"),
     "a stray file": (_with("notes.txt", b""), FindingKind.LEFTOVER, "notes.txt"),
-    "a folder": (lambda folder: (folder / "sub").mkdir(), FindingKind.LEFTOVER, checks.DIES),
+    "a folder": (lambda folder: (folder / "sub").mkdir(), FindingKind.LEFTOVER, entries.DIES),
 }
 
 

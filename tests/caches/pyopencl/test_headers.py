@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.pyopencl import headers
-from gpucache.caches.pyopencl.headers import Compared, State, compare, resolved
-from gpucache.caches.pyopencl.pickled import Dependency
+from gpucache.caches.pyopencl import entries
+from gpucache.caches.pyopencl.entries import Compared, Dependency, State, compare, resolved
 from tests.caches.pyopencl.build import header, touch
 
 
@@ -82,15 +81,15 @@ def test_a_header_named_many_times_is_read_once(tmp_path: Path, monkeypatch: pyt
         asked.append(dependency)
         return compare(dependency)
 
-    monkeypatch.setattr(headers, "compare", noted)
-    found = list(headers.compare_all([Dependency(str(header), 1.0, "x")] * 300))
+    monkeypatch.setattr(entries, "compare", noted)
+    found = list(entries.compare_all([Dependency(str(header), 1.0, "x")] * 300))
     assert (len(found), len(asked)) == (1, 1)
 
 
 def test_headers_beyond_the_budget_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many headers a record names, so many bytes are read and no more."""
-    monkeypatch.setattr(headers, "_MOST_BYTES", 5)
+    monkeypatch.setattr(entries, "_HEADERS_BYTES", 5)
     for name in "abc":
         (tmp_path / f"{name}.h").write_text("int a;\n", encoding="utf-8")
-    found = headers.compare_all([Dependency(str(tmp_path / f"{name}.h"), 1.0, "x") for name in "abc"])
-    assert [one.state for one in found][1:] == [headers.State.UNREAD] * 2
+    found = entries.compare_all([Dependency(str(tmp_path / f"{name}.h"), 1.0, "x") for name in "abc"])
+    assert [one.state for one in found][1:] == [entries.State.UNREAD] * 2

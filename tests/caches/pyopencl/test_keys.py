@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.pyopencl.keys import (
-    DeviceIdentity,
+from gpucache.caches.pyopencl.explaining import (
     all_options,
-    candidate_key,
     include_path,
+    key_of,
     version_numbers,
 )
 from gpucache.errors import UsageError
@@ -20,7 +19,7 @@ def test_the_key_is_that_of_the_three_texts() -> None:
     """The key is the MD5 of the source, the options and PyOpenCL's own text of the device, joined."""
     text = "((2026, 1, 4), 'Mesa', 'rusticl', 'OpenCL 3.0', 'AMD', 'a device', 'OpenCL 3.0', '26.2.6')"
     expected = hashlib.md5(SOURCE + b"-DA=1 -I /x/pyopencl/cl" + text.encode()).hexdigest()
-    assert candidate_key(SOURCE, ["-DA=1", "-I", "/x/pyopencl/cl"], DEVICE, "2026.1.4") == expected
+    assert key_of(SOURCE, ["-DA=1", "-I", "/x/pyopencl/cl"], DEVICE, (2026, 1, 4)) == expected
 
 
 @pytest.mark.parametrize("text", ["", "new", "1..2", "1.2-3", "1." * 20])
@@ -51,7 +50,7 @@ def test_options_that_are_whole_already() -> None:
 
 def test_a_simulator_has_an_option_of_its_own() -> None:
     """PyOpenCL defines a macro for Oclgrind."""
-    simulator = DeviceIdentity("Oclgrind", *(text for _, text in DEVICE.pairs[1:]))
+    simulator = DEVICE._replace(platform_name="Oclgrind")
     assert all_options([], simulator, {})[-2:] == ("-D", "PYOPENCL_USING_OCLGRIND")
 
 

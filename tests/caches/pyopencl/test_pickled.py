@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucache.caches.pyopencl.pickled import Dependency, EndedError, Info, read_info
+from gpucache.caches.pyopencl.entries import Dependency, EndedError, Info, read_info
 from gpucache.errors import FormatError
 from tests.caches.pyopencl.build import _SourceInfo, info, pickled
 

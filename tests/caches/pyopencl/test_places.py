@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.answers.entries import FindingKind, Location
-from gpucache.caches.pyopencl import names
+from gpucache.caches.pyopencl import locations
 from gpucache.caches.registry import of_others
 from gpucache.errors import CacheUnusableError
 from tests.caches.pyopencl.build import opened, write
@@ -27,7 +27,7 @@ SYSTEM = of_others("pyopencl")
 )
 def test_the_folder_of_all_pythons(environ: dict[str, str], platform: str, expected: tuple[str, str]) -> None:
     """Each platform has its folder, and the variable that decided is named."""
-    place, decided_by = names.place(environ, platform)
+    place, decided_by = locations.folder_of_all(environ, platform)
     assert (place.as_posix(), decided_by) == expected
 
 
@@ -82,7 +82,7 @@ def test_each_python_has_a_location(root: Path) -> None:
     (root.parent / "other").mkdir()
     (root.parent / "pyopencl-compiler-cache-v2-py3.8.1.final.0").write_bytes(b"")
     found = SYSTEM.locations({"XDG_CACHE_HOME": str(root.parents[1])})
-    own = f"Python {names.own_python()}"
+    own = f"Python {locations.own_python()}"
     assert [one.role for one in found] == [own, "Python 3.20.0rc1", "Python 3.10.2", "Python 3.9.18"]
     assert found[0].root == str(root)
 

@@ -17,7 +17,7 @@ from gpucache.answers.lookup import Verdict
 from gpucache.answers.verify import Checked
 from gpucache.answers.why import Reach, Served
 from gpucache.caches.interface import Cache
-from gpucache.caches.pyopencl.keys import DeviceIdentity, all_options, candidate_key
+from gpucache.caches.pyopencl.explaining import DeviceIdentity, all_options, key_of, version_numbers
 from gpucache.caches.registry import of_others
 from tests.caches.pyopencl.build import DEFEAT, touch
 from tests.patience import PATIENCE_S
@@ -138,7 +138,7 @@ def test_the_key_is_the_real_one(program: Program, answer: Any) -> None:
     """The key made from source, options, device and version is the folder's name."""
     device = DeviceIdentity(*answer["device"])
     options = all_options(program.options, device, program.environment)
-    key = candidate_key(program.source.encode(), options, device, answer["version"])
+    key = key_of(program.source.encode(), options, device, version_numbers(answer["version"]))
     assert program.entry().name == key
 
 

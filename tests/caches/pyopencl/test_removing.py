@@ -10,7 +10,7 @@ import pytest
 from gpucache.answers.entries import FindingKind
 from gpucache.answers.evict import Kept
 from gpucache.caches.pyopencl import locks
-from gpucache.caches.pyopencl.names import LOCK
+from gpucache.caches.pyopencl.locations import LOCK
 from tests.caches.pyopencl.build import header, info, only, opened, touch, write
 from tests.unprivileged import NOBODY, as_nobody, needs_root
 

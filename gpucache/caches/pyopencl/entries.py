@@ -1,0 +1,482 @@
+"""An entry of PyOpenCL's cache: its three files, what can be wrong with them, and the headers of its build.
+
+``info`` is ``pickle.dump(_SourceInfo(dependencies, log))``, and PyOpenCL loads it with ``pickle.load``, which
+calls whatever the file names. Here its few opcodes (protocols 2 to 5) are read as data: the class is never
+looked up, and everything else is refused. A header is unchanged when its mtime is, or else when its MD5 is:
+recorded of its bytes, compared of its text, so that CR LF becomes LF on the way and what is not UTF-8 raises.
+Paths come from a foreign file: only regular files of bounded size are read.
+
+What PyOpenCL does with damage was tried on 2026.1: a missing or empty ``info`` is a warning and a rebuild;
+any other damage is an exception in the caching, and its handler asks for a variable that is usually not set
+(``os.environ["PYOPENCL_CACHE_FAILURE_FATAL"]``), so that the program ends with a KeyError. Source:
+``_create_built_program_from_source_cached``, ``check_dependencies``, ``get_file_md5sum`` and
+``get_dependencies`` in ``pyopencl/cache.py``; CPython, ``Lib/pickletools.py``. Changes nothing.
+"""
+
+import hashlib
+import io
+import os
+import pickletools
+import re
+import stat
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from enum import Enum
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gpucache import payload
+from gpucache.answers.entries import FindingKind, Problem
+from gpucache.caches import files
+from gpucache.errors import FormatError
+from gpucache.folders import Folder
+from gpucache.payload import PayloadInfo, PayloadKind
+from gpucache.units import format_size, printable
+
+SOURCE, BINARY, INFO = "source.cl", "binary", "info"
+PARTS = (SOURCE, BINARY, INFO)
+LARGEST_SOURCE_BYTES = 64 << 20
+LARGEST_BINARY_BYTES = 1 << 30
+"""The largest that is given out."""
+CHECKED_BINARY_BYTES = 256 << 20
+"""The largest that is looked into."""
+DIES = "every program that builds it dies with KeyError: 'PYOPENCL_CACHE_FAILURE_FATAL', until it is removed"
+NO_SOURCE = Problem(
+    FindingKind.ORPHAN,
+    f"{SOURCE} is missing; PyOpenCL serves the entry all the same, but nobody can say of what",
+)
+_LARGEST_INFO_BYTES = 8 << 20
+_LARGEST_HEADER_BYTES = 16 << 20
+_HEADERS_BYTES = 128 << 20
+_STEPS = 400_000
+_NAMES_LOOKED_AT = 100_000
+_SEARCHES = 20_000
+_INCLUDES = 1000
+_SHOWN = 4
+_ADMINISTRATOR = 0
+
+# The source.
+
+_ADDED = re.compile(rb"\n\n__constant int pyopencl_defeat_cache_[0-9a-f]{32} = 0;\Z")
+_ADDED_BYTES = len("\n\n__constant int pyopencl_defeat_cache_ = 0;") + 32
+# PyOpenCL's own, C_INCLUDE_RE, told line by line: with anything behind it an include is not seen.
+_FOLLOWED = re.compile(
+    rb"""^[ \t\r\f\v]*+#[ \t\r\f\v]*+include[ \t\r\f\v]++[<"](.+)[">][ \t\r\f\v]*$""", re.MULTILINE
+)
+_ANY = re.compile(
+    rb"""^[ \t\r\f\v]*+#[ \t\r\f\v]*+include[ \t\r\f\v]*+(?:[<"]([^>"\n]{1,1024})[>"]|(\w{1,128}))""",
+    re.MULTILINE,
+)
+
+
+def read_source(inner: Folder) -> bytes:
+    """The source as its program wrote it; raises FormatError, OSError."""
+    return as_written(files.read(inner, SOURCE, LARGEST_SOURCE_BYTES))
+
+
+def as_written(stored: bytes) -> bytes:
+    """A stored source as its program wrote it, without the line that defeats the driver's own cache."""
+    ending = _ADDED.search(stored, max(0, len(stored) - _ADDED_BYTES))
+    return stored if ending is None else stored[: ending.start()]
+
+
+def followed(source: bytes) -> Iterator[bytes]:
+    """The headers whose content PyOpenCL keeps a checksum of, as spelled."""
+    return (match[1] for match in islice(_FOLLOWED.finditer(source), _INCLUDES))
+
+
+def unfollowed(source: bytes) -> tuple[str, ...]:
+    """Headers, and macros that stand for them, in include lines that PyOpenCL passes over."""
+    seen = set(followed(source))
+    found = dict.fromkeys(match[1] or match[2] for match in islice(_ANY.finditer(source), _INCLUDES))
+    return tuple(printable(name) for name in found if name not in seen)
+
+
+# The record of the build.
+
+_OPTIONS = re.compile(r"^Options used by backend compiler: (.{0,65536})$", re.MULTILINE)
+_CLASS = object()
+_MODULE, _NAME = "pyopencl.cache", "_SourceInfo"
+_EMPTY: Mapping[str, Callable[[], object]] = {
+    "NONE": lambda: None,
+    "EMPTY_TUPLE": tuple,
+    "EMPTY_LIST": list,
+    "EMPTY_DICT": dict,
+}
+
+
+class EndedError(FormatError):
+    """The bytes end before the value does."""
+
+
+class Dependency(NamedTuple):
+    """A header that an entry was made with."""
+
+    path: str
+    mtime: float
+    """Seconds since 1970, as ``st_mtime`` gives them."""
+    md5: str
+
+
+class Info(NamedTuple):
+    """What an entry says of its build."""
+
+    dependencies: tuple[Dependency, ...] = ()
+    log: str = ""
+
+    @property
+    def options(self) -> str | None:
+        """The options in the build log, all of them in one line; Intel's compilers alone write them there."""
+        match = _OPTIONS.search(self.log)
+        return match[1] if match is not None and match[1].isprintable() else None
+
+
+class _Instance:
+    """What the class makes, with its state once that was given."""
+
+    state: object = None
+
+
+def info_of(inner: Folder) -> Info:
+    """What the entry says of its build; raises FormatError, OSError."""
+    return read_info(files.read(inner, INFO, _LARGEST_INFO_BYTES))
+
+
+def read_info(data: bytes) -> Info:
+    """The value of an ``info`` file; raises FormatError for anything else, EndedError where it is cut."""
+    stream = io.BytesIO(data)
+    try:
+        made = _value(stream)
+    except FormatError:
+        raise
+    except Exception as error:  # the opcodes of arbitrary bytes raise what they like
+        said = printable(str(error).encode("utf-8", "replace")[:80])
+        if isinstance(error, ValueError) and stream.tell() >= len(data) and not said.endswith("unknown"):
+            raise EndedError(f"info ends at byte {len(data)}, in the middle of its value") from error
+        raise FormatError(f"info is not what PyOpenCL writes ({said or type(error).__name__})") from error
+    if stream.tell() != len(data):
+        raise FormatError("info holds more than one value")
+    state = made.state if isinstance(made, _Instance) else None
+    if not isinstance(state, dict) or set(state) != {"dependencies", "log"}:
+        raise FormatError("info holds something else than the dependencies and the log of a build")
+    dependencies, log = state["dependencies"], state["log"]
+    if not isinstance(dependencies, list) or not isinstance(log, str | None):
+        raise FormatError("info has dependencies or a log of another kind than PyOpenCL writes")
+    return Info(tuple(map(_dependency, dependencies)), log or "")
+
+
+def _value(stream: io.BytesIO) -> Any:
+    """What a pickle makes, where that is made of data and of the one class; may raise anything."""
+    stack: list[Any] = []
+    marks: list[int] = []
+    memo: dict[object, Any] = {}
+    for step, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
+        name = opcode.name
+        if step >= _STEPS:
+            raise FormatError("info has more parts than are read")
+        if name == "STOP":
+            (value,) = stack
+            return value
+        if name == "MARK":
+            marks.append(len(stack))
+        elif name in ("APPENDS", "SETITEMS"):
+            _combine(name, stack, marks.pop())
+        elif name in ("APPEND", "SETITEM", "NEWOBJ", "BUILD"):
+            _combine(name, stack, len(stack) - 1 - (name == "SETITEM"))
+        elif name in ("BINPUT", "LONG_BINPUT", "MEMOIZE"):
+            memo[len(memo) if argument is None else argument] = stack[-1]
+        elif name in ("BINGET", "LONG_BINGET"):
+            stack.append(memo[argument])
+        elif name not in ("PROTO", "FRAME"):
+            stack.append(_part(name, argument, stack))
+    raise EndedError("info ends before its value does")
+
+
+def _part(name: str, argument: Any, stack: list[Any]) -> object:
+    """What an opcode makes by itself; may raise anything."""
+    if name in ("BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"):
+        return argument
+    if name in _EMPTY:
+        return _EMPTY[name]()
+    if name == "TUPLE3":
+        third, second, first = stack.pop(), stack.pop(), stack.pop()
+        return first, second, third
+    if name not in ("GLOBAL", "STACK_GLOBAL"):
+        raise FormatError(f"info has the opcode {name}, which its value does not need")
+    named = tuple(argument.split(" ")) if argument else (stack.pop(-2), stack.pop())
+    if named != (_MODULE, _NAME):
+        shown = printable(".".join(map(str, named)).encode("utf-8", "replace"))
+        raise FormatError(f"info names {shown}, which PyOpenCL would load and may call")
+    return _CLASS
+
+
+def _combine(name: str, stack: list[Any], start: int) -> None:
+    """Work what lies on the stack from a place on into what is below it; may raise anything."""
+    values = stack[start:]
+    del stack[start:]
+    target = stack[-1]
+    if name in ("APPEND", "APPENDS") and isinstance(target, list):
+        target.extend(values)
+    elif name in ("SETITEM", "SETITEMS") and isinstance(target, dict):
+        target.update(zip(values[::2], values[1::2], strict=True))
+    elif name == "NEWOBJ" and target is _CLASS and values == [()]:
+        stack[-1] = _Instance()
+    elif name == "BUILD" and isinstance(target, _Instance) and target.state is None:
+        (target.state,) = values
+    else:
+        raise FormatError(f"info has the opcode {name} in a place where its value does not need it")
+
+
+def _dependency(value: object) -> Dependency:
+    if isinstance(value, tuple) and list(map(type, value)) == [str, float, str]:
+        return Dependency(*value)
+    raise FormatError("info has a dependency that is not a path, a time and a checksum")
+
+
+# The binary.
+
+_DEVICES = {PayloadKind.INTEL_CPU: "Intel CPU", PayloadKind.INTEL_GPU: "Intel GPU"}
+
+
+def device_of(info: PayloadInfo) -> str:
+    """What a binary says of its device; empty where it says nothing."""
+    if info.architecture is not None:
+        return info.architecture
+    told = dict(info.detail)
+    return told.get("device", "") if info.kind is PayloadKind.RUSTICL else _DEVICES.get(info.kind, "")
+
+
+def binary(inner: Folder, present: set[str]) -> list[Problem]:
+    """What is wrong with the binary; raises OSError."""
+    if BINARY not in present:
+        return [Problem(FindingKind.TRUNCATED, f"binary is missing: {DIES}")]
+    if _is_large(inner):
+        return []
+    try:
+        data = files.read(inner, BINARY, LARGEST_BINARY_BYTES)
+    except FormatError as error:
+        return [Problem(FindingKind.CORRUPT, f"{error}: {DIES}")]
+    if not data:
+        return [Problem(FindingKind.TRUNCATED, f"binary is empty: {DIES}")]
+    info = payload.describe(data)
+    if info.problem:
+        return [Problem(FindingKind.CORRUPT, f"binary is broken, {info.problem}: {DIES}")]
+    if info.kind is PayloadKind.UNKNOWN:
+        # A platform that is not known here may write such a one, so it is nothing to be removed.
+        detail = (
+            f"binary begins with {data[:8].hex(' ')}, as that of no platform known here; "
+            f"where that is damage, {DIES}, and evicting the entry mends it"
+        )
+        return [Problem(FindingKind.UNSUPPORTED, detail, paths=())]
+    return []
+
+
+def _is_large(inner: Folder) -> bool:
+    with suppress(FileNotFoundError):
+        return inner.lstat(BINARY).st_size > CHECKED_BINARY_BYTES
+    return False
+
+
+# Headers.
+
+
+class State(Enum):
+    """What became of a header since an entry was made, as PyOpenCL sees it."""
+
+    SAME = "unchanged"
+    CHANGED = "changed"
+    MISSING = "missing"
+    LINE_ENDS = "touched, and its CR LF line ends compare as changed"
+    NOT_TEXT = "touched, and not UTF-8"
+    UNREAD = "touched, and not read by gpucache"
+
+
+class Compared(NamedTuple):
+    """A header of an entry, and what became of it."""
+
+    dependency: Dependency
+    state: State
+    md5: str = ""
+    """Of its bytes now, where they were read."""
+    read_bytes: int = 0
+
+    @property
+    def path(self) -> str:
+        """Its path, as it can be shown."""
+        return printable(self.dependency.path, None)
+
+    @property
+    def problem(self) -> Problem | None:
+        """What PyOpenCL makes of a change; None where it sees none."""
+        if self.state in (State.SAME, State.UNREAD):
+            return None
+        if self.state is State.NOT_TEXT:
+            what = "was touched and is not UTF-8, which PyOpenCL's comparison does not survive"
+            return Problem(FindingKind.STALE, f"{self.path} {what}: {DIES}")
+        what = "is no longer there" if self.state is State.MISSING else f"was {self.state.value}"
+        return Problem(
+            FindingKind.STALE, f"{self.path} {what}; PyOpenCL builds it again at the next use", paths=()
+        )
+
+
+def compare_all(dependencies: Sequence[Dependency]) -> Iterator[Compared]:
+    """Every header held against its file, each once; those beyond 128 MiB in all are not read."""
+    budget = _HEADERS_BYTES
+    for dependency in dict.fromkeys(dependencies):
+        one = compare(dependency) if budget > 0 else Compared(dependency, State.UNREAD)
+        budget -= one.read_bytes
+        yield one
+
+
+def compare(dependency: Dependency) -> Compared:
+    """A header held against its file. Raises nothing."""
+    try:
+        if Path(dependency.path).stat().st_mtime == dependency.mtime:
+            return Compared(dependency, State.SAME, dependency.md5)
+        data = _read_header(Path(dependency.path))
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return Compared(dependency, State.MISSING)
+    except (OSError, FormatError):
+        return Compared(dependency, State.UNREAD)
+    return Compared(dependency, _state(data, dependency.md5), _md5(data), len(data))
+
+
+def resolved(source: bytes, folders: Sequence[str], cwd: Path) -> dict[str, str] | None:
+    """The headers a build would record now, MD5 by path; None where they are more than are followed."""
+    found: dict[str, str] = {}
+    pending = [followed(source)]
+    budget = _HEADERS_BYTES
+    for _ in range(_SEARCHES):
+        if not pending:
+            return found
+        name = next(pending[-1], None)
+        if name is None:
+            pending.pop()
+        elif new := _find(name, folders, cwd, found):
+            path, data = new
+            found[path] = _md5(data)
+            budget -= len(data)
+            pending.append(followed(data))
+        if budget < 0:
+            return None
+    return None
+
+
+def _find(name: bytes, folders: Sequence[str], cwd: Path, known: dict[str, str]) -> tuple[str, bytes] | None:
+    """Path and content of a header the first time it is met; None later, and where it is nowhere."""
+    for folder in folders:
+        try:
+            path = (cwd / folder / name.decode()).resolve()
+            if str(path) in known:
+                continue  # PyOpenCL goes on to the next folder, too
+            return str(path), _read_header(path)
+        except (OSError, ValueError, FormatError, RuntimeError):
+            continue
+    return None
+
+
+def _read_header(path: Path) -> bytes:
+    with files.open_folder(path.parent) as folder:
+        return files.read(folder, path.name, _LARGEST_HEADER_BYTES)
+
+
+def _state(data: bytes, recorded: str) -> State:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return State.NOT_TEXT
+    if _md5(text.replace("\r\n", "\n").replace("\r", "\n").encode()) == recorded:
+        return State.SAME
+    return State.LINE_ENDS if _md5(data) == recorded else State.CHANGED
+
+
+def _md5(data: bytes) -> str:
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()
+
+
+# The whole entry.
+
+
+def problems(inner: Folder) -> list[Problem]:
+    """Everything about an entry's folder; ``paths`` are empty where removing it is no remedy. OSError."""
+    found = [*_foreign(inner), *_trust(inner)]
+    if any(problem.kind is FindingKind.UNTRUSTED for problem in found):
+        return found
+    present = {one.name for one in islice(inner.entries(), _NAMES_LOOKED_AT)} & set(PARTS)
+    if not present:
+        detail = "it is empty, as a rebuild of it did not finish; PyOpenCL builds it at the next use"
+        return [*found, Problem(FindingKind.ORPHAN, detail)]
+    info = _info(inner, present)
+    if isinstance(info, Problem):
+        return [*found, info]
+    stale = (one.problem for one in compare_all(info.dependencies))
+    source = [] if SOURCE in present else [NO_SOURCE]
+    return [*found, *source, *binary(inner, present), *filter(None, stale)]
+
+
+def served(problem: Problem) -> bool:
+    """Whether PyOpenCL serves an entry all the same."""
+    return problem == NO_SOURCE or problem.kind in (FindingKind.LEFTOVER, FindingKind.UNSUPPORTED)
+
+
+def notes(inner: Folder) -> Iterator[str]:
+    """What could not be told of an entry."""
+    if _is_large(inner):
+        yield f"its binary is larger than {format_size(CHECKED_BINARY_BYTES)} and was not looked into"
+    with suppress(OSError, FormatError):
+        passed_over = unfollowed(read_source(inner))
+        if passed_over:
+            shown = ", ".join(passed_over[:_SHOWN]) + (" and more" if len(passed_over) > _SHOWN else "")
+            yield (
+                f"PyOpenCL keeps no record of {shown}, included by a macro or with a comment behind it: "
+                "it serves the old binary when that changes"
+            )
+
+
+def _foreign(inner: Folder) -> Iterator[Problem]:
+    for one in islice(inner.entries(), _NAMES_LOOKED_AT):
+        if one.name not in PARTS:
+            dies = f"; once it has to be rebuilt, {DIES}" if one.is_dir(follow_symlinks=False) else ""
+            detail = f"{printable(one.name, None)} is none of PyOpenCL's{dies}; remove it"
+            yield Problem(FindingKind.LEFTOVER, detail, paths=())
+
+
+def _trust(inner: Folder) -> Iterator[Problem]:
+    """Whom the folder and its files belong to: PyOpenCL unpickles ``info``, which can run anything."""
+    statuses = {"its folder": inner.status()}
+    for name in PARTS:
+        with suppress(FileNotFoundError):
+            statuses[name] = inner.lstat(name)
+    for name, status in statuses.items():
+        if told := _distrust(name, status):
+            yield Problem(FindingKind.UNTRUSTED, told)
+
+
+def _distrust(what: str, status: os.stat_result) -> str:
+    """Why a file is not to be believed. A group that may write, as umask 002 gives, is the root's affair."""
+    if stat.S_ISLNK(status.st_mode):
+        return f"{what} is a link, which gpucache does not follow though PyOpenCL does"
+    if sys.platform == "win32":
+        return ""
+    if status.st_uid not in (_ADMINISTRATOR, os.geteuid()):
+        return f"{what} belongs to uid {status.st_uid}, and PyOpenCL runs what info says"
+    if status.st_mode & stat.S_IWOTH:
+        return f"anybody may write to {what}, and PyOpenCL runs what info says"
+    return ""
+
+
+def _info(inner: Folder, present: set[str]) -> Info | Problem:
+    """What the entry says of its build; without that PyOpenCL never comes to the binary."""
+    if INFO not in present:
+        detail = "info is missing, as its writing did not finish; PyOpenCL warns and builds it again"
+        return Problem(FindingKind.ORPHAN, detail)
+    try:
+        if inner.lstat(INFO).st_size == 0:
+            return Problem(FindingKind.TRUNCATED, "info is empty; PyOpenCL warns and builds it again")
+        return info_of(inner)
+    except EndedError as error:
+        return Problem(FindingKind.TRUNCATED, f"{error}: {DIES}")
+    except FormatError as error:
+        return Problem(FindingKind.CORRUPT, f"{error}; gpucache does not load it, PyOpenCL would")
