@@ -9,6 +9,7 @@ list of jobs from stdin, and writes a JSON list with one outcome for each job. A
     environment             variables to set, or with null to remove, from this job on
     cwd, remove_cwd         the directory to go to, and whether to remove it then
     compiling               false: asking the compiler raises
+    hurried                 true: the next job begins before what this one compiled is published
     threads, forked         how many threads do it at once; whether a forked child does
 
 An outcome holds ``error``, ``log`` and ``compiled`` (how often the compiler was asked), then ``code``
@@ -27,6 +28,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+from gpucache.library.missing import flush
 
 Outcome = dict[str, Any]
 Job = Mapping[str, Any]
@@ -140,13 +143,15 @@ def _forked(build: Callable[[Job], Outcome], job: Job) -> Outcome:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        os.write(writing, json.dumps(build(job)).encode())
+        answer = json.dumps(build(job)).encode()
+        flush()
+        os.write(writing, answer)
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as stream:
-        answer: Outcome = json.loads(stream.read())
+        outcome: Outcome = json.loads(stream.read())
     os.waitpid(child, 0)
-    return answer
+    return outcome
 
 
 def _done(build: Callable[[Job], Outcome], job: Job) -> Outcome:
@@ -198,6 +203,8 @@ def main() -> None:
             outcome |= _done(build, job)
         except Exception as error:
             outcome["error"] = f"{type(error).__name__}: {error}"
+        if not job.get("hurried", False):
+            flush()
         outcomes.append(outcome | {"compiled": compiler.asked, "log": log.lines})
     json.dump(outcomes, sys.stdout)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cuda.core import Device, ObjectCode
 
-from gpucache.answers.lookup import Built, Hit
+from gpucache.answers.lookup import Hit
 from gpucache.backends.cuda import BACKEND, nvrtc
 from gpucache.backends.interface import Compilation
 from gpucache.backends.options import LOADED, split
@@ -27,13 +27,15 @@ if TYPE_CHECKING:
     from gpucache.backends.cuda.checked import CheckedStream
     from gpucache.cuda.batch import Batch
     from gpucache.cuda.program_cache import ProgramCache
+    from gpucache.library.missing import flush
 
-__all__ = ["Batch", "CheckedStream", "ProgramCache", "compile_program"]
+__all__ = ["Batch", "CheckedStream", "ProgramCache", "compile_program", "flush"]
 
 _HOMES = {
     "Batch": "gpucache.cuda.batch",
     "CheckedStream": "gpucache.backends.cuda.checked",
     "ProgramCache": "gpucache.cuda.program_cache",
+    "flush": "gpucache.library.missing",
 }
 """The modules of names that few programs need."""
 
@@ -77,6 +79,9 @@ def compile_program(
     ``none``, ``sync`` or ``async``. Such kernels are launched by a ``CheckedStream``. The folder of that
     header is searched where the source names it.
 
+    After a miss a thread logs the reason and publishes the code while the program goes on; ``flush`` waits
+    for it.
+
     Raises TypeError or ValueError for an argument that cannot be meant, CompileError with NVRTC's log,
     SourceError for a check whose message does not fit its operands, TargetError, NoDeviceError, and
     CacheMissError where GPUCACHE_REQUIRE is set and the cache misses.
@@ -91,17 +96,17 @@ def compile_program(
         own.compilation = prepared.compilation
         met = find(layers, prepared, whole=True)
         if isinstance(met, Hit):
-            outcome: Hit | Built = met
+            outcome: Hit | Artifact = met
         else:
-            from gpucache.engine.lookup import get_or_build
             from gpucache.engine.program_names import named
+            from gpucache.library.missing import build, reason
 
             nvrtc.require_target(request.target)
             request = own.request = request._replace(program=named(request.program))
             prepared = prepared._replace(request=request)
-            outcome = get_or_build(layers, prepared, own.compile, met=met)
-        process.tell(layers, prepared, outcome)
+            outcome = build(layers, prepared, own.compile, reason(layers, prepared, met))
         if isinstance(outcome, Hit):
+            process.tell(layers, prepared, outcome)
             head = outcome.head
             name = request.program.name or head.program
             return _object_code(request, name, outcome.payload, head.lowered_names, head.failures)

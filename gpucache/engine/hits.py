@@ -1,8 +1,16 @@
-"""A hit: the first sound entry of a request in any layer. Compiles nothing, and explains nothing."""
+"""A hit: the first sound entry of a request in any layer, also where another process is compiling it.
+
+Compiles nothing, and explains nothing.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from gpucache.answers.lookup import Hit
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.store_layers import Layers, NoEntry
+
+WAIT_S = 300.0
 
 
 def find(layers: Layers, prepared: Prepared, *, whole: bool = False) -> Hit | NoEntry:
@@ -17,6 +25,36 @@ def find(layers: Layers, prepared: Prepared, *, whole: bool = False) -> Hit | No
     if whole and isinstance(found, Hit) and prepared.lacking_sizes(found.head):
         return NoEntry(incomplete=found)
     return found
+
+
+@contextmanager
+def alone(
+    layers: Layers, prepared: Prepared, *, wait_s: float = WAIT_S, useless: Hit | None = None
+) -> Iterator[Hit | None]:
+    """Hold a key's lock while it is compiled and published; yields what was published meanwhile, if it was.
+
+    If another process is compiling for the key, this one waits for it once. If that process then published
+    nothing, all that waited compile at the same time and do not queue again. ``useless`` is an entry that was
+    found and has to be replaced.
+    """
+    store = layers.target
+    if store is None or prepared.refusal is not None:  # nothing will be published
+        yield None
+        return
+    with store.single_flight(prepared.key, 0) as holding:
+        if holding:
+            yield _published_meanwhile(layers, prepared, useless)
+            return
+    with store.single_flight(prepared.key, wait_s):
+        pass  # its holder has ended
+    yield _published_meanwhile(layers, prepared, useless)
+
+
+def _published_meanwhile(layers: Layers, prepared: Prepared, useless: Hit | None) -> Hit | None:
+    """The entry that was published while somebody else held the lock; None if there is none."""
+    found = find(layers if useless is None else layers._replace(memory=None), prepared, whole=True)
+    replaced = isinstance(found, Hit) and (useless is None or found.head != useless.head)
+    return found if isinstance(found, Hit) and replaced else None
 
 
 def build_log(layers: Layers, hit: Hit) -> str:

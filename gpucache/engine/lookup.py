@@ -16,6 +16,7 @@ from gpucache import __version__
 from gpucache.answers.lookup import Built, Hit, Miss, Verdict
 from gpucache.closures import Closure
 from gpucache.engine.explain import explain
+from gpucache.engine.hits import WAIT_S, alone
 from gpucache.engine.hits import build_log as build_log
 from gpucache.engine.hits import find as find
 from gpucache.engine.journal import note_miss
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from gpucache.store.directory import DirectoryStore
 
 LOG_LIMIT = 64 * 1024
-WAIT_S = 300.0
 
 
 def look_up(layers: Layers, prepared: Prepared, *, whole: bool = False) -> Hit | Miss:
@@ -85,40 +85,22 @@ def build(
     wait_s: float = WAIT_S,
     useless: Hit | None = None,
 ) -> Hit | Built:
-    """Compile after a miss, in only one of all processes that want the key, and publish.
-
-    If another process is compiling for the key, this one waits for it once. If that process then published
-    nothing, all that waited compile at the same time and do not queue again. ``useless`` is an entry that was
-    found and has to be replaced.
-    """
-    store = layers.target
+    """Compile after a miss, in only one of all processes that want the key, and publish: see ``alone``."""
     prepared = stamped(prepared, layers)
-    if store is None or miss.verdict is Verdict.UNCACHEABLE:
+    with alone(layers, prepared, wait_s=wait_s, useless=useless) as published:
+        if published is not None:
+            return published
         note_miss(layers, prepared, miss)
+        return keep(layers, prepared, compile_(), miss)
+
+
+def keep(layers: Layers, prepared: Prepared, artifact: Artifact, miss: Miss) -> Built:
+    """Publish what was compiled after a miss, where anything can be kept."""
+    store = layers.target
+    if store is None or miss.verdict is Verdict.UNCACHEABLE:
         note, told = why_not_kept(layers, miss)
-        return Built(compile_(), miss, None, note=note, told_by_miss=told)
-    with store.single_flight(prepared.key, 0) as alone:
-        if alone:
-            return _published_meanwhile(layers, prepared, useless) or _build(
-                layers, store, prepared, compile_, miss
-            )
-    with store.single_flight(prepared.key, wait_s):
-        pass  # its holder has ended
-    return _published_meanwhile(layers, prepared, useless) or _build(layers, store, prepared, compile_, miss)
-
-
-def _published_meanwhile(layers: Layers, prepared: Prepared, useless: Hit | None) -> Hit | None:
-    """The entry that another process published while it held the lock; None if there is none."""
-    found = find(layers if useless is None else layers._replace(memory=None), prepared, whole=True)
-    replaced = isinstance(found, Hit) and (useless is None or found.head != useless.head)
-    return found if isinstance(found, Hit) and replaced else None
-
-
-def _build(
-    layers: Layers, store: "DirectoryStore", prepared: Prepared, compile_: Callable[[], Artifact], miss: Miss
-) -> Built:
-    note_miss(layers, prepared, miss)
-    return publish(layers, store, prepared, compile_(), miss)
+        return Built(artifact, miss, None, note=note, told_by_miss=told)
+    return publish(layers, store, prepared, artifact, miss)
 
 
 def publish(

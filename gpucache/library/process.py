@@ -149,8 +149,6 @@ def tell(layers: Layers, prepared: "Prepared", outcome: Hit | Built | Plain) -> 
     _COUNTER.count(layers, hit=isinstance(outcome, Hit))
     request = prepared.request
     if isinstance(outcome, Hit):
-        if "logging" not in sys.modules:
-            return  # so nobody listens; it takes longer to import than a hit
         program, target = request.program.name or outcome.head.program, outcome.head.target
         _log(_INFO, "hit %s for %s: %s in %s", program, target, outcome.key.short, outcome.layer)
         return
@@ -201,6 +199,8 @@ def say_once(sentence: str) -> None:
 
 def _log(level: int, form: str, *told: object) -> None:
     """Log a line in which no name breaks the line or moves a terminal's cursor."""
+    if level == _INFO and "logging" not in sys.modules:
+        return  # so nobody listens; it takes longer to import than a hit
     logger = _logger()
     if logger.isEnabledFor(level):
         from gpucache.units import printable  # most hits tell nothing

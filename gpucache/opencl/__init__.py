@@ -21,12 +21,17 @@ from gpucache.opencl.hook import install, uninstall
 
 if TYPE_CHECKING:
     from gpucache.backends.opencl.checked import CheckedQueue
+    from gpucache.library.missing import flush
     from gpucache.opencl.batch import Batch
 
-__all__ = ["Batch", "CheckedQueue", "build_program", "install", "uninstall"]
+__all__ = ["Batch", "CheckedQueue", "build_program", "flush", "install", "uninstall"]
 
 
-_HOMES = {"Batch": "gpucache.opencl.batch", "CheckedQueue": "gpucache.backends.opencl.checked"}
+_HOMES = {
+    "Batch": "gpucache.opencl.batch",
+    "CheckedQueue": "gpucache.backends.opencl.checked",
+    "flush": "gpucache.library.missing",
+}
 """The modules of names that few programs need."""
 
 
@@ -64,7 +69,8 @@ def build_program(
     ``async``. Such kernels are launched by a ``CheckedQueue``. The folder of that header is searched
     where the source names it.
 
-    After a miss the program is the compiler's own. After a hit it knows its source, its options and
+    After a miss the program is the compiler's own; a thread logs the reason and publishes the binary while
+    the program goes on, and ``flush`` waits for it. After a hit it knows its source, its options and
     what the compiler said, and warns where the compiler did. It is made of a binary, and so its
     ``kind`` says, its kernels' ``attributes`` are empty (sizes that they require hold, and are
     answered), and on Intel's driver they answer nothing about their arguments' names and types: with

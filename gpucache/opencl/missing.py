@@ -4,21 +4,22 @@ Imported by the first build that misses.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
-from gpucache.answers.lookup import Built, Hit, Miss, Verdict
+from gpucache.answers.lookup import Hit, Miss, Verdict
 from gpucache.backends.opencl import BACKEND, compiler, platforms
 from gpucache.backends.opencl.options import for_pyopencl
-from gpucache.engine.explain import explain
-from gpucache.engine.lookup import build, require_hit
-from gpucache.engine.missed import discard, leave, note_lacking
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.program_names import named
 from gpucache.engine.store_layers import Layers, NoEntry
 from gpucache.host.environment import environment
 from gpucache.library import process
+from gpucache.library.missing import LATER, build, reason
 from gpucache.model import Artifact
 from gpucache.opencl.building import Call
+
+Variables = tuple[tuple[str, str], ...]
 
 
 def answer_miss(
@@ -26,18 +27,21 @@ def answer_miss(
 ) -> Any:
     """The program as the compiler gives it, which is then kept, where an entry of a device is missing."""
     prepared = list(map(_named, call.devices, prepared))
-    found = [
-        answer if isinstance(answer, Hit) else explain(layers, one, answer)
-        for one, answer in zip(prepared, met, strict=True)
-    ]
-    misses = [(one, answer) for one, answer in zip(prepared, found, strict=True) if isinstance(answer, Miss)]
-    for one, miss in misses:
-        require_hit(layers, one, miss)
-    if any(one.compilation.late or one.refusal for one, _ in misses) or layers.target is None:
-        return _left(layers, misses, call)
+    missed = {
+        number: reason(layers, one, answer)
+        for number, (one, answer) in enumerate(zip(prepared, met, strict=True))
+        if isinstance(answer, NoEntry)
+    }
+    late = any(prepared[number].compilation.late or prepared[number].refusal for number in missed)
+    if late or layers.target is None:
+        return _left(layers, [(prepared[number], why) for number, why in missed.items()], call)
+    if len(missed) > 1:  # before the entry of one can be the nearest to another
+        LATER.add(layers, prepared[0], lambda: [why() for why in missed.values()])
     outcomes = [
-        answer if isinstance(answer, Hit) else build(layers, one, _compiler(call, device, one), answer)
-        for device, one, answer in zip(call.devices, prepared, found, strict=True)
+        answer
+        if isinstance(answer, Hit)
+        else build(layers, one, _compiler(call, device, one), missed[number])
+        for number, (device, one, answer) in enumerate(zip(call.devices, prepared, met, strict=True))
     ]
     return _given(layers, prepared, outcomes, call)
 
@@ -47,22 +51,24 @@ def replace_rejected(
 ) -> Any:
     """The program compiled again, as the driver rejects its entries."""
     prepared = list(map(_named, call.devices, prepared))
-    misses = [(one, Miss(Verdict.REJECTED, why)) for one in prepared]
-    for one, miss in misses:
-        require_hit(layers, one, miss)
+    missed = [(one, reason(layers, one, Miss(Verdict.REJECTED, why))) for one in prepared]
     if layers.target is None or any(one.compilation.late for one in prepared):
+        from gpucache.engine.missed import discard
+
         for hit in hits:
             discard(layers, hit, why)
-        return _left(layers, misses, call)
+        return _left(layers, missed, call)
     outcomes = [
-        build(layers, one, _compiler(call, device, one), miss, useless=hit)
-        for device, (one, miss), hit in zip(call.devices, misses, hits, strict=True)
+        build(layers, one, _compiler(call, device, one), told, useless=hit)
+        for device, (one, told), hit in zip(call.devices, missed, hits, strict=True)
     ]
     return _given(layers, prepared, outcomes, call)
 
 
 def learn_sizes(layers: Layers, device: Any, prepared: Prepared, hit: Hit) -> None:
     """Note the local sizes that a hit was not compiled for."""
+    from gpucache.engine.missed import note_lacking
+
     prepared = _named(device, prepared)
     process.learn(layers, note_lacking(layers, prepared, hit, _environment(prepared)))
 
@@ -75,27 +81,35 @@ def _named(device: Any, prepared: Prepared) -> Prepared:
 
 
 def _given(
-    layers: Layers, prepared: Sequence[Prepared], outcomes: Sequence[Hit | Built], call: "Call"
+    layers: Layers, prepared: Sequence[Prepared], outcomes: Sequence[Hit | Artifact], call: Call
 ) -> Any:
     """What the compiler gave, or the program of entries that another process published meanwhile."""
+    hits = [outcome for outcome in outcomes if isinstance(outcome, Hit)]
     for one, outcome in zip(prepared, outcomes, strict=True):
-        process.tell(layers, one, outcome)
-    if call.program is not None:
-        return call.program
-    return call.load(layers, [outcome for outcome in outcomes if isinstance(outcome, Hit)])
+        if isinstance(outcome, Hit):
+            process.tell(layers, one, outcome)
+    return call.load(layers, hits) if call.program is None else call.program
 
 
-def _left(layers: Layers, misses: Sequence[tuple[Prepared, Miss]], call: "Call") -> Any:
+def _left(layers: Layers, missed: Sequence[tuple[Prepared, Callable[[], Miss]]], call: Call) -> Any:
     """The program built by PyOpenCL as if gpucache were not there; what a late compiler's wanted is noted."""
     program = call.plain()
-    for one, miss in misses:
-        plain = leave(layers, one, miss, call.compile_ns, _environment(one))
-        process.tell(layers, one, plain)
-        process.learn(layers, plain.noted)
+    for one, why in missed:
+        LATER.add(layers, one, partial(_leave, layers, one, why, call.compile_ns, _environment(one)))
     return program
 
 
-def _environment(prepared: Prepared) -> tuple[tuple[str, str], ...]:
+def _leave(
+    layers: Layers, prepared: Prepared, why: Callable[[], Miss], compile_ns: int, environ: Variables
+) -> None:
+    from gpucache.engine.missed import leave
+
+    plain = leave(layers, prepared, why(), compile_ns, environ)
+    process.tell(layers, prepared, plain)
+    process.learn(layers, plain.noted)
+
+
+def _environment(prepared: Prepared) -> Variables:
     return BACKEND.environment(prepared.compilation.inputs.toolchain, environment())
 
 

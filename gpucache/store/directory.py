@@ -257,17 +257,6 @@ class DirectoryStore(EntryReader):
         marked = self._writable and self.is_marked()
         return marked and beside.remove_leftover(self._root, leftover)
 
-    @contextmanager
-    def single_flight(self, key: CacheKey, timeout_s: float) -> Iterator[bool]:
-        """Hold this key's lock while compiling; yields False if it could not be had in time."""
-        try:
-            folder = self._root.make(*layout.LOCKS)
-        except UNUSABLE:
-            yield False
-            return
-        with folder, lock.single_flight(folder, layout.lock_name(key), timeout_s) as holding:
-            yield holding
-
     def note_missed(self, missed: MissedRequest) -> "Noted":
         """Keep a request to be built later; losing it is no error."""
         return self._missed.note(missed)

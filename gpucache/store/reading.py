@@ -7,8 +7,8 @@ when something else is asked for. Must not know what is in a payload.
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from gpucache.model import CacheKey
 from gpucache.store import layout
 from gpucache.store.answers import Absent, Damage, Damaged, Found
 from gpucache.store.format import EntryFormatError, read_sound
-from gpucache.store.root_folder import RootFolder
+from gpucache.store.root_folder import UNUSABLE, RootFolder
 from gpucache.store.trust import UntrustedFileError, open_trusted
 
 if TYPE_CHECKING:
@@ -71,6 +71,19 @@ class EntryReader(ABC):
     def journal(self, record: Mapping[str, object]) -> None:
         """Append one line to the journal; losing it is no error."""
         self._journal.append([record])
+
+    @contextmanager
+    def single_flight(self, key: CacheKey, timeout_s: float) -> Iterator[bool]:
+        """Hold this key's lock while compiling; yields False if it could not be had in time."""
+        from gpucache.store import lock  # no hit needs any
+
+        try:
+            folder = self._root.make(*layout.LOCKS)
+        except UNUSABLE:
+            yield False
+            return
+        with folder, lock.single_flight(folder, layout.lock_name(key), timeout_s) as holding:
+            yield holding
 
     @cached_property
     def _journal(self) -> "BoundedLog":

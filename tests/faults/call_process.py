@@ -14,6 +14,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -63,6 +64,7 @@ def _child(build: Callable[[Job], str], job: Job, answer: int) -> None:
     sys.unraisablehook = lambda unraisable: outcome.update(error=f"at the end: {unraisable.exc_value!r}")
     try:
         outcome["code"] = build(job)
+        threading._shutdown()  # type: ignore[attr-defined] # an exit waits for the thread that publishes
         atexit._run_exitfuncs()
     except BaseException as error:
         outcome["error"] = f"{type(error).__name__}: {error}"

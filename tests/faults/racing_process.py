@@ -36,12 +36,13 @@ def source(key: int) -> str:
 
 def want(keys: Sequence[int], begin: Callable[[], object], log: int) -> None:
     """Get programs once it begins; writes a line for each that comes back."""
-    from gpucache.cuda import compile_program
+    from gpucache.cuda import compile_program, flush
 
     begin()
     for key in keys:
         code = compile_program(source(key), target="compute_90", name=f"race-{key}").code
         os.write(log, f"{key} {f'{key};'.encode() in code}\n".encode())
+    flush()  # a forked child ends at once
 
 
 def watch_compiler(log: int) -> None:

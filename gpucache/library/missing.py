@@ -1,0 +1,157 @@
+"""A miss: the program goes on with what was compiled, and a thread explains it, keeps it and logs it.
+
+Imported by the first build that misses. Owns the order of that work, its bound, and what becomes of it at a
+fork and at the end of the process. Must not know a GPU stack.
+"""
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from functools import cache
+
+from gpucache.answers.lookup import Hit, Miss
+from gpucache.engine.hits import alone
+from gpucache.engine.prepare import Prepared, stamped
+from gpucache.engine.store_layers import Layers, NoEntry
+from gpucache.library import process
+from gpucache.model import Artifact
+
+_MOST_WAITING = 16
+_FORK_WAIT_S = 10.0
+_LEAD_S = 0.001
+
+
+class _Later:
+    """Work that no program waits for, done in order by one thread, which ends when there is none left.
+
+    The thread is no daemon: every exit that joins threads, that of a ``multiprocessing`` child among them,
+    waits for the little that may be left. ``os._exit`` loses it. A fork waits for the piece that runs, so
+    that its child inherits no lock of this thread, and leaves the rest to the parent.
+    """
+
+    def __init__(self) -> None:
+        self._begin()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(
+                before=lambda: self._running.acquire(timeout=_FORK_WAIT_S),
+                after_in_parent=self._go_on,
+                after_in_child=self._begin,
+            )
+
+    def _begin(self) -> None:
+        self._parents = vars(self).get(
+            "_waiting"
+        )  # if it were dropped, it would unlock what the parent builds
+        self._running = threading.RLock()
+        self._changed = threading.Condition()
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._thread: threading.Thread | None = None
+
+    def _go_on(self) -> None:
+        with suppress(RuntimeError):  # the fork did not wait any longer
+            self._running.release()
+
+    def add(self, layers: Layers, prepared: Prepared, work: Callable[[], object]) -> None:
+        """Do something about a request after all that was added before; waits while too much does."""
+
+        def guarded() -> None:
+            try:
+                work()
+            except Exception as error:
+                process.uncached(layers, prepared.request.program.name, error)
+
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._waiting) < _MOST_WAITING)
+            self._waiting.append(guarded)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="gpucache")
+                try:
+                    self._thread.start()
+                except RuntimeError:  # no thread can be started any more
+                    self._run()
+
+    def _run(self) -> None:
+        time.sleep(_LEAD_S)  # so that the program, and not this thread, has Python's lock first
+        while True:
+            with self._running:
+                with self._changed:
+                    self._changed.notify_all()
+                    if not self._waiting:
+                        self._thread = None
+                        return
+                    work = self._waiting.popleft()
+                with suppress(BaseException):  # a handler of the log may even exit
+                    work()
+
+    def wait(self) -> None:
+        """Wait until everything is done; does nothing on the thread that does it."""
+        with self._changed:
+            if self._thread is not threading.current_thread():
+                self._changed.wait_for(lambda: self._thread is None)
+
+
+LATER = _Later()
+
+
+def flush() -> None:
+    """Wait until every miss so far is explained and logged, and what was compiled is in the cache.
+
+    An exit of the process does so by itself. Call it before ``os._exit``, or to read the log, the journal or
+    the cache in the same process.
+    """
+    LATER.wait()
+
+
+def reason(layers: Layers, prepared: Prepared, met: NoEntry | Miss) -> Callable[[], Miss]:
+    """What explains a miss when it is called; raises CacheMissError if the settings require a hit."""
+
+    @cache
+    def why() -> Miss:
+        from gpucache.engine.explain import explain
+
+        return met if isinstance(met, Miss) else explain(layers, prepared, met)
+
+    if layers.require:
+        from gpucache.engine.lookup import require_hit
+
+        require_hit(layers, prepared, why())
+    return why
+
+
+def build(
+    layers: Layers,
+    prepared: Prepared,
+    compile_: Callable[[], Artifact],
+    why: Callable[[], Miss],
+    *,
+    useless: Hit | None = None,
+) -> Hit | Artifact:
+    """Compile after a miss, or take the entry that another process or thread published meanwhile.
+
+    The key's lock is held until the artifact is published. Raises what ``compile_`` raises.
+    """
+    prepared = stamped(prepared, layers)
+
+    def note() -> None:
+        from gpucache.engine.journal import note_miss
+
+        note_miss(layers, prepared, why())
+
+    def publish() -> None:
+        from gpucache.engine.lookup import keep
+
+        with lock:
+            process.tell(layers, prepared, keep(layers, prepared, artifact, why()))
+
+    with ExitStack() as held:
+        published = held.enter_context(alone(layers, prepared, useless=useless))
+        if published is not None:
+            return published
+        LATER.add(layers, prepared, note)
+        artifact = compile_()
+        lock = held.pop_all()
+    LATER.add(layers, prepared, publish)
+    return artifact

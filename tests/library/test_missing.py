@@ -1,0 +1,161 @@
+"""A miss of the library: a thread explains, publishes and logs while the program goes on."""
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from gpucache.answers.lookup import Hit
+from gpucache.engine.hits import find
+from gpucache.engine.prepare import Prepared
+from gpucache.engine.store_layers import Layers, NoEntry
+from gpucache.library.missing import LATER, build, flush, reason
+from gpucache.model import Artifact
+from gpucache.store import DirectoryStore
+from gpucache.store.memory import MemoryStore
+from tests.engine.conftest import Compiler, make_ready
+from tests.faults.forking import forked
+from tests.nvrtc import need_nvrtc
+from tests.patience import PATIENCE_S
+
+_READY = make_ready("kernel void show() {}")
+_ENDING = """
+import os, sys
+import gpucache.cuda
+from gpucache.library import missing
+
+if sys.argv[1] == "os._exit":
+    missing.LATER._running.acquire()
+gpucache.cuda.compile_program('extern "C" __global__ void show(int *x) {}', target="compute_90")
+if sys.argv[1] == "os._exit":
+    os._exit(0)
+"""
+
+
+@pytest.fixture
+def layers(tmp_path: Path) -> Layers:
+    return Layers(user=DirectoryStore(tmp_path / "cache", writable=True), memory=MemoryStore(1 << 20))
+
+
+@contextmanager
+def _waiting() -> Iterator[None]:
+    """The thread does nothing until the block ends, and all of it then."""
+    with LATER._running:
+        yield
+    flush()
+
+
+def _built(layers: Layers, compiler: Compiler, ready: Prepared = _READY) -> Hit | Artifact:
+    met = find(layers, ready)
+    assert isinstance(met, NoEntry)
+    return build(layers, ready, compiler, reason(layers, ready, met))
+
+
+def _journaled(layers: Layers) -> list[object]:
+    assert layers.user is not None
+    return [record["verdict"] for record in layers.user.journal_tail(100)]
+
+
+def test_a_program_goes_on_before_its_miss_is_explained_and_published(layers: Layers) -> None:
+    """Until then its key is locked; afterwards the journal and the cache have it."""
+    assert layers.user is not None
+    with _waiting():
+        assert isinstance(_built(layers, Compiler()), Artifact)
+        assert not layers.user.contains(_READY.key)
+        assert _journaled(layers) == []
+        with layers.user.single_flight(_READY.key, 0) as held:
+            assert not held
+    assert layers.user.contains(_READY.key)
+    assert _journaled(layers) == ["never-built"]
+    with layers.user.single_flight(_READY.key, 0) as held:
+        assert held
+
+
+def test_a_build_before_the_publication_of_the_same_is_a_hit_in_memory(layers: Layers) -> None:
+    """It waits for the publication, and compiles nothing."""
+    compiler = Compiler()
+    with ThreadPoolExecutor(1) as pool:
+        with _waiting():
+            _built(layers, compiler)
+            second = pool.submit(_built, layers, compiler)
+        hit = second.result(PATIENCE_S)
+    assert isinstance(hit, Hit)
+    assert (hit.layer, compiler.asked) == ("memory", 1)
+
+
+def test_lines_come_in_the_order_of_the_builds(layers: Layers, caplog: pytest.LogCaptureFixture) -> None:
+    """Each explains its own miss by what was built before it."""
+    caplog.set_level(logging.INFO, "gpucache")
+    with _waiting():
+        for number in range(3):
+            _built(layers, Compiler(), make_ready(options=(f"-DVALUE={number}",)))
+    lines = [record.getMessage() for record in caplog.records if record.levelno == logging.INFO]
+    assert ["the define VALUE: 0 -> 1" in lines[1], "the define VALUE: 1 -> 2" in lines[2]] == [True, True]
+
+
+def test_trouble_after_the_compile_is_logged_once(
+    layers: Layers, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two programs run, and one line says why neither is kept."""
+
+    def fail(*_: object) -> int:
+        raise RuntimeError("of a kind that nobody expects")
+
+    monkeypatch.setattr(DirectoryStore, "publish", fail)
+    assert all(isinstance(_built(layers, Compiler()), Artifact) for _ in range(2))
+    flush()
+    warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert warned == ["programs are compiled uncached: show: of a kind that nobody expects"]
+
+
+def test_a_fork_leaves_the_publication_to_the_parent(layers: Layers) -> None:
+    """The child has nothing to wait for and frees no lock; the parent publishes once."""
+    assert layers.user is not None
+    store = layers.user
+
+    def child() -> None:
+        flush()
+        assert isinstance(_built(layers, Compiler(), make_ready("kernel void other() {}")), Artifact)
+        flush()
+        with store.single_flight(_READY.key, 0) as held:
+            assert not held
+
+    with _waiting():
+        _built(layers, Compiler())
+        assert os.waitpid(forked(child), 0)[1] == 0
+    assert [event.key for event in store.history("show")].count(str(_READY.key)) == 1
+
+
+def test_a_fork_waits_for_the_work_that_runs(layers: Layers) -> None:
+    """So its child meets no lock or import of the thread's in the middle."""
+    running, done = Event(), []
+
+    def work() -> None:
+        running.set()
+        done.append(sum(range(100_000)))
+
+    LATER.add(layers, _READY, work)
+    running.wait()
+    assert os.waitpid(forked(lambda: done[0]), 0)[1] == 0
+    flush()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ending", "entries"), [("return", 1), ("os._exit", 0)])
+def test_an_exit_waits_for_the_publication(tmp_path: Path, ending: str, entries: int) -> None:
+    """``os._exit`` loses the entry, and leaves no lock that anybody waits for."""
+    need_nvrtc()
+    root = tmp_path / "cache"
+    command = [sys.executable, "-c", _ENDING]
+    environment = {**os.environ, "GPUCACHE_DIR": str(root)}
+    subprocess.run([*command, ending], env=environment, check=True, timeout=PATIENCE_S)
+    assert len(list(root.glob("v1/entries/*/*"))) == entries
+    subprocess.run([*command, "return"], env=environment, check=True, timeout=PATIENCE_S)
+    assert len(list(root.glob("v1/entries/*/*"))) == 1
