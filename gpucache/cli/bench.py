@@ -187,12 +187,12 @@ def _programs(
     from gpucache.assembly import backends
     from gpucache.bench.sources import Sources
     from gpucache.cli.machines import machine_for
-    from gpucache.cli.warm import plan
+    from gpucache.engine.warm.plan import plan_warm
     from gpucache.engine.workers.pool import Bounds
 
     specs = read_programs(named)
     devices = machine_for(specs, targets).devices
-    items = plan(specs, targets, devices)
+    items = plan_warm(specs, devices, targets, backends())
     nothing = bool(items) and all(item.request is None for item in items)
     peers = tuple(dict.fromkeys(against))
     sources = Sources(Bounds(timeout_s=timeout), backends(), os.environ, peers)

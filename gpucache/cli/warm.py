@@ -26,12 +26,13 @@ from gpucache.errors import CacheUnusableError, ExitCode, UsageError
 
 if TYPE_CHECKING:
     from gpucache.answers.warm import WarmOutcome
-    from gpucache.engine.warm.plan import WarmItem
-    from gpucache.engine.workers.pool import Bounds
+    from gpucache.engine.warm.plan import Progress, WarmItem
+    from gpucache.engine.warm.run import Session
     from gpucache.manifest import ProgramSpec
-    from gpucache.model import CacheKey, Device
+    from gpucache.model import CacheKey
+    from gpucache.render.progress import Display
     from gpucache.settings import Settings
-    from gpucache.store.interface import MissedRequest
+    from gpucache.store.directory import DirectoryStore
 
 _FOR_A_RUN = ("gpucache.engine.warm.run", "gpucache.engine.warm.work", "gpucache.render.tables")
 """Imported while drivers are asked, which takes as long."""
@@ -126,7 +127,9 @@ def warm(
         return
     if check and (shared or retry):
         raise UsageError("--check compiles nothing; leave --shared and --retry out")
-    run = _Run(_settings(check=check), jobs, timeout, shared=shared, check=check, retry=retry)
+    settings = given().settings()
+    settings = settings._replace(read_only=True) if check else settings  # a question is no use of an entry
+    run = _Run(settings, jobs, timeout, shared, check, retry)
     if misses:
         _refuse_beside_misses(named, recording, profile)
         outcomes = _warm_misses(run, targets, local_sizes)
@@ -160,40 +163,58 @@ def _complain_of(outcomes: "Sequence[WarmOutcome]") -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """How a run goes about its items, whatever they are."""
+    """What the options say of a run, whatever its items are."""
 
     settings: "Settings"
-    jobs: int | None
-    timeout: float
-    shared: bool
-    check: bool
-    retry: bool
+    jobs: int | None = None
+    timeout: float = 300.0
+    shared: bool = False
+    check: bool = False
+    retry: bool = False
 
+    def open(self) -> "DirectoryStore":
+        """The cache; raises CacheUnusableError."""
+        from gpucache.assembly import open_store
 
-def _settings(*, check: bool) -> "Settings":
-    """The settings of a run; a question is no use of an entry, and leaves the cache as it is."""
-    settings = given().settings()
-    return settings._replace(read_only=True) if check else settings
+        return open_store(self.settings, shared=self.shared)
+
+    def session(self, environment: Mapping[str, str], bar: "Display") -> "Session":
+        """The run as the engine makes it, shown on a bar."""
+        from gpucache.assembly import backends, open_layers
+        from gpucache.engine.warm.run import Session
+
+        def progress(now: "Progress") -> None:
+            labels = [f"{program} [{variant}]" if variant else program for program, _, variant in now.running]
+            bar.show(now.done, now.total, ", ".join(labels) or "waiting for a worker")
+
+        opened = partial(open_layers, self.settings, shared=self.shared, command="gpucache warm")
+        how = (self.jobs, self.timeout, self.check, self.retry)
+        return Session(opened, backends(), environment, progress, *how)
+
+    def outcomes(self, items: "list[WarmItem]", environment: Mapping[str, str]) -> "list[WarmOutcome]":
+        """The outcomes of some items, after the root was tried if any of them may be built."""
+        if not self.check and any(item.request is not None for item in items):
+            self.open().prepare()
+        with given().progress() as bar:
+            return self.session(environment, bar).outcomes(items)
 
 
 def _warm_programs(
     run: _Run, specs: "list[ProgramSpec]", targets: tuple[str, ...], profile: Path | None
 ) -> "list[WarmOutcome]":
     """Warm programs that were read."""
-    from gpucache.assembly import open_store, remember_targets
+    from gpucache.assembly import backends, remember_targets
+    from gpucache.engine.warm.plan import plan_warm
     from gpucache.units import format_list
 
-    _require_root(run.settings, shared=run.shared, check=run.check)
-    store = open_store(run.settings, shared=run.shared)
-    here = machine_for(specs, targets, profile, (), lambda: [*map(import_module, _FOR_A_RUN)], store)
-    items = plan(specs, targets, here.devices)
-    if not run.check and any(item.request is not None for item in items):
-        store.prepare()
+    _require_root(run)
+    here = machine_for(specs, targets, profile, (), lambda: [*map(import_module, _FOR_A_RUN)], run.open())
+    items = plan_warm(specs, here.devices, targets, backends())
     if given().verbose:
         folders = dict.fromkeys(f"-I {folder}" for spec in specs for folder in spec.include_dirs)
         searched = format_list(list(folders), 4)
         given().say(f"Searching for headers in each source's own folder first: {searched}")
-    outcomes = _outcomes(run, items, here.environment)
+    outcomes = run.outcomes(items, here.environment)
     if profile is None and not run.check:
         remember_targets(run.settings, here.devices)
     return outcomes
@@ -213,7 +234,7 @@ def _refuse_beside_misses(named: Named, recording: Path | None, profile: Path | 
 
 def warm_noted(settings: "Settings", keys: "Collection[CacheKey]") -> "list[WarmOutcome]":
     """Warm what was noted under some keys; raises CacheUnusableError."""
-    return _warm_misses(_Run(settings, None, 300.0, shared=False, check=False, retry=False), (), (), keys)
+    return _warm_misses(_Run(settings), (), (), keys)
 
 
 def _warm_misses(
@@ -222,56 +243,22 @@ def _warm_misses(
     local_sizes: tuple[tuple[int, ...], ...],
     keys: "Collection[CacheKey] | None" = None,
 ) -> "list[WarmOutcome]":
-    """Warm what programs noted, as the only process that does, and remove the notes of what is there now.
-
-    With ``keys`` nothing else is warmed. What is noted meanwhile is built too: a program that ends meanwhile
-    starts nobody else for it.
-    """
-    from gpucache.answers.warm import WarmResult
-    from gpucache.assembly import backends, open_store
+    """Warm what programs noted, or what they noted under some keys."""
     from gpucache.engine.targets import select_target
-    from gpucache.engine.warm.plan import plan_missed
-    from gpucache.engine.warm.run import forget_built
+    from gpucache.engine.warm.run import warm_missed
 
-    _require_root(run.settings, shared=run.shared, check=run.check)
-    store = open_store(run.settings, shared=run.shared)
+    _require_root(run)
+    store = run.open()
     missed = store.missed()
     if not missed:
         given().say(f"No miss is noted in {store.root}.")
         return []
     here = machine(None, sorted({one.request.target.backend for one in missed}), targets=targets)
     chosen = [select_target(target, here.devices).target for target in targets]
-
-    def fresh() -> "list[MissedRequest]":
-        wanted = (one for one in store.missed() if one.request.target in chosen or not chosen)
-        return [one for one in wanted if one.key not in tried and (keys is None or one.key in keys)]
-
-    # What the driver rejected of a system root would be found there again, so the user's root gets its own.
-    alone_in_root = replace(run, settings=run.settings._replace(system_dirs=()))
-
-    def outcomes_of(missed: "list[MissedRequest]") -> "list[WarmOutcome]":
-        outcomes: list[WarmOutcome] = []
-        for rejected, how in ((False, run), (True, alone_in_root)):
-            some = [one for one in missed if one.rejected is rejected]
-            items = plan_missed(some, here.devices, backends(), here.environment, local_sizes)
-            outcomes += _outcomes(how, items, here.environment) if items else []
-        return outcomes
-
-    tried: set[CacheKey] = set()
-    if run.check:
-        return outcomes_of(fresh())
-    outcomes: list[WarmOutcome] = []
-    with store.build_missed() as alone:
-        if not alone:
-            raise CacheUnusableError(
-                f"another process builds the misses of {store.root} now; run this again when it has ended"
-            )
-        while (missed := fresh()) and not any(one.result is WarmResult.INTERRUPTED for one in outcomes):
-            tried |= {one.key for one in missed}
-            done = outcomes_of(missed)
-            forget_built(store, missed, done)
-            outcomes += done
-    return outcomes
+    with given().progress() as bar:
+        session = run.session(here.environment, bar)
+        alone = replace(run, settings=run.settings._replace(system_dirs=())).session(here.environment, bar)
+        return warm_missed(session, alone, store, here.devices, chosen, local_sizes, keys)
 
 
 def _warm_recording(
@@ -279,7 +266,7 @@ def _warm_recording(
 ) -> "list[WarmOutcome]":
     """Warm what was recorded; its headers are laid out for the time of the run."""
     from gpucache.answers.warm import WarmOutcome, WarmResult
-    from gpucache.assembly import backends, open_store
+    from gpucache.assembly import backends
     from gpucache.engine.warm.plan import plan_recorded
     from gpucache.host.scratch import scratch
     from gpucache.model import Target
@@ -291,7 +278,7 @@ def _warm_recording(
         raise UsageError(
             "--recording builds what was recorded, as it was built there; leave sources and build options out"
         )
-    _require_root(run.settings, shared=run.shared, check=run.check)
+    _require_root(run)
     found = read_recording(folder)
     rows = found.recording.rows()
     if failed := sum(seen.failed for _, seen in rows):
@@ -304,11 +291,8 @@ def _warm_recording(
         return []
     here = machine(profile, sorted(wanted & backends().keys()), targets=targets)
     with scratch("replay") as place:
-        replayed = replay(found, place)
-        items = plan_recorded(replayed, here.devices, targets, backends(), here.environment)
-        if not run.check and any(item.request is not None for item in items):
-            open_store(run.settings, shared=run.shared).prepare()
-        outcomes = _outcomes(run, items, here.environment)
+        items = plan_recorded(replay(found, place), here.devices, targets, backends(), here.environment)
+        outcomes = run.outcomes(items, here.environment)
     # Of what does not read nobody knows whether it is there.
     return [WarmOutcome(one.place, "", WarmResult.FAILED, reason=one.why) for one in found.damage] + outcomes
 
@@ -324,87 +308,23 @@ def _is_command(into: Path | None, *, alone: bool) -> bool:
     return bool(given().command)
 
 
-def _require_root(settings: "Settings", *, shared: bool, check: bool) -> None:
+def _require_root(run: _Run) -> None:
     """Raise CacheUnusableError for an unusable root, before anything else is said."""
-    from gpucache.assembly import is_private, open_store
+    from gpucache.assembly import is_private
 
-    if check and settings.root is None and settings.system_dirs:
+    settings = run.settings
+    if run.check and settings.root is None and settings.system_dirs:
         return  # whoever has no home may still ask what a shared cache holds
-    open_store(settings, shared=shared)
-    if check:
+    run.open()
+    if run.check:
         return
     for name, stops in (("GPUCACHE_READ_ONLY", settings.read_only), ("GPUCACHE_DISABLE", settings.disabled)):
         if stops:
             raise CacheUnusableError(
                 f"{name} is set, so nothing could be kept; unset it, or ask with --check"
             )
-    if shared and is_private(settings):
+    if run.shared and is_private(settings):
         raise CacheUnusableError(
             f"the cache at {settings.root} is private already, and other users could not read it; "
             "name another --root for --shared"
         )
-
-
-def plan(
-    specs: "list[ProgramSpec]", targets: tuple[str, ...], devices: "Sequence[Device]"
-) -> "list[WarmItem]":
-    """What would be built."""
-    from gpucache.assembly import backends
-    from gpucache.engine.warm.plan import plan_warm
-
-    return plan_warm(specs, devices, targets, backends())
-
-
-def _bounds(jobs: int | None, timeout: float, items: int) -> "Bounds":
-    """The bounds of workers that have so many items to build."""
-    from gpucache.engine.workers.capacity import memory_share, worker_count
-    from gpucache.engine.workers.pool import Bounds
-
-    workers = worker_count(items) if jobs is None else jobs
-    return Bounds(jobs=workers, timeout_s=timeout, memory_bytes=memory_share(workers))
-
-
-def _outcomes(how: _Run, items: "list[WarmItem]", environment: Mapping[str, str]) -> "list[WarmOutcome]":
-    from gpucache.assembly import backends, open_layers
-    from gpucache.engine.warm.plan import Named, Progress
-    from gpucache.engine.warm.run import as_kept, count, interrupted, run_warm
-    from gpucache.engine.warm.work import build_job
-    from gpucache.host.interrupts import disarm
-
-    opened = partial(open_layers, how.settings, shared=how.shared, command="gpucache warm")
-    layers = opened()
-    outcomes: list[WarmOutcome] = []
-    running: list[Named] = []
-    with given().progress() as bar:
-
-        def progress(now: Progress) -> None:
-            running[:] = now.running
-            labels = [f"{program} [{variant}]" if variant else program for program, _, variant in running]
-            bar.show(now.done, now.total, ", ".join(labels) or "waiting for a worker")
-
-        run = run_warm(
-            items,
-            backends(),
-            layers,
-            environment,
-            partial(build_job, opened),
-            partial(_bounds, how.jobs, how.timeout),
-            how.timeout,
-            check=how.check,
-            retry_poisoned=how.retry,
-            progress=progress,
-        )
-        try:
-            for outcome in run:
-                outcomes.append(outcome)  # kept one by one: an interrupt loses none
-        except KeyboardInterrupt:
-            disarm()
-            run.close()
-            outcomes += interrupted(items, outcomes, running)
-    if not how.check:
-        count(layers, outcomes)
-        if layers.trim is not None:
-            layers.trim()
-    outcomes = list(as_kept(layers, outcomes))
-    order = {(item.program, item.target, item.variant): number for number, item in enumerate(items)}
-    return sorted(outcomes, key=lambda one: order[one.program, one.target, one.variant])

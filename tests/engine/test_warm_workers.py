@@ -15,9 +15,8 @@ from gpucache.answers.lookup import Built, Hit, Verdict
 from gpucache.answers.warm import WarmOutcome, WarmResult
 from gpucache.assembly import backends, open_layers
 from gpucache.engine.warm.plan import Build, Job, Progress, WarmItem, plan_warm
-from gpucache.engine.warm.run import run_warm
+from gpucache.engine.warm.run import Session
 from gpucache.engine.warm.work import build_job
-from gpucache.engine.workers.pool import Bounds
 from gpucache.manifest import ProgramSpec
 from gpucache.model import CacheKey, Device, Language, Program
 from gpucache.probe import ask
@@ -71,18 +70,8 @@ class Warming:
         real = partial(build_job, partial(open_layers, self._settings))
         build = Text(f"{text} if job.request.program.name == 'bad.cu' else real(job)", real)
         layers = open_layers(self._settings)
-        run = run_warm(
-            items,
-            backends(),
-            layers,
-            {},
-            build,
-            lambda _: Bounds(jobs=2),
-            300.0,
-            progress=self._watch,
-            **options,
-        )
-        return {outcome.program: outcome for outcome in run}
+        session = Session(lambda: layers, backends(), {}, self._watch, 2, build=build, **options)
+        return {outcome.program: outcome for outcome in session.run(layers, items, [])}
 
     def _watch(self, now: Progress) -> None:
         self.seen.append(now)

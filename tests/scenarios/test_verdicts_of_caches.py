@@ -14,8 +14,7 @@ import pytest
 
 from gpucache.assembly import backends, open_layers
 from gpucache.engine.warm.plan import WarmItem
-from gpucache.engine.warm.run import run_warm
-from gpucache.engine.workers.pool import Bounds
+from gpucache.engine.warm.run import Session
 from gpucache.keys import digest
 from gpucache.model import Entry
 from gpucache.settings import read_settings
@@ -181,7 +180,8 @@ def _poisoned(parts: Any) -> Any:
     def build(job: object) -> Any:
         raise AssertionError("a poisoned program was built")
 
-    (outcome,) = run_warm([item], backends(), parts.layers(), {}, build, lambda _: Bounds(1, 1.0, None), 1.0)
+    session = Session(parts.layers, backends(), {}, lambda _: None, 1, 1.0, build=build)
+    (outcome,) = session.run(parts.layers(), [item], [])
     told = parts.asked(version="2.0")
     assert (outcome.verdict, outcome.reason) == (told.verdict, told.detail)
     return told

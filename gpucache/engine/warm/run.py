@@ -1,11 +1,12 @@
 """A run of ``warm``: hits are found in this process, the rest is built in workers.
 
-Owns the outcome of each item, also of one that an interrupted run did not reach, and what is written to the
-journal at the end. Must not know how anything is compiled.
+Owns the outcome of each item, also of one that an interrupted run did not reach, which of the requests that
+missed are built, and what is written to the journal at the end. Must not know how anything is compiled.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gpucache.answers.lookup import Hit, Verdict
@@ -15,68 +16,144 @@ from gpucache.engine.journal import note_process
 from gpucache.engine.lookup import find, require_hit
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.store_layers import Layers
-from gpucache.engine.warm.plan import Backends, Build, Named, Progress, WarmItem
-from gpucache.errors import GpucacheError
-from gpucache.model import CacheKey
+from gpucache.engine.warm.plan import Backends, Build, Named, Progress, WarmItem, plan_missed
+from gpucache.engine.warm.work import build_job
+from gpucache.errors import CacheUnusableError, GpucacheError
+from gpucache.host.interrupts import disarm
+from gpucache.model import CacheKey, Device, Target
 from gpucache.store.interface import MissedRequest
 
 if TYPE_CHECKING:
-    from gpucache.engine.workers.pool import Bounds
     from gpucache.store.directory import DirectoryStore
 
 _ABSENT = "the recording keeps digests and no sources; ask with --check, or record without --digests-only"
 
 
-def run_warm(
-    items: Sequence[WarmItem],
-    backends: Backends,
-    layers: Layers,
-    environ: Mapping[str, str],
-    build: Build,
-    bounds: "Callable[[int], Bounds]",
-    timeout_s: float,
-    *,
-    check: bool = False,
-    retry_poisoned: bool = False,
-    progress: Callable[[Progress], None] = lambda _: None,
-) -> Generator[WarmOutcome]:
-    """The outcome of each item as soon as it is known: hits first, then what workers build.
+@dataclass(frozen=True, slots=True)
+class Session:
+    """How a run goes about its items, whatever they are."""
 
-    ``bounds`` returns what workers may use for a number of items.
-    """
-    pending: list[tuple[WarmItem, Prepared]] = []
-    for item in items:
-        outcome = _without_compiling(
-            item, backends, layers, environ, timeout_s, check=check, retry_poisoned=retry_poisoned
-        )
-        if isinstance(outcome, WarmOutcome):
-            yield outcome
-        else:
-            pending.append((item, outcome))
-    if pending:
+    opened: Callable[[], Layers]
+    """Opens the layers, in a worker as well."""
+    backends: Backends
+    environ: Mapping[str, str]
+    progress: Callable[[Progress], None]
+    jobs: int | None = None
+    """How many workers; None for as many as the machine has room for."""
+    timeout_s: float = 300.0
+    check: bool = False
+    retry_poisoned: bool = False
+    build: Build | None = None
+    """What a worker does; None for a build that is published."""
+
+    def outcomes(self, items: Sequence[WarmItem]) -> list[WarmOutcome]:
+        """The outcome of each item, in their order; an interrupt ends the run and loses none of them."""
+        layers = self.opened()
+        outcomes: list[WarmOutcome] = []
+        running: list[Named] = []
+
+        run = self.run(layers, items, running)
+        try:
+            for outcome in run:
+                outcomes.append(outcome)
+        except KeyboardInterrupt:
+            disarm()
+            run.close()
+            outcomes += interrupted(items, outcomes, running)
+        if not self.check:
+            count(layers, outcomes)
+            if layers.trim is not None:
+                layers.trim()
+        order = {item.name: number for number, item in enumerate(items)}
+        return sorted(as_kept(layers, outcomes), key=lambda one: order[one.program, one.target, one.variant])
+
+    def run(self, layers: Layers, items: Sequence[WarmItem], running: list[Named]) -> Generator[WarmOutcome]:
+        """The outcome of each item as soon as it is known: hits first, then what workers build.
+
+        ``running`` has the names of those that are being built.
+        """
+
+        def progress(now: Progress) -> None:
+            running[:] = now.running
+            self.progress(now)
+
+        pending: list[tuple[WarmItem, Prepared]] = []
+        for item in items:
+            outcome = _without_compiling(self, layers, item)
+            if isinstance(outcome, WarmOutcome):
+                yield outcome
+            else:
+                pending.append((item, outcome))
+        if not pending:
+            return
         from gpucache.engine.warm.rounds import in_workers  # its pool takes time to import
+        from gpucache.engine.workers.capacity import memory_share, worker_count
+        from gpucache.engine.workers.pool import Bounds
 
-        yield from in_workers(pending, layers, build, bounds(len(pending)), progress)
+        workers = worker_count(len(pending)) if self.jobs is None else self.jobs
+        bounds = Bounds(jobs=workers, timeout_s=self.timeout_s, memory_bytes=memory_share(workers))
+        build = self.build or partial(build_job, self.opened)
+        yield from in_workers(pending, layers, build, bounds, progress)
 
 
-def _without_compiling(
-    item: WarmItem,
-    backends: Backends,
-    layers: Layers,
-    environ: Mapping[str, str],
-    timeout_s: float,
-    *,
-    check: bool,
-    retry_poisoned: bool,
-) -> WarmOutcome | Prepared:
+def warm_missed(
+    session: Session,
+    alone: Session,
+    store: "DirectoryStore",
+    devices: Sequence[Device],
+    targets: Collection[Target | None] = (),
+    local_sizes: Sequence[tuple[int, ...]] = (),
+    keys: Collection[CacheKey] | None = None,
+) -> list[WarmOutcome]:
+    """Build the requests that missed, as the only process that does, and forget those that have an entry.
+
+    With ``keys`` or ``targets`` nothing else is built. A request that is noted meanwhile is built too: a
+    program that ends meanwhile starts no other process for it. An entry of a system root that the driver
+    rejected would be found there again, so its request is built with ``alone``, which has the user's root
+    only. Raises CacheUnusableError if another process builds.
+    """
+    tried: set[CacheKey] = set()
+
+    def fresh() -> list[MissedRequest]:
+        wanted = (one for one in store.missed() if one.request.target in targets or not targets)
+        return [one for one in wanted if one.key not in tried and (keys is None or one.key in keys)]
+
+    def outcomes_of(missed: Sequence[MissedRequest]) -> list[WarmOutcome]:
+        outcomes: list[WarmOutcome] = []
+        for rejected, how in ((False, session), (True, alone)):
+            some = [one for one in missed if one.rejected is rejected]
+            items = plan_missed(some, devices, how.backends, how.environ, local_sizes)
+            outcomes += how.outcomes(items) if items else []
+        return outcomes
+
+    if session.check:
+        return outcomes_of(fresh())
+    outcomes: list[WarmOutcome] = []
+    with store.build_missed() as first:
+        if not first:
+            raise CacheUnusableError(
+                f"another process builds the misses of {store.root} now; run this again when it has ended"
+            )
+        while (missed := fresh()) and not any(one.result is WarmResult.INTERRUPTED for one in outcomes):
+            tried |= {one.key for one in missed}
+            done = outcomes_of(missed)
+            forget_built(store, missed, done)
+            outcomes += done
+    return outcomes
+
+
+def _without_compiling(session: Session, layers: Layers, item: WarmItem) -> WarmOutcome | Prepared:
     """The outcome of an item that needs no compiling; else the item prepared for it."""
     if item.request is None or item.toolchain is None:
         result = WarmResult.FAILED if item.unread else WarmResult.SKIPPED
         return item.outcome(result, reason=item.skipped)
     try:
-        backend, memos = backends[item.request.target.backend], layers._replace(read_only=check)
+        backend, memos = (
+            session.backends[item.request.target.backend],
+            layers._replace(read_only=session.check),
+        )
         known = item.known if item.absent else None
-        prepared = prepare(backend, item.request, item.toolchain, environ, memos, known)
+        prepared = prepare(backend, item.request, item.toolchain, session.environ, memos, known)
     except GpucacheError as error:
         return item.outcome(WarmResult.FAILED, reason=str(error))
     if item.known is not None and (why := _in_vain(item, prepared, item.known.closure)):
@@ -86,17 +163,17 @@ def _without_compiling(
         return item.hit(prepared, found)
     from gpucache.engine.explain import explain, is_poisoned  # which no hit needs
 
-    poisoned = not retry_poisoned and is_poisoned(layers, prepared, timeout_s)
-    if item.absent and not check:
+    poisoned = not session.retry_poisoned and is_poisoned(layers, prepared, session.timeout_s)
+    if item.absent and not session.check:
         return item.outcome(WarmResult.SKIPPED, reason=_ABSENT)
-    if not (check or poisoned or layers.require) and prepared.refusal is None:
+    if not (session.check or poisoned or layers.require) and prepared.refusal is None:
         return prepared  # its worker explains the miss and builds it
     miss = explain(layers, prepared, found)
     if miss.verdict is Verdict.UNCACHEABLE:
         return item.outcome(WarmResult.FAILED, reason=miss.detail, verdict=miss.verdict)
     if poisoned and miss.verdict is Verdict.POISONED:
         return item.outcome(WarmResult.POISONED, prepared=prepared, reason=miss.detail, verdict=miss.verdict)
-    if check:
+    if session.check:
         reason = f"{miss.verdict}: {miss.detail}"
         return item.outcome(WarmResult.MISSING, prepared=prepared, reason=reason, verdict=miss.verdict)
     require_hit(layers, prepared, miss)
