@@ -19,7 +19,8 @@ from gpucache.backends.opencl.checked import CheckedProgram, CheckedQueue
 from gpucache.backends.opencl.options import command_line
 from gpucache.bench.check_costs import LOCAL_SIZE, SUITE, Kernel
 from gpucache.bench.sessions import Launch
-from gpucache.checks import Checked, instrumented
+from gpucache.checks.calls import instrumented
+from gpucache.checks.failures import Checked
 from gpucache.errors import CompileError, GpucacheError
 from gpucache.model import Artifact, BuildRequest, Checks, Target
 

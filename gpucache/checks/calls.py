@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpucache.checks.messages import problem
+from gpucache.checks.failures import problem
 from gpucache.errors import SourceError
-from gpucache.model import Check, Checks
+from gpucache.model import BuildRequest, Check, Checks
 
 MAX_CHECKS = 4096
 MAX_TABLE_CHARACTERS = 64 * 1024  # in the JSON of a head up to 12 bytes each
@@ -77,6 +77,11 @@ def instrument(source: bytes, mode: Checks) -> Instrumented:
         done = call.opened
         table.append(call.check)
     return Instrumented(b"".join([*pieces, text[done:]]), tuple(table), whole)
+
+
+def instrumented(request: BuildRequest) -> Instrumented:
+    """The source of a request as it is compiled, with its failure table; raises SourceError."""
+    return instrument(request.program.source, request.checks)
 
 
 @dataclass(frozen=True, slots=True)

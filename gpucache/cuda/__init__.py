@@ -122,7 +122,7 @@ def compile_program(
     artifact = own.artifact or own.compile()
     table: tuple[Check, ...] = ()
     if request.checks is not Checks.NONE:
-        from gpucache.checks import instrumented
+        from gpucache.checks.calls import instrumented
 
         table = instrumented(request).table
     return _object_code(request, request.program.name, artifact.payload, artifact.lowered_names, table)
@@ -221,7 +221,7 @@ def _object_code(
     code = maker(payload, name=name, symbol_mapping=lowered)
     if request.checks is not Checks.NONE:
         from gpucache.backends.cuda.checked import remember
-        from gpucache.checks import Checked
+        from gpucache.checks.failures import Checked
 
         remember(code, Checked(name, request.checks, table))
     return code

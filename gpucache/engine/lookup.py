@@ -211,7 +211,7 @@ def _failures(request: BuildRequest) -> tuple[Check, ...]:
     """The table of the checks in a program."""
     if request.checks is Checks.NONE:
         return ()
-    from gpucache.checks import instrumented  # few programs have checks, and all would wait for it
+    from gpucache.checks.calls import instrumented  # few programs have checks, and all would wait for it
 
     return instrumented(request).table
 

@@ -10,7 +10,7 @@ import threading
 from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
-from gpucache.checks import instrument
+from gpucache.checks.calls import instrument
 from gpucache.engine.program_names import UNNAMED, program_name
 from gpucache.errors import CacheMissError, SourceError
 from gpucache.library import arguments, process

@@ -104,7 +104,7 @@ def build_program(
     if mode is Checks.NONE:
         return program
     from gpucache.backends.opencl.checked import CheckedProgram
-    from gpucache.checks import Checked
+    from gpucache.checks.failures import Checked
     from gpucache.engine.program_names import named
 
     return CheckedProgram(program, Checked(named(request.program).name, mode, call.table))

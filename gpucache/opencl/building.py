@@ -154,7 +154,7 @@ class Call:
         """The source as it is compiled; raises SourceError."""
         if self._request.checks is Checks.NONE:
             return self.source
-        from gpucache.checks import instrumented  # few programs have checks
+        from gpucache.checks.calls import instrumented  # few programs have checks
 
         done = instrumented(self._request)
         self.table = done.table

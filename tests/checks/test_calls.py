@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies
 
-from gpucache.checks import instrument
+from gpucache.checks.calls import instrument
 from gpucache.errors import SourceError
 from gpucache.model import Check, Checks
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from gpucache.backends.cuda import BACKEND
-from gpucache.checks import include_dirs, instrument
+from gpucache.checks import include_dirs
+from gpucache.checks.calls import instrument
 from gpucache.errors import CompileError
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Checks, Language, Program, Target
 from tests.patience import PATIENCE_S

@@ -6,9 +6,7 @@ import struct
 
 import pytest
 
-from gpucache.checks import read_record
-from gpucache.checks.messages import fill, problem, told
-from gpucache.checks.record import Failure, state
+from gpucache.checks.failures import Failure, fill, problem, read_record, state, told
 from gpucache.model import Check
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from cuda.core import launch
 
-from gpucache.checks import RECORD_BYTES, Checked, Launches, read_record
+from gpucache.checks.failures import RECORD_BYTES, Checked, Launches, read_record
 from gpucache.model import Checks
 
 _EMPTY = 0xFF  # in every byte of a record without a failure, so that its code is -1

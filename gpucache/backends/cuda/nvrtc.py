@@ -228,7 +228,7 @@ def _compile(request: BuildRequest, command: tuple[str, ...]) -> Artifact:
     if request.artifact_kind is ArtifactKind.CUBIN and request.target.name.startswith("compute_"):
         raise CompileError(f"{request.target} gives PTX, not a cubin; ask for cuda:sm_N")
     api = _nvrtc()
-    from gpucache.checks import instrumented
+    from gpucache.checks.calls import instrumented
 
     started = time.perf_counter_ns()
     source, _, _ = instrumented(request).source.partition(b"\0")  # NVRTC stops reading there

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from gpucache.checks import NO_FAILURE, RECORD_BYTES, Checked, Launches, read_record
+from gpucache.checks.failures import NO_FAILURE, RECORD_BYTES, Checked, Launches, read_record
 from gpucache.model import Checks
 
 _HIDDEN = 2  # the record and the state, before the kernel's own arguments

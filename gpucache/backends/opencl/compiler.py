@@ -146,7 +146,7 @@ def kernel_names(program: Any) -> tuple[str, ...]:
 
 def build_source(context: Any, device: Any, request: BuildRequest, compilation: Compilation) -> Any:
     """A program built from source, PyOpenCL's plain one; raises CompileError with the log, SourceError."""
-    from gpucache.checks import instrumented  # which no hit needs
+    from gpucache.checks.calls import instrumented  # which no hit needs
 
     program = cl._cl._Program(context, instrumented(request).source)
     options = command_line(compilation.command).encode(errors="surrogateescape")
