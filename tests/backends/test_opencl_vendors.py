@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.backends.opencl.vendors import problems
+from gpucache.backends.opencl.installations import problems
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the loader of Linux")
 
@@ -29,7 +29,9 @@ def test_a_library_that_a_driver_lacks_is_named(tmp_path: Path) -> None:
         pytest.skip("Intel's runtime is not installed")
     apart = shutil.copy(library, tmp_path)
     (tmp_path / "intel.icd").write_text(f"{apart}\n", encoding="utf-8")
-    script = "import os; from gpucache.backends.opencl.vendors import problems; print(*problems(os.environ))"
+    script = (
+        "import os; from gpucache.backends.opencl.installations import problems; print(*problems(os.environ))"
+    )
     environ = {**os.environ, "OCL_ICD_VENDORS": str(tmp_path)}
     environ.pop("LD_LIBRARY_PATH", None)
     done = subprocess.run(

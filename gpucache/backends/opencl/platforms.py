@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 import pyopencl as cl
 
 from gpucache.backends.installation import Installation, remembered
-from gpucache.backends.opencl import vendors
 from gpucache.backends.opencl.cpu import cpu_features
-from gpucache.backends.opencl.installations import installation_of, library_of
+from gpucache.backends.opencl.installations import installation_of, library_of, problems
 from gpucache.backends.opencl.options import INTEL, NVIDIA, OTHER, POCL
 from gpucache.errors import NoDeviceError, TargetError
 from gpucache.model import Device, Target, Toolchain
@@ -70,7 +69,7 @@ def devices() -> list[Located]:
 
 def probe() -> list[Device]:
     """A row for every OpenCL device, then one for each failure; raises NoDeviceError if there is none."""
-    failed = [*_deviceless(), *vendors.problems(os.environ)]
+    failed = [*_deviceless(), *problems(os.environ)]
     rows = [_row(located) for located in devices()]
     rows += [
         Device(None, "opencl", "OpenCL", "", available=False, detail=detail, present=False)
