@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from gpucache.answers.entries import Location
 from gpucache.caches import mounts
-from gpucache.caches.futhark import logs
+from gpucache.caches.futhark import explaining as futhark_explaining
 from gpucache.caches.interface import Cache
 from gpucache.caches.own import OwnCache
 from gpucache.caches.pyopencl import entries
@@ -285,7 +285,7 @@ def _texts(_: Path) -> Bytes:
 
     return Bytes(
         samples, entries.read_info, lambda data: list(source.kernel_names(data)), entries.unfollowed,
-        entries.as_written, logs.read_log,
+        entries.as_written, futhark_explaining.read_log,
         program_names.program_name, program_names.source_mark,
         text(mangled.readable), text(rocfft_format.decode),
         text(lambda name: advice.looks_like([name, name])), text(mounts.parse),

@@ -1,203 +1,294 @@
 """Whether Futhark would restore a cache file for a program, and if not what is in the way.
 
-Owns the verdicts. The files were read before; must not touch any.
+The key is the XOR of what its inputs add: CUDA and HIP add each build option by itself and the source, OpenCL
+one string of all options and the source. A file stores no input, so where its key is another one each change
+of a single option that could explain the difference is tried: options left out, well-known ones added, other
+architectures, folders and numbers. What a program says with ``-L`` gives its options, and what became of its
+file. Source: Futhark, rts/c/backends/{cuda,hip,opencl}.h. Must not touch any file.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from itertools import chain, islice, zip_longest
 from pathlib import PurePath
 
 from gpucache.answers.lookup import Verdict
 from gpucache.answers.why import Reach, Served
-from gpucache.caches.futhark.changes import Change, Edit, label_of
-from gpucache.caches.futhark.file import RECOMPILED
-from gpucache.caches.futhark.keys import COMPARED_BYTES, to_bytes, to_number, total
-from gpucache.caches.futhark.logs import LogReading, Outcome
-from gpucache.caches.futhark.question import Question, cancelled
-from gpucache.caches.futhark.searching import Explanation, search
+from gpucache.caches.futhark.file import (
+    COMPARED_BYTES,
+    CUDA_ARCHITECTURES,
+    CUDA_VARIABLES,
+    HIP_VARIABLE,
+    RECOMPILED,
+    START,
+    TR_OPTIONS,
+    continued,
+    native_signed,
+    to_bytes,
+    total,
+)
+from gpucache.caches.interface import Wanted
+from gpucache.caches.why import once
+from gpucache.errors import UsageError
 from gpucache.keys import Difference
-from gpucache.units import printable
+from gpucache.units import format_size, printable
 
-_CACHE = "futhark"
+BACKENDS = ("cuda", "hip", "opencl")
+FIELDS: Mapping[str, str] = {
+    "source": "the kernels, as the program's --dump-cuda, --dump-hip or --dump-opencl FILE writes them",
+    "log": "what the program writes to stderr with -L: gives its options, its backend and what it made of "
+    "the file",
+    "option": "a build option, repeated in the program's order, where there is no log",
+    "backend": f"one of {', '.join(BACKENDS)}; else that of the log, or of what the file holds",
+    "char": "signed or unsigned, where the program runs on another kind of machine than this one",
+    "environment": f"NAME=VALUE of another start, for {', '.join(CUDA_VARIABLES)} or {HIP_VARIABLE}: a value "
+    "to try as explanation",
+}
+OPTION_LIMIT = 100_000
+"""Options of a log."""
+EDIT_LIMIT = 200_000
+"""Changes that are tried."""
+ALTERNATIVES = 8
+"""Explanations that are kept of one difference."""
+_JOINED_BYTES = 48 * 1024 * 1024  # of strings that are tried
 _TOLD = 3
 """Explanations of one difference that are told."""
-_ALWAYS = (b"-I/usr/local/cuda/include", b"-I/usr/include")
-_VARIABLES = "CUDA_HOME, CUDA_ROOT, CUDA_PATH"
 _CHAR = {True: "signed", False: "unsigned"}
+_OPENCL_ONLY = b"-cl-fp32-correctly-rounded-divide-sqrt"
+_ALWAYS = (b"-I/usr/local/cuda/include", b"-I/usr/include")
+_VARIABLES = ", ".join(CUDA_VARIABLES)
+
+# What a program says with -L. Any bytes are read; a log of several starts counts for its last one.
+
+
+class Outcome(StrEnum):
+    """What became of the cache file, as a clause that follows 'the log says that'."""
+
+    UNSAID = "nothing is known of any cache file"
+    ASKED = "the program asked for the file, and not what came of it"
+    ABSENT = "the file was not there"
+    MISMATCH = "the file was damaged or had another key"
+    UNREADABLE = "the file could not be read"
+    RESTORED = "the file was restored"
+    REFUSED = "the file was restored and the driver refused what it holds"
+    STOPPED = "the file was restored and the program stopped, as its platform refused to build it"
+
+
+_LISTS = {b"NVRTC compile options:": "cuda", b"HIPRTC build options:": "hip"}
+_JOINED = b"OpenCL compiler options: "
+_ASKING = re.compile(rb"Restoring cache from from (.*?)(?:\.\.\.)?", re.DOTALL)
+_FAILED = re.compile(rb"Failed to restore cache \(errno: (.*?)\)?", re.DOTALL)
+_NOT_STORED = re.compile(rb"Failed to cache (?:PTX|compiled code|binary): (.*)", re.DOTALL)
+_RESTORED = (b"Restored PTX from cache", b"Restored compiled code from cache", b"Cache restored;")
+_ERRNOS = {b"Success": Outcome.MISMATCH, b"No such file or directory": Outcome.ABSENT}
+
+
+@dataclass(slots=True)
+class LogReading:
+    """What a log tells of its last start."""
+
+    backend: str = ""
+    options: tuple[bytes, ...] | None = None
+    """None where the log has no list of options; one joined string for OpenCL."""
+    asked_for: bytes = b""
+    """The cache file's name as the program was given it."""
+    outcome: Outcome = Outcome.UNSAID
+    reason: bytes = b""
+    """Why it could not be read, where that is neither absence nor a mismatch."""
+    store_error: bytes = b""
+    """Why the file could not be written."""
+
+    def take(self, line: bytes) -> None:
+        """A line about the file; lines of others are passed over."""
+        if match := _ASKING.fullmatch(line):
+            self.asked_for, self.outcome = match[1], Outcome.ASKED
+        elif match := _FAILED.fullmatch(line):
+            self.outcome = _ERRNOS.get(match[1], Outcome.UNREADABLE)
+            self.reason = match[1] if self.outcome is Outcome.UNREADABLE else b""
+        elif match := _NOT_STORED.fullmatch(line):
+            self.store_error = match[1]
+        elif self.outcome is Outcome.ASKED and line.startswith(_RESTORED):
+            self.outcome = Outcome.RESTORED
+        elif self.outcome is Outcome.RESTORED:  # a program says 'Failed!' of other things too
+            if line.startswith((b"Failed!", b"Loading failed.")):
+                self.outcome = Outcome.REFUSED
+            elif b"Compilation of OpenCL program failed" in line:
+                self.outcome = Outcome.STOPPED
+
+
+def read_log(log: bytes) -> LogReading:
+    """What a log tells. Raises nothing, whatever the bytes."""
+    reading = LogReading()
+    listed: list[bytes] | None = None
+    for line in (one.removesuffix(b"\r") for one in log.split(b"\n")):
+        if listed is not None and line.startswith(b"\t") and len(listed) < OPTION_LIMIT:
+            listed.append(line[1:])
+            continue
+        if listed is not None:
+            reading.options, listed = tuple(listed), None
+        if line in _LISTS:
+            reading, listed = LogReading(_LISTS[line]), []
+        elif line.startswith(_JOINED):
+            reading = LogReading("opencl", (line.removeprefix(_JOINED),))
+        else:
+            reading.take(line)
+    if listed is not None:
+        reading.options = tuple(listed)
+    return reading
+
+
+# What is asked for.
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A cache file that a program may be given."""
+class Question:
+    """A program as it is built now."""
 
-    name: str
-    key: bytes
-    """Empty where the file is damaged."""
-    entry: str
-    """What its entry is called."""
+    source: bytes
+    options: tuple[bytes, ...]
+    """In order; of OpenCL's one string the parts between its spaces."""
     backend: str
-    damage: str
-    """Why Futhark does not restore it, whatever the key; empty where nothing is."""
-    readable: bool
-    """False for a link, and for a file that may not be read."""
-    payload_problem: Callable[[], str]
-    """What is wrong with what it holds, looked for only where the key fits."""
+    """Empty where neither the question nor its log says."""
+    signed: bool
+    environ: Mapping[str, str] = field(default_factory=dict)
+    log: LogReading | None = None
+
+    def of(self, backend: str) -> "Question":
+        """The same for a backend, where none was named."""
+        options = b" ".join(self.options).split(b" ") if backend == "opencl" else self.options
+        return replace(self, backend=backend, options=tuple(options))
+
+    def total(self, *, signed: bool) -> int:
+        """The key, as a number."""
+        joined = (b" ".join(self.options),) if self.backend == "opencl" else self.options
+        return total((*joined, self.source), signed=signed)
+
+    @property
+    def words(self) -> str:
+        """What is asked for, in a few words."""
+        size = format_size(len(self.source))
+        return f"{self.backend} source of {size} with {len(self.options)} options".strip()
+
+    @property
+    def notes(self) -> str:
+        """What the log and the options say beyond the verdict, as clauses."""
+        notes = []
+        if self.log is not None and self.log.outcome is not Outcome.UNSAID:
+            failed = f", and that it could not be written ({printable(self.log.store_error)})"
+            reason = f" ({printable(self.log.reason)})" if self.log.reason else ""
+            said = f"{self.log.outcome.value}{reason}{failed if self.log.store_error else ''}"
+            notes.append(f"the log says that {said}")
+        elif self.log is not None and self.log.options is not None:
+            notes.append("the log has no line about a cache file")
+        counts = Counter(self.options if self.backend != "opencl" else ())
+        if twice := [printable(option) for option, count in counts.items() if count % 2 == 0]:
+            what = f"{', '.join(twice[:_TOLD])} is given an even number of times"
+            notes.append(f"{what}, which cancels in the key")
+        return "".join(f"; {note}" for note in notes)
 
 
-def explain(question: Question, candidates: Sequence[Candidate]) -> Iterator[Reach]:
-    """One answer per file; of several files the one that the log names, where it names one."""
-    asked = _asked_for(question)
-    named = [one for one in candidates if one.name == asked]
-    chosen = named or list(candidates)
-    if not chosen:
-        yield _never_built(question)
-        return
-    if not question.backend:
-        question = question.of(next((one.backend for one in chosen if one.backend), "cuda"))
-    expected = total(question.inputs, signed=question.signed)
-    strange = total(question.inputs, signed=not question.signed)
-    apart = {to_number(one.key) ^ expected for one in chosen if not one.damage} - {0, strange ^ expected}
-    found = search(question.options, question.backend, question.environ, apart, signed=question.signed)
-    answers = _Answers(question, expected, strange, found, asked if not named else "")
-    yield from (answers.of(one) for one in chosen)
+def read_question(wanted: Wanted) -> Question:
+    """What is asked for; raises UsageError for a field that lacks or has no such value."""
+    source, log = once(wanted, "source"), once(wanted, "log")
+    if source is None:
+        raise UsageError("the field 'source' is missing; run the program with --dump-cuda FILE and give FILE")
+    reading = None if log is None else read_log(log)
+    options = wanted.get("option") or (reading.options if reading else None)
+    if options is None:
+        raise UsageError(
+            "the build options are missing; give 'log', the program's stderr with -L (which lists them), "
+            "or each as 'option'"
+        )
+    backend = _choice(wanted, "backend", BACKENDS) or (reading.backend if reading else "")
+    if not backend and any(_OPENCL_ONLY in option for option in options):
+        backend = "opencl"
+    char = _choice(wanted, "char", tuple(_CHAR.values()))
+    signed = char == "signed" if char else native_signed()
+    return Question(source, options, "", signed, _environ(wanted), reading).of(backend)
+
+
+def _choice(wanted: Wanted, name: str, values: tuple[str, ...]) -> str:
+    given = once(wanted, name)
+    text = "" if given is None else given.decode("utf-8", "replace").strip()
+    if given is not None and text not in values:
+        shown = printable(given)
+        raise UsageError(f"the field {name!r} cannot be {shown!r}; give one of {', '.join(values)}")
+    return text
+
+
+def _environ(wanted: Wanted) -> dict[str, str]:
+    found = {}
+    for pair in wanted.get("environment", ()):
+        name, sign, value = pair.decode("utf-8", "surrogateescape").partition("=")
+        if not sign or name not in (*CUDA_VARIABLES, HIP_VARIABLE):
+            what = f"the field 'environment' cannot be {printable(pair)!r}"
+            raise UsageError(f"{what}; {FIELDS['environment']}")
+        found[name] = value
+    return found
+
+
+# The changes of one option that could explain another key, the likely ones first.
+
+_SMALL = range(4097)
+_FIXED = (b"TR_", b"LOCKSTEP_WIDTH")
+_SIZED = (b"max_", b"MAX_")
+_FEW = frozenset(1 << power for power in range(8))
+_SMALLEST_SIZE = 32
+_DEFINE_LIMIT = 1000
+_LISTED_LIMIT = 64
+_DEFINE = re.compile(rb"-D([A-Za-z_]\w{0,200})=(-?\d{1,20})")
+_CUDA_ARCHITECTURE = re.compile(rb"((?:-arch=|--gpu-architecture=)?)(?:compute|sm)_\d{1,4}[af]?")
+_HIP_ARCHITECTURE = re.compile(rb"(--gpu-architecture=|--offload-arch=)gfx[0-9a-f]{3,8}[:+\w-]{0,64}")
+_STANDARDS = tuple(b"-cl-std=CL" + number for number in (b"1.1", b"1.2", b"2.0", b"3.0"))
+_FLAGS: Mapping[str, tuple[bytes, ...]] = {
+    "cuda": (
+        b"-default-device", b"-G", b"-lineinfo", b"--disable-warnings", b"--use_fast_math", b"-use_fast_math",
+    ),
+    "hip": (b"-G", b"-lineinfo", b"-O3", b"-ffast-math"),
+    "opencl": (
+        b"-DEMULATE_F16", b"-cl-fast-relaxed-math", b"-cl-mad-enable", _OPENCL_ONLY, *_STANDARDS,
+    ),
+}  # fmt: skip
+_CUDA_FOLDERS = (
+    "/usr/local/cuda", "/usr/lib/cuda", "/opt/cuda", "/usr",
+    *(f"/usr/local/cuda-{major}.{minor}" for major in (10, 11, 12, 13) for minor in range(10)),
+)  # fmt: skip
+_HIP_FOLDERS = ("/opt/rocm", "/opt/rocm/hip")
+_GFX = (
+    "900 906 908 90a 940 941 942 950 1010 1012 1030 1031 1032 1034 1035 1036 1100 1101 1102 1103 "
+    "1150 1151 1152 1200 1201"
+)
+_GFX_FEATURES = ("", ":xnack-", ":sramecc+:xnack-", ":sramecc-:xnack-", ":sramecc+:xnack+", ":sramecc+")
+_KEPT_BACK = (0, 16, 20, 4)
 
 
 @dataclass(frozen=True, slots=True)
-class _Answers:
-    """What is known once for all files."""
+class Edit:
+    """One option that differs: as the file was made, and as it is wanted; None where it is not there."""
 
-    question: Question
-    expected: int
-    strange: int
-    """The key where ``char`` is of the other kind."""
-    found: dict[int, Explanation]
-    elsewhere: str
-    """The file that the log asks for, where it is none of these."""
+    stored: bytes | None
+    wanted: bytes | None
+    place: int
+    """Of the wanted option in the list; of the stored one, where it would have stood."""
 
-    def of(self, one: Candidate) -> Reach:
-        if not one.readable:
-            return self._reach(one, Verdict.OPAQUE_KEY, f"{one.damage}, so its key is not known")
-        if one.damage:
-            return self._reach(one, Verdict.CORRUPT, one.damage)
-        difference = to_number(one.key) ^ self.expected
-        if not difference:
-            return self._matching(one)
-        why, changed = self._why(to_number(one.key))
-        if one.key[:COMPARED_BYTES] != to_bytes(self.expected)[:COMPARED_BYTES]:
-            return self._reach(one, Verdict.KEY_CHANGED, f"{why}; {RECOMPILED}", changed)
-        detail = (
-            "Futhark compares only the first eight bytes of the key, so it will accept this file "
-            f"although it was made from other inputs ({why}); remove it"
-        )
-        return self._reach(one, Served.FALSE_HIT, detail, changed)
+    @property
+    def difference(self) -> Difference:
+        """Left as the file was made, right as it is wanted."""
+        option = self.stored or self.wanted or b""
+        label = b"-arch" if re.fullmatch(rb"(?:compute|sm)_\w+", option) else option.partition(b"=")[0]
+        name = option[:2] if option.startswith((b"-I", b"-L")) else label
+        return Difference(printable(name), _text(self.stored), _text(self.wanted))
 
-    def _matching(self, one: Candidate) -> Reach:
-        log = self.question.log
-        if problem := one.payload_problem():
-            return self._reach(one, Verdict.CORRUPT, f"the key matches, but {problem}")
-        if log is not None and log.outcome is Outcome.STOPPED:
-            detail = "the platform refuses to build what was restored, and Futhark does not compile again"
-            return self._reach(one, Verdict.REJECTED, f"{detail}; remove the file")
-        if self.elsewhere:
-            detail = (
-                f"the key matches, but the program asked for {self.elsewhere}; start it with --cache-file"
-            )
-            return self._reach(one, Verdict.NOT_CONSULTED, f"{detail} {one.name}")
-        return self._reach(one, Served.HIT, "all 32 bytes of its key match, so Futhark restores it")
-
-    def _why(self, key: int) -> tuple[str, tuple[Difference, ...]]:
-        """What explains another key, in words, and as differences where there is one explanation."""
-        if key == self.strange:
-            here, there = _CHAR[self.question.signed], _CHAR[not self.question.signed]
-            why = (
-                f"it was made where char is {there} (unsigned on AArch64, signed on x86-64), and the source "
-                "has bytes that count differently there"
-            )
-            return why, (Difference("char", there, here),)
-        explanation = self.found.get(key ^ self.expected, Explanation())
-        changed = _differences(explanation.only) if explanation.only else ()
-        return _told(explanation, self.question), changed
-
-    def _reach(
-        self, one: Candidate, verdict: Served | Verdict, detail: str, changed: tuple[Difference, ...] = ()
-    ) -> Reach:
-        wanted = f"{one.name}: {self.question.words}"
-        return Reach(_CACHE, wanted, verdict, detail + _notes(self.question), changed, one.entry)
-
-
-def _never_built(question: Question) -> Reach:
-    remedy = "start the program with --cache-file, in a folder that exists, and it is made"
-    log = question.log
-    if log is not None and log.store_error:
-        remedy = (
-            f"the log says that it could not be written ({printable(log.store_error)}); name another file"
-        )
-    return Reach(_CACHE, question.words, Verdict.NEVER_BUILT, f"there is no cache file; {remedy}")
-
-
-def _told(explanation: Explanation, question: Question) -> str:
-    ways = explanation.alternatives
-    if explanation.only:
-        made = _made(explanation.only, question.options)
-        alone = "no other two changes of options" if explanation.together else "no other change of an option"
-        return f"most likely it was made {made}, as {alone} that could be tried explained the key"
-    if ways:
-        some = ", or ".join(f"it was made {_made(one, question.options)}" for one in ways[:_TOLD])
-        more = "" if len(ways) <= _TOLD else ", or in yet another way"
-        return (
-            f"several changes explain the key, which cannot tell them apart, likely ones first: {some}{more}"
-        )
-    return (
-        "the source or several options differ, more likely the source, as no change of one or two options "
-        "explains the key and the file stores no source to compare"
-    )
-
-
-def _notes(question: Question) -> str:
-    """What the log and the options say beyond the verdict, as clauses."""
-    twice = [printable(option) for option in cancelled(question)[:_TOLD]]
-    notes = [_log_note(question.log)] if question.log is not None else []
-    if twice:
-        notes.append(f"{', '.join(twice)} is given an even number of times, which cancels in the key")
-    return "".join(f"; {note}" for note in notes if note)
-
-
-def _log_note(log: LogReading) -> str:
-    if log.outcome is Outcome.UNSAID:
-        return "the log has no line about a cache file" if log.options is not None else ""
-    reason = f" ({printable(log.reason)})" if log.reason else ""
-    failed = f", and that it could not be written ({printable(log.store_error)})" if log.store_error else ""
-    return f"the log says that {log.outcome.value}{reason}{failed}"
-
-
-def _asked_for(question: Question) -> str:
-    name = question.log.asked_for if question.log is not None else b""
-    return PurePath(name.decode("utf-8", "surrogateescape")).name
-
-
-def _differences(change: Change) -> tuple[Difference, ...]:
-    """One difference per option: left as the file was made, right as it is wanted."""
-    return tuple(
-        Difference(
-            printable(label_of(edit.stored or edit.wanted or b"")), _text(edit.stored), _text(edit.wanted)
-        )
-        for edit in change
-    )
-
-
-def _made(change: Change, options: Sequence[bytes]) -> str:
-    """A change as a clause: what the file was made with, and what is given now."""
-    return " and ".join(_edit(edit, options) for edit in change)
-
-
-def _edit(edit: Edit, options: Sequence[bytes]) -> str:
-    stored, wanted = _text(edit.stored), _text(edit.wanted)
-    if edit.stored is None:
-        return _without(edit.wanted or b"", options)
-    hint = _hint(edit.stored)
-    if edit.wanted is None:
-        return f"with {stored}, which is not given now{hint}"
-    return f"with {stored} and not {wanted}{hint}"
+    def made(self, options: Sequence[bytes]) -> str:
+        """What the file was made with, and what is given now, as a clause."""
+        if self.stored is None:
+            return _without(self.wanted or b"", options)
+        now = "which is not given now" if self.wanted is None else ""
+        what = f"with {_text(self.stored)}{f', {now}' if now else f' and not {_text(self.wanted)}'}"
+        return what + _hint(self.stored)
 
 
 def _without(option: bytes, options: Sequence[bytes]) -> str:
@@ -217,3 +308,247 @@ def _hint(option: bytes) -> str:
 
 def _text(option: bytes | None) -> str | None:
     return None if option is None else printable(option)
+
+
+def edits(question: Question) -> Iterator[Edit]:
+    """Each option left out, each well-known one added, and each with other values; a bounded number."""
+    return islice(chain(_likely(question), _numeric(question.options)), EDIT_LIMIT)
+
+
+def _likely(question: Question) -> Iterator[Edit]:
+    options, backend = question.options, question.backend
+    includes = _includes(backend, question.environ)
+    for place, option in enumerate(options):
+        yield Edit(None, option, place)
+        for value in _others(option, includes):
+            if value != option:
+                yield Edit(value, option, place)
+    # In one joined string the place matters; in a list it does not, as the key forgets the order.
+    places = range(len(options) + 1) if backend == "opencl" else (len(options),)
+    tuned = (option.encode() for option in TR_OPTIONS)
+    folders = includes if backend != "opencl" else ()
+    for option in dict.fromkeys((*_FLAGS.get(backend, ()), *tuned, *folders)):
+        if option not in options:
+            yield from (Edit(option, None, place) for place in places)
+
+
+def _others(option: bytes, includes: tuple[bytes, ...]) -> Iterator[bytes]:
+    """What could stand in the place of an option that is no number."""
+    if option.startswith(b"-I"):
+        yield from includes
+    elif match := _CUDA_ARCHITECTURE.fullmatch(option):
+        virtual = (*CUDA_ARCHITECTURES.values(), "compute_90a", "compute_103", "compute_110")
+        named = (
+            f"{kind}_{major}{minor}" for kind in ("compute", "sm") for major, minor in CUDA_ARCHITECTURES
+        )
+        yield from (match[1] + name.encode() for name in dict.fromkeys((*virtual, *named)))
+    elif match := _HIP_ARCHITECTURE.fullmatch(option):
+        names = (f"gfx{one}{feature}" for one in _GFX.split() for feature in _GFX_FEATURES)
+        yield from (match[1] + name.encode() for name in names)
+    elif option.startswith(b"-cl-std="):
+        yield from _STANDARDS
+
+
+def _includes(backend: str, environ: Mapping[str, str]) -> tuple[bytes, ...]:
+    names, known = ((HIP_VARIABLE,), _HIP_FOLDERS) if backend == "hip" else (CUDA_VARIABLES, _CUDA_FOLDERS)
+    folders = (*(environ[name] for name in names if name in environ), *known)
+    return tuple(dict.fromkeys(f"-I{one}/include".encode("utf-8", "surrogateescape") for one in folders))
+
+
+def _numeric(options: Sequence[bytes]) -> Iterator[Edit]:
+    """Each numeric option with values that people and devices have, then with every small number."""
+    found = ((place, _DEFINE.fullmatch(option)) for place, option in enumerate(options))
+    defines = [(place, match[1], int(match[2])) for place, match in found if match][:_DEFINE_LIMIT]
+    listed = sorted({value for _, _, value in defines})[:_LISTED_LIMIT]
+    # A value of each in turn, so that no option is left out where the number of changes is limited.
+    for turn in zip_longest(*(_values(name, value, listed) for _, name, value in defines)):
+        for (place, name, _), value in zip(defines, turn, strict=True):
+            if value is not None:
+                yield Edit(b"-D%s=%d" % (name, value), options[place], place)
+
+
+def _values(name: bytes, value: int, listed: Sequence[int]) -> Iterator[int]:
+    """What a number could be, each once: the fewer can, the fewer changes look alike in the key."""
+    if name.startswith(b"set_"):
+        yield from (1 - value,) if value in (0, 1) else ()
+        return
+    near = (value + 1, value - 1, *(value * times for times in (2, 3, 4, 8)), value // 2, value // 4)
+    powers = (1 << power for power in range(32))
+    multiples = (*range(0, 1025, 32), *range(1024, 8193, 512), *range(8192, 262_145, 8192))
+    shared: Iterator[int] = iter(())
+    if name == b"max_shared_memory":  # whole KiB, in OpenCL less some bytes that Futhark keeps back
+        shared = (kib * 1024 - kept for kept in _KEPT_BACK for kib in range(8, 257))
+    fixed, sized = name.startswith(_FIXED), name.startswith(_SIZED)
+    every = () if fixed or sized else _SMALL
+    for one in dict.fromkeys((*near, *range(17), *powers, *multiples, *listed, *shared, *every)):
+        possible = one in _FEW if fixed else one >= _SMALLEST_SIZE or not sized
+        if possible and one != value and abs(one) < 2**64:
+            yield one
+
+
+# Which of them does.
+
+
+class Recipe:
+    """What a change of one option adds to the key: CUDA and HIP hash each option, OpenCL one string."""
+
+    def __init__(self, question: Question) -> None:
+        self._options, self._signed = question.options, question.signed
+        self._joined = question.backend == "opencl"
+        starts = [(START, 0)]  # x and place where each option begins in the string
+        for option in question.options if self._joined else ():
+            x, place = starts[-1]
+            x, _ = continued(option + b" ", x, place, signed=self._signed)
+            starts.append((x, place + len(option) + 1))
+        self._starts = starts
+        self._rests: dict[int, int] = {}
+        self.limit = _JOINED_BYTES // max(1, starts[-1][1]) if self._joined else EDIT_LIMIT
+
+    def added(self, edit: Edit) -> int:
+        """What a change adds to the key."""
+        if not self._joined:
+            both = (one for one in (edit.stored, edit.wanted) if one is not None)
+            return total(both, signed=self._signed)
+        # An option that is last takes the space before it along, so the one before it counts as well.
+        first = max(0, edit.place - 1)
+        stored = () if edit.stored is None else (edit.stored,)
+        rest = self._options[edit.place + (edit.wanted is not None) :]
+        changed = (*self._options[first : edit.place], *stored, *rest)
+        if first not in self._rests:
+            self._rests[first] = self._rest(self._options[first:], first)
+        return self._rest(changed, first) ^ self._rests[first]
+
+    def _rest(self, options: Sequence[bytes], first: int) -> int:
+        x, place = self._starts[first]
+        return continued(b" ".join(options), x, place, signed=self._signed)[1]
+
+
+def search(question: Question, differences: Collection[int]) -> dict[int, list[Edit]]:
+    """The changes that each explain a difference of two keys, the likeliest first, a few at most."""
+    found: dict[int, dict[tuple[bytes | None, bytes | None], Edit]] = {one: {} for one in differences}
+    if not found:
+        return {}
+    recipe = Recipe(question)
+    # All are tried even where an earlier one explains the key: only so is one known to be alone.
+    for edit in islice(edits(question), recipe.limit):
+        ways = found.get(recipe.added(edit))
+        if ways is not None and len(ways) < ALTERNATIVES:
+            ways.setdefault((edit.stored, edit.wanted), edit)
+    return {one: list(ways.values()) for one, ways in found.items()}
+
+
+# The answers.
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A cache file that a program may be given."""
+
+    name: str
+    key: bytes
+    """Empty where the file is damaged."""
+    entry: str
+    """What its entry is called."""
+    backend: str
+    damage: str
+    """Why Futhark does not restore it, whatever the key; empty where nothing is."""
+    readable: bool
+    """False for a link, and for a file that may not be read."""
+    payload_problem: Callable[[], str]
+    """What is wrong with what it holds, looked for only where the key fits."""
+
+    @property
+    def number(self) -> int:
+        """The key, as a number."""
+        return int.from_bytes(self.key, "little")
+
+
+def explain(question: Question, candidates: Sequence[Candidate]) -> Iterator[Reach]:
+    """One answer per file; of several files the one that the log names, where it names one."""
+    log = question.log
+    asked = PurePath((log.asked_for if log else b"").decode("utf-8", "surrogateescape")).name
+    named = [one for one in candidates if one.name == asked]
+    chosen = named or list(candidates)
+    if not chosen:
+        remedy = "start the program with --cache-file, in a folder that exists, and it is made"
+        if log is not None and log.store_error:
+            said = printable(log.store_error)
+            remedy = f"the log says that it could not be written ({said}); name another file"
+        detail = f"there is no cache file; {remedy}"
+        yield Reach("futhark", question.words, Verdict.NEVER_BUILT, detail)
+        return
+    if not question.backend:
+        question = question.of(next((one.backend for one in chosen if one.backend), "cuda"))
+    expected, strange = (question.total(signed=one) for one in (question.signed, not question.signed))
+    apart = {one.number ^ expected for one in chosen if not one.damage} - {0, strange ^ expected}
+    found = search(question, apart)
+    for one in chosen:
+        if one.damage or one.number == expected:
+            answer = _fits(question, one, "" if named else asked)
+        elif one.number == strange:
+            answer = _differs(one, expected, *_of_another_machine(question))
+        else:
+            answer = _differs(one, expected, *_explained(question, found[one.number ^ expected]))
+        verdict, detail, changed = answer
+        words = f"{one.name}: {question.words}"
+        yield Reach("futhark", words, verdict, detail + question.notes, changed, one.entry)
+
+
+_Answer = tuple[Served | Verdict, str, tuple[Difference, ...]]
+
+
+def _fits(question: Question, one: Candidate, elsewhere: str) -> _Answer:
+    """Of a file that is damaged, or has the key; ``elsewhere`` is the file that the log asks for instead."""
+    if not one.readable:
+        return Verdict.OPAQUE_KEY, f"{one.damage}, so its key is not known", ()
+    if one.damage:
+        return Verdict.CORRUPT, one.damage, ()
+    if problem := one.payload_problem():
+        return Verdict.CORRUPT, f"the key matches, but {problem}", ()
+    if question.log is not None and question.log.outcome is Outcome.STOPPED:
+        detail = "the platform refuses to build what was restored, and Futhark does not compile again"
+        return Verdict.REJECTED, f"{detail}; remove the file", ()
+    if elsewhere:
+        detail = f"the key matches, but the program asked for {elsewhere}; start it with --cache-file"
+        return Verdict.NOT_CONSULTED, f"{detail} {one.name}", ()
+    return Served.HIT, "all 32 bytes of its key match, so Futhark restores it", ()
+
+
+def _differs(one: Candidate, expected: int, why: str, changed: tuple[Difference, ...]) -> _Answer:
+    """Of a file with another key."""
+    if one.key[:COMPARED_BYTES] != to_bytes(expected)[:COMPARED_BYTES]:
+        return Verdict.KEY_CHANGED, f"{why}; {RECOMPILED}", changed
+    detail = (
+        "Futhark compares only the first eight bytes of the key, so it will accept this file "
+        f"although it was made from other inputs ({why}); remove it"
+    )
+    return Served.FALSE_HIT, detail, changed
+
+
+def _of_another_machine(question: Question) -> tuple[str, tuple[Difference, ...]]:
+    here, there = _CHAR[question.signed], _CHAR[not question.signed]
+    why = (
+        f"it was made where char is {there} (unsigned on AArch64, signed on x86-64), and the source "
+        "has bytes that count differently there"
+    )
+    return why, (Difference("char", there, here),)
+
+
+def _explained(question: Question, ways: Sequence[Edit]) -> tuple[str, tuple[Difference, ...]]:
+    """What explains another key, in words, and as a difference where there is one explanation."""
+    told = [f"it was made {one.made(question.options)}" for one in ways[:_TOLD]]
+    if len(ways) == 1:
+        alone = "no other change of an option that could be tried explained the key"
+        return f"most likely {told[0]}, as {alone}", (ways[0].difference,)
+    if ways:
+        more = "" if len(ways) <= _TOLD else ", or in yet another way"
+        some = ", or ".join(told)
+        return (
+            f"several changes explain the key, which cannot tell them apart, likely ones first: {some}{more}",
+            (),
+        )
+    return (
+        "the source or several options differ, as no change of one option explains the key, and the file "
+        "stores no source to compare",
+        (),
+    )

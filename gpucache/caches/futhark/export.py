@@ -1,22 +1,42 @@
 """A Futhark cache file made here, for a device that need not be here: compiled as Futhark would.
 
-Puts together what a dumped program and a log say, the key, and the writer. Must not know how a compiler
-works.
+Puts together what a dumped program and a log say, the options that Futhark gives NVRTC, the key, and the
+file. Futhark itself truncates the file and writes in place; here it is written aside and renamed, so that
+nobody reads half of one. Must not know how a compiler works. Source: Futhark, rts/c/backends/cuda.h.
 """
 
 import os
 import re
-from collections.abc import Sequence
+import secrets
+import stat
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from gpucache.answers.export import Exported
 from gpucache.caches.exports import Asked, Form, Kind, Option
-from gpucache.caches.futhark.keys import key_of, native_signed
-from gpucache.caches.futhark.logs import read_log
-from gpucache.caches.futhark.options import CudaSettings, cuda_options
-from gpucache.caches.futhark.writing import write_file
-from gpucache.errors import TargetError, UsageError
+from gpucache.caches.futhark import file
+from gpucache.caches.futhark.explaining import read_log
+from gpucache.caches.futhark.file import (
+    CUDA_ARCHITECTURES,
+    CUDA_VARIABLES,
+    TR_OPTIONS,
+    key_of,
+    native_signed,
+)
+from gpucache.caches.futhark.format import is_cache_file
+from gpucache.errors import CacheUnusableError, OptionError, TargetError, UsageError
+from gpucache.folders import Folder
+from gpucache.host import os_errors
 from gpucache.model import ArtifactKind, BuildRequest, Language, Target
 
+_MODE = 0o666  # less the umask, as fopen makes files
+_FIXED_INCLUDES = ("-I/usr/local/cuda/include", "-I/usr/include")
+# CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": the largest shared
+# memory per block in KiB that a program can opt in to.
+_SHARED_KIB = {(7, 0): 96, (7, 5): 64, (8, 0): 163, (8, 6): 99, (8, 7): 163, (8, 9): 99}
+_SHARED_KIB_SINCE = ((12, 99), (9, 227))
+_RESERVED_BYTES = 1024  # of each block since 8.0, which Futhark takes off
 _TARGET = Option("--target", Kind.TARGET, "futhark: the device, such as cuda:sm_86.", "T")
 _OPTION = Option("--option", Kind.TEXT, "futhark: what --nvrtc-option is given.", "O", many=True)
 _LOG = Option(
@@ -78,8 +98,7 @@ def _by_default(target: str, extra: Sequence[str]) -> tuple[str, ...]:
     match = _ARCHITECTURE.fullmatch(target)
     if match is None:
         raise TargetError(f"{target!r} is no CUDA device; name its architecture, such as --target cuda:sm_86")
-    settings = CudaSettings((int(match[1]), int(match[2])), extra=tuple(extra))
-    return cuda_options(settings, os.environ)
+    return cuda_options((int(match[1]), int(match[2])), extra, os.environ)
 
 
 def _from_log(log: bytes, extra: Sequence[str]) -> tuple[str, ...]:
@@ -103,3 +122,98 @@ def _virtual(options: Sequence[str]) -> str:
                 return architecture
             raise UsageError(f"Futhark keeps PTX, and {architecture} gives none; name a compute_N")
     raise UsageError("the option list names no architecture (-arch compute_N); give the whole log")
+
+
+def cuda_architecture(capability: tuple[int, int]) -> str:
+    """What Futhark builds for on a device: the last of its table that is not above it; raises OptionError."""
+    known = [name for number, name in CUDA_ARCHITECTURES.items() if number <= capability]
+    if not known:
+        major, minor = capability
+        raise OptionError(f"Futhark does not build for compute capability {major}.{minor}; the lowest is 3.0")
+    return known[-1]
+
+
+def cuda_options(
+    capability: tuple[int, int], extra: Sequence[str], environ: Mapping[str, str]
+) -> tuple[str, ...]:
+    """The options that Futhark gives NVRTC, in its order, for a program without macros and tuning parameters.
+
+    ``extra`` is what ``--nvrtc-option`` is given. Sizes are those of devices of the capability. Raises
+    OptionError.
+    """
+    own = any(option.startswith(("-arch", "--gpu-architecture")) for option in extra)
+    since = next((kib for major, kib in _SHARED_KIB_SINCE if capability[0] >= major), 48)
+    shared = _SHARED_KIB.get(capability, since) * 1024 - (_RESERVED_BYTES if capability >= (8, 0) else 0)
+    return (
+        *(() if own else ("-arch", cuda_architecture(capability))),
+        "-default-device",
+        "--disable-warnings",
+        "-Dmax_thread_block_size=1024",
+        f"-Dmax_shared_memory={shared}",
+        "-Dmax_registers=65536",
+        "-DLOCKSTEP_WIDTH=32",
+        "-DMAX_THREADS_PER_BLOCK=1024",
+        *(f"-I{environ[name]}/include" for name in CUDA_VARIABLES if name in environ),
+        *_FIXED_INCLUDES,
+        *extra,
+        *TR_OPTIONS,
+    )
+
+
+def write_file(path: Path, key: bytes, payload: bytes) -> None:
+    """Write a cache file in the place of an older one; PTX loses the NUL that NVRTC puts behind it.
+
+    Raises FormatError for a key that has not 32 bytes, and CacheUnusableError where the file cannot be
+    written, or is there and is no cache file; then nothing of it is left.
+    """
+    data = file.encode(key, file.stored_form(payload))
+    try:
+        with Folder.at(path.parent) as folder:
+            _publish(folder, path, data)
+    except FileNotFoundError as error:
+        raise CacheUnusableError(f"{path.parent} does not exist; make it, as Futhark does not") from error
+    except OSError as error:
+        raise CacheUnusableError(os_errors.unwritable(path, error, "name another file")) from error
+    except ValueError as error:
+        raise CacheUnusableError(f"{path} cannot be written ({error}); name another file") from error
+
+
+def _publish(folder: Folder, path: Path, data: bytes) -> None:
+    mode = _mode_of(folder, path)
+    partial = f".futhark-{secrets.token_hex(8)}.gpucache-tmp"
+    # Not through the folder's own way of making files, which sets the mode whatever the umask.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    fd = os.open(folder.path / partial, flags, _MODE)
+    try:
+        _write(fd, data, mode)
+        folder.move(partial, folder, path.name)
+    except BaseException:
+        with suppress(OSError):
+            folder.unlink(partial)
+        raise
+    folder.sync()
+
+
+def _mode_of(folder: Folder, path: Path) -> int | None:
+    """The mode of the file that is replaced; None where there is none. Raises CacheUnusableError."""
+    try:
+        status = folder.lstat(path.name)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        raise CacheUnusableError(f"{path} is a link or no file; name the file itself")
+    if status.st_size and not is_cache_file(folder, path.name):
+        raise CacheUnusableError(f"{path} is there and is no Futhark cache file; name another file")
+    return stat.S_IMODE(status.st_mode)
+
+
+def _write(fd: int, data: bytes, mode: int | None) -> None:
+    try:
+        if mode is not None and hasattr(os, "fchmod"):
+            os.fchmod(fd, mode)
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+        os.fsync(fd)
+    finally:
+        os.close(fd)

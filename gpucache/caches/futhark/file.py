@@ -1,6 +1,4 @@
-"""One cache file: the 48 bytes that it begins with, what lies behind them, and what its name tells. Pure.
-
-Source: Futhark, rts/c/cache.h (``cache_store``, ``cache_restore``) and rts/c/backends/{cuda,hip,opencl}.h.
+"""One cache file: the 48 bytes that it begins with, the key in them, what lies behind, and its name. Pure.
 
 ====== ===== =================================================================
 offset bytes content
@@ -15,19 +13,51 @@ Numbers are in the order of the host, which is little-endian wherever Futhark ru
 checksum. CUDA stores PTX text without the NUL behind it, HIP what its compiler returned, OpenCL the binary of
 the one device. CUDA and HIP compile again where the driver refuses the payload; OpenCL does where the binary
 is refused as such, but stops where the build of it fails.
+
+The key is an adapted djb2 of each input, all of them XOR-ed. An input is hashed byte by byte as
+``x = 33*x + c`` from 5381 on, and ``x`` is XOR-ed into word ``place mod 8`` of eight 32-bit words. It starts
+anew for every input: the order of inputs does not matter, and an input given twice cancels. ``c`` is a C
+``char``, so bytes from 0x80 on count differently where ``char`` has no sign. Source: Futhark, rts/c/cache.h
+(``cache_hash``, ``cache_store``, ``cache_restore``), rts/c/gpu_prototypes.h and rts/c/backends/.
 """
 
+import platform
 import re
-import secrets
 import struct
+import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePath
 
 from gpucache.answers.entries import FindingKind, Problem
-from gpucache.caches.futhark.keys import KEY_BYTES
 from gpucache.errors import FormatError
 from gpucache.payload import PayloadInfo, PayloadKind, describe
 
+KEY_BYTES = 32
+COMPARED_BYTES = 8
+"""All that Futhark compares: the number of words is passed to memcmp as the number of bytes."""
+
+START = 5381
+_WORD = 0xFFFF_FFFF
+_UNSIGNED = tuple(range(256))
+_SIGNED = tuple(byte - 256 * (byte > 127) for byte in range(256))
+_UNSIGNED_MACHINES = ("aarch64", "arm", "ppc64", "riscv", "s390")
+CUDA_ARCHITECTURES = {
+    **{(3, minor): f"compute_3{minor}" for minor in (0, 2, 5, 7)},
+    **{(5, minor): f"compute_5{minor}" for minor in (0, 2, 3)},
+    **{(6, minor): f"compute_6{minor}" for minor in (0, 1, 2)},
+    **{(7, minor): f"compute_7{minor}" for minor in (0, 2, 5)},
+    **{(8, minor): "compute_80" for minor in (0, 6, 7, 9)},
+    (9, 0): "compute_90",
+    (10, 0): "compute_100",
+    (10, 1): "compute_101",
+    (12, 0): "compute_120",
+    (12, 1): "compute_121",
+}
+"""What Futhark has NVRTC build for, by compute capability, in rising order."""
+CUDA_VARIABLES = ("CUDA_HOME", "CUDA_ROOT", "CUDA_PATH")
+HIP_VARIABLE = "HIP_PATH"
+TR_OPTIONS = ("-DTR_BLOCK_DIM=16", "-DTR_TILE_DIM=32", "-DTR_ELEMS_PER_THREAD=8")
 MAGIC = b"FUTHARK\0"
 HEADER_BYTES = 48
 RECOMPILED = "the program logs 'Failed to restore cache (errno: Success)', compiles again and writes over it"
@@ -53,6 +83,49 @@ _CONSEQUENCES = {
     "opencl": f"a program whose platform refuses it {_STOPS}",
     "": f"a CUDA or HIP program compiles again, an OpenCL program whose platform refuses it {_STOPS}",
 }
+
+
+def contribution(data: bytes, *, signed: bool = True) -> int:
+    """What one input adds to the key: a number of 256 bits, whose little-endian bytes are the key's."""
+    return continued(data, START, 0, signed=signed)[1]
+
+
+def continued(data: bytes, x: int, place: int, *, signed: bool) -> tuple[int, int]:
+    """``x`` behind the rest of an input that goes on at a place, and what that rest adds to the key."""
+    steps = _SIGNED if signed else _UNSIGNED
+    words = [0] * 8
+    for at, byte in enumerate(data, place):
+        x = (33 * x + steps[byte]) & _WORD
+        words[at & 7] ^= x
+    return x, sum(word << 32 * index for index, word in enumerate(words))
+
+
+def total(inputs: Iterable[bytes], *, signed: bool = True) -> int:
+    """What several inputs add, in any order."""
+    added = 0
+    for one in inputs:
+        added ^= contribution(one, signed=signed)
+    return added
+
+
+def to_bytes(number: int) -> bytes:
+    """A number of 256 bits as the 32 bytes in the file."""
+    return number.to_bytes(KEY_BYTES, "little")
+
+
+def key_of(options: Iterable[str | bytes], source: bytes, signed: bool = True) -> bytes:
+    """The 32 key bytes of a program: its options one by one (OpenCL: one joined string) and its source.
+
+    ``source`` is what ``--dump-cuda``, ``--dump-opencl`` or ``--dump-hip`` writes; ``signed`` tells
+    whether ``char`` has a sign where the program runs.
+    """
+    given = (one if isinstance(one, bytes) else one.encode("utf-8", "surrogateescape") for one in options)
+    return to_bytes(total((*given, source), signed=signed))
+
+
+def native_signed() -> bool:
+    """Whether ``char`` has a sign on this machine: it has not on AArch64 Linux, it has on x86-64."""
+    return not (sys.platform == "linux" and platform.machine().lower().startswith(_UNSIGNED_MACHINES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +218,6 @@ def source_of(name: str) -> str | None:
     """
     program = program_of(name)
     return program if program != name and program.endswith(_SOURCE) and program != _SOURCE else None
-
-
-def partial_name() -> str:
-    """A new name for a file that is being written."""
-    return f".futhark-{secrets.token_hex(8)}.gpucache-tmp"
 
 
 def is_partial(name: str) -> bool:

@@ -1,8 +1,8 @@
 """Futhark's cache files: one per program, at the place that ``--cache-file`` names when it is started.
 
 A location that is a file is that one entry; a folder has every cache file that lies directly in it, told by
-its first bytes, among whatever else people keep there. The key is in the file. The formats are in ``file``
-and ``keys``, what explains a miss in ``explaining``. Must not know compilers or devices.
+its first bytes, among whatever else people keep there. The key is in the file. The file and its key are
+``file``'s, what explains a miss ``explaining``'s. Must not know compilers or devices.
 """
 
 import os
@@ -20,9 +20,8 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HOUR_NS, Clock, Look
 from gpucache.caches.futhark import explaining, file
-from gpucache.caches.futhark.keys import COMPARED_BYTES
+from gpucache.caches.futhark.file import COMPARED_BYTES
 from gpucache.caches.futhark.locations import FutharkPlaces, folder_of
-from gpucache.caches.futhark.question import FIELDS, read_question
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Layout, Left, is_copy
 from gpucache.errors import CacheUnusableError, FormatError
@@ -47,7 +46,7 @@ class Futhark(FutharkPlaces, FilesFormat):
     """The files that programs made by ``futhark cuda``, ``hip`` and ``opencl`` leave where they are told."""
 
     layout = Layout((), left=[Left(file.PARTIAL, HOUR_NS)])
-    wanted = FIELDS
+    wanted = explaining.FIELDS
     mends = frozenset({FindingKind.TRUNCATED, *_BAD_PAYLOAD})
 
     def __init__(self, location: Location, clock: Clock) -> None:
@@ -171,7 +170,7 @@ class Futhark(FutharkPlaces, FilesFormat):
 
     def answer(self, wanted: Wanted) -> Iterator[Reach]:
         """Whether Futhark would restore each file for a program."""
-        question = read_question(wanted)
+        question = explaining.read_question(wanted)
         try:
             candidates = [self._candidate(item) for item in self.items("")]
         except (FileNotFoundError, NotADirectoryError, PermissionError):

@@ -3,14 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucache.caches.futhark.keys import (
+from gpucache.caches.futhark.file import (
     START,
     continued,
     contribution,
     key_of,
     native_signed,
     to_bytes,
-    to_number,
     total,
 )
 
@@ -77,9 +76,3 @@ def test_an_input_may_be_hashed_in_two_parts(data: bytes, cut: int, signed: bool
 def test_the_sign_does_not_matter_to_ascii(data: bytes) -> None:
     """A program in plain ASCII has one key on every machine."""
     assert contribution(data) == contribution(data, signed=False)
-
-
-@given(st.binary(min_size=32, max_size=32))
-def test_bytes_and_number(key: bytes) -> None:
-    """A key and its number are each other's."""
-    assert to_bytes(to_number(key)) == key

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.futhark.writing import write_file
+from gpucache.caches.futhark.export import write_file
 from gpucache.errors import CacheUnusableError, FormatError
 from tests.caches.futhark.build import KEY, PTX, SPIRV, file_bytes
 
