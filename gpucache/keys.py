@@ -24,6 +24,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
+from gpucache.answers.told import told
 from gpucache.model import BuildRequest, CacheKey, Checks, KeyField, Toolchain
 
 if TYPE_CHECKING:
@@ -149,12 +150,16 @@ def format_local_size(size: Sequence[int]) -> str:
     return "x".join(str(extent) for extent in size)
 
 
+@told("field=label before=left now=right")
 class Difference(NamedTuple):
-    """One label whose values differ; a missing side is None, several values are joined by a space."""
+    """A key field that differs; several values are joined by a space."""
 
     label: str
+    """The key field, such as define N."""
     left: str | None
+    """Its value in the nearest or first entry; null where it is not there."""
     right: str | None
+    """Its value now or in the second entry; null where it is not there."""
     several: tuple[tuple[str, ...], tuple[str, ...]] | None = None
     """Both sides value by value where one has several, as a joined text does not tell where one ends."""
 

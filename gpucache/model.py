@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
+from gpucache.answers.told import OrNull, told
 from gpucache.errors import TargetError
 
 
@@ -46,12 +47,13 @@ class Check(NamedTuple):
     """A check of a source, as a failure table tells it; its place in the table is its code."""
 
     line: int
+    """Its line in that."""
     message: str
-    """The format of its message."""
-    function: str = ""
-    """The kernel or device function that it stands in; empty if the text does not say."""
-    file: str = ""
-    """What a ``#line`` calls the file that ``line`` is of; empty for the program itself."""
+    """The format of its message; empty where it has none."""
+    function: OrNull = ""
+    """The kernel or device function that it stands in, where it is known."""
+    file: OrNull = ""
+    """What a #line calls its file; null for the program itself."""
 
 
 class Target(NamedTuple):
@@ -86,6 +88,7 @@ class Toolchain(NamedTuple):
     implementation: str
     """Which rules apply: ``pocl``, ``intel``, ``nvidia``, ``other`` (OpenCL) or ``nvrtc``."""
     fields: tuple[tuple[str, str], ...]
+    """The key fields of the compiler, by name."""
     identity: tuple[str, ...]
 
     def identity_fields(self) -> tuple[tuple[str, str], ...]:
@@ -93,18 +96,22 @@ class Toolchain(NamedTuple):
         return tuple(pair for pair in self.fields if pair[0] in self.identity)
 
 
+@told("target backend name driver_version available present detail toolchain=toolchain.fields")
 class Device(NamedTuple):
-    """One row of a probe: a target, who would compile for it, and whether that works here."""
+    """A device or compiler of devices."""
 
     target: Target | None
-    """None if a driver or compiler is broken and nothing can be targeted."""
+    """What --target takes; null where a driver is broken."""
     backend: str
+    """opencl or cuda."""
     name: str
+    """The device's own name."""
     driver_version: str
+    """The driver's version."""
     available: bool
     """Whether programs can be compiled for it here."""
     detail: str
-    """What it is in words, or the error that makes it unavailable."""
+    """What it is in words, or why it is not available."""
     toolchain: Toolchain | None = None
     present: bool = True
     """Whether the device itself is here: False for an architecture only a compiler knows."""
@@ -162,10 +169,12 @@ class BuildRequest(NamedTuple):
 
 
 class KeyField(NamedTuple):
-    """One readable input of a key."""
+    """A name and a value: one readable input of a key."""
 
     label: str
+    """Its name."""
     value: str
+    """Its value."""
 
 
 class CacheKey(NamedTuple):

@@ -3,6 +3,7 @@
 from enum import StrEnum
 from typing import NamedTuple
 
+from gpucache.answers.told import Instant, OrNull, told
 from gpucache.model import Check, KeyField
 
 
@@ -57,29 +58,39 @@ class Problem(NamedTuple):
         return told if self.kind is None else f"{self.kind}: {told}"
 
 
+@told("cache key program target variant artifact_kind size_bytes created_ns last_used_ns path damage fields")
 class CacheEntry(NamedTuple):
-    """One entry of any cache as inspect and evict see it."""
+    """An entry of a cache."""
 
     cache: str
+    """The cache's name, as --cache takes it."""
     key: str
+    """The cache key, or what the cache's owner calls the entry by."""
     path: str
+    """Its file, or the file it is a part of."""
     size_bytes: int
-    created_ns: int
-    last_used_ns: int
+    """Bytes on disk."""
+    created_ns: Instant
+    """When it was written, in UTC: 2026-11-21T22:31:01Z."""
+    last_used_ns: Instant
+    """When it was last used, likewise."""
     program: str = ""
+    """The program's name."""
     target: str = ""
+    """The target; empty where the cache does not tell."""
     artifact_kind: str = ""
+    """What was compiled: cubin, ptx, opencl-binary and others."""
     variant: str = ""
-    """Everything else that tells builds of one program for one target apart, as text."""
+    """What tells it from other builds of the program for the target, such as T=float."""
     unique: bool = False
     """Whether no other entry can be another version of this one: it is opaque, or bound to its place."""
     toolchain: tuple[tuple[str, str], ...] = ()
     toolchain_identity: tuple[str, ...] = ()
     payload_sha256: str = ""
     fields: tuple[tuple[str, str], ...] = ()
-    """The key fields that a scan reads, by label; what ``--unlike`` compares."""
+    """The key fields that a scan reads, by name; what evict --unlike compares."""
     damage: Problem | None = None
-    """What a scan saw wrong with it; None for an entry that reads."""
+    """Why it cannot be read."""
     stays: str = ""
     """Why no eviction removes it, a clause with the remedy; empty where one may."""
     indivisible: str = ""
@@ -98,36 +109,74 @@ class CacheEntry(NamedTuple):
     """The cache's own record of the file, with what tells whether it changed since the scan."""
 
 
+@told("code check.file check.line check.function check.message")
+class Failure(NamedTuple):
+    """A check in a kernel, of which a failure tells the code."""
+
+    code: int
+    """Its number, from 0."""
+    check: Check
+
+
+@told(
+    "entry.* key_fields payload provenance=origin compile_ns build_log tool_version lowered_names "
+    "local_sizes=sizes checks failure_table"
+)
 class EntryReport(NamedTuple):
-    """One entry with everything that inspect can say of it."""
+    """An entry with everything it stores about itself."""
 
     entry: CacheEntry
     key_fields: tuple[KeyField, ...]
+    """Everything that could change the binary, in order."""
     payload: tuple[tuple[str, str], ...]
+    """What the bytes say of themselves."""
     compile_ns: int | None = None
+    """How long compiling took."""
     build_log: str = ""
+    """What the compiler said."""
     tool_version: str = ""
+    """The version of gpucache that wrote it."""
     lowered_names: tuple[tuple[str, str], ...] = ()
+    """The symbol of each name expression."""
     provenance: tuple[tuple[str, str], ...] = ()
     local_sizes: tuple[tuple[int, ...], ...] = ()
-    """The local sizes it is compiled for, by a compiler that builds late."""
-    checks: str = ""
-    """The mode of its checks; empty for other systems, which have none."""
+    checks: OrNull = ""
+    """Its checks: none, sync or async; null where none can be."""
     failures: tuple[Check, ...] = ()
-    """Its failure table."""
+
+    @property
+    def origin(self) -> tuple[KeyField, ...]:
+        """Where it came from, which is not part of the key."""
+        return tuple(KeyField(*pair) for pair in self.provenance)
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The local sizes it is compiled for, such as 16x16."""
+        return tuple("x".join(map(str, size)) for size in self.local_sizes)
+
+    @property
+    def failure_table(self) -> tuple[Failure, ...]:
+        """The checks that were compiled in, by their codes."""
+        return tuple(Failure(code, check) for code, check in enumerate(self.failures))
 
 
 class Location(NamedTuple):
     """Where a cache lives, which setting decided that, and what is wrong with the place."""
 
     cache: str
+    """The cache's name, as --cache takes it."""
     root: str
+    """Where it lives; empty where no place is known."""
     decided_by: str
+    """What named that place: an option, a variable, or default."""
     enabled: bool
+    """Whether its owner uses it."""
     limit_bytes: int | None = None
+    """The bound that its owner keeps."""
     problems: tuple[str, ...] = ()
+    """What is wrong with the place, a sentence each."""
     role: str = ""
-    """Which of a system's caches it is, such as ``user`` or ``system``; empty where there is one."""
+    """Which of a system's caches it is; empty where there is one."""
     bounds: tuple[int, int] | None = None
     """The least and the largest size in bytes of what programs cache there, 0 for no bound; None where its
     system has no such bounds, or where the place was named by hand."""

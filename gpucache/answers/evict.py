@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import NamedTuple, Self
 
 from gpucache.answers.entries import CacheEntry
+from gpucache.answers.told import told
 from gpucache.host import os_errors
 
 ALL = "--all"
@@ -13,9 +14,10 @@ ALL = "--all"
 
 
 class Kept(NamedTuple):
-    """An entry was not removed; ``reason`` is a sentence, with the remedy where there is one."""
+    """An entry was not removed."""
 
     reason: str = "it changed since the scan"
+    """Why it stays, where its owner keeps it."""
     gone: bool = False
     """Whether somebody else removed it first, which is what was wanted."""
 
@@ -39,6 +41,7 @@ class Removal(NamedTuple):
 
     entry: CacheEntry
     rule: str
+    """The filter."""
 
     @property
     def refused(self) -> Kept | None:
@@ -47,8 +50,9 @@ class Removal(NamedTuple):
         return Kept(why) if why else None
 
 
+@told("removal.entry.* rule=removal.rule removed=done kept_because=kept.reason")
 class EvictOutcome(NamedTuple):
-    """What became of one planned removal."""
+    """An entry that a filter chose."""
 
     removal: Removal
     kept: Kept | None = None
@@ -62,23 +66,33 @@ class EvictOutcome(NamedTuple):
         return self.kept is None
 
     @property
+    def done(self) -> bool:
+        """Whether it is gone."""
+        return self.removed and self.tried
+
+    @property
     def stays(self) -> bool:
         """Whether it is still there."""
         return self.kept is not None and not self.kept.gone
 
 
+@told("removed freed_bytes kept kept_bytes left unread")
 @dataclass(slots=True)
 class EvictSummary:
     """What was removed, what that freed in allocated blocks, and what stays; counted as outcomes pass."""
 
     removed: int = 0
+    """Entries that are gone."""
     freed_bytes: int = 0
+    """What that freed."""
     kept: int = 0
+    """Entries that stay."""
     kept_bytes: int = 0
+    """What they take."""
     left: tuple[str, ...] = ()
-    """What ``--all`` leaves besides entries, a sentence each."""
+    """What --all leaves in the caches besides entries, a sentence each."""
     unread: tuple[str, ...] = ()
-    """Why not all of the caches could be looked at or worked on, a sentence each."""
+    """Why not all of the caches could be read, a sentence each; exit 5."""
     chosen: int = 0
     """How many entries a rule chose."""
     stay: int = 0
@@ -114,12 +128,15 @@ class EvictSummary:
             setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
 
 
+@told("would_remove would_free_bytes removed freed_bytes kept kept_bytes left unread")
 @dataclass(slots=True)
 class Foreseen(EvictSummary):
     """Of a plan, which removes nothing yet: what a run of it would remove."""
 
     would_remove: int = 0
+    """Entries that would go."""
     would_free_bytes: int = 0
+    """What that would free."""
 
     def count_removed(self, entry: CacheEntry) -> None:
         """Count an entry that would be removed and is still there."""

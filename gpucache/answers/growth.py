@@ -23,13 +23,16 @@ Snapshot = Mapping[str, Mapping[str, Held]]
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What a cache gained: entries that were not there or were written anew, and bytes."""
+    """What a cache gained."""
 
     cache: str
+    """The cache's name, as --cache takes it."""
     entries: int
+    """Entries that were not there, or were written anew."""
     size_bytes: int
+    """Bytes that were not there."""
     names: tuple[str, ...] = ()
-    """Some of the entries, for people."""
+    """Some of the entries."""
 
 
 def growth(before: Snapshot, after: Snapshot) -> tuple[Growth, ...]:

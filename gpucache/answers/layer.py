@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gpucache.answers.run import Ended
+from gpucache.answers.told import OrNull, told
 
 
 class LayerResult(StrEnum):
@@ -16,30 +17,36 @@ class LayerResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Layered:
-    """One build, each that is asked for alike once."""
+    """A build that a command asked for; what is asked for alike stands there once."""
 
     program: str
-    target: str
-    """What it was for; several targets are joined by commas, and it is empty where nobody knows."""
+    """The name of its first kernel, or of its file."""
+    target: OrNull
+    """What it was for, several targets joined by commas; null where that is not known."""
     result: LayerResult
+    """What became of it."""
     reason: str = ""
-    """Why it was left."""
+    """Why it was left to its compiler."""
 
 
+@told("command ended.* layer exported left answers size_bytes")
 @dataclass(frozen=True, slots=True)
 class LayerSummary:
     """What was exported of a command, in numbers."""
 
     command: str
+    """The command."""
     ended: Ended
     layer: str
     """The folder."""
     exported: int
+    """Builds that are served from there."""
     left: int
+    """Builds that are not."""
     answers: int
-    """How many the layer holds, those of earlier commands among them."""
+    """How many it holds, those of earlier commands among them."""
     size_bytes: int
-    """Of its index."""
+    """The size of its index."""
 
 
 def summarise_layer(

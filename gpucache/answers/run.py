@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from gpucache.answers.told import OrNull, told
 from gpucache.units import covered_ns
 
 if TYPE_CHECKING:  # a command waits for what its run imports
@@ -23,72 +24,89 @@ class RunResult(StrEnum):
     REFUSED = "refused"
 
 
+@told("result program target key build_ns saved_ns all_kernels verdict reason")
 @dataclass(frozen=True, slots=True)
 class Intercepted:
-    """One build that a command asked for."""
+    """A build that a command asked for."""
 
     program: str
-    target: str
-    """What it was for; several targets are joined by commas, and it is empty where nobody knows."""
+    """The name of its first kernel; empty for a call that builds no source."""
+    target: OrNull
+    """What it was for, several targets joined by commas; null where that is not known."""
     result: RunResult
+    """What became of it."""
     key: str | None = None
-    """Of a build for several devices that of the first that was not there."""
+    """The cache key, of several devices that of the first that was not there; null where there is none."""
     build_ns: int = 0
     """How long the command waited for it."""
     saved_ns: int = 0
-    """Of a hit how long its compile took when it was built."""
+    """Of a hit, how long compiling took when it was built."""
     all_kernels: bool = False
-    """Of a hit whether that compiled all of its kernels, as is done ahead for compilers that build late."""
+    """Of a hit, whether that compiled all of its kernels, as it is done for late compilers."""
     verdict: "Verdict | None" = None
-    """Why it missed."""
+    """Why it was not found."""
     reason: str = ""
+    """The same as a sentence, or why it was not kept or served."""
     begun_ns: int = 0
     """When the command asked for it, by a clock that all builds of one run share."""
 
 
+@told("exit_code=code signal alone loaded unanswered=refused")
 @dataclass(frozen=True, slots=True)
 class Ended:
     """How a command ended."""
 
     code: int
-    """Its exit code; of one that a signal ended 128 and the signal's number."""
+    """How it ended; 128 and the number of a signal that ended it."""
     signal: int = 0
-    """The signal that ended it; 0 if none did."""
+    """The signal that ended it; 0 where none did."""
     alone: str = ""
-    """Why it ran as without us, its builds unseen; empty where they were heard."""
+    """Why it ran as without gpucache; empty where it did not."""
     loaded: bool = False
-    """Whether a library of ours was loaded by any of its processes."""
+    """Whether a library of gpucache was loaded into it."""
     refused: tuple[str, ...] = ()
-    """Its processes that asked as another user, and were not answered."""
+    """Its processes that asked as another user, and had no answer."""
 
 
+@told(
+    "command ended.* builds hits misses kept noted failed passed refused build_ns saved_ns ahead_ns binaries "
+    "wanted learned"
+)
 @dataclass(frozen=True, slots=True)
 class RunSummary:
     """What a command had compiled, in numbers."""
 
     command: str
+    """The command."""
     ended: Ended
     builds: int
-    """All but those that were passed."""
+    """How many builds it asked for, without those that were passed."""
     hits: int
+    """Builds that were served."""
     misses: int
+    """Builds that were not there."""
     kept: int
+    """Builds whose result is kept."""
     noted: int
+    """Builds whose result is noted."""
     failed: int
+    """Builds whose result is failed."""
     passed: int
+    """Builds whose result is passed."""
     refused: int
-    """Those that failed because GPUCACHE_REQUIRE demands a hit."""
+    """Builds whose result is refused."""
     build_ns: int
-    """For how long at least one build was under way: those of parallel threads and processes count once."""
+    """How long at least one was under way; those of parallel threads count once."""
     saved_ns: int
+    """How long compiling the hits took when they were built."""
     ahead_ns: int
-    """What of ``saved_ns`` went into compiling all kernels ahead; the command alone compiles what it uses."""
+    """What of saved_ms went into compiling all kernels, of which a command alone compiles those it uses."""
     binaries: int = 0
-    """How many programs it made from binaries of its own."""
+    """Programs it made from binaries, such as those of a cache of its own."""
     wanted: int = 0
-    """How many programs were noted to be built later, or once more for other local sizes."""
+    """Programs noted to be built later, or once more for other local sizes."""
     learned: int = 0
-    """How many of these were built after the command's end."""
+    """How many of these were built after its end."""
 
 
 def summarise_run(

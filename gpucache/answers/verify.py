@@ -4,20 +4,28 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from gpucache.answers.entries import FindingKind, Problem
+from gpucache.answers.told import told
 from gpucache.errors import ExitCode
 
 
+@told("cache entry kind wrong=kind.wrong program target detail repaired")
 class Finding(NamedTuple):
-    """One thing verify found."""
+    """Something that verify found."""
 
     cache: str
+    """The cache's name, as --cache takes it."""
     entry: str
-    """The key, or the file's name where there is none."""
+    """The entry's key, or the file's name where it has none."""
     kind: FindingKind
+    """What it is."""
     detail: str
+    """A sentence."""
     program: str = ""
+    """The program's name."""
     target: str = ""
+    """The target; empty where it is not known."""
     repaired: bool = False
+    """Whether --repair mended it."""
     paths: tuple[str, ...] | None = None
     """As ``Problem`` has them; nobody is shown them."""
 
@@ -61,29 +69,37 @@ class Checked(NamedTuple):
 
 
 class Note(NamedTuple):
-    """Something worth saying of an entry that is not a finding."""
+    """What verify tried and could not tell."""
 
     entry: str
+    """The entry's key."""
     note: str
+    """A sentence."""
 
 
+@told("checked sound without_checksum findings wrong repaired notes unchecked unread")
 class VerifySummary(NamedTuple):
     """How many entries were checked, how many are sound, what was found, and what could not be told."""
 
     checked: int
+    """Entries that were checked."""
     sound: int
+    """Those with nothing wrong."""
     findings: int
+    """Findings of every kind."""
     wrong: int
+    """Those that give exit 3."""
     repaired: int
+    """Those that --repair mended."""
     wrong_repaired: int
     notes: tuple[Note, ...]
     """What was tried and could not be told."""
     unchecked: tuple[Note, ...]
-    """What could not be checked at all, and why."""
+    """What could not be checked, for a reason outside of it."""
     without_checksum: int
-    """How many of the sound ones have no checksum, so that only their form was checked."""
+    """Those of the sound ones of which only the form could be checked."""
     unread: tuple[str, ...] = ()
-    """Why not all of the caches could be looked at or worked on, a sentence each."""
+    """Why not all of the caches could be read, a sentence each; exit 5."""
 
     def exit_code(self, *, strict: bool) -> ExitCode:
         """3 for anything wrong that was not repaired, with strict for any finding; else 4 if unchecked."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gpucache.answers.lookup import Verdict
+from gpucache.answers.told import OrNull, told
 from gpucache.errors import ExitCode
 
 
@@ -21,33 +22,47 @@ class WarmResult(StrEnum):
     INTERRUPTED = "interrupted"
 
 
+@told("result program target variant key compile_ns size_bytes verdict reason lacks_kernels log")
 @dataclass(frozen=True, slots=True)
 class WarmOutcome:
-    """One program for one target."""
+    """A program for a target, as warm left it."""
 
     program: str
-    target: str
+    """The program's name."""
+    target: OrNull
+    """The target; null where none could be chosen."""
     result: WarmResult
+    """What became of it."""
     variant: str = ""
+    """What tells it from other builds of the program, such as T=float; with warm --misses the noted key, with
+    warm --recording the first digits of what was recorded."""
     key: str | None = None
+    """The cache key; null where none could be made."""
     compile_ns: int | None = None
+    """How long compiling took, now or when it was built."""
     size_bytes: int | None = None
-    """What its entry takes on disk, in allocated blocks."""
+    """Bytes of its entry, in allocated blocks."""
     reason: str = ""
+    """The same as a sentence, or why it failed."""
     log: str = ""
-    """The compiler's own words under the program's own file name."""
+    """What the compiler said, under the program's own file name."""
     verdict: Verdict | None = None
+    """Why it was not found."""
     lacks_kernels: bool = False
-    """Whether nothing in the artifact can be launched, as with a template of which no instance is named."""
+    """Whether nothing in the artifact can be launched."""
 
 
+@told("counts.* compile_ns size_bytes")
 @dataclass(frozen=True, slots=True)
 class WarmSummary:
     """How many items came out how."""
 
     counts: dict[WarmResult, int]
+    """Items whose result is"""
     compile_ns: int
+    """What was spent on compiling."""
     size_bytes: int
+    """What the entries take together."""
 
     @property
     def exit_code(self) -> ExitCode:

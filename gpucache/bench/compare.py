@@ -30,6 +30,7 @@ from gpucache.outcomes.bench import (
     BenchVerdict,
     BreakEven,
     CachedPart,
+    Phase,
     Ratio,
     Sample,
     Spread,
@@ -53,8 +54,6 @@ _FIRST_RUN = 1.5
 """How many times the median a first start may take before that is told."""
 _SLOW_NS = 1_000_000_000
 """A warm start that takes longer is slow, however long a cold one takes."""
-
-Row = tuple[str, int | None, int | None]
 
 
 def paired_ratio(numerators: Sequence[int], denominators: Sequence[int]) -> Ratio:
@@ -308,8 +307,8 @@ def _typical(cold: Sequence[Sample]) -> tuple[Growth, ...]:
     return entries[median_low(sum(one.entries for one in sample.growth) for sample in cold)]
 
 
-def _phases(cold: Sequence[Sample], warm: Sequence[Sample]) -> tuple[Row, ...]:
-    rows = ((name, _median_of(name, cold), _median_of(name, warm)) for name in PHASES)
+def _phases(cold: Sequence[Sample], warm: Sequence[Sample]) -> tuple[Phase, ...]:
+    rows = (Phase(name, _median_of(name, cold), _median_of(name, warm)) for name in PHASES)
     return tuple(row for row in rows if row[1] is not None or row[2] is not None)
 
 

@@ -155,7 +155,7 @@ def _checks(targets: tuple[str, ...], runs: int | None, timeout: float) -> None:
     from gpucache.bench.sources import time_checks
     from gpucache.examples import checks_path
     from gpucache.model import Language
-    from gpucache.outcomes.bench import PAPER_ASYNC, PAPER_SYNC, CheckedCase, summarise_checked
+    from gpucache.outcomes.bench import CheckedCase, CheckedSummary, summarise_checked
     from gpucache.render import bench as text
     from gpucache.sources.discover import load_program
 
@@ -172,7 +172,7 @@ def _checks(targets: tuple[str, ...], runs: int | None, timeout: float) -> None:
         for case in run_checked(jobs, time_checks, timeout, running):
             cases.append(case)
     means = summarise_checked(cases)
-    given().document("bench", cases, {"means": means, "paper_sync": PAPER_SYNC, "paper_async": PAPER_ASYNC})
+    given().document("bench", cases, CheckedSummary(means))
     given().show(text.checks(cases, means))
     leave(ExitCode.FINDINGS if any(case.error for case in cases) else ExitCode.DONE)
 
@@ -240,13 +240,11 @@ def _finish(
 ) -> None:
     """Show, export and judge what was measured, and leave."""
     from gpucache.bench.compare import below
-    from gpucache.outcomes.bench import BenchVerdict
+    from gpucache.outcomes.bench import BenchVerdict, summarise_bench
     from gpucache.render import bench as text
-    from gpucache.render import exports
 
     short = () if fail_below is None else tuple(below(cases, fail_below))
-    summary = {**exports.summary(cases), "fail_below": fail_below, "below": list(short)}
-    given().document("bench", cases, summary)
+    given().document("bench", cases, summarise_bench(cases, fail_below, short))
     given().show(text.bench(cases, whole=given().whole))
     if file is not None:
         _export(file, cases, devices)

@@ -3,7 +3,7 @@
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from gpucache.caches.registry import OWN, load_system
 from gpucache.cli.caches import Opened, OwnOpened, finish, open_named, open_others, open_unused
@@ -14,7 +14,7 @@ from gpucache.errors import CacheUnusableError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from gpucache.answers.inspect import Advice, CacheState
+    from gpucache.answers.inspect import Advice, CacheState, Ours, RecordedMiss, RecordedProcess
     from gpucache.caches.interface import Cache
     from gpucache.engine.inspect import Record
     from gpucache.engine.staleness import Origins
@@ -26,6 +26,7 @@ MISSES_KEPT = 4096
 
 def show_states(opened: Opened) -> None:
     """The state of every cache that was named, each with how it is moved and traced."""
+    from gpucache.answers.inspect import CachesSummary, OursAmongCaches
     from gpucache.engine.inspect import foreign_state, own_state
     from gpucache.render import inspect as text
 
@@ -36,11 +37,12 @@ def show_states(opened: Opened) -> None:
     rest += open_unused({one.name for one in rest if one.location().decided_by != "--cache"})
     owns = {id(one.cache): one.cache for one in opened.owns}
     states = [own_state(owns[id(one)], one.scan()) if id(one) in owns else foreign_state(one) for one in rest]
-    given().document(
-        "inspect",
-        (),
-        {**(ours.document(ours.state) if ours else {}), "caches": states, "unread": opened.unread},
+    told = (
+        OursAmongCaches(ours.told(ours.state), states, opened.unread)
+        if ours
+        else CachesSummary(states, opened.unread)
     )
+    given().document("inspect", (), told)
     given().show(text.state(ours.state) if ours else [])
     for one in states:
         if one.location.cache == OWN:
@@ -53,6 +55,7 @@ def show_states(opened: Opened) -> None:
 
 def show_everything() -> None:
     """Our own cache and those of others at a glance; the others also where ours has no usable place."""
+    from gpucache.answers.inspect import Overview
     from gpucache.engine.inspect import foreign_state, own_state
     from gpucache.engine.staleness import Origins
     from gpucache.render import inspect as text
@@ -73,12 +76,10 @@ def show_everything() -> None:
     # What --cache all means in evict: no system root, and no place that programs are led away from.
     its, *judged = _judged([(ours.state, Origins() if own.system else ours.origins), *found])
     states = [*roots, *judged, *unused]
-    sums = {
-        "total_bytes": sum(one.size_bytes for one in (its, *states)),
-        "total_stale_bytes": sum(one.stale.size_bytes for one in (its, *states) if one.stale),
-        "unread": opened.unread,
-    }
-    given().document("inspect", (), {**ours.document(its), "caches": states, **sums})
+    size_bytes = sum(one.size_bytes for one in (its, *states))
+    stale_bytes = sum(one.stale.size_bytes for one in (its, *states) if one.stale)
+    told = Overview(ours.told(its), states, size_bytes, stale_bytes, opened.unread)
+    given().document("inspect", (), told)
     given().show(text.state(its))
     for one in roots:
         given().show(["", *text.state(one)])
@@ -119,19 +120,12 @@ class _Ours(NamedTuple):
     noted: int
     """How many builds wait for ``warm --misses``."""
 
-    def document(self, state: "CacheState") -> dict[str, Any]:
+    def told(self, state: "CacheState") -> "Ours":
         """The same for machines, with the state as it is known by now."""
-        if not given().json:
-            return {}
-        from gpucache.render.document import json_of
+        from gpucache.answers.inspect import Ours
 
-        shown = _shown()
-        told = {
-            "advice": [json_of(one) for one in self.advice],
-            "misses": self.misses[:shown],
-            "processes": self.processes[:shown],
-        }
-        return {**json_of(state), **told}
+        misses = cast("Sequence[RecordedMiss]", self.misses[: _shown()])
+        return Ours(state, self.advice, misses, cast("Sequence[RecordedProcess]", self.processes[: _shown()]))
 
     @property
     def records(self) -> "Iterator[Block]":

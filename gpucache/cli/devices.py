@@ -33,6 +33,7 @@ def devices(save: Path | None, compare: tuple[Path, Path] | None) -> None:
     if compare is not None:
         _compare(*compare)
         return
+    from gpucache.answers.devices import DevicesSummary
     from gpucache.assembly import remember_targets
     from gpucache.cli.machines import here
     from gpucache.probe import ask
@@ -45,12 +46,8 @@ def devices(save: Path | None, compare: tuple[Path, Path] | None) -> None:
     if save is not None:
         save_profile(save, here(rows))
     present = sum(row.present for row in rows if row.target is not None and row.available)
-    summary = {
-        "targets": len(targets),
-        "devices": present,
-        "errors": sum(row.target is None for row in rows),
-    }
-    given().document("devices", rows, summary)
+    errors = sum(row.target is None for row in rows)
+    given().document("devices", rows, DevicesSummary(len(targets), present, errors))
     given().show(tables.devices(rows, whole=given().whole))
     if save is not None:
         given().say(
@@ -60,9 +57,10 @@ def devices(save: Path | None, compare: tuple[Path, Path] | None) -> None:
 
 
 def _compare(left: Path, right: Path) -> None:
+    from gpucache.answers.devices import Compared
     from gpucache.probe.profile import compare, load_profile
     from gpucache.render import tables
 
     found = compare(load_profile(left), load_profile(right))
-    given().document("devices", found, {"differences": len(found)})
+    given().document("devices", found, Compared(len(found)))
     given().show(tables.comparison(found, left.name, right.name))

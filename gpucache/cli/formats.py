@@ -6,10 +6,10 @@ from the schema of the documents.
 
 from collections.abc import Iterable, Iterator
 
+from gpucache.answers.document import record_name
+from gpucache.answers.schema import ANSWERS, Answered, Document, Error, meanings, records
 from gpucache.cli import roff
 from gpucache.manifest import FIELDS
-from gpucache.render.answers import ANSWERS, DOCUMENT, ERROR, RECORDS, Answered
-from gpucache.render.schema import Key
 
 MANIFEST = "gpucache-manifest"
 JSON = "gpucache-json"
@@ -72,27 +72,28 @@ def _json() -> Iterator[str]:
     yield roff.heading("DESCRIPTION")
     yield from roff.paragraphs(_WHAT_A_DOCUMENT_IS)
     yield roff.heading("DOCUMENT")
-    yield from roff.listing(_rows(DOCUMENT))
+    yield from roff.listing(_rows(Document))
     yield from (".PP", roff.filled("Where a command could not run there is one more key, error, with:"))
-    yield from roff.listing(_rows(ERROR))
+    yield from roff.listing(_rows(Error))
     yield roff.heading("ANSWERS")
     for answered in ANSWERS:
         yield from _answered(answered)
     yield roff.heading("RECORDS")
-    for record in RECORDS:
-        yield from (roff.subheading(record.name), roff.filled(record.meaning))
-        yield from roff.listing(_rows(record.keys))
+    for kind in records():
+        meaning = (kind.__doc__ or "").partition("\n\n")[0]
+        yield from (roff.subheading(record_name(kind)), roff.filled(meaning))
+        yield from roff.listing(_rows(kind))
     yield from roff.see_also([("gpucache", 1)])
 
 
 def _answered(one: Answered) -> Iterator[str]:
-    outcomes = f"Outcomes: {one.outcome}. " if one.outcome else "No outcomes. "
+    outcomes = f"Outcomes: {record_name(one.outcome)}. " if one.outcome else "No outcomes. "
     yield from (roff.subheading(f"gpucache {one.asked}"), roff.filled(f"{outcomes}{one.meaning} Summary:"))
-    yield from roff.listing(_rows(one.summary))
+    yield from roff.listing(_rows(one.summary)) if one.summary else ()
 
 
-def _rows(keys: Iterable[Key]) -> Iterator[tuple[str, str]]:
-    return ((key.name, f"({key.form}) {key.meaning}") for key in keys)
+def _rows(kind: type) -> Iterator[tuple[str, str]]:
+    return ((key.name, f"({key.form.words}) {meaning}") for key, meaning in meanings(kind))
 
 
 def _text(lines: Iterable[str]) -> str:

@@ -65,7 +65,7 @@ class Globals(NamedTuple):
     def document(self, command: str, outcomes: "Iterable[object]", summary: object) -> None:
         """Write the document for machines to stdout, if it is asked for: outcomes, then their summary."""
         if self.json:
-            from gpucache.render.document import document
+            from gpucache.answers.document import document
 
             for piece in document(command, outcomes, summary):
                 click.echo(piece, nl=False)

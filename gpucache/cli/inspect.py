@@ -156,6 +156,7 @@ def _refuse_contradictions(
 
 
 def _misses(opened: Opened, since: int | None) -> None:
+    from gpucache.answers.inspect import MissesSummary
     from gpucache.engine.inspect import recent_misses
     from gpucache.render import inspect as text
 
@@ -163,20 +164,23 @@ def _misses(opened: Opened, since: int | None) -> None:
     store = opened.require_own("--misses").store
     found = recent_misses(store.journal_tail(MISSES_KEPT), oldest)
     most = None if given().verbose or since is not None else MISSES_SHOWN
-    given().document("inspect", found, {"count": len(found)})
+    given().document("inspect", found, MissesSummary(len(found)))
     given().show(text.misses(found, time.time_ns(), noted=store.missed_count(), most=most))
 
 
 def _show_entries(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...]) -> None:
     """Show the entries that words and targets name; where that is a single one, show it whole."""
+    from gpucache.answers.inspect import Listed
     from gpucache.render import inspect as text
 
     if not what:
         _show_every(opened, targets)
         return
     found = _found(opened, what, targets)
-    sizes = [entry.size_bytes for _, entry in found]
-    summary = {"entries": len(sizes), "size_bytes": sum(sizes), "unread": opened.unread}
+    summary = Listed()
+    for _, entry in found:
+        summary.count(entry)
+    summary.unread = opened.unread
     if len(found) == 1:
         [(cache, entry)] = found
         one = cache.report(entry)
@@ -190,18 +194,17 @@ def _show_entries(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...
 
 def _show_every(opened: Opened, targets: tuple[str, ...]) -> None:
     """Show all entries, and keep no more of each than is shown, because there may be 100,000."""
+    from gpucache.answers.inspect import Listed
     from gpucache.render import inspect as text
 
     every = ((cache, entry) for cache, entries in opened.select((), targets) for entry in entries)
-    summary: dict[str, object] = {}
+    summary = Listed()
 
     def counted() -> "Iterator[CacheEntry]":
-        entries = size_bytes = 0
         for _, entry in every:
-            entries += 1
-            size_bytes += entry.size_bytes
+            summary.count(entry)
             yield entry
-        summary.update(entries=entries, size_bytes=size_bytes, unread=opened.unread)
+        summary.unread = opened.unread
 
     given().document("inspect", counted(), summary)
     named = ((_name(opened, cache), entry) for cache, entry in every)
@@ -210,6 +213,7 @@ def _show_every(opened: Opened, targets: tuple[str, ...]) -> None:
 
 def _extract(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...], file: Path) -> None:
     """Write the artifact of one entry to a file; raises UsageError where not one is named."""
+    from gpucache.answers.inspect import Extracted
     from gpucache.units import format_size
 
     found = _found(opened, what, targets) if what else []
@@ -231,8 +235,7 @@ def _extract(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...], fi
             with suppress(OSError):  # nothing may have been made
                 file.unlink()
             raise
-    summary = {"file": str(file), "size_bytes": len(payload)}
-    given().document("inspect", [entry], summary)
+    given().document("inspect", [entry], Extracted(str(file), len(payload)))
     given().say(f"{file}: {entry.artifact_kind}, {format_size(len(payload))}")
 
 

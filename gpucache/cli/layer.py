@@ -79,7 +79,7 @@ def export_layer(folder: Path, place: str) -> None:
 
 def _tell(outcomes: "list[Layered]", summary: "LayerSummary") -> None:
     """Say what was exported and what was not to stderr, as standard output is the command's."""
-    from gpucache.render.document import document
+    from gpucache.answers.document import document
     from gpucache.render.layers import layer_line, left
 
     if given().json:

@@ -124,7 +124,7 @@ def _verb(own: Sequence[str]) -> str:
 
 def _fail(own: Sequence[str], message: str, code: int) -> int:
     if "--json" in own:
-        from gpucache.render.document import error_document
+        from gpucache.answers.document import error_document
 
         with suppress(OSError):
             click.echo(error_document(_verb(own), message, code))

@@ -97,8 +97,8 @@ def record(folder: Path, digests_only: bool, keep_arguments: bool) -> None:
 
 def _tell(untold: "Sequence[Unrecorded]", summary: "RecordSummary", *, sources: bool) -> None:
     """Say what was recorded and what was not to stderr, as standard output is the command's."""
+    from gpucache.answers.document import document
     from gpucache.intercept.environment import SOCKET
-    from gpucache.render.document import document
     from gpucache.render.recordings import recorded_line, unrecorded
 
     if given().json:

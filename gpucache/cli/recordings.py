@@ -35,7 +35,7 @@ def show_recording(folder: Path) -> None:
 
 def row_of(found: "RecordingFolder", build: "RecordedBuild", seen: "Seen") -> "RecordedProgram":
     """A recorded build as it is shown."""
-    from gpucache.answers.record import RecordedProgram
+    from gpucache.answers.record import Launch, RecordedProgram
 
     when, command = seen.first or (None, "")
     return RecordedProgram(
@@ -49,7 +49,7 @@ def row_of(found: "RecordingFolder", build: "RecordedBuild", seen: "Seen") -> "R
         source=build.source,
         headers=len(build.headers) + len(build.memory_headers),
         kept=found.has_sources(build),
-        local_sizes=tuple(sorted(seen.local_sizes)),
+        local_sizes=tuple(Launch(*one) for one in sorted(seen.local_sizes)),
         artifact_kind=build.artifact_kind,
         compile_ns=seen.compile_ns,
         failed=seen.failed,

@@ -142,7 +142,7 @@ def _tell(outcomes: "tuple[Intercepted, ...]", summary: "RunSummary", report: Pa
         complain(f"gpucache: {summary_line(summary, inner=SOCKET in os.environ)}")
     if not (given().json or report):
         return
-    from gpucache.render.document import document
+    from gpucache.answers.document import document
 
     text = "".join(document("run", outcomes, summary))
     if given().json:

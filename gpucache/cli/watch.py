@@ -32,7 +32,7 @@ def show_written(names: Sequence[str]) -> None:
         for one in watch(find, started, streams.unread):
             told.add((one.entry.cache, one.root, one.entry.key))
             if given().json:
-                from gpucache.render.document import line_of
+                from gpucache.answers.document import line_of
 
                 click.echo(line_of(one))
             given().show([text.written(one)])

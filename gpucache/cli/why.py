@@ -57,6 +57,7 @@ def explain(opened: Opened, asked: Asked) -> None:
 
 
 def _answer(opened: Opened, asked: Asked) -> None:
+    from gpucache.answers.why import WhySummary
     from gpucache.assembly import backends, open_layers
     from gpucache.caches.opening import present_caches
     from gpucache.caches.registry import systems
@@ -81,8 +82,7 @@ def _answer(opened: Opened, asked: Asked) -> None:
         for one, item in zip(answers_, items, strict=True)
     ]
     hits = sum(one.hit for one in found)
-    summary = {"asked": len(found), "hits": hits, "misses": len(found) - hits}
-    given().document("inspect", found, summary)
+    given().document("inspect", found, WhySummary(len(found), hits, len(found) - hits))
     given().show(answers(found, time.time_ns()))
     leave(ExitCode.DONE if hits == len(found) else ExitCode.FINDINGS)
 
@@ -133,13 +133,14 @@ def _entries(own: OwnOpened, word: str, targets: Sequence[str]) -> "list[CacheEn
 
 
 def _compare(opened: Opened, keys: Sequence[str]) -> None:
+    from gpucache.answers.why import EntriesCompared
     from gpucache.engine.why import compare
     from gpucache.keys import difference
     from gpucache.render.why import comparison
 
     left, right = (_report(opened, key) for key in keys)
     differences = difference(left.key_fields, right.key_fields)
-    summary = {"left": left.entry.key, "right": right.entry.key, "differences": len(differences)}
+    summary = EntriesCompared(left.entry.key, right.entry.key, len(differences))
     given().document("inspect", differences, summary)
     given().show(comparison(left.entry.key, right.entry.key, compare(left, right)))
 
@@ -155,6 +156,7 @@ def _report(opened: Opened, prefix: str) -> "EntryReport":
 
 
 def _reach(opened: Opened, asked: Asked) -> None:
+    from gpucache.answers.why import WhySummary
     from gpucache.render.why import reaches
 
     if asked.what or asked.named.anything or asked.targets:
@@ -167,8 +169,7 @@ def _reach(opened: Opened, asked: Asked) -> None:
         wanted[label] = (*wanted.get(label, ()), _value(value))
     found = [reach for cache in opened.caches for reach in cache.explain(wanted)]
     hits = sum(one.hit for one in found)
-    summary = {"asked": len(found), "hits": hits, "misses": len(found) - hits}
-    given().document("inspect", found, summary)
+    given().document("inspect", found, WhySummary(len(found), hits, len(found) - hits))
     given().show(reaches(found))
     leave(ExitCode.DONE if hits else ExitCode.FINDINGS)
 

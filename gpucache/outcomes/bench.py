@@ -4,8 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import exp, log
+from typing import NamedTuple
 
 from gpucache.answers.growth import Growth
+from gpucache.answers.told import Duration, OrNull, told
 
 FEWEST_FOR_OUTLIERS = 8
 """Of fewer durations nobody can say which lie far from the others."""
@@ -45,28 +47,31 @@ class BenchVerdict(StrEnum):
     FAILED = "failed"
 
 
+@told("arm total_ns phases hit missed growth output error")
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One start in a fresh process: phases in order, in ns, or why it failed."""
+    """One start, in a fresh process."""
 
     arm: str
-    """As ``Arm`` has it, or the name of a peer."""
-    phases: tuple[tuple[str, int], ...] = ()
+    """What it finds cached, and by whom: cold, warm, as-is, driver, or a peer of --against."""
+    phases: tuple[tuple[str, Duration], ...] = ()
+    """How long each part took, in milliseconds."""
     hit: bool = False
     """Whether our own cache answered."""
-    missed: str = ""
-    """Why our own cache did not answer a start that asked it: verdict and detail."""
-    error: str = ""
+    missed: OrNull = ""
+    """Why our own cache did not answer, where it was asked."""
+    error: OrNull = ""
+    """Why it failed."""
     growth: tuple[Growth, ...] = ()
-    """What it wrote into each known cache."""
-    output: str = ""
-    """SHA-256 of what it printed; empty where that was not kept."""
+    """What it wrote into which cache."""
+    output: OrNull = ""
+    """SHA-256 of what it printed, with --same-output."""
     cpu_ns: int = 0
     """CPU time of a command, without the system's; 0 where that was not taken."""
 
     @property
     def total_ns(self) -> int:
-        """The sum of all phases."""
+        """How long it took."""
         return sum(duration for _, duration in self.phases)
 
     @property
@@ -78,13 +83,18 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Median, lowest and highest of some durations in ns, and those that lie far from the others."""
+    """How long some starts took, in milliseconds."""
 
     median_ns: int
+    """The median start."""
     low_ns: int
+    """The fastest."""
     high_ns: int
+    """The slowest."""
     runs: int
+    """How many starts there were."""
     outliers: int = 0
+    """How many of them lie far from the others."""
 
     @classmethod
     def of(cls, durations_ns: Iterable[int]) -> "Spread":
@@ -101,109 +111,182 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """One arm's durations divided by another's, pair by pair: median, and the ends of its 95 % interval.
+    """One kind of starts divided by another, pair by pair.
 
-    Of fewer than five pairs the ends are the lowest and the highest.
+    Of fewer than five pairs the ends of the interval are the lowest and the highest.
     """
 
     median: float
+    """The median of the pairs."""
     low: float
+    """The low end of its 95 % interval."""
     high: float
+    """The high end."""
 
 
 @dataclass(frozen=True, slots=True)
 class CachedPart:
-    """The part of starts that a cache can change: all but starting the process and making a context."""
+    """The phases of starts that a cache can change: all but starting the process and making a context."""
 
     cold: Spread
+    """With nothing cached."""
     warm: Spread
-    """Of the warm starts, or of those of an arm beside them."""
+    """With everything cached, or as the arm finds it."""
     ratio: Ratio
+    """Cold divided by warm."""
 
 
+@told("arm spread.* ratio cached_part reason")
 @dataclass(frozen=True, slots=True)
 class ArmResult:
-    """An arm beside the cold and the warm one, with how many times it is as fast as a cold start."""
+    """Starts beside the cold and the warm ones."""
 
     arm: str
+    """What they find cached, and by whom: as-is, driver, or a peer of --against."""
     spread: Spread
     ratio: Ratio
+    """Cold starts divided by these."""
     reason: str = ""
-    """Why it is not what it seems to be; empty where it is."""
+    """Why they are not what they seem to be; empty where they are."""
     cached_part: CachedPart | None = None
+    """The same of what a cache can change of a start."""
 
 
 @dataclass(frozen=True, slots=True)
 class BreakEven:
-    """What warming cost, what a warm start saves, and after how many starts it has paid."""
+    """What warming costs and saves."""
 
     warming_ns: int
+    """What warming cost."""
     saving_ns: int
+    """What each warm start saves."""
     starts: int
+    """After how many starts it has paid."""
 
 
+class Phase(NamedTuple):
+    """A part of a start."""
+
+    phase: str
+    """Its name, such as compile."""
+    cold_ns: int | None
+    """Its median in cold starts."""
+    warm_ns: int | None
+    """Its median in warm starts."""
+
+
+@told(
+    "program target variant verdict reason cold warm ratio cached_part phases arms break_even "
+    "notes=every_note growth interrupted redirects samples"
+)
 @dataclass(frozen=True, slots=True)
 class BenchCase:
-    """One program on one target, or one command, cold against warm."""
+    """A program on a target, or a command, cold against warm."""
 
     program: str
+    """The program's name, or the command."""
     target: str
+    """The target; empty for a command."""
     verdict: BenchVerdict
+    """What the comparison comes to."""
     reason: str = ""
+    """Why it is not faster; empty where it is."""
     variant: str = ""
-    """What tells it from other builds of its program, such as ``T=float``."""
+    """What tells it from other builds of its program, such as T=float."""
     cold: Spread | None = None
+    """Starts with nothing cached."""
     warm: Spread | None = None
+    """Starts with everything cached."""
     ratio: Ratio | None = None
     """Cold divided by warm."""
     cached_part: CachedPart | None = None
-    """None for a command, and where there is no ratio."""
-    phases: tuple[tuple[str, int | None, int | None], ...] = ()
-    """Phase, its cold median and its warm median in ns."""
+    """The same of what a cache can change of a start; null for a command."""
+    phases: tuple[Phase, ...] = ()
+    """The parts of a start, in order."""
     arms: tuple[ArmResult, ...] = ()
+    """The other starts that were timed."""
     break_even: BreakEven | None = None
+    """After how many starts warming has paid."""
     caveats: tuple[str, ...] = ()
     """What the figures leave out or may hide, a sentence each: what was not loaded or not redirected."""
     notes: tuple[str, ...] = ()
-    """What else is worth knowing, a sentence each, such as a first-run effect."""
     growth: tuple[Growth, ...] = ()
-    """What a cold start writes into each cache, by the median start."""
+    """What a cold start writes into which cache."""
     interrupted: bool = False
     """Whether it was stopped before all was measured."""
     redirects: tuple[tuple[str, str], ...] = ()
-    """The variables that put caches elsewhere, with what they stood for."""
+    """The variables that put caches elsewhere."""
     samples: tuple[Sample, ...] = field(default=(), repr=False)
+    """Every start, in the order they were taken."""
+
+    @property
+    def every_note(self) -> tuple[str, ...]:
+        """What else is worth knowing, a sentence each."""
+        return (*self.caveats, *self.notes)
 
 
+@told("cases counts.* fail_below below")
+@dataclass(frozen=True, slots=True)
+class BenchSummary:
+    """How many cases came to which verdict."""
+
+    cases: int
+    """How many there are."""
+    counts: dict[BenchVerdict, int]
+    """Cases whose verdict is"""
+    fail_below: float | None = None
+    """What --fail-below asked for."""
+    below: tuple[str, ...] = ()
+    """What falls short of it, a sentence each."""
+
+
+def summarise_bench(
+    cases: Iterable[BenchCase], fail_below: float | None = None, below: tuple[str, ...] = ()
+) -> BenchSummary:
+    """How many cases there are, how many came to each verdict, and what falls short of what was asked."""
+    verdicts = [BenchVerdict(case.verdict) for case in cases]
+    counts = {verdict: verdicts.count(verdict) for verdict in BenchVerdict}
+    return BenchSummary(len(verdicts), counts, fail_below, below)
+
+
+@told("run=number duration_ns added=growth error")
 @dataclass(frozen=True, slots=True)
 class SettleRun:
-    """One run of a command that is repeated until it adds nothing to any cache."""
+    """A run of a command that warms caches."""
 
     number: int
+    """Which run, from 1."""
     duration_ns: int
+    """How long it took."""
     growth: tuple[Growth, ...] = ()
-    error: str = ""
-    """Why it failed; empty where it did not."""
+    """What it added to which cache."""
+    error: OrNull = ""
+    """Why it failed."""
     cpu_ns: int = 0
     """CPU time, without the system's."""
 
 
+@told("runs settled failed added=growth restless environment missed notes")
 @dataclass(frozen=True, slots=True)
 class SettleSummary:
     """What the runs of a command added, and whether they came to rest."""
 
     runs: int
+    """How many runs there were."""
     settled: bool
-    failed: str
+    """Whether the last run added nothing."""
+    failed: OrNull
+    """Why a run failed."""
     growth: tuple[Growth, ...]
     """All that was added to each cache."""
     restless: tuple[Growth, ...] = ()
     """What the last run still added."""
     environment: tuple[tuple[str, str], ...] = ()
-    """What makes a program use what was warmed; empty where the user's own caches were."""
+    """With --into: the variables that lead a program there."""
     missed: tuple[str, ...] = ()
-    """Why a start elsewhere may compile all the same: what was not moved, or that nothing was warmed."""
+    """What was not moved, or that nothing was warmed; exit code 3."""
     notes: tuple[str, ...] = ()
+    """What else is worth knowing, a sentence each."""
 
 
 PAPER_ASYNC = (1.04, 1.11)
@@ -211,29 +294,51 @@ PAPER_SYNC = (1.61, 1.66)
 """Geometric means over 41 benchmarks on two GPUs: Henriksen, Bounds Checking on GPU, 2021."""
 
 
+@told("target kernel kind runs none_ns sync async=asynchronous error")
 @dataclass(frozen=True, slots=True)
 class CheckedCase:
-    """One kernel on one target, without checks and in both modes with them; or why it was not timed."""
+    """A kernel of the suite on one target, without checks and with them."""
 
     target: str
+    """The target."""
     kernel: str = ""
+    """The kernel; empty where the target failed."""
     kind: str = ""
+    """What is typical of it."""
     runs: int = 0
-    none_ns: int = 0
-    """Median of a sample without checks."""
+    """Samples of each mode."""
+    none_ns: int | None = None
+    """The median without checks."""
     sync: Ratio | None = None
-    """How many times as long it takes."""
+    """The mode sync divided by none."""
     asynchronous: Ratio | None = None
+    """The mode async divided by none."""
     error: str = ""
+    """Why the target was not timed; empty where it was."""
 
 
+@told("target sync async=asynchronous")
 @dataclass(frozen=True, slots=True)
 class CheckedMeans:
-    """The geometric means over the kernels of one target."""
+    """How many times as long kernels take with checks."""
 
     target: str
+    """The target."""
     sync: float
+    """In the mode sync."""
     asynchronous: float
+    """In the mode async."""
+
+
+class CheckedSummary(NamedTuple):
+    """What checks cost, beside what they cost in Henriksen's paper of 2021."""
+
+    means: tuple[CheckedMeans, ...]
+    """The geometric mean over the kernels of each target."""
+    paper_sync: tuple[float, ...] = PAPER_SYNC
+    """The range of the means in Henriksen's paper of 2021, sync."""
+    paper_async: tuple[float, ...] = PAPER_ASYNC
+    """The same for async."""
 
 
 def summarise_checked(cases: Iterable[CheckedCase]) -> tuple[CheckedMeans, ...]:

@@ -297,7 +297,7 @@ def checks(cases: Sequence[CheckedCase], means: Sequence[CheckedMeans]) -> Itera
     for case in cases:
         if not case.error:
             ratios = map(_checked_ratio, (case.asynchronous, case.sync))
-            grid.add(case.target, case.kernel, case.kind, format_duration(case.none_ns), *ratios)
+            grid.add(case.target, case.kernel, case.kind, format_duration(case.none_ns or 0), *ratios)
     if means:
         yield grid
         yield Text()

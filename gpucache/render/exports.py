@@ -6,11 +6,10 @@ Owns which ending stands for what, and the first two; the picture is drawn in ``
 import json
 import re
 import shlex
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from gpucache.outcomes.bench import BenchCase, BenchVerdict
-from gpucache.render.document import json_of
+from gpucache.answers.document import SCHEMA, json_of
+from gpucache.outcomes.bench import BenchCase, BenchVerdict, summarise_bench
 from gpucache.render.figures import (
     Bar,
     bars,
@@ -22,7 +21,6 @@ from gpucache.render.figures import (
     verdict_words,
 )
 from gpucache.render.plots import FORMATS, plot
-from gpucache.render.schema import SCHEMA
 from gpucache.units import format_duration
 
 PLOTS = tuple(f".{form}" for form in FORMATS)
@@ -47,20 +45,14 @@ def export(suffix: str, cases: Sequence[BenchCase], fingerprint: Mapping[str, ob
     raise ValueError(f"{suffix!r} is none of {', '.join(SUFFIXES)}")
 
 
-def summary(cases: Sequence[BenchCase]) -> dict[str, int]:
-    """How many cases there are, and how many came to each verdict."""
-    counts = Counter(BenchVerdict(case.verdict) for case in cases)
-    named = {verdict.value.replace("-", "_"): counts[verdict] for verdict in BenchVerdict}
-    return {"cases": len(cases), **named}
-
-
 def _json(cases: Sequence[BenchCase], fingerprint: Mapping[str, object]) -> str:
+    counts: dict[str, object] = json_of(summarise_bench(cases))
     whole = {
         "schema": SCHEMA,
         "command": "bench",
         "fingerprint": dict(fingerprint),
         "outcomes": json_of(cases),
-        "summary": summary(cases),
+        "summary": {name: counts[name] for name in counts if "below" not in name},
     }
     return json.dumps(whole, indent=2) + "\n"
 

@@ -6,7 +6,17 @@ import pytest
 
 from gpucache.answers.growth import Growth
 from gpucache.bench.compare import compare_cached
-from gpucache.outcomes.bench import Arm, ArmResult, BenchCase, BenchVerdict, BreakEven, Ratio, Sample, Spread
+from gpucache.outcomes.bench import (
+    Arm,
+    ArmResult,
+    BenchCase,
+    BenchVerdict,
+    BreakEven,
+    Phase,
+    Ratio,
+    Sample,
+    Spread,
+)
 
 MS = 1_000_000
 _COLD = {"process start": 24, "context": 9, "compile": 1890, "kernels": 2, "first launch": 875}
@@ -41,7 +51,7 @@ def program() -> BenchCase:
         cold=_spread(cold),
         warm=_spread(warm),
         ratio=Ratio(21.9, 18.25, 23.0),
-        phases=tuple((name, _ns(_COLD.get(name)), _ns(_WARM.get(name))) for name in names),
+        phases=tuple(Phase(name, _ns(_COLD.get(name)), _ns(_WARM.get(name))) for name in names),
         arms=(
             ArmResult(Arm.AS_IS, _spread(as_is), Ratio(21.8, 18.1, 22.8)),
             ArmResult("pyopencl", _spread(peer), Ratio(2.87, 2.6, 3.02), "its binary lacks the launches"),
@@ -91,7 +101,7 @@ def degraded() -> BenchCase:
         cold=_spread(cold),
         warm=_spread(warm),
         ratio=Ratio(1.06, 0.74, 1.62),
-        phases=(("context", 5 * MS, 5 * MS), ("first launch", 30 * MS, 28 * MS)),
+        phases=(Phase("context", 5 * MS, 5 * MS), Phase("first launch", 30 * MS, 28 * MS)),
         samples=cold + warm,
     )
 

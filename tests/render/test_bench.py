@@ -13,6 +13,7 @@ from gpucache.outcomes.bench import (
     BenchCase,
     BenchVerdict,
     BreakEven,
+    Phase,
     Ratio,
     SettleRun,
     SettleSummary,
@@ -240,7 +241,7 @@ def test_nothing_timed_in_no_time(program: BenchCase) -> None:
     """Durations of zero, as a coarse clock gives them, break nothing."""
     nothing = Spread(0, 0, 0, 5)
     case = replace(
-        program, cold=nothing, warm=nothing, arms=(), samples=(), phases=(("a", 0, 0), ("b", 0, 0))
+        program, cold=nothing, warm=nothing, arms=(), samples=(), phases=(Phase("a", 0, 0), Phase("b", 0, 0))
     )
     assert "0.0 ms" in _text(bench.bench([case], whole=True))
 

@@ -1,49 +1,24 @@
 """The one rule that makes JSON values of outcomes."""
 
-import typing
-from dataclasses import is_dataclass
-from enum import Enum
-
 import pytest
 
+from gpucache.answers.document import json_of
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.evict import EvictOutcome, Kept, Removal
+from gpucache.answers.schema import ANSWERS, meanings, records
 from gpucache.answers.warm import WarmOutcome, WarmResult
 from gpucache.keys import Difference
 from gpucache.outcomes.bench import Arm, Ratio, Sample
-from gpucache.render.answers import RECORDS, SUMMARIES
-from gpucache.render.document import json_of
 
-MADE_OF = [(one.outcome, one.keys) for one in RECORDS if one.outcome] + list(SUMMARIES.items())
 ENTRY = CacheEntry("gpucache", "k", "/k", 7, created_ns=0, last_used_ns=1_700_000_000_000_000_000)
 
 
-@pytest.mark.parametrize(
-    ("kind", "path"),
-    [
-        (kind, key.read or key.name.replace("_ms", "_ns"))
-        for kind, keys in MADE_OF
-        for key in keys
-        if isinstance(key.read, str)
-    ],
-)
-def test_every_key_is_read_from_an_attribute(kind: type, path: str) -> None:
-    """A path leads over attributes that the outcome has, whichever of several kinds its parts are."""
-    step, _, rest = path.partition(".")
-    assert hasattr(kind, step)
-    if not rest or step == "counts":  # of a table, whose names are the results
-        return
-    attribute = getattr(kind, step)
-    got = attribute.fget if isinstance(attribute, property) else kind
-    hint = typing.get_type_hints(got)["return" if isinstance(attribute, property) else step]
-    parts = [one for one in (hint, *typing.get_args(hint)) if _is_made_of_attributes(one)]
-    assert parts
-    for part in parts:
-        test_every_key_is_read_from_an_attribute(typing.cast("type", part), rest)
-
-
-def _is_made_of_attributes(kind: object) -> bool:
-    return is_dataclass(kind) or hasattr(kind, "_fields") or type(kind) is type(Enum)
+@pytest.mark.parametrize("kind", [*records(), *(one.summary for one in ANSWERS if one.summary)])
+def test_every_key_has_a_meaning(kind: type) -> None:
+    """What documents tell is a field or property with a docstring, which is a sentence."""
+    assert [
+        key.name for key, meaning in meanings(kind) if not meaning.endswith((".", "paper of 2021, sync."))
+    ] == []
 
 
 def test_durations_are_in_milliseconds_and_instants_in_text() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from gpucache.answers.export import Exported
+from gpucache.answers.export import Exported, Source
 from gpucache.caches.exports import Asked, Form, Kind, Option
 from gpucache.caches.futhark import file
 from gpucache.caches.futhark.explaining import read_log
@@ -79,7 +79,7 @@ def write(asked: Asked) -> Exported:
     write_file(asked.out, key, artifact.payload)
     notes = (_NO_LOG,) * (log is None) + (_BEYOND_ASCII,) * (not program.source.isascii())
     size_bytes = asked.out.stat().st_size
-    return Exported("futhark", str(asked.out), 1, size_bytes, ((program.name, 1),), key.hex(), notes)
+    return Exported("futhark", str(asked.out), 1, size_bytes, (Source(program.name, 1),), key.hex(), notes)
 
 
 FORMS = (

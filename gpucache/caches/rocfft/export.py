@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpucache.answers.entries import Location
-from gpucache.answers.export import Exported
+from gpucache.answers.export import Exported, Source
 from gpucache.caches import files
 from gpucache.caches.databases import Reader, creating, in_memory, open_reader, told
 from gpucache.caches.exports import Asked, Form, Kind, Option
@@ -389,7 +389,7 @@ def _copied(form: str, write: Callable[[Path, Path], int]) -> Callable[[Asked], 
         size_bytes = write(source, asked.out)
         opened = of_others(NAME).open(Location(NAME, str(asked.out), "OUT", enabled=True))
         entries = sum(1 for _ in opened.scan())
-        return Exported(NAME, str(asked.out), entries, size_bytes, ((str(source), entries),))
+        return Exported(NAME, str(asked.out), entries, size_bytes, (Source(str(source), entries),))
 
     return copied
 

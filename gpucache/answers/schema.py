@@ -1,0 +1,165 @@
+"""What each way of asking is answered with, and what every key means: for gpucache-json(5) and the tests.
+
+Owns which verb answers with which types. A key's meaning is the docstring of its field or property, read
+from the source, and so only where there is one.
+"""
+
+import ast
+import inspect as sources
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Any, NamedTuple, TypedDict
+
+from gpucache.answers.devices import Compared, DevicesSummary
+from gpucache.answers.document import SCHEMA, Key, keys
+from gpucache.answers.entries import CacheEntry, EntryReport
+from gpucache.answers.evict import EvictOutcome, EvictSummary, Foreseen
+from gpucache.answers.export import Exported, ExportSummary
+from gpucache.answers.inspect import (
+    CachesSummary,
+    Extracted,
+    Listed,
+    MissesSummary,
+    OursAmongCaches,
+    Overview,
+    RecordedMiss,
+    Written,
+)
+from gpucache.answers.layer import Layered, LayerSummary
+from gpucache.answers.record import RecordedProgram, RecordingSummary, RecordSummary, Unrecorded
+from gpucache.answers.run import Intercepted, RunSummary
+from gpucache.answers.verify import Finding, VerifySummary
+from gpucache.answers.warm import WarmOutcome, WarmSummary
+from gpucache.answers.why import Answer, EntriesCompared, Reach, TargetDifference, WhySummary
+from gpucache.keys import Difference
+from gpucache.model import Device
+from gpucache.outcomes.bench import (
+    BenchCase,
+    BenchSummary,
+    CheckedCase,
+    CheckedSummary,
+    SettleRun,
+    SettleSummary,
+)
+
+
+class Answered(NamedTuple):
+    """What one way of asking is answered with: a record for each outcome, and the keys of the summary."""
+
+    asked: str
+    """As on the command line."""
+    outcome: type | None
+    meaning: str
+    summary: type | None
+
+
+ANSWERS = (
+    Answered("devices", Device, "Devices and compilers.", DevicesSummary),
+    Answered(
+        "devices --compare A B", TargetDifference, "What would split a cache of both machines.", Compared
+    ),
+    Answered("warm", WarmOutcome, "Every program for every target, with --check likewise.", WarmSummary),
+    Answered("warm -- COMMAND", SettleRun, "Every run of the command.", SettleSummary),
+    Answered(
+        "run -- COMMAND",
+        Intercepted,
+        "Every build that the command asked for, on standard error or in the file of --report.",
+        RunSummary,
+    ),
+    Answered("record -- COMMAND", Unrecorded, "What was not recorded, on standard error.", RecordSummary),
+    Answered("inspect", None, "The state of our own cache is the summary.", Overview),
+    Answered("inspect --cache gpucache", None, "The same without sums over all caches.", OursAmongCaches),
+    Answered("inspect --cache NAME", None, "The caches of others.", CachesSummary),
+    Answered("inspect --list", CacheEntry, "Every entry.", Listed),
+    Answered(
+        "inspect WHAT", EntryReport, "The entries that are named; a damaged one as cache entry.", Listed
+    ),
+    Answered("inspect --misses", RecordedMiss, "The last misses, newest first.", MissesSummary),
+    Answered("inspect --watch", Written, "Every entry as it is written: lines, and no document.", None),
+    Answered("inspect --recording DIR", RecordedProgram, "Every build that was recorded.", RecordingSummary),
+    Answered("inspect --why SOURCE", Answer, "Every program for every target.", WhySummary),
+    Answered("inspect --why KEY KEY", Difference, "What two entries differ in.", EntriesCompared),
+    Answered("inspect --why --want FIELD=VALUE", Reach, "Every cache that was asked.", WhySummary),
+    Answered("inspect WHAT --extract FILE", CacheEntry, "The entry whose bytes were written.", Extracted),
+    Answered("verify", Finding, "What was found; nothing where all is sound.", VerifySummary),
+    Answered("evict --dry-run", EvictOutcome, "What would go.", Foreseen),
+    Answered("evict", EvictOutcome, "What was to go.", EvictSummary),
+    Answered("bench", BenchCase, "Every program for every target, or the command.", BenchSummary),
+    Answered("bench --checks", CheckedCase, "What checks inside kernels cost.", CheckedSummary),
+    Answered("export FORMAT OUT SOURCE", Exported, "The file that was written.", ExportSummary),
+    Answered(
+        "export layer OUT -- COMMAND",
+        Layered,
+        "Every build that the command asked for, on standard error.",
+        LayerSummary,
+    ),
+)
+"""Every way of asking, with what is answered."""
+
+
+class Document(TypedDict):
+    """The document of a command that ran."""
+
+    schema: int
+    """The version of these names: 1. Another when a key goes or changes its meaning."""
+    command: str
+    """The verb."""
+    outcomes: list[Any]
+    """A record for each thing that the verb did or found."""
+    summary: dict[str, Any]
+    """The whole in numbers."""
+
+
+class Error(TypedDict):
+    """What stands under ``error`` where a command could not run; outcomes and summary are empty then."""
+
+    message: str
+    """One sentence."""
+    exit_code: int
+    """What the process ends with."""
+
+
+def records() -> list[type]:
+    """The types of all records of documents, those that others hold behind them."""
+    found = [one.outcome for one in ANSWERS if one.outcome]
+    held: Iterable[Key] = (key for one in ANSWERS if one.summary for key in keys(one.summary))
+    for kind in (*found, *(key.form.record for key in held if key.form.record)):
+        if kind not in found:
+            found.append(kind)
+    for kind in found:
+        inner = (key.form.record for key in keys(kind))
+        found += dict.fromkeys(one for one in inner if one is not None and one not in found)
+    return list(dict.fromkeys(found))
+
+
+def meanings(kind: type) -> Iterator[tuple[Key, str]]:
+    """Every key of the records of a type, with its meaning; empty text where its field has no docstring."""
+    for key in keys(kind):
+        home, name = key.home
+        attribute = getattr(home, name, None)
+        told = attribute.__doc__ if isinstance(attribute, property) else _docstrings(home).get(name)
+        if name != key.path[-1]:
+            told = f"{told} {key.path[-1]}." if told else told  # it counts a member of an enumeration
+        elif key.form.words_of:
+            words = ", ".join(word.value for kind_of in key.form.words_of for word in kind_of)
+            told = f"{told} One of {words}." if told else told
+        yield key, " ".join((told or "").split())
+
+
+@cache
+def _docstrings(kind: type) -> dict[str, str]:
+    """The text below each field of a class and of those it is made of."""
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        if not base.__module__.startswith("gpucache."):
+            continue
+        (made,) = ast.parse(sources.cleandoc("\n" + sources.getsource(base))).body
+        assert isinstance(made, ast.ClassDef)
+        for field, below in zip(made.body, made.body[1:], strict=False):
+            match field, below:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found[name] = text
+    return found
+
+
+assert SCHEMA == 1, "the meaning of the key schema names it"
