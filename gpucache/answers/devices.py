@@ -1,6 +1,15 @@
-"""What devices answers beside the devices themselves."""
+"""What devices answers: the targets of a machine, and what splits a cache of two."""
 
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
+
+from gpucache.answers.grid import Block, Column, Grid, plain
+from gpucache.answers.told import told
+from gpucache.keys import Difference
+from gpucache.model import Device
+from gpucache.units import format_list
+
+_TARGETS_SHOWN = 2
 
 
 class DevicesSummary(NamedTuple):
@@ -19,3 +28,52 @@ class Compared(NamedTuple):
 
     differences: int
     """How many there are."""
+
+
+@told("target difference.*")
+class TargetDifference(NamedTuple):
+    """A key field that differs between two machines."""
+
+    target: str
+    """The target it is a field of."""
+    difference: Difference
+
+
+def devices(rows: Sequence[Device], *, whole: bool = False) -> Iterator[Block]:
+    """Every target that can be named, then what is missing and why, in sentences; toolchains if ``whole``."""
+    here = [row for row in rows if row.target is not None and row.present]
+    named = [row for row in rows if row.target is not None and not row.present]
+    columns = (
+        Column("target", lambda row: str(row.target)),
+        Column("device", lambda row: row.name if row.available else f"{row.name} (not available)", spare=1),
+        Column("driver", lambda row: row.driver_version, spare=2),
+    )
+    if here:
+        yield Grid(columns, here)
+    for row in here if whole else ():
+        yield plain(f"\n{row.target}", "bold")
+        for label, value in row.toolchain.fields if row.toolchain else ():
+            yield plain(f"  {label}: {value}")
+    if named:
+        real = [str(row.target) for row in named if "compute_" not in str(row.target)]
+        yield plain(f"\n{named[0].detail}; each of these can be a --target:")
+        yield plain(f"  {' '.join(real)}")
+        if len(real) < len(named):
+            yield plain("and cuda:compute_N with the same numbers, for PTX.")
+    for row in rows:
+        if not row.available:
+            yield plain(f"\n{row.target or row.name}: {row.detail}", "yellow")
+
+
+def comparison(found: Sequence[tuple[str, Difference]], left: str, right: str) -> Iterator[Block]:
+    """The fields that two machines do not share, each of them once and with the targets that have it."""
+    if not found:
+        yield plain("Nothing tells them apart: both machines can share a cache.", "green")
+        return
+    targets: dict[Difference, list[str]] = {}
+    for target, item in found:
+        targets.setdefault(item, []).append(target)
+    for item, own in targets.items():
+        yield plain(f"{item.label}: {format_list(own, _TARGETS_SHOWN)}", "bold")
+        for name, value in ((left, item.left), (right, item.right)):
+            yield plain(f"  {name}: {'none' if value is None else value or '(empty)'}")

@@ -1,10 +1,12 @@
 """What any cache says of itself and of its entries."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
 from gpucache.answers.told import Instant, OrNull, told
 from gpucache.model import Check, KeyField
+from gpucache.units import format_count
 
 
 class FindingKind(StrEnum):
@@ -180,3 +182,13 @@ class Location(NamedTuple):
     bounds: tuple[int, int] | None = None
     """The least and the largest size in bytes of what programs cache there, 0 for no bound; None where its
     system has no such bounds, or where the place was named by hand."""
+
+    @property
+    def name(self) -> str:
+        """What tells it from the other caches that are shown beside it."""
+        return f"{self.cache} ({self.role})" if self.role else self.cache
+
+
+def unread_words(sentences: Sequence[str]) -> str:
+    """How much of the caches some sums leave out, behind them."""
+    return f", {format_count(len(sentences), 'place')} not read" if sentences else ""

@@ -1,13 +1,26 @@
-"""Outcomes of evict."""
+"""What evict answers: what became of each entry that a filter chose."""
 
 import errno
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import NamedTuple, Self
 
-from gpucache.answers.entries import CacheEntry
+from gpucache.answers.entries import CacheEntry, Location, unread_words
+from gpucache.answers.grid import (
+    NAMED,
+    ROWS_SHOWN,
+    SIZE,
+    Block,
+    Column,
+    Grid,
+    more_rows,
+    named,
+    one_line,
+    plain,
+)
 from gpucache.answers.told import told
 from gpucache.host import os_errors
+from gpucache.units import format_count, format_list, format_size
 
 ALL = "--all"
 """The rule that chooses every entry."""
@@ -143,3 +156,94 @@ class Foreseen(EvictSummary):
         self.would_remove += 1
         self.would_free_bytes += entry.size_bytes
         self.keep(entry)
+
+    @property
+    def stay_count(self) -> int:
+        """How many entries would stay."""
+        return self.kept - self.would_remove
+
+    @property
+    def stay_bytes(self) -> int:
+        """What these take."""
+        return self.kept_bytes - self.would_free_bytes
+
+
+class Evictions:
+    """What people are told of outcomes of evict; of a million of them a few are kept, all if ``whole``."""
+
+    def __init__(self, *, whole: bool = False) -> None:
+        self._whole = whole
+        self._shown: list[Removal] = []
+        self._why: dict[str, list[str]] = {}
+
+    def add(self, outcome: EvictOutcome) -> None:
+        """Keep what is told of an outcome."""
+        if outcome.kept is not None:
+            self._why.setdefault(outcome.kept.reason, []).append(outcome.removal.entry.key[:12])
+        elif self._whole or len(self._shown) < ROWS_SHOWN:
+            self._shown.append(outcome.removal)
+
+    def plan(self, foreseen: Foreseen) -> Iterator[Block]:
+        """What would be removed, in that order, and why; all rows and columns if ``whole``."""
+        if self._shown:
+            yield self._rows()
+            yield from more_rows(0 if self._whole else foreseen.would_remove, "entry", "entries")
+        yield from self._kept("would not be removed", "would not be removed")
+        yield plain(
+            f"\n{format_count(foreseen.would_remove, 'entry', 'entries')} would go, "
+            f"freeing {format_size(foreseen.would_free_bytes)}; "
+            f"{foreseen.stay_count} would stay ({format_size(foreseen.stay_bytes)})"
+            f"{unread_words(foreseen.unread)}",
+            "bold",
+        )
+
+    def done(self, summary: EvictSummary) -> Iterator[Block]:
+        """What was removed, and what stayed and why; each entry that was removed only if ``whole``."""
+        for removal in self._shown if self._whole else ():
+            one = removal.entry
+            yield one_line(f"{one.key[:12]} {named(one.program, one.target)} was removed: {removal.rule}")
+        yield from self._kept("was not removed", "were not removed")
+        removed = format_count(summary.removed, "entry", "entries")
+        yield plain(
+            f"{removed} removed, {format_size(summary.freed_bytes)} freed; "
+            f"{summary.kept} stay ({format_size(summary.kept_bytes)}){unread_words(summary.unread)}",
+            "bold",
+        )
+
+    def _rows(self) -> Grid:
+        caches = len({removal.entry.cache for removal in self._shown}) > 1
+        columns = (
+            Column("cache", lambda one: one.entry.cache if caches else "", whole=True, shared=True),
+            Column("key", lambda one: one.entry.key[:12], whole=True),
+            Column("program", lambda one: one.entry.program),
+            Column("variant", lambda one: one.entry.variant, prose=True, spare=1),
+            Column("target", lambda one: one.entry.target, shared=True),
+            Column(SIZE, lambda one: format_size(one.entry.size_bytes), numeric=True),
+            Column("rule", lambda one: one.rule, shared=True),
+        )
+        return Grid(columns, self._shown, every=self._whole)
+
+    def _kept(self, one: str, many: str) -> Iterator[Block]:
+        """What stayed, once for all that share the reason; all of their keys if ``whole``."""
+        for reason, keys in self._why.items():
+            which = format_list(keys, len(keys) if self._whole else NAMED)
+            yield plain(f"{which} {one if len(keys) == 1 else many}: {reason}", "yellow")
+
+
+def _staying(one: Foreseen) -> str:
+    return f"{one.stay_count} ({format_size(one.stay_bytes)})"
+
+
+def evict_caches(found: Sequence[tuple[Location, Foreseen]]) -> Iterator[Block]:
+    """What would go of each cache, where there are several, the most first."""
+    if len(found) < 2:
+        return
+    columns = (
+        Column("cache", lambda pair: pair[0].name, whole=True),
+        Column("would go", lambda pair: str(pair[1].would_remove), numeric=True),
+        Column("freeing", lambda pair: format_size(pair[1].would_free_bytes), numeric=True),
+        Column("would stay", lambda pair: _staying(pair[1]), numeric=True),
+        Column("place", lambda pair: pair[0].root, place=True),
+    )
+    yield ""
+    yield Grid(columns, sorted(found, key=lambda pair: (-pair[1].would_free_bytes, pair[0].cache)))

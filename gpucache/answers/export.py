@@ -1,9 +1,12 @@
-"""Outcomes of export."""
+"""What export answers: the cache file that was written."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from gpucache.answers.grid import Block, plain
 from gpucache.answers.told import OrNull
+from gpucache.units import format_count, format_size
 
 
 class Source(NamedTuple):
@@ -40,3 +43,14 @@ class ExportSummary(NamedTuple):
 
     entries: int
     """Entries in it."""
+
+
+def exported(one: Exported) -> Iterator[Block]:
+    """What was written, and from what."""
+    entries = format_count(one.entries, "entry", "entries")
+    yield plain(f"{one.file}: {entries} for {one.cache}, {format_size(one.size_bytes)}", "bold")
+    if one.key:
+        yield plain(f"  key: {one.key}")
+    for file, count in one.sources:
+        yield plain(f"  {file}: {count}")
+    yield from (plain(note, "yellow") for note in one.notes)

@@ -1,11 +1,15 @@
-"""Outcomes of exporting a layer: which builds of a command its libraries answer by themselves."""
+"""What export layer answers: which builds of a command its libraries answer by themselves."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gpucache.answers.grid import few, named
 from gpucache.answers.run import Ended
+from gpucache.answers.run_lines import unseen
 from gpucache.answers.told import OrNull, told
+from gpucache.units import format_count, format_size, printable
 
 
 class LayerResult(StrEnum):
@@ -63,3 +67,31 @@ def summarise_layer(
         answers=answers,
         size_bytes=size_bytes,
     )
+
+
+def layer_line(summary: LayerSummary) -> str:
+    """What was exported, in one line, and how it is used."""
+    if not summary.exported:
+        why = unseen(summary.ended)
+        if summary.left:
+            why = f"{format_count(summary.left, 'build was', 'builds were')} left to the command's compilers"
+        return f"nothing was exported{'' if summary.answers else ', and no layer is made'}: {why}"
+    left = f"; {summary.left} left to their compilers" if summary.left else ""
+    return (
+        f"exported {format_count(summary.exported, 'build')} to {summary.layer}, which answers "
+        f"{summary.answers} in {format_size(summary.size_bytes)}{left}; {summary.layer}/gpucache.env has the "
+        "variables"
+    )
+
+
+def left(rows: Sequence[Layered], *, whole: bool) -> Iterator[str]:
+    """Why builds were left, each reason once with how many; with ``whole`` every one by its name."""
+    found = [row for row in rows if row.result is LayerResult.LEFT]
+    if whole:
+        for row in found:
+            yield printable(
+                f"left: {named(row.program or 'a build', row.target or 'nobody')}: {row.reason}", None
+            )
+        return
+    reasons = Counter(row.reason for row in found).most_common()
+    yield from few([f"left ({number}): {reason}" for reason, number in reasons], whole=False)

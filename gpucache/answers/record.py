@@ -1,11 +1,16 @@
-"""Outcomes of inspecting a recording."""
+"""What record answers, and inspect of a recording: what was recorded and what was not."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from gpucache.answers.grid import Block, Cell, Column, Grid, few, plain
 from gpucache.answers.run import Ended
+from gpucache.answers.run_lines import INNER, unseen
 from gpucache.answers.told import Instant, told
+from gpucache.units import format_count, format_duration, format_instant
+
+_DIGITS = 12
 
 
 class Launch(NamedTuple):
@@ -130,3 +135,72 @@ def summarise_recording(rows: Iterable[RecordedProgram], damage: tuple[PassedOve
         without_sources=sum(not row.kept for row in rows),
         damage=damage,
     )
+
+
+def recording(rows: Sequence[RecordedProgram], summary: RecordingSummary, *, whole: bool) -> Iterator[Block]:
+    """A row for each build, and the sum; ``whole`` adds when a build was first seen, and by what."""
+    columns = (
+        Column("program", lambda row: row.program),
+        Column("recorded", lambda row: row.recorded if whole else row.recorded[:_DIGITS], whole=True),
+        Column("target", lambda row: row.target, shared=True),
+        Column("options", lambda row: " ".join((*row.options, *row.name_expressions)), prose=True, spare=1),
+        Column("sizes", _sizes, prose=True, spare=2),
+        Column("headers", lambda row: str(row.headers or ""), numeric=True, spare=3),
+        Column("compile", _took, numeric=True),
+        Column("first", lambda row: _first(row) if whole else "", whole=True, spare=4),
+        Column("by", lambda row: row.command if whole else "", prose=True, spare=5),
+    )
+    if rows:
+        yield Grid(columns, rows, every=whole)
+    yield plain(f"\n{_sentence(summary)}", "bold")
+
+
+def recorded_line(summary: RecordSummary, *, sources: bool = True, inner: bool = False) -> str:
+    """What was recorded, in one line, and what can be done with it; ``inner`` for a record within a run."""
+    outer = f"; {INNER}" if inner else ""
+    if not summary.builds and not summary.unrecorded:
+        return f"nothing was recorded: {unseen(summary.ended)}{outer}"
+    told = f"recorded {format_count(summary.builds, 'build')} in {summary.recording}"
+    left = f"; {summary.unrecorded} not recorded" if summary.unrecorded else ""
+    if not summary.builds:
+        return f"{told}{left}{outer}"
+    warm = f"gpucache warm --recording {summary.recording}"
+    use = f"'{warm}' builds what is there" if sources else f"'{warm} --check' says what is lacking"
+    return f"{told}{left}; {use}{outer}"
+
+
+def unrecorded(rows: Sequence[Unrecorded], *, whole: bool) -> Iterator[str]:
+    """Why builds were not recorded, each reason once."""
+    yield from few([f"not recorded ({row.builds}): {row.reason}" for row in rows], whole=whole)
+
+
+def _took(row: RecordedProgram) -> Cell:
+    if row.failed:
+        return plain("failed", "red")
+    return format_duration(row.compile_ns) if row.compile_ns else ""
+
+
+def _first(row: RecordedProgram) -> str:
+    return "" if row.first_ns is None else format_instant(row.first_ns)
+
+
+def _sizes(row: RecordedProgram) -> str:
+    """The local sizes of each kernel; with their kernel where there are several."""
+    kernels: dict[str, list[str]] = {}
+    for kernel, size in row.local_sizes:
+        kernels.setdefault(kernel, []).append("x".join(map(str, size)) or "driver's")
+    told = [(kernel, " ".join(sizes)) for kernel, sizes in kernels.items()]
+    return told[0][1] if len(told) == 1 else ", ".join(f"{kernel} {sizes}" for kernel, sizes in told)
+
+
+def _sentence(summary: RecordingSummary) -> str:
+    if not summary.builds:
+        return "nothing is recorded"
+    parts = [
+        f"{format_count(summary.builds, 'build')} of {format_count(summary.programs, 'program')} "
+        f"for {format_count(summary.targets, 'target')}",
+        f"{summary.failed} failed" if summary.failed else "",
+        f"{format_duration(summary.compile_ns)} of compiling" if summary.compile_ns else "",
+        f"{summary.without_sources} without sources" if summary.without_sources else "",
+    ]
+    return "; ".join(filter(None, parts))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple, TypedDict
 
-from gpucache.answers.devices import Compared, DevicesSummary
+from gpucache.answers.devices import Compared, DevicesSummary, TargetDifference
 from gpucache.answers.document import SCHEMA, Key, keys
 from gpucache.answers.entries import CacheEntry, EntryReport
 from gpucache.answers.evict import EvictOutcome, EvictSummary, Foreseen
@@ -30,7 +30,7 @@ from gpucache.answers.record import RecordedProgram, RecordingSummary, RecordSum
 from gpucache.answers.run import Intercepted, RunSummary
 from gpucache.answers.verify import Finding, VerifySummary
 from gpucache.answers.warm import WarmOutcome, WarmSummary
-from gpucache.answers.why import Answer, EntriesCompared, Reach, TargetDifference, WhySummary
+from gpucache.answers.why import Answer, EntriesCompared, Reach, WhySummary
 from gpucache.keys import Difference
 from gpucache.model import Device
 from gpucache.outcomes.bench import (

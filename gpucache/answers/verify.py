@@ -1,11 +1,18 @@
-"""Outcomes of verify."""
+"""What verify answers: what was found wrong, and what could not be told."""
 
-from collections.abc import Collection, Iterable
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import PurePath
 from typing import NamedTuple
 
-from gpucache.answers.entries import FindingKind, Problem
+from gpucache.answers.entries import FindingKind, Problem, unread_words
+from gpucache.answers.grid import NAMED, ROWS_SHOWN, Block, Column, Grid, more_rows, plain
 from gpucache.answers.told import told
 from gpucache.errors import ExitCode
+from gpucache.units import format_count, format_list
+
+_KEY = re.compile(r"[0-9a-f]{12,}(-\d+)?")
 
 
 @told("cache entry kind wrong=kind.wrong program target detail repaired")
@@ -111,30 +118,94 @@ class VerifySummary(NamedTuple):
 
 def summarise_verify(outcomes: Iterable[Checked]) -> VerifySummary:
     """The summary of a run of verify."""
-    checked = sound = found = wrong = repaired = wrong_repaired = without_checksum = 0
+    count: Counter[str] = Counter()
     notes: list[Note] = []
     unchecked: list[Note] = []
     for outcome in outcomes:
-        told = outcome.counts and not outcome.unchecked
-        checked += told
-        if told and not any(finding.kind.wrong for finding in outcome.findings):
-            sound += 1
-            without_checksum += not outcome.checksum
-        found += len(outcome.findings)
-        wrong += sum(finding.kind.wrong for finding in outcome.findings)
-        repaired += sum(finding.repaired for finding in outcome.findings)
-        wrong_repaired += sum(finding.repaired and finding.kind.wrong for finding in outcome.findings)
+        checked = outcome.counts and not outcome.unchecked
+        sound = checked and not any(finding.kind.wrong for finding in outcome.findings)
+        count["checked"] += checked
+        count["sound"] += sound
+        count["without_checksum"] += sound and not outcome.checksum
+        for finding in outcome.findings:
+            count["findings"] += 1
+            count["wrong"] += finding.kind.wrong
+            count["repaired"] += finding.repaired
+            count["wrong_repaired"] += finding.kind.wrong and finding.repaired
         notes += (Note(outcome.entry, note) for note in outcome.notes)
         if outcome.unchecked:
             unchecked.append(Note(outcome.entry, outcome.unchecked))
     return VerifySummary(
-        checked,
-        sound,
-        found,
-        wrong,
-        repaired,
-        wrong_repaired,
+        count["checked"],
+        count["sound"],
+        count["findings"],
+        count["wrong"],
+        count["repaired"],
+        count["wrong_repaired"],
         tuple(notes),
         tuple(unchecked),
-        without_checksum,
+        count["without_checksum"],
     )
+
+
+def verify(outcomes: Sequence[Checked], summary: VerifySummary, *, whole: bool = False) -> Iterator[Block]:
+    """A row for each finding, then what could not be told, then the sum; first sound entries if ``whole``."""
+    for outcome in outcomes if whole else ():
+        if outcome.counts and not outcome.findings and not outcome.unchecked:
+            yield plain(f"{_brief(outcome.entry)}: sound", "green")
+    findings = [finding for outcome in outcomes for finding in outcome.findings]
+    if findings:
+        caches = len({finding.cache for finding in findings}) > 1
+        columns = (
+            Column("cache", lambda one: one.cache if caches else "", whole=True, shared=True),
+            Column("entry", lambda one: _brief(one.entry), whole=True),
+            Column("finding", lambda one: plain(one.kind, "red" if one.kind.wrong else "yellow"), whole=True),
+            Column("program", lambda one: one.program, prose=True),
+            Column("what", lambda one: one.detail + _mended(one), prose=True),
+        )
+        yield Grid(columns, findings[:ROWS_SHOWN])
+        yield from more_rows(len(findings), "finding")
+    notes = [f"{_brief(outcome.entry)}: {note}" for outcome in outcomes for note in outcome.notes]
+    yield from (plain(note, "dim") for note in notes[:ROWS_SHOWN])
+    yield from more_rows(len(notes), "note")
+    yield from _unchecked(outcomes)
+    repaired = f", {summary.repaired} repaired" if summary.repaired else ""
+    unchecked = f", {len(summary.unchecked)} not checked" if summary.unchecked else ""
+    said = whole or any(one.findings or one.notes or one.unchecked for one in outcomes)
+    gap = "\n" if said else ""
+    yield plain(
+        f"{gap}{summary.checked} checked, {_sound(summary)}, "
+        f"{format_count(summary.findings, 'finding')}{repaired}{unchecked}{unread_words(summary.unread)}",
+        "bold",
+    )
+
+
+def _sound(summary: VerifySummary) -> str:
+    """How many entries have no fault, and of how many of these no checksum says so."""
+    if not summary.without_checksum:
+        return f"{summary.sound} sound"
+    return f"no fault found in {summary.sound} ({summary.without_checksum} of them without a checksum)"
+
+
+def _mended(finding: Finding) -> str:
+    """What a repair did: our own store keeps what is wrong, for whoever wants to look into it."""
+    if not finding.repaired:
+        return ""
+    if finding.cache != "gpucache":
+        return " (repaired)"
+    return " (moved to quarantine)" if finding.kind.wrong else " (removed)"
+
+
+def _unchecked(outcomes: Iterable[Checked]) -> Iterator[Block]:
+    """What could not be checked, once for all that share the reason."""
+    why: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        if outcome.unchecked:
+            why.setdefault(outcome.unchecked, []).append(_brief(outcome.entry))
+    for reason, named in why.items():
+        yield plain(f"{format_list(named, NAMED)}: not checked: {reason}", "yellow")
+
+
+def _brief(entry: str) -> str:
+    """A key as people see it, or the last part of a path."""
+    return entry[:12] if _KEY.fullmatch(entry) else PurePath(entry).name[-32:] or entry

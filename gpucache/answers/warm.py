@@ -1,13 +1,17 @@
-"""Outcomes of warm."""
+"""What warm answers: what became of each program for each target."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gpucache.answers.grid import NAMED, SIZE, Block, Column, Grid, named, one_line, plain
 from gpucache.answers.lookup import Verdict
 from gpucache.answers.told import OrNull, told
 from gpucache.errors import ExitCode
+from gpucache.units import format_count, format_duration, format_list, format_size, printable
+
+LOG_LINES = 20
 
 
 class WarmResult(StrEnum):
@@ -86,3 +90,94 @@ def summarise_warm(outcomes: Iterable[WarmOutcome]) -> WarmSummary:
         compile_ns += outcome.compile_ns or 0 if outcome.result is WarmResult.BUILT else 0
         size_bytes += outcome.size_bytes or 0
     return WarmSummary({result: counts[result] for result in WarmResult}, compile_ns, size_bytes)
+
+
+_ALIKE = (Verdict.NEVER_BUILT, Verdict.EVICTED)
+"""Verdicts that say all that matters, because the rest of their reasons is only a name or an instant."""
+_STYLES = {
+    WarmResult.HIT: "green",
+    WarmResult.BUILT: "cyan",
+    WarmResult.FAILED: "bold red",
+    WarmResult.MISSING: "yellow",
+    WarmResult.SKIPPED: "dim",
+    WarmResult.POISONED: "red",
+    WarmResult.INTERRUPTED: "yellow",
+}
+
+
+def warm(
+    outcomes: Sequence[WarmOutcome], summary: WarmSummary, *, apart: str = "variant", whole: bool = False
+) -> Iterator[Block]:
+    """A row for each item, the compiler's words for each failure (all only if ``whole``), and the sum.
+
+    ``apart`` heads the column of what tells builds of one program apart.
+    """
+    columns = (
+        Column("program", lambda one: one.program),
+        Column(apart, lambda one: one.variant, prose=True, spare=1),
+        Column("target", lambda one: one.target, shared=True),
+        Column("result", lambda one: plain(one.result.value, _STYLES[one.result]), whole=True),
+        Column("compile", _took, numeric=True, spare=2),
+        Column(SIZE, _size, numeric=True, spare=3),
+    )
+    yield Grid(columns, outcomes, every=whole)
+    yield from _reasons(outcomes, whole=whole)
+    yield plain(f"\n{warm_sentence(summary)}", "bold")
+
+
+def _took(one: WarmOutcome) -> str:
+    took = "" if one.compile_ns is None else format_duration(one.compile_ns)
+    return f"saves {took}" if took and one.result is WarmResult.HIT else took
+
+
+def _size(one: WarmOutcome) -> str:
+    return "" if one.size_bytes is None else format_size(one.size_bytes)
+
+
+def warm_sentence(summary: WarmSummary) -> str:
+    """The counts that are not zero, in words."""
+    parts = [f"{count} {result.value}" for result, count in summary.counts.items() if count]
+    total = f"; {format_duration(summary.compile_ns)} of compiling" if summary.compile_ns else ""
+    return f"{', '.join(parts) or 'nothing to do'}; {format_size(summary.size_bytes)} in all{total}"
+
+
+def _beginning(log: str, *, whole: bool) -> str:
+    """The first lines of a compiler's log, which name the first errors; the rest follows from them."""
+    lines = log.splitlines()
+    if whole or len(lines) <= LOG_LINES:
+        return log
+    more = format_count(len(lines) - LOG_LINES, "more line")
+    return "\n".join([*lines[:LOG_LINES], f"... and {more}; -v shows them"])
+
+
+def _reasons(outcomes: Sequence[WarmOutcome], *, whole: bool) -> Iterator[Block]:
+    """One sentence for all items with the same reason, which are named up to a few unless ``whole``."""
+    groups: dict[tuple[WarmResult, str, str], list[WarmOutcome]] = {}
+    for outcome in outcomes:
+        if outcome.reason and outcome.result is not WarmResult.BUILT:
+            log = outcome.log if outcome.result is WarmResult.FAILED else ""
+            alike = outcome.verdict if outcome.verdict in _ALIKE else outcome.reason
+            groups.setdefault((outcome.result, str(alike), log), []).append(outcome)
+    if groups:
+        yield plain("")
+    for (result, why, log), same in groups.items():
+        for one in same if whole else same[: len(same) == 1]:
+            yield one_line(f"{_item(one)}: {result.value}: {one.reason}", _STYLES[result])
+        if len(same) > 1 and not whole:
+            programs = format_list(list(dict.fromkeys(one.program for one in same)), NAMED)
+            yield one_line(
+                f"{len(same)} {result.value}: {why}: {programs}; -v tells of each", _STYLES[result]
+            )
+        if log:
+            yield plain(_beginning(log, whole=whole))
+    empty = [_item(one) for one in outcomes if one.lacks_kernels]
+    if empty:
+        items = format_list(empty, len(empty) if whole else NAMED)
+        yield plain(
+            f"\nno kernel came out of {items}; name the instances of a template with --name-expression",
+            "yellow",
+        )
+
+
+def _item(one: WarmOutcome) -> str:
+    return printable(named(one.program, one.target, one.variant), None)

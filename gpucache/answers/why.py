@@ -1,13 +1,16 @@
-"""Would a program hit, ours or a foreign cache, and if not why; of two machines, what splits a cache."""
+"""What inspect --why answers: would a program hit in our cache or in one of others, and if not why."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from gpucache.answers.grid import Block, Column, Grid, digest, named, one_line, plain
 from gpucache.answers.lookup import Hit, Miss, Verdict
 from gpucache.answers.told import Instant, OrNull, told
 from gpucache.keys import Difference
 from gpucache.model import CacheKey
+from gpucache.units import format_age
 
 
 class ReplyState(StrEnum):
@@ -112,15 +115,6 @@ class Answer:
         return isinstance(self.found, Hit)
 
 
-@told("target difference.*")
-class TargetDifference(NamedTuple):
-    """A key field that differs between two machines."""
-
-    target: str
-    """The target it is a field of."""
-    difference: Difference
-
-
 class Served(StrEnum):
     """The owner would serve an entry."""
 
@@ -172,3 +166,100 @@ class EntriesCompared(NamedTuple):
     """The key of the second."""
     differences: int
     """How many there are."""
+
+
+def answers(found: Sequence[Answer], now_ns: int) -> Iterator[Block]:
+    """For each program: whether it would hit, and if not why, which fields differ and what was built."""
+    for one in found:
+        yield one_line(named(one.program, one.target, one.variant), "bold")
+        unasked = "".join(f"; not {root}" for root, _ in one.not_asked)
+        if one.consulted or unasked:  # else the answer says why nothing could be asked
+            yield plain(f"asked:   {', '.join(one.consulted) or 'no cache at all'}{unasked}")
+        if isinstance(one.found, Hit):
+            yield plain(f"answer:  hit: {one.found.key.short} in {one.found.layer}", "green")
+            for _, sentence in one.not_asked:
+                yield plain(f"note:    {sentence}", "yellow")
+        else:
+            yield plain(f"answer:  {one.found.verdict}: {one.found.detail}", "yellow")
+            yield from _differences(one)
+            if one.consulted:  # where nothing was asked, what was built before is not known
+                yield from _written(one, now_ns)
+        if one.under_run:
+            yield plain(
+                f"note:    kept for programs that call NVRTC themselves under 'gpucache run', with keys of "
+                f"their own: {_builds(one.under_run, now_ns)}; 'gpucache inspect --misses' tells what such "
+                "programs missed",
+                "yellow",
+            )
+        if one.elsewhere is not None:
+            yield plain(
+                f"note:    answered for a program that runs in {one.directory}, where its compiler finds "
+                f"headers; for one that runs elsewhere, and for warm: {_brief(one.elsewhere)}",
+                "yellow",
+            )
+        yield from _layers(one)
+        yield ""
+
+
+def comparison(left: str, right: str, told: Sequence[str]) -> Iterator[Block]:
+    """What tells two entries apart."""
+    yield plain(f"{left[:12]} -> {right[:12]}", "bold")
+    for phrase in told or ("nothing: their key fields are the same",):
+        yield plain(f"  {phrase}")
+
+
+def _brief(found: Hit | Miss) -> str:
+    return f"hit: {found.key.short}" if isinstance(found, Hit) else f"{found.verdict}: {found.detail}"
+
+
+def _differences(one: Answer) -> Iterator[Block]:
+    if isinstance(one.found, Hit) or not one.found.differences:
+        return
+    columns = (
+        Column("field", lambda item: item.label),
+        Column("nearest entry", lambda item: _side(item.apart()[0])),
+        Column("now", lambda item: _side(item.apart()[1])),
+    )
+    yield Grid(columns, one.found.differences)
+
+
+def _side(value: str | None) -> str:
+    return "-" if value is None else digest(value)
+
+
+def _written(one: Answer, now_ns: int) -> Iterator[Block]:
+    yield plain(f"built before for this target: {_builds(one.written, now_ns) or 'nothing'}")
+
+
+def _builds(built: Sequence[Build], now_ns: int) -> str:
+    return ", ".join(f"{key[:12]} ({_ago(now_ns - when)})" for when, key in built)
+
+
+def _layers(one: Answer) -> Iterator[Block]:
+    """The caches below ours, in the order in which the program passes them."""
+    below = one.layers[1:]
+    if below:
+        asked = ", asked where ours misses" if one.hit else ""
+        yield plain(f"layers below{asked}:")
+    for number, layer in enumerate(below, 1):
+        style = "green" if layer.state is ReplyState.ANSWERS else ""
+        yield plain(f"  {number}. {layer.cache} {layer.state.replace('-', ' ')}: {layer.detail}", style)
+
+
+def _ago(age_ns: int) -> str:
+    age = format_age(age_ns)
+    return "just now" if age == "now" else f"{age} ago"
+
+
+def reaches(found: Sequence[Reach]) -> Iterator[Block]:
+    """Whether each cache would answer, and if not which field is in the way."""
+    for one in found:
+        yield plain(f"{one.cache}: {one.wanted}", "bold")
+        yield plain(f"{one.verdict}: {one.detail}", "green" if one.verdict is Served.HIT else "yellow")
+        if one.nearest:
+            label = "entry" if isinstance(one.verdict, Served) else "nearest"
+            yield plain(f"  {label}: {one.nearest}")
+        for item in one.differences:
+            yield plain(f"  {item.label}:")
+            for name, value in (("stored", item.left), ("wanted", item.right)):
+                yield plain(f"    {name}: {'none' if value is None else value or '(empty)'}")

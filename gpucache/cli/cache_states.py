@@ -14,11 +14,11 @@ from gpucache.errors import CacheUnusableError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from gpucache.answers.grid import Block
     from gpucache.answers.inspect import Advice, CacheState, Ours, RecordedMiss, RecordedProcess
     from gpucache.caches.interface import Cache
     from gpucache.engine.inspect import Record
     from gpucache.engine.staleness import Origins
-    from gpucache.render.grid import Block
 
 MISSES_SHOWN = 10
 MISSES_KEPT = 4096
@@ -26,9 +26,9 @@ MISSES_KEPT = 4096
 
 def show_states(opened: Opened) -> None:
     """The state of every cache that was named, each with how it is moved and traced."""
+    from gpucache.answers import inspect as text
     from gpucache.answers.inspect import CachesSummary, OursAmongCaches
     from gpucache.engine.inspect import foreign_state, own_state
-    from gpucache.render import inspect as text
 
     own = opened.own
     ours = None if own is None else _ours(own)
@@ -55,10 +55,10 @@ def show_states(opened: Opened) -> None:
 
 def show_everything() -> None:
     """Our own cache and those of others at a glance; the others also where ours has no usable place."""
+    from gpucache.answers import inspect as text
     from gpucache.answers.inspect import Overview
     from gpucache.engine.inspect import foreign_state, own_state
     from gpucache.engine.staleness import Origins
-    from gpucache.render import inspect as text
 
     others = open_others()
     try:
@@ -130,7 +130,7 @@ class _Ours(NamedTuple):
     @property
     def records(self) -> "Iterator[Block]":
         """What is worth knowing, for people."""
-        from gpucache.render import inspect as text
+        from gpucache.answers import inspect as text
 
         now_ns = time.time_ns()
         yield from text.advice(self.advice)
@@ -158,7 +158,7 @@ def _ours(own: OwnOpened) -> _Ours:
 
 
 def _show_foreign(cache: "Cache", one: "CacheState") -> None:
-    from gpucache.render import inspect as text
+    from gpucache.answers import inspect as text
 
     system = load_system(cache.name)
     isolation = system.isolation(Path("DIR"))

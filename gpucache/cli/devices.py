@@ -33,12 +33,12 @@ def devices(save: Path | None, compare: tuple[Path, Path] | None) -> None:
     if compare is not None:
         _compare(*compare)
         return
+    from gpucache.answers import devices as tables
     from gpucache.answers.devices import DevicesSummary
     from gpucache.assembly import remember_targets
     from gpucache.cli.machines import here
     from gpucache.probe import ask
     from gpucache.probe.profile import save_profile
-    from gpucache.render import tables
 
     rows = ask()
     targets = [row.target for row in rows if row.target is not None and row.available]
@@ -57,9 +57,9 @@ def devices(save: Path | None, compare: tuple[Path, Path] | None) -> None:
 
 
 def _compare(left: Path, right: Path) -> None:
+    from gpucache.answers import devices as tables
     from gpucache.answers.devices import Compared
     from gpucache.probe.profile import compare, load_profile
-    from gpucache.render import tables
 
     found = compare(load_profile(left), load_profile(right))
     given().document("devices", found, Compared(len(found)))

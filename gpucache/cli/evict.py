@@ -90,9 +90,9 @@ def evict(
     caches of others every removal keeps to their owner's rules and locks, and files that the
     owner would not name so are left. --dry-run says what a run would do, refusals included.
     """
+    from gpucache.answers import evict as tables
     from gpucache.answers.evict import EvictSummary
     from gpucache.engine.eviction_policy import Limits
-    from gpucache.render import tables
 
     opened = open_named(cache, systems=False)
     fields = tuple(field("--unlike", text, "; write it as hip_version=6.2.41133") for text in unlike)
@@ -148,9 +148,9 @@ def _run(
 
 def _show_plans(opened: Opened, plans: "Plans", *, everything: bool) -> None:
     """Show what would be removed."""
+    from gpucache.answers import evict as tables
     from gpucache.answers.evict import Foreseen
     from gpucache.engine.evict import foresee
-    from gpucache.render import tables
 
     total, owns = Foreseen(left=tuple(_left(plans)) if everything else ()), [Foreseen() for _ in plans]
 

@@ -60,9 +60,8 @@ def _options(function: F) -> F:
 @global_options
 def export(form: str, out: Path, sources: tuple[Path, ...], place: str | None, **options: Any) -> None:
     """Have the system that a form is of write it, or write a layer."""
-    from gpucache.answers.export import ExportSummary
+    from gpucache.answers.export import ExportSummary, exported
     from gpucache.assembly import compile_exactly
-    from gpucache.render.tables import exported
     from gpucache.sources.discover import load_program
 
     if form == LAYER:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
     from rich.console import RenderableType
 
+    from gpucache.answers.console import Display
     from gpucache.cli.running import Running
-    from gpucache.render.progress import Display
     from gpucache.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -58,7 +58,7 @@ class Globals(NamedTuple):
         """Write text for people to stdout."""
         if self.json or self.quiet:
             return
-        from gpucache.render.console import show
+        from gpucache.answers.console import show
 
         show(sys.stdout, renderables)
 
@@ -73,7 +73,7 @@ class Globals(NamedTuple):
 
     def progress(self) -> "AbstractContextManager[Display]":
         """A bar on stderr for the time of a run, where somebody may look at it."""
-        from gpucache.render.progress import display
+        from gpucache.answers.console import display
 
         return display(quiet=self.quiet or self.json)
 

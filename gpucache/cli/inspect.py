@@ -156,9 +156,9 @@ def _refuse_contradictions(
 
 
 def _misses(opened: Opened, since: int | None) -> None:
+    from gpucache.answers import inspect as text
     from gpucache.answers.inspect import MissesSummary
     from gpucache.engine.inspect import recent_misses
-    from gpucache.render import inspect as text
 
     oldest = 0 if since is None else time.time_ns() - since
     store = opened.require_own("--misses").store
@@ -170,8 +170,8 @@ def _misses(opened: Opened, since: int | None) -> None:
 
 def _show_entries(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...]) -> None:
     """Show the entries that words and targets name; where that is a single one, show it whole."""
+    from gpucache.answers import inspect as text
     from gpucache.answers.inspect import Listed
-    from gpucache.render import inspect as text
 
     if not what:
         _show_every(opened, targets)
@@ -194,8 +194,8 @@ def _show_entries(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...
 
 def _show_every(opened: Opened, targets: tuple[str, ...]) -> None:
     """Show all entries, and keep no more of each than is shown, because there may be 100,000."""
+    from gpucache.answers import inspect as text
     from gpucache.answers.inspect import Listed
-    from gpucache.render import inspect as text
 
     every = ((cache, entry) for cache, entries in opened.select((), targets) for entry in entries)
     summary = Listed()

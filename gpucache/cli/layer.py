@@ -80,7 +80,7 @@ def export_layer(folder: Path, place: str) -> None:
 def _tell(outcomes: "list[Layered]", summary: "LayerSummary") -> None:
     """Say what was exported and what was not to stderr, as standard output is the command's."""
     from gpucache.answers.document import document
-    from gpucache.render.layers import layer_line, left
+    from gpucache.answers.layer import layer_line, left
 
     if given().json:
         complain("".join(document("export", outcomes, summary)))

@@ -98,8 +98,8 @@ def record(folder: Path, digests_only: bool, keep_arguments: bool) -> None:
 def _tell(untold: "Sequence[Unrecorded]", summary: "RecordSummary", *, sources: bool) -> None:
     """Say what was recorded and what was not to stderr, as standard output is the command's."""
     from gpucache.answers.document import document
+    from gpucache.answers.record import recorded_line, unrecorded
     from gpucache.intercept.environment import SOCKET
-    from gpucache.render.recordings import recorded_line, unrecorded
 
     if given().json:
         complain("".join(document("record", untold, summary)))

@@ -17,9 +17,8 @@ _SHOWN = 5
 
 def show_recording(folder: Path) -> None:
     """Show what a recording holds; raises SourceError where it is none."""
-    from gpucache.answers.record import summarise_recording
+    from gpucache.answers.record import recording, summarise_recording
     from gpucache.recording.reading import read_recording
-    from gpucache.render.recordings import recording
 
     found = read_recording(folder)
     rows = [row_of(found, build, seen) for build, seen in found.recording.rows()]

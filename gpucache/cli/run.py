@@ -103,10 +103,10 @@ def named_command(verb: str) -> tuple[str, ...]:
 
 def build_noted(settings: "Settings", noted: "Collection[CacheKey]") -> tuple[int, bool]:
     """Build what the command left to be built later; how many were, and whether this was interrupted."""
+    from gpucache.answers.run_lines import learning_line
     from gpucache.answers.warm import WarmResult
     from gpucache.cli.warm import warm_noted
     from gpucache.host.interrupts import disarm
-    from gpucache.render.run import learning_line
     from gpucache.units import printable
 
     try:
@@ -134,8 +134,8 @@ def build_noted(settings: "Settings", noted: "Collection[CacheKey]") -> tuple[in
 def _tell(outcomes: "tuple[Intercepted, ...]", summary: "RunSummary", report: Path | None) -> None:
     """Say what became of the builds to stderr, and write the document where it is wanted."""
     if not (given().json or given().quiet):
+        from gpucache.answers.run_lines import reasons, summary_line
         from gpucache.intercept.environment import SOCKET
-        from gpucache.render.run import reasons, summary_line
 
         for reason in reasons(outcomes, whole=given().whole):
             complain(f"gpucache: {reason}")

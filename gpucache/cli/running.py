@@ -131,7 +131,7 @@ class Running:
         code, number, alone, *_ = self._ended
         if self._error or number or alone or self.opencl or self._listening.error:
             return None
-        from gpucache.render.run import counted, unbuilt
+        from gpucache.answers.run_lines import counted, unbuilt
         from gpucache.units import covered_ns
 
         hits = [_read(hit) for hit in self._listening.hits]

@@ -41,8 +41,8 @@ def verify(
     --load, where the machine is so short of processes, memory or descriptors that nothing loads. Caches of
     others may have entries without a checksum: of these only the form is checked, and their number is shown.
     """
+    from gpucache.answers import verify as tables
     from gpucache.answers.verify import summarise_verify
-    from gpucache.render import tables
 
     opened = open_named(cache)
     if repair and opened.settings.read_only:

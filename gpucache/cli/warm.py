@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from gpucache.settings import Settings
     from gpucache.store.directory import DirectoryStore
 
-_FOR_A_RUN = ("gpucache.engine.warm.run", "gpucache.engine.warm.work", "gpucache.render.tables")
+_FOR_A_RUN = ("gpucache.engine.warm.run", "gpucache.engine.warm.work", "gpucache.answers.warm")
 """Imported while drivers are asked, which takes as long."""
 NEXT = (
     "Next: 'gpucache inspect' shows what is cached, 'gpucache verify' checks it, "
@@ -112,8 +112,8 @@ def warm(
     With -- COMMAND the command is run until it adds nothing new to any known cache, and what each
     run added is told; --root is then its GPUCACHE_DIR.
     """
+    from gpucache.answers import warm as tables
     from gpucache.answers.warm import WarmResult, summarise_warm
-    from gpucache.render import tables
 
     if profile is not None and not check:
         raise UsageError(

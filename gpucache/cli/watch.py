@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 def show_written(names: Sequence[str]) -> None:
     """Tell of what is written to the caches that are named, or to all, until an interrupt or unread."""
+    from gpucache.answers import inspect as text
     from gpucache.engine.watch import watch
-    from gpucache.render import inspect as text
 
     told: set[tuple[str, str, str]] = set()  # entries, each of which may have several lines
 

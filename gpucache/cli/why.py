@@ -57,13 +57,12 @@ def explain(opened: Opened, asked: Asked) -> None:
 
 
 def _answer(opened: Opened, asked: Asked) -> None:
-    from gpucache.answers.why import WhySummary
+    from gpucache.answers.why import WhySummary, answers
     from gpucache.assembly import backends, open_layers
     from gpucache.caches.opening import present_caches
     from gpucache.caches.registry import systems
     from gpucache.engine.warm.plan import plan_warm
     from gpucache.engine.why import items_of, replies, why
-    from gpucache.render.why import answers
 
     meant = [_meant(opened, word, asked) for word in asked.what] or [_Meant(read_programs(asked.named))]
     specs = [spec for one in meant for spec in one.specs]
@@ -133,10 +132,9 @@ def _entries(own: OwnOpened, word: str, targets: Sequence[str]) -> "list[CacheEn
 
 
 def _compare(opened: Opened, keys: Sequence[str]) -> None:
-    from gpucache.answers.why import EntriesCompared
+    from gpucache.answers.why import EntriesCompared, comparison
     from gpucache.engine.why import compare
     from gpucache.keys import difference
-    from gpucache.render.why import comparison
 
     left, right = (_report(opened, key) for key in keys)
     differences = difference(left.key_fields, right.key_fields)
@@ -156,8 +154,7 @@ def _report(opened: Opened, prefix: str) -> "EntryReport":
 
 
 def _reach(opened: Opened, asked: Asked) -> None:
-    from gpucache.answers.why import WhySummary
-    from gpucache.render.why import reaches
+    from gpucache.answers.why import WhySummary, reaches
 
     if asked.what or asked.named.anything or asked.targets:
         raise UsageError(

@@ -3,6 +3,7 @@
 TYPE_CHECKING = False  # the one of typing, which type checkers know by its name
 
 if TYPE_CHECKING:
+    from gpucache.answers.devices import TargetDifference as TargetDifference
     from gpucache.answers.entries import CacheEntry as CacheEntry
     from gpucache.answers.entries import EntryReport as EntryReport
     from gpucache.answers.entries import FindingKind as FindingKind
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
     from gpucache.answers.why import Reply as Reply
     from gpucache.answers.why import ReplyState as ReplyState
     from gpucache.answers.why import Served as Served
-    from gpucache.answers.why import TargetDifference as TargetDifference
     from gpucache.keys import Difference as Difference
     from gpucache.outcomes.bench import CACHED as CACHED
     from gpucache.outcomes.bench import FEWEST_PAIRS as FEWEST_PAIRS
@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from gpucache.outcomes.bench import summarise_checked as summarise_checked
 
 _HOMES = {
+    "answers.devices": "TargetDifference",
     "answers.entries": "CacheEntry EntryReport Location Problem FindingKind",
     "answers.evict": "ALL GONE EvictOutcome EvictSummary Foreseen Kept Removal",
     "answers.export": "Exported",
@@ -94,7 +95,7 @@ _HOMES = {
     "answers.run": "Ended Intercepted RunResult RunSummary summarise_run",
     "answers.verify": "Checked Finding Note VerifySummary summarise_verify",
     "answers.warm": "WarmOutcome WarmResult WarmSummary summarise_warm",
-    "answers.why": "Answer Build Reply ReplyState TargetDifference Reach Served",
+    "answers.why": "Answer Build Reply ReplyState Reach Served",
     "keys": "Difference",
     "outcomes.bench": "CACHED FEWEST_PAIRS PAPER_ASYNC PAPER_SYNC Arm ArmResult BenchCase "
     "BenchVerdict BreakEven CachedPart CheckedCase CheckedMeans Ratio Sample SettleRun "

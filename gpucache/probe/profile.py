@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpucache.answers.why import TargetDifference
+from gpucache.answers.devices import TargetDifference
 from gpucache.backends.registry import backend_names
 from gpucache.errors import TargetError, UsageError
 from gpucache.host import os_errors

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.text import Text
 
+from gpucache.answers.grid import Column, Grid, plain
 from gpucache.answers.growth import Growth
 from gpucache.outcomes.bench import (
     FEWEST_PAIRS,
@@ -44,7 +45,6 @@ from gpucache.render.figures import (
     verdict_name,
     verdict_words,
 )
-from gpucache.render.grid import Column, Grid, plain
 from gpucache.units import format_duration, printable
 
 _CACHED_PART = (

@@ -102,7 +102,7 @@ sys.meta_path.insert(0, Strike())
 
 @pytest.mark.parametrize(
     "module",
-    ["click", "gpucache.cli.process", "gpucache.errors", "gpucache.cli.inspect", "gpucache.render.grid"],
+    ["click", "gpucache.cli.process", "gpucache.errors", "gpucache.cli.inspect", "gpucache.answers.grid"],
 )
 @pytest.mark.parametrize("program", [["-m", "gpucache"], [str(Path(sys.executable).with_name("gpucache"))]])
 def test_an_interrupt_while_modules_are_imported(tmp_path: Path, program: list[str], module: str) -> None:
@@ -134,7 +134,7 @@ sys.meta_path.insert(0, Strike())
 """
 
 
-@pytest.mark.parametrize("module", ["gpucache.model", "gpucache.render.inspect"])
+@pytest.mark.parametrize("module", ["gpucache.model", "gpucache.answers.inspect"])
 @pytest.mark.parametrize(
     "where",
     ["type('Made', (), {'field': Field()})", "exec('raise KeyboardInterrupt')"],

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
+from gpucache.answers import record as text
 from gpucache.answers.record import summarise_recording
 from gpucache.cli.recordings import row_of
 from gpucache.recording.builds import Seen
 from gpucache.recording.reading import read_recording
 from gpucache.recording.writing import Writer
-from gpucache.render import recordings as text
 from tests.recording.builds import ONE
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpucache.render import inspect as text
+from gpucache.answers import inspect as text
 from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:

@@ -17,12 +17,12 @@ from threading import Event
 import pytest
 
 from gpucache.answers.run import Ended, Intercepted, RunResult
+from gpucache.answers.run_lines import UNSEEN
 from gpucache.cli import main
 from gpucache.intercept.command import run_command
 from gpucache.intercept.environment import Libraries
 from gpucache.intercept.server import HEARD, PASSED, Handlers, Later
 from gpucache.intercept.wire import Fields, Kind
-from gpucache.render.run import UNSEEN
 from tests.intercept.conftest import Done
 from tests.patience import PATIENCE_S
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.render.run import UNSEEN
+from gpucache.answers.run_lines import UNSEEN
 from tests.intercept.conftest import PROGRAM, Done, without_us
 from tests.patience import PATIENCE_S
 from tests.pocl import PLATFORM, need_pocl

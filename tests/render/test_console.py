@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 import pytest
 from rich.console import Console
 
+from gpucache.answers import inspect
+from gpucache.answers.console import show, write
 from gpucache.answers.entries import Location
+from gpucache.answers.grid import PIPE_WIDTH, Block, Column, Grid, Line, Pairs, plain
 from gpucache.answers.inspect import CacheState
 from gpucache.answers.lookup import Verdict
 from gpucache.outcomes.bench import BenchCase
-from gpucache.render import bench, inspect
-from gpucache.render.console import show, write
-from gpucache.render.grid import PIPE_WIDTH, Block, Column, Grid, Line, Pairs, plain
+from gpucache.render import bench
 
 _PLACE = Location("cupy", "/tmp/a place/\u4e2d\u6587", "HOME", True, 1 << 20, ("it lies in /tmp; move it",))
 _STATE = CacheState(_PLACE, 4, 32 << 10, 4, 2, 1, findings=("one is damaged",), beside_bytes=9)
@@ -101,8 +102,8 @@ def test_a_pipe_of_ascii_gets_lines_of_ascii() -> None:
 def test_a_pipe_waits_for_no_rich() -> None:
     """Writing lines, tables and pairs imports nothing of rich."""
     program = (
-        "import sys\nfrom gpucache.render.console import show\n"
-        "from gpucache.render.grid import Column, Grid, Pairs, plain\n"
+        "import sys\nfrom gpucache.answers.console import show\n"
+        "from gpucache.answers.grid import Column, Grid, Pairs, plain\n"
         "grid = Grid((Column('a'),))\ngrid.add('b')\n"
         "show(sys.stdout, [plain('x', 'bold'), grid, Pairs([('a', 'b')])])\n"
         "print(*(name for name in sys.modules if name.split('.')[0] == 'rich'))\n"

@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from gpucache.render.console import write
-from gpucache.render.grid import PIPE_WIDTH, Column, Grid, shortened
+from gpucache.answers.console import write
+from gpucache.answers.grid import PIPE_WIDTH, Column, Grid, shortened
 
 INTEL = "opencl:intel-r-opencl/intel-r-xeon-r-processor"
 POCL = "opencl:portable-computing-language/pthread-skylake-avx512-intel-xeon-processor"

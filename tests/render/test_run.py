@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gpucache.answers.run import Ended, Intercepted, RunResult, summarise_run
-from gpucache.render.run import reasons, summary_line
+from gpucache.answers.run_lines import reasons, summary_line
 
 HIT = Intercepted("scale", "opencl:intel/cpu", RunResult.HIT, "0" * 64, 4_000_000, 2_000_000_000)
 AHEAD = replace(HIT, target="opencl:pocl/cpu", saved_ns=36_000_000_000, all_kernels=True)

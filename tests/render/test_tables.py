@@ -7,18 +7,17 @@ from collections.abc import Iterable, Iterator, Sequence
 import pytest
 from rich.console import Console, RenderableType
 
+from gpucache.answers import devices, evict, inspect, verify, warm, why
+from gpucache.answers.console import write
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location, Problem
 from gpucache.answers.evict import EvictOutcome, EvictSummary, Foreseen, Kept, Removal
-from gpucache.answers.inspect import CacheState
+from gpucache.answers.grid import PIPE_WIDTH, Grid
+from gpucache.answers.inspect import ROWS_IN_A_TABLE, CacheState
 from gpucache.answers.lookup import Miss, Verdict
 from gpucache.answers.verify import Checked, Finding, summarise_verify
 from gpucache.answers.warm import WarmOutcome, WarmResult, summarise_warm
 from gpucache.answers.why import Answer
 from gpucache.model import Check, Device, KeyField, Target
-from gpucache.render import inspect, tables, why
-from gpucache.render.console import write
-from gpucache.render.grid import PIPE_WIDTH, Grid
-from gpucache.render.inspect import ROWS_IN_A_TABLE
 
 WIDTH = 80
 KEYS = [f"{digit * 12}{'0' * 52}" for digit in "abc"]
@@ -73,11 +72,11 @@ def test_warm_shows_result_program_target_and_reason(result: WarmResult) -> None
         reason,
         verdict=Verdict.KEY_CHANGED,
     )
-    text = _text(tables.warm([outcome], summarise_warm([outcome])))
+    text = _text(warm.warm([outcome], summarise_warm([outcome])))
     assert re.search(rf"\b{result.value}\b", text)
     assert _column(text, "program") == PROGRAM and "N=4" in text
     assert f"target: {TARGET}" in text
-    wide = _text(tables.warm([outcome], summarise_warm([outcome])), width=160)
+    wide = _text(warm.warm([outcome], summarise_warm([outcome])), width=160)
     assert "1 min 5 s" in wide and "118 MiB" in wide
     words = " ".join(text.split())
     assert reason in words and f"1 {result.value}" in words
@@ -87,17 +86,17 @@ def test_warm_shows_the_first_lines_of_a_log_and_how_many_more() -> None:
     """A failure's log is cut to its first lines with the way to see all of it, which shows all of it."""
     log = "\n".join(f"error number {number}" for number in range(100))
     outcome = WarmOutcome(PROGRAM, TARGET, WarmResult.FAILED, reason="it does not compile", log=log)
-    short = _text(tables.warm([outcome], summarise_warm([outcome])))
+    short = _text(warm.warm([outcome], summarise_warm([outcome])))
     assert "error number 0\n" in short and "error number 99" not in short
-    assert f"{100 - tables.LOG_LINES} more lines; -v shows them" in short
-    whole = _text(tables.warm([outcome], summarise_warm([outcome]), whole=True))
+    assert f"{100 - warm.LOG_LINES} more lines; -v shows them" in short
+    whole = _text(warm.warm([outcome], summarise_warm([outcome]), whole=True))
     assert all(f"error number {number}\n" in whole for number in range(100))
 
 
 def test_text_is_not_read_as_markup() -> None:
     """Square brackets of a compiler are shown, not taken for colours."""
     outcome = WarmOutcome("a[bold].cl", TARGET, WarmResult.FAILED, reason="[red]no", log="x[/red] [i]")
-    text = _text(tables.warm([outcome], summarise_warm([outcome])))
+    text = _text(warm.warm([outcome], summarise_warm([outcome])))
     assert all(part in text for part in ("a[bold].cl", "[red]no", "x[/red] [i]"))
 
 
@@ -124,7 +123,7 @@ def test_verify_shows_finding_key_and_detail(kind: FindingKind) -> None:
     detail = "the entry says cubin and the payload is PTX, which is something else entirely"
     finding = Finding("gpucache", KEYS[0], kind, detail, PROGRAM, TARGET, repaired=True)
     outcomes = [Checked(KEYS[0], (finding,))]
-    text = _text(tables.verify(outcomes, summarise_verify(outcomes)))
+    text = _text(verify.verify(outcomes, summarise_verify(outcomes)))
     assert KEYS[0][:12] in text and re.search(rf"\b{kind.value}\b", text)
     assert _column(text, "program") == PROGRAM
     done = "moved to quarantine" if kind.wrong else "removed"
@@ -136,7 +135,7 @@ def test_a_repair_of_the_caches_of_others_is_called_one() -> None:
     """Each has its own way of it, and no quarantine."""
     finding = Finding("pocl", "0/1", FindingKind.CORRUPT, "it is damaged", repaired=True)
     outcomes = [Checked("0/1", (finding,))]
-    assert "it is damaged (repaired)" in _text(tables.verify(outcomes, summarise_verify(outcomes)))
+    assert "it is damaged (repaired)" in _text(verify.verify(outcomes, summarise_verify(outcomes)))
 
 
 @pytest.mark.parametrize("width", [80, PIPE_WIDTH])
@@ -167,13 +166,13 @@ def test_a_list_of_many_entries_draws_no_table(monkeypatch: pytest.MonkeyPatch) 
 def test_verify_of_what_is_sound_is_one_line() -> None:
     """Where nothing was found nothing stands before the counts, not even a blank line."""
     outcomes = [Checked("a")]
-    assert _text(tables.verify(outcomes, summarise_verify(outcomes))) == "1 checked, 1 sound, 0 findings\n"
+    assert _text(verify.verify(outcomes, summarise_verify(outcomes))) == "1 checked, 1 sound, 0 findings\n"
 
 
 def test_what_was_not_checked_is_told_once_for_each_reason() -> None:
     """Entries that share a reason share a sentence, and the sum counts them apart."""
     outcomes = [Checked(key, unchecked="no memory") for key in "abcde"]
-    text = _text(tables.verify(outcomes, summarise_verify(outcomes)))
+    text = _text(verify.verify(outcomes, summarise_verify(outcomes)))
     assert text.splitlines()[0] == "a, b, c and 2 more: not checked: no memory"
     assert text.endswith("0 checked, 0 sound, 0 findings, 5 not checked\n")
 
@@ -181,14 +180,14 @@ def test_what_was_not_checked_is_told_once_for_each_reason() -> None:
 def test_what_no_checksum_says_is_not_called_sound() -> None:
     """Of such an entry only the form was checked."""
     outcomes = [Checked("a"), Checked("b", checksum=False)]
-    text = _text(tables.verify(outcomes, summarise_verify(outcomes)))
+    text = _text(verify.verify(outcomes, summarise_verify(outcomes)))
     assert text == "2 checked, no fault found in 2 (1 of them without a checksum), 0 findings\n"
 
 
 def test_verify_shows_what_could_not_be_told() -> None:
     """A note stands beside the key of its entry, and the entry counts as sound."""
     outcomes = [Checked(KEYS[0], notes=("not comparable: a temporary path",))]
-    text = _text(tables.verify(outcomes, summarise_verify(outcomes)))
+    text = _text(verify.verify(outcomes, summarise_verify(outcomes)))
     assert f"{KEYS[0][:12]}: not comparable: a temporary path" in text
     assert "1 checked, 1 sound, 0 findings" in text
 
@@ -196,7 +195,7 @@ def test_verify_shows_what_could_not_be_told() -> None:
 def test_evict_shows_what_would_go_and_by_which_rule() -> None:
     """A planned removal keeps key, names and rule; the sum says what would stay."""
     rule = "unused for 30 d, superseded"
-    foreseen, told = Foreseen(kept=2, kept_bytes=2048), tables.Evictions()
+    foreseen, told = Foreseen(kept=2, kept_bytes=2048), evict.Evictions()
     for outcome in foreseen.of([EvictOutcome(Removal(_entry(KEYS[0]), rule), tried=False)]):
         told.add(outcome)
     text = _text(told.plan(foreseen))
@@ -205,8 +204,8 @@ def test_evict_shows_what_would_go_and_by_which_rule() -> None:
     assert "1 entry would go, freeing 118 MiB; 2 would stay (2.0 KiB)" in text
 
 
-def _told(outcomes: Sequence[EvictOutcome], *, whole: bool = False) -> tables.Evictions:
-    told = tables.Evictions(whole=whole)
+def _told(outcomes: Sequence[EvictOutcome], *, whole: bool = False) -> evict.Evictions:
+    told = evict.Evictions(whole=whole)
     for outcome in outcomes:
         told.add(outcome)
     return told
@@ -242,7 +241,7 @@ def test_devices_show_targets_whole_and_errors_as_sentences() -> None:
         Device(Target("opencl", "pocl/old"), "opencl", "old", "3.0", False, "it compiles nothing; mend it"),
         Device(None, "cuda", "CUDA driver", "", False, "the driver is broken", present=False),
     ]
-    text = _text(tables.devices(rows))
+    text = _text(devices.devices(rows))
     assert re.search(r"^opencl:pocl/old +old \(not available\) +3\.0\b", text, re.MULTILINE)
     assert "opencl:pocl/old: it compiles nothing; mend it" in text
     assert str(long) in text and "cuda:sm_90" in text

@@ -377,7 +377,7 @@ def _merged(asked: Asked) -> Exported:
     notes = tuple(
         f"{number} {'row' if number == 1 else 'rows'}: {what}." for what, number in counts.items() if number
     )
-    sources = tuple((str(source.path), source.written) for source in done.sources)
+    sources = tuple(Source(str(source.path), source.written) for source in done.sources)
     return Exported(NAME, str(asked.out), done.rows, asked.out.stat().st_size, sources, notes=notes)
 
 

@@ -1,4 +1,4 @@
-"""Where text goes: the product to stdout, the talk to stderr.
+"""Where text goes: the product to stdout, the talk and live progress to stderr.
 
 On a terminal people get tables as wide as it is; through a pipe text that is never broken or cut,
 without colour unless that is asked for, and without blanks at the ends of its lines. Nobody who reads a pipe
@@ -6,13 +6,17 @@ waits for rich to be imported.
 """
 
 import os
+import sys
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
-from gpucache.render.grid import PIPE_WIDTH, Grid, Line, Pairs
+from gpucache.answers.grid import PIPE_WIDTH, Grid, Line, Pairs
+from gpucache.units import printable_lines
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.progress import Progress
     from rich.segment import Segment
 
 
@@ -67,3 +71,41 @@ def _is_plain(stream: TextIO) -> bool:
     """Whether rich would write neither colours nor other characters for a table's lines."""
     asked = os.environ.get("FORCE_COLOR") or os.environ.get("TTY_COMPATIBLE") == "1"
     return not stream.isatty() and not asked and (stream.encoding or "utf-8").lower().startswith("utf")
+
+
+class Display:
+    """A bar that names what is being worked on; it is silent where nobody looks."""
+
+    def __init__(self, bar: "Progress | None") -> None:
+        self._bar = bar
+        self._task = None if bar is None else bar.add_task("", total=None)
+
+    def show(self, done: int, total: int | None, running: str) -> None:
+        """Show how far a run is."""
+        if self._bar is not None and self._task is not None:
+            self._bar.start()  # a thread, which is not there before: a process with threads has no copies
+            self._bar.update(
+                self._task, completed=done, total=total, description=printable_lines(running[:60])
+            )
+
+
+@contextmanager
+def display(*, quiet: bool) -> Iterator[Display]:
+    """A display for the time of a run."""
+    if quiet or not sys.stderr.isatty():  # FORCE_COLOR asks for colours in a pipe, not for a moving cursor
+        yield Display(None)
+        return
+    from rich import progress
+
+    columns = (
+        progress.SpinnerColumn(),
+        progress.MofNCompleteColumn(),
+        progress.BarColumn(20),
+        progress.TimeElapsedColumn(),
+        progress.TextColumn("{task.description}", markup=False),
+    )
+    bar = progress.Progress(*columns, console=console_of(sys.stderr), transient=True)
+    try:
+        yield Display(bar)
+    finally:
+        bar.stop()

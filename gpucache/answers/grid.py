@@ -8,11 +8,11 @@ pipe without rich, which takes longer to import than a small cache to read. Must
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gpucache.units import printable, printable_lines
+from gpucache.units import format_count, printable, printable_lines
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -28,6 +28,9 @@ PLACE_WIDTH = 20
 GAP = 2
 SIZE = "on disk"
 """The size of an entry that is shown everywhere: the blocks its file takes, which eviction counts."""
+NAMED = 3
+"""How many items that share a reason are named."""
+ROWS_SHOWN = 200
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -76,9 +79,11 @@ Cell = str | Line
 
 
 class Column(NamedTuple):
-    """A column and what may be done to it where there is little room."""
+    """A column, what of a row stands in it, and what may be done to it where there is little room."""
 
     heading: str
+    of: Callable[[Any], Cell] = str
+    """The cell of a row."""
     numeric: bool = False
     """Whether it is aligned on the right and never broken over lines."""
     whole: bool = False
@@ -96,12 +101,21 @@ class Column(NamedTuple):
 class Grid:
     """Rows below columns. With ``every`` no column is left out, however narrow the terminal is."""
 
-    def __init__(self, columns: Sequence[Column], *, every: bool = False, as_lines: bool = False) -> None:
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        rows: Iterable[Any] = (),
+        *,
+        every: bool = False,
+        as_lines: bool = False,
+    ) -> None:
         self.columns = columns
         self.rows: list[tuple[Cell, ...]] = []
         self.as_lines = as_lines  # whether it is drawn as ``lines``, as it is one of many
         self._every = every
         self._known: dict[int, int] = {}  # the width of the widest cell by column, until a row is added
+        for row in rows:
+            self.add(*[column.of(row) for column in columns])
 
     def add(self, *cells: Cell) -> None:
         """Add a row with a cell for each column; text is shown on one line and never read as markup.
@@ -299,3 +313,22 @@ def one_line(text: str, style: str = "") -> Line:
 def digest(value: str) -> str:
     """A value as people see it: of a SHA-256 digest only its beginning."""
     return f"SHA-256 {value[:12]}" if _DIGEST.fullmatch(value) else value
+
+
+def named(program: str, target: str = "", variant: str = "") -> str:
+    """A build as people know it: its program, what tells it from others of that, and its target."""
+    return f"{program}{f' [{variant}]' if variant else ''}{f' for {target}' if target else ''}"
+
+
+def more_rows(number: int, one: str, many: str | None = None) -> Iterator[Block]:
+    """A sentence about the rows that were left out of a table, as nobody reads one to its end."""
+    if number > ROWS_SHOWN:
+        left_out = format_count(number - ROWS_SHOWN, f"more {one}", f"more {many or one + 's'}")
+        yield plain(f"and {left_out}; --json has all")
+
+
+def few(reasons: Sequence[str], *, whole: bool) -> Iterator[str]:
+    """The first reasons and how many more there are; all of them if ``whole``."""
+    yield from reasons if whole else reasons[:NAMED]
+    if not whole and len(reasons) > NAMED:
+        yield f"{format_count(len(reasons) - NAMED, 'more reason')}; -v tells them"

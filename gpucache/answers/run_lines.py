@@ -18,8 +18,6 @@ UNSEEN = (
 )
 NOTHING_BUILT = "nothing was built from source"
 ALONE = "the command ran without gpucache"
-_REASONS = 3
-"""The most reasons that are told unless everything is."""
 
 
 def summary_line(summary: "RunSummary", *, inner: bool = False) -> str:
@@ -95,17 +93,17 @@ def _parts(summary: "RunSummary") -> "Iterator[str]":
 
 def reasons(outcomes: "Sequence[Intercepted]", *, whole: bool) -> "Iterator[str]":
     """Why builds were not kept or not served, each reason once; with ``whole`` every build that missed."""
+    from gpucache.answers.grid import few, named
     from gpucache.answers.run import RunResult
 
     if whole:
         for one in outcomes:
             if one.result is not RunResult.HIT:
-                where = f" for {one.target}" if one.target else ""
-                yield printable(f"{one.program or 'a call'}{where}: {one.result}: {one.reason}", None)
+                what = named(one.program or "a call", one.target)
+                yield printable(f"{what}: {one.result}: {one.reason}", None)
         return
     done = {RunResult.LEFT: "kept", RunResult.PASSED: "served", RunResult.REFUSED: "built"}
     untold = (one for one in outcomes if one.result in done)
-    told = tuple(dict.fromkeys(f"not {done[one.result]}: {one.reason}" for one in untold))
-    yield from told[:_REASONS]
-    if len(told) > _REASONS:
-        yield f"{format_count(len(told) - _REASONS, 'more reason')}; -v tells them"
+    yield from few(
+        list(dict.fromkeys(f"not {done[one.result]}: {one.reason}" for one in untold)), whole=False
+    )
