@@ -172,8 +172,7 @@ def _checks(targets: tuple[str, ...], runs: int | None, timeout: float) -> None:
         for case in run_checked(jobs, time_checks, timeout, running):
             cases.append(case)
     means = summarise_checked(cases)
-    given().document("bench", cases, CheckedSummary(means))
-    given().show(text.checks(cases, means))
+    given().answer("bench", cases, CheckedSummary(means), text.checks(cases, means))
     leave(ExitCode.FINDINGS if any(case.error for case in cases) else ExitCode.DONE)
 
 
@@ -244,8 +243,9 @@ def _finish(
     from gpucache.render import bench as text
 
     short = () if fail_below is None else tuple(below(cases, fail_below))
-    given().document("bench", cases, summarise_bench(cases, fail_below, short))
-    given().show(text.bench(cases, whole=given().whole))
+    given().answer(
+        "bench", cases, summarise_bench(cases, fail_below, short), text.bench(cases, whole=given().whole)
+    )
     if file is not None:
         _export(file, cases, devices)
     for sentence in short:

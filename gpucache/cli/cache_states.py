@@ -42,8 +42,7 @@ def show_states(opened: Opened) -> None:
         if ours
         else CachesSummary(states, opened.unread)
     )
-    given().document("inspect", (), told)
-    given().show(text.state(ours.state) if ours else [])
+    given().answer("inspect", (), told, text.state(ours.state) if ours else [])
     for one in states:
         if one.location.cache == OWN:
             given().show(["", *text.state(one)])
@@ -79,8 +78,7 @@ def show_everything() -> None:
     size_bytes = sum(one.size_bytes for one in (its, *states))
     stale_bytes = sum(one.stale.size_bytes for one in (its, *states) if one.stale)
     told = Overview(ours.told(its), states, size_bytes, stale_bytes, opened.unread)
-    given().document("inspect", (), told)
-    given().show(text.state(its))
+    given().answer("inspect", (), told, text.state(its))
     for one in roots:
         given().show(["", *text.state(one)])
     given().show(ours.records)

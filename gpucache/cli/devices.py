@@ -47,8 +47,12 @@ def devices(save: Path | None, compare: tuple[Path, Path] | None) -> None:
         save_profile(save, here(rows))
     present = sum(row.present for row in rows if row.target is not None and row.available)
     errors = sum(row.target is None for row in rows)
-    given().document("devices", rows, DevicesSummary(len(targets), present, errors))
-    given().show(tables.devices(rows, whole=given().whole))
+    given().answer(
+        "devices",
+        rows,
+        DevicesSummary(len(targets), present, errors),
+        tables.devices(rows, whole=given().whole),
+    )
     if save is not None:
         given().say(
             f"Saved as {save}; 'gpucache warm --check --device-profile {save}' answers for this machine."
@@ -62,5 +66,4 @@ def _compare(left: Path, right: Path) -> None:
     from gpucache.probe.profile import compare, load_profile
 
     found = compare(load_profile(left), load_profile(right))
-    given().document("devices", found, Compared(len(found)))
-    given().show(tables.comparison(found, left.name, right.name))
+    given().answer("devices", found, Compared(len(found)), tables.comparison(found, left.name, right.name))

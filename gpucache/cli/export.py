@@ -84,8 +84,7 @@ def export(form: str, out: Path, sources: tuple[Path, ...], place: str | None, *
     language = wanted.language
     programs = [] if language is None else [load_program(one, one.name, language) for one in sources]
     done = wanted.write(Asked(out, sources, tuple(programs), values, compile_exactly))
-    given().document("export", [done], ExportSummary(done.entries))
-    given().show(exported(done))
+    given().answer("export", [done], ExportSummary(done.entries), exported(done))
 
 
 def _refuse_given(options: dict[str, Any]) -> None:

@@ -62,6 +62,29 @@ class Globals(NamedTuple):
 
         show(sys.stdout, renderables)
 
+    def answer(
+        self,
+        command: str,
+        outcomes: "Iterable[object]",
+        summary: object,
+        text: "Iterable[RenderableType]",
+    ) -> None:
+        """Answer with the document or with text, whichever is asked for, and read no more than that needs."""
+        self.document(command, outcomes, summary)
+        self.show(text)
+
+    def tell(
+        self, command: str, outcomes: "Iterable[object]", summary: object, sentences: "Iterable[str]"
+    ) -> None:
+        """The same to stderr, of a command of somebody else's, whose standard output it is."""
+        if self.json:
+            from gpucache.answers.document import document
+
+            complain("".join(document(command, outcomes, summary)))
+        elif not self.quiet:
+            for sentence in sentences:
+                complain(f"gpucache: {sentence}")
+
     def document(self, command: str, outcomes: "Iterable[object]", summary: object) -> None:
         """Write the document for machines to stdout, if it is asked for: outcomes, then their summary."""
         if self.json:

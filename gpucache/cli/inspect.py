@@ -164,8 +164,12 @@ def _misses(opened: Opened, since: int | None) -> None:
     store = opened.require_own("--misses").store
     found = recent_misses(store.journal_tail(MISSES_KEPT), oldest)
     most = None if given().verbose or since is not None else MISSES_SHOWN
-    given().document("inspect", found, MissesSummary(len(found)))
-    given().show(text.misses(found, time.time_ns(), noted=store.missed_count(), most=most))
+    given().answer(
+        "inspect",
+        found,
+        MissesSummary(len(found)),
+        text.misses(found, time.time_ns(), noted=store.missed_count(), most=most),
+    )
 
 
 def _show_entries(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...]) -> None:
@@ -184,8 +188,7 @@ def _show_entries(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...
     if len(found) == 1:
         [(cache, entry)] = found
         one = cache.report(entry)
-        given().document("inspect", [one], summary)
-        given().show(text.report(one, whole=given().whole))
+        given().answer("inspect", [one], summary, text.report(one, whole=given().whole))
         return
     given().document("inspect", (_whole(cache, entry) for cache, entry in found), summary)
     named = [(_name(opened, cache), entry) for cache, entry in found]

@@ -1,16 +1,12 @@
 """``gpucache export layer DIR -- COMMAND``: what a command compiles, for when it runs without gpucache."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gpucache.cli.globals import given, leave
 from gpucache.cli.run import build_noted, end_as, named_command
 from gpucache.cli.running import Services, libraries
 from gpucache.cli.streams import complain
 from gpucache.errors import ExitCode
-
-if TYPE_CHECKING:
-    from gpucache.answers.layer import Layered, LayerSummary
 
 FORM = "layer"
 TOLD = f"""{FORM}: OUT is a folder for images and services, whose programs are served without gpucache. The
@@ -31,7 +27,7 @@ could be exported, none is made."""
 
 def export_layer(folder: Path, place: str) -> None:
     """Run the command, and write what answers its builds; ``place`` is where the folder will be used."""
-    from gpucache.answers.layer import summarise_layer
+    from gpucache.answers.layer import layer_line, left, summarise_layer
     from gpucache.assembly import open_layers
     from gpucache.caches.known_caches import KnownCaches
     from gpucache.host.scratch import absent, remove_empty, scratch
@@ -71,20 +67,9 @@ def export_layer(folder: Path, place: str) -> None:
         remove_empty(new)
     if questions.too_many:
         complain("gpucache: the command asked for more than is kept; export with fewer builds at once")
-    _tell(outcomes, summarise_layer(command[0], ended, str(folder), outcomes, answers, size))
+    summary = summarise_layer(command[0], ended, str(folder), outcomes, answers, size)
+    told = [*left(outcomes, whole=given().whole), layer_line(summary)]
+    given().tell("export", outcomes, summary, told)
     if not (ended.code or answers):
         leave(ExitCode.FINDINGS)
     end_as(ended)
-
-
-def _tell(outcomes: "list[Layered]", summary: "LayerSummary") -> None:
-    """Say what was exported and what was not to stderr, as standard output is the command's."""
-    from gpucache.answers.document import document
-    from gpucache.answers.layer import layer_line, left
-
-    if given().json:
-        complain("".join(document("export", outcomes, summary)))
-    elif not given().quiet:
-        for sentence in left(outcomes, whole=given().whole):
-            complain(f"gpucache: {sentence}")
-        complain(f"gpucache: {layer_line(summary)}")

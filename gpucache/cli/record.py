@@ -3,7 +3,6 @@
 import os
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -11,13 +10,6 @@ from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import PathName
 from gpucache.cli.run import WITHOUT_MARK, end_as, named_command
 from gpucache.cli.running import libraries
-from gpucache.cli.streams import complain
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gpucache.answers.record import RecordSummary, Unrecorded
-
 
 _PATIENCE_MS = 60_000
 """How long a build may wait to be written down: with hundreds of headers that can take seconds."""
@@ -55,12 +47,12 @@ def record(folder: Path, digests_only: bool, keep_arguments: bool) -> None:
     DIR' builds it here or on another machine, and 'gpucache inspect --recording DIR' shows it.
     Standard output, input and terminal are the command's, and so is the exit code.
     """
-    from gpucache.answers.record import RecordSummary, Unrecorded
+    from gpucache.answers.record import RecordSummary, Unrecorded, recorded_line, unrecorded
     from gpucache.caches.known_caches import KnownCaches
     from gpucache.host.scratch import absent, remove_empty, scratch
     from gpucache.intercept.command import run_command
     from gpucache.intercept.devices import Devices
-    from gpucache.intercept.environment import REQUIRE, TIMEOUT
+    from gpucache.intercept.environment import REQUIRE, SOCKET, TIMEOUT
     from gpucache.intercept.recorder import NVRTCRecorder, OpenCLRecorder, Recorded
     from gpucache.recording.writing import BLOBS, Writer
 
@@ -81,29 +73,8 @@ def record(folder: Path, digests_only: bool, keep_arguments: bool) -> None:
         ended = run_command(command, environ, found, services)
         unbegun.pop_all()
     untold = [Unrecorded(reason, number) for reason, number in sorted(recorded.unrecorded.items())]
-    _tell(
-        untold,
-        RecordSummary(
-            command=command[0],
-            ended=ended,
-            recording=str(folder),
-            builds=recorded.builds,
-            unrecorded=sum(one.builds for one in untold),
-        ),
-        sources=not digests_only,
-    )
+    unwritten = sum(one.builds for one in untold)
+    summary = RecordSummary(command[0], ended, str(folder), recorded.builds, unwritten)
+    line = recorded_line(summary, sources=not digests_only, inner=SOCKET in os.environ)
+    given().tell("record", untold, summary, [*unrecorded(untold, whole=given().whole), line])
     end_as(ended)
-
-
-def _tell(untold: "Sequence[Unrecorded]", summary: "RecordSummary", *, sources: bool) -> None:
-    """Say what was recorded and what was not to stderr, as standard output is the command's."""
-    from gpucache.answers.document import document
-    from gpucache.answers.record import recorded_line, unrecorded
-    from gpucache.intercept.environment import SOCKET
-
-    if given().json:
-        complain("".join(document("record", untold, summary)))
-    elif not given().quiet:
-        for sentence in unrecorded(untold, whole=given().whole):
-            complain(f"gpucache: {sentence}")
-        complain(f"gpucache: {recorded_line(summary, sources=sources, inner=SOCKET in os.environ)}")

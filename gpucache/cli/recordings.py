@@ -23,8 +23,7 @@ def show_recording(folder: Path) -> None:
     found = read_recording(folder)
     rows = [row_of(found, build, seen) for build, seen in found.recording.rows()]
     summary = summarise_recording(rows, found.damage)
-    given().document("inspect", rows, summary)
-    given().show(recording(rows, summary, whole=given().whole))
+    given().answer("inspect", rows, summary, recording(rows, summary, whole=given().whole))
     for one in found.damage[:_SHOWN]:
         complain(f"gpucache: {one.place} of the recording is passed over: {one.why}")
     if len(found.damage) > _SHOWN:

@@ -133,25 +133,19 @@ def build_noted(settings: "Settings", noted: "Collection[CacheKey]") -> tuple[in
 
 def _tell(outcomes: "tuple[Intercepted, ...]", summary: "RunSummary", report: Path | None) -> None:
     """Say what became of the builds to stderr, and write the document where it is wanted."""
-    if not (given().json or given().quiet):
-        from gpucache.answers.run_lines import reasons, summary_line
-        from gpucache.intercept.environment import SOCKET
+    from gpucache.answers.run_lines import reasons, summary_line
+    from gpucache.intercept.environment import SOCKET
 
-        for reason in reasons(outcomes, whole=given().whole):
-            complain(f"gpucache: {reason}")
-        complain(f"gpucache: {summary_line(summary, inner=SOCKET in os.environ)}")
-    if not (given().json or report):
+    line = summary_line(summary, inner=SOCKET in os.environ)
+    given().tell("run", outcomes, summary, [*reasons(outcomes, whole=given().whole), line])
+    if report is None:
         return
     from gpucache.answers.document import document
 
-    text = "".join(document("run", outcomes, summary))
-    if given().json:
-        complain(text)
-    if report is not None:
-        try:
-            report.write_text(f"{text}\n", encoding="ascii")
-        except OSError as error:
-            complain(f"gpucache: {os_errors.unwritable(report, error, 'name another file')}")
+    try:
+        report.write_text("".join(document("run", outcomes, summary)) + "\n", encoding="ascii")
+    except OSError as error:
+        complain(f"gpucache: {os_errors.unwritable(report, error, 'name another file')}")
 
 
 def end_as(ended: "Ended") -> None:

@@ -58,8 +58,7 @@ def verify(
 
     summary = summarise_verify(noted())._replace(unread=opened.unread)
     findings = [finding for outcome in told for finding in outcome.findings]
-    given().document("verify", findings, summary)
-    given().show(tables.verify(told, summary, whole=given().whole))
+    given().answer("verify", findings, summary, tables.verify(told, summary, whole=given().whole))
     finish(opened, summary.exit_code(strict=strict))
 
 

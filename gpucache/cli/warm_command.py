@@ -41,8 +41,7 @@ def warm_command(timeout: float, into: Path | None) -> None:
             around.remove_unused(into.absolute())
             remove_empty(new)
     summary = summarise_settle(runs, warmed, notes, proof)
-    given().document("warm", runs, summary)
-    given().show(text.settle(runs, summary))
+    given().answer("warm", runs, summary, text.settle(runs, summary))
     leave(ExitCode.DONE if summary.settled and not summary.missed else ExitCode.FINDINGS)
 
 

@@ -81,8 +81,9 @@ def _answer(opened: Opened, asked: Asked) -> None:
         for one, item in zip(answers_, items, strict=True)
     ]
     hits = sum(one.hit for one in found)
-    given().document("inspect", found, WhySummary(len(found), hits, len(found) - hits))
-    given().show(answers(found, time.time_ns()))
+    given().answer(
+        "inspect", found, WhySummary(len(found), hits, len(found) - hits), answers(found, time.time_ns())
+    )
     leave(ExitCode.DONE if hits == len(found) else ExitCode.FINDINGS)
 
 
@@ -139,8 +140,9 @@ def _compare(opened: Opened, keys: Sequence[str]) -> None:
     left, right = (_report(opened, key) for key in keys)
     differences = difference(left.key_fields, right.key_fields)
     summary = EntriesCompared(left.entry.key, right.entry.key, len(differences))
-    given().document("inspect", differences, summary)
-    given().show(comparison(left.entry.key, right.entry.key, compare(left, right)))
+    given().answer(
+        "inspect", differences, summary, comparison(left.entry.key, right.entry.key, compare(left, right))
+    )
 
 
 def _report(opened: Opened, prefix: str) -> "EntryReport":
@@ -166,8 +168,7 @@ def _reach(opened: Opened, asked: Asked) -> None:
         wanted[label] = (*wanted.get(label, ()), _value(value))
     found = [reach for cache in opened.caches for reach in cache.explain(wanted)]
     hits = sum(one.hit for one in found)
-    given().document("inspect", found, WhySummary(len(found), hits, len(found) - hits))
-    given().show(reaches(found))
+    given().answer("inspect", found, WhySummary(len(found), hits, len(found) - hits), reaches(found))
     leave(ExitCode.DONE if hits else ExitCode.FINDINGS)
 
 
