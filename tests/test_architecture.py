@@ -1,6 +1,6 @@
 """The house: which room may import which, and what is kept out of every room but one.
 
-cli                   the command line, a file per verb         render     outcomes to text, JSON and plots
+cli                   the command line, a file per verb
 opencl, cuda          what programs import                      library    what those two share
 intercept             what commands that nobody changed ask of their compilers, answered over a socket
 assembly              puts concrete parts together, each when it is asked for
@@ -13,9 +13,9 @@ backends              compilers                 probe      devices and compilers
 recording             what programs had compiled, to be built elsewhere
 sources, manifest, settings                     what is read before anything is done
 native                libraries in C that commands load, their build, where they are
-leaves                what all may import: model, errors, units, answers, keys, closures, payload, folders;
-                      checks (of kernels); host (the operating system: interrupts, process groups,
-                      temporary folders, what it refuses)
+leaves                what all may import: model, errors, units, keys, closures, payload, folders;
+                      answers (values of verbs, their JSON and text); checks (of kernels);
+                      host (interrupts, process groups, temporary folders, what the system refuses)
 """
 
 import ast
@@ -59,7 +59,6 @@ _CLI = frozenset(
         "probe",
         "engine",
         "bench",
-        "render",
         "assembly",
         "caches.exports",
         "caches.known_caches",
@@ -110,7 +109,6 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "bench": frozenset(
         {"leaves", "settings", "sources", "assembly", "engine", "backends", "caches.known_caches"}
     ),
-    "render": frozenset({"answers", "keys", "model", "outcomes", "units"}),
     "assembly": frozenset({"leaves", "settings", "probe", "backends", "store", "caches", "engine"}),
     "library": frozenset({"leaves", "settings", "assembly", "engine", "store.interface"}),
     "intercept": frozenset(
@@ -228,8 +226,8 @@ _ONLY: Mapping[str, frozenset[str]] = {
     "pyopencl": frozenset({"backends", "opencl", "bench.opencl"}),
     "cuda": frozenset({"backends", "cuda", "bench.cuda"}),
     "click": frozenset({"cli"}),
-    "rich": frozenset({"answers", "cli", "render"}),
-    "matplotlib": frozenset({"render"}),
+    "rich": frozenset({"answers", "cli"}),
+    "matplotlib": frozenset({"answers"}),
 }
 
 
@@ -291,7 +289,7 @@ def test_every_module(rule: str) -> None:
     assert [module for module in _modules() if not _HOLDS[rule](module)] == []
 
 
-_TOLD_IN_HELP = frozenset({"cli.parameters", "cli.usage", "manifest", "model"})
+_TOLD_IN_HELP = frozenset({"cli.parameters", "cli.verb_examples", "manifest", "model"})
 """Targets and caches are named there in examples, and nowhere else in the words for people."""
 _ALSO_ELSEWHERE: Mapping[str, frozenset[str]] = {
     # What backends compile with is called as the cache that it keeps.
@@ -308,8 +306,8 @@ _ALSO_ELSEWHERE: Mapping[str, frozenset[str]] = {
     # It tells the caches of others where they lie.
     "vllm": frozenset({"caches.deep_gemm"}),
     "deep-gemm": frozenset({"caches.vllm"}),
-    "futhark": frozenset({"cli.usage"}),
-    "rocfft": frozenset({"cli.usage"}),
+    "futhark": frozenset({"cli.verb_examples"}),
+    "rocfft": frozenset({"cli.verb_examples"}),
 }
 _NAMES = ("id", "attr", "name", "module", "arg")
 """Where the parts of a tree keep names."""

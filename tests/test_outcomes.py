@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from gpucache.answers.bench import Arm, Sample, Spread
 from gpucache.answers.entries import CacheEntry, FindingKind
 from gpucache.answers.evict import EvictOutcome, EvictSummary, Kept, Removal
 from gpucache.answers.verify import Checked, Finding, summarise_verify
 from gpucache.answers.warm import WarmOutcome, WarmResult, summarise_warm
 from gpucache.errors import ExitCode
-from gpucache.outcomes.bench import Arm, Sample, Spread
 
 
 def _warm(*results: WarmResult) -> list[WarmOutcome]:

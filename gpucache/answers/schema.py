@@ -10,6 +10,14 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple, TypedDict
 
+from gpucache.answers.bench import (
+    BenchCase,
+    BenchSummary,
+    CheckedCase,
+    CheckedSummary,
+    SettleRun,
+    SettleSummary,
+)
 from gpucache.answers.devices import Compared, DevicesSummary, TargetDifference
 from gpucache.answers.document import SCHEMA, Key, keys
 from gpucache.answers.entries import CacheEntry, EntryReport
@@ -33,14 +41,6 @@ from gpucache.answers.warm import WarmOutcome, WarmSummary
 from gpucache.answers.why import Answer, EntriesCompared, Reach, WhySummary
 from gpucache.keys import Difference
 from gpucache.model import Device
-from gpucache.outcomes.bench import (
-    BenchCase,
-    BenchSummary,
-    CheckedCase,
-    CheckedSummary,
-    SettleRun,
-    SettleSummary,
-)
 
 
 class Answered(NamedTuple):

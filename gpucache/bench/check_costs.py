@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from gpucache.answers.bench import CheckedCase
 from gpucache.bench.compare import paired_ratio
 from gpucache.checks import include_dirs
 from gpucache.engine.targets import default_devices, select_target
 from gpucache.engine.workers.pool import Bounds, Died, Failed, run_isolated
 from gpucache.errors import CompileError, GpucacheError, NoDeviceError, TargetError
 from gpucache.model import BuildRequest, Checks, Device, Program, Toolchain
-from gpucache.outcomes.bench import CheckedCase
 
 BACKEND = "opencl"
 LOCAL_SIZE = 128

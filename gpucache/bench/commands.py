@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from gpucache.answers.bench import Arm, BenchCase, BenchVerdict, Sample, SettleRun
 from gpucache.answers.growth import growth
 from gpucache.bench.compare import Measured
 from gpucache.bench.run import Begun, Planned, Say, start_folder
@@ -20,7 +21,6 @@ from gpucache.engine import hidden_caches
 from gpucache.engine.commands import CommandRun, run_command, run_prepare
 from gpucache.engine.hidden_caches import Clues, Homeless, Watched
 from gpucache.engine.warm.command import CacheEnvironment, settle
-from gpucache.outcomes.bench import Arm, BenchCase, BenchVerdict, Sample, SettleRun
 
 PHASE = "run"
 _NOTHING_WRITTEN = (

@@ -19,9 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median, median_low
 
-from gpucache.answers.growth import Growth
-from gpucache.engine.hidden_caches import Clues
-from gpucache.outcomes.bench import (
+from gpucache.answers.bench import (
     CACHED,
     FEWEST_PAIRS,
     Arm,
@@ -35,6 +33,8 @@ from gpucache.outcomes.bench import (
     Sample,
     Spread,
 )
+from gpucache.answers.growth import Growth
+from gpucache.engine.hidden_caches import Clues
 from gpucache.units import format_duration
 
 CONFIDENCE = 0.95

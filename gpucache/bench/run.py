@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from gpucache.answers.bench import FEWEST_PAIRS, Arm, BenchCase, BenchVerdict, Sample
 from gpucache.bench.compare import NO_PAIR, NOT_REACHED, PAIR, Measured, fold, interrupted_after, is_peer
 from gpucache.bench.machine_load import measure_load
 from gpucache.host.interrupts import disarm
 from gpucache.host.scratch import scratch
-from gpucache.outcomes.bench import FEWEST_PAIRS, Arm, BenchCase, BenchVerdict, Sample
 
 Say = Callable[[str], None]
 """Told what is done now, for people who wait."""

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
+from gpucache.answers.bench import Arm
 from gpucache.backends.interface import Backend, Compilation
 from gpucache.errors import NoDeviceError
 from gpucache.model import Artifact, BuildRequest, Target
-from gpucache.outcomes.bench import Arm
 
 
 class Launch(NamedTuple):

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from gpucache.answers.bench import Arm, BenchCase, BenchVerdict, Sample
 from gpucache.answers.growth import growth
 from gpucache.answers.lookup import Built, Hit, Verdict
 from gpucache.assembly import open_layers
@@ -43,7 +44,6 @@ from gpucache.engine.warm.plan import WarmItem
 from gpucache.engine.workers.pool import Bounds, Died, Done, run_isolated
 from gpucache.errors import CompileError, GpucacheError
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Checks, Toolchain
-from gpucache.outcomes.bench import Arm, BenchCase, BenchVerdict, Sample
 from gpucache.settings import Settings
 
 R = TypeVar("R")

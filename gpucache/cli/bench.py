@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpucache.answers.bench import Arm
 from gpucache.bench.sessions import PEERS
 from gpucache.cli.files import writing
 from gpucache.cli.globals import given, global_options, leave
@@ -17,12 +18,11 @@ from gpucache.cli.parameters import BuildCommand, Number, PathName, source_optio
 from gpucache.cli.programs import Named, read_programs
 from gpucache.cli.streams import complain
 from gpucache.errors import ExitCode, UsageError
-from gpucache.outcomes.bench import Arm
 
 if TYPE_CHECKING:
+    from gpucache.answers.bench import BenchCase
     from gpucache.bench.run import Extent, Planned
     from gpucache.model import Device
-    from gpucache.outcomes.bench import BenchCase
 
 PAIRS = 5
 _CPUINFO = Path("/proc/cpuinfo")
@@ -151,12 +151,12 @@ def bench(
 
 def _checks(targets: tuple[str, ...], runs: int | None, timeout: float) -> None:
     """Time the suite that comes with gpucache on each OpenCL device, and leave."""
+    from gpucache.answers import bench_text as text
+    from gpucache.answers.bench import CheckedCase, CheckedSummary, summarise_checked
     from gpucache.bench.check_costs import BACKEND, CheckedJob, plan_checked, run_checked
     from gpucache.bench.sources import time_checks
     from gpucache.examples import checks_path
     from gpucache.model import Language
-    from gpucache.outcomes.bench import CheckedCase, CheckedSummary, summarise_checked
-    from gpucache.render import bench as text
     from gpucache.sources.discover import load_program
 
     program = load_program(checks_path(), "suite.cl", Language.OPENCL_C)
@@ -238,9 +238,9 @@ def _finish(
     otherwise: int | None = None,
 ) -> None:
     """Show, export and judge what was measured, and leave."""
+    from gpucache.answers import bench_text as text
+    from gpucache.answers.bench import BenchVerdict, summarise_bench
     from gpucache.bench.compare import below
-    from gpucache.outcomes.bench import BenchVerdict, summarise_bench
-    from gpucache.render import bench as text
 
     short = () if fail_below is None else tuple(below(cases, fail_below))
     given().answer(
@@ -260,7 +260,7 @@ def _finish(
 
 def _export(file: Path, cases: "Sequence[BenchCase]", devices: "Sequence[Device] | None") -> None:
     """Write cases in the format of the file's ending; raises UsageError where it cannot be written."""
-    from gpucache.render.exports import export
+    from gpucache.answers.bench_export import export
 
     if devices is None:
         from gpucache.probe import ask
@@ -274,8 +274,8 @@ def _export(file: Path, cases: "Sequence[BenchCase]", devices: "Sequence[Device]
 
 def _require_export(file: Path) -> None:
     """Raise UsageError for a file that could not be written in the end, before anything is measured."""
-    from gpucache.render import plots
-    from gpucache.render.exports import PLOTS, SUFFIXES
+    from gpucache.answers import bench_plots as plots
+    from gpucache.answers.bench_export import PLOTS, SUFFIXES
 
     if file.suffix.lower() not in SUFFIXES:
         raise UsageError(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from gpucache.cli import completion, formats, manual
+from gpucache.cli import completion, manual
 from gpucache.cli.group import PROGRAM, gpucache
 from gpucache.errors import ExitCode
 
@@ -55,7 +55,7 @@ def files(top: Path) -> dict[Path, str]:
 
 def pages() -> dict[str, str]:
     """Every manual page, by file name."""
-    return manual.pages(tree()) | formats.pages()
+    return manual.pages(tree())
 
 
 def stray_pages(top: Path) -> Iterator[Path]:

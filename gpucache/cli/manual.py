@@ -1,7 +1,8 @@
-"""The manual pages of section 1: the command and its verbs, made from the Click tree.
+"""The manual pages: the command and its verbs (section 1), a manifest and the documents of ``--json`` (5).
 
-Owns their sections. Must not hold what is said elsewhere: names, options and help are read from the
-tree, examples from the usage, exit codes from the group, variables from the settings.
+Owns their sections. Must not hold what is said elsewhere: names, options and help are read from the Click
+tree, examples and words from ``verb_examples``, exit codes from the group, variables from the settings,
+fields from the manifest's grammar, keys from the types of outcomes.
 """
 
 import inspect
@@ -9,14 +10,48 @@ from collections.abc import Iterator, Sequence
 
 import click
 
+from gpucache.answers.document import record_name
+from gpucache.answers.schema import ANSWERS, Answered, Document, Error, meanings, records
 from gpucache.cli import roff
 from gpucache.cli.group import COMMANDED
-from gpucache.cli.usage import EXAMPLES, WORDS, Example
+from gpucache.cli.verb_examples import EXAMPLES, WORDS, Example
 from gpucache.errors import ExitCode
+from gpucache.manifest import FIELDS
 from gpucache.settings import ENVIRONMENT, RUN_ENVIRONMENT
 
-FORMATS = (("gpucache-manifest", 5), ("gpucache-json", 5))
-"""The pages of files and documents, which another module makes."""
+MANIFEST = "gpucache-manifest"
+JSON = "gpucache-json"
+_WHAT_A_MANIFEST_IS = (
+    "A manifest lists programs and how they are built, for gpucache warm --manifest FILE and gpucache bench "
+    "--manifest FILE. It is a TOML file in UTF-8, of any name, with one table [[program]] for each program "
+    "and at most one table [defaults], whose fields count for all programs. Names of files and folders are "
+    "relative to the manifest's folder. A field or table of another name is an error that names the line.",
+    "What is said on the command line is added: -I, -D, --option and --local-size count for every program.",
+)
+SAMPLE = """\
+[defaults]
+include = ["include"]
+
+[[program]]
+source = "kernels/*.cl"
+defines = { N = 4 }
+variants = { T = ["float", "double"] }
+local_sizes = [[64], [16, 16]]
+
+[[program]]
+source = "kernels/scale.cu"
+options = ["-std=c++17"]
+targets = ["cuda:sm_80", "cuda:sm_90", "cuda:compute_90"]
+name_expressions = ["scale<float>"]
+"""
+"""A manifest as people write them."""
+_WHAT_A_DOCUMENT_IS = (
+    "With --json, a verb answers with one JSON document on standard output, also where it could not run; "
+    "'inspect --watch' with an object on each line, of which the last says what ended it. "
+    "Names are in snake_case and end in their units: _ms is milliseconds, _ns nanoseconds, _bytes bytes. "
+    "Every key is always there; what is not known is null, or empty text. A byte of a file name that is not "
+    "UTF-8 is escaped as an unpaired surrogate.",
+)
 FILES = (
     ("CACHEDIR.TAG", "Tells backup tools that this is a cache; a shared cache has none."),
     ("v1/entries/", "The entries, one file each, found by their key alone."),
@@ -52,12 +87,14 @@ _ROOT = (
 
 
 def pages(context: click.Context) -> dict[str, str]:
-    """The page of a group and of each of its commands, by file name."""
+    """Every page by file name: that of a group, of each of its commands, of manifests and of documents."""
     verbs = [
         click.Context(command, info_name=verb, parent=context) for verb, command in commands(context).items()
     ]
-    every = [(page_name(one), 1) for one in (context, *verbs)] + list(FORMATS)
-    return {f"{page_name(one)}.1": _page(one, every) for one in (context, *verbs)}
+    every = [(page_name(one), 1) for one in (context, *verbs)] + [(MANIFEST, 5), (JSON, 5)]
+    found = {f"{page_name(one)}.1": _page(one, every) for one in (context, *verbs)}
+    formats = {f"{MANIFEST}.5": _manifest(), f"{JSON}.5": _json()}
+    return found | {name: "\n".join(lines) + "\n" for name, lines in formats.items()}
 
 
 def commands(context: click.Context) -> dict[str, click.Command]:
@@ -160,3 +197,48 @@ def _surroundings(context: click.Context) -> Iterator[str]:
 def _paragraphs(command: click.Command) -> list[str]:
     """The help of a command without its line breaks."""
     return [" ".join(text.split()) for text in inspect.cleandoc(command.help or "").split("\n\n")]
+
+
+def _manifest() -> Iterator[str]:
+    yield from roff.title(MANIFEST, 5, "programs to warm")
+    yield roff.heading("DESCRIPTION")
+    yield from roff.paragraphs(_WHAT_A_MANIFEST_IS)
+    yield roff.heading("FIELDS")
+    for field in FIELDS:
+        where = "" if field.shared else " In [[program]] alone."
+        yield from roff.listing([(f"{field.name} = {field.example}", field.meaning + where)])
+    yield roff.heading("EXAMPLES")
+    yield roff.filled(
+        "Each OpenCL program is built twice for every device, the CUDA program for three targets:"
+    )
+    yield from roff.verbatim(SAMPLE)
+    yield from roff.see_also([("gpucache-warm", 1), ("gpucache-bench", 1), ("gpucache", 1)])
+
+
+def _json() -> Iterator[str]:
+    yield from roff.title(JSON, 5, "what gpucache answers with --json")
+    yield roff.heading("DESCRIPTION")
+    yield from roff.paragraphs(_WHAT_A_DOCUMENT_IS)
+    yield roff.heading("DOCUMENT")
+    yield from roff.listing(_rows(Document))
+    yield from (".PP", roff.filled("Where a command could not run there is one more key, error, with:"))
+    yield from roff.listing(_rows(Error))
+    yield roff.heading("ANSWERS")
+    for answered in ANSWERS:
+        yield from _answered(answered)
+    yield roff.heading("RECORDS")
+    for kind in records():
+        meaning = (kind.__doc__ or "").partition("\n\n")[0]
+        yield from (roff.subheading(record_name(kind)), roff.filled(meaning))
+        yield from roff.listing(_rows(kind))
+    yield from roff.see_also([("gpucache", 1)])
+
+
+def _answered(one: Answered) -> Iterator[str]:
+    outcomes = f"Outcomes: {record_name(one.outcome)}. " if one.outcome else "No outcomes. "
+    yield from (roff.subheading(f"gpucache {one.asked}"), roff.filled(f"{outcomes}{one.meaning} Summary:"))
+    yield from roff.listing(_rows(one.summary)) if one.summary else ()
+
+
+def _rows(kind: type) -> Iterator[tuple[str, str]]:
+    return ((key.name, f"({key.form.words}) {meaning}") for key, meaning in meanings(kind))

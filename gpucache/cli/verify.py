@@ -113,7 +113,7 @@ def _trials(opened: Opened, *, load: bool, rebuild: bool) -> "dict[str, list[Try
             opened.require_own(option)
     if load or rebuild:
         from gpucache.assembly import backends
-        from gpucache.engine.trials import load_trial, rebuild_trial
+        from gpucache.engine.load_and_rebuild import load_trial, rebuild_trial
         from gpucache.probe import ask
 
         devices = ask() if rebuild else []

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gpucache.engine.warm.run import Session
     from gpucache.manifest import ProgramSpec
     from gpucache.model import CacheKey
-    from gpucache.render.progress import Display
+    from gpucache.answers.console import Display
     from gpucache.settings import Settings
     from gpucache.store.directory import DirectoryStore
 

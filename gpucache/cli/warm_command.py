@@ -9,19 +9,19 @@ from gpucache.errors import CacheUnusableError, ExitCode
 from gpucache.host import os_errors
 
 if TYPE_CHECKING:
+    from gpucache.answers.bench import SettleRun
     from gpucache.caches.known_caches import KnownCaches
     from gpucache.engine.warm.command import Proof
-    from gpucache.outcomes.bench import SettleRun
 
 ENVIRONMENT_FILE = "gpucache.env"
 
 
 def warm_command(timeout: float, into: Path | None) -> None:
     """Warm every known cache by the command after ``--``; with ``into`` caches below that folder alone."""
+    from gpucache.answers import bench_text as text
     from gpucache.caches.known_caches import KnownCaches
     from gpucache.engine.warm.command import summarise_settle
     from gpucache.host.scratch import absent, remove_empty
-    from gpucache.render import bench as text
 
     around = KnownCaches(given().environment())
     new = absent(into.absolute()) if into is not None else ()

@@ -3,6 +3,24 @@
 TYPE_CHECKING = False  # the one of typing, which type checkers know by its name
 
 if TYPE_CHECKING:
+    from gpucache.answers.bench import CACHED as CACHED
+    from gpucache.answers.bench import FEWEST_PAIRS as FEWEST_PAIRS
+    from gpucache.answers.bench import PAPER_ASYNC as PAPER_ASYNC
+    from gpucache.answers.bench import PAPER_SYNC as PAPER_SYNC
+    from gpucache.answers.bench import Arm as Arm
+    from gpucache.answers.bench import ArmResult as ArmResult
+    from gpucache.answers.bench import BenchCase as BenchCase
+    from gpucache.answers.bench import BenchVerdict as BenchVerdict
+    from gpucache.answers.bench import BreakEven as BreakEven
+    from gpucache.answers.bench import CachedPart as CachedPart
+    from gpucache.answers.bench import CheckedCase as CheckedCase
+    from gpucache.answers.bench import CheckedMeans as CheckedMeans
+    from gpucache.answers.bench import Ratio as Ratio
+    from gpucache.answers.bench import Sample as Sample
+    from gpucache.answers.bench import SettleRun as SettleRun
+    from gpucache.answers.bench import SettleSummary as SettleSummary
+    from gpucache.answers.bench import Spread as Spread
+    from gpucache.answers.bench import summarise_checked as summarise_checked
     from gpucache.answers.devices import TargetDifference as TargetDifference
     from gpucache.answers.entries import CacheEntry as CacheEntry
     from gpucache.answers.entries import EntryReport as EntryReport
@@ -62,24 +80,6 @@ if TYPE_CHECKING:
     from gpucache.answers.why import ReplyState as ReplyState
     from gpucache.answers.why import Served as Served
     from gpucache.keys import Difference as Difference
-    from gpucache.outcomes.bench import CACHED as CACHED
-    from gpucache.outcomes.bench import FEWEST_PAIRS as FEWEST_PAIRS
-    from gpucache.outcomes.bench import PAPER_ASYNC as PAPER_ASYNC
-    from gpucache.outcomes.bench import PAPER_SYNC as PAPER_SYNC
-    from gpucache.outcomes.bench import Arm as Arm
-    from gpucache.outcomes.bench import ArmResult as ArmResult
-    from gpucache.outcomes.bench import BenchCase as BenchCase
-    from gpucache.outcomes.bench import BenchVerdict as BenchVerdict
-    from gpucache.outcomes.bench import BreakEven as BreakEven
-    from gpucache.outcomes.bench import CachedPart as CachedPart
-    from gpucache.outcomes.bench import CheckedCase as CheckedCase
-    from gpucache.outcomes.bench import CheckedMeans as CheckedMeans
-    from gpucache.outcomes.bench import Ratio as Ratio
-    from gpucache.outcomes.bench import Sample as Sample
-    from gpucache.outcomes.bench import SettleRun as SettleRun
-    from gpucache.outcomes.bench import SettleSummary as SettleSummary
-    from gpucache.outcomes.bench import Spread as Spread
-    from gpucache.outcomes.bench import summarise_checked as summarise_checked
 
 _HOMES = {
     "answers.devices": "TargetDifference",
@@ -97,7 +97,7 @@ _HOMES = {
     "answers.warm": "WarmOutcome WarmResult WarmSummary summarise_warm",
     "answers.why": "Answer Build Reply ReplyState Reach Served",
     "keys": "Difference",
-    "outcomes.bench": "CACHED FEWEST_PAIRS PAPER_ASYNC PAPER_SYNC Arm ArmResult BenchCase "
+    "answers.bench": "CACHED FEWEST_PAIRS PAPER_ASYNC PAPER_SYNC Arm ArmResult BenchCase "
     "BenchVerdict BreakEven CachedPart CheckedCase CheckedMeans Ratio Sample SettleRun "
     "SettleSummary Spread summarise_checked",
 }

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from gpucache.answers.bench import Arm, BenchCase, BenchVerdict, BreakEven, Sample, Spread
 from gpucache.answers.growth import Growth
 from gpucache.bench.compare import NO_LAUNCH, NOT_LOADED, Evidence, Measured, fold
 from gpucache.engine.hidden_caches import Clues
-from gpucache.outcomes.bench import Arm, BenchCase, BenchVerdict, BreakEven, Sample, Spread
 
 COLD, WARM, PEER = Arm.COLD, Arm.WARM, "pyopencl"
 EMPTY = BenchCase("p", "t", BenchVerdict.FAILED)

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from gpucache.answers.bench import CheckedCase, Ratio, summarise_checked
 from gpucache.bench import check_costs
 from gpucache.bench.check_costs import SUITE, CheckedJob, plan_checked, run_checked
 from gpucache.engine.workers.pool import Died, Done, Failed
 from gpucache.errors import CompileError, NoDeviceError, TargetError
 from gpucache.examples import checks_path
 from gpucache.model import Checks, Device, Language, Program, Target, Toolchain
-from gpucache.outcomes.bench import CheckedCase, Ratio, summarise_checked
 
 _TOOLCHAIN = Toolchain("pocl", (("platform name", "P"),), ("platform name",))
 _DEVICES = [

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.bench import Arm, BenchCase, BenchVerdict, Sample
 from gpucache.bench import commands
 from gpucache.bench import run as running
 from gpucache.bench.commands import Command
 from gpucache.bench.run import Extent, run_bench
-from gpucache.outcomes.bench import Arm, BenchCase, BenchVerdict, Sample
 from tests.one_cache import OneCache
 
 pytestmark = pytest.mark.slow

@@ -2,12 +2,12 @@
 
 import pytest
 
+from gpucache.answers.bench import Arm, Sample
 from gpucache.answers.growth import Growth
 from gpucache.bench.compare import results
 from gpucache.bench.sessions import PEERS, peers_caveats, peers_libraries, taking_part
 from gpucache.caches.registry import SYSTEMS
 from gpucache.model import Target
-from gpucache.outcomes.bench import Arm, Sample
 
 OPENCL, CUDA = Target("opencl", "pocl"), Target("cuda", "sm_90")
 EVERY = ("pyopencl", "cuda.core", Arm.DRIVER)

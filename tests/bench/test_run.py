@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gpucache.answers.bench import Arm, BenchCase, BenchVerdict, Sample
 from gpucache.answers.lookup import Built, Miss, Verdict
 from gpucache.backends.registry import load_backend
 from gpucache.bench import run as running
@@ -17,7 +18,6 @@ from gpucache.engine.prepare import Prepared
 from gpucache.engine.warm.plan import WarmItem
 from gpucache.engine.workers.pool import Bounds
 from gpucache.model import Artifact, ArtifactKind, CacheKey
-from gpucache.outcomes.bench import Arm, BenchCase, BenchVerdict, Sample
 from tests.caches.mesa import build as mesa
 
 DEFAULT = Extent()

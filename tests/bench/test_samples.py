@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gpucache.answers.bench import Arm, Sample
 from gpucache.bench import sources
 from gpucache.bench.compare import PHASES
 from gpucache.bench.sessions import Launch
@@ -15,7 +16,6 @@ from gpucache.engine.prepare import Prepared
 from gpucache.engine.store_layers import Layers
 from gpucache.errors import CompileError, TargetError
 from gpucache.model import Artifact, Target, Toolchain
-from gpucache.outcomes.bench import Arm, Sample
 from gpucache.store import DirectoryStore
 
 

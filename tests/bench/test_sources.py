@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gpucache.answers.bench import Arm, Sample
 from gpucache.answers.lookup import Built, Miss, Verdict
 from gpucache.backends.registry import load_backend
 from gpucache.bench import sources
@@ -19,7 +20,6 @@ from gpucache.engine.prepare import Prepared
 from gpucache.engine.warm.plan import WarmItem
 from gpucache.engine.workers.pool import Bounds
 from gpucache.model import Artifact, ArtifactKind, CacheKey
-from gpucache.outcomes.bench import Arm, Sample
 from tests.caches.mesa import build as mesa
 from tests.caches.pocl import build
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gpucache.answers.bench import Arm, BenchCase, BenchVerdict, Ratio
 from gpucache.bench import sources
 from gpucache.bench.commands import Command
 from gpucache.bench.run import Extent, Planned
 from gpucache.bench.sources import Sources, build_once
 from gpucache.engine.workers.pool import Bounds
-from gpucache.outcomes.bench import Arm, BenchCase, BenchVerdict, Ratio
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Answer, Run

@@ -5,11 +5,11 @@ Each example is one command that works where the files it names are there; the t
 
 from dataclasses import dataclass
 
+from gpucache.answers.bench import BenchVerdict
 from gpucache.answers.entries import FindingKind
 from gpucache.answers.lookup import Verdict
 from gpucache.answers.run import RunResult
 from gpucache.answers.warm import WarmResult
-from gpucache.outcomes.bench import BenchVerdict
 
 
 @dataclass(frozen=True, slots=True)

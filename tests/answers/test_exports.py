@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from gpucache.outcomes.bench import BenchCase
-from gpucache.render.exports import SUFFIXES, export
+from gpucache.answers.bench import BenchCase
+from gpucache.answers.bench_export import SUFFIXES, export
 
 COUNTS = {"cases": 4, "faster": 2, "no_difference": 0, "undecided": 0, "degraded": 1, "failed": 1}
 """Each verdict is counted under its name, also those that no case came to."""

@@ -4,9 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from gpucache.answers.growth import Growth
-from gpucache.bench.compare import compare_cached
-from gpucache.outcomes.bench import (
+from gpucache.answers.bench import (
     Arm,
     ArmResult,
     BenchCase,
@@ -17,6 +15,8 @@ from gpucache.outcomes.bench import (
     Sample,
     Spread,
 )
+from gpucache.answers.growth import Growth
+from gpucache.bench.compare import compare_cached
 
 MS = 1_000_000
 _COLD = {"process start": 24, "context": 9, "compile": 1890, "kernels": 2, "first launch": 875}

@@ -1,6 +1,6 @@
 """Bench and warming by a command, for people: tables, sentences, and bars of block characters.
 
-Owns the layout on a terminal. What a case says in words, and what its bars consist of, is in ``figures``.
+Owns the layout on a terminal. What a case says in words, and what its bars consist of, is in ``bench_words``.
 """
 
 import shlex
@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.text import Text
 
-from gpucache.answers.grid import Column, Grid, plain
-from gpucache.answers.growth import Growth
-from gpucache.outcomes.bench import (
+from gpucache.answers.bench import (
     FEWEST_PAIRS,
     PAPER_ASYNC,
     PAPER_SYNC,
@@ -27,7 +25,7 @@ from gpucache.outcomes.bench import (
     SettleSummary,
     Spread,
 )
-from gpucache.render.figures import (
+from gpucache.answers.bench_words import (
     Bar,
     Look,
     bare,
@@ -45,6 +43,8 @@ from gpucache.render.figures import (
     verdict_name,
     verdict_words,
 )
+from gpucache.answers.grid import Column, Grid, plain
+from gpucache.answers.growth import Growth
 from gpucache.units import format_duration, printable
 
 _CACHED_PART = (

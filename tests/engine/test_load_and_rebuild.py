@@ -8,7 +8,7 @@ import pytest
 
 from gpucache.answers.entries import CacheEntry
 from gpucache.answers.verify import Checked
-from gpucache.engine.trials import try_load
+from gpucache.engine.load_and_rebuild import try_load
 from gpucache.engine.verify import Trial, run_verify
 from gpucache.errors import CompileError, WorkersError
 from gpucache.model import Artifact, ArtifactKind

@@ -2,13 +2,13 @@
 
 import pytest
 
+from gpucache.answers.bench import Arm, Ratio, Sample
 from gpucache.answers.document import json_of
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.evict import EvictOutcome, Kept, Removal
 from gpucache.answers.schema import ANSWERS, meanings, records
 from gpucache.answers.warm import WarmOutcome, WarmResult
 from gpucache.keys import Difference
-from gpucache.outcomes.bench import Arm, Ratio, Sample
 
 ENTRY = CacheEntry("gpucache", "k", "/k", 7, created_ns=0, last_used_ns=1_700_000_000_000_000_000)
 

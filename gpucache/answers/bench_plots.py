@@ -11,8 +11,8 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 from warnings import catch_warnings, simplefilter
 
-from gpucache.outcomes.bench import BenchCase, BenchVerdict
-from gpucache.render.figures import (
+from gpucache.answers.bench import BenchCase, BenchVerdict
+from gpucache.answers.bench_words import (
     Bar,
     Look,
     bars,

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gpucache.answers.bench import BenchVerdict
 from gpucache.answers.entries import FindingKind
 from gpucache.answers.lookup import Verdict
 from gpucache.answers.run import RunResult
 from gpucache.answers.warm import WarmResult
-from gpucache.cli.formats import SAMPLE
 from gpucache.cli.group import VERBS, gpucache
-from gpucache.cli.usage import EXAMPLES, WORDS
+from gpucache.cli.manual import SAMPLE
+from gpucache.cli.verb_examples import EXAMPLES, WORDS
 from gpucache.manifest import read_manifest
-from gpucache.outcomes.bench import BenchVerdict
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from gpucache.answers.bench import Arm, BenchCase, BenchVerdict, CachedPart, Ratio, Sample, Spread
 from gpucache.answers.growth import Growth
-from gpucache.outcomes.bench import Arm, BenchCase, BenchVerdict, CachedPart, Ratio, Sample, Spread
 from gpucache.units import format_count, format_duration, format_size
 
 WHOLE = "whole start"

@@ -8,9 +8,9 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from gpucache.answers.document import SCHEMA, json_of
-from gpucache.outcomes.bench import BenchCase, BenchVerdict, summarise_bench
-from gpucache.render.figures import (
+from gpucache.answers.bench import BenchCase, BenchVerdict, summarise_bench
+from gpucache.answers.bench_plots import FORMATS, plot
+from gpucache.answers.bench_words import (
     Bar,
     bars,
     interval_words,
@@ -20,7 +20,7 @@ from gpucache.render.figures import (
     verdict_name,
     verdict_words,
 )
-from gpucache.render.plots import FORMATS, plot
+from gpucache.answers.document import SCHEMA, json_of
 from gpucache.units import format_duration
 
 PLOTS = tuple(f".{form}" for form in FORMATS)

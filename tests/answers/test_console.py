@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 import pytest
 from rich.console import Console
 
+from gpucache.answers import bench_text as bench
 from gpucache.answers import inspect
+from gpucache.answers.bench import BenchCase
 from gpucache.answers.console import show, write
 from gpucache.answers.entries import Location
 from gpucache.answers.grid import PIPE_WIDTH, Block, Column, Grid, Line, Pairs, plain
 from gpucache.answers.inspect import CacheState
 from gpucache.answers.lookup import Verdict
-from gpucache.outcomes.bench import BenchCase
-from gpucache.render import bench
 
 _PLACE = Location("cupy", "/tmp/a place/\u4e2d\u6587", "HOME", True, 1 << 20, ("it lies in /tmp; move it",))
 _STATE = CacheState(_PLACE, 4, 32 << 10, 4, 2, 1, findings=("one is damaged",), beside_bytes=9)

@@ -15,9 +15,9 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from gpucache.outcomes.bench import BenchCase, BenchVerdict, Ratio, Spread
-from gpucache.render.figures import LOOKS, phase_order
-from gpucache.render.plots import FORMATS, draw, plot
+from gpucache.answers.bench import BenchCase, BenchVerdict, Ratio, Spread
+from gpucache.answers.bench_plots import FORMATS, draw, plot
+from gpucache.answers.bench_words import LOOKS, phase_order
 
 MS = 10**6
 BEGINS = {"png": b"\x89PNG\r\n", "svg": b"<?xml", "pdf": b"%PDF-"}

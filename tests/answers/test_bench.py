@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console, RenderableType
 
-from gpucache.answers.growth import Growth
-from gpucache.outcomes.bench import (
+from gpucache.answers import bench_text as bench
+from gpucache.answers.bench import (
     BenchCase,
     BenchVerdict,
     BreakEven,
@@ -19,7 +19,7 @@ from gpucache.outcomes.bench import (
     SettleSummary,
     Spread,
 )
-from gpucache.render import bench
+from gpucache.answers.growth import Growth
 
 MS, SECOND = 10**6, 10**9
 POCL, SYCL = Growth("pocl", 12, 1_258_291, ("KA/f", "LB/g")), Growth("sycl", 1, 40_960, ("x.bin",))

@@ -1,1 +1,0 @@
-"""Outcomes to text: tables for people, a JSON document for machines, progress. Decides nothing."""
