@@ -33,7 +33,7 @@ NEEDED = {
 }
 OF_A_VERB = {"OPTIONS", "EXAMPLES", "EXIT STATUS", "ENVIRONMENT"}
 PAGES = generate.pages()
-OF_COMMANDS = manual.pages(generate.tree())
+OF_COMMANDS = {name: text for name, text in PAGES.items() if name.endswith(".1")}
 
 
 def commands(command: click.Command = gpucache, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
