@@ -25,12 +25,12 @@ from gpucache.cli.warm_command import warm_command
 from gpucache.errors import CacheUnusableError, ExitCode, UsageError
 
 if TYPE_CHECKING:
+    from gpucache.answers.console import Display
     from gpucache.answers.warm import WarmOutcome
     from gpucache.engine.warm.plan import Progress, WarmItem
     from gpucache.engine.warm.run import Session
     from gpucache.manifest import ProgramSpec
     from gpucache.model import CacheKey
-    from gpucache.answers.console import Display
     from gpucache.settings import Settings
     from gpucache.store.directory import DirectoryStore
 
