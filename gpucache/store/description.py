@@ -6,6 +6,7 @@ Must not know where in a file the JSON lies, nor how long it may be.
 """
 
 import json
+from collections.abc import Callable, Mapping
 from operator import itemgetter
 from typing import Any, NoReturn, TypeVar
 
@@ -27,51 +28,16 @@ def encode_head(head: EntryHead) -> bytes:
 
 def decode_head(data: bytes) -> EntryHead:
     """The head of its JSON; raises ValueError or RecursionError when it is not one."""
-    (
-        program,
-        target,
-        artifact_kind,
-        created_ns,
-        compile_ns,
-        payload_sha256,
-        language,
-        variant,
-        options,
-        local_sizes,
-        located,
-        lowered_names,
-        toolchain,
-        toolchain_identity,
-        failures,
-        place,
-        has_log,
-        checks,
-    ) = _HEAD(_object(data))
-    if not (0 <= created_ns < _NUMBERS and 0 <= compile_ns < _NUMBERS):
+    row = _HEAD(_object(data))
+    # By position, and without a call for an empty list: a hit takes microseconds.
+    for place, read in _READ:
+        value = row[place]
+        row[place] = read(value) if value else ()
+    head = EntryHead._make(row)
+    if not (0 <= head.created_ns < _NUMBERS and 0 <= head.compile_ns < _NUMBERS):
         raise ValueError("a whole number is out of range")
-    for name in lowered_names.values():
-        _of(str, name)
-    # By position, and without a call for what is empty: a hit takes microseconds.
-    return EntryHead(
-        program,
-        target,
-        artifact_kind,
-        created_ns,
-        compile_ns,
-        payload_sha256,
-        language,
-        variant,
-        _texts(options) if options else (),
-        tuple(map(_size, local_sizes)) if local_sizes else (),
-        located,
-        lowered_names,
-        _pairs(toolchain) if toolchain else (),
-        _texts(toolchain_identity) if toolchain_identity else (),
-        tuple(map(_check, failures)) if failures else (),
-        place,
-        has_log,
-        checks,
-    )
+    _texts([*head.lowered_names.values()])
+    return head
 
 
 def encode_detail(detail: EntryDetail) -> bytes:
@@ -89,12 +55,8 @@ def encode_detail(detail: EntryDetail) -> bytes:
 def decode_detail(data: bytes) -> EntryDetail:
     """The detail of its JSON; raises ValueError or RecursionError when it is not one."""
     key_fields, build_log, tool_version, provenance = _DETAIL(_object(data))
-    return EntryDetail(
-        key_fields=tuple(KeyField(label, value) for label, value in _pairs(key_fields)),
-        build_log=build_log,
-        tool_version=tool_version,
-        provenance=_pairs(provenance),
-    )
+    fields = tuple(KeyField(label, value) for label, value in _pairs(key_fields))
+    return EntryDetail(fields, build_log, tool_version, _pairs(provenance))
 
 
 def _canonical(value: object) -> bytes:
@@ -121,25 +83,28 @@ def _refuse(constant: str) -> NoReturn:
 
 
 class _Shape:
-    """Field names with the exact types of their values; called with an object, it returns these values.
+    """The fields of a named tuple; called with an object, it returns their values, of the types of JSON.
 
     ``defaults`` are the values of fields that older objects do not have.
     """
 
-    def __init__(self, defaults: dict[str, Any], **kinds: type) -> None:
+    def __init__(self, defaults: dict[str, Any], shown: type) -> None:
+        kinds: dict[str, Any] = {
+            name: getattr(kind, "__origin__", kind) for name, kind in shown.__annotations__.items()
+        }
         self._get = itemgetter(*kinds)
-        self._kinds = tuple(kinds.values())
+        self._kinds: list[type] = [_JSON.get(kind, kind) for kind in kinds.values()]
         self._defaults = defaults
 
-    def __call__(self, values: dict[str, Any]) -> tuple[Any, ...]:
+    def __call__(self, values: dict[str, Any]) -> list[Any]:
         try:
-            row: tuple[Any, ...] = self._get(values)
+            row = list(self._get(values))
         except KeyError as error:
             if error.args[0] not in self._defaults:
                 raise ValueError(f"the field {error.args[0]} is missing") from None
             return self(self._defaults | values)
         # By exact type: True is an int to isinstance.
-        if tuple(map(type, row)) != self._kinds:
+        if [*map(type, row)] != self._kinds:
             for kind, value in zip(self._kinds, row, strict=True):
                 _of(kind, value)
         return row
@@ -151,11 +116,11 @@ def _of(kind: type[_T], value: object) -> _T:
     return value
 
 
-def _size(value: object) -> tuple[int, ...]:
-    size = _of(list, value)
-    if not all(type(item) is int and 0 <= item < _NUMBERS for item in size):
+def _sizes(value: list[Any]) -> tuple[tuple[int, ...], ...]:
+    sizes = tuple(tuple(_of(list, size)) for size in value)
+    if not all(type(item) is int and 0 <= item < _NUMBERS for size in sizes for item in size):
         raise ValueError("a whole number in range was expected")
-    return tuple(size)
+    return sizes
 
 
 def _texts(value: object) -> tuple[str, ...]:
@@ -166,11 +131,11 @@ def _texts(value: object) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _check(value: object) -> Check:
-    line, message, *place = _texts(value)
-    if len(place) not in (0, 2):  # older tables have neither function nor file
+def _checks(value: list[Any]) -> tuple[Check, ...]:
+    rows = [_texts(row) for row in value]
+    if not all(len(row) in (2, 4) for row in rows):  # older tables have neither function nor file
         raise ValueError("a row of the failure table was expected")
-    return Check(int(line), message, *place)
+    return tuple(Check(int(line), *rest) for line, *rest in rows)
 
 
 def _pairs(value: list[Any]) -> tuple[tuple[str, str], ...]:
@@ -183,25 +148,17 @@ def _pairs(value: list[Any]) -> tuple[tuple[str, str], ...]:
 
 _NUMBERS = 1 << 63
 _DECODER = json.JSONDecoder(parse_constant=_refuse)
-_HEAD = _Shape(
-    {"place": "", "has_log": False, "checks": Checks.NONE.value},
-    program=str,
-    target=str,
-    artifact_kind=str,
-    created_ns=int,
-    compile_ns=int,
-    payload_sha256=str,
-    language=str,
-    variant=str,
-    options=list,
-    local_sizes=list,
-    located=bool,
-    lowered_names=dict,
-    toolchain=list,
-    toolchain_identity=list,
-    failures=list,
-    place=str,
-    has_log=bool,
-    checks=str,
-)
-_DETAIL = _Shape({}, key_fields=list, build_log=str, tool_version=str, provenance=list)
+_JSON: dict[Any, Any] = {tuple: list, Mapping: dict}
+_HEAD = _Shape({"place": "", "has_log": False, "checks": Checks.NONE.value}, EntryHead)
+_DETAIL = _Shape({}, EntryDetail)
+_READ: list[tuple[int, Callable[[list[Any]], object]]] = [
+    (EntryHead._fields.index(name), read)
+    for name, read in (
+        ("options", _texts),
+        ("local_sizes", _sizes),
+        ("toolchain", _pairs),
+        ("toolchain_identity", _texts),
+        ("failures", _checks),
+    )
+]
+"""The lists of a head by their places, with what makes tuples of them."""

@@ -153,13 +153,12 @@ class DirectoryStore(EntryReader):
         A folder of entries that cannot be listed is skipped, see ``unread``. Without ``heads`` a file with
         an entry's name is not read where the root is marked as ours.
         """
-        if heads or not self.is_marked():
-            return scan.scan(self._root, self._unread.setdefault)
-        return scan.scan_names(self._root, self._unread.setdefault)
+        read = scan.by_head if heads or not self.is_marked() else scan.by_name
+        return scan.scan(self._root, read, self._unread.setdefault)
 
     def scan_whole(self, share: Share = ALL) -> Iterator[tuple[ScannedEntry, Entry | None]]:
         """The same with each entry read whole and verified as by ``check``; None with what is not sound."""
-        return scan.scan_whole(self._root, self._unread.setdefault, share)
+        return scan.scan(self._root, scan.by_content, self._unread.setdefault, share)
 
     def unread(self) -> list[str]:
         """Why folders of entries could not be listed: a sentence for each that the scans so far met."""

@@ -10,6 +10,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder, give_back
@@ -24,56 +25,68 @@ from gpucache.store.trust import UntrustedFileError, open_trusted
 Unread = Callable[[Path, str], object]
 """Receives a folder that could not be listed, and a sentence that says why."""
 
+T = TypeVar("T")
+
 
 def _ignored(_: Path, __: str) -> None: ...
 
 
-def scan(root: RootFolder, unread: Unread = _ignored) -> Iterator[ScannedEntry]:
-    """Every entry, sound or not; raises CacheUnusableError if the root or ``entries/`` cannot be read.
+def scan(
+    root: RootFolder,
+    read: Callable[[Folder, str], T | None],
+    unread: Unread = _ignored,
+    share: Share = ALL,
+) -> Iterator[T]:
+    """What ``read`` makes of every entry of a share, sound or not; None is left out.
 
-    A folder of entries that cannot be listed is passed to ``unread`` and skipped.
-    """
-    for folder, name, stray in walk(root, unread):
-        if not stray and (scanned := _scanned(folder, name)) is not None:
-            yield scanned
-
-
-def scan_names(root: RootFolder, unread: Unread = _ignored) -> Iterator[ScannedEntry]:
-    """Every entry, as ``scan`` does, but a regular file with the name of one is not read and has no head."""
-    for folder, name, stray in walk(root, unread):
-        if stray:
-            continue
-        with suppress(FileNotFoundError):
-            status = folder.lstat(name)
-            if stat.S_ISREG(status.st_mode):
-                yield _seen(folder, name, status, None)
-            elif (scanned := _scanned(folder, name)) is not None:
-                yield scanned
-
-
-def scan_whole(
-    root: RootFolder, unread: Unread = _ignored, share: Share = ALL
-) -> Iterator[tuple[ScannedEntry, Entry | None]]:
-    """Every entry of a share as ``scan`` sees it, with all of it where it is sound; each file is read once.
-
-    An entry that is not sound comes without the whole.
+    Raises CacheUnusableError if the root or ``entries/`` cannot be read. A folder of entries that cannot be
+    listed is passed to ``unread`` and skipped.
     """
     for folder, name, stray in walk(root, unread, share):
-        if stray:
-            continue
-        try:
-            with open_trusted(folder, name) as (fd, status):
-                whole = read_whole(fd, status.st_size, CacheKey(name.removesuffix(layout.ENTRY_SUFFIX)))
-                yield _seen(folder, name, status, whole.head), whole
-        except (OSError, MemoryError, EntryFormatError):
-            if (scanned := _scanned(folder, name)) is not None:
-                yield scanned, None
+        if not stray and (found := read(folder, name)) is not None:
+            yield found
+
+
+def by_head(folder: Folder, name: str) -> ScannedEntry | None:
+    """An entry with its head; None if it is gone."""
+    try:
+        with open_trusted(folder, name) as (fd, status):
+            try:
+                header, head = read_head(fd, status.st_size)
+            except EntryFormatError as error:
+                return _damaged(folder, name, status, error)
+            if layout.entry_name(header.key) != name:
+                return _damaged(folder, name, status, misplaced(header))
+            return _seen(folder, name, status, head)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return _unread(folder, name, error)
+
+
+def by_name(folder: Folder, name: str) -> ScannedEntry | None:
+    """The same, but a regular file with the name of an entry is not read and has no head."""
+    with suppress(FileNotFoundError):
+        status = folder.lstat(name)
+        return _seen(folder, name, status, None) if stat.S_ISREG(status.st_mode) else by_head(folder, name)
+    return None
+
+
+def by_content(folder: Folder, name: str) -> tuple[ScannedEntry, Entry | None] | None:
+    """The same with all of the entry, read once; None in its place if it is not sound."""
+    try:
+        with open_trusted(folder, name) as (fd, status):
+            whole = read_whole(fd, status.st_size, CacheKey(name.removesuffix(layout.ENTRY_SUFFIX)))
+            return _seen(folder, name, status, whole.head), whole
+    except (OSError, MemoryError, EntryFormatError):
+        scanned = by_head(folder, name)
+        return scanned and (scanned, None)
 
 
 def look_at(root: RootFolder, key: CacheKey) -> ScannedEntry | None:
     """The entry of one key as a scan sees it; None if there is none. Raises nothing."""
     with suppress(OSError, CacheUnusableError), root.open(*layout.entry_folder(key)) as folder:
-        return _scanned(folder, layout.entry_name(key))
+        return by_head(folder, layout.entry_name(key))
     return None
 
 
@@ -170,22 +183,6 @@ def _begins_as_ours(folder: Folder, name: str) -> bool:
     with suppress(OSError), open_trusted(folder, name) as (fd, _):
         return os.read(fd, len(MAGIC)) == MAGIC
     return False
-
-
-def _scanned(folder: Folder, name: str) -> ScannedEntry | None:
-    try:
-        with open_trusted(folder, name) as (fd, status):
-            try:
-                header, head = read_head(fd, status.st_size)
-            except EntryFormatError as error:
-                return _damaged(folder, name, status, error)
-            if layout.entry_name(header.key) != name:
-                return _damaged(folder, name, status, misplaced(header))
-            return _seen(folder, name, status, head)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        return _unread(folder, name, error)
 
 
 def _unread(folder: Folder, name: str, error: OSError) -> ScannedEntry | None:

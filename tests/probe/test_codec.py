@@ -61,9 +61,8 @@ _JUNK: st.SearchStrategy[Any] = st.recursive(
     ),
     max_leaves=12,
 )
-_GOOD = device_to_json(
-    Device(Target("a", "b"), "a", "n", "1", True, "d", Toolchain("i", (("x", "y"),), ("x",)), True)
-)
+_DEVICE = Device(Target("a", "b"), "a", "n", "1", True, "d", Toolchain("i", (("x", "y"),), ("x",)), True)
+_GOOD = json.loads(json.dumps(device_to_json(_DEVICE)))
 
 
 def _is_device_or_refused(value: object) -> None:
