@@ -226,6 +226,8 @@ _ONLY: Mapping[str, frozenset[str]] = {
     "pyopencl": frozenset({"backends", "opencl", "bench.opencl"}),
     "cuda": frozenset({"backends", "cuda", "bench.cuda"}),
     "click": frozenset({"cli"}),
+    # It takes three times as long to import as JSON, so no hit may need it.
+    "msgspec": frozenset({"recording"}),
     "rich": frozenset({"answers", "cli"}),
     "matplotlib": frozenset({"answers"}),
 }

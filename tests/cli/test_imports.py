@@ -56,6 +56,7 @@ OWN_ALONE = (
     "gpucache.probe",
     "gpucache.sources",
     "hashlib",
+    "msgspec",
     "multiprocessing",
     "rich",
 )
