@@ -1,7 +1,8 @@
 """Whether a file is as it was, seen by its status alone: device, inode, size and both times.
 
 A stamp stands for a content only where the file was not young when it was taken, and only on a local file
-system that sets the time of a change itself: a server may answer late. Must not know what files say.
+system that sets the time of a change itself: a server may answer late, and another image in the same place
+may have the same numbers. So it is for headers and for the files of compilers. Must not know what files say.
 """
 
 import os
@@ -26,9 +27,14 @@ def stamp_of(status: os.stat_result) -> Stamp:
     return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns, status.st_mtime_ns
 
 
+def is_young(status: os.stat_result, now_ns: int) -> bool:
+    """Whether a file of this status may change within a time that its stamp does not tell apart."""
+    return max(status.st_ctime_ns, status.st_mtime_ns) > now_ns - _SETTLED_NS
+
+
 def is_settled(path: str | bytes | Path, status: os.stat_result, now_ns: int) -> bool:
     """Whether the stamp of a file, taken at ``now_ns`` and before it was read, stands for its content."""
-    if max(status.st_ctime_ns, status.st_mtime_ns) > now_ns - _SETTLED_NS or status.st_ino >> _OF_LOWER:
+    if is_young(status, now_ns) or status.st_ino >> _OF_LOWER:
         return False
     local = _local.get(status.st_dev)
     if local is None:

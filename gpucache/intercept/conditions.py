@@ -48,8 +48,7 @@ from gpucache.backends.opencl.cpu import FEATURES, cpu_features
 from gpucache.backends.opencl.options import INTEL, variables
 from gpucache.backends.options import Variables
 from gpucache.engine.prepare import Prepared
-from gpucache.host.file_stamps import is_settled
-from gpucache.host.files_seen import is_local
+from gpucache.host.file_stamps import is_settled, is_young
 from gpucache.intercept.environment import LAYERS
 from gpucache.intercept.index import Condition
 from gpucache.intercept.nvrtc import LIBRARY_PATH, Call
@@ -71,8 +70,6 @@ _CHANGED = "what it was compiled of has changed since"
 
 _EARLY, _CPU = "configuration at the start", "CPU features"
 _STAMP = struct.Struct("<5Q")
-_YOUNG_NS = 2_000_000_000
-"""How far clocks of file systems may be behind."""
 BY_FIELD, BY_FILES, BY_VARIABLES, BY_CPU, BY_PLACE = "field", "files", "variables", "CPU", "place"
 COVERED: Mapping[str, str] = {
     **dict.fromkeys(
@@ -279,7 +276,7 @@ class _Found:
         if self._strict is None:
             return _value(path, spread=spread)
         status = _status(path)
-        if status.st_ctime_ns >= self._strict.since_ns - _YOUNG_NS:
+        if is_young(status, self._strict.since_ns):
             raise UncoveredError(f"{path} is new")
         stamp = _stamp(path, status)
         return stamp if any(stamp[:8]) else stamp + _sum(path, status.st_ino, status.st_ctime_ns)
@@ -291,8 +288,7 @@ class _Found:
         if self._strict is None:
             parts = (data[at : at + _CHUNK] for at in range(0, len(data), _CHUNK))
             return _VALUE.pack(len(data), _NO_TIME, _total(parts))
-        settled = is_settled(path, before, time.time_ns())
-        return (_stamp(path, before) if settled else _no_stamp(before)) + _sum_of(
+        return _stamp(path, before) + _sum_of(
             data[at : at + _CHUNK] for at in range(0, len(data) or 1, _CHUNK)
         )
 
@@ -353,8 +349,7 @@ def _read(path: str, content: str) -> bytes:
 
 def _stamp(path: str, status: os.stat_result) -> bytes:
     """What stands for the content of a file; where nothing can, its size alone."""
-    changed_ns = max(status.st_mtime_ns, status.st_ctime_ns)
-    if changed_ns >= time.time_ns() - _YOUNG_NS or status.st_mtime_ns < 0 or not is_local(path):
+    if status.st_mtime_ns < 0 or not is_settled(path, status, time.time_ns()):
         return _no_stamp(status)
     return _STAMP.pack(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 

@@ -12,7 +12,7 @@ import pytest
 from gpucache.backends.cuda import nvrtc
 from gpucache.cli.running import Running, note_hits, plain_roots
 from gpucache.engine.prepare import Prepared
-from gpucache.host.files_seen import files_seen, is_local
+from gpucache.host.files_seen import files_seen
 from gpucache.intercept.conditions import (
     BY_CPU,
     BY_FIELD,
@@ -146,13 +146,6 @@ def test_a_header_that_is_younger_than_a_minute_counts_by_its_content(
     monkeypatch.setattr(time, "time_ns", lambda: later_ns)
     found = _Found(str(tmp_path), tied=False, strict=Strict(later_ns))
     assert not any(found._header(str(header), digest(b"x"))[:8])
-
-
-def test_only_file_systems_of_this_machine_have_stamps(tmp_path: Path) -> None:
-    """What is not known to be one is taken for another machine's."""
-    assert is_local(str(tmp_path))
-    assert not is_local("/proc/self")
-    assert not is_local("/nonexistent")
 
 
 @pytest.mark.parametrize("variables", [{"GPUCACHE_DIR": "some/place"}, {"XDG_CACHE_HOME": "/caches"}, {}])
