@@ -221,10 +221,25 @@ class _Found:
     def add_folders(self, files: Sequence[str]) -> None:
         """Where a compiler's own files lie, in which no other may appear that it would read, too."""
         for folder in dict.fromkeys(map(os.path.dirname, files)) if self._strict else ():
-            stamp = _stamp(folder, _status(folder))
-            if not any(stamp[:8]):
-                raise UncoveredError(f"{folder} is too new, or not on a local disk")
-            self.add(Condition("L", b"", os.fsencode(folder), stamp))
+            self._add_folder(folder)
+
+    def _add_folder(self, folder: str) -> None:
+        stamp = _stamp(folder, _status(folder))
+        if not any(stamp[:8]):
+            raise UncoveredError(f"{folder} is too new, or not on a local disk")
+        self.add(Condition("L", b"", os.fsencode(folder), stamp))
+
+    def _add_names(self, folder: str, names: str) -> None:
+        """A folder whose names have this digest."""
+        if self._strict is None:
+            raise UncoveredError("it includes headers through a macro, which a layer does not follow")
+        self._add_folder(folder)  # whose stamp is taken before it is read
+        try:
+            found = sorted(os.listdir(os.fsencode(folder)))  # noqa: PTH208 - as it was read before
+        except OSError as error:
+            raise UncoveredError(f"{folder} cannot be listed any more ({error.strerror})") from None
+        if digest(b"\0".join(found)) != names:
+            raise UncoveredError(_CHANGED)
 
     def add_closure(self, prepared: Prepared, backend: Backend, environ: Mapping[str, str]) -> None:
         """All that was asked of the disk to find the headers of a program."""
@@ -242,7 +257,8 @@ class _Found:
             if any(folder is not None and _is_below(path, folder) for folder in unseen):
                 continue
             if question == "list":
-                raise UncoveredError("it includes headers through a macro, which an index does not follow")
+                self._add_names(path, answer)
+                continue
             place, text = self._placed(path, apart)
             if question == "real":
                 self._add_link(path, answer, place)

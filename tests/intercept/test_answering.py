@@ -13,6 +13,7 @@ from gpucache.backends.cuda import nvrtc
 from gpucache.cli.running import Running, note_hits, plain_roots
 from gpucache.engine.prepare import Prepared
 from gpucache.host.files_seen import files_seen
+from gpucache.intercept import conditions
 from gpucache.intercept.conditions import (
     BY_CPU,
     BY_FIELD,
@@ -97,15 +98,19 @@ def test_every_field_of_an_opencl_key_has_a_condition(opencl: Build) -> None:
     _all_stand(prepared.located, opencl.conditions(prepared.located_key))
 
 
-def _call(library: Path, folder: Path) -> Call:
+def _call(library: Path, folder: Path, before: bytes = b"", more: bytes = b"-lineinfo") -> Call:
     (folder / "value.h").write_text("#define VALUE 1\n")
     version = ".".join(map(str, nvrtc.version())).encode()
     return read_call(
         Fields(
             (
                 *(files_seen().encode(), os.fsencode(folder), b"NVVM_X=1\0", version, os.fsencode(library)),
-                *(b"a.cu", b'#include "value.h"\ntemplate <class T> __global__ void f(T *a) {}', b"0"),
-                *(b"3", b"-arch=sm_90", b"-I.", b"-lineinfo", b"1", b"f<int>"),
+                *(
+                    b"a.cu",
+                    before + b'#include "value.h"\ntemplate <class T> __global__ void f(T *a) {}',
+                    b"0",
+                ),
+                *(b"3", b"-arch=sm_90", b"-I.", more, b"1", b"f<int>"),
             )
         )
     )
@@ -121,6 +126,26 @@ def test_every_field_of_an_nvrtc_key_has_a_condition(tmp_path: Path) -> None:
     strict = Strict(time.time_ns())
     _all_stand(prepared.fields, set(of_call(call, prepared, prepared.key, strict)))
     _all_stand(prepared.located, set(of_call(call, prepared, prepared.located_key, strict)))
+
+
+@pytest.mark.usefixtures("installed")
+def test_an_include_through_a_macro_depends_on_the_names_in_its_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an index of this machine: elsewhere a folder has another stamp."""
+    library, _ = nvrtc.nvrtc_libraries(nvrtc.version())
+    assert library is not None
+    monkeypatch.setattr(conditions, "is_settled", lambda *_: True)
+    (tmp_path / "inc").mkdir()
+    call = _call(library, tmp_path, b"#define A(x) <x.h>\n#include A(value)\n", b"-Iinc")
+    prepared = prepare_call(call)
+    found = of_call(call, prepared, prepared.key, Strict(time.time_ns()))
+    assert str(tmp_path / "inc") in {os.fsdecode(one.text).rstrip("/") for one in found if one.kind == "L"}
+    with pytest.raises(UncoveredError, match="a layer does not follow"):
+        of_call(call, prepared, prepared.key)
+    (tmp_path / "inc" / "value.h").touch()
+    with pytest.raises(UncoveredError, match="changed since"):
+        of_call(call, prepared, prepared.key, Strict(time.time_ns()))
 
 
 def test_a_field_that_no_condition_stands_for_is_left_to_the_server(opencl: Build) -> None:
