@@ -15,42 +15,29 @@ from gpucache.bench.compare import LOADED, NARROW, Evidence, below, judge, paire
 _DURATIONS = st.lists(st.tuples(st.integers(1, 10**12), st.integers(1, 10**12)), min_size=1, max_size=8)
 
 
-def test_noise_that_both_of_a_pair_share_cancels() -> None:
-    """Pairs that differ a thousandfold but each by the same ratio give that ratio and no interval."""
-    ratio = paired_ratio([100, 1000, 100_000], [50, 500, 50_000])
-    assert (ratio.median, ratio.low, ratio.high) == pytest.approx((2, 2, 2))
+E8 = [round(10**6 * math.exp(step)) for step in range(8)]
+END = math.exp(0.936)
 
 
-def test_the_median_is_of_the_ratios_and_not_a_ratio_of_medians() -> None:
-    """Each duration is divided by its own partner first."""
-    assert paired_ratio([10, 20, 90], [10, 10, 10]).median == pytest.approx(2)
-    assert paired_ratio([10, 20, 90], [5, 100, 9]).median == pytest.approx(2)
-
-
-def test_one_pair_has_no_width() -> None:
-    """A single pair is its own interval."""
-    ratio = paired_ratio([30], [10])
-    assert (ratio.median, ratio.low, ratio.high) == pytest.approx((3, 3, 3))
-
-
-def test_of_five_pairs_the_interval_reaches_to_the_extremes() -> None:
-    """Few pairs are believed little: the interval of five spans all of them."""
-    ratio = paired_ratio([20, 30, 40, 50, 60], [10] * 5)
-    assert (ratio.low, ratio.median, ratio.high) == pytest.approx((2, 4, 6))
-
-
-def test_many_pairs_leave_one_far_one_out_of_the_interval() -> None:
-    """One pair among many that lies far off moves neither the median nor the ends."""
-    ratio = paired_ratio([20] * 20 + [9000], [10] * 21)
-    assert (ratio.low, ratio.median, ratio.high) == pytest.approx((2, 2, 2))
-
-
-def test_the_interval_lies_between_the_pairs_next_to_it() -> None:
-    """Of eight pairs the lowest is too sure and the second not sure enough; the end lies between them."""
-    over = [round(10**6 * math.exp(step)) for step in range(8)]
-    ratio = paired_ratio(over, [10**6] * 8)
-    assert math.log(ratio.low) == pytest.approx(0.936, abs=0.001)
-    assert math.log(ratio.high) == pytest.approx(7 - 0.936, abs=0.001)
+@pytest.mark.parametrize(
+    ("over", "under", "low", "middle", "high"),
+    [
+        pytest.param([100, 1000, 100_000], [50, 500, 50_000], 2, 2, 2, id="noise that a pair shares cancels"),
+        pytest.param([10, 20, 90], [5, 100, 9], 0.2, 2, 10, id="the median is of the ratios"),
+        pytest.param([30], [10], 3, 3, 3, id="one pair has no width"),
+        pytest.param([20, 30, 40, 50, 60], [10] * 5, 2, 4, 6, id="the interval of five spans them"),
+        pytest.param([20] * 20 + [9000], [10] * 21, 2, 2, 2, id="one of many that is far off is left out"),
+        pytest.param(E8, [10**6] * 8, END, math.exp(3.5), math.exp(7) / END, id="between two pairs"),
+        pytest.param([20, 10], [10, 20], 0.5, 1, 2, id="twice and half as fast are equally far"),
+        pytest.param([0, 8], [0, 0], 1, 8**0.5, 8, id="a clock that stood still counts a nanosecond"),
+    ],
+)
+def test_a_ratio_is_of_pairs(
+    over: list[int], under: list[int], low: float, middle: float, high: float
+) -> None:
+    """Each duration is divided by its own partner; the interval is read from the sorted ratios."""
+    ratio = paired_ratio(over, under)
+    assert (ratio.low, ratio.median, ratio.high) == pytest.approx((low, middle, high), rel=1e-3)
 
 
 @pytest.mark.parametrize(("pairs", "most"), [(5, 0.038), (6, 0.031), (7, 0.033), (8, 0.033), (15, 0.031)])
@@ -74,16 +61,6 @@ def test_the_same_samples_give_the_same_interval(pairs: list[tuple[int, int]]) -
     assert ratio.median <= ratio.high * 1.000001
 
 
-def test_twice_as_fast_and_half_as_fast_are_equally_far() -> None:
-    """Of pairs at 2 and at 1/2 the middle is 1."""
-    assert paired_ratio([20, 10], [10, 20]).median == pytest.approx(1)
-
-
-def test_a_clock_that_stood_still_divides_by_nothing() -> None:
-    """A duration of zero counts as a nanosecond."""
-    assert paired_ratio([0, 8], [0, 0]).high == pytest.approx(8)
-
-
 def test_pairs_are_whole() -> None:
     """A duration without a partner is an error of the caller's."""
     with pytest.raises(ValueError, match="argument 2"):
@@ -97,113 +74,59 @@ FAST = Ratio(5, 4, 6)
 PAIRS = [COLD, WARM] * 5
 
 
-def _judge(
-    samples: Sequence[Sample] = PAIRS, ratio: Ratio | None = FAST, evidence: Evidence | None = None
-) -> tuple[str, str]:
-    verdict, reason = judge(samples, ratio, evidence or Evidence())
-    return verdict.value, reason
+MISSED = Sample(Arm.WARM, missed="corrupt: the payload is damaged")
+BOTH = Sample(Arm.WARM, growth=(Growth("pocl", 1, 1), Growth("cuda", 1, 1)))
+PRINTED = [Sample(Arm.COLD, growth=WROTE, output="a"), Sample(Arm.WARM, output="b")] * 5
+FEW = "too few to tell noise from effect; take 5 or more"
+NOISE = "the noise is larger than the effect: the ratio lies between 0.80 and 1.90"
+NOT_COLD = "the cold starts were not cold: they wrote nothing into their empty caches, so another answered"
+BUSY = "the machine was loaded: other processes used 40 % of its cores; run it on a quiet one"
+LATE = Evidence(foreign_load=1, no_ratio="it builds late")
+WIDE, AROUND, SLOWER = Ratio(1.2, 0.8, 1.9), Ratio(1, 0.95, 0.95 * NARROW - 0.001), Ratio(0.8, 0.7, 0.9)
 
 
-def test_an_interval_above_one_is_faster() -> None:
-    """Where nothing speaks against it and even the low end lies above 1, warm is faster, without a reason."""
-    assert _judge() == ("faster", "")
+def _failing(arm: Arm) -> list[Sample]:
+    return [*PAIRS, Sample(arm, error="it crashed"), Sample(arm, error="later")]
 
 
-def test_a_narrow_interval_around_one_is_no_difference() -> None:
-    """An interval that holds 1 and is narrow says that there is nothing to see, and what would have shown."""
-    narrow = Ratio(1, 0.95, 0.95 * NARROW - 0.001)
-    assert _judge(ratio=narrow) == ("no-difference", "one of 19 % or more would have shown")
-    assert _judge(ratio=Ratio(0.95, 0.9, 1)) == ("no-difference", "one of 12 % or more would have shown")
-
-
-@pytest.mark.parametrize(("pairs", "words"), [(1, "1 pair of starts is"), (4, "4 pairs of starts are")])
-def test_few_pairs_decide_nothing(pairs: int, words: str) -> None:
-    """Of four pairs of mere noise one run in sixteen has all of them on one side."""
-    for ratio in (FAST, Ratio(1, 1, 1), Ratio(0.5, 0.5, 0.5), Ratio(1, 0.2, 5)):
-        assert _judge(PAIRS[: 2 * pairs], ratio) == (
-            "undecided",
-            f"{words} too few to tell noise from effect; take 5 or more",
-        )
-
-
-def test_few_pairs_hide_no_doubt() -> None:
-    """What is known to be wrong is told of one pair, too."""
-    missed = Sample(Arm.WARM, missed="corrupt: x")
-    assert _judge([COLD, missed])[0] == "degraded"
-
-
-def test_a_wide_interval_around_one_is_noise() -> None:
-    """An interval that holds 1 and is wide says nothing at all."""
-    verdict, reason = _judge(ratio=Ratio(1.2, 0.8, 1.9))
-    assert verdict == "degraded"
-    assert reason == (
-        "the noise is larger than the effect: the ratio lies between 0.80 and 1.90; "
-        "5 pairs are few, give more --runs"
-    )
-    assert "--runs" not in _judge(PAIRS * 2, Ratio(1.2, 0.8, 1.9))[1]
-
-
-def test_slower_is_degraded() -> None:
-    """An interval below 1 is named for what it is."""
-    assert _judge(ratio=Ratio(0.8, 0.7, 0.9)) == ("degraded", "the warm starts are slower than the cold ones")
-
-
-@pytest.mark.parametrize("arm", [Arm.COLD, Arm.WARM])
-def test_a_start_that_failed_fails_it(arm: Arm) -> None:
-    """The first failed start is the reason, whatever else is wrong."""
-    broken = [*PAIRS, Sample(arm, error="the driver crashed"), Sample(arm, error="later")]
-    assert _judge(broken, None, Evidence(foreign_load=1)) == (
-        "failed",
-        f"a {arm} start failed: the driver crashed",
-    )
-
-
-def test_a_warm_start_that_missed_is_told_with_its_verdict() -> None:
-    """One miss among the warm starts is enough, and its explanation is the reason."""
-    samples = [*PAIRS, Sample(Arm.WARM, missed="corrupt: the payload is damaged")]
-    assert _judge(samples) == ("degraded", "the warm starts missed: corrupt: the payload is damaged")
-
-
-def test_a_warm_start_that_wrote_missed() -> None:
-    """What wrote into a driver's cache had not found it there; every such cache is named once."""
-    wrote = [Sample(Arm.WARM, growth=(Growth("pocl", 1, 1), Growth("cuda", 1, 1)))] * 2
-    assert _judge([COLD, *wrote])[1] == "the warm starts missed: they wrote into cuda, pocl"
-
-
-def test_a_cold_start_that_wrote_nothing_was_not_cold() -> None:
-    """Where cold starts are known to write and one did not, something answered it."""
-    verdict, reason = _judge([*PAIRS, Sample(Arm.COLD)])
-    assert (verdict, reason.partition(":")[0]) == ("degraded", "the cold starts were not cold")
-
-
-def test_where_nothing_writes_a_cold_start_need_not() -> None:
-    """A driver without a cache leaves nothing, and that is no doubt."""
-    assert _judge([Sample(Arm.COLD), WARM] * 5, evidence=Evidence(cold_writes=False)) == ("faster", "")
-
-
-def test_output_counts_only_where_it_must_be_the_same() -> None:
-    """Programs may print what they like, unless the user says otherwise."""
-    samples = [Sample(Arm.COLD, growth=WROTE, output="a"), Sample(Arm.WARM, output="b")] * 5
-    assert _judge(samples) == ("faster", "")
-    assert _judge(samples, evidence=Evidence(same_output=True)) == (
-        "failed",
-        "the output differs from start to start",
-    )
-
-
-def test_a_loaded_machine_is_not_believed() -> None:
-    """Up to a quarter of the cores may be used by others; more is told in per cent."""
-    assert _judge(evidence=Evidence(foreign_load=LOADED)) == ("faster", "")
-    verdict, reason = _judge(evidence=Evidence(foreign_load=0.4))
-    assert (verdict, "40 %" in reason) == ("degraded", True)
-
-
-def test_without_a_ratio_the_reason_why_stands() -> None:
-    """Why there is no ratio outweighs a loaded machine, and not a miss."""
-    evidence = Evidence(foreign_load=1, no_ratio="it builds late")
-    assert _judge(ratio=None, evidence=evidence) == ("degraded", "it builds late")
-    assert _judge([COLD, Sample(Arm.WARM, missed="evicted: x")], None, evidence)[1].endswith("evicted: x")
-    assert _judge(ratio=None) == ("degraded", "there is no ratio")
+@pytest.mark.parametrize(
+    ("samples", "ratio", "evidence", "verdict", "reason"),
+    [
+        (PAIRS, FAST, Evidence(), "faster", ""),
+        (PAIRS, AROUND, Evidence(), "no-difference", "one of 19 % or more would have shown"),
+        (PAIRS, Ratio(0.95, 0.9, 1), Evidence(), "no-difference", "one of 12 % or more would have shown"),
+        *((PAIRS[:2], one, Evidence(), "undecided", f"1 pair of starts is {FEW}") for one in (FAST, WIDE)),
+        (PAIRS[:8], SLOWER, Evidence(), "undecided", f"4 pairs of starts are {FEW}"),
+        (PAIRS, WIDE, Evidence(), "degraded", f"{NOISE}; 5 pairs are few, give more --runs"),
+        (PAIRS * 2, WIDE, Evidence(), "degraded", NOISE),
+        (PAIRS, SLOWER, Evidence(), "degraded", "the warm starts are slower than the cold ones"),
+        *(
+            (_failing(arm), None, Evidence(foreign_load=1), "failed", f"a {arm} start failed: it crashed")
+            for arm in (Arm.COLD, Arm.WARM)
+        ),
+        # What is known to be wrong is told of one pair, too.
+        *(
+            (samples, FAST, Evidence(), "degraded", "the warm starts missed: corrupt: the payload is damaged")
+            for samples in ([*PAIRS, MISSED], [COLD, MISSED])
+        ),
+        ([COLD, BOTH, BOTH], FAST, Evidence(), "degraded",
+         "the warm starts missed: they wrote into cuda, pocl"),
+        ([*PAIRS, Sample(Arm.COLD)], FAST, Evidence(), "degraded", NOT_COLD),
+        ([Sample(Arm.COLD), WARM] * 5, FAST, Evidence(cold_writes=False), "faster", ""),
+        (PRINTED, FAST, Evidence(), "faster", ""),
+        (PRINTED, FAST, Evidence(same_output=True), "failed", "the output differs from start to start"),
+        (PAIRS, FAST, Evidence(foreign_load=LOADED), "faster", ""),
+        (PAIRS, FAST, Evidence(foreign_load=0.4), "degraded", BUSY),
+        (PAIRS, None, LATE, "degraded", "it builds late"),
+        ([COLD, MISSED], None, LATE, "degraded", "the warm starts missed: corrupt: the payload is damaged"),
+        (PAIRS, None, Evidence(), "degraded", "there is no ratio"),
+    ],
+)  # fmt: skip
+def test_the_first_rule_that_holds_is_the_verdict(
+    samples: Sequence[Sample], ratio: Ratio | None, evidence: Evidence, verdict: str, reason: str
+) -> None:
+    """A failed start, a miss, a cold start that was not, no ratio, load, too few pairs, noise."""
+    assert judge(samples, ratio, evidence) == (verdict, reason)
 
 
 def _case(verdict: BenchVerdict, ratio: Ratio | None, **more: str) -> BenchCase:

@@ -9,26 +9,16 @@ from gpucache.bench.machine_load import STAT, Reading, foreign_share, measure_lo
 BEFORE = Reading(at_s=100, busy_s=1000, own_s=50, cores=4)
 
 
-def _after(busy_s: float, own_s: float, wall_s: float = 10) -> Reading:
-    return Reading(100 + wall_s, 1000 + busy_s, 50 + own_s, 4)
-
-
-def test_what_is_ours_is_not_foreign() -> None:
-    """Of 30 busy seconds 10 were ours: the rest is half of what four cores can do in ten seconds."""
-    assert foreign_share(BEFORE, _after(30, 10)) == pytest.approx(0.5)
-    assert foreign_share(BEFORE, _after(20, 20)) == 0
-
-
-def test_the_share_is_a_share() -> None:
-    """Clocks that disagree by a tick, or stood still, give neither less than nothing nor more than all."""
-    assert foreign_share(BEFORE, _after(19.9, 20)) == 0
-    assert foreign_share(BEFORE, _after(41, 0)) == 1
-    assert foreign_share(BEFORE, _after(5, 0, wall_s=0)) == 0
-
-
-def test_where_the_kernel_tells_nothing_nobody_used_anything() -> None:
-    """A reading that is missing counts as a quiet machine."""
-    assert foreign_share(None, BEFORE) == foreign_share(BEFORE, None) == 0
+@pytest.mark.parametrize(
+    ("busy_s", "own_s", "wall_s", "share"),
+    [(30, 10, 10, 0.5), (20, 20, 10, 0), (19.9, 20, 10, 0), (41, 0, 10, 1), (5, 0, 0, 0)],
+)
+def test_what_is_not_ours_is_foreign(busy_s: float, own_s: float, wall_s: float, share: float) -> None:
+    """It is a share of what all cores can do, though clocks disagree by a tick or stand still; a reading
+    that is missing counts as a quiet machine."""
+    after = Reading(100 + wall_s, 1000 + busy_s, 50 + own_s, 4)
+    assert foreign_share(BEFORE, after) == pytest.approx(share)
+    assert foreign_share(None, after) == foreign_share(after, None) == 0
 
 
 def test_waiting_is_not_work_and_stolen_time_is() -> None:
