@@ -94,7 +94,7 @@ def bars(case: BenchCase) -> tuple[Bar, ...]:
         _bar(case, Arm.WARM, case.warm, case.ratio, medians[Arm.WARM]),
     ]
     for one in case.arms:
-        phases = _medians([sample for sample in case.samples if sample.arm is one.arm])
+        phases = _medians([sample for sample in case.samples if sample.arm == one.arm])
         found.append(_bar(case, one.arm, one.spread, one.ratio, phases))
     return tuple(found)
 
@@ -102,7 +102,7 @@ def bars(case: BenchCase) -> tuple[Bar, ...]:
 def _bar(
     case: BenchCase, arm: str, spread: Spread, ratio: Ratio | None, phases: Sequence[tuple[str, int]]
 ) -> Bar:
-    totals = tuple(sample.total_ns for sample in case.samples if sample.arm is arm and not sample.error)
+    totals = tuple(sample.total_ns for sample in case.samples if sample.arm == arm and not sample.error)
     timed = sum(duration for _, duration in phases)
     parts = tuple(phases) if len(phases) > 1 and timed else ((WHOLE, spread.median_ns),)
     return Bar(arm, spread, parts, ratio, totals)

@@ -290,7 +290,7 @@ def _slow(case: BenchCase) -> Iterator[str]:
 
 
 def _of(arm: str, samples: Sequence[Sample]) -> list[Sample]:
-    return [sample for sample in samples if sample.arm is arm]
+    return [sample for sample in samples if sample.arm == arm]
 
 
 def _totals(samples: Sequence[Sample]) -> list[int]:

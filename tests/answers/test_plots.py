@@ -17,7 +17,7 @@ from matplotlib.text import Text
 
 from gpucache.answers.bench import BenchCase, BenchVerdict, Ratio, Spread
 from gpucache.answers.bench_plots import FORMATS, draw, plot
-from gpucache.answers.bench_words import LOOKS, phase_order
+from gpucache.answers.bench_words import LOOKS, bars, phase_order
 
 MS = 10**6
 BEGINS = {"png": b"\x89PNG\r\n", "svg": b"<?xml", "pdf": b"%PDF-"}
@@ -103,6 +103,15 @@ def test_every_start_is_drawn(program: BenchCase) -> None:
     assert dots == len(program.samples) - 1
     assert "to 5.04 s →" in _texts(figure)
     assert _length(axes, "cold") > 0.7 * axes.get_xlim()[1]
+
+
+def test_starts_are_of_the_arm_that_is_named_alike(program: BenchCase) -> None:
+    """A sample comes from another process, so that its arm is equal to that of the case and not the same."""
+    apart = tuple(replace(sample, arm="".join([*sample.arm])) for sample in program.samples)
+    figures = [
+        [(bar.parts, bar.totals_ns) for bar in bars(replace(program, samples=one))] for one in (apart, ())
+    ]
+    assert figures[0] == [(bar.parts, bar.totals_ns) for bar in bars(program)] != figures[1]
 
 
 @pytest.mark.parametrize(
