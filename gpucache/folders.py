@@ -141,8 +141,7 @@ class Folder:
         openat2 = _openat2() if self._fd is not None else None
         if openat2 is None:
             return None
-        how = struct.pack("=QQQ", flags | _CLOSED_BY_EXEC, 0, _THROUGH_NOTHING)
-        fd = openat2(self._fd, os.fsencode("/".join(parts)), how)
+        fd = openat2(self._fd, os.fsencode("/".join(parts)), _how(flags | _CLOSED_BY_EXEC))
         return fd if fd >= 0 else None
 
     def open_for_writing(self, name: str, flags: int, mode: int) -> int:
@@ -188,6 +187,12 @@ class Folder:
 
     def _at(self, name: str) -> str:
         return name if self._fd is not None else os.fspath(self.path / name)
+
+
+@cache
+def _how(flags: int) -> bytes:
+    """The ``struct open_how`` of a call that follows no link."""
+    return struct.pack("=QQQ", flags, 0, _THROUGH_NOTHING)
 
 
 @cache

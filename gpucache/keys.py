@@ -21,6 +21,7 @@ import posixpath
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import lru_cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -44,6 +45,10 @@ _LITTLE = 16 << 10
 """Below it Python's own SHA-256 is done before OpenSSL's, which is several times as fast, is loaded."""
 _OWN_SHA256 = "_sha2" if sys.version_info >= (3, 12) else "_sha256"
 _INCLUDE, _VARIABLE = "include ", "environment "
+
+
+_FIELD = partial(tuple.__new__, KeyField)
+"""``KeyField(*pair)``, of which a hit makes many, without a call of Python."""
 
 
 class KeyInputs(NamedTuple):
@@ -90,7 +95,7 @@ def key_fields(
     ``source`` is the digest of a source that is not here.
     """
     known = source_digest(request.program.source) if source is None else source
-    return tuple(KeyField(label, value) for label, value in _pairs(request, closure, inputs, known))
+    return tuple(map(_FIELD, _pairs(request, closure, inputs, known)))
 
 
 def located_fields(fields: Sequence[KeyField], inputs: KeyInputs) -> tuple[KeyField, ...]:
@@ -102,13 +107,16 @@ def located_fields(fields: Sequence[KeyField], inputs: KeyInputs) -> tuple[KeyFi
 
 def cache_key(fields: Iterable[KeyField]) -> CacheKey:
     """The key of key fields."""
-    texts = [SCHEMA]
-    for item in fields:
-        texts += (item.label, item.value)
+    return CacheKey(digest(_framed((SCHEMA,)) + b"".join(map(_framed, fields))))
+
+
+@lru_cache(maxsize=4096)
+def _framed(texts: tuple[str, ...]) -> bytes:
+    """Texts with their lengths; kept, as most fields are those of other programs, too."""
     parts = [
         text.encode("utf-8", "surrogatepass") for text in texts
     ]  # every text has one encoding of its own
-    return CacheKey(digest(b"".join([len(part).to_bytes(8, "little") + part for part in parts])))
+    return b"".join([len(part).to_bytes(8, "little") + part for part in parts])
 
 
 def _pairs(

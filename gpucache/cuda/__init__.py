@@ -6,6 +6,7 @@ architecture. A program never fails because of the cache. Loads cuda.bindings an
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,24 +136,29 @@ _requests: dict[tuple[Any, ...], BuildRequest] = {}
 
 
 def _kept_request(given: tuple[Any, ...], cwd: str) -> BuildRequest:
-    """The request of a call, made again only for other arguments."""
+    """The request of a call, made again only for other arguments; raises TypeError or ValueError."""
     asking = (*[tuple(value) if type(value) is list else value for value in given], cwd)
+    target = given[1]
     try:
         request = _requests.get(asking)
+        if request is not None:
+            return request
+        made = (_any_source if target is not None else _any_source.__wrapped__)(*asking[1:])
     except TypeError:  # what has no hash is an iterator, or is refused
-        return _request(cwd, *given)
-    if request is None:
-        request = _request(cwd, *given)
-        if given[1] is not None and len(request.program.source) <= _SOURCE_BYTES_KEPT:
-            if len(_requests) >= _REQUESTS_KEPT:
-                _requests.clear()  # another thread may do so between any two lines here
-            _requests[asking] = request
+        made = _any_source.__wrapped__(*given[1:], cwd)
+        asking = ()
+    text = arguments.source_bytes(given[0])
+    dirs = (*made.include_dirs, *include_dirs(text, made.checks))
+    request = made._replace(program=made.program._replace(source=text), include_dirs=dirs)
+    if asking and target is not None and len(text) <= _SOURCE_BYTES_KEPT:
+        if len(_requests) >= _REQUESTS_KEPT:
+            _requests.clear()  # another thread may do so between any two lines here
+        _requests[asking] = request
     return request
 
 
-def _request(
-    cwd: str,
-    source: object,
+@lru_cache(maxsize=64)
+def _any_source(
     target: object,
     options: object,
     name: object,
@@ -161,26 +167,25 @@ def _request(
     artifact_kind: object,
     headers: object,
     checks: object,
+    cwd: str,
 ) -> BuildRequest:
-    """The request of a call; raises TypeError or ValueError for an argument that cannot be meant."""
-    text = arguments.source_bytes(source)
-    mode = arguments.checks_mode(checks)
+    """The request of a call without its source, which is all that differs between many calls."""
     wanted = _target(arguments.text_or_none("target", target))
     kind = arguments.text_or_none("artifact_kind", artifact_kind)
     if kind and kind not in list(_MAKERS):
         raise ValueError(f"artifact_kind must be one of {', '.join(_MAKERS)}, not {kind!r}")
     return BuildRequest(
-        program=Program(arguments.text_or_none("name", name) or "", Language.CUDA_CPP, text),
+        program=Program(arguments.text_or_none("name", name) or "", Language.CUDA_CPP, b""),
         target=wanted,
         options=split(arguments.build_options(options)),
-        include_dirs=(*arguments.paths("include_path", include_path), *include_dirs(text, mode)),
+        include_dirs=arguments.paths("include_path", include_path),
         artifact_kind=ArtifactKind(kind) if kind else BACKEND.artifact_kind(wanted),
         name_expressions=arguments.texts("name_expressions", name_expressions),
         headers=arguments.paths("headers", headers, cwd),
         name_headers=arguments.NAME_HEADERS,
         cwd=cwd,
         searches_cwd=True,
-        checks=mode,
+        checks=arguments.checks_mode(checks),
     )
 
 

@@ -60,7 +60,8 @@ class Layers(NamedTuple):
             for store in self.on_disk():
                 answer = store.get(key)
                 if isinstance(answer, Found):
-                    self.keep_in_memory(Entry(key, answer.head, EntryDetail(()), answer.payload))
+                    if self.memory is not None:
+                        self.memory.publish(Entry(key, answer.head, EntryDetail(()), answer.payload))
                     return Hit(key, answer.head, answer.payload, str(answer.root))
                 if isinstance(answer, Damaged):
                     damaged.append(answer)

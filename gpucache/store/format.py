@@ -236,10 +236,7 @@ def _parsed(decode: Callable[[bytes], _T], data: bytes, part: str) -> _T:
 
 
 def _checksum(*parts: bytes) -> bytes:
-    hasher = xxhash.xxh3_128()
-    for part in parts:
-        hasher.update(part)
-    return hasher.digest()
+    return xxhash.xxh3_128_digest(b"".join(parts))
 
 
 def _aligned(offset: int) -> int:

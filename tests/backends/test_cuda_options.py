@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from gpucache.backends.cuda.options import FILE_NAME, plan
+from gpucache.backends.cuda.options import FILE_NAME, plan, seed
 from gpucache.backends.interface import Compilation
 from gpucache.errors import OptionError
 from gpucache.model import ArtifactKind, BuildRequest, Language, Program, Target, Toolchain
@@ -110,16 +110,15 @@ def test_what_gives_another_cubin_is_another_option(left: tuple[str, ...], right
 def test_the_compiler_is_given_options_as_they_were_written() -> None:
     """One spelling is for the key; a spelling that the compiler refuses reaches it and is refused."""
     written = ("-DX", "--ftz", "true", "-dc", "-std", "c++17", "--pre-include", "a.h")
-    assert _plan(*written).command[2:] == written
+    assert _plan(*written).command[1:] == written
 
 
 def test_the_command_is_complete_and_in_order() -> None:
-    """The compiler gets its architecture, a seed, the directories, and the options behind them."""
+    """The compiler gets its architecture, the directories, and the options behind them."""
     found = _plan("-DB", "-Iinc", "-std=c++17", "-DA")
     assert found.inputs.options == ("-DB=1", "-std=c++17", "-DA=1")
     assert found.command == (
         "-arch=sm_90",
-        "-frandom-seed=gpucache-c5523ae9ef183e4f",
         "-I/src/inc",
         "-DB",
         "-std=c++17",
@@ -131,10 +130,14 @@ def test_the_command_is_complete_and_in_order() -> None:
 
 def test_programs_that_may_be_linked_together_get_seeds_of_their_own() -> None:
     """Other options give another seed, the place of a header does not, and a seed that is given stays."""
-    seeds = {_plan(*options).command[1] for options in ((), ("-DA",), ("-DA", "-DB"))}
-    assert len(seeds) == 3
-    assert _plan("-Iinc").command[1] == _plan("-Iother").command[1]
-    assert _plan("--frandom-seed=7").command == ("-arch=sm_90", "--frandom-seed=7")
+
+    def seeded(*options: str) -> tuple[str, ...]:
+        return seed(_REQUEST, _plan(*options).inputs.options)
+
+    assert seeded("-DB", "-Iinc", "-std=c++17", "-DA") == ("-frandom-seed=gpucache-c5523ae9ef183e4f",)
+    assert len({seeded(*options) for options in ((), ("-DA",), ("-DA", "-DB"))}) == 3
+    assert seeded("-Iinc") == seeded("-Iother")
+    assert seeded("--frandom-seed=7") == ()
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gpucache.backends.cuda.options import FILE_NAME, refuse_side_effects
+from gpucache.backends.cuda.options import FILE_NAME, refuse_side_effects, seed
 from gpucache.backends.installation import Installation, loaded, loaded_as, mark, read_library, remembered
 from gpucache.backends.interface import Compilation
 from gpucache.errors import CompileError, NoDeviceError, TargetError
@@ -182,19 +182,20 @@ def compile_exactly(request: BuildRequest, options: tuple[str, ...]) -> Artifact
 
 def compile_source(request: BuildRequest, compilation: Compilation) -> Artifact:
     """Compile to the request's artifact kind; raises CompileError with the log under the program's name."""
+    command = (*seed(request, compilation.inputs.options), *compilation.command)
     if not (compilation.holds_paths or compilation.lists_files or request.asked):
-        return _compile(request, compilation.command)
+        return _compile(request, command)
     from concurrent.futures import ThreadPoolExecutor
 
     folder = request.cwd if request.asked else compilation.inputs.folder or "/"
     try:
         with ThreadPoolExecutor(1) as thread:
-            artifact = thread.submit(_compile_in, folder, request, compilation.command).result()
+            artifact = thread.submit(_compile_in, folder, request, command).result()
     except RuntimeError:  # a program that is ending starts no more threads
         artifact = None
     if artifact is not None:
         return artifact
-    artifact = _compile(request, compilation.command)
+    artifact = _compile(request, command)
     # Line information has the current directory for a file that a ``#line`` gives a relative name.
     told = request.artifact_kind is ArtifactKind.LTOIR or _here() in artifact.payload
     lost = compilation.holds_paths or request.asked or told

@@ -225,8 +225,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
         # It is compiled in "/", unless the current directory is searched for a forced include.
         in_place = request.searches_cwd and not all(map(os.path.isabs, planned.forced_includes))
         planned = planned._replace(inputs=planned.inputs._replace(folder=request.cwd if in_place else ""))
-    seed = _seed(request, planned.inputs.options)
-    command = (f"-arch={request.target.name}", *seed, *planned.command)
+    command = (f"-arch={request.target.name}", *planned.command)
     return planned._replace(command=command, refusal=changed_since_loaded(planned.inputs.environment))
 
 
@@ -239,7 +238,7 @@ def _planned(
     toolchain: Toolchain,
     environment: tuple[tuple[str, str], ...],
 ) -> Compilation:
-    """The part of a plan that many programs share; its command lacks architecture and seed."""
+    """The part of a plan that many programs share; its command lacks the architecture."""
     given = trimmed(asked)
     if "" in given:
         raise OptionError("an empty build option is refused by NVRTC; leave it out")
@@ -318,14 +317,14 @@ def _as_asked(name: str, value: str) -> str:
     return option
 
 
-def _seed(request: BuildRequest, options: Sequence[str]) -> tuple[str, ...]:
-    """The option with a random seed of the program's own, unless one was given.
+def seed(request: BuildRequest, options: Sequence[str]) -> tuple[str, ...]:
+    """The option with a random seed of the program's own, unless one was given or it is compiled as asked.
 
     A program may define nothing that other files could name, such as one made of templates in an unnamed
     namespace. NVRTC then puts the time and the process id into its symbols; with a seed it puts a hash of the
     seed there. Programs that are linked together need different seeds.
     """
-    if any(option.startswith("-frandom-seed=") for option in options):
+    if request.asked is not None or any(option.startswith("-frandom-seed=") for option in options):
         return ()
     parts = (digest(request.program.source), *options, *request.name_expressions)
     own = digest("\0".join(parts).encode(errors="surrogatepass"))
