@@ -11,7 +11,6 @@ next to nothing: every command under ``gpucache run`` waits for it. Must not kno
 import _socket  # socket's own classes take a process longer to make than all that is done here
 import _thread
 import os
-import select
 
 from gpucache.host.scratch import PLACES, scratch
 
@@ -122,9 +121,6 @@ class Listening:
 
     def _wait(self, listener: "_socket.socket") -> None:
         try:
-            asked = select.poll()
-            asked.register(listener, select.POLLIN)
-            asked.poll()
             try:
                 first, _ = listener._accept()  # type: ignore[attr-defined]
             except OSError:
