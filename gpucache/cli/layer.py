@@ -34,12 +34,13 @@ def export_layer(folder: Path, place: str) -> None:
     from gpucache.intercept.command import run_command
     from gpucache.intercept.environment import REQUIRE
     from gpucache.intercept.layer import Layer
-    from gpucache.intercept.layering import Answering, Questions
+    from gpucache.intercept.layering import Questions
     from gpucache.intercept.server import Later
     from gpucache.intercept.wire import NVRTC, OPENCL
 
     command = named_command("export")
-    settings, found, questions = given().settings(), libraries(), Questions()
+    settings, found = given().settings(), libraries()
+    questions = Questions(open_layers(settings, command=Path(command[0]).name), found)
     new = absent(folder.absolute())
     layer = Layer(folder, place)
     try:
@@ -54,9 +55,7 @@ def export_layer(folder: Path, place: str) -> None:
         if noted and build_noted(settings, noted)[1]:
             raise KeyboardInterrupt(f"nothing was exported, and {folder} is as it was")
         outcomes, rows, kinds = [], [], set()
-        answering = Answering(open_layers(settings, command=Path(command[0]).name), found)
-        for kind, fields, name in questions:
-            outcome, row = answering.answer(fields, name)
+        for kind, outcome, row in questions.answers():
             outcomes.append(outcome)
             if row is not None:
                 rows.append(row)

@@ -53,7 +53,9 @@ def record(folder: Path, digests_only: bool, keep_arguments: bool) -> None:
     from gpucache.intercept.command import run_command
     from gpucache.intercept.devices import Devices
     from gpucache.intercept.environment import REQUIRE, SOCKET, TIMEOUT
-    from gpucache.intercept.recorder import NVRTCRecorder, OpenCLRecorder, Recorded
+    from gpucache.intercept.nvrtc import NVRTC
+    from gpucache.intercept.opencl import OpenCL
+    from gpucache.intercept.recorder import Recorder
     from gpucache.recording.writing import BLOBS, Writer
 
     command = named_command("record")
@@ -63,14 +65,13 @@ def record(folder: Path, digests_only: bool, keep_arguments: bool) -> None:
     with ExitStack() as ends:
         unbegun = ends.enter_context(ExitStack())
         unbegun.callback(remove_empty, new)
-        recorded = Recorded(Writer(folder.absolute(), sources=not digests_only), told)
+        compilers = OpenCL(Devices(wait_s=_PATIENCE_MS / 1000 - 10), found), NVRTC()
+        recorded = Recorder(Writer(folder.absolute(), sources=not digests_only), told, compilers)
         environ = {**os.environ, TIMEOUT: str(_PATIENCE_MS)}
         environ.pop(REQUIRE, None)  # nothing is served, so that nothing can be a hit
         with suppress(OSError):  # where no folder can be made the command runs alone, which is told
             environ |= KnownCaches(os.environ).isolate(ends.enter_context(scratch("record")))
-        devices = Devices(wait_s=_PATIENCE_MS / 1000 - 10)
-        services = OpenCLRecorder(recorded, devices, found), NVRTCRecorder(recorded)
-        ended = run_command(command, environ, found, services)
+        ended = run_command(command, environ, found, [recorded])
         unbegun.pop_all()
     untold = [Unrecorded(reason, number) for reason, number in sorted(recorded.unrecorded.items())]
     unwritten = sum(one.builds for one in untold)

@@ -4,7 +4,7 @@ Owns what of an answer is kept where, and when a question gets a file in the use
 is ``index``'s, what an answer depends on ``conditions``'.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from gpucache.answers.lookup import Hit
@@ -24,49 +24,37 @@ from gpucache.intercept.index import (
     rows_of,
 )
 from gpucache.intercept.nvrtc import Call
-from gpucache.intercept.opencl import DEFEATER, Asked
-from gpucache.intercept.wire import Kind
+from gpucache.intercept.opencl import DEFEATER
+from gpucache.intercept.opencl import Asked as OpenCLAsked
+from gpucache.intercept.session import A, Build, Compiler, Question, targets_of
 
 _NAME, _SOURCE = 5, 4
 _MADE_UP = 8
 """How many characters a program makes up of a file's name."""
-Question = tuple[bytes, ...]
-"""The fields of a request."""
 
 
-def of_hits(
+def answered(
+    compiler: Compiler[A],
     question: Question,
-    asked: Asked,
+    asked: A,
     prepared: Sequence[Prepared],
     hits: Sequence[Hit],
     given: Sequence[bytes],
-    files: Sequence[Sequence[str]],
     strict: Strict | None = None,
 ) -> Answered:
-    """The answer to a build; ``given`` are its fields, ``files`` those of each device's driver.
-
-    Raises UncoveredError.
-    """
-    conditions = of_build(asked, prepared, [hit.key for hit in hits], files, strict)
-    mark = DEFEATER.search(question[_SOURCE])
-    holes = () if mark is None else (Hole(_SOURCE, mark.start(1), len(mark[1])),)
-    targets = ", ".join(str(one.request.target) for one in prepared)
-    return Answered(f"{asked.name} for {targets}", Kind.BUILD, question, tuple(given), conditions, holes)
-
-
-def of_compile(
-    question: Question,
-    call: Call,
-    prepared: Prepared,
-    hits: Sequence[Hit],
-    given: Sequence[bytes],
-    strict: Strict | None = None,
-) -> Answered:
-    """The answer to a call of NVRTC; ``given`` are its fields. Raises UncoveredError."""
-    conditions = of_call(call, prepared, hits[0].key, strict)
-    holes = _name_holes(call, question[_NAME], given)
-    title = f"{prepared.request.program.name} for {prepared.request.target}"
-    return Answered(title, Kind.COMPILE, question, tuple(given), conditions, holes)
+    """The answer to a question; ``given`` are its fields. Raises UncoveredError, TargetError."""
+    keys = [hit.key for hit in hits]
+    holes: tuple[Hole, ...] = ()
+    if isinstance(asked, Call):
+        conditions = of_call(asked, prepared[0], keys[0], strict)
+        holes = _name_holes(asked, question[_NAME], given)
+    else:
+        assert isinstance(asked, OpenCLAsked)
+        conditions = of_build(asked, prepared, keys, compiler.files(asked), strict)
+        if mark := DEFEATER.search(question[_SOURCE]):
+            holes = (Hole(_SOURCE, mark.start(1), len(mark[1])),)
+    title = f"{prepared[0].request.program.name} for {targets_of(prepared)}"
+    return Answered(title, compiler.ask, question, tuple(given), conditions, holes)
 
 
 def _name_holes(call: Call, name: bytes, given: Sequence[bytes]) -> tuple[Hole, ...]:
@@ -94,26 +82,21 @@ class Rows:
         self._layers = layers
         self._strict = Strict(since_ns)
 
-    def keep(
-        self,
-        answered: Callable[[Strict], Answered],
-        hits: Sequence[Hit],
-        payloads: Sequence[int],
-        *,
-        target: str,
-        saved_ns: int,
-    ) -> None:
-        """Keep an answer, whose fields at ``payloads`` are those of its hits, in their order."""
+    def keep(self, compiler: Compiler[A], one: Build[A], hits: Sequence[Hit]) -> None:
+        """Keep the answer of a build that was a hit, or that has just been kept."""
         if self._layers.target is None:
             return
+        given = compiler.fields(self._layers, one.asked, hits)
+        payloads = [compiler.first_payload + 2 * number for number in range(len(hits))]
         try:
-            whole = answered(self._strict)
+            whole = answered(compiler, one.question, one.asked, one.prepared, hits, given, self._strict)
             references = [self._reference(place, hit) for place, hit in zip(payloads, hits, strict=True)]
         except (UncoveredError, GpucacheError, OSError):
             return  # the server answers it the next time, too
         empty = [b"" if place in payloads else field for place, field in enumerate(whole.answer)]
+        target = targets_of(one.prepared)
         note = b"%d\t%s\t%s\t%s" % (
-            saved_ns,
+            max(hit.head.compile_ns for hit in hits),
             hits[0].key.hex.encode(),
             target.encode("unicode_escape"),
             whole.title.removesuffix(f" for {target}").encode("unicode_escape"),

@@ -5,19 +5,21 @@ not load a GPU stack.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from gpucache.answers.lookup import Hit
 from gpucache.backends.cuda import BACKEND, nvrtc
 from gpucache.backends.cuda.options import FILE_NAME, request_as_asked
-from gpucache.engine.prepare import Prepared, prepare
+from gpucache.engine.prepare import Prepared, of_kind, prepare
 from gpucache.errors import OptionError
 from gpucache.intercept.file_names import FileName, read_name
 from gpucache.intercept.server import require_same_files
-from gpucache.intercept.wire import Fields, WireError
-from gpucache.model import BuildRequest, Target, Toolchain
+from gpucache.intercept.session import Compiler
+from gpucache.intercept.wire import Fields, Kind, WireError, number
+from gpucache.model import GIVEN_WITH, ArtifactKind, BuildRequest, Target, Toolchain
 from gpucache.sources import Memos
 
 LIBRARY_PATH = "LD_LIBRARY_PATH"
@@ -40,6 +42,11 @@ class Call:
     cwd: str
 
     @property
+    def name(self) -> str:
+        """What the source is called."""
+        return self.file_name.given
+
+    @property
     def is_ours(self) -> bool:
         """Whether gpucache's own library calls, which has looked it up already."""
         return self.file_name.given == FILE_NAME
@@ -57,6 +64,41 @@ class Call:
             headers=self.headers,
             name_expressions=self.name_expressions,
         )
+
+
+class NVRTC(Compiler[Call]):
+    """Calls of NVRTC, whose parts are the kinds of artifacts that come out of one compile."""
+
+    ask, told, backend = Kind.COMPILE, Kind.COMPILED, BACKEND
+    refusals = (5, 6)
+    """NVRTC_ERROR_INVALID_OPTION and NVRTC_ERROR_COMPILATION."""
+    first_payload, tells_all, is_whole = 4, False, True
+
+    def read(self, fields: Fields) -> Call:
+        """A call of the fields of a request; raises WireError."""
+        return read_call(fields)
+
+    def prepare(self, asked: Call, memos: Memos | None = None) -> tuple[Prepared, ...]:
+        """What is looked up; raises OptionError, and NoDeviceError where NVRTC is not all there."""
+        first = prepare_call(asked, memos)
+        others = GIVEN_WITH.get(ArtifactKind(first.request.artifact_kind), ())
+        return (first, *(of_kind(first, other) for other in others))
+
+    def is_complete(self, asked: Call, hits: Sequence[Hit], logs: Sequence[bytes]) -> bool:
+        """Whether the log and all names are there, which may be asked for."""
+        head = hits[0].head
+        return bool(logs[0] or not head.has_log) and head.lowered_names.keys() >= set(asked.name_expressions)
+
+    def answer(self, asked: Call, hits: Sequence[Hit], logs: Sequence[bytes]) -> Iterator[bytes]:
+        """What a program is answered, behind a token that says that nothing more is to be told."""
+        own = asked.file_name.to_give
+        yield from (b"", own(logs[0]), number(len(hits)))
+        for hit in hits:
+            yield from (hit.head.artifact_kind.encode(), own(hit.payload))
+        yield number(len(asked.name_expressions))
+        for expression in asked.name_expressions:
+            lowered = hits[0].head.lowered_names[expression]
+            yield from (os.fsencode(expression), own(os.fsencode(lowered)))
 
 
 def read_call(fields: Fields) -> Call:

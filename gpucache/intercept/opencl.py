@@ -5,10 +5,11 @@ nothing up and keeps nothing. Must not load a GPU stack.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from gpucache.answers.lookup import Hit
 from gpucache.backends.opencl import BACKEND
 from gpucache.backends.opencl.options import EXTRA_OPTIONS, as_pyopencl_reads
 from gpucache.engine.prepare import Prepared, prepare
@@ -16,7 +17,8 @@ from gpucache.engine.program_names import program_name
 from gpucache.intercept.devices import Devices, Facts
 from gpucache.intercept.environment import Libraries, without_us
 from gpucache.intercept.server import require_same_files
-from gpucache.intercept.wire import Fields
+from gpucache.intercept.session import Compiler
+from gpucache.intercept.wire import Fields, Kind
 from gpucache.model import BuildRequest, Language, Program
 from gpucache.sources import Memos
 
@@ -37,10 +39,43 @@ class Asked:
     source: bytes
     devices: tuple[Facts, ...]
 
+    is_ours = False
+
     @property
     def name(self) -> str:
         """What the program is called, for people."""
         return program_name(self.source)
+
+
+class OpenCL(Compiler[Asked]):
+    """Builds of OpenCL programs, whose parts are devices."""
+
+    ask, told, backend = Kind.BUILD, Kind.BUILT, BACKEND
+    refusals = (-11, -43)
+    """CL_BUILD_PROGRAM_FAILURE and CL_INVALID_BUILD_OPTIONS; other codes tell nothing of the program."""
+    first_payload, tells_all, is_whole = 1, True, False
+
+    def __init__(self, devices: Devices, libraries: Libraries) -> None:
+        self.devices = devices
+        self._libraries = libraries
+
+    def read(self, fields: Fields) -> Asked:
+        """A build of the fields of a request; raises WireError."""
+        return read_build(fields, self._libraries)
+
+    def prepare(self, asked: Asked, memos: Memos | None = None) -> tuple[Prepared, ...]:
+        """What is looked up for each device; raises OptionError, and TargetError for an unknown device."""
+        return prepare_build(asked, self.devices, memos)
+
+    def answer(self, _asked: Asked, hits: Sequence[Hit], logs: Sequence[bytes]) -> Iterator[bytes]:
+        """A token, and the binary and log of each device."""
+        yield b""
+        for hit, log in zip(hits, logs, strict=True):
+            yield from (hit.payload, log)
+
+    def files(self, asked: Asked) -> Sequence[Sequence[str]]:
+        """The files of each device's driver; raises TargetError."""
+        return [self.devices.files(facts) for facts in asked.devices]
 
 
 def read_build(fields: Fields, libraries: Libraries) -> Asked:

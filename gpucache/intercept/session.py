@@ -1,26 +1,33 @@
-"""Builds of a command while it runs: their tokens, their locks, and the outcome of each.
+"""Builds of a command while it runs, whichever compiler makes them: asked for, looked up, kept.
 
-A build that missed holds the locks of its keys from the question until its entry is published, so that what
-asks for the same meanwhile, here or below another ``run``, waits a while and hits. What a build is and how it
-is looked up is known to OpenCL's and NVRTC's sessions alone.
+Owns what is known of each build from the question to its end, by tokens that the command hands back. A build
+that missed holds the locks of its keys until its entries are published, so that what asks for the same
+meanwhile, here or below another ``run``, waits a while and hits. What answers comes first; what explains and
+publishes is imported afterwards. Must not know what a request of a compiler says: a ``Compiler`` does.
 """
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
-from gpucache.answers.lookup import Miss
+from gpucache.answers.lookup import Hit, Miss
 from gpucache.answers.run import Intercepted, RunResult
-from gpucache.engine.prepare import Prepared
-from gpucache.engine.store_layers import Layers
-from gpucache.intercept.server import Reply
-from gpucache.intercept.telling import Say, miss_line, refused
-from gpucache.intercept.wire import WireError, number
-from gpucache.model import CacheKey
+from gpucache.backends.interface import Backend
+from gpucache.engine.hits import build_log, find
+from gpucache.engine.prepare import Prepared, stamped
+from gpucache.engine.store_layers import Layers, NoEntry
+from gpucache.errors import GpucacheError
+from gpucache.intercept.server import PASSED, Handlers, Reply
+from gpucache.intercept.telling import Say, hit_line, is_required, miss_line, refused
+from gpucache.intercept.wire import TOO_LARGE, Fields, Kind, WireError, fits, number
+from gpucache.model import Artifact
+from gpucache.sources import Memos
 
 if TYPE_CHECKING:
     from gpucache.intercept.answering import Rows
@@ -29,89 +36,351 @@ YOUNG_NS = 2_000_000_000
 """How far clocks of file systems may be behind."""
 _HELD_WAIT_S = 2.0
 """How long a build waits for one of the same key: with the lookup less than a program's time-out."""
-T = TypeVar("T")
-_V = TypeVar("_V")
+Question = tuple[bytes, ...]
+"""The fields of a request."""
+Part = Hit | NoEntry
+"""What was found for one device, or for one kind of artifact."""
 
 
-class Session(Generic[T]):
-    """The builds of one compiler."""
+class Asked(Protocol):
+    """A build as a command asks for it."""
 
-    def __init__(self, layers: Layers, say: Say) -> None:
+    @property
+    def name(self) -> str:
+        """What the program is called, for people."""
+        ...
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """The variables of the program."""
+        ...
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether gpucache's own library asks, which has looked it up already."""
+        ...
+
+
+A = TypeVar("A", bound=Asked)
+V = TypeVar("V")
+
+
+class Compiler(ABC, Generic[A]):
+    """What the requests of one compiler's programs say, and what its answers consist of."""
+
+    ask: ClassVar[Kind]
+    told: ClassVar[Kind]
+    """The kinds of a question, and of what came of the build."""
+    backend: ClassVar[Backend]
+    refusals: ClassVar[tuple[int, ...]]
+    """The codes by which it refuses a program."""
+    first_payload: ClassVar[int]
+    """Which field of an answer is the first payload; each other one is the next but one."""
+    tells_all: ClassVar[bool]
+    """Whether the end of a build is told that was a hit or passed, too."""
+    is_whole: ClassVar[bool]
+    """Whether all parts come out of one compile, so that they are kept and found together or not at all."""
+
+    @abstractmethod
+    def read(self, fields: Fields) -> A:
+        """The build of a question; raises WireError."""
+
+    @abstractmethod
+    def prepare(self, asked: A, memos: Memos | None = None) -> tuple[Prepared, ...]:
+        """What is looked up for each part; raises GpucacheError for what is not kept."""
+
+    @abstractmethod
+    def answer(self, asked: A, hits: Sequence[Hit], logs: Sequence[bytes]) -> Iterator[bytes]:
+        """The fields of a hit; the first is a token."""
+
+    def is_complete(self, _asked: A, _hits: Sequence[Hit], _logs: Sequence[bytes]) -> bool:
+        """Whether hits have all that a program may ask for."""
+        return True
+
+    def files(self, _asked: A) -> Sequence[Sequence[str]]:
+        """The files of each device's driver; raises TargetError."""
+        return ()
+
+    def find(self, layers: Layers, asked: A, prepared: Sequence[Prepared]) -> tuple[Part, ...]:
+        """What is found for each part; behind the first that lacks none is looked for that would not help."""
+        parts: list[Part] = []
+        for one in prepared:
+            lacks = self.is_whole and any(isinstance(part, NoEntry) for part in parts)
+            parts.append(NoEntry() if lacks else find(layers, one))
+        hits = hits_of(parts)
+        if len(hits) == len(parts) and not self.is_complete(asked, hits, logs_of(layers, hits)):
+            return tuple(NoEntry() for _ in parts)
+        return tuple(parts)
+
+    def fields(self, layers: Layers, asked: A, hits: Sequence[Hit]) -> tuple[bytes, ...]:
+        """The fields of an answer."""
+        return tuple(self.answer(asked, hits, logs_of(layers, hits)))
+
+
+def hits_of(parts: Sequence[Part]) -> list[Hit]:
+    """Those that are hits."""
+    return [part for part in parts if isinstance(part, Hit)]
+
+
+def logs_of(layers: Layers, hits: Sequence[Hit]) -> list[bytes]:
+    """What the compiler said when each was built."""
+    logs = (build_log(layers, hit) if hit.head.has_log else "" for hit in hits)
+    return [log.encode(errors="surrogateescape") for log in logs]
+
+
+def targets_of(prepared: Sequence[Prepared]) -> str:
+    """The targets of a build, for people."""
+    return ", ".join(dict.fromkeys(str(one.request.target) for one in prepared))
+
+
+@dataclass
+class Build(Generic[A]):
+    """One build of one program."""
+
+    question: Question
+    asked: A
+    outcome: Intercepted
+    asked_ns: int
+    """When it was asked for."""
+    is_unknown: bool = False
+    """Whether its devices were not known then, so that it is looked up when it ends."""
+    prepared: tuple[Prepared, ...] = ()
+    """Empty where it cannot be kept, or its devices are not known yet."""
+    found: tuple[Part, ...] = ()
+    """What was found for each part; hits are without their payloads."""
+    wanted: bool = False
+    """Whether the command was asked for what it compiles."""
+    held: ExitStack = field(default_factory=ExitStack)
+    """The locks of its keys."""
+    rejected: str = ""
+    """What the driver said of our binaries; empty if it took them."""
+    sizes: set[tuple[int, ...]] = field(default_factory=set)
+    """The local sizes that its kernels were launched with."""
+    ended: bool = False
+
+    @property
+    def late(self) -> bool:
+        """Whether a compiler of it goes on compiling at launches."""
+        return any(one.compilation.late for one in self.prepared)
+
+    @property
+    def served(self) -> bool:
+        """Whether it was answered from the cache, and the driver took that."""
+        return all(isinstance(one, Hit) for one in self.found) and not self.rejected
+
+    def missing(self) -> Iterator[tuple[int, Prepared, Part]]:
+        """The number and the request of each part whose entry is not there or was rejected."""
+        for place, (prepared, found) in enumerate(zip(self.prepared, self.found, strict=True)):
+            if isinstance(found, NoEntry) or self.rejected:
+                yield place, prepared, found
+
+
+class Session(ABC, Generic[A]):
+    """The builds of one compiler, answered from layers of the cache and kept there."""
+
+    def __init__(self, compiler: Compiler[A], layers: Layers, say: Say) -> None:
         """``say`` is told each hit and each miss when it is known."""
+        self.compiler = compiler
         self.layers = layers
         self.say = say
+        self.builds: dict[bytes, Build[A]] = {}
         self._lock = threading.Lock()
         self._tokens = count(1)
-        self._builds: dict[bytes, T] = {}
         self._done: list[Intercepted] = []
         self._since_ns = time.time_ns()
 
-    def begin(self, build: T) -> bytes:
-        """The token of a build of which more will be heard."""
-        token = number(next(self._tokens))
-        self._builds[token] = build
-        return token
+    @property
+    def handlers(self) -> Handlers:
+        """What answers each kind of request."""
+        return {self.compiler.ask: self._ask, self.compiler.told: self._told}
 
-    def known(self, token: bytes) -> T:
-        """The build of a token; raises WireError for one that nobody gave."""
-        build = self._builds.get(token)
-        if build is None:
-            raise WireError("no build has this token")
-        return build
-
-    def end(self, token: bytes) -> T:
-        """The same, which is not known any more."""
-        with self._lock:
-            build = self.known(token)
-            del self._builds[token]
-            return build
-
-    def done(self, outcome: Intercepted) -> None:
-        """Keep what became of a build."""
-        self._done.append(outcome)
-
-    def refuse(self, outcome: Intercepted) -> Reply:
-        """Have a build fail, because its program demands a hit."""
-        outcome, reply = refused(outcome)
-        self.say(miss_line(outcome))
-        self.done(outcome)
-        return reply
-
-    def hold(self, keys: Iterable[CacheKey]) -> ExitStack:
-        """Hold the locks of keys until it is closed; without those that others do not give back in time."""
-        held, end_s, store = ExitStack(), time.monotonic() + _HELD_WAIT_S, self.layers.target
-        if store is None:
-            return held
-        for key in keys:
-            held.enter_context(store.single_flight(key, max(0.0, end_s - time.monotonic())))
-        return held
-
-    def _note_miss(self, prepared: Prepared, miss: Miss) -> None:
-        from gpucache.engine.journal import note_miss
-
-        note_miss(self.layers, prepared, miss)
-
-    @cached_property
-    def rows(self) -> "Rows":
-        """The index of the user's root."""
-        from gpucache.intercept.answering import Rows
-
-        return Rows(self.layers, self._since_ns)
-
-    def ended(self) -> tuple[Intercepted, ...]:
-        """What became of all builds, after the command's end; their number is written down."""
+    def finish(self) -> tuple[Intercepted, ...]:
+        """What became of every build, after the command's end; notes what is known only then."""
         from gpucache.engine.journal import note_process
 
+        for one in self.builds.values():
+            if one.prepared and not one.ended and not one.served:
+                self.missed(one)
+                one.outcome = replace(one.outcome, reason="its process ended before the build did")
+            self.conclude(one)
+            one.held.close()
+            self.done(one.outcome)
+        self.builds.clear()
         hits = sum(one.result is RunResult.HIT for one in self._done)
         misses = sum(one.result not in (RunResult.HIT, RunResult.PASSED) for one in self._done)
         if hits + misses:
             note_process(self.layers, hits, misses)
         return tuple(self._done)
 
+    def conclude(self, _one: Build[A]) -> None:
+        """Note what is known of a build at the command's end alone."""
 
-def within(limit_s: float, action: Callable[[], _V]) -> _V:
+    @abstractmethod
+    def _told(self, fields: Fields) -> Reply:
+        """What came of a build."""
+
+    def _ask(self, fields: Fields) -> Reply:
+        begun_ns, now_ns = time.perf_counter_ns(), time.time_ns()
+        question = fields.rest()
+        asked = self.compiler.read(Fields(question))
+        if asked.is_ours:
+            return PASSED
+        required = is_required(asked.environ)
+        outcome = Intercepted(asked.name, "", RunResult.PASSED, begun_ns=begun_ns)
+        one = Build(question, asked, outcome, now_ns)
+        try:
+            one.prepared, one.found = self.look_up(asked)
+        except GpucacheError as error:
+            one.outcome = replace(outcome, reason=str(error))
+            return self._refuse(one.outcome) if required else self.passed(one, error)
+        named, target = one.prepared[0].request.program.name, targets_of(one.prepared)
+        outcome = one.outcome = replace(outcome, program=named, target=target, result=RunResult.LEFT)
+        one.wanted = not one.served and self.wants(one)
+        if one.wanted and not required:
+            one.held = self.hold(one)
+            one.found = self._find(one)  # what had a lock may have published it
+        hits = hits_of(one.found)
+        one.found = tuple(map(_without_payload, one.found))
+        if not one.served:
+            if required:
+                self.missed(one)
+                return self._refuse(one.outcome)
+            return Reply(Kind.MISS, (self._begin(one), number(one.wanted)))
+        one.held.close()
+        one.wanted = False
+        given = self.compiler.fields(self.layers, asked, hits)
+        one.outcome = replace(
+            outcome,
+            result=RunResult.HIT,
+            key=str(hits[0].key),
+            build_ns=time.perf_counter_ns() - begun_ns,
+            saved_ns=max(hit.head.compile_ns for hit in hits),
+            all_kernels=one.late,
+        )
+        if not fits(given):
+            one.outcome = replace(outcome, result=RunResult.PASSED, key=str(hits[0].key), reason=TOO_LARGE)
+            return Reply(Kind.PASS, (self._begin(one),))
+        self.say(hit_line(one.outcome, hits[0]))
+        return Reply(Kind.HIT, (self._begin(one), *given[1:]), then=lambda: self.keep_row(one, hits))
+
+    def look_up(self, asked: A) -> tuple[tuple[Prepared, ...], tuple[Part, ...]]:
+        """What is asked for, and what is found of it; raises GpucacheError for what is not kept."""
+        prepared = self.compiler.prepare(asked, self.layers)
+        return prepared, self.compiler.find(self.layers, asked, prepared)
+
+    def passed(self, one: Build[A], _error: GpucacheError) -> Reply:
+        """Leave a build to its compiler."""
+        self.say(miss_line(one.outcome))
+        return Reply(Kind.PASS, (self._begin(one),))
+
+    def wants(self, one: Build[A]) -> bool:
+        """Whether the command shall tell what it compiles: where that is quick to get, and kept."""
+        refused = any(prepared.refusal is not None for prepared in one.prepared)
+        return self.layers.target is not None and not one.late and not refused
+
+    def hold(self, one: Build[A]) -> ExitStack:
+        """Hold the locks of what a build lacks until it is closed; without those that are not had in time."""
+        held, end_s, store = ExitStack(), time.monotonic() + _HELD_WAIT_S, self.layers.target
+        keys = [prepared.key for _, prepared, _ in one.missing()]
+        if store is not None:
+            for key in [one.prepared[0].key] if self.compiler.is_whole else keys:
+                held.enter_context(store.single_flight(key, max(0.0, end_s - time.monotonic())))
+        return held
+
+    def explain(self, one: Build[A], prepared: Prepared, found: Part) -> Miss:
+        """Why a part is not there."""
+        from gpucache.answers.lookup import Verdict
+        from gpucache.engine.explain import explain
+
+        if isinstance(found, Hit):
+            return Miss(Verdict.REJECTED, one.rejected)
+        return explain(self.layers, prepared, found)
+
+    def missed(self, one: Build[A]) -> Miss:
+        """Write down what a build lacks; the first miss, which becomes the reason in its outcome."""
+        lacking = list(one.missing())[: 1 if self.compiler.is_whole else None]
+        misses = [self.explain(one, prepared, found) for _, prepared, found in lacking]
+        for (_, prepared, _), miss in zip(lacking, misses, strict=True):
+            self.note_miss(one.prepared[0] if self.compiler.is_whole else prepared, miss)
+        key = str(one.prepared[0].key if self.compiler.is_whole else lacking[0][1].key)
+        one.outcome = replace(one.outcome, verdict=misses[0].verdict, reason=misses[0].detail, key=key)
+        return misses[0]
+
+    def note_miss(self, prepared: Prepared, miss: Miss) -> None:
+        """Write a miss down."""
+        from gpucache.engine.journal import note_miss
+
+        note_miss(self.layers, prepared, miss)
+
+    def publish(self, prepared: Prepared, artifact: Artifact, miss: Miss) -> str | None:
+        """Keep an artifact; why not, where it is not kept."""
+        from gpucache.engine.lookup import publish, why_not_kept
+
+        if self.layers.target is None or prepared.refusal is not None:
+            return why_not_kept(self.layers, miss)[0]
+        kept = publish(self.layers, self.layers.target, stamped(prepared, self.layers), artifact, miss)
+        return kept.note if kept.key is None else None
+
+    def keep_row(self, one: Build[A], hits: Sequence[Hit]) -> None:
+        """Have the index answer the next time; not of a late compiler, whose launches have to be told."""
+        if not one.late and len(hits) == len(one.prepared):
+            self._rows.keep(self.compiler, one, hits)
+
+    def keep_found(self, one: Build[A]) -> None:
+        """The same of what has just been kept."""
+        self.keep_row(one, hits_of(self._find(one)))
+
+    def _find(self, one: Build[A]) -> tuple[Part, ...]:
+        return self.compiler.find(self.layers, one.asked, one.prepared)
+
+    @cached_property
+    def _rows(self) -> "Rows":
+        from gpucache.intercept.answering import Rows
+
+        return Rows(self.layers, self._since_ns)
+
+    def _begin(self, one: Build[A]) -> bytes:
+        """The token of a build of which more will be heard; else it is done, and none."""
+        if not self.compiler.tells_all and (one.outcome.result in (RunResult.HIT, RunResult.PASSED)):
+            self.done(one.outcome)
+            return b""
+        token = number(next(self._tokens))
+        self.builds[token] = one
+        return token
+
+    def known(self, token: bytes) -> Build[A]:
+        """The build of a token; raises WireError for one that nobody gave."""
+        build = self.builds.get(token)
+        if build is None:
+            raise WireError("no build has this token")
+        return build
+
+    def end(self, token: bytes) -> Build[A]:
+        """The same, which is not known any more."""
+        with self._lock:
+            build = self.known(token)
+            del self.builds[token]
+            return build
+
+    def done(self, outcome: Intercepted) -> None:
+        """Keep what became of a build."""
+        self._done.append(outcome)
+
+    def _refuse(self, outcome: Intercepted) -> Reply:
+        """Have a build fail, because its program demands a hit."""
+        outcome, reply = refused(outcome)
+        self.say(miss_line(outcome))
+        self.done(outcome)
+        return reply
+
+
+def _without_payload(found: Part) -> Part:
+    return found._replace(payload=b"") if isinstance(found, Hit) else found
+
+
+def within(limit_s: float, action: Callable[[], V]) -> V:
     """The result of an action, or what it raises; TimeoutError where it takes longer, and then it goes on."""
-    results: list[_V] = []
+    results: list[V] = []
     errors: list[BaseException] = []
     ended = threading.Event()
 

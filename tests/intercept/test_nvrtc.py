@@ -27,6 +27,7 @@ from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.store_layers import NoEntry
 from gpucache.errors import NoDeviceError
 from gpucache.host.files_seen import files_seen
+from gpucache.intercept import nvrtc as intercept_nvrtc
 from gpucache.intercept import nvrtc_serving
 from gpucache.intercept.environment import Libraries, intercepted
 from gpucache.intercept.file_names import read_name
@@ -463,7 +464,7 @@ def test_a_source_whose_headers_take_too_long_is_passed(
         finally:
             prepared.set()
 
-    monkeypatch.setattr(nvrtc_serving, "prepare_call", prepare_later)
+    monkeypatch.setattr(intercept_nvrtc, "prepare_call", prepare_later)
     monkeypatch.setattr(nvrtc_serving, "_LOOKUP_S", 0.01)
     assert program.ask() == (Kind.PASS, (b"",))
     answered.set()
@@ -477,14 +478,14 @@ def test_a_key_is_locked_until_its_entry_is_published(program: _Program, tmp_pat
     """What asks for the same meanwhile, below another run too, waits and hits."""
     other, store = _Program(tmp_path / "root", tmp_path), DirectoryStore(tmp_path / "root", writable=True)
     _, (token, _) = program.ask()
-    (one,) = program.serving._builds.values()
-    with store.single_flight(one.prepared.key, 0) as alone:
+    (one,) = program.serving.builds.values()
+    with store.single_flight(one.prepared[0].key, 0) as alone:
         assert not alone
     with ThreadPoolExecutor() as threads:
         second = threads.submit(other.ask)
         assert program.tell(token, program.compile()).result is RunResult.KEPT
         assert second.result()[0] is Kind.HIT
-    with store.single_flight(one.prepared.key, 0) as alone:
+    with store.single_flight(one.prepared[0].key, 0) as alone:
         assert alone
 
 
@@ -544,7 +545,7 @@ def test_a_compile_whose_process_ended_is_told(program: _Program) -> None:
     """A process that asked and never said what came out is no reason to say nothing."""
     assert program.ask()[0] is Kind.MISS
     (left,) = program.serving.finish()
-    assert (left.result, left.reason) == (RunResult.LEFT, "its process ended before the compile did")
+    assert (left.result, left.reason) == (RunResult.LEFT, "its process ended before the build did")
 
 
 @pytest.mark.usefixtures("installed")

@@ -8,7 +8,8 @@ import pytest
 from gpucache.host.files_seen import files_seen
 from gpucache.intercept.devices import Devices
 from gpucache.intercept.environment import Libraries
-from gpucache.intercept.recorder import OpenCLRecorder, Recorded
+from gpucache.intercept.opencl import OpenCL
+from gpucache.intercept.recorder import Recorder
 from gpucache.intercept.server import Reply, serve
 from gpucache.intercept.wire import Fields, Kind, WireError, number
 from gpucache.model import Device, Target, Toolchain
@@ -33,15 +34,10 @@ DEVICE = Device(
 
 
 @pytest.fixture
-def recorded(tmp_path: Path) -> Recorded:
-    """What is written down of a command."""
-    return Recorded(Writer(tmp_path / "recording"), ["solver", "a b"])
-
-
-@pytest.fixture
-def recorder(recorded: Recorded) -> OpenCLRecorder:
+def recorder(tmp_path: Path) -> Recorder:
     """A recorder of a command on one device."""
-    return OpenCLRecorder(recorded, Devices(probe=lambda: [DEVICE]), Libraries())
+    compiler = OpenCL(Devices(probe=lambda: [DEVICE]), Libraries())
+    return Recorder(Writer(tmp_path / "recording"), ["solver", "a b"], [compiler])
 
 
 @pytest.fixture
@@ -58,19 +54,17 @@ def build(project: Path, source: bytes = SOURCE, values: Sequence[str] = VALUES)
     return (files_seen().encode(), str(project).encode(), b"HOME=/h\0", b"-I . -DA=1", source, b"1", *device)
 
 
-def asked(recorder: OpenCLRecorder, kind: Kind, *fields: bytes) -> Reply:
+def asked(recorder: Recorder, kind: Kind, *fields: bytes) -> Reply:
     """What a recorder answers."""
     return recorder.handlers[kind](Fields(fields))
 
 
 def rows(tmp_path: Path) -> list[tuple[RecordedBuild, Seen]]:
-    """What was recorded."""
+    """What was recorder."""
     return read_recording(tmp_path / "recording").recording.rows()
 
 
-def test_every_process_of_a_command_is_recorded(
-    recorder: OpenCLRecorder, project: Path, tmp_path: Path
-) -> None:
+def test_every_process_of_a_command_is_recorded(recorder: Recorder, project: Path, tmp_path: Path) -> None:
     """Each says that it has loaded OpenCL, and the devices are known from the first on."""
     for value in (b"2", b"3"):
         asked(recorder, Kind.LOADED)
@@ -78,7 +72,7 @@ def test_every_process_of_a_command_is_recorded(
     assert len(rows(tmp_path)) == 2
 
 
-def test_a_build_is_written_and_passed(recorder: OpenCLRecorder, project: Path, tmp_path: Path) -> None:
+def test_a_build_is_written_and_passed(recorder: Recorder, project: Path, tmp_path: Path) -> None:
     """It is written before the command goes on, which is told to do as without us, and to go on telling."""
     reply = asked(recorder, Kind.BUILD, *build(project))
     assert reply.kind is Kind.PASS
@@ -91,7 +85,7 @@ def test_a_build_is_written_and_passed(recorder: OpenCLRecorder, project: Path, 
     assert seen.first[1] == "solver 'a b'"
 
 
-def test_what_is_known_later_is_added(recorder: OpenCLRecorder, project: Path, tmp_path: Path) -> None:
+def test_what_is_known_later_is_added(recorder: Recorder, project: Path, tmp_path: Path) -> None:
     """How the build ended and what was launched belong to the build of the token."""
     [token] = asked(recorder, Kind.BUILD, *build(project)).fields
     asked(recorder, Kind.BUILT, token, b"0", b"70000", b"", b"said")
@@ -104,7 +98,7 @@ def test_what_is_known_later_is_added(recorder: OpenCLRecorder, project: Path, t
 
 @pytest.mark.parametrize(("code", "failed"), [(-11, True), (-43, True), (-5, False), (-6, False)])
 def test_only_a_compilers_refusal_is_a_failure(
-    recorder: OpenCLRecorder, project: Path, tmp_path: Path, code: int, failed: bool
+    recorder: Recorder, project: Path, tmp_path: Path, code: int, failed: bool
 ) -> None:
     """A build that ended for want of memory says nothing of its program."""
     [token] = asked(recorder, Kind.BUILD, *build(project)).fields
@@ -114,7 +108,7 @@ def test_only_a_compilers_refusal_is_a_failure(
 
 
 def test_what_pyopencl_adds_against_caches_is_not_recorded(
-    recorder: OpenCLRecorder, project: Path, tmp_path: Path
+    recorder: Recorder, project: Path, tmp_path: Path
 ) -> None:
     """A program that has a new name in its source at every start is one build."""
     asked(recorder, Kind.BUILD, *build(project))
@@ -122,32 +116,28 @@ def test_what_pyopencl_adds_against_caches_is_not_recorded(
     assert len(rows(tmp_path)) == 1
 
 
-def test_a_device_that_nobody_knows_is_told(
-    recorder: OpenCLRecorder, recorded: Recorded, project: Path
-) -> None:
+def test_a_device_that_nobody_knows_is_told(recorder: Recorder, project: Path) -> None:
     """Its builds go on, nothing more is asked of them, and the reason is counted."""
     reply = asked(recorder, Kind.BUILD, *build(project, values=("Other", *VALUES[1:])))
     assert (reply.kind, reply.fields) == (Kind.PASS, (b"",))
-    [(why, times)] = recorded.unrecorded.items()
+    [(why, times)] = recorder.unrecorded.items()
     assert "is not seen" in why
     assert times == 1
 
 
-def test_what_is_never_served_is_told(recorder: OpenCLRecorder, recorded: Recorded) -> None:
-    """A program that compiles and links by itself is not recorded."""
+def test_what_is_never_served_is_told(recorder: Recorder) -> None:
+    """A program that compiles and links by itself is not recorder."""
     asked(recorder, Kind.OTHER, b"7", b"clCompileProgram", b"", b"")
-    assert dict(recorded.unrecorded) == {"clCompileProgram is not recorded": 1}
+    assert dict(recorder.unrecorded) == {"clCompileProgram is not recorded": 1}
 
 
-def test_a_token_that_nobody_gave_is_refused(recorder: OpenCLRecorder) -> None:
+def test_a_token_that_nobody_gave_is_refused(recorder: Recorder) -> None:
     """Whoever speaks of an unknown build adds nothing to any."""
     with pytest.raises(WireError):
         asked(recorder, Kind.LAUNCHED, b"999", b"twice", b"8")
 
 
-def test_a_command_is_answered_over_the_socket(
-    recorder: OpenCLRecorder, project: Path, tmp_path: Path
-) -> None:
+def test_a_command_is_answered_over_the_socket(recorder: Recorder, project: Path, tmp_path: Path) -> None:
     """The frames of a command reach it as they are written."""
     with serve(recorder.handlers) as path:
         answer = ask(path, Kind.BUILD, *build(project))
