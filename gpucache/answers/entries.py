@@ -179,9 +179,6 @@ class Location(NamedTuple):
     """What is wrong with the place, a sentence each."""
     role: str = ""
     """Which of a system's caches it is; empty where there is one."""
-    bounds: tuple[int, int] | None = None
-    """The least and the largest size in bytes of what programs cache there, 0 for no bound; None where its
-    system has no such bounds, or where the place was named by hand."""
 
     @property
     def name(self) -> str:

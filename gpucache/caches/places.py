@@ -32,10 +32,14 @@ class Var(NamedTuple):
     name: str
     below: str = ""
     """What the owner adds to the variable's value."""
+    top: bool = False
+    """Whether an empty one is the root folder of the machine."""
 
     def find(self, environ: Mapping[str, str]) -> tuple[Path, str] | None:
         """The place, and the variable that decided it; None where it is not set."""
         value = environ.get(self.name)
+        if self.top and value is not None:
+            value = value or os.sep
         return (Path(value, self.below), self.name) if value else None
 
 
@@ -179,6 +183,11 @@ class Places:
         return None
 
     @classmethod
+    def off(cls, environ: Mapping[str, str]) -> str:
+        """Why programs use no cache, as a sentence; empty where they use it."""
+        return cls.place.why_off(environ)
+
+    @classmethod
     def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:  # noqa: ARG003 - most have none
         """What is wrong with the owner's variables, a sentence each with the remedy; that they turn the
         cache off, and that a place is relative, is told already."""
@@ -200,7 +209,7 @@ class Places:
         found = cls.place.find(environ)
         for named, decided_by in (*((found,) if found else ()), *cls.place.beside(environ)):
             root = absolute(named)
-            off = cls.place.why_off(environ)
+            off = cls.off(environ)
             told = (
                 off,
                 *cls.variables(environ),

@@ -40,6 +40,9 @@ def verify(
     with --strict): stale, superseded, orphan, leftover, locked, unsupported. Not checked (exit 4): with
     --load, where the machine is so short of processes, memory or descriptors that nothing loads. Caches of
     others may have entries without a checksum: of these only the form is checked, and their number is shown.
+
+    With --repair a damaged entry of SYCL goes with its whole folder, copies too: programs hit all others
+    at once, and that one at their second start.
     """
     from gpucache.answers import verify as tables
     from gpucache.answers.verify import summarise_verify

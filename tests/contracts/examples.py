@@ -235,7 +235,9 @@ def _opaque(path: str) -> Example:
 EXAMPLES: Mapping[str, Example] = {
     OWN: Example(_add_own, lambda _: PTX),
     "sycl": Example(
-        lambda place, number: sycl.put(place, _sycl(number)), lambda number: _sycl(number).payload
+        lambda place, number: sycl.put(place, _sycl(number)),
+        lambda number: _sycl(number).payload,
+        file="0.bin",
     ),
     "futhark": Example(_add_futhark, lambda _: futhark.PTX, alone=False),
     "rocfft": _Rows(_add_rocfft, lambda _: rocfft.code("gfx90a"), "rocfft_kernel_cache.db", alone=False),

@@ -29,7 +29,7 @@ from tests.unprivileged import NOBODY, as_nobody, needs_root
 
 _STRANGER = 12345
 """The uid of somebody who is not here."""
-_GONE_OR_CHANGED = ("sycl", "rocfft")
+_GONE_OR_CHANGED = ("rocfft",)
 """Systems that do not tell a removal from a change: an entry is known by what is in it alone."""
 _TAKEN_FROM_OTHERS = (OWN, "pyopencl")
 """Systems whose repair takes another user's files away: to quarantine, or as programs would unpickle them."""

@@ -13,7 +13,7 @@ from gpucache.answers.entries import Problem
 from gpucache.answers.lookup import Verdict
 from gpucache.answers.why import Reach, Served
 from gpucache.caches.interface import Wanted
-from gpucache.caches.pocl.locations import NAME
+from gpucache.caches.pocl.locations import PoclPlaces
 from gpucache.caches.pocl.names import Variant
 from gpucache.caches.pocl.program import Program
 from gpucache.errors import UsageError
@@ -103,12 +103,12 @@ def _missing(question: Question, candidates: Sequence[Program]) -> Reach:
         detail = (
             f"no readable program has it, but {len(unreadable)} cannot be read, which may; {_remedy(first)}"
         )
-        return Reach(NAME, question.words, Verdict.CORRUPT, detail, nearest=first.files.key)
+        return Reach(PoclPlaces.name, question.words, Verdict.CORRUPT, detail, nearest=first.files.key)
     detail = (
         "no program here has a kernel of this name: it was never built here, or was removed, of which PoCL "
         "keeps no record"
     )
-    return Reach(NAME, question.words, Verdict.NEVER_BUILT, detail)
+    return Reach(PoclPlaces.name, question.words, Verdict.NEVER_BUILT, detail)
 
 
 def _of_another_llvm(question: Question, one: Program) -> Reach:
@@ -118,7 +118,7 @@ def _of_another_llvm(question: Question, one: Program) -> Reach:
         f"PoCL of LLVM {question.llvm} builds it anew"
     )
     difference = Difference("LLVM", held, question.llvm)
-    return Reach(NAME, question.words, Verdict.KEY_CHANGED, detail, (difference,), one.files.key)
+    return Reach(PoclPlaces.name, question.words, Verdict.KEY_CHANGED, detail, (difference,), one.files.key)
 
 
 def _for_size(question: Question, one: Program) -> list[Variant]:
@@ -137,21 +137,23 @@ def _of_another_size(question: Question, one: Program) -> Reach:
         "launch, so launch it once where the cache is filled"
     )
     difference = Difference("local size", held or None, question.local_size or None)
-    return Reach(NAME, question.words, Verdict.KEY_CHANGED, detail, (difference,), one.files.key)
+    return Reach(PoclPlaces.name, question.words, Verdict.KEY_CHANGED, detail, (difference,), one.files.key)
 
 
 def _held(question: Question, sized: Sequence[Program], check: Check) -> Reach:
     latest = _latest(sized)
     key = latest.files.key
     if (wrong := check(latest)) is not None:
-        return Reach(NAME, question.words, Verdict.CORRUPT, f"{wrong}; {_remedy(latest)}", nearest=key)
+        return Reach(
+            PoclPlaces.name, question.words, Verdict.CORRUPT, f"{wrong}; {_remedy(latest)}", nearest=key
+        )
     words = ", ".join(dict.fromkeys(variant.words for one in sized for variant in _for_size(question, one)))
     where = "there" if len(sized) == 1 else f"in {len(sized)} programs"
     told = f"kernel {question.kernel} is {where}, compiled for {words}; {_UNSTORED}"
     if question.local_size:
-        return Reach(NAME, question.words, Served.HIT, told, nearest=key)
+        return Reach(PoclPlaces.name, question.words, Served.HIT, told, nearest=key)
     detail = f"{told}; give local-size=SIZE to ask for a launch"
-    return Reach(NAME, question.words, Verdict.NOT_RECORDED, detail, nearest=key)
+    return Reach(PoclPlaces.name, question.words, Verdict.NOT_RECORDED, detail, nearest=key)
 
 
 def _names(one: Program) -> frozenset[str]:
@@ -160,7 +162,7 @@ def _names(one: Program) -> frozenset[str]:
 
 
 def _remedy(one: Program) -> str:
-    return f"run 'gpucache verify --cache {shlex.quote(f'{NAME}:{one.files.root}')} --repair'"
+    return f"run 'gpucache verify --cache {shlex.quote(f'{PoclPlaces.name}:{one.files.root}')} --repair'"
 
 
 def _latest(some: Sequence[Program]) -> Program:

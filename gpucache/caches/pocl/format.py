@@ -23,7 +23,7 @@ from gpucache.caches.format import Clock, Look
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Layout
 from gpucache.caches.pocl import checks, explaining, leftovers, names, program, removal
-from gpucache.caches.pocl.locations import NAME, PoclPlaces
+from gpucache.caches.pocl.locations import PoclPlaces
 from gpucache.caches.pocl.program import Program, stays
 from gpucache.caches.pocl.tree import Role, tree_of
 from gpucache.errors import FormatError
@@ -69,7 +69,7 @@ class Pocl(PoclPlaces, FilesFormat):
         if any(_is_program(item) for item in islice(cls.layout.items(path), _LOOKED_AT)):
             return True
         ours = all(names.is_pair(name) or names.temporary_group(name) for name in found)
-        return ours and path.parts[-2:] == (NAME, "kcache")
+        return ours and path.parts[-2:] == (PoclPlaces.name, "kcache")
 
     def is_foreign(self) -> bool:
         """Whether its folder holds other names than a cache's, and no program's folder."""
@@ -88,7 +88,7 @@ class Pocl(PoclPlaces, FilesFormat):
         sizes = dict.fromkeys(one.local_size or "any" for one in found.tree.variants)
         return Look(
             program=found.title,
-            target=f"{NAME}:{found.triple}" if found.triple else NAME,
+            target=f"{PoclPlaces.name}:{found.triple}" if found.triple else PoclPlaces.name,
             kind=program.KINDS[main.parts[0]],
             variant=f"local size {', '.join(list(sizes)[: program.SHOWN])}" if sizes else "",
             fields=tuple(found.fields()),

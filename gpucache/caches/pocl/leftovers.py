@@ -23,7 +23,6 @@ from gpucache.caches.files import Files
 from gpucache.caches.layout import Layout
 from gpucache.caches.pocl import names
 from gpucache.caches.pocl.checks import MINIMUM_AGE_NS
-from gpucache.caches.pocl.locations import NAME
 from gpucache.caches.pocl.program import Program, stays
 from gpucache.caches.pocl.removal import is_own_temporary
 from gpucache.caches.pocl.tree import Role, tree_of
@@ -228,7 +227,7 @@ def out_of_reach(programs: Iterable[Program], root: Path, now_ns: int) -> Iterat
             detail = (
                 f"programs of LLVM {old.llvm}, which a PoCL with another LLVM never finds: {old.count} "
                 f"({format_size(old.size_bytes)}), last used {format_instant(old.last_ns)}, before those of "
-                f"LLVM {newest.llvm} came; run 'gpucache evict --cache {shlex.quote(f'{NAME}:{root}')} "
+                f"LLVM {newest.llvm} came; run 'gpucache evict --cache {shlex.quote(f'pocl:{root}')} "
                 f"--unlike LLVM={newest.llvm}'"
             )
             yield root / f"LLVM {old.llvm}", Problem(FindingKind.STALE, detail)

@@ -1,254 +1,760 @@
-"""The cache of libsycl as a format of the one engine.
+"""libsycl's persistent cache: a folder named by hashes holds the copies of one program's binary, by number.
 
-An entry is a numbered place in a folder that four hashes lead to. What lies where is in ``naming``, which
-files an entry has in ``slots``, what is wrong with one in ``checks``, and every change in ``removal`` and
-``repair``, which keep to the owner's own locks.
+Source: libsycl, ``persistent_device_code_cache.cpp`` (``getCacheItemPath``, ``getCompiledKernelItemPath``,
+``getDeviceCodeIRPath``, ``getItemFromDisc``, ``LockCacheItem``, ``updateCacheFileSizeAndTriggerEviction``)::
+
+    <device>/<images>/<spec constants>/<build options>/<n>.bin .src _access_time.txt
+    ext_kernel_compiler/<device>/<build options>/<source>/<n>.bin _access_time.txt
+    ext_kernel_compiler/<Base64 of a 256-bit hash, / as ->/ir.bin ir_access_time.txt
+
+An entry is such a folder, as its hashes are of all that the key has. Programs look at 0, 1, 2... while either
+file of a number exists; a number with a lock is passed over; the first whose ``.src`` equals what is wanted
+is taken, whatever its ``.bin`` holds. So what is damaged goes with its whole folder, which programs write
+again, and of several copies those that no program reaches go alone. A lock is a file made with O_CREAT |
+O_EXCL and names no process: after ten minutes it counts as held by nobody.
 """
 
+import hashlib
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+import re
+import shlex
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
 
+from gpucache import payload as payloads
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location, Problem
 from gpucache.answers.evict import Kept
+from gpucache.answers.lookup import Verdict
 from gpucache.answers.verify import Checked
-from gpucache.answers.why import Reach
-from gpucache.caches.format import Clock, Format, Look
+from gpucache.answers.why import Reach, Served
+from gpucache.caches import files
+from gpucache.caches.files import Files, Identity
+from gpucache.caches.files_format import FilesFormat
+from gpucache.caches.format import HeldError, Look
 from gpucache.caches.interface import Wanted
-from gpucache.caches.sycl import (
-    checks,
-    explaining,
-    fields,
-    locations,
-    naming,
-    non_entries,
-    repair,
-    signs,
-    slots,
-    tree,
+from gpucache.caches.layout import Layout
+from gpucache.caches.sycl import entry as files_of
+from gpucache.caches.sycl import questions
+from gpucache.caches.sycl.entry import (
+    ACCESS,
+    ACCESS_LOCK,
+    BINARY,
+    DEVICE_LABELS,
+    FILE,
+    IDENTITY_LABELS,
+    IR_STEM,
+    KERNELS,
+    LOCK,
+    NAMED_BYTES,
+    SHOWN_BYTES,
+    SOURCE,
+    Binary,
+    DamagedError,
+    Number,
+    Numbers,
+    Source,
+    access_number,
+    family_of,
+    half_of,
+    judge,
+    order,
 )
-from gpucache.caches.sycl.checks import Verdicts
-from gpucache.caches.sycl.locations import Bounds, SyclPlaces
-from gpucache.caches.sycl.removal import Removals
-from gpucache.caches.sycl.slots import Slot
-from gpucache.caches.sycl.tree import Listing, Views
-from gpucache.errors import CacheUnusableError, FormatError
+from gpucache.caches.sycl.locations import FOLDER, LITTLE_BYTES, MAX_SIZE, Bounds, SyclPlaces
+from gpucache.caches.why import nearest
+from gpucache.errors import FormatError
 from gpucache.folders import Folder
+from gpucache.keys import digest
+from gpucache.model import KeyField
+from gpucache.units import format_age, format_size
 
-_NOT_OURS = frozenset({FindingKind.STALE, FindingKind.SUPERSEDED})
-"""Kinds that others add to an entry, which no repair of its files takes away."""
+SIZE_FILE, EVICTION = "cache_size.txt", "_eviction_in_progress"
+SIZE_LOCK = SIZE_FILE + LOCK
+STALE_NS = 600 * 10**9
+"""The age from which a lock counts as held by nobody; libsycl holds one for the writing of two files."""
+_HASH = r"(0|[1-9][0-9]{0,18}|1[0-8][0-9]{18})"
+# One hash in 20,000 has fewer than 15 digits, and other programs' numbers have: one may be short, not two.
+_ONE_SHORT = r"(?!(?:.*?\b[0-9]{1,14}\b){2})"
+_ENTRIES = (
+    f"{_ONE_SHORT}{_HASH}/{_HASH}/{_HASH}/{_HASH}/",
+    f"{_ONE_SHORT}({KERNELS})/{_HASH}/{_HASH}/{_HASH}/",
+    f"({KERNELS})/([A-Za-z0-9+\\-]{{43}}=)/",
+)
+_ROOT_FILES = tuple(re.escape(name) for name in (SIZE_FILE, SIZE_LOCK, EVICTION, EVICTION + LOCK))
+_CACHE = Layout((*(entry + FILE for entry in _ENTRIES), KERNELS, SIZE_FILE))
+_FAMILIES = {
+    ("program", 4): ("device", "image", "spec constants", "build options"),
+    ("kernel_compiler binary", 4): ("", "device", "build options", "source"),
+    ("kernel_compiler IR", 2): ("", "source, options and compiler"),
+}
+"""By kind and depth of a folder, what its names are hashes of."""
+_SLACK_BYTES, _SIZE_BYTES = 64 << 10, 4096
+_NUMBER = re.compile(rb"[ \t\n\v\f\r]*([+-]?)([0-9]{1,20})(?![0-9])")
+"""Of more digits than an unsigned 64-bit number has, none are read."""
+_SIZE_LIKE = re.compile(rb"[\s\0+-]*+[0-9]*+[\s\0]*+")
+"""What libsycl writes, and what a crash can make of it; anything else is somebody else's."""
+_NO_SIZE = "is none that libsycl wrote, so it stays; move it elsewhere"
+_WRITERS_DIE = "a program with SYCL_CACHE_MAX_SIZE set dies of an uncaught exception when it adds an entry"
+_SPINS = "a program with SYCL_CACHE_MAX_SIZE set spins for ever when it adds an entry"
+_LOCKED = "programs pass this entry over and keep another copy beside it, and eviction spins on it for ever"
+_TIMES = "programs no longer note when the entry was used, and eviction takes it too early"
+_VARIANT_SHOWN, _NAMES_SHOWN = 200, 16
 
 
-@dataclass(frozen=True, slots=True)
-class Numbered:
-    """A numbered place with its files, as an ``Item`` of ``gpucache.caches.format``."""
-
-    slot: Slot
-    path: Path
-    seen: Look
-    """What a scan saw of it while its folder was open: thousands of copies may lie in one."""
-    owned: bool = True
-    """In a root that is one's own all is mended, and nothing in another's."""
-
-    @property
-    def key(self) -> str:
-        """The hashes of its folders, and its number."""
-        return self.slot.group.key(self.slot.stem)
-
-    @property
-    def size_bytes(self) -> int:
-        """What its files take on disk."""
-        return self.slot.allocated_bytes
-
-    @property
-    def written_ns(self) -> int:
-        """When its binary was written."""
-        made = self.slot.binary or self.slot.source
-        return made.st_mtime_ns if made else 0
-
-
-class Sycl(SyclPlaces, Format[Numbered]):
+class Sycl(SyclPlaces, FilesFormat):
     """A folder that libsycl keeps its device binaries in."""
 
-    item: ClassVar[type] = Numbered
-    wanted = explaining.WANTED
+    layout = Layout(
+        _ENTRIES,
+        own=_ROOT_FILES,
+        signs=(*_ROOT_FILES, KERNELS, f"[0-9]{{15,20}}/{_HASH}", f"{_HASH}/[0-9]{{15,20}}"),
+        key=lambda names: hashlib.sha256("/".join(names).encode()).hexdigest(),
+    )
+    wanted = questions.WANTED
     asks_itself = True
-    leaves_to_owner = False
-
-    def __init__(self, location: Location, clock: Clock) -> None:
-        super().__init__(location, clock)
-        self._foreign = signs.foreign(self.root)
-        self._verdicts = Verdicts()
-        self._views = Views()
-        self._removals = Removals(locations.mend(location))
-        self._repaired: set[tuple[str, ...]] = set()
-        self._touched: set[tuple[str, ...]] = set()
-
-    @classmethod
-    def require(cls, root: Path) -> None:
-        """Raise CacheUnusableError for a file, the home folder and the root of the machine."""
-        if refusal := locations.refusal(root, os.environ):
-            raise CacheUnusableError(refusal)
-
-    @classmethod
-    def opened(cls, location: Location) -> Location:
-        """The same; raises CacheUnusableError for one that was named by hand and holds other things alone.
-
-        Where programs will make their cache in such a place, it has no entries yet.
-        """
-        if location.bounds is not None:
-            return location
-        if foreign := signs.foreign(Path(location.root)):
-            raise CacheUnusableError(foreign)
-        return super().opened(location)
+    mends = frozenset({*FilesFormat.mends, FindingKind.ORPHAN}) - {FindingKind.UNTRUSTED}
+    _told: tuple[str, tuple[str, ...]] = "", ()
+    """The entry that was checked last, and what its files could not tell."""
 
     @classmethod
     def recognises(cls, path: Path) -> bool:
         """Whether a folder holds entries under hashes, or is an empty one of the cache's name."""
-        return signs.recognises(path)
+        return _CACHE.holds_an_entry(path) or (path.name == FOLDER and not any(path.iterdir()))
 
-    def limits(self) -> Iterator[str]:
-        """Limits that what is stored shows to be wrong, where programs go by them here."""
-        if self.location.bounds is not None:
-            yield from non_entries.limits(self.location, Bounds(*self.location.bounds))
+    # Entries.
 
-    def items(self, prefix: str) -> Iterator[Numbered]:
-        """Every entry, with the first bytes of its files; of digits with ``-n`` behind number n alone."""
-        digits, _, number = prefix.partition("-")
-        if self._foreign:
-            return
-        for group in tree.walk(self.root):
-            if isinstance(group, tree.Stray):
-                if group.error is not None:
-                    self.not_read(self.root.joinpath(*group.parts), group.error)
-                continue
-            if not group.hex.startswith(digits):
-                continue
-            for slot, path, seen in fields.scan_group(self.root, group):
-                if not number or slot.stem == number:
-                    yield Numbered(slot, path, seen)
+    def look(self, item: Files) -> Look | None:
+        """What programs take of it, from the first bytes of its files; None for a folder without entries."""
+        numbers = Numbers.of(item)
+        if not numbers.stems:
+            return None
+        strange = ""
+        found: list[Look] = []
+        for stem in numbers.stems:
+            strange = files_of.stranger(item, numbers, stem)
+            if not strange:
+                found.append(self._glance(item, numbers, stem))
+                if found[-1].problem is None:
+                    break
+        if not found:
+            return Look(stays=_not_ours(strange), unique=False, shows=False)
+        look = found[-1] if found[-1].problem is None else found[0]
+        return replace(look, used_ns=max(_used_ns(item, numbers, stem) for stem in numbers.stems))
 
-    def look(self, item: Numbered) -> Look:
-        """What the scan saw."""
-        return item.seen
+    def bars(self, item: Files) -> Problem | None:  # noqa: ARG002 - a link in it is one problem of many
+        """Nothing: what is a link or no file goes with its folder."""
+        return None
 
-    def check(self, item: Numbered) -> Iterator[Problem]:
-        """Both files whole, the four hashes, the binary's kind, and what keeps programs from it."""
-        with self._found(item) as (folder, listing, slot):
-            yield from checks.problems(folder, listing, slot, self._verdicts)
+    def check(self, item: Files) -> Iterator[Problem]:
+        """Both files of each number whole, the hashes, the binary's kind, and what keeps programs from it."""
+        now = item.again()
+        numbers = Numbers.of(now)
+        served, found, notes = self._judged(now, numbers)
+        self._told = item.key, tuple(notes)
+        for stem, problem in found:
+            spare = served and order(served) < order(stem)
+            yield problem._replace(paths=numbers.files(stem)) if spare and problem.paths is None else problem
+        yield from (problem for _, problem in self._around(now, numbers))
 
-    def notes(self, item: Numbered) -> Iterator[str]:
+    def notes(self, item: Files) -> Iterator[str]:
         """What its files could not tell."""
-        with self._found(item) as (folder, _, slot):
-            yield from self._verdicts.of(folder, slot).notes
+        yield from self._told[1] if self._told[0] == item.key else ()
 
-    def unsound(self, item: Numbered) -> Problem | None:
-        """Whatever is wrong with its own files; where it lies does not matter."""
-        with self._reading(item) as (folder, slot):
-            problems = self._verdicts.of(folder, slot).problems
-        return next((one for one in problems if one.kind is not None and one.kind.wrong), None)
+    def trust(self, item: Files) -> Iterator[Problem]:
+        """What others own or may write to, which is for people to change."""
+        seen = {name: one for name, one in item.seen.items() if not stat.S_ISLNK(one.st_mode)}
+        return (one._replace(paths=()) for one in super().trust(replace(item, seen=seen)))
 
-    def payload(self, item: Numbered) -> bytes:
-        """The binary."""
-        with self._reading(item) as (folder, slot):
-            return slots.payload_of(folder, slot)
+    def unsound(self, item: Files) -> Problem | None:
+        """What is wrong with the number that programs take."""
+        numbers = Numbers.of(item)
+        judged = [judge(item, numbers, stem) for stem in numbers.stems]
+        taken = next((one for one in judged if one.taken or one.kills), judged[0])
+        return next((one for one in taken.problems if one.kind and one.kind.wrong), None)
 
-    def report(self, item: Numbered, entry: CacheEntry) -> EntryReport:
+    def payload(self, item: Files) -> bytes:
+        """The binary that programs take."""
+        numbers = Numbers.of(item)
+        judged = (judge(item, numbers, stem) for stem in numbers.stems)
+        stem = next((one.stem for one in judged if one.taken), numbers.stems[0])
+        return Binary(item, stem).content()
+
+    def report(self, item: Files, entry: CacheEntry) -> EntryReport:
         """The stored key, and what the binary is."""
-        with self._reading(item) as (folder, slot):
-            return fields.report(entry, folder, slot)
-
-    def unchanged(self, item: Numbered) -> bool:
-        """Its two files are the ones that were seen, wherever a removal moved them."""
-        with self._found(item):
-            return True
-
-    def remove(self, item: Numbered) -> Kept | None:
-        """Remove an entry under the locks of its folder, moving a later one into its place."""
-        kept = self._removals.remove(self.root, item.slot)
-        if kept is None:
-            self._touched.add(item.slot.group.parts)
-        return kept
-
-    def finish_removals(self) -> Sequence[str]:
-        """Remove folders that became empty, and correct the file of the size where there is one."""
-        self._removals.finish(self.root)
-        gone = sum(tree.remove_empty(self.root, parts) for parts in sorted(self._touched))
-        touched, self._touched = bool(self._touched), set()
-        told = [f"{gone} empty folders removed"] if gone else []
-        if touched and non_entries.has_size(self.root):
-            summed = non_entries.summed_bytes(self.root)
-            told.append(non_entries.rewrite(self.root, summed, locations.mend(self.location)))
-        return [sentence for sentence in told if sentence]
-
-    def mend(self, item: Numbered, problems: Sequence[Problem]) -> Sequence[Problem]:
-        """Mend the whole folder of an entry, once; raises CacheUnusableError."""
-        if self._foreign or locations.unreadable(self.root):
-            return ()
-        repair.require_own(self.root)
-        group = item.slot.group
-        if group.parts not in self._repaired:
-            repair.repair_group(self.root, group)
-            self._repaired.add(group.parts)
-        left = {problem.kind for problem in self.check(item)}
-        return [one for one in problems if one.kind not in left | _NOT_OURS]
-
-    def closed(self) -> str:
-        """Why nothing can be known of the root; empty where it can be read, or is not there."""
-        return locations.unreadable(self.root)
-
-    def beside(self) -> Iterator[Checked]:
-        """Locks, halves, empty folders, strangers, the file of the size; or that the place is another's."""
-        if self._foreign:
-            return iter((self.told(self.root, Problem(FindingKind.LEFTOVER, self._foreign)),))
-        return (self.told(path, problem) for path, problem in non_entries.leftovers(self.root))
-
-    def clear(self, checked: Checked) -> Checked:
-        """Take away one thing that is no entry; raises CacheUnusableError."""
-        if self._foreign or locations.unreadable(self.root):
-            return checked  # nothing there is ours to change
-        repair.require_own(self.root)
-        path = Path(checked.entry)
-        try:
-            if os.path.lexists(path):
-                repair.repair_other(self.root, path)
-        except OSError:
-            return checked
-        return checked if self._remains(path) else checked.mended()
+        numbers = Numbers.of(item)
+        stem = next((one for one in numbers.stems if self._glance(item, numbers, one).problem is None), "")
+        stem = stem or numbers.stems[0]
+        binary = Binary(item, stem)
+        payload: list[tuple[str, str]] = []
+        if unseen := binary.payload.unseen:
+            payload.append(("binary", f"{format_size(binary.payload.length)}, {unseen}"))
+        else:
+            data = binary.part(binary.payload)
+            payload += [*payloads.describe(data).pairs, ("SHA-256", digest(data))]
+            if binary.held > 1:
+                payload.insert(-1, ("further binaries", str(binary.held - 1)))
+        fields = (KeyField(*pair) for pair in (*_stored(item, stem), *_place(item)))
+        numbered = KeyField("numbers", ", ".join(numbers.stems))
+        return EntryReport(entry, (*fields, numbered), tuple(payload))
 
     def answer(self, wanted: Wanted) -> Iterator[Reach]:
         """One answer for the fields given; raises UsageError."""
-        placed = self.location
-        bounds = Bounds(*(placed.bounds or locations.bounds(os.environ)))
-        return iter((explaining.explain(self.root, placed, bounds, explaining.ask(wanted)),))
+        question = questions.ask(wanted)
+        bounds = Bounds.of(os.environ)
+        refusal = "" if question.image_bytes is None else bounds.refusal(question.image_bytes)
+        if closed := self.closed():
+            yield Reach(self.name, question.words, Verdict.NOT_CONSULTED, closed)
+            return
+        programs = (item for item in self._present() if family_of(item) == "program")
+        near = nearest(
+            programs,
+            question.asked,
+            lambda item: question.stored(Source(item, Numbers.of(item).stems[0])),
+            questions.WEIGHTS,
+            self._hinders,
+        )
+        verdict: Served | Verdict
+        if near is None:
+            verdict, detail = (
+                Verdict.NEVER_BUILT,
+                "the cache holds no entry of a program; run the program to make one",
+            )
+        elif near.differing:
+            lacking = ", ".join(near.differing)
+            verdict, detail = (
+                Verdict.KEY_CHANGED,
+                f"no entry has all of it; the nearest, {near.item.key[:12]}, differs in {lacking}",
+            )
+        elif near.wrong and near.wrong.kind is FindingKind.LOCKED:
+            why = f"{near.wrong.detail}; {near.wrong.remedy}"
+            verdict, detail = Verdict.NOT_CONSULTED, f"it is being written, or its writer died: {why}"
+        elif near.wrong:
+            verdict, detail = (
+                Verdict.CORRUPT,
+                f"it is present, but {near.wrong.detail}; {mend(self.location)}",
+            )
+        else:
+            told = f"; {', '.join(question.unasked)} were not asked for" if question.unasked else ""
+            verdict, detail = Served.HIT, f"{near.item.key[:12]} has all of it and programs get to it{told}"
+        if refusal:
+            verdict, detail = Verdict.UNCACHEABLE, refusal
+        if not self.location.enabled:
+            off = next((one for one in self.location.problems if one.startswith("SYCL_CACHE_")), _OFF)
+            verdict, detail = Verdict.NOT_CONSULTED, f"{off} (otherwise: {detail})"
+        differences = near.differences(question.asked) if near else ()
+        yield Reach(self.name, question.words, verdict, detail, differences, near.item.key if near else "")
 
-    def _remains(self, path: Path) -> bool:
-        if path == self.root / naming.SIZE_FILE and non_entries.has_size(self.root):
-            return non_entries.size_problem(self.root, non_entries.summed_bytes(self.root)) is not None
-        return os.path.lexists(path)
+    def _present(self) -> Iterator[Files]:
+        with suppress(OSError):
+            yield from (item for item in self.items("") if Numbers.of(item).stems)
+
+    def _hinders(self, item: Files) -> Problem | None:
+        """What keeps programs from an entry."""
+        served, found, _ = self._judged(item, Numbers.of(item))
+        return None if served else next((problem for _, problem in found), None)
+
+    def _glance(self, item: Files, numbers: Numbers, stem: str) -> Look:
+        """What the first bytes of one number's files say."""
+        wrong: list[Problem] = []
+        family = family_of(item)
+        look = Look(program=f"{family} {item.key[:12]}") if family != "program" else Look(unique=False)
+        with _noting(wrong):
+            if family == "program" and SOURCE in numbers.suffixes[stem]:
+                look = _described(look, item, Source(item, stem))
+        with _noting(wrong):
+            if BINARY in numbers.suffixes[stem]:
+                binary = Binary(item, stem)
+                start = binary.part(binary.payload, SHOWN_BYTES)
+                look = replace(look, kind=payloads.describe(start).kind.value)
+        locked = self._under_lock(item, stem)
+        half, beyond = half_of(item, numbers, stem), _beyond(numbers, stem)
+        if locked is not None and locked.kind is FindingKind.LOCKED:
+            problem: Problem | None = locked  # a program may be writing it: what it holds is not judged
+        elif half:
+            problem = Problem(FindingKind.ORPHAN, half)
+        elif wrong or locked:
+            problem = wrong[0] if wrong else locked
+        else:
+            problem = Problem(FindingKind.MISPLACED, beyond) if beyond else None
+        return replace(look, problem=problem)
+
+    def _judged(self, item: Files, numbers: Numbers) -> tuple[str, list[tuple[str, Problem]], list[str]]:
+        """The number that serves programs, empty for none; the problems of each number; and notes."""
+        served, killer = "", ""
+        taken: dict[str, Number] = {}
+        found: list[tuple[str, Problem]] = []
+        notes: list[str] = []
+        for stem in numbers.stems:
+            locked = self._under_lock(item, stem)
+            if locked is not None:
+                found.append((stem, locked))
+                if locked.kind is FindingKind.LOCKED:
+                    continue  # what is being written is not judged
+            one = judge(item, numbers, stem)
+            found += ((stem, problem) for problem in one.problems)
+            notes += one.notes
+            if locked is None:
+                twin = taken.get(one.digest) if one.digest else None
+                if beyond := _beyond(numbers, stem):
+                    found.append((stem, Problem(FindingKind.MISPLACED, beyond)))
+                elif killer:
+                    detail = f"programs die of {killer} before they get to {stem}"
+                    found.append((stem, Problem(FindingKind.MISPLACED, detail)))
+                elif twin is not None:
+                    found.append((stem, _twin(twin, stem)))
+                elif one.taken and not one.problems:
+                    served = served or stem
+                killer = killer or (stem if one.kills else "")
+                if one.taken:
+                    taken.setdefault(one.digest, one)
+            found += ((stem, problem) for problem in self._times(item, numbers, stem))
+        return served, found, notes
+
+    def _under_lock(self, item: Files, stem: str) -> Problem | None:
+        """What a lock on an entry means; misplaced where nobody holds it, as no program reads the entry."""
+        name = stem + LOCK
+        if name not in item.seen:
+            return None
+        kind = FindingKind.MISPLACED if self._is_stale(item, name) else FindingKind.LOCKED
+        detail, _, remedy = self._lock_told(item, name, _LOCKED).rpartition("; ")
+        return Problem(kind, detail, remedy, self._breakable(item, name))
+
+    def _times(self, item: Files, numbers: Numbers, stem: str) -> Iterator[Problem]:
+        """That an entry lacks a time that libsycl's eviction goes by, where that was ever on."""
+        name = stem + ACCESS
+        if ACCESS in numbers.suffixes[stem]:
+            if access_number(item, stem) is None:
+                detail = f"{name} holds no time, so libsycl evicts the entry before all others"
+                yield Problem(FindingKind.ORPHAN, detail, paths=(name,))
+        elif BINARY in numbers.suffixes[stem] and os.path.lexists(self.root / SIZE_FILE):
+            detail = f"{name} is missing, so libsycl never evicts the entry until it is used again"
+            yield Problem(FindingKind.ORPHAN, detail, paths=())
+
+    def _around(self, item: Files, numbers: Numbers) -> Iterator[tuple[str, Problem]]:
+        """Names in a folder of entries that belong to none, each with what it does."""
+        strange = (files_of.stranger(item, numbers, stem) for stem in numbers.stems)
+        for name in (*numbers.others, *filter(None, strange)):
+            detail = f"{name} beside the entries is none of libsycl's and is left alone"
+            yield name, Problem(FindingKind.LEFTOVER, _not_ours(name) if "." in name else detail, paths=())
+        for stem, suffixes in numbers.suffixes.items():
+            present = numbers.present(stem)
+            if ACCESS in suffixes and not present and LOCK not in suffixes:
+                name = stem + ACCESS
+                detail = f"{name} has the last use of an entry that is gone"
+                ours = access_number(item, stem) is not None or item.seen[name].st_size == 0
+                yield name, Problem(FindingKind.ORPHAN, detail, paths=(name,) if ours else ())
+            if LOCK in suffixes and not present:
+                yield stem + LOCK, self._lock(item, stem + LOCK, _holding(numbers, stem))
+            if ACCESS_LOCK in suffixes:
+                yield stem + ACCESS_LOCK, self._lock(item, stem + ACCESS_LOCK, _TIMES)
+
+    # Locks.
+
+    def _lock(self, item: Files, name: str, effect: str) -> Problem:
+        told = self._lock_told(item, name, effect)
+        return Problem(FindingKind.LOCKED, told, paths=self._breakable(item, name))
+
+    def _is_stale(self, item: Files, name: str) -> bool:
+        return self.now_ns() - item.seen[name].st_mtime_ns > STALE_NS
+
+    def _breakable(self, item: Files, name: str) -> tuple[str, ...]:
+        """The file of a lock where nobody holds it."""
+        return (name,) if self._is_stale(item, name) and not _is_strange(item, name) else ()
+
+    def _lock_told(self, item: Files, name: str, effect: str) -> str:
+        """What a lock of some age means, as a sentence."""
+        if _is_strange(item, name):
+            return (
+                f"{name} holds something, as no lock of libsycl does, so it may be somebody else's and "
+                f"stays; move it elsewhere, as with it {effect}"
+            )
+        if self._is_stale(item, name):
+            age = format_age(self.now_ns() - item.seen[name].st_mtime_ns)
+            return (
+                f"{name} is {age} old, and as it names no process it counts as held by nobody after "
+                f"10 min: {effect}; 'gpucache verify --cache sycl --repair' removes it"
+            )
+        return (
+            f"{name} is less than 10 min old, so a program may hold it; if none does: {effect}; "
+            f"wait, or remove {name} by hand once no program runs"
+        )
 
     @contextmanager
-    def _found(self, item: Numbered) -> Iterator[tuple[Folder, Listing, Slot]]:
-        """The folder of an entry, and its files where they lie now; raises FileNotFoundError, OSError."""
-        seen = item.slot
-        with tree.open_group(self.root, seen.group) as folder:
-            view = self._views.of(folder)
-            slot = view.find(folder, seen)
-            if slot is None:
-                raise FileNotFoundError(f"the entry {item.key[:12]} changed or is gone")
-            yield folder, view.listing, slot
+    def _held(self, folder: Folder, item: Files, stems: Sequence[str]) -> Iterator[None]:
+        """The locks of some numbers, in the order in which libsycl takes them; raises HeldError, OSError."""
+        with ExitStack() as taken:
+            for name in (stem + LOCK for stem in stems):
+                if name in item.seen and _is_strange(item, name):
+                    raise HeldError(f"{name} is no lock of libsycl, as it holds something; move it elsewhere")
+                if name in item.seen and self._is_stale(item, name):
+                    age = format_age(self.now_ns() - item.seen[name].st_mtime_ns)
+                    raise HeldError(f"{name} is {age} old and held by nobody; {mend(self.location)}")
+                try:
+                    os.close(folder.open_for_writing(name, os.O_WRONLY | os.O_EXCL, 0o200))
+                except FileExistsError as error:
+                    why = f"a program may be writing, as {name} exists; run it again later"
+                    raise HeldError(why) from error
+                taken.callback(_unlink, folder, name)
+            yield
 
-    @contextmanager
-    def _reading(self, item: Numbered) -> Iterator[tuple[Folder, Slot]]:
-        """The same for what people are to see of it; raises FormatError where it is gone, OSError."""
+    # Removal.
+
+    def unchanged(self, item: Files) -> bool:
+        """The binaries and keys of all its numbers are those that the scan saw."""
+        return _identities(item) == _identities(item.again())
+
+    def remove(self, item: Files) -> Kept | None:
+        """All numbers of its folder, under their locks, and the folders that are empty then."""
+        now = item.again()
+        numbers = Numbers.of(now)
+        strange = {stem: files_of.stranger(now, numbers, stem) for stem in numbers.stems}
+        own = [stem for stem, name in strange.items() if not name]
+        if _identities(now) != _identities(item) or not own:
+            return Kept(_not_ours(next(iter(strange.values())))) if strange and not own else Kept()
+        gone = [stem for stem in numbers.suffixes if stem in own or self._is_spent(now, numbers, stem)]
+        with now.open() as folder, self._held(folder, now, own):
+            for stem in gone:
+                for name in numbers.files(stem):
+                    _unlink(folder, name)
+        self._resize(-_content_bytes(now, own))
+        self._tidy(item.parts)
+        return None
+
+    def discard(self, item: Files) -> Kept | None:
+        """The same, once the locks that nobody holds are gone."""
+        now = item.again()
+        locks = [name for name in now.names if name.endswith(LOCK) and "/" not in name]
+        with now.open() as folder:
+            for name in locks:
+                if not self._breakable(now, name):
+                    raise HeldError(f"a program may be writing, as {name} exists")
+            for name in locks:
+                _unlink(folder, name)
+        return self.remove(item)
+
+    def take(self, item: Files, paths: Sequence[str]) -> bool:
+        """A lock that nobody holds, a copy that no program reaches, a time of nothing, if nobody writes."""
+        now = item.again()
+        if any(name.endswith(LOCK) and not self._breakable(now, name) for name in now.names):
+            return False
+        same = [name for name in paths if name in now.seen and _is_same(now, item, name)]
+        with now.open() as folder:
+            for name in same:
+                _unlink(folder, name)
+        self._resize(-sum(now.seen[name].st_size for name in same if name.endswith((BINARY, SOURCE))))
+        self._tidy(item.parts)
+        return all(name in same or name not in now.seen for name in paths)
+
+    def _is_spent(self, item: Files, numbers: Numbers, stem: str) -> bool:
+        return not numbers.present(stem) and access_number(item, stem) is not None
+
+    def _tidy(self, parts: Sequence[str]) -> None:
+        """Remove a folder and those above it, the root apart, while they are empty."""
+        with suppress(OSError):
+            for depth in range(len(parts), 0, -1):
+                with files.open_folder(self.root, *parts[: depth - 1]) as above:
+                    above.rmdir(parts[depth - 1])
+
+    # What belongs to no entry, and the whole.
+
+    def beside(self) -> Iterator[Checked]:
+        """What lies in folders without entries, links, strangers, and folders that others may write to."""
+        yield from super().beside()
+        for item in self.items(""):
+            numbers = Numbers.of(item)
+            if numbers.stems:
+                continue
+            found = list(self._around(item, numbers))
+            if not found:
+                detail = f"{'/'.join(item.parts)} is empty, as eviction leaves it"
+                yield self.told(item.folder, Problem(FindingKind.LEFTOVER, detail))
+            for name, problem in found:
+                yield self.told(item.folder / name, problem)
+
+    def whole(self) -> Iterator[Checked]:
+        """The file of the size and its lock, and those of eviction: named by the root's path with a suffix,
+        they lie beside the root, or in it where SYCL_CACHE_DIR ends in a slash."""
+        if problem := self._size_problem():
+            yield self.told(self.root / SIZE_FILE, problem)
+        places_of = ((self.root.parent, self.root.name + EVICTION), (self.root, EVICTION))
+        for folder, name in places_of if self.root.name else places_of[1:]:
+            if os.path.lexists(folder / name):
+                # Programs wait for the name without .lock, which none of them makes.
+                detail = f"while {name} exists every program that adds an entry hangs"
+                yield self.told(folder / name, Problem(FindingKind.MISPLACED, detail))
+        for path, effect in (
+            (self.root / SIZE_LOCK, _SPINS),
+            *((folder / (name + LOCK), "the cache is never evicted again") for folder, name in places_of),
+        ):
+            if item := _file(path):
+                spins = effect is _SPINS and self._is_stale(item, path.name)
+                told = self._lock_told(item, path.name, effect)
+                kind = FindingKind.MISPLACED if spins else FindingKind.LOCKED
+                yield self.told(path, Problem(kind, told))
+
+    def limits(self) -> Iterator[str]:
+        """Limits that what is stored shows to be wrong, where programs go by them here."""
+        limit, bounds = self.location.limit_bytes, Bounds.of(os.environ)
+        if self.location.decided_by == "--cache":
+            return
+        if limit and limit >= LITTLE_BYTES and (stored := self._summed()) > limit:
+            yield (
+                f"the limit is too small: {format_size(stored)} are stored and {MAX_SIZE} allows "
+                f"{format_size(limit)}, so libsycl evicts when the next entry is added; "
+                f"export {MAX_SIZE}={2 * stored}"
+            )
+        if bounds != Bounds():
+            sizes = list(self._image_sizes())
+            if sizes and all(map(bounds.refusal, sizes)):
+                names = " ".join(bounds.names)
+                yield (
+                    f"{names.replace(' ', ' and ')} keep out the images of all {len(sizes)} entries that are "
+                    f"stored, so programs compile them at every run; unset {names}"
+                )
+
+    def clear(self, checked: Checked) -> Checked:
+        """Take away a lock that nobody holds, a time of nothing, or an empty folder; write the true size."""
+        path = Path(checked.entry)
+        with suppress(OSError, FormatError, ValueError):
+            if path == self.root / SIZE_FILE:
+                return checked.mended() if self._rewrite() else checked
+            if (item := _file(path)) is None:
+                return checked
+            if path.name.endswith(LOCK):
+                ours = bool(self._breakable(item, path.name))
+            elif path.name.endswith(ACCESS):
+                empty = item.seen[path.name].st_size == 0
+                ours = empty or access_number(item, path.name.removesuffix(ACCESS)) is not None
+            else:
+                ours = path.name.endswith(EVICTION) and not _is_strange(item, path.name)
+            if ours:
+                path.unlink()
+            parts = path.relative_to(self.root).parts if path.is_relative_to(self.root) else ()
+            for folder in (parts, parts[:-1]):
+                if self.layout.key_at(folder):
+                    self._tidy(folder)
+            return checked if os.path.lexists(path) else checked.mended()
+        return checked
+
+    def _summed(self) -> int:
+        """The bytes of all entries as libsycl adds them up. Raises nothing."""
+        return sum(_content_bytes(item, Numbers.of(item).stems) for item in self._present())
+
+    def _image_sizes(self) -> Iterator[int]:
+        for item in self._present():
+            with suppress(OSError, FormatError):
+                if family_of(item) == "program":
+                    yield Source(item, Numbers.of(item).stems[0]).images.length
+
+    def _size_problem(self) -> Problem | None:
+        """What is wrong with the file of the size; None where it is sound or missing."""
         try:
-            with self._found(item) as (folder, _, slot):
-                yield folder, slot
-        except FileNotFoundError as error:
-            raise FormatError(f"the entry {item.key[:12]} changed or is gone; look again") from error
+            with Folder.at(self.root) as folder:
+                data = files.read(folder, SIZE_FILE, _SIZE_BYTES)
+        except FileNotFoundError:
+            return None
+        except (OSError, FormatError) as error:
+            return Problem(FindingKind.UNTRUSTED, f"{error}: {_WRITERS_DIE}")
+        number = _size_of(data)
+        if number is None:
+            shown = data.partition(b"\n")[0][:20].decode("ascii", "replace")
+            strange = "" if _SIZE_LIKE.fullmatch(data) else f"; it {_NO_SIZE}"
+            detail = f"{SIZE_FILE} holds {shown!r}, which is no size: {_WRITERS_DIE}{strange}"
+            return Problem(FindingKind.CORRUPT, detail)
+        if number < 0:
+            detail = f"{SIZE_FILE} is negative: programs evict at every entry they add"
+            return Problem(FindingKind.CORRUPT, detail)
+        summed = self._summed()
+        if abs(number - summed) <= max(_SLACK_BYTES, summed // 4):
+            return None  # libsycl itself counts in two ways
+        effect = "evicts too early" if number > summed else "lets the cache grow too large"
+        detail = (
+            f"{SIZE_FILE} says {format_size(number)} and the entries take {format_size(summed)}, so libsycl "
+            f"{effect}"
+        )
+        return Problem(FindingKind.ORPHAN, detail)
+
+    def _resize(self, change: int) -> None:
+        """Add a change to a size that is sound and not locked; otherwise leave it to verify."""
+        with suppress(OSError, FormatError, HeldError), self._size() as (folder, data):
+            if (number := _size_of(data)) is not None and number >= 0:
+                files.overwrite(folder, SIZE_FILE, str(max(0, number + change)).encode(), whole=True)
+
+    def _rewrite(self) -> bool:
+        """Write the true size where there is a file for it; whether it is right now."""
+        path = self.root / SIZE_FILE
+        if not stat.S_ISREG(path.lstat().st_mode):
+            path.unlink()  # libsycl makes a new one
+            return True
+        with suppress(HeldError), self._size() as (folder, data):
+            if _SIZE_LIKE.fullmatch(data):
+                files.overwrite(folder, SIZE_FILE, str(self._summed()).encode(), whole=True)
+                return True
+        return False
+
+    @contextmanager
+    def _size(self) -> Iterator[tuple[Folder, bytes]]:
+        """The root and what the file of the size holds, under its lock, for which one has to be there."""
+        with Folder.at(self.root) as folder:
+            folder.lstat(SIZE_FILE)
+            item = _file(self.root / SIZE_LOCK)
+            seen = Files(self.root, (), "", item.seen if item else {})
+            with self._held(folder, seen, [SIZE_FILE]):
+                yield folder, files.read(folder, SIZE_FILE, _SIZE_BYTES)
+
+
+def mend(location: Location) -> str:
+    """What mends a cache, as a command, naming its place where no variable leads to it."""
+    by_hand = location.decided_by == "--cache"
+    name = shlex.quote(f"{location.cache}:{location.root}") if by_hand else location.cache
+    command = f"gpucache verify --repair --cache {name}"
+    return f"run {command}" if "'" in name else f"run '{command}'"
+
+
+_OFF = "SYCL_CACHE_PERSISTENT is not set to 1; export SYCL_CACHE_PERSISTENT=1"
+
+
+def _not_ours(name: str) -> str:
+    """Why a file that is numbered as libsycl numbers its own is left alone."""
+    return f"{name} begins as none of libsycl's files, so it may be somebody else's; move it elsewhere"
+
+
+def _described(look: Look, item: Files, source: Source) -> Look:
+    """What a ``.src`` says of an entry."""
+    pairs, names = source.pairs, source.kernels
+    device = tuple(pair for pair in pairs if pair[0] in DEVICE_LABELS)
+    _, image, spec, _ = (f"{int(part):016x}" for part in item.parts)
+    fields = dict(source.fields())
+    more = f" spec {spec[:12]}" if source.spec.length else ""
+    target = "/".join(value for label, value in pairs if label in (*IDENTITY_LABELS, "device"))
+    return replace(
+        look,
+        program=files_of.shown(names, source.part(source.images, NAMED_BYTES)),
+        target=target,
+        # Kernels of two programs may share a name, so only the image tells what is another version.
+        variant=f"{fields['build options'][:_VARIANT_SHOWN]}{more} image {image[:12]}".strip(),
+        toolchain=device,
+        toolchain_identity=IDENTITY_LABELS if device else (),
+        fields=(*source.fields(), ("image", image), *(("kernel", name) for name in names[:_NAMES_SHOWN])),
+    )
+
+
+def _used_ns(item: Files, numbers: Numbers, stem: str) -> int:
+    """The runtime's own note, which it renews only where eviction is on, or a read that the disk noted."""
+    seen = [access_number(item, stem) or 0]
+    for status in (item.seen[name] for name in numbers.files(stem) if name.endswith((BINARY, SOURCE))):
+        seen.append(status.st_mtime_ns)
+        # A copy or a move sets the access time as well as the change time: only a later one is a read.
+        if status.st_atime_ns > max(status.st_mtime_ns, status.st_ctime_ns):
+            seen.append(status.st_atime_ns)
+    return max(seen)
+
+
+def _stored(item: Files, stem: str) -> Iterator[tuple[str, str]]:
+    """The stored key as text, by label."""
+    if family_of(item) != "program":
+        yield "key", f"not stored by a {family_of(item)}; only its hashes are known"
+        return
+    source = Source(item, stem)
+    yield from source.fields()
+    if unseen := source.images.unseen:
+        yield "image", f"{format_size(source.images.length)}, {unseen}"
+        return
+    yield "image", f"{format_size(source.images.length)}, SHA-256 {source.sha256(source.images)}"
+    names = source.kernels
+    yield from (("kernel", name) for name in names[:_NAMES_SHOWN])
+    if len(names) > _NAMES_SHOWN:
+        yield "kernels", f"{len(names)} in all"
+
+
+def _place(item: Files) -> Iterator[tuple[str, str]]:
+    labels = _FAMILIES[family_of(item), len(item.parts)]
+    return ((f"folder of {label}", part) for label, part in zip(labels, item.parts, strict=True) if label)
+
+
+@contextmanager
+def _noting(wrong: list[Problem]) -> Iterator[None]:
+    """Add what is wrong with a file to a list."""
+    try:
+        yield
+    except DamagedError as error:
+        wrong.append(Problem(error.kind, error.detail))
+    except (OSError, FormatError) as error:
+        wrong.append(Problem(FindingKind.UNTRUSTED, str(error)))
+
+
+def _beyond(numbers: Numbers, stem: str) -> str:
+    """Why programs stop before a number; empty where they get to it."""
+    hole = numbers.hole
+    if stem == IR_STEM or order(stem) <= hole:
+        return ""
+    stop = f"programs stop looking at {hole}, which is missing, and never get to {stem}"
+    if LOCK in numbers.suffixes.get(str(hole), set()):
+        return f"{stop}: as {hole}{LOCK} keeps it free, they add another copy at every run"
+    return f"{stop} until they fill the gap with another copy"
+
+
+def _twin(lower: Number, own: str) -> Problem:
+    if not lower.problems:
+        detail = f"{own} is a copy of {lower.stem}, which programs take; it only takes room"
+        return Problem(FindingKind.SUPERSEDED, detail)
+    detail = f"programs take {lower.stem} for it, which is damaged, and never get to {own}"
+    return Problem(FindingKind.MISPLACED, detail)
+
+
+def _holding(numbers: Numbers, stem: str) -> str:
+    """What a lock does where there is no entry."""
+    if stem == IR_STEM:
+        return "the program is compiled at every run and never kept"
+    above = [one for one in numbers.stems if order(one) > order(stem)]
+    unseen = f" (now {', '.join(above[:3])}{'...' if above[3:] else ''})" if above else ""
+    return f"programs write their copy above {stem}{unseen}, never look there, and add one at every run"
+
+
+def _size_of(data: bytes) -> int | None:
+    """What ``std::stoull`` makes of the first line, negative for one below 0; an empty file counts as 0."""
+    number = _NUMBER.match(data.partition(b"\n")[0])
+    if not data:
+        return 0
+    if number is None or int(number[2]) >= 1 << 64:
+        return None
+    return -1 if number[1] == b"-" else int(number[2])
+
+
+def _content_bytes(item: Files, stems: Sequence[str]) -> int:
+    names = [stem + suffix for stem in stems for suffix in (BINARY, SOURCE)]
+    return sum(item.seen[name].st_size for name in names if name in item.seen)
+
+
+def _identities(item: Files) -> Mapping[str, Identity]:
+    return {
+        name: Identity.of(status)
+        for name, status in item.seen.items()
+        if name.endswith((BINARY, SOURCE)) and "/" not in name
+    }
+
+
+def _is_same(now: Files, item: Files, name: str) -> bool:
+    return name in item.seen and Identity.of(now.seen[name]) == Identity.of(item.seen[name])
+
+
+def _is_strange(item: Files, name: str) -> bool:
+    """Whether what is called like a lock is none: libsycl makes empty files."""
+    return not stat.S_ISREG(item.seen[name].st_mode) or item.seen[name].st_size > 0
+
+
+def _file(path: Path) -> Files | None:
+    """One file that is no entry's; None where it is not there."""
+    with suppress(OSError, ValueError):
+        return Files(path.parent, (), "", {path.name: path.lstat()})
+    return None
+
+
+def _unlink(folder: Folder, name: str) -> None:
+    with suppress(FileNotFoundError):
+        folder.unlink(name)
 
 
 FORMAT = Sycl

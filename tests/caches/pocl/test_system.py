@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from gpucache.answers.entries import Location
-from gpucache.caches.pocl import locations
 from gpucache.caches.registry import of_others
 from gpucache.errors import CacheUnusableError
 from tests.caches.pocl import build
@@ -21,8 +20,8 @@ SYSTEM = of_others("pocl")
         ({"POCL_CACHE_DIR": "/a/b", "XDG_CACHE_HOME": "/x", "HOME": "/h"}, "/a/b", "POCL_CACHE_DIR"),
         ({"XDG_CACHE_HOME": "/x", "HOME": "/h"}, "/x/pocl/kcache", "XDG_CACHE_HOME"),
         ({"XDG_CACHE_HOME": "", "HOME": "/h"}, "/h/.cache/pocl/kcache", "HOME"),
-        ({}, "/tmp/pocl/kcache", "the default"),
-        ({"HOME": "/h", "POCL_KERNEL_CACHE": "0"}, "/h/.cache/pocl/uncached", "HOME"),
+        ({}, "/tmp/pocl/kcache", "default"),
+        ({"HOME": "/h", "POCL_KERNEL_CACHE": "0"}, "/h/.cache/pocl/kcache", "HOME"),
     ],
 )
 def test_the_place_is_the_one_that_pocl_takes(environ: dict[str, str], root: str, decided_by: str) -> None:
@@ -41,13 +40,6 @@ def test_only_a_one_leaves_the_cache_on(value: str | None, enabled: bool) -> Non
     assert location.enabled is enabled
     off = f"POCL_KERNEL_CACHE={value} turns the cache off"
     assert any(off in problem for problem in location.problems) is not enabled
-
-
-def test_windows_has_a_place_of_its_own() -> None:
-    """There the cache lies in the local application data, else with temporary files."""
-    found = locations._place({"LOCALAPPDATA": "/local", "HOME": "/h"}, windows=True)
-    assert found == (Path("/local/pocl"), "LOCALAPPDATA")
-    assert locations._place({"TEMP": "/temp"}, windows=True) == (Path("/temp/pocl"), "TEMP")
 
 
 @pytest.mark.parametrize(

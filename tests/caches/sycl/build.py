@@ -2,10 +2,7 @@
 
 import os
 import struct
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,8 +10,8 @@ from gpucache.answers.entries import CacheEntry, Location
 from gpucache.answers.verify import Checked, Finding
 from gpucache.caches.interface import Cache
 from gpucache.caches.registry import of_others
-from gpucache.caches.sycl import slots
-from gpucache.caches.sycl.naming import murmur64a
+from gpucache.caches.sycl.entry import murmur64a
+from gpucache.payload import spirv as spirv_of
 
 SYSTEM = of_others("sycl")
 
@@ -45,7 +42,7 @@ class Made:
 
     @property
     def payload(self) -> bytes:
-        return spirv(*slots.kernels(self.image).names, words=20) if self.compiled is None else self.compiled
+        return spirv(*spirv_of.kernel_names(self.image), words=20) if self.compiled is None else self.compiled
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -80,32 +77,6 @@ def copy(folder: Path, number: int, onto: int) -> None:
     """Another copy of an entry in its folder."""
     for suffix in (".bin", ".src", "_access_time.txt"):
         (folder / f"{onto}{suffix}").write_bytes((folder / f"{number}{suffix}").read_bytes())
-
-
-def collide(root: Path, count: int) -> Path:
-    """Different binaries under different images in one folder, as if their hashes collided."""
-    folder = put(root)
-    for number in range(count):
-        made = Made(image=spirv(f"kernel_{number}"), compiled=spirv(f"kernel_{number}", words=30))
-        (folder / f"{number}.bin").write_bytes(made.binary)
-        (folder / f"{number}.src").write_bytes(made.source)
-        (folder / f"{number}_access_time.txt").write_text(str(NOW_NS + number))
-    return folder
-
-
-def names(folder: Path) -> dict[str, str]:
-    """Which kernel lies at each number of a folder, told from both of its files."""
-    found = {}
-    for path in sorted(folder.glob("*.bin")):
-        binary, source = (kernels(path.with_suffix(suffix).read_bytes()) for suffix in (".bin", ".src"))
-        found[path.stem] = binary if binary == source else f"{binary} with the key of {source}"
-    return found
-
-
-def kernels(data: bytes) -> str:
-    """The name of the kernel in a file."""
-    start = data.index(b"kernel_")
-    return data[start : data.index(b"\0", start)].decode()
 
 
 def lock(path: Path, *, age_s: float = 3600) -> None:
@@ -148,35 +119,6 @@ def repaired(root: Path) -> list[Checked]:
     """All findings after a repair, as verify shows them."""
     cache = opened(root)
     return [cache.repair(checked, entry) for checked, entry in verified(cache) if checked.findings]
-
-
-@contextmanager
-def unprivileged() -> Iterator[None]:
-    """As a user whom modes stop: another one where the tests are run by the administrator."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.setresuid(65534, 65534, 0)
-    try:
-        yield
-    finally:
-        os.setresuid(0, 0, 0)
-
-
-@contextmanager
-def readable_root() -> Iterator[Path]:
-    """A folder for a cache that any user can get to, as pytest's own are not; what is put there is open."""
-    umask = os.umask(0o022)
-    with tempfile.TemporaryDirectory() as place:
-        Path(place).chmod(0o755)
-        root = Path(place) / "libsycl_cache"
-        root.mkdir(0o755)
-        try:
-            yield root
-        finally:
-            os.umask(umask)
-            for path in (root, *root.rglob("*")):
-                path.chmod(0o755)
 
 
 def snapshot(root: Path) -> dict[str, bytes]:

@@ -1,14 +1,16 @@
 """Where the cache is, which variable decided that, and what is wrong with the variables."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gpucache.answers.entries import Location
 from gpucache.caches.registry import of_others
-from tests.caches.sycl.build import kernel_folder
+from tests.caches.sycl.build import Made, kernel_folder, opened, put, spirv, told
 
 SYSTEM = of_others("sycl")
+Ask = Callable[[Path, dict[str, str]], list[str]]
 
 
 def _at(environ: dict[str, str]) -> Location:
@@ -83,7 +85,7 @@ def test_an_empty_folder_variable_turns_it_off(tmp_path: Path) -> None:
 
 def test_a_relative_folder_is_told() -> None:
     """Every folder that a program starts in would have its own."""
-    assert "is relative" in _said({"SYCL_CACHE_DIR": "here"}, "SYCL_CACHE_DIR is")
+    assert "another place for every current directory" in _said({"SYCL_CACHE_DIR": "here"}, "SYCL_CACHE_DIR")
 
 
 @pytest.mark.parametrize(("value", "limit"), [("10GB", 10), ("0", None), ("1000", 1000), ("abc", None)])
@@ -102,13 +104,6 @@ def test_a_limit_with_a_unit_is_told() -> None:
 def test_a_limit_that_is_no_number_is_told() -> None:
     """libsycl throws when it adds an entry."""
     assert "programs die" in _said({"HOME": "/c", "SYCL_CACHE_MAX_SIZE": "-1"}, "SYCL_CACHE_MAX_SIZE")
-
-
-def test_the_sizes_of_images_travel_with_the_location() -> None:
-    """Explanations need them."""
-    location = _at({"HOME": "/c", "SYCL_CACHE_MIN_DEVICE_IMAGE_SIZE": "5"})
-
-    assert location.bounds == (5, 1 << 30)
 
 
 def test_tracing_covers_disk_memory_and_kernel_compiler() -> None:
@@ -140,3 +135,116 @@ def test_other_folders_and_files_are_not_recognised(tmp_path: Path) -> None:
     assert not any(
         SYSTEM.recognises(path) for path in (tmp_path, tmp_path / "file", tmp_path / "none", Path("a\0b"))
     )
+
+
+_MIN, _MAX = "SYCL_CACHE_MIN_DEVICE_IMAGE_SIZE", "SYCL_CACHE_MAX_DEVICE_IMAGE_SIZE"
+_LIMIT = "SYCL_CACHE_MAX_SIZE"
+
+
+@pytest.fixture
+def limits(monkeypatch: pytest.MonkeyPatch) -> Ask:
+    """What a cache with variables says of its limits."""
+
+    def ask(root: Path, environ: dict[str, str]) -> list[str]:
+        for name, value in environ.items():
+            monkeypatch.setenv(name, value)
+        return _limits(root, environ)
+
+    return ask
+
+
+def _limits(root: Path, environ: dict[str, str]) -> list[str]:
+    settings = {"SYCL_CACHE_DIR": str(root), "SYCL_CACHE_PERSISTENT": "1", **environ}
+    (location,) = SYSTEM.locations(settings)
+    cache = SYSTEM.open(location)
+    return [one for one in cache.location().problems if "SYCL_CACHE_M" in one]
+
+
+@pytest.mark.parametrize(
+    ("environ", "words"),
+    [
+        ({_MIN: str((1 << 30) + 1)}, f"which no image has, so nothing is cached; unset {_MIN}"),
+        ({_MAX: "1023"}, f"less than any image, so nothing is cached; unset {_MAX}"),
+        ({_MIN: "2000000", _MAX: "1000000"}, f"is above {_MAX} (1000000 bytes), so nothing is cached"),
+        ({_LIMIT: "1048575"}, "the limit is too small: SYCL_CACHE_MAX_SIZE is 1048575 bytes"),
+    ],
+)
+def test_an_absurd_limit_is_told(environ: dict[str, str], words: str, tmp_path: Path, limits: Ask) -> None:
+    """By itself, with nothing stored."""
+    (said,) = limits(tmp_path, environ)
+
+    assert words in said
+
+
+@pytest.mark.parametrize(
+    "environ", [{}, {_MIN: "0", _MAX: "0"}, {_MIN: "10", _MAX: "100000"}, {_LIMIT: "1048576"}, {_LIMIT: "0"}]
+)
+def test_a_limit_that_lets_entries_in_is_not_told(
+    environ: dict[str, str], tmp_path: Path, limits: Ask
+) -> None:
+    """0 is none."""
+    put(tmp_path)
+
+    assert limits(tmp_path, environ) == []
+
+
+@pytest.mark.parametrize(("name", "value"), [(_MIN, "1000000"), (_MAX, "2000")])
+def test_bounds_that_keep_out_all_that_is_stored_are_told(
+    name: str, value: str, tmp_path: Path, limits: Ask
+) -> None:
+    """The variable at fault is named, with the remedy."""
+    put(tmp_path, Made(image=spirv("a", words=1000)))
+    put(tmp_path, Made(image=spirv("b", words=1000)))
+
+    (said,) = limits(tmp_path, {name: value})
+
+    assert said.startswith(f"{name} keep out the images of all 2 entries")
+    assert said.endswith(f"unset {name}")
+
+
+def test_bounds_that_keep_out_some_are_not_told(tmp_path: Path, limits: Ask) -> None:
+    """That is what they are for."""
+    put(tmp_path, Made(image=spirv("a")))
+    put(tmp_path, Made(image=spirv("b", words=1000)))
+
+    assert limits(tmp_path, {_MIN: "1000"}) == []
+
+
+def test_a_limit_below_what_is_stored_is_told(tmp_path: Path, limits: Ask) -> None:
+    """With one that is large enough."""
+    put(tmp_path, Made(compiled=spirv("a", words=300_000)))
+
+    (said,) = limits(tmp_path, {_LIMIT: "1100000"})
+
+    assert said.startswith("the limit is too small: ")
+    assert "so libsycl evicts when the next entry is added; export SYCL_CACHE_MAX_SIZE=24" in said
+
+
+def _of_hashes(root: Path) -> None:
+    (root / "807247836371013825").mkdir(parents=True)
+
+
+def _of_a_short_hash(root: Path) -> None:
+    (root / "1" / "6142509188972423790").mkdir(parents=True)
+
+
+def _of_size(root: Path) -> None:
+    root.mkdir()
+    (root / "cache_size.txt").write_text("0")
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, _of_hashes, _of_a_short_hash, _of_size, kernel_folder, put])
+def test_what_can_be_a_cache_is_looked_into(make: Callable[[Path], object], tmp_path: Path) -> None:
+    """Also an empty one, and what eviction leaves."""
+    make(tmp_path / "cache")
+    assert not any("is no cache" in one for one in told(tmp_path / "cache"))
+
+
+def test_numbered_folders_of_others_are_no_cache(tmp_path: Path) -> None:
+    """Shards under small numbers are somebody's data, whatever their files are called."""
+    shard = tmp_path / "shards" / "0" / "1" / "2" / "3"
+    shard.mkdir(parents=True)
+    (shard / "0.bin").write_bytes(b"data")
+    assert not SYSTEM.recognises(tmp_path / "shards")
+    assert not list(opened(tmp_path / "shards").scan())
+    assert [one.partition(":")[0] for one in told(tmp_path / "shards")] == ["unsupported"]
