@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import cast
@@ -31,13 +32,111 @@ _PLAIN_TABLE = f"CREATE TABLE cache_v1 ({', '.join(COLUMNS)})"
 _MORE = CREATE.replace("timestamp INTEGER NOT NULL,", "timestamp INTEGER NOT NULL, used INTEGER DEFAULT 0,")
 
 
-def test_junk_is_corrupt(tmp_path: Path) -> None:
-    """A file that is no database is a finding that says what becomes of the program."""
-    (tmp_path / "c.db").write_bytes(b"junk" * 1000)
-    (found,) = file_findings(tmp_path / "c.db")
-    assert found.kind == "corrupt"
-    assert "rocfft_setup ends the program" in found.detail
-    assert list(opened(tmp_path / "c.db").scan()) == []
+_MANY = [row(f"kernel_{number}") for number in range(300)]
+_ADDING = "SELECT kernel_name || '_more', arch, hip_version, generator_sum, code, 1 FROM cache_v1"
+_NO_TEXT = "UPDATE sqlite_master SET name = CAST(x'ff' AS TEXT), sql = 'CREATE TABLE ((' WHERE type = 'table'"
+
+
+def _written_over(path: Path, place: int, data: bytes, rows: Sequence[Values] = ()) -> None:
+    """A database some of whose bytes are others."""
+    whole = bytearray(database(path, rows or [row()]).read_bytes())
+    whole[place : place + len(data)] = data
+    path.write_bytes(whole)
+
+
+def _without_index_entry(path: Path) -> None:
+    """A database whose index is that of an earlier state of the table."""
+    database(path, [row()])
+    with closing(sqlite3.connect(path)) as connection:
+        pages = connection.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name LIKE 'sqlite_autoindex%'"
+        ).fetchone()
+    start = (pages[0] - 1) * 4096
+    old = path.read_bytes()[start : start + 4096]
+    execute(path, "INSERT INTO cache_v1 SELECT 'more', arch, 1, generator_sum, code, 1 FROM cache_v1")
+    data = bytearray(path.read_bytes())
+    data[start : start + 4096] = old
+    path.write_bytes(data)
+
+
+_DAMAGES: dict[str, tuple[Callable[[Path], object], list[tuple[str, str, str]], int]] = {
+    "junk": (
+        lambda path: path.write_bytes(b"junk" * 1000),
+        [("c.db", "corrupt", "rocfft_setup ends the program")],
+        0,
+    ),
+    "no page size": (
+        lambda path: _written_over(path, 16, b"\0\3"),
+        [("c.db", "corrupt", "no page size that SQLite knows")],
+        0,
+    ),
+    "longer than its pages": (
+        lambda path: _written_over(path, 1 << 20, bytes(5000)),
+        [("c.db", "leftover", "behind its last page")],
+        1,
+    ),
+    "a page written over": (
+        lambda path: _written_over(path, 2 * 4096, bytes(4096), _MANY[:100]),
+        [("c.db", "corrupt", "contradict")],
+        100,
+    ),
+    "no first page": (lambda path: _written_over(path, 100, b"\xff"), [("c.db", "corrupt", "malformed")], 0),
+    "a schema that is no text": (
+        lambda path: execute(database(path, [row()]), "PRAGMA writable_schema=ON", _NO_TEXT),
+        [("c.db", "corrupt", "cannot be read as a database")],
+        0,
+    ),
+    "a row that the index lacks": (_without_index_entry, [("c.db", "corrupt", "missing from index")], 2),
+    "write-ahead mode": (
+        lambda path: database(path, [row()], wal=True),
+        [("c.db", "unsupported", "unable to open database file")],
+        1,
+    ),
+    "a log": (
+        lambda path: dead_wal(path, [row()]),
+        [
+            ("c.db", "unsupported", "verify --cache rocfft --repair"),
+            ("c.db-wal", "leftover", "never copy one"),
+        ],
+        1,
+    ),
+    "the index of a log": (
+        lambda path: Path(f"{database(path, [row()])}-shm").write_bytes(bytes(32768)),
+        [("c.db-shm", "leftover", "died with it")],
+        1,
+    ),
+    "the journal of a dead writer": (
+        lambda path: hot_journal(path, _MANY),
+        [("c.db-journal", "leftover", "rolls it back")],
+        300,
+    ),
+    "one of a writer that was adding": (
+        lambda path: hot_journal(path, _MANY, f"INSERT INTO cache_v1 {_ADDING}"),
+        [("c.db-journal", "leftover", "rolls it back")],
+        300,
+    ),
+    "a log without its database": (
+        lambda path: Path(f"{path}-wal").write_bytes(b"log"),
+        [("c.db-wal", "orphan", "its database is gone")],
+        0,
+    ),
+    "a folder": (lambda path: path.mkdir(), [("c.db", "misplaced", "cannot keep its kernels")], 0),
+    "a link to itself": (lambda path: path.symlink_to(path), [("c.db", "misplaced", "cannot keep")], 0),
+}
+
+
+@pytest.mark.parametrize("name", _DAMAGES)
+def test_what_is_wrong_with_a_file_is_told_once(tmp_path: Path, name: str) -> None:
+    """By the file that it is about, in text that can be shown; rows that still read are sound entries."""
+    make, expected, rows = _DAMAGES[name]
+    make(tmp_path / "c.db")
+    found = file_findings(tmp_path / "c.db")
+    assert [(one.entry, one.kind) for one in found] == [(entry, kind) for entry, kind, _ in expected]
+    for one, (_, _, words) in zip(found, expected, strict=True):
+        assert words in one.detail and one.detail.isprintable()
+    entries = list(opened(tmp_path / "c.db").scan())
+    assert len(entries) == rows and all(one.created_ns > 0 for one in entries)
+    assert row_findings(tmp_path / "c.db") == []
 
 
 @pytest.mark.parametrize("size", [50, 100, 4095, 4096, 8192, -1])
@@ -47,57 +146,6 @@ def test_a_cut_is_truncated(tmp_path: Path, size: int) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole[:size])
     assert "truncated" in kinds(file_findings(path))
-
-
-def test_a_page_size_that_cannot_be_is_corrupt(tmp_path: Path) -> None:
-    """A header with a page size that SQLite does not know is told without asking SQLite."""
-    path = database(tmp_path / "c.db")
-    data = bytearray(path.read_bytes())
-    data[16:18] = b"\x00\x03"
-    path.write_bytes(data)
-    assert kinds(file_findings(path)) == ["corrupt"]
-
-
-def test_bytes_behind_the_last_page_are_left_over(tmp_path: Path) -> None:
-    """A file longer than its pages is sound and worth knowing."""
-    path = database(tmp_path / "c.db", [row()])
-    path.write_bytes(path.read_bytes() + bytes(5000))
-    assert kinds(file_findings(path)) == ["leftover"]
-
-
-def test_a_page_written_over_is_corrupt(tmp_path: Path) -> None:
-    """Pages that contradict each other are a finding with what SQLite says of them."""
-    path = database(tmp_path / "c.db", [row(f"kernel_{number}") for number in range(100)])
-    data = bytearray(path.read_bytes())
-    data[2 * 4096 : 3 * 4096] = bytes(4096)  # the root of the index
-    path.write_bytes(data)
-    (found,) = file_findings(path)
-    assert found.kind == "corrupt"
-    assert "contradict" in found.detail
-
-
-def test_a_message_that_is_no_text_is_told(tmp_path: Path) -> None:
-    """A schema whose names are no UTF-8 ends in a finding that can be shown."""
-    path = database(tmp_path / "c.db", [row()])
-    execute(
-        path,
-        "PRAGMA writable_schema=ON",
-        "UPDATE sqlite_master SET name = CAST(x'ff' AS TEXT), sql = 'CREATE TABLE ((' WHERE type = 'table'",
-    )
-    (found,) = file_findings(path)
-    assert found.kind == "corrupt"
-    assert found.detail.isprintable()
-    assert list(opened(path).scan()) == []
-
-
-def test_what_sqlite_says_is_told(tmp_path: Path) -> None:
-    """A first page of no kind that SQLite knows is told in its own words."""
-    path = database(tmp_path / "c.db", [row()])
-    data = bytearray(path.read_bytes())
-    data[100] = 0xFF
-    path.write_bytes(data)
-    (found,) = file_findings(path)
-    assert (found.kind, "malformed" in found.detail) == ("corrupt", True)
 
 
 class _Circle:
@@ -127,73 +175,6 @@ def test_rows_that_come_again_end_a_scan(tmp_path: Path) -> None:
         list(read_rows(cast("sqlite3.Connection", _Circle(path))))
 
 
-def test_an_index_that_lacks_a_row_is_corrupt(tmp_path: Path) -> None:
-    """A row that the index does not have is never found by a lookup, and that is told."""
-    path = _without_index_entry(tmp_path / "c.db")
-    (found,) = file_findings(path)
-    assert found.kind == "corrupt"
-    assert "missing from index" in found.detail
-
-
-def _without_index_entry(path: Path) -> Path:
-    """A database whose index is that of an earlier state of the table."""
-    database(path, [row()])
-    with closing(sqlite3.connect(path)) as connection:
-        pages = connection.execute(
-            "SELECT rootpage FROM sqlite_master WHERE name LIKE 'sqlite_autoindex%'"
-        ).fetchone()
-    start = (pages[0] - 1) * 4096
-    old = path.read_bytes()[start : start + 4096]
-    execute(path, "INSERT INTO cache_v1 SELECT 'more', arch, 1, generator_sum, code, 1 FROM cache_v1")
-    data = bytearray(path.read_bytes())
-    data[start : start + 4096] = old
-    path.write_bytes(data)
-    return path
-
-
-def test_write_ahead_mode_is_told(tmp_path: Path) -> None:
-    """An image of a database in write-ahead mode cannot be deserialised, which is worth knowing."""
-    (found,) = file_findings(database(tmp_path / "c.db", [row()], wal=True))
-    assert found.kind == "unsupported"
-    assert "unable to open database file" in found.detail
-    assert "verify --cache rocfft --repair" in found.detail
-
-
-def test_a_log_beside_it_is_left_over(tmp_path: Path) -> None:
-    """Changes that only the log has are told, naming the log."""
-    found = file_findings(dead_wal(tmp_path / "c.db", [row()]))
-    assert kinds(found) == ["unsupported", "leftover"]
-    assert found[1].entry.endswith("c.db-wal")
-
-
-def test_an_index_of_a_log_beside_it_is_left_over(tmp_path: Path) -> None:
-    """The index of a log that is gone is told."""
-    path = database(tmp_path / "c.db", [row()])
-    Path(f"{path}-shm").write_bytes(bytes(32768))
-    (found,) = file_findings(path)
-    assert (found.kind, found.entry) == ("leftover", "c.db-shm")
-
-
-def test_the_journal_of_a_dead_writer_is_left_over(tmp_path: Path) -> None:
-    """A journal that will be rolled back is told, and the rows are those from before the change."""
-    path = hot_journal(tmp_path / "c.db", [row(f"kernel_{number}") for number in range(300)])
-    found = file_findings(path)
-    assert kinds(found) == ["leftover"]
-    assert found[0].entry.endswith("c.db-journal")
-    assert row_findings(path) == []
-    assert all(entry.created_ns > 0 for entry in opened(path).scan())
-
-
-def test_a_dead_writer_that_was_adding_is_no_other_damage(tmp_path: Path) -> None:
-    """A file that grew before its writer died is told as such, not for its length."""
-    columns = "kernel_name || '_more', arch, hip_version, generator_sum, code, 1"
-    change = f"INSERT INTO cache_v1 SELECT {columns} FROM cache_v1"
-    rows = [row(f"kernel_{number}") for number in range(300)]
-    path = hot_journal(tmp_path / "c.db", rows, change)
-    assert kinds(file_findings(path)) == ["leftover"]
-    assert len(list(opened(path).scan())) == 300
-
-
 def test_the_journal_of_a_living_writer_is_not_told(tmp_path: Path) -> None:
     """While a program is in the middle of a change nothing is wrong."""
     path = database(tmp_path / "c.db", [row(f"kernel_{number}") for number in range(300)])
@@ -202,11 +183,6 @@ def test_the_journal_of_a_living_writer_is_not_told(tmp_path: Path) -> None:
         writer.execute("DELETE FROM cache_v1 WHERE kernel_name = 'kernel_7'")
         assert Path(f"{path}-journal").exists()
         assert file_findings(path) == []
-
-
-def test_a_folder_in_its_place_is_misplaced(tmp_path: Path) -> None:
-    """A folder where the database should be is told."""
-    assert kinds(file_findings(tmp_path)) == ["misplaced"]
 
 
 @pytest.mark.parametrize(
