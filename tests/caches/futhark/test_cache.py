@@ -93,8 +93,11 @@ def test_an_empty_file_in_a_folder_is_told_by_its_name(name: str, told: bool, tm
 def test_a_file_that_is_named_is_an_entry_whatever_is_in_it(tmp_path: Path) -> None:
     """Junk under a cache's name is a finding, not an error."""
     path = _write(tmp_path / "junk.cache", b"junk")
-    assert only_entry(path).key == "junk.cache"
-    assert kinds(_check(path)) == [FindingKind.CORRUPT]
+    cache, entry = open_cache(path), only_entry(path)
+    assert (entry.key, kinds(_check(path))) == ("junk.cache", [FindingKind.CORRUPT])
+    for ask in (cache.report, cache.extract):
+        with pytest.raises(FormatError, match=r"junk\.cache"):
+            ask(entry)
 
 
 def test_a_place_that_is_not_there_is_empty(tmp_path: Path) -> None:
@@ -117,28 +120,34 @@ def test_a_folder_that_is_a_file_cannot_be_opened(tmp_path: Path) -> None:
         list(open_cache(tmp_path / "file" / "foo.cache").scan())
 
 
-@pytest.mark.parametrize("size", range(0, 48 + len(PTX), 7))
-def test_every_truncation_is_found(file: Path, size: int) -> None:
-    """A file cut anywhere is truncated."""
-    _write(file, file_bytes()[:size])
-    assert kinds(_check(file)) == [FindingKind.TRUNCATED]
-
-
 @pytest.mark.parametrize(
-    ("data", "kind", "words"),
+    ("data", "kind", "words", "repaired"),
     [
-        (file_bytes() + b"x", FindingKind.CORRUPT, "errno: Success"),
-        (file_bytes(payload=PTX[:-2]), FindingKind.CORRUPT, "compiles again"),
-        (file_bytes(payload=SPIRV[:-1]), FindingKind.CORRUPT, "does not compile again"),
-        (file_bytes(payload=b""), FindingKind.CORRUPT, "the payload is empty"),
-        (file_bytes(payload=b"what is it?"), FindingKind.MISLABELLED, "nothing that gpucache knows"),
+        (b"", FindingKind.TRUNCATED, "is empty", False),
+        (b"FUT", FindingKind.TRUNCATED, "ends inside its header", False),
+        (b"FUTHARK\0abc", FindingKind.TRUNCATED, "ends inside its header", True),
+        (file_bytes()[:60], FindingKind.TRUNCATED, "it has 60 of the", True),
+        (file_bytes() + b"x", FindingKind.CORRUPT, "errno: Success", True),
+        (file_bytes(payload=PTX[:-2]), FindingKind.CORRUPT, "compiles again", True),
+        (file_bytes(payload=SPIRV[:-1]), FindingKind.CORRUPT, "does not compile again", True),
+        (file_bytes(payload=b""), FindingKind.CORRUPT, "the payload is empty", True),
+        (file_bytes(payload=b"what is it?"), FindingKind.MISLABELLED, "nothing that gpucache knows", True),
+        (b"junk", FindingKind.CORRUPT, "does not begin", False),
+        (b"FUTHARK1" + bytes(60), FindingKind.CORRUPT, "does not begin", False),
     ],
 )
-def test_findings_say_what_comes_of_them(file: Path, data: bytes, kind: FindingKind, words: str) -> None:
-    """Each kind of damage has its consequence."""
+def test_damage_is_told_and_removed_where_the_file_is_futharks(
+    file: Path, data: bytes, kind: FindingKind, words: str, repaired: bool
+) -> None:
+    """Each kind has its consequence; what does not begin as Futhark's is neither evicted nor repaired."""
     _write(file, data)
-    (finding,) = _check(file).findings
-    assert (finding.kind, words in finding.detail) == (kind, True)
+    cache, entry = open_cache(file), only_entry(file)
+    (finding,) = cache.repair(cache.check(entry), entry).findings
+    assert (finding.kind, words in finding.detail, finding.repaired) == (kind, True, repaired)
+    assert ("does not begin" in finding.detail.partition(", so it is")[0]) is (words == "does not begin")
+    assert file.exists() is not repaired
+    if not repaired:
+        assert "left alone" in finding.detail and cache.remove(entry, "test") is not None and file.exists()
 
 
 def test_a_link_is_untrusted(file: Path) -> None:
@@ -146,6 +155,9 @@ def test_a_link_is_untrusted(file: Path) -> None:
     link = file.parent / "link.cache"
     link.symlink_to(file)
     assert kinds(_check(link)) == [FindingKind.UNTRUSTED]
+    kept = open_cache(link).remove(only_entry(link), "--all")
+    assert kept is not None and "is a link" in kept.reason and link.is_symlink()
+    assert "begin" not in f"{kept.reason} {only_entry(link).damage}"
     file.unlink()
     assert kinds(_check(link)) == [FindingKind.UNTRUSTED]
 
@@ -176,16 +188,6 @@ def test_a_truncated_file_is_still_reported(file: Path) -> None:
     assert (fields["declared size in bytes"], fields["real size in bytes"]) == (str(48 + len(PTX)), "60")
 
 
-def test_what_does_not_read_is_a_format_error(tmp_path: Path) -> None:
-    """Neither a report nor the payload comes out of junk."""
-    path = _write(tmp_path / "junk.cache", b"junk")
-    cache, entry = open_cache(path), only_entry(path)
-    with pytest.raises(FormatError, match=r"junk\.cache"):
-        cache.report(entry)
-    with pytest.raises(FormatError, match=r"junk\.cache"):
-        cache.extract(entry)
-
-
 def test_a_payload_that_nobody_knows_comes_out(file: Path) -> None:
     """It may be sound; a broken one does not."""
     _write(file, file_bytes(payload=b"what is it?"))
@@ -193,27 +195,6 @@ def test_a_payload_that_nobody_knows_comes_out(file: Path) -> None:
     _write(file, file_bytes(payload=PTX[:-2]))
     with pytest.raises(FormatError, match="broken"):
         open_cache(file).extract(only_entry(file))
-
-
-@pytest.mark.parametrize("data", [b"", b"junk", b"FUTHARK1" + bytes(60)])
-def test_a_foreign_file_is_never_removed(tmp_path: Path, data: bytes) -> None:
-    """Neither evicted nor repaired, and the finding says so."""
-    path = _write(tmp_path / "thesis.txt", data)
-    cache, entry = open_cache(path), only_entry(path)
-    assert cache.remove(entry, "test") is not None
-    (finding,) = cache.repair(cache.check(entry), entry).findings
-    assert (finding.repaired, "left alone" in finding.detail) == (False, True)
-    assert path.exists()
-
-
-@pytest.mark.parametrize("data", [file_bytes()[:60], file_bytes() + b"x", file_bytes(payload=b"junk")])
-def test_a_damaged_file_is_removed_by_repair(file: Path, data: bytes) -> None:
-    """Futhark makes it anew."""
-    _write(file, data)
-    cache, entry = open_cache(file), only_entry(file)
-    (finding,) = cache.repair(cache.check(entry), entry).findings
-    assert finding.repaired
-    assert not file.exists()
 
 
 def test_a_damaged_file_that_changed_is_left_to_its_program(file: Path) -> None:
@@ -275,30 +256,3 @@ def test_a_location_keeps_its_own_problems(tmp_path: Path) -> None:
     """What the caller knows of the place is not replaced."""
     location = Location("futhark", str(tmp_path), "--cache", enabled=True, problems=("told",))
     assert SYSTEM.open(location).location().problems == ("told",)
-
-
-@pytest.mark.parametrize("data", [b"", b"FUT", b"FUTHARK\0abc"])
-def test_a_file_shorter_than_its_header_is_told_in_one_way(tmp_path: Path, data: bytes) -> None:
-    """What is said of it, and why it may stay, do not contradict each other."""
-    path = tmp_path / "foo.cache"
-    path.write_bytes(data)
-    cache = open_cache(path)
-    (entry,) = cache.scan()
-    repaired = cache.repair(cache.check(entry), entry)
-    told = " ".join([str(entry.damage), *(one.detail for one in repaired.findings)])
-    assert "is empty" in told or "ends inside its header" in told
-    assert "does not begin" not in told
-    assert repaired.findings[0].repaired is (len(data) >= 8)
-
-
-def test_a_link_is_only_said_to_be_one(tmp_path: Path) -> None:
-    """Nothing is said of how the file begins that it leads to."""
-    (tmp_path / "real").write_bytes(file_bytes())
-    (tmp_path / "foo.cache").symlink_to(tmp_path / "real")
-    cache = open_cache(tmp_path / "foo.cache")
-    (entry,) = cache.scan()
-    kept = cache.remove(entry, "--all")
-    assert kept is not None
-    assert "is a link" in kept.reason
-    assert "begin" not in f"{kept.reason} {entry.damage}"
-    assert (tmp_path / "foo.cache").is_symlink()

@@ -26,13 +26,6 @@ def test_a_file_is_written_byte_for_byte() -> None:
     assert encode(key, b"PAYLOAD") == bytes.fromhex(expected)
 
 
-def test_a_header_is_read_back() -> None:
-    """Size and key come back."""
-    head = read_header(file_bytes())
-    assert head is not None
-    assert (head.declared_bytes, head.key) == (48 + len(PTX), KEY)
-
-
 def test_a_key_of_another_length_is_refused() -> None:
     """A key has 32 bytes."""
     with pytest.raises(FormatError, match="32 bytes and this one has 31"):
@@ -55,27 +48,12 @@ def test_every_flip_of_magic_and_size_is_seen(place: int) -> None:
     assert damage(bytes(data), len(data)) is not None
 
 
-def test_trailing_bytes_are_corrupt() -> None:
-    """More bytes than the header says are two writers' work."""
-    data = file_bytes() + b"x"
-    found = damage(data, len(data))
-    assert found is not None
-    assert (found.kind, "errno: Success" in found.detail) == (FindingKind.CORRUPT, True)
-
-
 @pytest.mark.parametrize("declared", [0, -1, -(2**63), 47])
 def test_a_size_that_no_file_can_have_is_corrupt(declared: int) -> None:
     """Sizes below the header's own are no truncation."""
     found = damage(file_bytes(declared=declared), 48 + len(PTX))
     assert found is not None
     assert found.kind is FindingKind.CORRUPT
-
-
-def test_a_file_of_something_else_is_told_apart() -> None:
-    """What does not begin with the magic is no Futhark file, however long."""
-    found = damage(b"\x7fELF" + bytes(60), 64)
-    assert found is not None
-    assert "does not begin" in found.detail
 
 
 @given(st.binary(max_size=120) | st.binary(max_size=80).map(lambda rest: b"FUTHARK\0" + rest))
