@@ -39,12 +39,15 @@ class BenchVerdict(StrEnum):
     """What a comparison comes to."""
 
     FASTER = "faster"
+    """Warm starts are faster: the whole interval of the ratio is above 1."""
     NO_DIFFERENCE = "no-difference"
+    """They are not; how large a difference would have shown follows."""
     UNDECIDED = "undecided"
-    """There are too few pairs to tell noise from effect."""
+    """There are too few pairs to tell."""
     DEGRADED = "degraded"
-    """The figures do not say what they seem to say; the reason tells why."""
+    """The figures do not say what they seem to say; the reason follows."""
     FAILED = "failed"
+    """A start failed; the reason follows."""
 
 
 @told("arm total_ns phases hit missed growth output error")

@@ -13,16 +13,28 @@ class FindingKind(StrEnum):
     """What verify reports. The first five are wrong; the rest are worth knowing."""
 
     TRUNCATED = "truncated"
+    """The file ends too early."""
     CORRUPT = "corrupt"
+    """Its bytes are not those that were written."""
     MISPLACED = "misplaced"
+    """It lies where another key belongs."""
     MISLABELLED = "mislabelled"
+    """Its bytes are not what its description says."""
     UNTRUSTED = "untrusted"
+    """Somebody else could have written it, or it is a link."""
     STALE = "stale"
+    """Nothing here finds it: its device has another driver or compiler, its interpreter is gone, or a
+    newer version of what made it came and it was not used since, nor for a week."""
     SUPERSEDED = "superseded"
+    """There is a newer entry for the same program, target and options."""
     ORPHAN = "orphan"
+    """One half of a pair of files, or a record without its entry."""
     LEFTOVER = "leftover"
+    """A file that a writer left behind."""
     LOCKED = "locked"
+    """A lock that nobody holds."""
     UNSUPPORTED = "unsupported"
+    """It was written by a newer version, or is of a kind that is not known."""
 
     @property
     def wrong(self) -> bool:

@@ -11,16 +11,29 @@ class Verdict(StrEnum):
     """Why a lookup missed."""
 
     NEVER_BUILT = "never-built"
+    """Nothing was built under this name."""
     KEY_CHANGED = "key-changed"
+    """A header, define, option, driver, compiler or variable differs from the nearest entry; it is named
+    with both values."""
     INCOMPLETE = "incomplete"
+    """It is there, and not compiled for a local size; programs hit it, and compile once more at their
+    first launch with that size."""
     EVICTED = "evicted"
+    """It was there: when it went, and by which rule."""
     CORRUPT = "corrupt"
+    """It was there, and its bytes were damaged."""
     REJECTED = "rejected"
+    """The driver refused the binary, and the program was compiled again."""
     POISONED = "poisoned"
+    """Its compiler crashed or hung twice in warm."""
     NOT_CONSULTED = "not-consulted"
+    """The cache is disabled or cannot be read, or another one was asked."""
     UNCACHEABLE = "uncacheable"
+    """No exact key can be made for it; why, and what to do."""
     OPAQUE_KEY = "opaque-key"
+    """It was asked for through ProgramCache, by a key that tells nothing."""
     NOT_RECORDED = "not-recorded"
+    """The record of earlier builds was lost."""
 
 
 class Miss(NamedTuple):

@@ -16,12 +16,19 @@ class RunResult(StrEnum):
     """What became of one build of a command."""
 
     HIT = "hit"
+    """It was served from the cache."""
     KEPT = "kept"
+    """It missed, was compiled by the command, and was kept."""
     NOTED = "noted"
+    """It missed; --learn or warm --misses builds it for the next run."""
     LEFT = "left"
+    """It missed and was not kept; the reason follows."""
     FAILED = "failed"
+    """It missed and did not compile, as without gpucache."""
     PASSED = "passed"
+    """Its call or its device is not one that is served; the reason follows."""
     REFUSED = "refused"
+    """It missed and was made to fail, as GPUCACHE_REQUIRE is set."""
 
 
 @told("result program target key build_ns saved_ns all_kernels verdict reason")

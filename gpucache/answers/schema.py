@@ -7,6 +7,7 @@ from the source, and so only where there is one.
 import ast
 import inspect as sources
 from collections.abc import Iterable, Iterator
+from enum import StrEnum
 from functools import cache
 from typing import Any, NamedTuple, TypedDict
 
@@ -146,9 +147,14 @@ def meanings(kind: type) -> Iterator[tuple[Key, str]]:
         yield key, " ".join((told or "").split())
 
 
+def words(kind: type[StrEnum]) -> Iterator[tuple[str, str]]:
+    """The words of an enumeration, each with its meaning."""
+    return ((word.value, _docstrings(kind)[word.name]) for word in kind)
+
+
 @cache
 def _docstrings(kind: type) -> dict[str, str]:
-    """The text below each field of a class and of those it is made of."""
+    """The text below each field or member of a class and of those it is made of."""
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         if not base.__module__.startswith("gpucache."):
@@ -157,8 +163,11 @@ def _docstrings(kind: type) -> dict[str, str]:
         assert isinstance(made, ast.ClassDef)
         for field, below in zip(made.body, made.body[1:], strict=False):
             match field, below:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                    found[name] = text
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]),
+                    ast.Expr(value=ast.Constant(value=str(text))),
+                ):
+                    found[name] = " ".join(text.split())
     return found
 
 

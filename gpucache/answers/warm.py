@@ -18,12 +18,19 @@ class WarmResult(StrEnum):
     """What became of one item."""
 
     HIT = "hit"
+    """It was there."""
     BUILT = "built"
+    """It was compiled and kept."""
     FAILED = "failed"
+    """It could not be compiled or kept; the reason follows."""
     MISSING = "missing"
+    """With --check: it is not there; the reason follows."""
     SKIPPED = "skipped"
+    """Nothing here compiles it, or no key can be made for it."""
     POISONED = "poisoned"
+    """Its compiler crashed or hung twice before; --retry tries it again."""
     INTERRUPTED = "interrupted"
+    """The run was stopped before it."""
 
 
 @told("result program target variant key compile_ns size_bytes verdict reason lacks_kernels log")

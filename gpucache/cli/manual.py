@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 from gpucache.answers.document import record_name
-from gpucache.answers.schema import ANSWERS, Answered, Document, Error, meanings, records
+from gpucache.answers.schema import ANSWERS, Answered, Document, Error, meanings, records, words
 from gpucache.cli import roff
 from gpucache.cli.group import COMMANDED
 from gpucache.cli.verb_examples import EXAMPLES, WORDS, Example
@@ -148,9 +148,9 @@ def _options(context: click.Context) -> Iterator[tuple[str, str]]:
 def _words(verb: str) -> Iterator[str]:
     """What the words of an answer mean."""
     if verb in WORDS:
-        heading, words = WORDS[verb]
+        heading, kind = WORDS[verb]
         yield roff.heading(heading)
-        yield from roff.listing((word.value, meaning) for word, meaning in words.items())
+        yield from roff.listing(words(kind))
 
 
 def _examples(examples: Sequence[Example]) -> Iterator[str]:

@@ -4,6 +4,7 @@ Each example is one command that works where the files it names are there; the t
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from gpucache.answers.bench import BenchVerdict
 from gpucache.answers.entries import FindingKind
@@ -115,77 +116,11 @@ EXAMPLES = {
 }  # fmt: skip
 """By verb, in the order of what people want first."""
 
-Word = WarmResult | RunResult | Verdict | FindingKind | BenchVerdict
-WORDS: dict[str, tuple[str, dict[Word, str]]] = {
-    "warm": (
-        "RESULTS",
-        {
-            WarmResult.HIT: "It was there.",
-            WarmResult.BUILT: "It was compiled and kept.",
-            WarmResult.FAILED: "It could not be compiled or kept; the reason follows.",
-            WarmResult.MISSING: "With --check: it is not there; the reason follows.",
-            WarmResult.SKIPPED: "Nothing here compiles it, or no key can be made for it.",
-            WarmResult.POISONED: "Its compiler crashed or hung twice before; --retry tries it again.",
-            WarmResult.INTERRUPTED: "The run was stopped before it.",
-        },
-    ),
-    "inspect": (
-        "VERDICTS",
-        {
-            Verdict.NEVER_BUILT: "Nothing was built under this name.",
-            Verdict.KEY_CHANGED: "A header, define, option, driver, compiler or variable differs from the "
-            "nearest entry; it is named with both values.",
-            Verdict.INCOMPLETE: "It is there, and not compiled for a local size; programs hit it, and "
-            "compile once more at their first launch with that size.",
-            Verdict.EVICTED: "It was there: when it went, and by which rule.",
-            Verdict.CORRUPT: "It was there, and its bytes were damaged.",
-            Verdict.REJECTED: "The driver refused the binary, and the program was compiled again.",
-            Verdict.POISONED: "Its compiler crashed or hung twice in warm.",
-            Verdict.NOT_CONSULTED: "The cache is disabled or cannot be read, or another one was asked.",
-            Verdict.UNCACHEABLE: "No exact key can be made for it; why, and what to do.",
-            Verdict.OPAQUE_KEY: "It was asked for through ProgramCache, by a key that tells nothing.",
-            Verdict.NOT_RECORDED: "The record of earlier builds was lost.",
-        },
-    ),
-    "verify": (
-        "FINDINGS",
-        {
-            FindingKind.TRUNCATED: "The file ends too early.",
-            FindingKind.CORRUPT: "Its bytes are not those that were written.",
-            FindingKind.MISPLACED: "It lies where another key belongs.",
-            FindingKind.MISLABELLED: "Its bytes are not what its description says.",
-            FindingKind.UNTRUSTED: "Somebody else could have written it, or it is a link.",
-            FindingKind.STALE: "Nothing here finds it: its device has another driver or compiler, its "
-            "interpreter is gone, or a newer version of what made it came and it was not used since, "
-            "nor for a week.",
-            FindingKind.SUPERSEDED: "There is a newer entry for the same program, target and options.",
-            FindingKind.ORPHAN: "One half of a pair of files, or a record without its entry.",
-            FindingKind.LEFTOVER: "A file that a writer left behind.",
-            FindingKind.LOCKED: "A lock that nobody holds.",
-            FindingKind.UNSUPPORTED: "It was written by a newer version, or is of a kind that is not known.",
-        },
-    ),
-    "run": (
-        "RESULTS",
-        {
-            RunResult.HIT: "It was served from the cache.",
-            RunResult.KEPT: "It missed, was compiled by the command, and was kept.",
-            RunResult.NOTED: "It missed; --learn or warm --misses builds it for the next run.",
-            RunResult.LEFT: "It missed and was not kept; the reason follows.",
-            RunResult.FAILED: "It missed and did not compile, as without gpucache.",
-            RunResult.PASSED: "Its call or its device is not one that is served; the reason follows.",
-            RunResult.REFUSED: "It missed and was made to fail, as GPUCACHE_REQUIRE is set.",
-        },
-    ),
-    "bench": (
-        "VERDICTS",
-        {
-            BenchVerdict.FASTER: "Warm starts are faster: the whole interval of the ratio is above 1.",
-            BenchVerdict.NO_DIFFERENCE: "They are not; how large a difference would have shown follows.",
-            BenchVerdict.UNDECIDED: "There are too few pairs to tell.",
-            BenchVerdict.DEGRADED: "The figures do not say what they seem to say; the reason follows.",
-            BenchVerdict.FAILED: "A start failed; the reason follows.",
-        },
-    ),
+WORDS: dict[str, tuple[str, type[StrEnum]]] = {
+    "warm": ("RESULTS", WarmResult),
+    "inspect": ("VERDICTS", Verdict),
+    "verify": ("FINDINGS", FindingKind),
+    "run": ("RESULTS", RunResult),
+    "bench": ("VERDICTS", BenchVerdict),
 }
-"""The words of a verb's answers, each with its meaning, by verb and under their heading."""
+"""The words of a verb's answers, by verb and under their heading."""
