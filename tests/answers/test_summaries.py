@@ -7,6 +7,7 @@ import pytest
 from gpucache.answers.bench import Arm, Sample, Spread
 from gpucache.answers.entries import CacheEntry, FindingKind
 from gpucache.answers.evict import EvictOutcome, EvictSummary, Kept, Removal
+from gpucache.answers.run import Ended, Intercepted, RunResult, summarise_run
 from gpucache.answers.verify import Checked, Finding, summarise_verify
 from gpucache.answers.warm import WarmOutcome, WarmResult, summarise_warm
 from gpucache.errors import ExitCode
@@ -168,3 +169,12 @@ def test_a_samples_total_is_the_sum_of_its_phases() -> None:
     """A start costs what its phases cost together."""
     assert Sample(Arm.COLD, (("compile", 5), ("load", 2))).total_ns == 7
     assert Sample(Arm.WARM).total_ns == 0
+
+
+def test_builds_of_parallel_threads_count_once() -> None:
+    """What is told is for how long anything was built, however many threads waited at a time."""
+    times = ((5, 10), (0, 8), (6, 3), (30, 1))
+    builds = [
+        Intercepted("blur", "t", RunResult.KEPT, begun_ns=begun, build_ns=length) for begun, length in times
+    ]
+    assert summarise_run("app", Ended(0), builds).build_ns == 16

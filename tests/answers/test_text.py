@@ -1,0 +1,382 @@
+"""What people read, whole: ``approved.txt`` has every text at 80 columns of a terminal and through a pipe.
+
+python -m tests.answers.test_text      writes the file again; read what has changed before it is committed
+"""
+
+import io
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console, RenderableType
+
+from gpucache.answers import devices, evict, inspect, layer, record, run_lines, verify, warm, why
+from gpucache.answers.console import write
+from gpucache.answers.devices import TargetDifference
+from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location, Problem
+from gpucache.answers.evict import EvictOutcome, EvictSummary, Foreseen, Kept, Removal
+from gpucache.answers.export import Exported, Source, exported
+from gpucache.answers.grid import PIPE_WIDTH
+from gpucache.answers.inspect import Advice, AdviceKind, CacheState, Stale, Written
+from gpucache.answers.layer import Layered, LayerResult, summarise_layer
+from gpucache.answers.lookup import Hit, Miss, Verdict
+from gpucache.answers.record import Launch, PassedOver, RecordedProgram, RecordSummary, Unrecorded
+from gpucache.answers.run import Ended, Intercepted, RunResult, summarise_run
+from gpucache.answers.verify import Checked, Finding, summarise_verify
+from gpucache.answers.warm import WarmOutcome, WarmResult, summarise_warm
+from gpucache.answers.why import Answer, Build, Reach, Reply, ReplyState, Served
+from gpucache.keys import Difference
+from gpucache.model import CacheKey, Check, Device, EntryHead, KeyField, Target, Toolchain
+
+APPROVED = Path(__file__).with_name("approved.txt")
+ENDED, LOADED = Ended(0), Ended(0, loaded=True)
+MS, S = 10**6, 10**9
+NOW = 7200 * S
+KEYS = [f"{digit * 12}{'0' * 52}" for digit in "abc"]
+LONG = "kernels/linear-algebra/blocked-matrix-multiplication.cl"
+GPU = "opencl:nvidia-cuda/nvidia-geforce-rtx-4090-laptop-gpu"
+BAD = Problem(FindingKind.TRUNCATED, "12 bytes are missing", "remove it")
+ENTRY = CacheEntry("gpucache", KEYS[0], "/c/a", 123_456_789, 0, S, LONG, GPU, "opencl-binary")
+OTHER = ENTRY._replace(key=KEYS[1], program="b.cu", target="cuda:sm_90", artifact_kind="cubin", variant="N=4")
+PLACE = Location("gpucache", "/srv/cache", "GPUCACHE_DIR", True, 1024, ("it cannot be written",))
+POCL = Location("pocl", "/srv/pocl", "default", False, role="user")
+STATE = CacheState(PLACE, 3, 512, 3, 2, 1, beside_bytes=99)
+FOREIGN = CacheState(POCL, 2, 4096, 2, 1, 0, findings=tuple(f"wrong {number}" for number in range(8)))
+DEAD = CacheState(
+    Location("sycl", "/s", "HOME", True, 5 << 20), 2, 9 << 20, 2, 1, 0, stale=Stale(2, 9 << 20, ("old",))
+)
+REPORT = EntryReport(
+    ENTRY,
+    (KeyField("option", "-DN=4"), *(KeyField(f"include h{one}.h", f"{one:064x}") for one in range(3))),
+    (("kind", "cubin"),),
+    S,
+    "a warning",
+    "1.0",
+    (("f<int>", "_Z1f"),),
+    (("source file", "/a.cl"),),
+    ((16, 4),),
+)
+CHECKS = (Check(20, "index %d", "gather"), Check(3, "", "", "other.cl"))
+MISS = Miss(Verdict.KEY_CHANGED, "the option -DN=1 is new", (Difference("option", None, "-DN=1"),))
+HIT = Hit(CacheKey(KEYS[0]), EntryHead("k.cl", "t", "cubin", 0, S, ""), b"", "/root")
+LISTED = "A -> B; driver 1 -> 2; the option -DA=1 is gone; types.h changed"
+NEAR = "(nearest: 3b450d5a60bf, built just now)"
+
+
+def _warmed(*outcomes: WarmOutcome, whole: bool = False, apart: str = "variant") -> Iterator[RenderableType]:
+    return warm.warm(outcomes, summarise_warm(outcomes), apart=apart, whole=whole)
+
+
+def _verified(*outcomes: Checked, whole: bool = False, **more: tuple[str, ...]) -> Iterator[RenderableType]:
+    return verify.verify(outcomes, summarise_verify(outcomes)._replace(**more), whole=whole)  # type: ignore[arg-type]
+
+
+def _evicted(*outcomes: EvictOutcome, whole: bool = False, planned: bool = False) -> Iterator[RenderableType]:
+    summary: EvictSummary = (
+        Foreseen(kept=2, kept_bytes=2048) if planned else EvictSummary(kept=2, kept_bytes=2048)
+    )
+    told = evict.Evictions(whole=whole)
+    for outcome in summary.of(outcomes):
+        told.add(outcome)
+    return told.plan(summary) if isinstance(summary, Foreseen) else told.done(summary)
+
+
+def _missed(verdict: str, detail: str, **more: object) -> dict[str, object]:
+    return {"when_ns": 0, "program": "k.cl", "target": "t", "verdict": verdict, "detail": detail, **more}
+
+
+def _ran(*outcomes: Intercepted, ended: Ended = ENDED, inner: bool = False, **more: int) -> Iterator[str]:
+    yield run_lines.summary_line(summarise_run("app", ended, outcomes, **more), inner=inner)
+    yield from (f"- {reason}" for reason in run_lines.reasons(outcomes, whole=False))
+    yield from (f"-v {reason}" for reason in run_lines.reasons(outcomes, whole=True))
+
+
+def _layered(*rows: Layered, answers: int, ended: Ended = LOADED) -> Iterator[str]:
+    yield layer.layer_line(summarise_layer("app", ended, "DIR", rows, answers, 4096))
+    for whole in (False, True):
+        yield from layer.left(rows, whole=whole)
+
+
+def _recorded(builds: int, unrecorded: int, **how: bool) -> str:
+    return record.recorded_line(RecordSummary("app", LOADED, "DIR", builds, unrecorded), **how)
+
+
+ITEM = WarmOutcome(LONG, GPU, WarmResult.BUILT, "N=4", KEYS[0], 65 * S, 123_456_789)
+FAILED = WarmOutcome(
+    "a[bold].cl", "t", WarmResult.FAILED, reason="[red]no", log="\n".join(map(str, range(100)))
+)
+RAN = Intercepted("scale", "t", RunResult.HIT, "0" * 64, 4 * MS, 2 * S)
+AHEAD = replace(RAN, saved_ns=36 * S, all_kernels=True)
+KEPT = Intercepted("blur", "t", RunResult.KEPT, "1" * 64, 96 * MS, reason="never built", begun_ns=4 * MS)
+NOTED = replace(KEPT, result=RunResult.NOTED, begun_ns=0)
+LEFT = [Intercepted("fft", "t", RunResult.LEFT, reason=f"reason {number}") for number in range(5)]
+PASSED = Intercepted("", "", RunResult.PASSED, reason="clCompileProgram is not served")
+RECORDED = RecordedProgram(
+    "d" * 64,
+    "k.cl",
+    "opencl-c",
+    "t",
+    (),
+    ("-DN=1",),
+    ("f<int>",),
+    "s" * 64,
+    2,
+    True,
+    (Launch("f", (16, 4)), Launch("f", ()), Launch("g", (8,))),
+    "cubin",
+    S,
+    False,
+    0,
+    "app",
+)
+ANSWER = Answer("k.cl", GPU, "N=4", ("/root",), MISS, (Build(0, KEYS[0]), Build(NOW, KEYS[1])))
+LAYERS = (
+    Reply("gpucache", ReplyState.MISSES, "-"),
+    Reply("pocl", ReplyState.ANSWERS, "it is there"),
+    Reply("neo", ReplyState.UNKNOWN, "it is opaque"),
+)
+DEVICES = [
+    Device(
+        Target("opencl", "nvidia-cuda/rtx-4090-laptop"),
+        "opencl",
+        "NVIDIA GeForce RTX 4090",
+        "570",
+        True,
+        "a GPU",
+    ),
+    Device(
+        Target("opencl", "pocl/old"),
+        "opencl",
+        "old",
+        "3.0",
+        False,
+        "it compiles nothing; mend it",
+        Toolchain("pocl", (("driver", "3"),), ()),
+    ),
+    Device(Target("cuda", "sm_90"), "cuda", "sm_90", "", True, "NVRTC builds for it", present=False),
+    Device(Target("cuda", "compute_90"), "cuda", "c", "", True, "NVRTC builds for it", present=False),
+    Device(None, "cuda", "CUDA driver", "", False, "the driver is broken", present=False),
+]
+HELD = [
+    EvictOutcome(Removal(ENTRY._replace(key=f"{one:064x}"), "stale"), Kept("it is held"))
+    for one in range(1, 6)
+]
+GONE = EvictOutcome(Removal(ENTRY, "unused for 30 d, superseded"))
+OLD = Finding(
+    "gpucache", KEYS[0], FindingKind.CORRUPT, "it says cubin and is PTX, which is something else", LONG, GPU
+)
+
+CASES: dict[str, Callable[[], Iterable[RenderableType]]] = {
+    "warm: results": lambda: _warmed(
+        *(replace(ITEM, result=result, reason="the reason why") for result in WarmResult)
+    ),
+    "warm: one": lambda: _warmed(ITEM),
+    "warm: a log": lambda: _warmed(FAILED),
+    "warm: a log, whole": lambda: _warmed(replace(FAILED, log="1\n" * 30), whole=True),
+    "warm: alike": lambda: _warmed(
+        *(
+            WarmOutcome(f"{one}.cl", "t", WarmResult.MISSING, reason=f"why {one}", verdict=Verdict.EVICTED)
+            for one in "abcde"
+        ),
+        apart="key",
+    ),
+    "warm: no kernels": lambda: _warmed(replace(ITEM, lacks_kernels=True)),
+    "warm: nothing": _warmed,
+    "verify: kinds": lambda: _verified(
+        Checked(KEYS[0], tuple(OLD._replace(kind=kind, repaired=True) for kind in FindingKind))
+    ),
+    "verify: caches": lambda: _verified(
+        Checked(KEYS[0], (OLD, OLD._replace(cache="pocl", entry="0/1", repaired=True)), ("not comparable",)),
+        Checked("a"),
+        unread=("x", "y"),
+        whole=True,
+    ),
+    "verify: sound": lambda: _verified(Checked("a")),
+    "verify: unchecked": lambda: _verified(*(Checked(key, unchecked="no memory") for key in "abcde")),
+    "verify: no checksum": lambda: _verified(Checked("a"), Checked("b", checksum=False)),
+    "verify: many": lambda: list(_verified(*(Checked(str(one), (OLD,), ("n",)) for one in range(205))))[1:3],
+    "evict: a plan": lambda: _evicted(GONE._replace(tried=False), planned=True),
+    "evict: a plan, whole": lambda: _evicted(*HELD, GONE, planned=True, whole=True),
+    "evict: done": lambda: _evicted(GONE, *HELD, EvictOutcome(Removal(OTHER, "stale"), Kept())),
+    "evict: done, whole": lambda: _evicted(GONE, *HELD, whole=True),
+    "evict: many": lambda: list(_evicted(*([GONE] * 203), planned=True))[1:],
+    "evict: caches": lambda: evict.evict_caches(
+        [
+            (PLACE, Foreseen(kept=2, kept_bytes=10)),
+            (POCL, Foreseen(kept=3, kept_bytes=9, would_remove=1, would_free_bytes=8)),
+        ]
+    ),
+    "devices": lambda: devices.devices(DEVICES),
+    "devices, whole": lambda: devices.devices(DEVICES, whole=True),
+    "devices compared": lambda: devices.comparison(
+        [TargetDifference(one, Difference("driver", "1", None)) for one in "abc"], "a.json", "b.json"
+    ),
+    "devices alike": lambda: devices.comparison([], "a", "b"),
+    "inspect: state": lambda: inspect.state(STATE),
+    "inspect: others": lambda: inspect.foreign_state(FOREIGN, [("A", "b")], {"T": "1"}, "no way"),
+    "inspect: overview": lambda: inspect.overview([STATE, FOREIGN, DEAD]),
+    "inspect: entries": lambda: inspect.entries(
+        [("", OTHER), ("", ENTRY), ("", OTHER._replace(program="", damage=BAD))], NOW
+    ),
+    "inspect: entries, whole": lambda: inspect.entries([("one", ENTRY), ("two", OTHER)], NOW, whole=True),
+    "inspect: no entries": lambda: inspect.entries([], NOW),
+    "inspect: one entry": lambda: inspect.report(REPORT, whole=False),
+    "inspect: many headers": lambda: inspect.report(
+        REPORT._replace(key_fields=tuple(KeyField(f"include h{one}.h", f"{one:064x}") for one in range(40))),
+        whole=False,
+    ),
+    "inspect: checks": lambda: inspect.report(REPORT._replace(checks="async", failures=CHECKS), whole=False),
+    "inspect: no checks": lambda: inspect.report(REPORT._replace(checks="none", key_fields=()), whole=True),
+    "inspect: many checks": lambda: inspect.report(
+        REPORT._replace(key_fields=(), failures=tuple(Check(line, "x") for line in range(1, 101))),
+        whole=False,
+    ),
+    "inspect: advice": lambda: inspect.advice(
+        [
+            *(Advice(AdviceKind.RESTLESS, f"{one}.cl", "t", "its options differ") for one in range(10)),
+            Advice(AdviceKind.UNREAD, "p", "t", "", keys=("a", "b")),
+        ]
+    ),
+    "inspect: written": lambda: [
+        inspect.written(Written(ENTRY, "/c", NOW, (("12", "app"),))),
+        *(inspect.written(Written(OTHER, "/c", NOW, before_bytes=size)) for size in (1, 1 << 40)),
+    ],
+    "inspect: misses": lambda: inspect.misses(
+        [*(_missed(one, "because") for one in Verdict), _missed("evicted", "because", when_ns="soon")],
+        NOW,
+        noted=2,
+        most=11,
+    ),
+    "inspect: a miss again": lambda: inspect.misses(
+        [_missed("evicted", "a", key="k"), _missed("evicted", "b", key="k")], 0
+    ),
+    "inspect: misses in brief": lambda: inspect.misses(
+        [
+            _missed("key-changed", f"{LISTED}; and 10 more {NEAR}"),
+            _missed("key-changed", f"types.h changed; driver 1 -> 2 {NEAR}"),
+            _missed("never-built", f"k.cl was never built for t, but for opencl:intel/epyc: {LISTED} {NEAR}"),
+            _missed("poisoned", "its compiler failed twice; warm --retry tries it again"),
+        ],
+        NOW,
+        brief=True,
+    ),
+    "inspect: no miss": lambda: inspect.misses([], NOW),
+    "inspect: processes": lambda: inspect.processes(
+        [{"when_ns": 0, "command": f"app {'--option ' * 20}", "hits": 1}], NOW
+    ),
+    "why: a miss": lambda: why.answers([replace(ANSWER, layers=LAYERS, under_run=ANSWER.written)], NOW),
+    "why: a hit": lambda: why.answers(
+        [replace(ANSWER, found=HIT, layers=LAYERS, not_asked=(("/x", "mend /x"),))], NOW
+    ),
+    "why: a directory": lambda: why.answers(
+        [replace(ANSWER, directory="/run", elsewhere=MISS, written=())], NOW
+    ),
+    "why: not asked": lambda: why.answers(
+        [replace(ANSWER, consulted=(), elsewhere=HIT, not_asked=(("/x", "no"),))], NOW
+    ),
+    "why: two keys": lambda: [
+        *why.comparison(KEYS[0], KEYS[1], ["an option is gone"]),
+        *why.comparison(KEYS[0], KEYS[1], []),
+    ],
+    "why: reaches": lambda: why.reaches(
+        [
+            Reach("sycl", "device", Served.HIT, "it is there", nearest=KEYS[0]),
+            Reach(
+                "sycl",
+                "device",
+                Verdict.KEY_CHANGED,
+                "it differs",
+                (Difference("device", "", None),),
+                KEYS[1],
+            ),
+        ]
+    ),
+    "recording": lambda: record.recording(
+        [RECORDED, replace(RECORDED, failed=True, kept=False), replace(RECORDED, compile_ns=0, headers=0)],
+        record.summarise_recording([RECORDED, replace(RECORDED, failed=True, kept=False)], ()),
+        whole=False,
+    ),
+    "recording, whole": lambda: record.recording(
+        [RECORDED], record.summarise_recording([RECORDED], ()), whole=True
+    ),
+    "recording: nothing": lambda: record.recording([], record.summarise_recording([], ()), whole=False),
+    "recorded": lambda: [
+        _recorded(0, 0),
+        _recorded(0, 2),
+        _recorded(3, 2),
+        _recorded(3, 0, sources=False, inner=True),
+        *record.unrecorded([Unrecorded(f"reason {one}", one) for one in range(5)], whole=False),
+        PassedOver("f", 0, "why").place,
+        PassedOver("f", 2, "why").place,
+    ],
+    "layer": lambda: _layered(
+        Layered("a", "t", LayerResult.EXPORTED),
+        *(Layered("", "", LayerResult.LEFT, f"reason {one}") for one in "abcdd"),
+        answers=3,
+    ),
+    "layer: nothing": lambda: [
+        *_layered(answers=0),
+        *_layered(answers=1, ended=ENDED),
+        *_layered(Layered("a", "t", LayerResult.LEFT, "x"), answers=0),
+    ],
+    "run: hits": lambda: [
+        *_ran(RAN, KEPT),
+        *_ran(AHEAD),
+        *_ran(replace(AHEAD, saved_ns=0), wanted=1, learned=1),
+    ],
+    "run: noted": lambda: [
+        *_ran(NOTED, wanted=1),
+        *_ran(NOTED, wanted=1, learned=1),
+        run_lines.learning_line(2),
+    ],
+    "run: not kept": lambda: _ran(*LEFT, LEFT[0], PASSED, replace(KEPT, result=RunResult.FAILED), KEPT),
+    "run: refused": lambda: _ran(
+        replace(KEPT, result=RunResult.REFUSED), ended=Ended(0, refused=("app (7)",)), inner=True
+    ),
+    "run: nothing": lambda: [
+        *_ran(),
+        *_ran(ended=LOADED),
+        *_ran(ended=LOADED, binaries=2),
+        *_ran(ended=Ended(0, alone="no socket")),
+        *_ran(ended=Ended(0, refused=("app (process 7, user 0)",))),
+    ],
+    "exported": lambda: exported(
+        Exported("futhark", "f.cache", 1, 4096, (Source("f.cu", 1),), "abc", ("It is read once.",))
+    ),
+}
+
+
+def _drawn(name: str, width: int) -> str:
+    file = io.StringIO()
+    write(
+        Console(file=file, width=width, color_system=None, highlight=False, markup=False, emoji=False),
+        CASES[name](),
+    )
+    return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
+
+
+def _text(name: str) -> str:
+    narrow, wide = _drawn(name, 80), _drawn(name, PIPE_WIDTH)
+    return narrow if narrow == wide else f"{narrow}--- through a pipe\n{wide}"
+
+
+def _approved() -> dict[str, str]:
+    parts = APPROVED.read_text(encoding="utf-8").split("=== ")[1:]
+    return {name: text for name, _, text in (part.partition("\n") for part in parts)}
+
+
+def test_every_text_is_approved() -> None:
+    """The file has a text for each case and no other."""
+    assert list(_approved()) == list(CASES)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_people_read_what_was_approved(name: str) -> None:
+    """The text is that of the file, and on a terminal no line is too long for it."""
+    assert _text(name) == _approved()[name]
+    assert all(len(line) <= 80 for line in _drawn(name, 80).splitlines())
+
+
+if __name__ == "__main__":
+    APPROVED.write_text("".join(f"=== {name}\n{_text(name)}" for name in CASES), encoding="utf-8")
