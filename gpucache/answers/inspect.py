@@ -173,9 +173,18 @@ class RecordedProcess(TypedDict):
     """What it did not find."""
 
 
-@told("state.* advice misses processes")
-class Ours(NamedTuple):
-    """Our own cache, and what is worth knowing of it."""
+class CachesSummary(NamedTuple):
+    """The caches that were named."""
+
+    caches: Sequence[CacheState]
+    """The caches that were named, without ours."""
+    unread: tuple[str, ...] = ()
+    """Why not all of the caches could be read, a sentence each; exit 5."""
+
+
+@told("state.* advice misses processes named.*")
+class OursAmongCaches(NamedTuple):
+    """Our own cache, what is worth knowing of it, and other caches."""
 
     state: CacheState
     advice: Iterable[Advice]
@@ -184,41 +193,18 @@ class Ours(NamedTuple):
     """The last misses, newest first."""
     processes: Sequence[RecordedProcess]
     """What the last processes counted, newest first."""
+    named: CachesSummary
 
 
-@told("ours.* caches total_bytes total_stale_bytes unread")
+@told("among.* total_bytes total_stale_bytes")
 class Overview(NamedTuple):
     """Our own cache, and those of others at a glance."""
 
-    ours: Ours
-    caches: Sequence[CacheState]
-    """The caches of others."""
+    among: OursAmongCaches
     total_bytes: int
     """Bytes of all of these."""
     total_stale_bytes: int
     """Those of them that nobody here reads again."""
-    unread: tuple[str, ...] = ()
-    """Why not all of the caches could be read, a sentence each; exit 5."""
-
-
-class CachesSummary(NamedTuple):
-    """The caches that were named."""
-
-    caches: Sequence[CacheState]
-    """The caches that were named."""
-    unread: tuple[str, ...] = ()
-    """Why not all of the caches could be read, a sentence each; exit 5."""
-
-
-@told("ours.* caches unread")
-class OursAmongCaches(NamedTuple):
-    """The caches that were named, and ours among them."""
-
-    ours: Ours
-    caches: Sequence[CacheState]
-    """The other caches that were named."""
-    unread: tuple[str, ...] = ()
-    """Why not all of the caches could be read, a sentence each; exit 5."""
 
 
 @told("entries size_bytes unread")

@@ -15,7 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from gpucache.answers.grid import Block
-    from gpucache.answers.inspect import Advice, CacheState, Ours, RecordedMiss, RecordedProcess
+    from gpucache.answers.inspect import (
+        Advice,
+        CachesSummary,
+        CacheState,
+        OursAmongCaches,
+        RecordedMiss,
+        RecordedProcess,
+    )
     from gpucache.caches.interface import Cache
     from gpucache.engine.inspect import Record
     from gpucache.engine.staleness import Origins
@@ -27,7 +34,7 @@ MISSES_KEPT = 4096
 def show_states(opened: Opened) -> None:
     """The state of every cache that was named, each with how it is moved and traced."""
     from gpucache.answers import inspect as text
-    from gpucache.answers.inspect import CachesSummary, OursAmongCaches
+    from gpucache.answers.inspect import CachesSummary
     from gpucache.engine.inspect import foreign_state, own_state
 
     own = opened.own
@@ -37,11 +44,8 @@ def show_states(opened: Opened) -> None:
     rest += open_unused({one.name for one in rest if one.location().decided_by != "--cache"})
     owns = {id(one.cache): one.cache for one in opened.owns}
     states = [own_state(owns[id(one)], one.scan()) if id(one) in owns else foreign_state(one) for one in rest]
-    told = (
-        OursAmongCaches(ours.told(ours.state), states, opened.unread)
-        if ours
-        else CachesSummary(states, opened.unread)
-    )
+    named = CachesSummary(states, opened.unread)
+    told = ours.among(ours.state, named) if ours else named
     given().answer("inspect", (), told, text.state(ours.state) if ours else [])
     for one in states:
         if one.location.cache == OWN:
@@ -55,7 +59,7 @@ def show_states(opened: Opened) -> None:
 def show_everything() -> None:
     """Our own cache and those of others at a glance; the others also where ours has no usable place."""
     from gpucache.answers import inspect as text
-    from gpucache.answers.inspect import Overview
+    from gpucache.answers.inspect import CachesSummary, Overview
     from gpucache.engine.inspect import foreign_state, own_state
     from gpucache.engine.staleness import Origins
 
@@ -77,7 +81,8 @@ def show_everything() -> None:
     states = [*roots, *judged, *unused]
     size_bytes = sum(one.size_bytes for one in (its, *states))
     stale_bytes = sum(one.stale.size_bytes for one in (its, *states) if one.stale)
-    told = Overview(ours.told(its), states, size_bytes, stale_bytes, opened.unread)
+    among = ours.among(its, CachesSummary(states, opened.unread))
+    told = Overview(among, size_bytes, stale_bytes)
     given().answer("inspect", (), told, text.state(its))
     for one in roots:
         given().show(["", *text.state(one)])
@@ -118,12 +123,13 @@ class _Ours(NamedTuple):
     noted: int
     """How many builds wait for ``warm --misses``."""
 
-    def told(self, state: "CacheState") -> "Ours":
-        """The same for machines, with the state as it is known by now."""
-        from gpucache.answers.inspect import Ours
+    def among(self, state: "CacheState", named: "CachesSummary") -> "OursAmongCaches":
+        """The same for machines, with the state as it is known by now and the other caches."""
+        from gpucache.answers.inspect import OursAmongCaches
 
         misses = cast("Sequence[RecordedMiss]", self.misses[: _shown()])
-        return Ours(state, self.advice, misses, cast("Sequence[RecordedProcess]", self.processes[: _shown()]))
+        processes = cast("Sequence[RecordedProcess]", self.processes[: _shown()])
+        return OursAmongCaches(state, self.advice, misses, processes, named)
 
     @property
     def records(self) -> "Iterator[Block]":

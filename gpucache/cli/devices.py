@@ -33,7 +33,7 @@ def devices(save: Path | None, compare: tuple[Path, Path] | None) -> None:
     if compare is not None:
         _compare(*compare)
         return
-    from gpucache.answers import devices as tables
+    from gpucache.answers import devices as text
     from gpucache.answers.devices import DevicesSummary
     from gpucache.assembly import remember_targets
     from gpucache.cli.machines import here
@@ -51,7 +51,7 @@ def devices(save: Path | None, compare: tuple[Path, Path] | None) -> None:
         "devices",
         rows,
         DevicesSummary(len(targets), present, errors),
-        tables.devices(rows, whole=given().whole),
+        text.devices(rows, whole=given().whole),
     )
     if save is not None:
         given().say(
@@ -61,9 +61,9 @@ def devices(save: Path | None, compare: tuple[Path, Path] | None) -> None:
 
 
 def _compare(left: Path, right: Path) -> None:
-    from gpucache.answers import devices as tables
+    from gpucache.answers import devices as text
     from gpucache.answers.devices import Compared
     from gpucache.probe.profile import compare, load_profile
 
     found = compare(load_profile(left), load_profile(right))
-    given().answer("devices", found, Compared(len(found)), tables.comparison(found, left.name, right.name))
+    given().answer("devices", found, Compared(len(found)), text.comparison(found, left.name, right.name))

@@ -90,7 +90,7 @@ def evict(
     caches of others every removal keeps to their owner's rules and locks, and files that the
     owner would not name so are left. --dry-run says what a run would do, refusals included.
     """
-    from gpucache.answers import evict as tables
+    from gpucache.answers import evict as text
     from gpucache.answers.evict import EvictSummary
     from gpucache.engine.eviction_policy import Limits
 
@@ -108,7 +108,7 @@ def evict(
         _ask(plans)
     summary, said = EvictSummary(), list[str]()
     outcomes = _run(opened, plans, asked, summary, said)
-    told = tables.Evictions(whole=given().whole)
+    told = text.Evictions(whole=given().whole)
     try:
         given().document("evict", outcomes, summary)
         for outcome in outcomes:
@@ -148,7 +148,7 @@ def _run(
 
 def _show_plans(opened: Opened, plans: "Plans", *, everything: bool) -> None:
     """Show what would be removed."""
-    from gpucache.answers import evict as tables
+    from gpucache.answers import evict as text
     from gpucache.answers.evict import Foreseen
     from gpucache.engine.evict import foresee
 
@@ -161,13 +161,13 @@ def _show_plans(opened: Opened, plans: "Plans", *, everything: bool) -> None:
         total.unread = opened.unread
 
     outcomes = foreseen()
-    told = tables.Evictions(whole=given().whole)
+    told = text.Evictions(whole=given().whole)
     given().document("evict", outcomes, total)
     for outcome in outcomes:
         told.add(outcome)
     given().show(told.plan(total))
     places = [cache.location() for cache, _ in plans]
-    given().show(tables.evict_caches(list(zip(places, owns, strict=True))))
+    given().show(text.evict_caches(list(zip(places, owns, strict=True))))
     for sentence in total.left:
         given().say(sentence)
     finish(opened, ExitCode.FINDINGS if total.stay else ExitCode.DONE)

@@ -44,7 +44,7 @@ def verify(
     With --repair a damaged entry of SYCL goes with its whole folder, copies too: programs hit all others
     at once, and that one at their second start.
     """
-    from gpucache.answers import verify as tables
+    from gpucache.answers import verify as text
     from gpucache.answers.verify import summarise_verify
 
     opened = open_named(cache)
@@ -61,7 +61,7 @@ def verify(
 
     summary = summarise_verify(noted())._replace(unread=opened.unread)
     findings = [finding for outcome in told for finding in outcome.findings]
-    given().answer("verify", findings, summary, tables.verify(told, summary, whole=given().whole))
+    given().answer("verify", findings, summary, text.verify(told, summary, whole=given().whole))
     finish(opened, summary.exit_code(strict=strict))
 
 

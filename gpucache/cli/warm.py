@@ -112,7 +112,7 @@ def warm(
     With -- COMMAND the command is run until it adds nothing new to any known cache, and what each
     run added is told; --root is then its GPUCACHE_DIR.
     """
-    from gpucache.answers import warm as tables
+    from gpucache.answers import warm as text
     from gpucache.answers.warm import WarmResult, summarise_warm
 
     if profile is not None and not check:
@@ -141,7 +141,7 @@ def warm(
     given().document("warm", outcomes, summary)
     if outcomes or not (misses or recording):
         apart_by = "key" if misses else "variant" if recording is None else "recorded"
-        given().show(tables.warm(outcomes, summary, apart=apart_by, whole=given().whole))
+        given().show(text.warm(outcomes, summary, apart=apart_by, whole=given().whole))
     _complain_of(outcomes)
     if example and summary.exit_code is ExitCode.DONE:
         given().say(NEXT)

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import io
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from rich.console import Console
 
-from gpucache.answers import record as text
-from gpucache.answers.record import summarise_recording
-from gpucache.cli.recordings import row_of
 from gpucache.recording.builds import Seen
-from gpucache.recording.reading import read_recording
 from gpucache.recording.writing import Writer
 from tests.recording.builds import ONE
 
@@ -45,19 +38,6 @@ def test_people_see_what_was_recorded(run: Run, recording: str) -> None:
         assert told in answer.out
     whole = "3 builds of 2 programs for 2 targets; 1 failed; 1.01 s of compiling; 3 without sources"
     assert whole in answer.out
-
-
-def test_a_terminal_of_80_columns_is_enough(recording: str) -> None:
-    """However long options and targets are, no line is broken by the terminal."""
-    found = read_recording(Path(recording))
-    rows = [row_of(found, build, seen) for build, seen in found.recording.rows()]
-    out = io.StringIO()
-    console = Console(width=80, file=out, force_terminal=True, no_color=True, highlight=False, markup=False)
-    for part in text.recording(rows, summarise_recording(rows, ()), whole=False):
-        console.print(part)
-    plain = re.sub(r"\x1b\[[\d;]*m", "", out.getvalue())
-    assert max(map(len, plain.splitlines())) <= 80
-    assert "twice" in plain
 
 
 def test_programs_read_what_was_recorded(run: Run, recording: str) -> None:
