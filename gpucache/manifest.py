@@ -9,7 +9,6 @@ import glob
 import itertools
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -197,6 +196,8 @@ def read_manifest(path: Path) -> list[ProgramSpec]:
     A manifest is TOML with an optional table ``[defaults]`` and one table ``[[program]]`` for each
     program; ``FIELDS`` are what they may hold.
     """
+    import tomllib  # which sources that are named need not
+
     text = _read(path)
     try:
         document = tomllib.loads(text)

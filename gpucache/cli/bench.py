@@ -263,7 +263,7 @@ def _export(file: Path, cases: "Sequence[BenchCase]", devices: "Sequence[Device]
     from gpucache.answers.bench_export import export
 
     if devices is None:
-        from gpucache.probe import ask
+        from gpucache.probe.ask import ask
 
         devices = ask()
     content = export(file.suffix, cases, _fingerprint(cases, devices))

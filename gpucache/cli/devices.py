@@ -37,7 +37,7 @@ def devices(save: Path | None, compare: tuple[Path, Path] | None) -> None:
     from gpucache.answers.devices import DevicesSummary
     from gpucache.assembly import remember_targets
     from gpucache.cli.machines import here
-    from gpucache.probe import ask
+    from gpucache.probe.ask import ask
     from gpucache.probe.profile import save_profile
 
     rows = ask()

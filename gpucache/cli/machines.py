@@ -41,7 +41,7 @@ def machine(
         saved = load_profile(profile)
         found = Machine(saved.devices, saved.environment)
     else:
-        from gpucache.probe import ask
+        from gpucache.probe.ask import ask
 
         found = Machine(tuple(ask(backends, meanwhile=meanwhile)), os.environ)
     for told in filter(None, (told_choice(target, found.devices) for target in targets)):
@@ -89,7 +89,7 @@ def toolchains_for(entries: "Iterable[CacheEntry]") -> "list[Toolchain]":
     if not named:
         return []
     from gpucache.assembly import backends
-    from gpucache.probe import ask
+    from gpucache.probe.ask import ask
 
     devices = ask(sorted(named) if named <= backends().keys() else None)
     return [device.toolchain for device in devices if device.toolchain is not None]

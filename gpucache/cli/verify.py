@@ -117,7 +117,7 @@ def _trials(opened: Opened, *, load: bool, rebuild: bool) -> "dict[str, list[Try
     if load or rebuild:
         from gpucache.assembly import backends
         from gpucache.engine.load_and_rebuild import load_trial, rebuild_trial
-        from gpucache.probe import ask
+        from gpucache.probe.ask import ask
 
         devices = ask() if rebuild else []
         for own in opened.owns:

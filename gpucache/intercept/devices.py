@@ -15,7 +15,7 @@ from gpucache.backends.opencl.cpu import cpu_features
 from gpucache.backends.opencl.options import INTEL
 from gpucache.errors import TargetError
 from gpucache.model import Device, Target, Toolchain
-from gpucache.probe import ask
+from gpucache.probe.ask import ask
 from gpucache.probe.remembered import EARLY_FILE, recalled, remember
 from gpucache.sources import Memos
 

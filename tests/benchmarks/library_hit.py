@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 from gpucache.engine.targets import select_target
 from gpucache.errors import GpucacheError
-from gpucache.probe import ask
+from gpucache.probe.ask import ask
 from tests import pocl
 from tests.benchmarks.measure import Comparison, Effort, Sample, Side, calls, compare, each
 

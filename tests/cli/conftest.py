@@ -17,7 +17,7 @@ import pytest
 
 from gpucache.cli import main
 from gpucache.model import Device
-from gpucache.probe import ask
+from gpucache.probe.ask import ask
 from tests.pocl import name_pocl, need_pocl
 
 DOUBLE_CL = '#include "factor.h"\n__kernel void twice(__global float *a) { a[get_global_id(0)] *= FACTOR; }\n'
@@ -109,7 +109,7 @@ def _target(implementation: str, devices: Sequence[Device]) -> str:
 def probed(monkeypatch: pytest.MonkeyPatch, vendors: Path, devices: Sequence[Device]) -> None:
     """The one real probe answers for every probe, and children see the same platforms."""
     monkeypatch.setenv("OCL_ICD_VENDORS", str(vendors))
-    monkeypatch.setattr("gpucache.probe.ask", _remembering(devices))
+    monkeypatch.setattr("gpucache.probe.ask.ask", _remembering(devices))
 
 
 def _remembering(devices: Sequence[Device]) -> Callable[..., list[Device]]:
@@ -171,7 +171,7 @@ def filling(vendors: Path, devices: Sequence[Device]) -> Run:
             contextlib.redirect_stderr(err),
         ):
             patch.setenv("OCL_ICD_VENDORS", str(vendors))
-            patch.setattr("gpucache.probe.ask", _remembering(devices))
+            patch.setattr("gpucache.probe.ask.ask", _remembering(devices))
             code = main(["--json", "warm", *map(str, arguments)])
         return Answer(code, out.getvalue(), err.getvalue())
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpucache.model import Device
+from gpucache.probe.ask import ask
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run
@@ -18,9 +19,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def asking(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
     """As ``run``, with a probe that asks the drivers anew."""
-    from gpucache.probe.ask import ask
-
-    monkeypatch.setattr("gpucache.probe.ask", ask)
+    monkeypatch.setattr("gpucache.probe.ask.ask", ask)
     return run
 
 
@@ -68,7 +67,7 @@ def test_a_device_that_compiles_nothing_is_refused_with_its_reason(
     """Neither asked for by name nor as the only one is it tried, and its own words say what to do."""
     first = next(device for device in devices if device.backend == "opencl" and device.target is not None)
     old = first._replace(available=False, detail="it compiles nothing; install another")
-    monkeypatch.setattr("gpucache.probe.ask", lambda _=None, **__: [old])
+    monkeypatch.setattr("gpucache.probe.ask.ask", lambda _=None, **__: [old])
     answer = run("warm", mixed_source, *(["--target", str(old.target)] if named else []))
     assert answer.code == 4
     assert "it compiles nothing; install another" in answer.out + answer.err
@@ -95,7 +94,7 @@ def test_a_driver_that_breaks_is_a_row(asking: Run, tmp_path: Path, monkeypatch:
 
 def test_no_target_at_all_is_exit_4(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing can be targeted the command says so with its exit code."""
-    monkeypatch.setattr("gpucache.probe.ask", lambda _=None, **__: [])
+    monkeypatch.setattr("gpucache.probe.ask.ask", lambda _=None, **__: [])
     assert run("devices").code == 4
 
 

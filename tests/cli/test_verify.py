@@ -60,7 +60,7 @@ def test_drivers_are_asked_where_an_entry_names_one(
         asked.append(backends)
         return []
 
-    monkeypatch.setattr("gpucache.probe.ask", ask)
+    monkeypatch.setattr("gpucache.probe.ask.ask", ask)
     assert run("verify").code == 0
     assert asked == []
     assert run("verify", "cuda:sm_90", at=mixed.root).code == 0

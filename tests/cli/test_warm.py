@@ -84,7 +84,7 @@ def test_a_second_run_asks_no_driver(
     """What the first run was told of a target that is named counts while its compiler is the same."""
     source = write({"k.cu": VECTOR}) / "k.cu"
     assert run("warm", source, "--target", nvrtc).code == 0
-    monkeypatch.setattr("gpucache.probe.ask", lambda *_, **__: pytest.fail("a driver was asked"))
+    monkeypatch.setattr("gpucache.probe.ask.ask", lambda *_, **__: pytest.fail("a driver was asked"))
     answer = run("--json", "warm", source, "--target", nvrtc)
     assert list(_results(answer).values()) == ["hit"]
 

@@ -76,7 +76,7 @@ def test_only_the_drivers_that_a_question_is_about_are_asked(
         asked.append(backends)
         return [device for device in devices if backends is None or device.backend in backends]
 
-    monkeypatch.setattr("gpucache.probe.ask", ask)
+    monkeypatch.setattr("gpucache.probe.ask.ask", ask)
     assert why().code == 0
     assert run("inspect", "--why", "k.cu", at=kernel.root).code == 0
     assert asked == [["cuda"], ["cuda"]]

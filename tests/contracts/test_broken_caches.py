@@ -33,7 +33,7 @@ VERBS: tuple[tuple[str, ...], ...] = (
 @pytest.fixture(autouse=True)
 def no_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing here is about what can compile."""
-    monkeypatch.setattr("gpucache.probe.ask", lambda *_: [])
+    monkeypatch.setattr("gpucache.probe.ask.ask", lambda *_: [])
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ def _run(*arguments: object) -> int:
 @pytest.fixture(autouse=True)
 def no_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing here is about what can compile."""
-    monkeypatch.setattr("gpucache.probe.ask", lambda *_: [])
+    monkeypatch.setattr("gpucache.probe.ask.ask", lambda *_: [])
 
 
 def _folders(root: Path) -> list[Path]:

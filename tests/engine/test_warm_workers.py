@@ -19,7 +19,7 @@ from gpucache.engine.warm.run import Session
 from gpucache.engine.warm.work import build_job
 from gpucache.manifest import ProgramSpec
 from gpucache.model import CacheKey, Device, Language, Program
-from gpucache.probe import ask
+from gpucache.probe.ask import ask
 from gpucache.settings import Settings
 from gpucache.store import DirectoryStore
 

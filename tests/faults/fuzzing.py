@@ -32,7 +32,7 @@ from gpucache.manifest import read_manifest
 from gpucache.payload import bitcode, describe, elf, mangled, source
 from gpucache.payload.reading import Reading
 from gpucache.payload.spirv import kernel_names
-from gpucache.probe import load_last
+from gpucache.probe.last_targets import load_last
 from gpucache.probe.profile import load_profile
 from gpucache.store import DirectoryStore
 from gpucache.store.interface import Event

@@ -21,7 +21,7 @@ from gpucache.intercept.server import serve
 from gpucache.intercept.serving import OpenCLServing
 from gpucache.intercept.wire import Frame, Kind, number
 from gpucache.model import Device
-from gpucache.probe import ask as probe
+from gpucache.probe.ask import ask as probe
 from gpucache.settings import Settings
 from tests.intercept.client import ask
 from tests.patience import PATIENCE_S, wait_until

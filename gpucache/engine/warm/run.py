@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 from gpucache.answers.lookup import Hit, Verdict
 from gpucache.answers.warm import WarmOutcome, WarmResult
 from gpucache.closures import Closure
+from gpucache.engine.hits import find
 from gpucache.engine.journal import note_process
-from gpucache.engine.lookup import find, require_hit
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.store_layers import Layers
 from gpucache.engine.warm.plan import Backends, Build, Named, Progress, WarmItem, plan_missed
-from gpucache.engine.warm.work import build_job
 from gpucache.errors import CacheUnusableError, GpucacheError
 from gpucache.host.interrupts import disarm
 from gpucache.model import CacheKey, Device, Target
@@ -87,6 +86,7 @@ class Session:
         if not pending:
             return
         from gpucache.engine.warm.rounds import in_workers  # its pool takes time to import
+        from gpucache.engine.warm.work import build_job
         from gpucache.engine.workers.capacity import memory_share, worker_count
         from gpucache.engine.workers.pool import Bounds
 
@@ -162,6 +162,7 @@ def _without_compiling(session: Session, layers: Layers, item: WarmItem) -> Warm
     if isinstance(found, Hit):
         return item.hit(prepared, found)
     from gpucache.engine.explain import explain, is_poisoned  # which no hit needs
+    from gpucache.engine.lookup import require_hit
 
     poisoned = not session.retry_poisoned and is_poisoned(layers, prepared, session.timeout_s)
     if item.absent and not session.check:
