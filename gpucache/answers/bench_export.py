@@ -1,31 +1,70 @@
 """Bench cases as a file for others: JSON with every sample, Markdown for a report, a plot.
 
-Owns which ending stands for what, and the first two; the picture is drawn in ``plots``.
+Owns which ending stands for what, and the layout of a plot, in inches. matplotlib draws it: cold above warm,
+phases stacked, every start a dot. Each case has an axis of its own, as programs differ by orders of
+magnitude. Phases differ by hatches as well as by colours, so that a plot is readable in greyscale.
+matplotlib is in the extra ``plot``, and takes long to import: nothing else loads it.
 """
 
 import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from io import BytesIO
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
+from warnings import catch_warnings, simplefilter
 
 from gpucache.answers.bench import BenchCase, BenchVerdict, summarise_bench
-from gpucache.answers.bench_plots import FORMATS, plot
-from gpucache.answers.bench_words import (
+from gpucache.answers.bench_text import (
     Bar,
+    Look,
     bars,
+    break_even_words,
+    cached_words,
+    case_phases,
     interval_words,
+    looks,
     name_of,
+    phase_cells,
+    ratio_words,
     remarks,
     times,
     verdict_name,
     verdict_words,
 )
 from gpucache.answers.document import SCHEMA, json_of
-from gpucache.units import format_duration
+from gpucache.units import format_duration, printable
 
-PLOTS = tuple(f".{form}" for form in FORMATS)
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PLOTS = (".png", ".svg", ".pdf")
 SUFFIXES = (".json", ".md", *PLOTS)
 _MARKS = re.compile(r"[\\`*\[\]<>|~&]|(?<!\w)_|_(?!\w)")
+MISSING = "--export needs matplotlib for a plot; install it with: pip install 'gpucache[plot]'"
+_WIDTH, _MARGIN, _LEFT, _RIGHT = 10.0, 0.3, 1.1, 7.2
+"""Of the picture, around it, and where the bars begin and end."""
+_LINE, _BAR, _AXIS = 0.19, 0.3, 0.62
+"""The heights of a line of text, of a bar with its gap, and of an axis with its label."""
+_LINE_CHARS = 122
+_FAR = 1.6
+"""A start this many times as long as the longest median leaves the axis, so that bars stay readable."""
+_SHORT = 0.2
+"""A bar shorter than this part of the axis has its longest phases written next to it."""
+_MOST_PIXELS = 60_000
+_INK, _PALE, _GRID = "#1f2328", "#59636e", "#d8dee4"
+_INKS = {BenchVerdict.FASTER: "#1a7f37", BenchVerdict.DEGRADED: "#9a6700", BenchVerdict.FAILED: "#cf222e"}
+_STYLE: Any = {
+    "text.parse_math": False, "font.size": 9.0, "svg.fonttype": "none", "svg.hashsalt": "gpucache",
+    "hatch.linewidth": 0.5, "axes.edgecolor": _PALE, "axes.linewidth": 0.6, "xtick.color": _PALE,
+}  # fmt: skip
+_TITLE = "Start-up times with nothing cached and with everything cached"
+_HOW = (
+    "Bars: the median start, in phases. Whiskers: the fastest to the slowest start. Dots: every start. "
+    "Each start is a fresh process."
+)
 
 
 def export(suffix: str, cases: Sequence[BenchCase], fingerprint: Mapping[str, object]) -> bytes:
@@ -92,15 +131,9 @@ def _rows(case: BenchCase) -> Iterator[str]:
         yield _row(*names, *["-"] * 6, verdict)
     for number, bar in enumerate(drawn):
         leading, ending = (("", ""), "") if number else (names, verdict)
-        yield _row(*leading, *_cells(bar), ending)
-
-
-def _cells(bar: Bar) -> Iterator[str]:
-    yield bar.arm
-    yield from map(format_duration, (bar.spread.median_ns, bar.spread.low_ns, bar.spread.high_ns))
-    yield str(bar.spread.runs)
-    ratio = bar.ratio
-    yield f"**{times(ratio.median, ratio)}** ({interval_words(ratio)})" if ratio else "1x"
+        ratio = bar.ratio
+        told = f"**{times(ratio.median, ratio)}** ({interval_words(ratio)})" if ratio else "1x"
+        yield _row(*leading, *bar.cells, told, ending)
 
 
 def _section(case: BenchCase) -> Iterator[str]:
@@ -108,8 +141,7 @@ def _section(case: BenchCase) -> Iterator[str]:
     yield from (f"## {_text(name_of(case))}", "", _text(verdict_words(case)))
     if len(case.phases) > 1:
         yield from ("", "| phase | cold | warm |", "|---|--:|--:|")
-        for name, cold, warm in case.phases:
-            yield _row(_text(name), *("-" if ns is None else format_duration(ns) for ns in (cold, warm)))
+        yield from (_row(*row) for row in phase_cells(case))
     said = list(remarks(case))
     if said:
         yield from ("", *(f"- {_text(remark)}" for remark in said))
@@ -134,3 +166,156 @@ def _code(text: str) -> str:
 def _fenced(text: str, language: str) -> tuple[str, str, str]:
     fence = "`" * max(3, max((len(run) for run in re.findall("`+", text)), default=0) + 1)
     return f"{fence}{language}", text, fence
+
+
+def can_plot() -> bool:
+    """Whether matplotlib can be imported."""
+    try:
+        import matplotlib.figure  # noqa: F401 - it is tried
+    except ImportError:
+        return False
+    return True
+
+
+def plot(cases: Sequence[BenchCase], footer: str = "", form: str = "svg") -> bytes:
+    """The picture of all cases as png, svg or pdf; the footer says how the figures were taken.
+
+    Raises ImportError without matplotlib.
+    """
+    from matplotlib import rc_context
+
+    out = BytesIO()
+    told = " ".join(f"{name_of(case)}: {'; '.join([verdict_words(case), *remarks(case)])}." for case in cases)
+    about = {"Title": _TITLE, "Subject" if form == "pdf" else "Description": _clean(told)}
+    undated = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[form]
+    with rc_context(_STYLE), catch_warnings():
+        simplefilter("ignore")  # of letters that no font has
+        figure = draw(cases, footer)
+        dpi = min(150, _MOST_PIXELS / figure.get_figheight())
+        figure.savefig(out, format=form, dpi=dpi, metadata={**about, **undated})
+    return out.getvalue()
+
+
+def draw(cases: Sequence[BenchCase], footer: str = "") -> "Figure":
+    """The same as a figure of matplotlib."""
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+    shown_as = looks(case_phases(cases))
+    columns = 5
+    texts = [list(_lines(case)) for case in cases]
+    legend = _LINE * 1.3 * -(-len(shown_as) // columns)
+    end = wrap(_clean(footer), _LINE_CHARS, max_lines=2, placeholder=" …")
+    heights = [_height(case, lines) for case, lines in zip(cases, texts, strict=True)]
+    whole = 2 * _MARGIN + 3 * _LINE + legend + sum(heights) + _LINE * len(end)
+    figure = Figure((_WIDTH, whole), facecolor="white")
+
+    def write(text: str, down: float, **style: Any) -> None:
+        figure.text(_MARGIN / _WIDTH, 1 - down / whole, text, va="top", **{"color": _INK, **style})
+
+    write(_TITLE, _MARGIN, size=13, weight="bold")
+    write(_HOW, _MARGIN + 1.5 * _LINE, size=8.5, color=_PALE)
+    down = _MARGIN + 2.6 * _LINE
+    keys = [Patch(label=phase, **_filled(look)) for phase, look in shown_as.items()]
+    if keys:
+        figure.legend(
+            handles=keys, ncols=columns, loc="upper left", frameon=False, borderpad=0, borderaxespad=0,
+            bbox_to_anchor=(_MARGIN / _WIDTH, 1 - down / whole), handleheight=1.1,
+        )  # fmt: skip
+    down += legend
+    for case, lines, height in zip(cases, texts, heights, strict=True):
+        top = down + 0.8 * _LINE
+        for number, (text, style) in enumerate(lines):
+            write(text, top + number * _LINE * 1.1, **style)
+        drawn = bars(case)
+        if drawn:
+            bottom, tall = down + height - _AXIS, _BAR * len(drawn)
+            place = _LEFT / _WIDTH, 1 - bottom / whole, (_RIGHT - _LEFT) / _WIDTH, tall / whole
+            _draw_bars(figure.add_axes(place), drawn, shown_as)
+        down += height
+    for number, line in enumerate(end):
+        write(line, down + _LINE * (0.5 + number), size=8, color=_PALE, family="monospace")
+    return figure
+
+
+def _clean(text: str) -> str:
+    """Text on one line without controls and undecodable bytes, which XML and fonts do not have."""
+    return printable(" ".join(text.split()), None)
+
+
+def _lines(case: BenchCase) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The text above a case with its style: its name, its verdict, and what the cache saves."""
+    name = _clean(name_of(case))
+    most = 88
+    yield (
+        name if len(name) <= most else f"{name[: most // 2]}…{name[-most // 2 :]}",
+        {"weight": "bold", "size": 11},
+    )
+    ink = {"color": _INKS.get(BenchVerdict(case.verdict), _PALE)}
+    for line in wrap(_clean(verdict_words(case)), _LINE_CHARS, max_lines=3, placeholder=" …"):
+        yield line, ink
+    for said in filter(None, (cached_words(case), break_even_words(case))) if case.cold else ():
+        yield said, {"color": _PALE, "size": 8.5}
+
+
+def _height(case: BenchCase, lines: Sequence[object]) -> float:
+    drawn = bars(case)
+    return _LINE * (1.2 + 1.1 * len(lines)) + (0.2 + _BAR * len(drawn) + _AXIS if drawn else 0)
+
+
+def _filled(look: Look) -> dict[str, Any]:
+    return {"facecolor": look.colour, "hatch": look.hatch, "edgecolor": _INK, "linewidth": 0.4}
+
+
+def _draw_bars(axes: "Axes", drawn: Sequence[Bar], shown_as: Mapping[str, Look]) -> None:
+    """A bar for each arm with its figures at the right, on an axis that leaves out starts far too long."""
+    longest = max(max(bar.spread.median_ns for bar in drawn), 1)
+    highest = max(bar.spread.high_ns for bar in drawn)
+    end_ns = 1.04 * (highest if highest <= _FAR * longest else 1.25 * longest) or 1
+    unit, unit_ns = ("s", 1e9) if longest >= 1e9 else ("ms", 1e6)
+    axes.set(
+        xlim=(0, max(end_ns, 1) / unit_ns),
+        ylim=(len(drawn) - 0.5, -0.5),
+        xlabel=f"duration of a start ({unit})",
+    )
+    axes.set_yticks(range(len(drawn)), [bar.arm for bar in drawn])
+    axes.tick_params(length=0)
+    axes.grid(axis="x", color=_GRID, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    right = axes.get_yaxis_transform()
+
+    def beside(text: str, row: float, points: float, **style: Any) -> None:
+        axes.annotate(
+            text, (1, row), (points, 0), xycoords=right, textcoords="offset points", va="center", **style
+        )
+
+    for text, points in (("median", 8), ("as fast as cold (95 % interval)", 58)):
+        beside(text, -0.85, points, color=_PALE, size=7.5)
+    for row, bar in enumerate(drawn):
+        beside(format_duration(bar.spread.median_ns), row, 8, weight="bold")
+        beside(ratio_words(bar.ratio) if bar.ratio else "1x", row, 58)
+        start = 0.0
+        for phase, duration in bar.parts:
+            length = duration * bar.scale / unit_ns
+            axes.barh(row, length, 0.68, start, **_filled(shown_as[phase]))
+            start += length
+        low, high = (ns / unit_ns for ns in (bar.spread.low_ns, bar.spread.high_ns))
+        axes.errorbar((low + high) / 2, row, xerr=(high - low) / 2, color=_INK, capsize=3.5, linewidth=1)
+        shown = [total / unit_ns for total in bar.totals_ns if total <= end_ns]
+        axes.scatter(shown, [row] * len(shown), 11, "white", edgecolors=_INK, linewidths=0.6, zorder=3)
+        if bar.spread.high_ns > end_ns:
+            axes.annotate(
+                f"to {format_duration(bar.spread.high_ns)} →",
+                (1, row - 0.27),
+                xycoords=right,
+                ha="right",
+                va="center",
+                size=7.5,
+            )
+        elif len(bar.parts) > 1 and bar.spread.median_ns < _SHORT * end_ns:
+            first = sorted(bar.parts, key=lambda part: -part[1])[:3]
+            words = ", ".join(f"{phase} {format_duration(duration)}" for phase, duration in first)
+            axes.annotate(
+                words, (high, row), (7, 0), textcoords="offset points", va="center", size=7.5, color=_PALE
+            )

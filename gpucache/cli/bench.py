@@ -274,16 +274,15 @@ def _export(file: Path, cases: "Sequence[BenchCase]", devices: "Sequence[Device]
 
 def _require_export(file: Path) -> None:
     """Raise UsageError for a file that could not be written in the end, before anything is measured."""
-    from gpucache.answers import bench_plots as plots
-    from gpucache.answers.bench_export import PLOTS, SUFFIXES
+    from gpucache.answers.bench_export import MISSING, PLOTS, SUFFIXES, can_plot
 
     if file.suffix.lower() not in SUFFIXES:
         raise UsageError(
             f"--export writes {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, by the ending; "
             f"{str(file)!r} has another"
         )
-    if file.suffix.lower() in PLOTS and not plots.is_here():
-        raise UsageError(plots.MISSING)
+    if file.suffix.lower() in PLOTS and not can_plot():
+        raise UsageError(MISSING)
     new = not file.exists()
     with writing(file):
         with file.open("ab"):  # what is there stays until the end

@@ -16,10 +16,11 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from gpucache.answers.bench import BenchCase, BenchVerdict, Ratio, Spread
-from gpucache.answers.bench_plots import FORMATS, draw, plot
-from gpucache.answers.bench_words import LOOKS, bars, phase_order
+from gpucache.answers.bench_export import PLOTS, draw, plot
+from gpucache.answers.bench_text import LOOKS, bars, phase_order
 
 MS = 10**6
+FORMATS = [suffix.removeprefix(".") for suffix in PLOTS]
 BEGINS = {"png": b"\x89PNG\r\n", "svg": b"<?xml", "pdf": b"%PDF-"}
 
 
