@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 GPU_STACK = ("pyopencl", "cuda.bindings", "cuda.core", "cuda.pathfinder", "numpy")
 # Help and completion answer at once: nothing that reads caches, draws tables or starts workers.
-BEFORE_ANY_WORK = (*GPU_STACK, "rich", "pebble", "multiprocessing")
+BEFORE_ANY_WORK = (*GPU_STACK, "rich", "multiprocessing")
 # A cache of somebody else's has nothing to do with our own store, with compilers or with the other systems.
 OF_OURS = tuple(
     f"gpucache.{name}"
@@ -76,7 +76,7 @@ FORBIDDEN: Mapping[str, tuple[str, ...]] = {
     "verify --strict --repair": GPU_STACK,
     "evict --dry-run --max-size 1G": GPU_STACK,
     "evict --dry-run --stale": GPU_STACK,
-    "warm --check {sources}/twice.cu --target cuda:sm_90": (*GPU_STACK, "pebble", "multiprocessing"),
+    "warm --check {sources}/twice.cu --target cuda:sm_90": (*GPU_STACK, "multiprocessing"),
     "devices": GPU_STACK,
 }
 COMPLETED = ("gpucache ", "gpucache warm --target ", "gpucache inspect tw", "gpucache evict --program ")

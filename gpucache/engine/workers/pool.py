@@ -1,8 +1,8 @@
 """Worker processes that may crash, hang or use up memory without harm to other items.
 
 Owns their isolation: a spawned process in an empty directory, with a memory limit and silent drivers, that
-ends with its parent together with everything it started. The pool itself is pebble's, which survives dead
-workers and ends late ones; ``processes`` adds what that does not see of a dead worker.
+ends with its parent together with everything it started. And it owns the pool: each worker has a pipe to this
+process, which hands it one item after another, so it is always known which item a late or dead worker had.
 """
 
 import ctypes
@@ -11,16 +11,14 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
-from concurrent.futures.process import BrokenProcessPool
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
+from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 from typing import Any, Generic, TypeVar
-
-from pebble import ProcessExpired, ProcessPool
 
 from gpucache.backends.registry import backend_names, load_backend
 from gpucache.engine.workers.capacity import Turns, turns
@@ -28,8 +26,7 @@ from gpucache.engine.workers.opened_files import OPENED_FILES, UNANSWERED, watch
 from gpucache.engine.workers.processes import (
     PROCESSES,
     Inherited,
-    Spawning,
-    at_item,
+    WorkerProcess,
     deaf_children,
     startable,
     unstartable,
@@ -44,6 +41,7 @@ R = TypeVar("R")
 
 _PR_SET_PDEATHSIG = 1
 _POLL_S = 0.1
+_LAST_S = 5.0
 _PATIENCE_S = 60.0
 _SAID = "said"
 _STACK_BYTES = 256 << 20
@@ -99,14 +97,35 @@ def run_isolated(
     ``running`` is called a few times a second with the items that are being worked on. Closing the iterator,
     or an interrupt, ends the workers. Raises WorkersError if none can be started.
     """
-    left = dict(enumerate(items))
-    while left:
-        before, wanted = len(left), max(1, min(bounds.jobs, len(left)))
-        patience_s = min(bounds.timeout_s, _PATIENCE_S) if bounds.queued else None
-        with turns(wanted, patience_s, lambda: running([])) as team, startable(), _place() as place:
-            why = yield from _run_pool(function, left, bounds, team, place, running)
-            if len(left) == before:  # a pool that broke is replaced, as long as each pool finishes an item
-                raise unstartable(why or _said(place) or "they end before they begin")
+    wanted = max(1, min(bounds.jobs, len(items)))
+    patience_s = min(bounds.timeout_s, _PATIENCE_S) if bounds.queued else None
+    with (
+        turns(wanted, patience_s, lambda: running([])) as team,
+        startable(),
+        _place() as place,
+        held() as raise_if_interrupted,
+        _door(bounds) as door,
+        exit_pipe() as line,
+    ):
+        begin = (
+            str(place),
+            os.getpid(),
+            bounds.memory_bytes,
+            door,
+            None if line is None else Inherited(line),
+            _caches_of_compilers(),
+        )
+        pool = _Pool(function, deque(items), bounds, team, begin)
+        try:
+            while pool.has_work():
+                pool.start_workers(place)
+                for item, answer in pool.step():
+                    yield item, answer
+                    raise_if_interrupted()
+                running(pool.running())
+                raise_if_interrupted()
+        finally:
+            pool.end()
 
 
 @contextmanager
@@ -129,81 +148,149 @@ def _said(place: Path) -> str:
         return ""
 
 
-def _run_pool(
-    function: Callable[[J], R],
-    left: dict[int, J],
-    bounds: Bounds,
-    team: Turns,
-    place: Path,
-    running: Callable[[Sequence[J]], None],
-) -> Generator[tuple[J, Done[R] | Failed | Died], None, OSError | None]:
-    """Work on the items of ``left``, and remove those that are answered; returns what broke the pool."""
-    futures: dict[int, Future[R]] = {}
+@dataclass(slots=True)
+class _Worker(Generic[J]):
+    """A worker process, and what it is doing."""
 
-    def has_begun(index: int) -> bool:
-        future = futures.get(index)
-        return future is not None and (future.running() or future.done())
+    process: WorkerProcess
+    ready: bool = False
+    at: tuple[J] | None = None
+    """The item that it has."""
+    since_s: float = 0.0
 
-    with held() as raise_if_interrupted, _door(bounds) as door, exit_pipe() as line:
-        spawning = Spawning(place, has_begun)
-        pool = ProcessPool(
-            max_workers=team.count,
-            max_tasks=1 if bounds.fresh else 0,
-            initializer=_begin,
-            initargs=(
-                str(place),
-                os.getpid(),
-                bounds.memory_bytes,
-                door,
-                None if line is None else Inherited(line),
-                _caches_of_compilers(),
-            ),
-            context=spawning,
-        )
-        manager = pool._pool_manager.worker_manager
-        manager.close_channels = partial(_end_workers_first, manager, manager.close_channels)
-        why = None
-        try:
+
+class _Pool(Generic[J, R]):
+    """The workers of one run, each by its pipe. ``begin`` are the arguments of ``_begin``."""
+
+    def __init__(
+        self,
+        function: Callable[[J], R],
+        items: deque[J],
+        bounds: Bounds,
+        team: Turns,
+        begin: tuple[Any, ...],
+    ) -> None:
+        self._function, self._items, self._bounds, self._team = function, items, bounds, team
+        self._begin = begin
+        self._workers: dict[Connection, _Worker[J]] = {}
+        self._failed: BaseException | str = ""
+        """Why the last worker that was started did not begin; empty after one that answered."""
+
+    def has_work(self) -> bool:
+        """Whether an item waits, or is worked on."""
+        return bool(self._items) or any(worker.at is not None for worker in self._workers.values())
+
+    def running(self) -> list[J]:
+        """The items that are worked on."""
+        return [worker.at[0] for worker in self._workers.values() if worker.at is not None]
+
+    def start_workers(self, place: Path) -> None:
+        """Start as many as have something to do, and have a turn; raises WorkersError if none can begin."""
+        if self._failed and not self._workers:
+            raise unstartable(
+                self._failed if isinstance(self._failed, OSError) else _said(place) or self._failed
+            )
+        idle = sum(worker.at is None for worker in self._workers.values())
+        while idle < len(self._items) and not self._failed:
+            if len(self._workers) >= self._team.count and not (
+                self._team.count < self._bounds.jobs and self._team.take()
+            ):
+                return
             try:
-                # A terminal sends SIGINT to every process; one that is importing would print a traceback.
-                with deaf_children("SIGINT"):
-                    for index, item in left.items():
-                        guarded = _Guarded(function, place, index)
-                        futures[index] = pool.schedule(guarded, args=[item], timeout=bounds.timeout_s)
-            except (OSError, RuntimeError) as error:  # no process could be started, or the pool broke
-                why = _cause(error)
-            waiting = {future: index for index, future in futures.items()}
-            while waiting:
-                active = pool.active
-                done, _ = wait(waiting, timeout=_POLL_S if active else 0, return_when=FIRST_COMPLETED)
-                running([left[index] for future, index in waiting.items() if future.running()])
-                for future in done:
-                    index, answer = waiting.pop(future), _result(future, bounds)
-                    if isinstance(answer, BrokenProcessPool):
-                        why = why or _cause(answer)
-                    else:
-                        yield left.pop(index), answer
-                raise_if_interrupted()
-                if team.count < min(bounds.jobs, len(waiting)) and team.take():
-                    manager.workers_number = team.count
-                if not (active or done):
-                    break
-        finally:
-            spawning.over = True
-            pool.stop()
-            pool.join()
-    return why
+                own, its = Pipe()
+                with its, deaf_children("SIGINT"):  # one that is importing would print a traceback
+                    process = WorkerProcess(
+                        target=_work, args=(its, self._function, self._begin), daemon=True
+                    )
+                    process.start()
+            except OSError as error:
+                self._failed = error
+                return
+            self._workers[own] = _Worker(process)
+            idle += 1
+
+    def step(self) -> Iterator[tuple[J, Done[R] | Failed | Died]]:
+        """Hand out items, wait a moment, and give the answers that came meanwhile."""
+        for own, worker in self._workers.items():
+            if worker.ready and worker.at is None and self._items:
+                worker.at, worker.since_s = (self._items.popleft(),), time.monotonic()
+                with suppress(OSError):  # it died, which is seen below
+                    own.send(worker.at[0])
+        wait(list(self._workers), _POLL_S)
+        for own, worker in list(self._workers.items()):
+            # A worker's children may hold its pipe open; they end when its end is seen.
+            dead = worker.process.exitcode is not None
+            try:
+                answer = own.recv() if own.poll() else None
+            except (EOFError, OSError):
+                dead, answer = True, None
+            if answer is not None:
+                yield from self._answered(own, worker, answer)
+            elif dead:
+                yield from self._died(own, worker)
+            elif worker.at is not None and time.monotonic() - worker.since_s > self._bounds.timeout_s:
+                self._end(own)
+                limit_s = self._bounds.timeout_s
+                yield worker.at[0], Died(f"it did not end within {limit_s:g} s", limit_s)
+
+    def end(self) -> None:
+        """End every worker and what it started."""
+        for own in list(self._workers):
+            self._end(own)
+
+    def _answered(
+        self, own: Connection, worker: _Worker[J], answer: Done[R] | Failed | str
+    ) -> Iterator[tuple[J, Done[R] | Failed]]:
+        if isinstance(answer, str):
+            worker.ready = True
+        elif worker.at is not None:
+            (item,), worker.at, self._failed = worker.at, None, ""
+            if self._bounds.fresh:
+                self._end(own)
+            yield item, answer
+
+    def _died(self, own: Connection, worker: _Worker[J]) -> Iterator[tuple[J, Failed | Died]]:
+        worker.process.join(_LAST_S)  # its pipe may end a moment before it does
+        status = worker.process.exitcode
+        self._end(own)
+        if worker.at is not None:
+            self._failed = ""
+            yield worker.at[0], _death(-signal.SIGKILL if status is None else status)
+        elif not worker.ready:
+            self._failed = "they end before they begin"
+
+    def _end(self, own: Connection) -> None:
+        worker = self._workers.pop(own)
+        own.close()
+        worker.process.terminate()
+        worker.process.join()
 
 
-def _end_workers_first(manager: Any, close: Callable[[], None]) -> None:
-    """Close the pool's channels only after all workers ended: one that is starting would miss them."""
-    manager.force_stop_workers()
-    close()
+def _work(channel: Connection, function: Callable[[J], R], begin: tuple[Any, ...]) -> None:
+    """What a worker does: begin, say so, and answer for one item after another."""
+    _begin(*begin)
+    channel.send("ready")
+    with suppress(EOFError):
+        while True:
+            answer = _called(function, channel.recv())
+            try:
+                channel.send(answer)
+            except Exception as error:  # it cannot be pickled
+                channel.send(Failed(RuntimeError(f"{type(error).__name__}: {error}")))
 
 
-def _cause(error: BaseException) -> OSError | None:
-    cause = error if isinstance(error, OSError) else error.__cause__
-    return cause if isinstance(cause, OSError) else None
+def _called(function: Callable[[J], R], item: J) -> Done[R] | Failed:
+    """The answer of a function, whose errors can be pickled."""
+    try:
+        return Done(function(item))
+    except (GpucacheError, OSError) as error:
+        return Failed(error)
+    except MemoryError:
+        return Failed(
+            GpucacheError("it needed more memory than a worker may take; run fewer at once with --jobs")
+        )
+    except BaseException as error:
+        return Failed(RuntimeError(f"{type(error).__name__}: {error}"))
 
 
 @contextmanager
@@ -218,55 +305,13 @@ def _door(bounds: Bounds) -> Iterator[socket.socket | None]:
         yield door
 
 
-@dataclass(frozen=True, slots=True)
-class _Guarded(Generic[J, R]):
-    """A function for one item that raises only exceptions which can be pickled."""
-
-    function: Callable[[J], R]
-    place: Path
-    index: int
-
-    def __call__(self, item: J) -> R:
-        with at_item(self.place, self.index):
-            return self._called(item)
-
-    def _called(self, item: J) -> R:
-        try:
-            return self.function(item)
-        except TimeoutError as error:  # of a file system; the pool would take it for the item's time limit
-            raise GpucacheError(f"it timed out: {error}") from None
-        except (GpucacheError, OSError):
-            raise
-        except MemoryError:
-            raise GpucacheError(
-                "it needed more memory than a worker may take; run fewer at once with --jobs"
-            ) from None
-        except Exception as error:
-            raise RuntimeError(f"{type(error).__name__}: {error}") from None
-
-
-def _result(future: "Future[R]", bounds: Bounds) -> Done[R] | Failed | Died | BrokenProcessPool:
+def _death(status: int) -> Failed | Died:
+    if status == UNANSWERED:
+        return Failed(GpucacheError(f"nobody could watch what it opens; {PROCESSES}, and try again"))
     try:
-        return Done(future.result())
-    except TimeoutError:
-        return Died(f"it did not end within {bounds.timeout_s:g} s", bounds.timeout_s)
-    except ProcessExpired as error:
-        if error.exitcode == UNANSWERED:
-            return Failed(GpucacheError(f"nobody could watch what it opens; {PROCESSES}, and try again"))
-        return Died(_death(error.exitcode))
-    except CancelledError:
-        return Died("it was called off")
-    except BrokenProcessPool as error:
-        return error
-    except Exception as error:  # the function raised it
-        return Failed(error)
-
-
-def _death(status: int) -> str:
-    try:
-        return f"its compiler process died of {signal.Signals(-status).name}"
+        return Died(f"its compiler process died of {signal.Signals(-status).name}")
     except ValueError:
-        return f"its compiler process ended with status {status & 255}"
+        return Died(f"its compiler process ended with status {status & 255}")
 
 
 Caches = tuple[tuple[str, tuple[tuple[str, str], ...]], ...]

@@ -1,9 +1,7 @@
-"""How a worker process starts, and how its end is noticed.
+"""How a worker process starts, and what ends with it.
 
-Owns four things: no worker is started if none can start; a file of the current directory is never imported in
-place of one of Python's own; everything that a worker started ends with it; and two ends are noticed that the
-pool (pebble) does not see: a worker dies before the pool has read which item it took, or its compiler calls
-``exit(0)``. Must not know what items are.
+Owns three things: no worker is started if none can start; a file of the current directory is never imported
+in place of one of Python's own; everything that a worker started ends with it. Must not know what items are.
 """
 
 import errno
@@ -14,10 +12,9 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from multiprocessing import get_context, reduction, resource_tracker
+from multiprocessing import reduction, resource_tracker
 from multiprocessing.context import SpawnProcess
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import Any
 
 from gpucache.errors import WorkersError
@@ -28,9 +25,7 @@ if sys.platform != "win32":
 
 _START_S = 60.0
 # -P: nothing is imported from the current directory.
-_TRY = ("-P", "-c", "import multiprocessing.synchronize")
-# No process has this status: it means one that ended with 0 in the middle of an item.
-_SILENT = 256
+_TRY = ("-P", "-c", "import multiprocessing.connection, pickle, struct")
 PROCESSES = "raise the limit of processes (ulimit -u) or end some"
 _REMEDIES = {
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
@@ -50,7 +45,7 @@ _REMEDY = (
 def require_start() -> None:
     """Start Python as a worker would be started, once in this process; raises WorkersError if that fails.
 
-    Without this the pool would try again and again, each time with a traceback on the terminal.
+    Without this each worker would leave a traceback on the terminal.
     """
     try:
         done = subprocess.run(
@@ -93,7 +88,7 @@ def unstartable(why: BaseException | str) -> WorkersError:
 def startable() -> Iterator[None]:
     """Workers that are started meanwhile import nothing from the current directory.
 
-    A umask that takes permissions from the owner is changed, as they could not open the pool's semaphores.
+    A umask that takes permissions from the owner is changed, as they could not use their folders.
     Raises WorkersError if none can be started.
     """
     mask = os.umask(0)
@@ -132,23 +127,6 @@ def _variable(name: str, value: str) -> Iterator[None]:
             os.environ[name] = before
 
 
-@contextmanager
-def at_item(place: Path, index: int) -> Iterator[None]:
-    """In a worker: keep a file that names this process and its item, as long as it works on it."""
-    mark = _mark(place, os.getpid())
-    with suppress(OSError):  # without the mark some ends go unnoticed, but the item is worked on
-        mark.write_text(str(index), encoding="ascii")
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            mark.unlink()
-
-
-def _mark(place: Path, pid: int | None) -> Path:
-    return place / f"at-{pid}"
-
-
 class Inherited:
     """Passes a descriptor to a worker: pickled, it becomes the number of the worker's copy."""
 
@@ -161,27 +139,6 @@ class Inherited:
 
 def _number(passed: Any) -> int:
     return int(passed.detach())
-
-
-class Spawning:
-    """The multiprocessing context of a pool: ``spawn``, with processes whose every end is noticed."""
-
-    def __init__(self, place: Path, has_begun: Callable[[int], bool]) -> None:
-        self.place = place
-        self.has_begun = has_begun
-        """Whether the pool knows that an item was taken."""
-        self.over = False
-        """Whether the pool is being ended, so that a dead process counts as dead."""
-        self._spawn = get_context("spawn")
-
-    def Process(self, **arguments: Any) -> "_Worker":  # noqa: N802 - multiprocessing's name
-        """A process that has not been started."""
-        worker = _Worker(**arguments)
-        worker.spawning = self
-        return worker
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._spawn, name)
 
 
 if sys.platform != "win32":
@@ -203,40 +160,11 @@ if sys.platform != "win32":
             super().terminate()
 
 
-class _Worker(SpawnProcess):
-    """A worker as the process of the pool sees it."""
-
-    spawning: Spawning | None = None
+class WorkerProcess(SpawnProcess):
+    """A process that is spawned, and everything that it starts."""
 
     if sys.platform != "win32":
 
         @staticmethod
         def _Popen(process_obj: BaseProcess) -> _Group:  # noqa: N802 - multiprocessing's name
             return _Group(process_obj)
-
-    def __getstate__(self) -> dict[str, object]:
-        return {name: value for name, value in self.__dict__.items() if name != "spawning"}
-
-    def is_alive(self) -> bool:
-        """Whether it lives, or died of an item before the pool has read that it took this item.
-
-        The pool asks this and reads its pipe in two threads, and would lose such an item.
-        """
-        if super().is_alive():
-            return True
-        index, spawning = self._item(), self.spawning
-        return index is not None and spawning is not None and not (spawning.over or spawning.has_begun(index))
-
-    @property
-    def exitcode(self) -> int | None:
-        """The status; a special one for 0 in the middle of an item, which the pool takes for success."""
-        status = super().exitcode
-        return _SILENT if status == 0 and self._item() is not None else status
-
-    def _item(self) -> int | None:
-        if self.spawning is None:
-            return None
-        try:
-            return int(_mark(self.spawning.place, self.pid).read_text(encoding="ascii"))
-        except (OSError, ValueError):
-            return None

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from pebble.pool.process import PoolManager, WorkerManager
 
 from gpucache.engine.workers.opened_files import UNANSWERED
 from gpucache.engine.workers.pool import Bounds, Died, Done, Failed, run_isolated
@@ -109,32 +107,6 @@ def test_a_worker_that_could_not_be_watched_is_no_death() -> None:
     assert isinstance(answer, Failed) and "limit of processes" in str(answer.error)
 
 
-def test_a_death_seen_early_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker may be seen dead before the pool has read which item it took; its end is told as ever."""
-    seen = threading.Event()
-    look, read = PoolManager.update_workers, PoolManager.process_next_message
-
-    def look_and_tell(self: Any) -> None:
-        workers = list(self.worker_manager.workers.values())
-        dead = any(worker._popen.poll() is not None for worker in workers)
-        try:
-            look(self)
-        finally:
-            if dead:
-                seen.set()
-
-    def read_late(self: Any, timeout: float) -> None:
-        if seen.is_set() or not self.context.alive:
-            read(self, timeout)
-        else:
-            seen.wait(timeout)
-
-    monkeypatch.setattr(PoolManager, "update_workers", look_and_tell)
-    monkeypatch.setattr(PoolManager, "process_next_message", read_late)
-    answers = [answer for _, answer in _run([os.abort], Bounds())]
-    assert answers == [Died("its compiler process died of SIGABRT")]
-
-
 def test_neighbours_are_unharmed(answers: Answers) -> None:
     """Every item has its answer, and those beside the disasters are done."""
     assert set(answers) == set(ITEMS)
@@ -197,18 +169,17 @@ def test_leaving_early_ends_the_workers() -> None:
 
 
 _INTERRUPTED = """
-import operator, signal, sys, threading
-from concurrent.futures import Future
+import multiprocessing.connection, operator, signal, sys, threading
 from gpucache.engine.workers.pool import Bounds, run_isolated
 
-RELEASE, ASK = threading.Condition.__exit__.__code__, Future.running.__code__
+WAITING = multiprocessing.connection.wait.__code__
 
 def arm(items):
     if items:
         sys.settrace(strike)
 
 def strike(frame, event, argument):
-    if frame.f_code is RELEASE and frame.f_back.f_code is ASK:
+    if frame.f_code is WAITING:
         sys.settrace(None)
         signal.raise_signal(signal.{name})
 
@@ -223,7 +194,7 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_an_interrupt_at_the_worst_moment_ends_the_run(tmp_path: Path, name: str) -> None:
-    """An interrupt while a lock of a future is about to be given back ends the workers and the pool."""
+    """An interrupt while a worker is waited for ends the workers, and leaves no thread."""
     script = tmp_path / "interrupted.py"
     script.write_text(_INTERRUPTED.format(name=name), encoding="utf-8")
     done = subprocess.run(
@@ -331,19 +302,6 @@ def test_a_python_that_fails_at_its_start_is_told(
     assert capfd.readouterr() == ("", "")
 
 
-def test_workers_end_before_what_they_are_handed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pool closes its semaphores when no worker is left that might start and complain of it."""
-    left: list[int] = []
-    close = WorkerManager.close_channels
-
-    def look_and_close(self: Any) -> None:
-        left.append(len(self.workers))
-        close(self)
-
-    monkeypatch.setattr(WorkerManager, "close_channels", look_and_close)
-    assert [answer for _, answer in _run([os.getpid, os.getpid], Bounds(jobs=2))] and left == [0]
-
-
 def test_a_killed_process_leaves_no_warning(tmp_path: Path) -> None:
     """What is tidied up after a process that was killed is not told on its terminal."""
     kill = "partial(exec, 'import os, signal; os.kill(os.getppid(), signal.SIGKILL)')"
@@ -361,7 +319,7 @@ def test_workers_that_die_before_they_begin_are_told(capfd: pytest.CaptureFixtur
 
 
 def test_a_umask_that_takes_the_owners_rights_is_no_obstacle(tmp_path: Path) -> None:
-    """Workers can use the semaphores and folders that were made for them."""
+    """Workers can use the folders that were made for them."""
     text = "import os\nos.umask(0o777)\n" + _RUN
     assert _python(tmp_path / "scripts" / "run.py", text) == (0, "['Done']\n", "")
 
