@@ -276,8 +276,7 @@ class Sources:
 
 def one(function: Callable[[StartJob], R], job: StartJob, bounds: Bounds) -> R | str:
     """One job in a fresh process; a sentence where it failed."""
-    for _, answer in run_isolated(function, [job], bounds):
-        if isinstance(answer, Done):
-            return answer.value
-        return answer.reason if isinstance(answer, Died) else str(answer.error)
-    return "the worker gave no answer"
+    ((_, answer),) = run_isolated(function, [job], bounds)  # to its end, so that an interrupt is not lost
+    if isinstance(answer, Done):
+        return answer.value
+    return answer.reason if isinstance(answer, Died) else str(answer.error)
