@@ -122,6 +122,18 @@ class FilesFormat(Format[Files]):
                     above.rmdir(item.parts[depth - 1])
         return None
 
+    def take(self, item: Files, paths: Sequence[str]) -> bool:
+        """Some of its files, where they are as the scan saw them."""
+        gone = True
+        for name in paths:
+            *below, last = name.split("/")
+            with suppress(FileNotFoundError), item.open(*below) as folder:
+                same = Identity.of(folder.lstat(last)) == Identity.of(item.seen[name])
+                gone &= same
+                if same:
+                    folder.unlink(last)
+        return gone
+
     def removal_order(self, names: Sequence[str]) -> Sequence[str]:
         """The names of an entry in the order in which they go: first what a program looks for first."""
         return sorted(names, reverse=True)

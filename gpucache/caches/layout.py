@@ -9,7 +9,8 @@ stands the owner removing and renaming things meanwhile. Must not read files, no
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -18,9 +19,11 @@ from itertools import accumulate, islice
 from pathlib import Path
 
 from gpucache.caches import files
-from gpucache.caches.files import Files, tree
+from gpucache.caches.files import HERE, Files, tree
 from gpucache.folders import Folder
 
+LINK, STRANGER = "link", "stranger"
+"""Roles in an entry's folder: a link, and what no pattern fits or people call a copy."""
 _NAMES_LOOKED_AT = 1000
 VERSION = r"\d+(?:\.\d+)+(?:(?:a|b|rc)\d+)?(?:\.post\d+)?(?:\.dev\d+)?(?:\+[a-z0-9]+(?:\.[a-z0-9]+)*)?"
 """The version of a Python package as PEP 440 writes it, as the name of a folder."""
@@ -63,6 +66,9 @@ class Layout:
     """Patterns of names that show whose a folder is; those of entries where there are none."""
     key: Callable[[Sequence[str]], str] | None = None
     """The key of the groups of a pattern where it is not simply one behind the other."""
+    inside: Sequence[tuple[str, str]] = ()
+    """Where an entry is a folder: the roles of what lies in it, each with the pattern of its path below that
+    folder, with a slash behind for folders; the first that fits counts."""
 
     def items(
         self, root: Path, prefix: str = "", closed: Callable[[Path, OSError], object] = _passed
@@ -84,6 +90,36 @@ class Layout:
             for node in self._walk(folder, root, (), self._start, None):
                 if isinstance(node, Node):
                     yield node
+
+    def role(self, path: str, *, folder: bool) -> str:
+        """What something in an entry's folder is by its path, ``STRANGER`` for what no pattern fits."""
+        name = f"{path}/" if folder else path
+        return next((role for role, pattern in self._inside if pattern.fullmatch(name)), STRANGER)
+
+    def roles(self, item: Files) -> Mapping[str, Sequence[str]]:
+        """What lies in an entry's folder by role, links and strangers among them, in the order of names.
+
+        What lies below a stranger is not looked at; what is mounted there is one, whatever it is called.
+        """
+        found: dict[str, list[str]] = {role: [] for role in (LINK, STRANGER, *dict(self.inside))}
+        folders = {""}
+        for name, status in item.seen.items():
+            above, _, last = name.rpartition("/")
+            if name == HERE or above not in folders:
+                continue
+            role, folder = STRANGER, stat.S_ISDIR(status.st_mode)
+            if stat.S_ISLNK(status.st_mode):
+                role = LINK
+            elif (folder or stat.S_ISREG(status.st_mode)) and not is_copy(last):
+                role = self.role(name, folder=folder) if status.st_dev == item.seen[HERE].st_dev else STRANGER
+            if folder and role != STRANGER:
+                folders.add(name)
+            found[role].append(name)
+        return found
+
+    @cached_property
+    def _inside(self) -> list[tuple[str, re.Pattern[str]]]:
+        return [(role, re.compile(pattern, re.DOTALL)) for role, pattern in self.inside]
 
     def key_at(self, parts: Sequence[str]) -> str:
         """The key of the entry whose file lies at a place, by its names; empty where none is called so."""

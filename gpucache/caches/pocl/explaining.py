@@ -13,9 +13,8 @@ from gpucache.answers.entries import Problem
 from gpucache.answers.lookup import Verdict
 from gpucache.answers.why import Reach, Served
 from gpucache.caches.interface import Wanted
+from gpucache.caches.pocl.entry import Program, Variant
 from gpucache.caches.pocl.locations import PoclPlaces
-from gpucache.caches.pocl.names import Variant
-from gpucache.caches.pocl.program import Program
 from gpucache.errors import UsageError
 from gpucache.keys import Difference
 from gpucache.units import printable
@@ -122,14 +121,14 @@ def _of_another_llvm(question: Question, one: Program) -> Reach:
 
 
 def _for_size(question: Question, one: Program) -> list[Variant]:
-    own = [variant for variant in one.tree.variants if variant.kernel == question.kernel]
+    own = [variant for variant in one.variants if variant.kernel == question.kernel]
     return [
         variant for variant in own if not question.local_size or variant.local_size == question.local_size
     ]
 
 
 def _of_another_size(question: Question, one: Program) -> Reach:
-    own = [variant for variant in one.tree.variants if variant.kernel == question.kernel]
+    own = [variant for variant in one.variants if variant.kernel == question.kernel]
     held = ", ".join(dict.fromkeys(variant.words for variant in own))
     lacking = f"this launch, only for {held}" if held else "any launch"
     detail = (
@@ -158,7 +157,7 @@ def _held(question: Question, sized: Sequence[Program], check: Check) -> Reach:
 
 def _names(one: Program) -> frozenset[str]:
     """All of its kernels, as folders and bitcode name them."""
-    return frozenset((*(one.module.kernels if one.module else ()), *one.tree.kernels))
+    return frozenset((*(one.module.kernels if one.module else ()), *one.folders))
 
 
 def _remedy(one: Program) -> str:
@@ -166,4 +165,4 @@ def _remedy(one: Program) -> str:
 
 
 def _latest(some: Sequence[Program]) -> Program:
-    return max(some, key=lambda one: (one.tree.accessed_ns, one.files.key))
+    return max(some, key=lambda one: (one.accessed_ns, one.files.key))

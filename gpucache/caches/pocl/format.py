@@ -4,36 +4,55 @@ A program's folder is named by the SHA-1 of its preprocessed source, its options
 time, LLVM and device; nothing of these is stored. PoCL keeps no checksum, has no limit, evicts nothing and
 takes no locks; files come by renaming. Tried with PoCL 3.0 and 3.1; PoCL 7 keeps the same tree. Source: PoCL,
 lib/CL/pocl_cache.c (where it lies: ``pocl_cache_init_topdir``) and lib/CL/pocl_runtime_config.c.
-"""
+
+What lies in the root without being a program (temporary files, failed builds, strangers) is told in groups,
+as there may be thousands of each. A program's folder is renamed into the root before it is deleted, so that
+PoCL sees it whole or not at all."""
 
 import errno
+import re
+import secrets
+import shlex
+import stat
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
 from gpucache import payload as payloads
-from gpucache.answers.entries import CacheEntry, EntryReport, Location, Problem
+from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
 from gpucache.answers.evict import Kept
 from gpucache.answers.verify import Checked
 from gpucache.answers.why import Reach
+from gpucache.caches import files
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import Clock, Look
+from gpucache.caches.format import Look
 from gpucache.caches.interface import Wanted
-from gpucache.caches.layout import Layout
-from gpucache.caches.pocl import checks, explaining, leftovers, names, program, removal
+from gpucache.caches.pocl import explaining
+from gpucache.caches.pocl.entry import (
+    KINDS,
+    LAYOUT,
+    LOG,
+    MINIMUM_AGE_NS,
+    SHOWN,
+    Program,
+    short,
+    variant_of,
+)
 from gpucache.caches.pocl.locations import PoclPlaces
-from gpucache.caches.pocl.program import Program, stays
-from gpucache.caches.pocl.tree import Role, tree_of
+from gpucache.caches.tally import Tally
 from gpucache.errors import FormatError
+from gpucache.folders import Folder
 from gpucache.model import BuildRequest, KeyField, Toolchain
 from gpucache.payload import elf
 from gpucache.payload.source import kernel_names
-from gpucache.units import format_size, printable
+from gpucache.units import format_instant, format_size, printable
 
 BUSY_NS = 60 * 10**9
 LOG_BYTES = 64 << 10
+WEEK_NS = 7 * 86_400 * 10**9
 _LOOKED_AT = 300
 """Names of a folder that may be a cache; there are 256 folders of two letters."""
 _VARIANTS = 64
@@ -43,17 +62,63 @@ _BUSY = (
     "try again in a minute"
 )
 _NO_INPUTS = "PoCL stores neither source, options nor its own build time"
+_PAIR, _REST = re.compile("[A-P]{2}"), re.compile("[A-P]{37,38}")
+_IN_ROOT = re.compile(
+    r"(tempfile|tempdir|_UNCACHED)_[A-Za-z0-9]{6}(?:\.[a-z.]{1,16}|\.preproc-[0-9a-f]{8}\.cl\.tmp)?"
+    "|tempdir_gpucache_[0-9a-f]+"
+)
+"""Temporary files and folders in the root: ``tempfile_XXXXXX`` with or without a suffix (each start of PoCL
+leaves an empty one), ``tempdir_XXXXXX``, and ``_UNCACHED_XXXXXX`` for programs that are built while the cache
+is off; and what is being removed here."""
+_FAILED, _BARE = f"*/*/{LOG}", "*/*/*.so"
+_GROUPS = {
+    "tempfile*": (FindingKind.LEFTOVER, "temporary files, of which every start of PoCL leaves an empty one"),
+    "tempdir*": (FindingKind.LEFTOVER, "temporary folders of programs that died"),
+    "_UNCACHED*": (
+        FindingKind.LEFTOVER, "folders of programs that were built with POCL_KERNEL_CACHE=0 and died",
+    ),
+    _FAILED: (FindingKind.ORPHAN, "folders of builds that failed or were not finished"),
+    _BARE: (
+        FindingKind.ORPHAN,
+        "folders with kernels but no program, which PoCL compiles again before it takes these",
+    ),
+}  # fmt: skip
+"""What is told together, by the pattern below the root that names it."""
+_TEMPORARY_BYTES, _TEMPORARY_MODE = 64 << 10, 0o600
+_FUNCTION = re.compile(rb"\bvoid\s+\w+\s*\(")
+"""How the heads of kernels go on, as they return nothing, whatever word stands in front."""
+_MADE = (
+    b"\x7fELF", b"BC\xc0\xde", b"\xde\xc0\x17\x0b", b"\x03\x02\x23\x07", b"ML\xefR", b"#define __llvm__ 1\n",
+)  # fmt: skip
+"""How machine code, LLVM bitcode with and without a wrapper, SPIR-V, MLIR and Clang's macros, which stand in
+front of a preprocessed source, begin."""
+
+
+@dataclass(slots=True)
+class _Remains:
+    """What in the root is no entry: what is old enough to be removed, with its size, by group; and the
+    rest."""
+
+    old: dict[str, list[tuple[tuple[str, ...], int]]] = field(
+        default_factory=lambda: {pattern: [] for pattern in _GROUPS}
+    )
+    young: int = 0
+    links: list[str] = field(default_factory=list)
+    strange: Tally = field(default_factory=lambda: Tally(8))
+
+    def add(self, pattern: str, parts: tuple[str, ...], size_bytes: int, age_ns: int) -> None:
+        """Count one more."""
+        if age_ns > MINIMUM_AGE_NS:
+            self.old[pattern].append((parts, size_bytes))
+        else:
+            self.young += 1
 
 
 class Pocl(PoclPlaces, FilesFormat):
     """Caches of PoCL's CPU and other devices. PoCL bounds none and never evicts."""
 
-    layout = Layout("([A-P]{2})/([A-P]{37,38})/", key=lambda pair: names.key_of(*pair))
+    layout = LAYOUT
     wanted = explaining.FIELDS
-
-    def __init__(self, location: Location, clock: Clock) -> None:
-        super().__init__(location, clock)
-        self._emptied: set[str] = set()
 
     @classmethod
     def question(cls, request: BuildRequest, toolchain: Toolchain) -> Wanted:  # noqa: ARG003 - not stored
@@ -65,15 +130,23 @@ class Pocl(PoclPlaces, FilesFormat):
     @classmethod
     def recognises(cls, path: Path) -> bool:
         """Whether a folder holds a program of PoCL, or is called as PoCL calls it and holds nothing else."""
-        found = sorted(one.name for one in islice(path.iterdir(), _LOOKED_AT))
-        if any(_is_program(item) for item in islice(cls.layout.items(path), _LOOKED_AT)):
+        names = [one.name for one in islice(path.iterdir(), _LOOKED_AT)]
+        found = (LAYOUT.roles(item) for item in islice(LAYOUT.items(path), _LOOKED_AT))
+        roles = ("program", "log", "accessed", "binary", "device")
+        if any(one[role] for one in found for role in roles):
             return True
-        ours = all(names.is_pair(name) or names.temporary_group(name) for name in found)
-        return ours and path.parts[-2:] == (PoclPlaces.name, "kcache")
+        return all(map(_is_ours, names)) and path.parts[-2:] == (cls.name, "kcache")
 
     def is_foreign(self) -> bool:
         """Whether its folder holds other names than a cache's, and no program's folder."""
-        return leftovers.is_foreign(self.root)
+        with suppress(OSError, ValueError), files.open_folder(self.root) as top:
+            names = [entry.name for entry in top.entries()]
+            return not all(map(_is_ours, names)) and not any(
+                _holds_program(top, name) for name in filter(_PAIR.fullmatch, names)
+            )
+        return False
+
+    # Entries.
 
     def items(self, prefix: str) -> Iterator[Files]:
         """The folders of programs, and of builds that failed, which ``look`` takes for none."""
@@ -81,20 +154,19 @@ class Pocl(PoclPlaces, FilesFormat):
 
     def look(self, item: Files) -> Look | None:
         """Its kernels, the LLVM that made it and what it is compiled for; None without a program in it."""
-        found = program.read_program(item)
-        main = found.tree.program
-        if main is None:
+        found = Program.of(item)
+        if not found.main:
             return None
-        sizes = dict.fromkeys(one.local_size or "any" for one in found.tree.variants)
+        sizes = dict.fromkeys(one.local_size or "any" for one in found.variants)
         return Look(
             program=found.title,
-            target=f"{PoclPlaces.name}:{found.triple}" if found.triple else PoclPlaces.name,
-            kind=program.KINDS[main.parts[0]],
-            variant=f"local size {', '.join(list(sizes)[: program.SHOWN])}" if sizes else "",
+            target=f"{self.name}:{found.triple}" if found.triple else self.name,
+            kind=KINDS[found.main],
+            variant=f"local size {', '.join(list(sizes)[:SHOWN])}" if sizes else "",
             fields=tuple(found.fields()),
             problem=found.broken,
-            made_ns=main.status.st_mtime_ns,
-            used_ns=found.tree.accessed_ns,
+            made_ns=item.seen[found.main].st_mtime_ns,
+            used_ns=found.accessed_ns,
             toolchain=(("LLVM", found.llvm),) if found.llvm else (),
         )
 
@@ -104,174 +176,296 @@ class Pocl(PoclPlaces, FilesFormat):
 
     def stays(self, item: Files) -> str:
         """Its folder holds files that PoCL did not make."""
-        return stays(tree_of(item))
+        return Program(item, LAYOUT.roles(item)).stays
 
     def trust(self, item: Files) -> Iterator[Problem]:
         """Owners and modes, of each file by its role, and links."""
-        return (fault.problem for fault in checks.trust(tree_of(item.again())))
+        now = item.again()
+        return Program(now, LAYOUT.roles(now)).trust()
 
     def check(self, item: Files) -> Iterator[Problem]:
         """Bitcode and kernels of a program, and what else lies in its folder."""
-        return (fault.problem for fault in checks.contents(self._now(item), self.now_ns()))
+        return self._now(item).check(self.now_ns())
 
     def unsound(self, item: Files) -> Problem | None:
         """The program itself; its compiled kernels do not matter."""
-        return next((fault.problem for fault in checks.program(self._now(item))), None)
+        return next(self._now(item).damage(), None)
 
     def notes(self, item: Files) -> Iterator[str]:
         """What could not be told, for its size or its age."""
-        return checks.notes(tree_of(item.again()), self.now_ns())
+        now = item.again()
+        return Program(now, LAYOUT.roles(now)).notes(self.now_ns())
 
     def payload(self, item: Files) -> bytes:
         """The program's bytes, such as LLVM bitcode."""
         found = self._now(item)
-        main = found.tree.program
-        assert main is not None
-        return found.read(main)
+        return found.read(found.main)
 
     def report(self, item: Files, entry: CacheEntry) -> EntryReport:
         """What the program says of itself, its variants and its build log."""
-        found = program.read_program(item)
+        found = Program.of(item)
         if found.broken:
             why = found.broken.detail
             raise FormatError(f"{entry.path} cannot be read: {why}; run 'gpucache verify'")
         source = found.module.source if found.module else ""
         lost = ", of which the fourth digit is on no disk" if len(entry.key) == 39 else ""
         told = (KeyField(label, value) for label, value in found.fields())
+        log = ""
+        with suppress(OSError, FormatError):
+            if LOG in item.seen:
+                log = item.part(LOG, 0, LOG_BYTES).decode("utf-8", "replace")
         return EntryReport(
             entry,
             key_fields=(KeyField(f"SHA-1{lost}", entry.key), KeyField("inputs", _NO_INPUTS), *told),
             payload=tuple(_payload(found)),
-            build_log=_log(item),
+            build_log=log,
             provenance=(("compiled from", source),) if source else (),
         )
-
-    def unchanged(self, item: Files) -> bool:
-        """The program is as the scan saw it, and PoCL has not found it built since."""
-        before, now = tree_of(item), tree_of(item.again())
-        return before.identity == now.identity
-
-    def remove(self, item: Files) -> Kept | None:
-        """Its folder, renamed first so that PoCL sees it whole or not at all, if it was not used just now."""
-        now = tree_of(item.again())
-        if now.program is None or now.identity != tree_of(item).identity:
-            return Kept()
-        if abs(self.now_ns() - now.accessed_ns) < BUSY_NS:
-            return Kept(_BUSY)
-        why = stays(now) or self._take_out(item)
-        return Kept(why) if why else None
-
-    def discard(self, item: Files) -> Kept | None:
-        """Its folder, also where it was used just now: PoCL makes it anew."""
-        now = tree_of(item.again())
-        if now.identity != tree_of(item).identity:
-            return Kept()
-        why = stays(now) or self._take_out(item)
-        self.finish_removals()
-        return Kept(why) if why else None
-
-    def take(self, item: Files, paths: Sequence[str]) -> bool:
-        """Damaged kernels alone, and what is left over, as PoCL makes anew what it needs."""
-        found = [one for one in tree_of(item.again()).items if one.place in paths]
-        gone = [removal.remove_item(self.root, item.parts, one) for one in found]
-        return all(gone)
-
-    def finish_removals(self) -> Sequence[str]:
-        """Remove the folders of two letters that removals left empty, as PoCL makes them anew."""
-        for pair in self._emptied:
-            removal.remove_empty(self.root, pair)
-        self._emptied.clear()
-        return ()
-
-    def beside(self) -> Iterator[Checked]:
-        """Temporary files, failed builds and strangers, a finding for all of a kind; what does not open."""
-        yield from self.unread()
-        found = leftovers.gather(self.root, self.layout, self.now_ns())
-        for path, problem in leftovers.problems(found, self.root):
-            place = "" if path == self.root else path.relative_to(self.root).as_posix()
-            yield self.told(path, problem, printable(place))
-        if note := found.young(self.root):
-            yield Checked(str(self.root), notes=(note,), counts=False)
-
-    def whole(self) -> Iterator[Checked]:
-        """Programs of an LLVM that no PoCL of this machine seems to have."""
-        made = (program.read_program(item) for item in self.layout.items(self.root))
-        for path, problem in leftovers.out_of_reach(made, self.root, self.now_ns()):
-            yield self.told(path, problem)
-
-    def clear(self, checked: Checked) -> Checked:
-        """Remove a group of leftovers."""
-        pattern = checked.entry.removeprefix(f"{self.root}/")
-        gone = True
-        try:
-            group = leftovers.gather(self.root, self.layout, self.now_ns()).groups.get(pattern)
-            for place in group.places if group else ():
-                with suppress(FileNotFoundError):  # another one removes it, too
-                    gone &= removal.remove_place(self.root, place)
-                    self._emptied.update(place[:-1])
-        except (OSError, FormatError):
-            return checked
-        self.finish_removals()
-        return checked.mended() if group and gone else checked
 
     def answer(self, wanted: Wanted) -> Iterator[Reach]:
         """Which kernels are there for which local sizes."""
         questions = explaining.read_questions(wanted)
-        found = [one for one in map(program.read_program, self._items()) if one.tree.program]
+        found: list[Program] = []
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            found += (one for one in map(Program.of, LAYOUT.items(self.root)) if one.main)
 
         def wrong(one: Program) -> Problem | None:
-            problems = self.check(one.files)
-            return next((each for each in problems if each.kind is not None and each.kind.wrong), None)
+            return next((each for each in self.check(one.files) if each.kind and each.kind.wrong), None)
 
         return (explaining.answer(question, found, wrong) for question in questions)
 
-    def _items(self) -> Iterator[Files]:
-        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
-            yield from self.layout.items(self.root)
-
     def _now(self, item: Files) -> Program:
         """A program as it is now; raises OSError, FileNotFoundError where it is gone."""
-        found = program.read_program(item.again())
-        if found.tree.program is None:
+        found = Program.of(item.again())
+        if not found.main:
             raise FileNotFoundError(errno.ENOENT, "it is gone")
         return found
 
-    def _take_out(self, item: Files) -> str:
-        """Remove a program's folder; why it stays, as a clause, where it does."""
-        why = removal.remove_program(self.root, *item.parts)
-        self._emptied.add(item.parts[0])
-        return why
+    # Removal.
+
+    def unchanged(self, item: Files) -> bool:
+        """The program is as the scan saw it, and PoCL has not found it built since."""
+        return self._same(item) is not None
+
+    def _same(self, item: Files) -> Program | None:
+        """The program as it is now; None where that is another one, or was used since the scan."""
+        now = item.again()
+        found, before = Program(now, LAYOUT.roles(now)), Program(item, LAYOUT.roles(item))
+        return found if found.main and found.identity == before.identity else None
+
+    def remove(self, item: Files) -> Kept | None:
+        """Its folder, if it was not used just now."""
+        found = self._same(item)
+        busy = found is not None and abs(self.now_ns() - found.accessed_ns) < BUSY_NS
+        return Kept(_BUSY) if busy else self.discard(item)
+
+    def discard(self, item: Files) -> Kept | None:
+        """Its folder, also where it was used just now: PoCL makes it anew."""
+        found = self._same(item)
+        if found is None:
+            return Kept()
+        why = found.stays or self._take_out(item.parts)
+        return Kept(why) if why else None
+
+    def _take_out(self, parts: Sequence[str]) -> str:
+        """Remove a program's folder, and the one of two letters above it where that is empty then; why it
+        stays, as a clause, where it holds what is none of PoCL's. What cannot be deleted after the rename is
+        left as temporary."""
+        (pair, rest), new_name = parts, f"tempdir_gpucache_{secrets.token_hex(8)}"
+        with files.open_folder(self.root) as top, top.folder(pair) as group:
+            if not stat.S_ISDIR(group.lstat(rest).st_mode):
+                raise NotADirectoryError(f"{self.root / pair / rest} is not a folder")
+            group.move(rest, top, new_name)
+            if why := _delete(top, new_name):  # it came between the look and the rename
+                top.move(new_name, group, rest)
+            with suppress(OSError):
+                top.rmdir(pair)
+            return why
+
+    # What belongs to no entry, and the whole.
+
+    def beside(self) -> Iterator[Checked]:
+        """Temporary files, failed builds and strangers, a finding for all of a kind; what does not open."""
+        yield from self.unread()
+        found = self._gathered()
+        for pattern, (kind, what) in _GROUPS.items():
+            if old := found.old[pattern]:
+                detail = f"{what}: {len(old)} ({format_size(sum(size for _, size in old))})"
+                yield self.told(self.root / pattern, Problem(kind, detail), pattern)
+        for name in found.links:
+            detail = "it is a link, which PoCL follows and gpucache does not; remove it"
+            yield self.told(self.root / name, Problem(FindingKind.UNTRUSTED, detail), printable(name))
+        if found.strange.count:
+            detail = f"{found.strange}: none of PoCL's; keep it elsewhere"
+            yield self.told(self.root, Problem(FindingKind.LEFTOVER, detail))
+        if found.young:
+            note = (
+                f"temporary or unfinished files and folders in {self.root} that are younger than 10 minutes, "
+                f"so that they may be in use and are left alone: {found.young}"
+            )
+            yield Checked(str(self.root), notes=(note,), counts=False)
+
+    def clear(self, checked: Checked) -> Checked:
+        """Remove a group of leftovers."""
+        pattern, gone = checked.entry.removeprefix(f"{self.root}/"), True
+        try:
+            places = self._gathered().old.get(pattern, [])
+            for parts, _ in places:
+                with suppress(FileNotFoundError):  # another one removes it, too
+                    gone &= not self._take_out(parts) if len(parts) == 2 else self._take_temporary(parts[0])
+        except (OSError, FormatError):
+            return checked
+        return checked.mended() if places and gone else checked
+
+    def whole(self) -> Iterator[Checked]:
+        """Programs that no PoCL of this machine may find any more, as far as that can be told.
+
+        The version of LLVM is in the hash, and the name of the LLVM that made it in each program. Two PoCLs
+        may share a cache: so programs of an LLVM are out of reach only if none of them was used since
+        programs of another LLVM appeared, nor for a week. A rebuild of PoCL with the same LLVM changes the
+        hash as well, and is seen by nothing on disk."""
+        found: dict[str, list[Program]] = {}
+        for one in map(Program.of, self.layout.items(self.root)):
+            if one.llvm and one.main:
+                found.setdefault(one.llvm, []).append(one)
+        made = {
+            llvm: min(one.files.seen[one.main].st_mtime_ns for one in some) for llvm, some in found.items()
+        }
+        newest = max(made, key=lambda llvm: (made[llvm], llvm), default="")
+        for llvm, some in sorted(found.items()):
+            last_ns = max(one.accessed_ns for one in some)
+            if last_ns < min(made[newest], self.now_ns() - WEEK_NS):
+                size = sum(map(_size_bytes, some))
+                detail = (
+                    f"programs of LLVM {llvm}, which a PoCL with another LLVM never finds: {len(some)} "
+                    f"({format_size(size)}), last used {format_instant(last_ns)}, before those of LLVM "
+                    f"{newest} came; run 'gpucache evict --cache {shlex.quote(f'{self.name}:{self.root}')} "
+                    f"--unlike LLVM={newest}'"
+                )
+                yield self.told(self.root / f"LLVM {llvm}", Problem(FindingKind.STALE, detail))
+
+    def _gathered(self) -> _Remains:
+        """What is no entry; raises OSError where the root cannot be read."""
+        found = _Remains()
+        with files.open_folder(self.root) as top:
+            for name in sorted(entry.name for entry in top.entries()):
+                with suppress(FileNotFoundError):
+                    self._sort(top, name, found)
+        for item in self.layout.items(self.root):
+            one = Program(item, LAYOUT.roles(item))
+            newest = max(status.st_mtime_ns for status in item.seen.values())
+            if one.stays and not one.main:
+                found.strange.add("/".join(item.parts))
+            elif not one.main:
+                pattern = _BARE if one.compiled else _FAILED
+                found.add(pattern, item.parts, _size_bytes(one), self.now_ns() - newest)
+        return found
+
+    def _sort(self, top: Folder, name: str, found: _Remains) -> None:
+        status, temporary = top.lstat(name), _IN_ROOT.fullmatch(name)
+        if stat.S_ISLNK(status.st_mode):
+            found.links.append(name) if _PAIR.fullmatch(name) else found.strange.add(name)
+        elif temporary and _is_own_temporary(top, name):
+            age_ns = self.now_ns() - status.st_mtime_ns
+            found.add(f"{temporary[1] or 'tempdir'}*", (name,), files.allocated_bytes(status), age_ns)
+        elif _PAIR.fullmatch(name) and stat.S_ISDIR(status.st_mode):
+            with suppress(OSError), top.folder(name) as folder:
+                for inner in sorted(entry.name for entry in folder.entries()):
+                    mode = folder.lstat(inner).st_mode
+                    if _REST.fullmatch(inner) and stat.S_ISLNK(mode):
+                        found.links.append(f"{name}/{inner}")
+                    elif not _REST.fullmatch(inner) or not stat.S_ISDIR(mode):
+                        found.strange.add(f"{name}/{inner}")
+        else:
+            found.strange.add(name)
+
+    def _take_temporary(self, name: str) -> bool:
+        """Remove a temporary file or folder directly in the root; whether it went."""
+        with files.open_folder(self.root) as top:
+            if not _is_own_temporary(top, name):
+                return False
+            if stat.S_ISDIR(top.lstat(name).st_mode):
+                return not _delete(top, name)
+            top.unlink(name)
+            return True
 
 
-def _is_program(item: Files) -> bool:
-    found = tree_of(item)
-    return bool(found.program or found.variants or found.of(Role.LOG) or found.of(Role.ACCESSED))
+def _is_ours(name: str) -> bool:
+    return bool(_PAIR.fullmatch(name) or _IN_ROOT.fullmatch(name))
+
+
+def _holds_program(top: Folder, pair: str) -> bool:
+    with suppress(OSError), top.folder(pair) as folder:
+        return any(_REST.fullmatch(entry.name) for entry in folder.entries())
+    return False
+
+
+def _size_bytes(one: Program) -> int:
+    """What its files take on disk."""
+    held = (status for status in one.files.seen.values() if not stat.S_ISDIR(status.st_mode))
+    return sum(map(files.allocated_bytes, held))
+
+
+def _is_own_temporary(top: Folder, name: str) -> bool:
+    """Whether a file or folder in the root, called as PoCL calls temporary ones, holds what those hold.
+
+    Names end in six letters, and so do those of people: an empty file, one that begins as a compiled or a
+    preprocessed one, a kernel's source, and a folder in which all is PoCL's are. A source may take the word
+    for a kernel from a header; then it has a function's head, and the mode that PoCL gives a temporary file.
+    Raises nothing.
+    """
+    try:
+        status = top.lstat(name)
+        if stat.S_ISDIR(status.st_mode):
+            with top.folder(name) as folder:
+                return not _read(folder).stays
+        if not stat.S_ISREG(status.st_mode):
+            return False
+        start = files.read_part(top, name, 0, _TEMPORARY_BYTES)
+    except (OSError, FormatError):
+        return False
+    if not start or start.startswith(_MADE):
+        return True
+    private = stat.S_IMODE(status.st_mode) == _TEMPORARY_MODE
+    return name.endswith(".cl") and (b"kernel" in start or (private and bool(_FUNCTION.search(start))))
+
+
+def _read(folder: Folder) -> Program:
+    """What is in a program's open folder now; raises OSError."""
+    item = files.tree(folder, folder.path, (), "")
+    return Program(item, LAYOUT.roles(item))
+
+
+def _delete(above: Folder, name: str) -> str:
+    """Delete a folder of PoCL's, best effort; why it stays whole where it holds what is none of PoCL's."""
+    with above.folder(name) as folder:
+        found = _read(folder)
+        if found.stays:
+            return found.stays
+        with suppress(OSError):
+            for path in reversed(found.files.names):  # what is in folders before them
+                *below, last = path.split("/")
+                with folder.folder(*below) if below else nullcontext(folder) as place:
+                    is_folder = stat.S_ISDIR(found.files.seen[path].st_mode)
+                    (place.rmdir if is_folder else place.unlink)(last)
+    with suppress(OSError):
+        above.rmdir(name)
+    return ""
 
 
 def _payload(found: Program) -> Iterator[tuple[str, str]]:
-    main = found.tree.program
-    if main is not None:
-        yield from payloads.describe(found.read(main)).pairs
-    compiled = (*found.tree.of(Role.BINARY), *found.tree.of(Role.DEVICE))
-    for item in compiled[:_VARIANTS]:
-        variant = names.variant_of(*item.parts[:2]) if len(item.parts) > 1 else None
-        label = (
-            f"{printable(names.short(variant.kernel))} {variant.words}" if variant else printable(item.place)
-        )
+    if found.main:
+        yield from payloads.describe(found.read(found.main)).pairs
+    for name in found.compiled[:_VARIANTS]:
+        kernel, *rest = name.split("/")
+        variant = variant_of(kernel, rest[0]) if rest else None
+        label = f"{printable(short(kernel))} {variant.words}" if variant else printable(name)
         clang = ""
-        if item.role is Role.BINARY:
-            with suppress(OSError, FormatError):
-                versions = elf.read_exports(found.read(item)).compilers
-                clang = f", clang {', '.join(versions)}" if versions else ""
-        yield label, f"{printable(item.parts[-1])}, {format_size(item.status.st_size)}{clang}"
-
-
-def _log(item: Files) -> str:
-    if names.LOG not in item.seen:
-        return ""
-    with suppress(OSError, FormatError):
-        return item.part(names.LOG, 0, LOG_BYTES).decode("utf-8", "replace")
-    return ""
+        with suppress(OSError, FormatError):
+            versions = elf.read_exports(found.read(name)).compilers if name in found.roles["binary"] else ()
+            clang = f", clang {', '.join(versions)}" if versions else ""
+        size = format_size(found.files.seen[name].st_size)
+        yield label, f"{printable(name.rpartition('/')[2])}, {size}{clang}"
 
 
 FORMAT = Pocl

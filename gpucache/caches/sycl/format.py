@@ -439,13 +439,12 @@ class Sycl(SyclPlaces, FilesFormat):
         now = item.again()
         if any(name.endswith(LOCK) and not self._breakable(now, name) for name in now.names):
             return False
-        same = [name for name in paths if name in now.seen and _is_same(now, item, name)]
-        with now.open() as folder:
-            for name in same:
-                _unlink(folder, name)
-        self._resize(-sum(now.seen[name].st_size for name in same if name.endswith((BINARY, SOURCE))))
+        there = [name for name in paths if name in item.seen]
+        gone = super().take(item, there)
+        if gone:
+            self._resize(-sum(item.seen[name].st_size for name in there if name.endswith((BINARY, SOURCE))))
         self._tidy(item.parts)
-        return all(name in same or name not in now.seen for name in paths)
+        return gone
 
     def _is_spent(self, item: Files, numbers: Numbers, stem: str) -> bool:
         return not numbers.present(stem) and access_number(item, stem) is not None
@@ -734,10 +733,6 @@ def _identities(item: Files) -> Mapping[str, Identity]:
         for name, status in item.seen.items()
         if name.endswith((BINARY, SOURCE)) and "/" not in name
     }
-
-
-def _is_same(now: Files, item: Files, name: str) -> bool:
-    return name in item.seen and Identity.of(now.seen[name]) == Identity.of(item.seen[name])
 
 
 def _is_strange(item: Files, name: str) -> bool:

@@ -2,12 +2,13 @@
 
 import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from gpucache.answers.evict import Kept
-from gpucache.caches.pocl import removal
+from gpucache.caches.pocl.format import Pocl
 from gpucache.folders import Folder
 from tests.caches.pocl import build
 
@@ -82,17 +83,25 @@ def test_a_link_in_the_place_of_a_program_is_not_followed(tmp_path: Path) -> Non
     kept = cache.remove(entry, "test")
     assert kept is not None
     assert (moved / "program.bc").exists()
-    with pytest.raises(NotADirectoryError):
-        removal.remove_program(root, folder.parent.name, folder.name)
 
 
-def test_what_came_after_the_look_puts_the_program_back(tmp_path: Path) -> None:
+def test_what_came_after_the_look_puts_the_program_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A user's file that appears just before the rename is found before anything is deleted."""
     folder = build.program(tmp_path)
-    (folder / "diary.txt").write_text("dear diary")
-    before = sorted(tmp_path.rglob("*"))
-    assert "diary.txt" in removal.remove_program(tmp_path, folder.parent.name, folder.name)
-    assert sorted(tmp_path.rglob("*")) == before
+    cache = build.cache(tmp_path)
+    [entry] = cache.scan()
+    plain = Pocl._take_out
+
+    def late(self: Pocl, parts: Sequence[str]) -> str:
+        (folder / "diary.txt").write_text("dear diary")
+        return plain(self, parts)
+
+    monkeypatch.setattr(Pocl, "_take_out", late)
+    kept = cache.remove(entry, "test")
+    assert kept is not None and "diary.txt" in kept.reason
+    assert (folder / "program.bc").exists() and len(list(tmp_path.iterdir())) == 1
 
 
 def _refuse(*_: object) -> None:

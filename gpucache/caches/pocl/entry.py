@@ -1,0 +1,352 @@
+"""A program's folder in PoCL's cache: the names in it and what they tell, and what is wrong with its files.
+
+Source: PoCL, lib/CL/pocl_cache.c (``build_program_compute_hash``, ``pocl_cache_kernel_cachedir_path``,
+``pocl_hash_clipped_name``) and lib/CL/pocl_file_util.c (``pocl_mk_tempname``, ``pocl_mk_tempdir``). PoCL
+keeps no checksum and no inputs. So a kernel of the same name from another program of the same compiler cannot
+be told from the right one, nor a byte that was changed within bitcode or code. Must change nothing."""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from gpucache import payload as payloads
+from gpucache.answers.entries import FindingKind, Problem
+from gpucache.caches import places
+from gpucache.caches.files import HERE, MOST_FILES, Files, Identity
+from gpucache.caches.layout import LINK, STRANGER, Layout
+from gpucache.errors import FormatError
+from gpucache.payload import PayloadKind, bitcode, elf
+from gpucache.payload.bitcode import Module
+from gpucache.payload.reading import CutError
+from gpucache.units import format_size, printable
+
+PROGRAMS = ("program.bc", "program.spv", "program.mlir")
+"""What a program is kept as: LLVM bitcode, by newer ones SPIR-V or MLIR; the first that is there counts."""
+KINDS = dict(zip(PROGRAMS, ("llvm-bitcode", "spir-v", "mlir"), strict=True))
+LOG, ACCESSED = "build.log", "last_accessed"
+SHOWN = 32
+"""Kernels and variants of one program that are listed."""
+MINIMUM_AGE_NS = 600 * 10**9
+"""Younger temporary files may be in use, as PoCL has no locks that would say so."""
+READ_LIMIT_BYTES = 256 << 20
+_SIZES = r"[0-9]{1,20}-[0-9]{1,20}-[0-9]{1,20}(?:-goffs0)?(?:-smallgrid)?"
+LAYOUT = Layout(
+    "([A-P]{2})/([A-P]{37,38})/",
+    key=lambda pair: key_of(*pair),
+    inside=(
+        ("temporary", r"(?:.+/)?[^/]+_[A-Za-z0-9]{6}\.temp"),
+        ("program", r"program\.(?:bc|spv|mlir)"),
+        ("log", r"build\.log"),
+        ("accessed", ACCESSED),
+        ("kernel", "[^/]+/"),
+        ("variant", f"[^/]+/{_SIZES}/"),
+        ("binary", rf"([^/]+)/{_SIZES}/\1\.(?:so|o)"),
+        # Kept by POCL_LEAVE_KERNEL_COMPILER_TEMP_FILES=1, read by nobody.
+        ("intermediate", rf"([^/]+)/{_SIZES}/(?:parallel\.bc|\1\.so\.o)"),
+        # What devices other than the CPU keep of a kernel.
+        ("device", rf"[^/]+/descriptor\.[^/]*|([^/]+)/{_SIZES}/(?:parallel\.bc|\1)\.[^/]*"),
+    ),
+)
+_VARIANT = re.compile(r"([0-9]{1,20})-([0-9]{1,20})-([0-9]{1,20})(-goffs0)?(-smallgrid)?")
+_CLIPPED = re.compile(r"(?s)(.+)[. ]([A-P]{40})")
+_SYMBOL = re.compile(r"(?s)_?pocl_kernel_(.+)_workgroup")
+_VERSION = re.compile(r"\d+\.\d+\.\d+")
+_LOST = "?"
+_MACHINES = {"x86_64": 62, "amd64": 62, "i386": 3, "i686": 3, "aarch64": 183, "arm64": 183, "riscv64": 243}
+_MACH_O = (b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
+_NO_PROGRAM = (
+    "a program that builds it finds no kernel in it (CL_INVALID_KERNEL_NAME) or dies, at every start; "
+    "PoCL never replaces it"
+)
+_NO_KERNEL = "a program that launches it dies, at every start; PoCL never replaces it"
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A kernel compiled for one local size, and for some launches alone."""
+
+    kernel: str
+    local_size: str
+    """Such as ``64x1x1``; empty for the generic one, which takes every local size."""
+    zero_offset: bool
+    small_grid: bool
+
+    @property
+    def words(self) -> str:
+        """What launches it is for."""
+        limits = ["global offset 0"] * self.zero_offset + ["small grids"] * self.small_grid
+        size = self.local_size or "any local size"
+        return f"{size} ({', '.join(limits)} only)" if limits else size
+
+
+def key_of(pair: str, rest: str) -> str:
+    """A program's SHA-1 as hex, from the names of its folders.
+
+    PoCL writes each byte as two letters, the low half first, and then puts the ``/`` over the third
+    letter. So the fourth hex digit is on no disk; the key is the other 39, in their order.
+    """
+    letters = pair + (_LOST if len(rest) == 37 else "") + rest
+    swapped = (letters[index ^ 1] for index in range(len(letters)))
+    return "".join(f"{ord(letter) - ord('A'):x}" for letter in swapped if letter != _LOST)
+
+
+def letters_of(digest: bytes) -> str:
+    """A digest as PoCL writes it."""
+    return "".join(chr(half + ord("A")) for byte in digest for half in (byte & 15, byte >> 4))
+
+
+def variant_of(kernel: str, name: str) -> Variant | None:
+    """What a folder below a kernel's is for; None for another name."""
+    match = _VARIANT.fullmatch(name)
+    if match is None:
+        return None
+    sizes = [str(int(text)) for text in match.group(1, 2, 3)]
+    size = "" if sizes == ["0", "0", "0"] else "x".join(sizes)
+    return Variant(kernel, size, match[4] is not None, match[5] is not None)
+
+
+def is_called(folder: str, kernel: str) -> bool:
+    """Whether a kernel's folder is this one: its name, or where that is long its beginning and its SHA-1."""
+    if folder == kernel:
+        return True
+    clipped = _CLIPPED.fullmatch(folder)
+    if clipped is None or not kernel.startswith(clipped[1]):
+        return False
+    raw = kernel.encode("utf-8", "surrogateescape")
+    return letters_of(hashlib.sha1(raw, usedforsecurity=False).digest()) == clipped[2]
+
+
+def short(folder: str) -> str:
+    """A kernel's name for people, from that of its folder: where it was clipped, without the digest."""
+    clipped = _CLIPPED.fullmatch(folder)
+    return f"{clipped[1]}…" if clipped else folder
+
+
+def _is_named(name: str) -> bool:
+    """Whether no other name than PoCL's leads to a place: a kernel's folder may be called anything."""
+    return LAYOUT.role(name, folder=False) != STRANGER or LAYOUT.role(name, folder=True) == "variant"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program's folder, and its bitcode where that reads."""
+
+    files: Files
+    roles: Mapping[str, Sequence[str]]
+    """The names in its folder by what they are."""
+    module: Module | None = None
+    """None for what is no bitcode, or cannot be read now."""
+    broken: Problem | None = None
+    """Why the program cannot be read by anybody."""
+
+    @classmethod
+    def of(cls, item: Files) -> "Program":
+        """A program as its files were seen, with what its bitcode says now."""
+        found = cls(item, LAYOUT.roles(item))
+        main = found.main
+        size = item.seen[main].st_size if main else 0
+        if main and not size:
+            return cls(item, found.roles, broken=Problem(FindingKind.TRUNCATED, f"{main} is empty"))
+        if main != PROGRAMS[0] or size > READ_LIMIT_BYTES:
+            return found
+        try:
+            return cls(item, found.roles, bitcode.read_module(found.read(main)))
+        except CutError as error:
+            broken = Problem(FindingKind.TRUNCATED, f"{main} is cut: {error}")
+        except FormatError as error:
+            broken = Problem(FindingKind.CORRUPT, f"{main} is damaged: {error}")
+        except OSError:
+            return found
+        return cls(item, found.roles, broken=broken)
+
+    @property
+    def main(self) -> str:
+        """The name of the program itself, in the form that PoCL takes first; empty for none."""
+        return next((name for name in PROGRAMS if name in self.roles["program"]), "")
+
+    @property
+    def compiled(self) -> Sequence[str]:
+        """The files that kernels were compiled to."""
+        return (*self.roles["binary"], *self.roles["device"])
+
+    @property
+    def accessed_ns(self) -> int:
+        """When PoCL last built it or found it built."""
+        return self.files.seen[ACCESSED if self.roles["accessed"] else HERE].st_mtime_ns
+
+    @property
+    def identity(self) -> tuple[Identity | None, int]:
+        """What tells whether PoCL built it anew or found it built since."""
+        return (Identity.of(self.files.seen[self.main]) if self.main else None), self.accessed_ns
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """What kernels were compiled for."""
+        places = (name.split("/") for name in self.compiled if name.count("/") == 2)
+        found = (variant_of(kernel, size) for kernel, size, _ in places)
+        return tuple(dict.fromkeys(variant for variant in found if variant))
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Names of the kernels' folders, as they were clipped."""
+        return tuple(self.roles["kernel"])
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """Names of the program's kernels: those in its bitcode, else those that were compiled."""
+        found = (self.module and self.module.kernels) or map(short, self.folders)
+        return tuple(printable(name) for name in found)
+
+    @property
+    def title(self) -> str:
+        """What people know it by."""
+        kernels = self.kernels
+        if len(kernels) < 2:
+            return kernels[0] if kernels else "a program without kernels"
+        return f"{kernels[0]} and {len(kernels) - 1} more"
+
+    @property
+    def triple(self) -> str:
+        """What it is compiled for; empty where it does not say."""
+        return self.module.triple if self.module else ""
+
+    @property
+    def llvm(self) -> str:
+        """The LLVM that made it, such as ``15.0.6``; empty where it is not known."""
+        return self.module.producer.removeprefix("LLVM") if self.module else ""
+
+    @property
+    def stays(self) -> str:
+        """Why its folder is not removed, as a clause; empty where all in it is of PoCL's making."""
+        strange = (*self.roles[STRANGER], *self.roles[LINK])
+        if strange:
+            return f"its folder holds {printable(strange[0])}, none of PoCL's; move that elsewhere"
+        return "" if self.files.complete else "its folder holds more than was looked at; remove it yourself"
+
+    def fields(self) -> Iterator[tuple[str, str]]:
+        """What is known of what it was made from, by label."""
+        for kernel in self.kernels[:SHOWN]:
+            yield "kernel", kernel
+        for variant in self.variants[:SHOWN]:
+            yield "work-group variant", f"{printable(short(variant.kernel))} {variant.words}"
+        yield from (
+            (label, value) for label, value in (("LLVM", self.llvm), ("target triple", self.triple)) if value
+        )
+
+    def read(self, name: str) -> bytes:
+        """A file of it; raises OSError, FormatError."""
+        return self.files.read(name, READ_LIMIT_BYTES)
+
+    def is_large(self, name: str) -> bool:
+        """Whether a file is not read for its size."""
+        return self.files.seen[name].st_size > READ_LIMIT_BYTES
+
+    # What is wrong with it.
+
+    def trust(self) -> Iterator[Problem]:
+        """What others own or may write to, and links."""
+        if why := places.distrust(self.files.seen[HERE], move="remove it"):
+            yield Problem(FindingKind.UNTRUSTED, f"its folder cannot be believed: {why}", paths=())
+        for name in self.roles[LINK]:
+            detail = f"{printable(name)} is a link, which PoCL follows and gpucache does not; remove it"
+            # A kernel's folder may be called anything, so a link in place of one may be somebody's.
+            yield Problem(FindingKind.UNTRUSTED, detail, paths=(name,) if _is_named(name) else ())
+        for role in ("program", "kernel", "variant", "binary", "device"):
+            for name in self.roles[role]:
+                if why := places.distrust(self.files.seen[name], move="remove it"):
+                    yield Problem(FindingKind.UNTRUSTED, f"{printable(name)}: {why}", paths=())
+
+    def damage(self) -> Iterator[Problem]:
+        """What is wrong with the program itself; raises OSError."""
+        main = self.main
+        if self.broken is not None:
+            yield Problem(self.broken.kind, f"{self.broken.detail}; {_NO_PROGRAM}")
+        elif main and not self.is_large(main) and main != PROGRAMS[2]:  # which is text
+            info = payloads.describe(self.read(main))
+            expected = PayloadKind.SPIRV if self.module is None else PayloadKind.LLVM_BITCODE
+            if wrong := info.problem or (f"it is {info.kind}" if info.kind is not expected else ""):
+                yield Problem(FindingKind.CORRUPT, f"{main} is damaged: {wrong}; {_NO_PROGRAM}")
+
+    def check(self, now_ns: int) -> Iterator[Problem]:
+        """What is wrong with, or worth knowing of, all that the folder holds; raises OSError."""
+        yield from self.damage()
+        for name in self.roles["binary"]:
+            if not self.is_large(name) and (wrong := self._binary(name)):
+                kind, detail = wrong
+                yield Problem(kind, f"{printable(name)} {detail}", paths=(name,))
+        if strange := self.roles[STRANGER]:
+            more = f" and {len(strange) - 1} more" if len(strange) > 1 else ""
+            detail = f"{printable(strange[0])}{more} in its folder is none of PoCL's; keep it elsewhere"
+            yield Problem(FindingKind.LEFTOVER, detail, paths=())
+        known = self.module.kernels if self.module else ()
+        for folder in self.folders if known else ():
+            if not any(is_called(folder, kernel) for kernel in known):
+                detail = (
+                    f"{printable(folder)} is the name of no kernel of {PROGRAMS[0]}, so nothing asks for it"
+                )
+                yield Problem(FindingKind.ORPHAN, detail, paths=())
+        if old := self.aged("temporary", now_ns):
+            detail = f"temporary files of writers that died: {len(old)}, such as {printable(old[0])}"
+            yield Problem(FindingKind.LEFTOVER, detail, paths=old)
+        if old := self.aged("intermediate", now_ns):
+            size = format_size(sum(self.files.seen[name].st_size for name in old))
+            what = "intermediate files that POCL_LEAVE_KERNEL_COMPILER_TEMP_FILES keeps and no launch needs"
+            yield Problem(FindingKind.LEFTOVER, f"{what}: {len(old)} ({size})", paths=old)
+
+    def notes(self, now_ns: int) -> Iterator[str]:
+        """What could not be told."""
+        if not self.files.complete:
+            yield (
+                f"it holds more than {MOST_FILES} files, and the rest was not looked at"
+                if len(self.files.seen) > MOST_FILES
+                else "not all of its folders could be read, so what those hold was not looked at"
+            )
+        large = next(filter(self.is_large, self.files.names), "")
+        if large:
+            yield f"{printable(large)} has {format_size(self.files.seen[large].st_size)} and was not read"
+        if young := len(self.roles["temporary"]) - len(self.aged("temporary", now_ns)):
+            yield f"temporary files in it that are younger than 10 minutes and left alone: {young}"
+
+    def aged(self, role: str, now_ns: int) -> tuple[str, ...]:
+        """The files of a role that nobody uses any more."""
+        seen = self.files.seen
+        return tuple(one for one in self.roles[role] if now_ns - seen[one].st_mtime_ns > MINIMUM_AGE_NS)
+
+    def _binary(self, name: str) -> tuple[FindingKind, str] | None:
+        """Kind and words of what is wrong with a kernel's machine code."""
+        data = self.read(name)
+        if data.startswith(_MACH_O):
+            return None
+        if not data:
+            return FindingKind.TRUNCATED, f"is empty; {_NO_KERNEL}"
+        info = payloads.describe(data)
+        if info.kind is not PayloadKind.ELF:
+            return FindingKind.CORRUPT, f"is no library but {info.kind}; {_NO_KERNEL}"
+        if info.problem:
+            kind = FindingKind.TRUNCATED if elf.is_cut(data) else FindingKind.CORRUPT
+            return kind, f"is damaged: {info.problem}; {_NO_KERNEL}"
+        try:
+            library = elf.read_exports(data)
+        except FormatError as error:
+            return FindingKind.CORRUPT, f"is damaged: {error}; {_NO_KERNEL}"
+        mistaken = self._mistaken(name.partition("/")[0], library)
+        return (FindingKind.MISLABELLED, mistaken) if mistaken else None
+
+    def _mistaken(self, kernel: str, library: elf.Exports) -> str:
+        """In what an ELF file that is sound is not the one that belongs here; empty where it is."""
+        matches = map(_SYMBOL.fullmatch, library.symbols)
+        held = sorted(match[1] for match in matches if match)
+        if not any(is_called(kernel, one) for one in held):
+            what = f"kernel {printable(held[0])}" if held else "no kernel"
+            return f"holds {what} where {printable(short(kernel))} is expected; {_NO_KERNEL}"
+        if self.module is None:
+            return ""
+        if _MACHINES.get(self.triple.partition("-")[0]) not in (None, library.machine):
+            return f"is for another machine than {self.triple}; {_NO_KERNEL}"
+        if library.compilers and _VERSION.fullmatch(self.llvm) and self.llvm not in library.compilers:
+            return (
+                f"was made by clang {library.compilers[0]} and its program by {self.module.producer}, so it "
+                "is another PoCL's; what it computes may be wrong"
+            )
+        return ""
