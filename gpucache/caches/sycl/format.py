@@ -114,7 +114,7 @@ class Sycl(SyclPlaces, FilesFormat):
     )
     wanted = questions.WANTED
     asks_itself = True
-    mends = frozenset({*FilesFormat.mends, FindingKind.ORPHAN}) - {FindingKind.UNTRUSTED}
+    mends = frozenset({*FilesFormat.mends, FindingKind.ORPHAN})
     _told: tuple[str, tuple[str, ...]] = "", ()
     """The entry that was checked last, and what its files could not tell."""
 

@@ -228,6 +228,16 @@ def test_a_young_lock_is_told_and_left(name: str, root: Path) -> None:
     assert snapshot(root.parent) == before
 
 
+def test_a_damaged_folder_with_a_young_lock_is_left(root: Path) -> None:
+    """A program may be writing the copy that serves the next."""
+    folder = put(root)
+    os.truncate(folder / "0.bin", 20)
+    lock(folder / "1.lock", age_s=5)
+    before = snapshot(root)
+    assert not any(one.repaired for checked in repaired(root) for one in checked.findings)
+    assert snapshot(root) == before
+
+
 def test_a_scan_tells_of_an_entry_what_a_check_does(root: Path) -> None:
     """A lock, a cut file and a hole are seen at a glance; programs that a copy serves are not told of."""
     folder = put(root)
