@@ -19,7 +19,7 @@ from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches import places
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.format import HOUR_NS
-from gpucache.caches.layout import Layout, Left, Node
+from gpucache.caches.layout import Layout, Left, Node, Whose
 from gpucache.caches.systems import CudaCorePlaces
 from gpucache.payload import PayloadKind, describe
 from gpucache.units import printable
@@ -55,14 +55,14 @@ class CudaCore(CudaCorePlaces, BinaryFormat):
     consequence = "cuda.core serves it unchecked, so the program fails when it loads it, at every start"
 
     @classmethod
-    def recognises(cls, path: Path) -> bool:
-        """Whether a folder has ``tmp``, and ``entries`` that hold one or are new."""
-        if not places.is_folder(path / "tmp"):
-            return False
-        if super().recognises(path):
-            return True
+    def whose(cls, path: Path) -> Whose:
+        """cuda.core's with ``tmp``, and ``entries`` that hold one or are new."""
+        whose = super().whose(path)
+        if whose is Whose.FOREIGN:
+            return whose
         names = {found.name for found in islice(path.iterdir(), 3)}
-        return names == {"entries", "tmp"} and not cls.layout.is_foreign(path)
+        own = places.is_folder(path / "tmp") and (whose is Whose.OWN or names == {"entries", "tmp"})
+        return Whose.OWN if own else Whose.UNKNOWN
 
     def used_ns(self, status: os.stat_result) -> int:
         """When it was read: cuda.core sets that itself at every hit, and evicts by it alone."""

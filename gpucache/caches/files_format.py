@@ -19,7 +19,7 @@ from gpucache.answers.verify import Checked
 from gpucache.caches import files, places
 from gpucache.caches.files import HERE, Files, Identity
 from gpucache.caches.format import Format, HeldError, Look
-from gpucache.caches.layout import Layout, Node, Role
+from gpucache.caches.layout import Layout, Node, Role, Whose
 from gpucache.caches.tally import Tally, listed
 from gpucache.errors import FormatError
 from gpucache.payload import PayloadInfo, PayloadKind, describe
@@ -50,9 +50,9 @@ class FilesFormat(Format[Files]):
     verb: where that is no good, an entry stays while something else lies in its folder."""
 
     @classmethod
-    def recognises(cls, path: Path) -> bool:
-        """Whether something in a folder is called as an entry is."""
-        return cls.layout.holds_an_entry(path)
+    def whose(cls, path: Path) -> Whose:
+        """By the names in a folder."""
+        return cls.layout.whose(path)
 
     def items(self, prefix: str) -> Iterator[Files]:
         """What the layout names."""
@@ -154,10 +154,6 @@ class FilesFormat(Format[Files]):
             yield
         finally:
             os.close(fd)
-
-    def is_foreign(self) -> bool:
-        """Whether nothing in the root is called as the owner calls it."""
-        return self.layout.is_foreign(self.root)
 
     def beside(self) -> Iterator[Checked]:
         """Folders that others may write to, links, what dead writers left, and strangers."""

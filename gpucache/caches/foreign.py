@@ -56,8 +56,10 @@ class ForeignSystem:
 
     def recognises(self, path: Path) -> bool:
         """Whether a file or folder looks like one of its caches. Raises nothing."""
+        from gpucache.caches.layout import Whose
+
         try:
-            return self._format.recognises(path)
+            return self._format.whose(path) is Whose.OWN
         except (OSError, ValueError):
             return False
 

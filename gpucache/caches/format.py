@@ -14,7 +14,7 @@ is bounded before anything is allocated.
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Generic, Protocol, TypeVar
@@ -25,6 +25,7 @@ from gpucache.answers.verify import Checked, Finding
 from gpucache.answers.why import Reach
 from gpucache.caches import places
 from gpucache.caches.interface import Wanted
+from gpucache.caches.layout import Whose
 from gpucache.caches.places import Places
 from gpucache.errors import FormatError
 from gpucache.model import BuildRequest, Toolchain
@@ -138,6 +139,8 @@ class Format(Places, ABC, Generic[T]):
     key_digits: ClassVar[int] = 64
     shows: ClassVar[str] = "of its making"
     """What an entry that ``shows`` whose it is, is; completes 'nothing beside it is ...'."""
+    trusts_variables: ClassVar[bool] = False
+    """Whether a place that a variable names is never taken for somebody else's."""
     leaves_to_owner: ClassVar[bool] = True
     """Whether a repair leaves what belongs to another user."""
     checksums: ClassVar[bool] = False
@@ -174,8 +177,8 @@ class Format(Places, ABC, Generic[T]):
 
     @classmethod
     @abstractmethod
-    def recognises(cls, path: Path) -> bool:
-        """Whether a file or folder looks like a cache; raises OSError, ValueError."""
+    def whose(cls, path: Path) -> Whose:
+        """Whose a file or folder is by what lies there; raises OSError, ValueError."""
 
     def limits(self) -> Iterator[str]:
         """What the entries show to be wrong with the owner's limits, a sentence each with the remedy."""
@@ -303,7 +306,10 @@ class Format(Places, ABC, Generic[T]):
         return places.closed(self.root, move=self.place.move)
 
     def is_foreign(self) -> bool:
-        """Whether the place holds things, and none of the owner's, so that nothing in it is looked at."""
+        """Whether the place is somebody else's, so that nothing in it is looked at. Raises nothing."""
+        named = self.location.decided_by == "--cache" or not self.trusts_variables
+        with suppress(OSError, ValueError):
+            return named and self.whose(self.root) is Whose.FOREIGN
         return False
 
     def beside(self) -> Iterator[Checked]:

@@ -131,21 +131,20 @@ class Layout:
         ways = (way for way in self._ways if way.left is not None and len(way.parts) == len(parts))
         return next((way.left for way in ways if way.fits(parts)), None)
 
-    def holds_an_entry(self, root: Path) -> bool:
-        """Whether something below a root is called as an entry is, as far as is looked; raises OSError."""
-        with files.open_folder(root) as folder:
-            return any(_follows(folder, way, (), empty=False) for way in self._entry_ways)
+    def whose(self, root: Path) -> "Whose":
+        """Whose a folder is, as far as is looked, by the names in it; raises OSError.
 
-    def is_foreign(self, root: Path) -> bool:
-        """Whether a folder holds things, and nothing in it shows that it is the owner's. Raises nothing."""
+        It is somebody else's where it holds things, and nothing in it shows that it is the owner's.
+        """
         signs = [_compiled(one) for one in self.signs] or self._entry_ways
         aside = [way for way in self._ways if way.left is not None or way.own]
-        with suppress(OSError, ValueError), files.open_folder(root) as folder:
+        with files.open_folder(root) as folder:
             names = [found.name for found in islice(folder.entries(), _NAMES_LOOKED_AT)]
-            if all(any(way.fits((name,)) for way in aside) for name in names):
-                return False
-            return not any(_follows(folder, sign, (), empty=True) for sign in signs)
-        return False
+            strange = not all(any(way.fits((name,)) for way in aside) for name in names)
+            if strange and not any(_follows(folder, sign, (), empty=True) for sign in signs):
+                return Whose.FOREIGN
+            held = any(_follows(folder, way, (), empty=False) for way in self._entry_ways)
+        return Whose.OWN if held else Whose.UNKNOWN
 
     @cached_property
     def _entry_ways(self) -> "list[_Way]":
@@ -229,6 +228,17 @@ class Layout:
 
     def _key(self, step: "_Step") -> str:
         return "".join(step[1]) if self.key is None else self.key(step[1])
+
+
+class Whose(Enum):
+    """Whose a place is by what lies there."""
+
+    OWN = auto()
+    """The owner's: an entry of it is there."""
+    FOREIGN = auto()
+    """Somebody else's: things are there, and none is the owner's."""
+    UNKNOWN = auto()
+    """It is empty, not there, or holds nothing that tells."""
 
 
 class Role(Enum):

@@ -22,7 +22,7 @@ from gpucache.caches import files, places
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import Look
-from gpucache.caches.layout import Layout
+from gpucache.caches.layout import Layout, Whose
 from gpucache.model import KeyField
 from gpucache.payload import PayloadKind, describe
 
@@ -38,17 +38,14 @@ class OpaqueFormat(FilesFormat):
     rewritten: ClassVar[str] = "(?!)"
     """What the path of a file matches that a hit writes anew, and that is no entry."""
     layout = Layout(())
+    trusts_variables = True
     opaque = "gpucache does not read this format, so what an entry was made from cannot be told"
     _noted = False
 
     @classmethod
-    def recognises(cls, path: Path) -> bool:
-        """Whether a folder holds something that is called as the owner calls its files."""
-        return Layout(cls.signs).holds_an_entry(path)
-
-    def is_foreign(self) -> bool:
-        """Whether a folder that people named shows nothing of the owner; a variable is taken at its word."""
-        return self.location.decided_by == "--cache" and Layout(self.signs).is_foreign(self.root)
+    def whose(cls, path: Path) -> Whose:
+        """By what is called as the owner calls its files."""
+        return Layout(cls.signs).whose(path)
 
     def items(self, prefix: str) -> Iterator[Files]:
         """Every file but links and empty ones, which several owners leave as locks or at each start."""

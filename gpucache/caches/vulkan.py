@@ -23,7 +23,7 @@ from gpucache.caches import files
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.format import HOUR_NS, Look
-from gpucache.caches.layout import Layout, Left
+from gpucache.caches.layout import Layout, Left, Whose
 from gpucache.caches.systems import VulkanPlaces
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
@@ -56,14 +56,12 @@ class Vulkan(VulkanPlaces, BinaryFormat):
     shows = "a Vulkan pipeline cache"
 
     @classmethod
-    def recognises(cls, path: Path) -> bool:
-        """Whether one of a folder's first files begins as a pipeline cache does."""
+    def whose(cls, path: Path) -> Whose:
+        """The owner's where one of a folder's first files begins as a pipeline cache does; of others nothing
+        else is looked at, wherever people say that some are."""
         with files.open_folder(path) as folder:
-            return any(_is_one(folder, found.name) for found in islice(folder.entries(), _LOOKED_AT))
-
-    def is_foreign(self) -> bool:
-        """Never: only what begins as a pipeline cache is looked at, wherever people say that some are."""
-        return False
+            found = any(_is_one(folder, found.name) for found in islice(folder.entries(), _LOOKED_AT))
+        return Whose.OWN if found else Whose.UNKNOWN
 
     def items(self, prefix: str) -> Iterator[Files]:
         """What begins as one, or is called as only GTK calls its own."""

@@ -15,7 +15,7 @@ from gpucache.answers.verify import Checked
 from gpucache.caches.cuda_driver.survey import BINARY, INDEX, KEY, Survey, clear, survey
 from gpucache.caches.files import open_folder
 from gpucache.caches.format import SECOND_NS, Format, Look, UnjudgedError
-from gpucache.caches.layout import Layout
+from gpucache.caches.layout import Layout, Whose
 from gpucache.caches.systems import (
     CUDA_MAXSIZE,
     CUDA_MOST_BYTES,
@@ -51,14 +51,15 @@ class CudaDriver(CudaDriverPlaces, Format[Survey]):
     )
 
     @classmethod
-    def recognises(cls, path: Path) -> bool:
-        """Whether a folder has an index and a binary, or is called as the driver calls it and has either."""
+    def whose(cls, path: Path) -> Whose:
+        """The driver's with an index and a binary, or with either in a folder of the driver's name."""
         with open_folder(path) as folder:
             index = any(
                 found.name == INDEX and found.is_file(follow_symlinks=False) for found in folder.entries()
             )
-        binary = Layout(BINARY.pattern).holds_an_entry(path)
-        return (index and binary) or (path.name == "ComputeCache" and (index or binary))
+        binary = Layout(BINARY.pattern).whose(path) is Whose.OWN
+        own = (index and binary) or (path.name == "ComputeCache" and (index or binary))
+        return Whose.OWN if own else Whose.UNKNOWN
 
     def items(self, prefix: str) -> Iterator[Survey]:
         """The whole cache; none where it holds no files."""

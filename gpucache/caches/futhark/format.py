@@ -23,7 +23,7 @@ from gpucache.caches.futhark import explaining, file
 from gpucache.caches.futhark.file import COMPARED_BYTES
 from gpucache.caches.futhark.locations import FutharkPlaces, folder_of
 from gpucache.caches.interface import Wanted
-from gpucache.caches.layout import Layout, Left, is_copy
+from gpucache.caches.layout import Layout, Left, Whose, is_copy
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.folders import Folder
 from gpucache.model import KeyField
@@ -68,16 +68,13 @@ class Futhark(FutharkPlaces, FilesFormat):
             raise CacheUnusableError(f"{root} is neither a file nor a folder; {_NAME}")
 
     @classmethod
-    def recognises(cls, path: Path) -> bool:
-        """Whether a path is a cache file, or a folder that directly holds one."""
+    def whose(cls, path: Path) -> Whose:
+        """Futhark's where it is a cache file, or a folder that directly holds one. As people name the place,
+        and only what begins as Futhark's files do is looked at, no other is somebody else's."""
         with files.open_folder(path if path.is_dir() else path.parent) as folder:
-            if path.is_dir():
-                return any(_cache_files(folder, _NAMES_LOOKED_AT))
-            return is_cache_file(folder, path.name)
-
-    def is_foreign(self) -> bool:
-        """Never: people name the place, and only what begins as Futhark's files do is looked at."""
-        return False
+            found = _cache_files(folder, _NAMES_LOOKED_AT) if path.is_dir() else ()
+            own = any(found) or (not path.is_dir() and is_cache_file(folder, path.name))
+        return Whose.OWN if own else Whose.UNKNOWN
 
     def items(self, prefix: str) -> Iterator[Files]:
         """The file of the location, or every cache file of the folder, by the key in its header."""

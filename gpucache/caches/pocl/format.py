@@ -30,6 +30,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import Look
 from gpucache.caches.interface import Wanted
+from gpucache.caches.layout import Whose
 from gpucache.caches.pocl import explaining
 from gpucache.caches.pocl.entry import (
     KINDS,
@@ -128,23 +129,19 @@ class Pocl(PoclPlaces, FilesFormat):
         return {name: values for name, values in (("kernel", kernels), ("local-size", sizes)) if values}
 
     @classmethod
-    def recognises(cls, path: Path) -> bool:
-        """Whether a folder holds a program of PoCL, or is called as PoCL calls it and holds nothing else."""
+    def whose(cls, path: Path) -> Whose:
+        """PoCL's where it holds a program, or is called as PoCL calls it and holds nothing else; foreign
+        where it holds other names than a cache's, and no program's folder."""
         names = [one.name for one in islice(path.iterdir(), _LOOKED_AT)]
+        ours = all(map(_is_ours, names))
+        with files.open_folder(path) as top:
+            if not ours and not any(_holds_program(top, name) for name in filter(_PAIR.fullmatch, names)):
+                return Whose.FOREIGN
         found = (LAYOUT.roles(item) for item in islice(LAYOUT.items(path), _LOOKED_AT))
         roles = ("program", "log", "accessed", "binary", "device")
-        if any(one[role] for one in found for role in roles):
-            return True
-        return all(map(_is_ours, names)) and path.parts[-2:] == (cls.name, "kcache")
-
-    def is_foreign(self) -> bool:
-        """Whether its folder holds other names than a cache's, and no program's folder."""
-        with suppress(OSError, ValueError), files.open_folder(self.root) as top:
-            names = [entry.name for entry in top.entries()]
-            return not all(map(_is_ours, names)) and not any(
-                _holds_program(top, name) for name in filter(_PAIR.fullmatch, names)
-            )
-        return False
+        own = any(one[role] for one in found for role in roles)
+        named = ours and path.parts[-2:] == (cls.name, "kcache")
+        return Whose.OWN if own or named else Whose.UNKNOWN
 
     # Entries.
 

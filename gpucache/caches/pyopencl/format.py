@@ -25,7 +25,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import Clock, HeldError, Look
 from gpucache.caches.interface import Wanted
-from gpucache.caches.layout import Layout
+from gpucache.caches.layout import Layout, Whose
 from gpucache.caches.pyopencl import entries, locations, locks
 from gpucache.caches.pyopencl.explaining import FIELDS, LABELS, explain, read_question
 from gpucache.caches.pyopencl.locations import PyOpenclPlaces
@@ -69,17 +69,13 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         }
 
     @classmethod
-    def recognises(cls, path: Path) -> bool:
-        """Whether a folder is one Python's, holds entries, or holds such folders."""
-        if not path.is_dir():
-            return False
-        return bool(
-            locations.python_of(path.name) or locations.version_folders(path)
-        ) or locations.holds_entries(path)
-
-    def is_foreign(self) -> bool:
-        """Whether neither its name nor anything in it is PyOpenCL's."""
-        return locations.is_foreign(self.root)
+    def whose(cls, path: Path) -> Whose:
+        """By its name, that of one Python's folder in it, and the entries that it holds."""
+        if locations.is_foreign(path):
+            return Whose.FOREIGN
+        named = locations.python_of(path.name) or locations.version_folders(path)
+        own = path.is_dir() and (named or locations.holds_entries(path))
+        return Whose.OWN if own else Whose.UNKNOWN
 
     def items(self, prefix: str) -> Iterator[Files]:
         """The entries of the folders that the root stands for: what lies beside versions is nobody's."""

@@ -13,7 +13,7 @@ colon, HIP version and generator sum. Source: rocFFT, ``rtc_cache.cpp``.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -26,6 +26,7 @@ from gpucache.answers.why import Reach, Served
 from gpucache.caches.databases import Reader, open_reader, peek, told
 from gpucache.caches.format import Clock, Format, Item, Look
 from gpucache.caches.interface import Wanted
+from gpucache.caches.layout import Whose
 from gpucache.caches.rocfft import database, locations
 from gpucache.caches.rocfft.database import Row, Table, judged, read_shape, row_problem, text
 from gpucache.caches.rocfft.locations import SYSTEM, RocfftPlaces
@@ -108,12 +109,12 @@ class Rocfft(RocfftPlaces, Format[Stored]):
         """Nothing: what is no database is a finding."""
 
     @classmethod
-    def recognises(cls, path: Path) -> bool:
-        """Whether a file is a database with rocFFT's table, or is called like one."""
-        try:
-            return path.is_file() and (fnmatch(path.name, database.NAMED) or _has_table(path.resolve()))
-        except (GpucacheError, RuntimeError):
-            return False
+    def whose(cls, path: Path) -> Whose:
+        """rocFFT's where a file is a database with its table, or is called like one."""
+        with suppress(GpucacheError, RuntimeError):
+            if path.is_file() and (fnmatch(path.name, database.NAMED) or _has_table(path.resolve())):
+                return Whose.OWN
+        return Whose.UNKNOWN
 
     def items(self, prefix: str) -> Iterator[Stored]:
         """Every row up to the first that cannot be read; raises CacheUnusableError for a locked file."""

@@ -35,7 +35,7 @@ from gpucache.caches.files import Files, Identity
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HeldError, Look
 from gpucache.caches.interface import Wanted
-from gpucache.caches.layout import Layout
+from gpucache.caches.layout import Layout, Whose
 from gpucache.caches.sycl import entry as files_of
 from gpucache.caches.sycl import questions
 from gpucache.caches.sycl.entry import (
@@ -83,7 +83,12 @@ _ENTRIES = (
     f"({KERNELS})/([A-Za-z0-9+\\-]{{43}}=)/",
 )
 _ROOT_FILES = tuple(re.escape(name) for name in (SIZE_FILE, SIZE_LOCK, EVICTION, EVICTION + LOCK))
-_CACHE = Layout((*(entry + FILE for entry in _ENTRIES), KERNELS, SIZE_FILE))
+_CACHE = Layout(
+    (*(entry + FILE for entry in _ENTRIES), KERNELS, SIZE_FILE),
+    own=_ROOT_FILES,
+    signs=(*_ROOT_FILES, KERNELS, f"[0-9]{{15,20}}/{_HASH}", f"{_HASH}/[0-9]{{15,20}}"),
+)
+"""What shows whose a folder is: a file of an entry, and of less what other programs make by no chance."""
 _FAMILIES = {
     ("program", 4): ("device", "image", "spec constants", "build options"),
     ("kernel_compiler binary", 4): ("", "device", "build options", "source"),
@@ -109,7 +114,6 @@ class Sycl(SyclPlaces, FilesFormat):
     layout = Layout(
         _ENTRIES,
         own=_ROOT_FILES,
-        signs=(*_ROOT_FILES, KERNELS, f"[0-9]{{15,20}}/{_HASH}", f"{_HASH}/[0-9]{{15,20}}"),
         key=lambda names: hashlib.sha256("/".join(names).encode()).hexdigest(),
     )
     wanted = questions.WANTED
@@ -119,9 +123,11 @@ class Sycl(SyclPlaces, FilesFormat):
     """The entry that was checked last, and what its files could not tell."""
 
     @classmethod
-    def recognises(cls, path: Path) -> bool:
-        """Whether a folder holds entries under hashes, or is an empty one of the cache's name."""
-        return _CACHE.holds_an_entry(path) or (path.name == FOLDER and not any(path.iterdir()))
+    def whose(cls, path: Path) -> Whose:
+        """libsycl's where it holds entries under hashes, or is an empty one of the cache's name."""
+        whose = _CACHE.whose(path)
+        empty = path.name == FOLDER and not any(path.iterdir())
+        return Whose.OWN if empty else whose
 
     # Entries.
 
