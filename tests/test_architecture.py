@@ -39,7 +39,6 @@ _LEAVES = frozenset(
         "errors",
         "units",
         "answers",
-        "outcomes",
         "closures",
         "keys",
         "checks",
