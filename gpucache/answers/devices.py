@@ -68,7 +68,7 @@ def devices(rows: Sequence[Device], *, whole: bool = False) -> Iterator[Block]:
 def comparison(found: Sequence[tuple[str, Difference]], left: str, right: str) -> Iterator[Block]:
     """The fields that two machines do not share, each of them once and with the targets that have it."""
     if not found:
-        yield plain("Nothing tells them apart: both machines can share a cache.", "green")
+        yield plain("No differences: both machines can share a cache.", "green")
         return
     targets: dict[Difference, list[str]] = {}
     for target, item in found:

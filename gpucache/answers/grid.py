@@ -331,4 +331,4 @@ def few(reasons: Sequence[str], *, whole: bool) -> Iterator[str]:
     """The first reasons and how many more there are; all of them if ``whole``."""
     yield from reasons if whole else reasons[:NAMED]
     if not whole and len(reasons) > NAMED:
-        yield f"{format_count(len(reasons) - NAMED, 'more reason')}; -v tells them"
+        yield f"{format_count(len(reasons) - NAMED, 'more reason')}; -v shows them"

@@ -255,7 +255,7 @@ def state(one: CacheState) -> Iterator[Block]:
     rows.append(("entries", f"{one.entries} of {programs}, {one.damaged} unreadable"))
     yield Pairs(rows)
     for problem in place.problems:
-        yield plain(f"wrong with the place: {problem}", "yellow")
+        yield plain(f"warning: {problem}", "yellow")
 
 
 def foreign_state(
@@ -289,7 +289,7 @@ def overview(states: Sequence[CacheState]) -> Iterator[Block]:
     dead = [one for one in ordered if one.stale and one.entries and one.stale.entries == one.entries]
     yield _overview([one for one in ordered if one not in dead])
     if dead:
-        yield plain("\nNobody reads these again:", "bold")
+        yield plain("\nStale caches:", "bold")
         yield _overview(dead)
     total = format_size(sum(one.size_bytes for one in states))
     yield plain(f"\n{format_count(len(states), 'cache')}, {total} {SIZE}", "bold")
@@ -299,7 +299,7 @@ def overview(states: Sequence[CacheState]) -> Iterator[Block]:
         yield plain(f"{one.location.name}: {told}: {'; '.join(its.why)}", "dim")
     if stale:
         size = format_size(sum(its.size_bytes for _, its in stale))
-        yield plain(f"{size} nobody will read again: '{EVICT_STALE}'", "bold")
+        yield plain(f"{size} stale: '{EVICT_STALE}'", "bold")
 
 
 def _overview(states: Sequence[CacheState]) -> Grid:
@@ -362,7 +362,7 @@ def entries(found: Iterable[tuple[str, CacheEntry]], now_ns: int, *, whole: bool
     rows, more = list(islice(left, ROWS_IN_A_TABLE)), list(islice(left, ROWS_IN_A_TABLE))
     many = bool(more)
     if not rows:
-        yield plain("No entry is in it.", "dim")
+        yield plain("No entries.", "dim")
     while rows:
         yield _entries(sorted(rows, key=_order), now_ns, whole=whole, as_lines=many)
         rows, more = more, list(islice(left, ROWS_IN_A_TABLE))
@@ -408,7 +408,7 @@ def advice(found: Iterable[Advice]) -> Iterator[Block]:
         yield plain(f"and {len(shown) - _MOST_ADVICE} more such programs; --json has all", "dim")
     if unread:
         told = format_count(unread, "entry", "entries")
-        yield plain(f"{told} not read since made; --json says which", "dim")
+        yield plain(f"{told} unused since built; --json lists them", "dim")
 
 
 def report(one: EntryReport, *, whole: bool) -> "Iterator[RenderableType]":
@@ -505,11 +505,11 @@ def misses(
         detail = _in_brief(record) if brief else str(record.get("detail"))
         cut = cut or detail != str(record.get("detail"))
         rows.append((_ago(record, now_ns), printable(f"{what}: {record.get('verdict')}: {detail}", None)))
-    yield plain("Last misses", "bold") if rows else plain("No miss is on record.")
+    yield plain("Last misses", "bold") if rows else plain("No misses are recorded.")
     if rows:
         yield _by_age(rows)
     if cut:
-        yield plain("'gpucache inspect --misses' tells every difference", "dim")
+        yield plain("'gpucache inspect --misses' shows every difference", "dim")
     if noted:
         builds = format_count(noted, "build is", "builds are")
         yield plain(

@@ -78,9 +78,9 @@ def layer_line(summary: LayerSummary) -> str:
         return f"nothing was exported{'' if summary.answers else ', and no layer is made'}: {why}"
     left = f"; {summary.left} left to their compilers" if summary.left else ""
     return (
-        f"exported {format_count(summary.exported, 'build')} to {summary.layer}, which answers "
-        f"{summary.answers} in {format_size(summary.size_bytes)}{left}; {summary.layer}/gpucache.env has the "
-        "variables"
+        f"exported {format_count(summary.exported, 'build')} to {summary.layer}, which serves "
+        f"{summary.answers} ({format_size(summary.size_bytes)}){left}; the environment is in "
+        f"{summary.layer}/gpucache.env"
     )
 
 

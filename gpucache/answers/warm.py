@@ -172,16 +172,14 @@ def _reasons(outcomes: Sequence[WarmOutcome], *, whole: bool) -> Iterator[Block]
             yield one_line(f"{_item(one)}: {result.value}: {one.reason}", _STYLES[result])
         if len(same) > 1 and not whole:
             programs = format_list(list(dict.fromkeys(one.program for one in same)), NAMED)
-            yield one_line(
-                f"{len(same)} {result.value}: {why}: {programs}; -v tells of each", _STYLES[result]
-            )
+            yield one_line(f"{len(same)} {result.value}: {why}: {programs}; -v shows each", _STYLES[result])
         if log:
             yield plain(_beginning(log, whole=whole))
     empty = [_item(one) for one in outcomes if one.lacks_kernels]
     if empty:
         items = format_list(empty, len(empty) if whole else NAMED)
         yield plain(
-            f"\nno kernel came out of {items}; name the instances of a template with --name-expression",
+            f"\nno kernels in {items}; name the instances of a template with --name-expression",
             "yellow",
         )
 

@@ -246,7 +246,7 @@ def _ask(plans: "Plans") -> None:
     if not any(count for _, count in counted):
         return
     if not sys.stdin.isatty():
-        raise UsageError("--all removes everything, and nobody is there to be asked; say --yes")
+        raise UsageError("--all deletes everything; stdin is not a terminal, so pass --yes to confirm")
     for cache, count in counted:
         if count:
             complain(f"{cache.name} in {cache.location().root}: {format_count(count, 'entry', 'entries')}")

@@ -26,7 +26,7 @@ def show_written(names: Sequence[str]) -> None:
         return open_named(names).caches if names else open_everywhere()
 
     def started(caches: int) -> None:
-        given().say(f"watching {format_count(caches, 'cache')}; what is written is told until Ctrl-C")
+        given().say(f"watching {format_count(caches, 'cache')}; press Ctrl-C to stop")
 
     try:
         for one in watch(find, started, streams.unread):

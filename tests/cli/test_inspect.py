@@ -30,7 +30,7 @@ def test_an_empty_cache_is_said_to_be_empty(run: Run, root: Path) -> None:
     answer = run("inspect")
     assert answer.code == 0
     assert f"{root} (decided by --root)" in answer.out
-    assert "0 of 0 programs" in answer.out and "No miss is on record" in answer.out
+    assert "0 of 0 programs" in answer.out and "No misses are recorded" in answer.out
     assert not root.exists()
 
 

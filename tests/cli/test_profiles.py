@@ -114,7 +114,7 @@ def test_a_profile_names_no_host_and_no_user(saved: Path, monkeypatch: pytest.Mo
 def test_equal_machines_can_share(run: Run, saved: Path, edited: Callable[..., Path], intel: str) -> None:
     """A comparison says that both can share, or which field of which target would split a cache."""
     answer = run("devices", "--compare", saved, saved)
-    assert answer.out == "Nothing tells them apart: both machines can share a cache.\n"
+    assert answer.out == "No differences: both machines can share a cache.\n"
     profile = edited(lambda devices: _newer(devices, intel))
     document = run("devices", "--compare", saved, profile, "--json").document
     (row,) = document["outcomes"]

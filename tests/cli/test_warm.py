@@ -152,7 +152,7 @@ def test_a_program_without_a_kernel_is_told(run: Run, write: Write, nvrtc: str) 
     for _ in ("built", "found"):
         answer = run("warm", source, "--target", nvrtc)
         assert answer.code == 0
-        assert "no kernel came out of show.cu for cuda:sm_" in answer.out
+        assert "no kernels in show.cu for cuda:sm_" in answer.out
         assert "name the instances of a template with --name-expression" in " ".join(answer.out.split())
     named = run("warm", source, "--target", nvrtc, "--name-expression", "show<int>")
     assert (named.code, "no kernel" in named.out) == (0, False)

@@ -438,7 +438,7 @@ def test_commands_add_to_a_layer(exported: Exported, gpucache: Call) -> None:
     nvrtc, opencl = _python(NVRTC_PROGRAM, "bindings", "plain"), _python(PROGRAM, INTEL, 2)
     exported.export(*nvrtc)
     done = exported.export(*opencl)
-    assert "which answers 2 in" in done.stderr
+    assert "which serves 2 (" in done.stderr
     assert _results(exported.run(*nvrtc)[1] + exported.run(*opencl)[1]) == ["hit", "hit"]
     asked = gpucache("inspect", "--cache", exported.folder)
     assert asked.returncode == 2 and "is a layer that 'gpucache export layer' wrote" in asked.stderr
