@@ -12,24 +12,6 @@ from gpucache.units import format_list
 _TARGETS_SHOWN = 2
 
 
-class DevicesSummary(NamedTuple):
-    """How many targets there are."""
-
-    targets: int
-    """Targets that can be built for."""
-    devices: int
-    """Those of them whose devices are here."""
-    errors: int
-    """Drivers and compilers that are broken."""
-
-
-class Compared(NamedTuple):
-    """How much two machines differ."""
-
-    differences: int
-    """How many there are."""
-
-
 @told("target difference.*")
 class TargetDifference(NamedTuple):
     """A key field that differs between two machines."""

@@ -38,13 +38,6 @@ class Exported:
     """What the file's owner will make of it, a sentence each."""
 
 
-class ExportSummary(NamedTuple):
-    """How much was written."""
-
-    entries: int
-    """Entries in it."""
-
-
 def exported(one: Exported) -> Iterator[Block]:
     """What was written, and from what."""
     entries = format_count(one.entries, "entry", "entries")

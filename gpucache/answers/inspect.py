@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpucache.answers.entries import CacheEntry, EntryReport, Location
 from gpucache.answers.grid import SIZE, Block, Cell, Column, Grid, Line, Pairs, digest, named, one_line, plain
@@ -116,129 +116,6 @@ class CacheState(NamedTuple):
     def stale_why(self) -> tuple[str, ...]:
         """Why nobody does, a clause each."""
         return self.stale.why if self.stale else ()
-
-
-class RecordedDifference(TypedDict):
-    """A key field that differs, as it was written down."""
-
-    label: str
-    """The key field."""
-    left: str | None
-    """Its value in the nearest entry."""
-    right: str | None
-    """Its value in the program that missed."""
-
-
-class RecordedMiss(TypedDict):
-    """A miss as it was written down."""
-
-    kind: str
-    """Always miss."""
-    when_ns: int
-    """When, in nanoseconds since 1970."""
-    program: str
-    """The program's name."""
-    target: str
-    """The target."""
-    key: str
-    """The cache key that was not found."""
-    verdict: str
-    """Why it was not found."""
-    detail: str
-    """The verdict as a sentence."""
-    differences: list[RecordedDifference]
-    """What differs from the nearest entry; at most 8."""
-    command: str
-    """The program that asked."""
-    pid: int
-    """Its process."""
-    noted: bool
-    """Whether it was left for warm --misses."""
-
-
-class RecordedProcess(TypedDict):
-    """What a process counted."""
-
-    kind: str
-    """Always process."""
-    when_ns: int
-    """When it ended, in nanoseconds since 1970."""
-    command: str
-    """The program."""
-    pid: int
-    """Its process."""
-    hits: int
-    """What it found."""
-    misses: int
-    """What it did not find."""
-
-
-class CachesSummary(NamedTuple):
-    """The caches that were named."""
-
-    caches: Sequence[CacheState]
-    """The caches that were named, without ours."""
-    unread: tuple[str, ...] = ()
-    """Why not all of the caches could be read, a sentence each; exit 5."""
-
-
-@told("state.* advice misses processes named.*")
-class OursAmongCaches(NamedTuple):
-    """Our own cache, what is worth knowing of it, and other caches."""
-
-    state: CacheState
-    advice: Iterable[Advice]
-    """What its keys suffer from."""
-    misses: Sequence[RecordedMiss]
-    """The last misses, newest first."""
-    processes: Sequence[RecordedProcess]
-    """What the last processes counted, newest first."""
-    named: CachesSummary
-
-
-@told("among.* total_bytes total_stale_bytes")
-class Overview(NamedTuple):
-    """Our own cache, and those of others at a glance."""
-
-    among: OursAmongCaches
-    total_bytes: int
-    """Bytes of all of these."""
-    total_stale_bytes: int
-    """Those of them that nobody here reads again."""
-
-
-@told("entries size_bytes unread")
-class Listed:
-    """How many entries were listed; counted as they pass."""
-
-    entries: int = 0
-    """How many there are."""
-    size_bytes: int = 0
-    """What they take together."""
-    unread: tuple[str, ...] = ()
-    """Why not all of the caches could be read, a sentence each; exit 5."""
-
-    def count(self, entry: CacheEntry) -> None:
-        """Count an entry."""
-        self.entries += 1
-        self.size_bytes += entry.size_bytes
-
-
-@told("count=number")
-class MissesSummary(NamedTuple):
-    """How many misses are on record."""
-
-    number: int
-    """How many there are."""
-
-
-class Extracted(NamedTuple):
-    """The file that an entry's bytes were written to."""
-
-    file: str
-    """The file."""
-    size_bytes: int
-    """Its size."""
 
 
 def state(one: CacheState) -> Iterator[Block]:

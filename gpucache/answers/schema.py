@@ -1,12 +1,13 @@
 """What each way of asking is answered with, and what every key means: for gpucache-json(5) and the tests.
 
-Owns which verb answers with which types. A key's meaning is the docstring of its field or property, read
-from the source, and so only where there is one.
+Owns which verb answers with which types, and the names of what is answered as a plain table: a command makes
+such a summary by itself and imports none of this. A key's meaning is the docstring of its field or property,
+read from the source, and so only where there is one.
 """
 
 import ast
 import inspect as sources
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import cache
 from typing import Any, NamedTuple, TypedDict
@@ -19,29 +20,184 @@ from gpucache.answers.bench import (
     SettleRun,
     SettleSummary,
 )
-from gpucache.answers.devices import Compared, DevicesSummary, TargetDifference
+from gpucache.answers.devices import TargetDifference
 from gpucache.answers.document import SCHEMA, Key, keys
 from gpucache.answers.entries import CacheEntry, EntryReport
 from gpucache.answers.evict import EvictOutcome, EvictSummary, Foreseen
-from gpucache.answers.export import Exported, ExportSummary
-from gpucache.answers.inspect import (
-    CachesSummary,
-    Extracted,
-    Listed,
-    MissesSummary,
-    OursAmongCaches,
-    Overview,
-    RecordedMiss,
-    Written,
-)
+from gpucache.answers.export import Exported
+from gpucache.answers.inspect import Advice, CacheState, Written
 from gpucache.answers.layer import Layered, LayerSummary
 from gpucache.answers.record import RecordedProgram, RecordingSummary, RecordSummary, Unrecorded
 from gpucache.answers.run import Intercepted, RunSummary
+from gpucache.answers.told import told
 from gpucache.answers.verify import Finding, VerifySummary
 from gpucache.answers.warm import WarmOutcome, WarmSummary
-from gpucache.answers.why import Answer, EntriesCompared, Reach, WhySummary
+from gpucache.answers.why import Answer, Reach
 from gpucache.keys import Difference
 from gpucache.model import Device
+
+
+class RecordedDifference(TypedDict):
+    """A key field that differs, as it was written down."""
+
+    label: str
+    """The key field."""
+    left: str | None
+    """Its value in the nearest entry."""
+    right: str | None
+    """Its value in the program that missed."""
+
+
+class RecordedMiss(TypedDict):
+    """A miss as it was written down."""
+
+    kind: str
+    """Always miss."""
+    when_ns: int
+    """When, in nanoseconds since 1970."""
+    program: str
+    """The program's name."""
+    target: str
+    """The target."""
+    key: str
+    """The cache key that was not found."""
+    verdict: str
+    """Why it was not found."""
+    detail: str
+    """The verdict as a sentence."""
+    differences: list[RecordedDifference]
+    """What differs from the nearest entry; at most 8."""
+    command: str
+    """The program that asked."""
+    pid: int
+    """Its process."""
+    noted: bool
+    """Whether it was left for warm --misses."""
+
+
+class RecordedProcess(TypedDict):
+    """What a process counted."""
+
+    kind: str
+    """Always process."""
+    when_ns: int
+    """When it ended, in nanoseconds since 1970."""
+    command: str
+    """The program."""
+    pid: int
+    """Its process."""
+    hits: int
+    """What it found."""
+    misses: int
+    """What it did not find."""
+
+
+class DevicesSummary(TypedDict):
+    """How many targets there are."""
+
+    targets: int
+    """Targets that can be built for."""
+    devices: int
+    """Those of them whose devices are here."""
+    errors: int
+    """Drivers and compilers that are broken."""
+
+
+class DifferencesSummary(TypedDict):
+    """How much two machines differ."""
+
+    differences: int
+    """How many there are."""
+
+
+class CachesSummary(TypedDict):
+    """The caches that were named."""
+
+    caches: Sequence[CacheState]
+    """The caches that were named, without ours."""
+    unread: tuple[str, ...]
+    """Why not all of the caches could be read, a sentence each; exit 5."""
+
+
+@told("state.* advice misses processes named.*")
+class OursAmongCaches(TypedDict):
+    """Our own cache, what is worth knowing of it, and other caches."""
+
+    state: CacheState
+    advice: Iterable[Advice]
+    """What its keys suffer from."""
+    misses: Sequence[RecordedMiss]
+    """The last misses, newest first."""
+    processes: Sequence[RecordedProcess]
+    """What the last processes counted, newest first."""
+    named: CachesSummary
+
+
+@told("among.* total_bytes total_stale_bytes")
+class Overview(TypedDict):
+    """Our own cache, and those of others at a glance."""
+
+    among: OursAmongCaches
+    total_bytes: int
+    """Bytes of all of these."""
+    total_stale_bytes: int
+    """Those of them that nobody here reads again."""
+
+
+class Listed(TypedDict):
+    """The entries that were listed."""
+
+    entries: int
+    """How many there are."""
+    size_bytes: int
+    """What they take together."""
+    unread: tuple[str, ...]
+    """Why not all of the caches could be read, a sentence each; exit 5."""
+
+
+class MissesSummary(TypedDict):
+    """How many misses are on record."""
+
+    count: int
+    """How many there are."""
+
+
+class Extracted(TypedDict):
+    """The file that an entry's bytes were written to."""
+
+    file: str
+    """The file."""
+    size_bytes: int
+    """Its size."""
+
+
+class WhySummary(TypedDict):
+    """How many were asked about, and would be found."""
+
+    asked: int
+    """How many were asked about."""
+    hits: int
+    """How many would be found."""
+    misses: int
+    """How many would not."""
+
+
+class EntriesCompared(TypedDict):
+    """Two entries that were compared."""
+
+    left: str
+    """The key of the first."""
+    right: str
+    """The key of the second."""
+    differences: int
+    """How many there are."""
+
+
+class ExportSummary(TypedDict):
+    """How much was written."""
+
+    entries: int
+    """Entries in it."""
 
 
 class Answered(NamedTuple):
@@ -57,7 +213,10 @@ class Answered(NamedTuple):
 ANSWERS = (
     Answered("devices", Device, "Devices and compilers.", DevicesSummary),
     Answered(
-        "devices --compare A B", TargetDifference, "What would split a cache of both machines.", Compared
+        "devices --compare A B",
+        TargetDifference,
+        "What would split a cache of both machines.",
+        DifferencesSummary,
     ),
     Answered("warm", WarmOutcome, "Every program for every target, with --check likewise.", WarmSummary),
     Answered("warm -- COMMAND", SettleRun, "Every run of the command.", SettleSummary),

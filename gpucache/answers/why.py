@@ -146,28 +146,6 @@ class Reach:
         return self.verdict is Served.HIT
 
 
-class WhySummary(NamedTuple):
-    """How many were asked about, and would be found."""
-
-    asked: int
-    """How many were asked about."""
-    hits: int
-    """How many would be found."""
-    misses: int
-    """How many would not."""
-
-
-class EntriesCompared(NamedTuple):
-    """Two entries that were compared."""
-
-    left: str
-    """The key of the first."""
-    right: str
-    """The key of the second."""
-    differences: int
-    """How many there are."""
-
-
 def answers(found: Sequence[Answer], now_ns: int) -> Iterator[Block]:
     """For each program: whether it would hit, and if not why, which fields differ and what was built."""
     for one in found:

@@ -3,7 +3,7 @@
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpucache.caches.registry import OWN, load_system
 from gpucache.cli.caches import Opened, OwnOpened, finish, open_named, open_others, open_unused
@@ -15,14 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from gpucache.answers.grid import Block
-    from gpucache.answers.inspect import (
-        Advice,
-        CachesSummary,
-        CacheState,
-        OursAmongCaches,
-        RecordedMiss,
-        RecordedProcess,
-    )
+    from gpucache.answers.inspect import Advice, CacheState
+    from gpucache.answers.schema import CachesSummary
     from gpucache.caches.interface import Cache
     from gpucache.engine.inspect import Record
     from gpucache.engine.staleness import Origins
@@ -34,7 +28,6 @@ MISSES_KEPT = 4096
 def show_states(opened: Opened) -> None:
     """The state of every cache that was named, each with how it is moved and traced."""
     from gpucache.answers import inspect as text
-    from gpucache.answers.inspect import CachesSummary
     from gpucache.engine.inspect import foreign_state, own_state
 
     own = opened.own
@@ -44,8 +37,8 @@ def show_states(opened: Opened) -> None:
     rest += open_unused({one.name for one in rest if one.location().decided_by != "--cache"})
     owns = {id(one.cache): one.cache for one in opened.owns}
     states = [own_state(owns[id(one)], one.scan()) if id(one) in owns else foreign_state(one) for one in rest]
-    named = CachesSummary(states, opened.unread)
-    told = ours.among(ours.state, named) if ours else named
+    named: CachesSummary = {"caches": states, "unread": opened.unread}
+    told = {**(ours.document(ours.state) if ours else {}), **named}
     given().answer("inspect", (), told, text.state(ours.state) if ours else [])
     for one in states:
         if one.location.cache == OWN:
@@ -59,7 +52,6 @@ def show_states(opened: Opened) -> None:
 def show_everything() -> None:
     """Our own cache and those of others at a glance; the others also where ours has no usable place."""
     from gpucache.answers import inspect as text
-    from gpucache.answers.inspect import CachesSummary, Overview
     from gpucache.engine.inspect import foreign_state, own_state
     from gpucache.engine.staleness import Origins
 
@@ -81,8 +73,8 @@ def show_everything() -> None:
     states = [*roots, *judged, *unused]
     size_bytes = sum(one.size_bytes for one in (its, *states))
     stale_bytes = sum(one.stale.size_bytes for one in (its, *states) if one.stale)
-    among = ours.among(its, CachesSummary(states, opened.unread))
-    told = Overview(among, size_bytes, stale_bytes)
+    sums = {"total_bytes": size_bytes, "total_stale_bytes": stale_bytes, "unread": opened.unread}
+    told = {**ours.document(its), "caches": states, **sums}
     given().answer("inspect", (), told, text.state(its))
     for one in roots:
         given().show(["", *text.state(one)])
@@ -123,13 +115,14 @@ class _Ours(NamedTuple):
     noted: int
     """How many builds wait for ``warm --misses``."""
 
-    def among(self, state: "CacheState", named: "CachesSummary") -> "OursAmongCaches":
-        """The same for machines, with the state as it is known by now and the other caches."""
-        from gpucache.answers.inspect import OursAmongCaches
+    def document(self, state: "CacheState") -> dict[str, Any]:
+        """The same for machines, with the state as it is known by now."""
+        if not given().json:
+            return {}
+        from gpucache.answers.document import json_of
 
-        misses = cast("Sequence[RecordedMiss]", self.misses[: _shown()])
-        processes = cast("Sequence[RecordedProcess]", self.processes[: _shown()])
-        return OursAmongCaches(state, self.advice, misses, processes, named)
+        misses, processes = self.misses[: _shown()], self.processes[: _shown()]
+        return {**json_of(state), "advice": list(self.advice), "misses": misses, "processes": processes}
 
     @property
     def records(self) -> "Iterator[Block]":

@@ -34,7 +34,6 @@ def devices(save: Path | None, compare: tuple[Path, Path] | None) -> None:
         _compare(*compare)
         return
     from gpucache.answers import devices as text
-    from gpucache.answers.devices import DevicesSummary
     from gpucache.assembly import remember_targets
     from gpucache.cli.machines import here
     from gpucache.probe.ask import ask
@@ -50,7 +49,7 @@ def devices(save: Path | None, compare: tuple[Path, Path] | None) -> None:
     given().answer(
         "devices",
         rows,
-        DevicesSummary(len(targets), present, errors),
+        {"targets": len(targets), "devices": present, "errors": errors},
         text.devices(rows, whole=given().whole),
     )
     if save is not None:
@@ -62,8 +61,9 @@ def devices(save: Path | None, compare: tuple[Path, Path] | None) -> None:
 
 def _compare(left: Path, right: Path) -> None:
     from gpucache.answers import devices as text
-    from gpucache.answers.devices import Compared
     from gpucache.probe.profile import compare, load_profile
 
     found = compare(load_profile(left), load_profile(right))
-    given().answer("devices", found, Compared(len(found)), text.comparison(found, left.name, right.name))
+    given().answer(
+        "devices", found, {"differences": len(found)}, text.comparison(found, left.name, right.name)
+    )

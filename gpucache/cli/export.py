@@ -60,7 +60,7 @@ def _options(function: F) -> F:
 @global_options
 def export(form: str, out: Path, sources: tuple[Path, ...], place: str | None, **options: Any) -> None:
     """Have the system that a form is of write it, or write a layer."""
-    from gpucache.answers.export import ExportSummary, exported
+    from gpucache.answers.export import exported
     from gpucache.assembly import compile_exactly
     from gpucache.sources.discover import load_program
 
@@ -84,7 +84,7 @@ def export(form: str, out: Path, sources: tuple[Path, ...], place: str | None, *
     language = wanted.language
     programs = [] if language is None else [load_program(one, one.name, language) for one in sources]
     done = wanted.write(Asked(out, sources, tuple(programs), values, compile_exactly))
-    given().answer("export", [done], ExportSummary(done.entries), exported(done))
+    given().answer("export", [done], {"entries": done.entries}, exported(done))
 
 
 def _refuse_given(options: dict[str, Any]) -> None:

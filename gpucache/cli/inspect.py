@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from gpucache.answers.entries import CacheEntry, EntryReport
+    from gpucache.answers.schema import Listed
     from gpucache.caches.interface import Cache
 
 
@@ -157,7 +158,6 @@ def _refuse_contradictions(
 
 def _misses(opened: Opened, since: int | None) -> None:
     from gpucache.answers import inspect as text
-    from gpucache.answers.inspect import MissesSummary
     from gpucache.engine.inspect import recent_misses
 
     oldest = 0 if since is None else time.time_ns() - since
@@ -167,7 +167,7 @@ def _misses(opened: Opened, since: int | None) -> None:
     given().answer(
         "inspect",
         found,
-        MissesSummary(len(found)),
+        {"count": len(found)},
         text.misses(found, time.time_ns(), noted=store.missed_count(), most=most),
     )
 
@@ -175,16 +175,13 @@ def _misses(opened: Opened, since: int | None) -> None:
 def _show_entries(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...]) -> None:
     """Show the entries that words and targets name; where that is a single one, show it whole."""
     from gpucache.answers import inspect as text
-    from gpucache.answers.inspect import Listed
 
     if not what:
         _show_every(opened, targets)
         return
     found = _found(opened, what, targets)
-    summary = Listed()
-    for _, entry in found:
-        summary.count(entry)
-    summary.unread = opened.unread
+    sizes = [entry.size_bytes for _, entry in found]
+    summary: Listed = {"entries": len(sizes), "size_bytes": sum(sizes), "unread": opened.unread}
     if len(found) == 1:
         [(cache, entry)] = found
         one = cache.report(entry)
@@ -198,16 +195,16 @@ def _show_entries(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...
 def _show_every(opened: Opened, targets: tuple[str, ...]) -> None:
     """Show all entries, and keep no more of each than is shown, because there may be 100,000."""
     from gpucache.answers import inspect as text
-    from gpucache.answers.inspect import Listed
 
     every = ((cache, entry) for cache, entries in opened.select((), targets) for entry in entries)
-    summary = Listed()
+    summary: Listed = {"entries": 0, "size_bytes": 0, "unread": ()}
 
     def counted() -> "Iterator[CacheEntry]":
         for _, entry in every:
-            summary.count(entry)
+            summary["entries"] += 1
+            summary["size_bytes"] += entry.size_bytes
             yield entry
-        summary.unread = opened.unread
+        summary["unread"] = opened.unread
 
     given().document("inspect", counted(), summary)
     named = ((_name(opened, cache), entry) for cache, entry in every)
@@ -216,7 +213,6 @@ def _show_every(opened: Opened, targets: tuple[str, ...]) -> None:
 
 def _extract(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...], file: Path) -> None:
     """Write the artifact of one entry to a file; raises UsageError where not one is named."""
-    from gpucache.answers.inspect import Extracted
     from gpucache.units import format_size
 
     found = _found(opened, what, targets) if what else []
@@ -238,7 +234,7 @@ def _extract(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...], fi
             with suppress(OSError):  # nothing may have been made
                 file.unlink()
             raise
-    given().document("inspect", [entry], Extracted(str(file), len(payload)))
+    given().document("inspect", [entry], {"file": str(file), "size_bytes": len(payload)})
     given().say(f"{file}: {entry.artifact_kind}, {format_size(len(payload))}")
 
 

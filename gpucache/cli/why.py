@@ -18,6 +18,7 @@ from gpucache.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from gpucache.answers.entries import CacheEntry, EntryReport
+    from gpucache.answers.schema import EntriesCompared, WhySummary
     from gpucache.engine.warm.plan import WarmItem
     from gpucache.manifest import ProgramSpec
 
@@ -57,7 +58,7 @@ def explain(opened: Opened, asked: Asked) -> None:
 
 
 def _answer(opened: Opened, asked: Asked) -> None:
-    from gpucache.answers.why import WhySummary, answers
+    from gpucache.answers.why import answers
     from gpucache.assembly import backends, open_layers
     from gpucache.caches.opening import present_caches
     from gpucache.caches.registry import systems
@@ -81,10 +82,12 @@ def _answer(opened: Opened, asked: Asked) -> None:
         for one, item in zip(answers_, items, strict=True)
     ]
     hits = sum(one.hit for one in found)
-    given().answer(
-        "inspect", found, WhySummary(len(found), hits, len(found) - hits), answers(found, time.time_ns())
-    )
+    given().answer("inspect", found, _counted(len(found), hits), answers(found, time.time_ns()))
     leave(ExitCode.DONE if hits == len(found) else ExitCode.FINDINGS)
+
+
+def _counted(asked: int, hits: int) -> "WhySummary":
+    return {"asked": asked, "hits": hits, "misses": asked - hits}
 
 
 def _directory() -> str | None:
@@ -133,13 +136,17 @@ def _entries(own: OwnOpened, word: str, targets: Sequence[str]) -> "list[CacheEn
 
 
 def _compare(opened: Opened, keys: Sequence[str]) -> None:
-    from gpucache.answers.why import EntriesCompared, comparison
+    from gpucache.answers.why import comparison
     from gpucache.engine.why import compare
     from gpucache.keys import difference
 
     left, right = (_report(opened, key) for key in keys)
     differences = difference(left.key_fields, right.key_fields)
-    summary = EntriesCompared(left.entry.key, right.entry.key, len(differences))
+    summary: EntriesCompared = {
+        "left": left.entry.key,
+        "right": right.entry.key,
+        "differences": len(differences),
+    }
     given().answer(
         "inspect", differences, summary, comparison(left.entry.key, right.entry.key, compare(left, right))
     )
@@ -156,7 +163,7 @@ def _report(opened: Opened, prefix: str) -> "EntryReport":
 
 
 def _reach(opened: Opened, asked: Asked) -> None:
-    from gpucache.answers.why import WhySummary, reaches
+    from gpucache.answers.why import reaches
 
     if asked.what or asked.named.anything or asked.targets:
         raise UsageError(
@@ -168,7 +175,7 @@ def _reach(opened: Opened, asked: Asked) -> None:
         wanted[label] = (*wanted.get(label, ()), _value(value))
     found = [reach for cache in opened.caches for reach in cache.explain(wanted)]
     hits = sum(one.hit for one in found)
-    given().answer("inspect", found, WhySummary(len(found), hits, len(found) - hits), reaches(found))
+    given().answer("inspect", found, _counted(len(found), hits), reaches(found))
     leave(ExitCode.DONE if hits else ExitCode.FINDINGS)
 
 
