@@ -189,10 +189,11 @@ def test_an_opencl_build_that_failed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", [(OPENCL_OPTIONS,), tuple(OPENCL_OPTIONS.split(b" "))])
 def test_opencl_options_whole_or_in_parts(tmp_path: Path, options: tuple[bytes, ...]) -> None:
-    """OpenCL's string is one input, however it is given."""
+    """OpenCL's string is one input, however it is given; NVIDIA's binary is PTX, as CUDA's is."""
     path = tmp_path / "foo.cache"
-    path.write_bytes(file_bytes(key_of((OPENCL_OPTIONS,), SOURCE), SPIRV))
-    assert asked(path, options).verdict is Served.HIT
+    for payload in (SPIRV, PTX):
+        path.write_bytes(file_bytes(key_of((OPENCL_OPTIONS,), SOURCE), payload))
+        assert asked(path, options).verdict is Served.HIT
 
 
 def test_the_backend_is_told_from_what_the_file_holds(tmp_path: Path) -> None:

@@ -157,12 +157,15 @@ def test_another_device_is_what_remains(root: Path) -> None:
 
 
 def test_another_source_is_named_by_its_line(root: Path) -> None:
-    """The nearest source is shown with the first line that differs."""
+    """The nearest source, or one with the same first kernel, is shown with the first line that differs."""
     write(root, keyed(b"int a;\n" + SOURCE), source=b"int a;\n" + SOURCE)
     reach = _ask(root, b"int b;\n" + SOURCE)
     assert reach.verdict is Verdict.KEY_CHANGED
     (difference,) = reach.differences
     assert (difference.label, difference.left, difference.right) == ("source, line 1", "int a;", "int b;")
+    rewritten = b"__kernel void show(\n  __global float *to)\n{\n  to[0] = 1;\n}\n"
+    assert _ask(root, rewritten).verdict is Verdict.KEY_CHANGED
+    assert _ask(root, rewritten.replace(b"show", b"other")).verdict is Verdict.NEVER_BUILT
 
 
 def test_a_source_alone(root: Path) -> None:

@@ -90,10 +90,17 @@ def test_a_call_inside_the_right_class_is_refused(protocol: int) -> None:
         read_info(hidden)
 
 
+def _without_a_log() -> _SourceInfo:
+    value = object.__new__(_SourceInfo)
+    object.__setattr__(value, "dependencies", [])
+    return value
+
+
 @pytest.mark.parametrize(
     "value",
     [
         "text",
+        _without_a_log(),
         [],
         {"dependencies": [], "log": ""},
         _SourceInfo((), ""),  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ from gpucache.answers.entries import FindingKind
 from gpucache.answers.evict import Kept
 from gpucache.caches.pyopencl import locks
 from gpucache.caches.pyopencl.locations import LOCK
+from gpucache.folders import Folder
 from tests.caches.pyopencl.build import only, opened, write
 from tests.unprivileged import NOBODY, as_nobody, needs_root
 
@@ -68,6 +69,24 @@ def test_a_foreign_file_keeps_an_entry(root: Path, key: str) -> None:
     assert kept is not None
     assert "notes.txt" in kept.reason
     assert len(list(folder.iterdir())) == 4
+
+
+def test_a_removal_that_is_stopped_takes_info_first(
+    root: Path, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyOpenCL finds an entry without it and builds it again; without its binary programs would die."""
+    folder = write(root, key)
+    cache = opened(root)
+    entry, unlink = only(cache), Folder.unlink
+
+    def stopped(self: Folder, name: str) -> None:
+        if name not in ("info", LOCK):
+            raise OSError(28, "No space left on device")
+        unlink(self, name)
+
+    monkeypatch.setattr(Folder, "unlink", stopped)
+    assert cache.remove(entry, "test") is not None
+    assert sorted(path.name for path in folder.iterdir()) == ["binary", "source.cl"]
 
 
 def test_the_lock_is_taken_as_pyopencl_takes_it(root: Path) -> None:
