@@ -78,14 +78,6 @@ class Stored:
         return self.row.size_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    """A database open for reading; ``ours`` tells whether it has rocFFT's table."""
-
-    reader: Reader
-    ours: bool
-
-
 class Rocfft(RocfftPlaces, Format[Stored]):
     """One database file of rocFFT."""
 
@@ -96,7 +88,9 @@ class Rocfft(RocfftPlaces, Format[Stored]):
     def __init__(self, location: Location, clock: Clock) -> None:
         super().__init__(location, clock)
         self.root = locations.real_path(self.root)
-        self._opened: _Opened | None = None
+        self._opened: Reader | None = None
+        self._ours = False
+        """Whether what is open has rocFFT's table."""
 
     @classmethod
     def opened(cls, location: Location) -> Location:
@@ -122,10 +116,10 @@ class Rocfft(RocfftPlaces, Format[Stored]):
             opened = self._reading()
             if opened is None:
                 return
-            seen = opened.reader.stamp[0]
+            seen = opened.stamp[0]
             changed_ns = seen.mtime_ns if seen else 0
             with told(self.root):
-                for row in database.read_rows(opened.reader.connection):
+                for row in database.read_rows(opened.connection):
                     if row.key.startswith(prefix):
                         yield Stored(row, self.root, row.created_ns or changed_ns)
         except (FormatError, UnreadableError):
@@ -136,7 +130,7 @@ class Rocfft(RocfftPlaces, Format[Stored]):
         row, opened = item.row, self._opened
         assert opened is not None
         with told(self.root):
-            prefix = database.read_prefix(opened.reader.connection, row)
+            prefix = database.read_prefix(opened.connection, row)
         fields = row.fields
         # People know the version as its integer, too.
         number = (("hip_version", str(row.hip_version)),) if isinstance(row.hip_version, int) else ()
@@ -245,10 +239,9 @@ class Rocfft(RocfftPlaces, Format[Stored]):
         asked = _asked(given)
         words = ", ".join(f"{label} {value}" for label, value in asked.items())
         try:
-            opened = self._reading()
-            if opened is None:
+            reader = self._reading()
+            if reader is None:
                 return Reach(self.name, words, Verdict.NEVER_BUILT, self._silent())
-            reader = opened.reader
 
             def stored(row: Row) -> Mapping[str, str]:
                 whole = given.get("arch") == row.fields["arch"]  # as a row has it that keeps the features
@@ -305,7 +298,7 @@ class Rocfft(RocfftPlaces, Format[Stored]):
             database.close_log(self.root)
         return ""
 
-    def _reading(self) -> _Opened | None:
+    def _reading(self) -> Reader | None:
         """The database with rocFFT's table as it is now; None where there is none; raises FormatError."""
         file = examine(self.root)
         if file is None or not file.size_bytes:
@@ -313,11 +306,12 @@ class Rocfft(RocfftPlaces, Format[Stored]):
             return None
         if not file.database:
             raise FormatError(f"{self.root} is no SQLite database")
-        if self._opened is None or self._opened.reader.stamp != stamp(self.root):
+        if self._opened is None or self._opened.stamp != stamp(self.root):
             reader = open_reader(self.root, file)
             with told(self.root):
-                self._opened = _Opened(reader, read_shape(reader.connection).table is Table.OURS)
-        return self._opened if self._opened.ours else None
+                ours = read_shape(reader.connection).table is Table.OURS
+            self._opened, self._ours = reader, ours
+        return self._opened if self._ours else None
 
     @contextmanager
     def _row(self, item: Stored) -> "Iterator[tuple[Reader, Row | None]]":
@@ -326,7 +320,7 @@ class Rocfft(RocfftPlaces, Format[Stored]):
         if opened is None:
             raise FormatError(f"the entry {item.key[:12]} is gone; look at the cache again")
         with told(self.root):
-            yield opened.reader, database.look_again(opened.reader.connection, item.row)
+            yield opened, database.look_again(opened.connection, item.row)
 
 
 def _has_table(path: Path) -> bool:

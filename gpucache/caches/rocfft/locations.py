@@ -26,31 +26,6 @@ _ENTRIES_READ = 20_000
 _INSTALL = f"unset {SYSTEM_PATH}, or install rocFFT anew"
 
 
-def locations(cache: str, environ: Mapping[str, str]) -> Iterator[Location]:
-    """The user's database where one is set, then the system's databases that are there."""
-    place = environ.get(USER_PATH, "")
-    if place and place != MEMORY:
-        yield _named(cache, place, USER_PATH, USER, environ)
-    named = environ.get(SYSTEM_PATH, "")
-    if named:
-        if named != MEMORY:
-            yield _named(cache, named, SYSTEM_PATH, SYSTEM, environ)
-        return
-    folder, decided_by = _library(environ)
-    if folder is not None:
-        for path in _beside_library(folder):
-            yield location(cache, path, decided_by, SYSTEM, environ)
-
-
-def _named(cache: str, place: str, variable: str, role: str, environ: Mapping[str, str]) -> Location:
-    """A place that a variable names, which may be a relative one."""
-    found = location(cache, _absolute(place), variable, role, environ)
-    if Path(place).is_absolute():
-        return found
-    told = f"{variable} is {place}, another place for every current directory; set an absolute path"
-    return found._replace(problems=(told, *found.problems))
-
-
 def real_path(path: Path) -> Path:
     """Where a path leads; as it stands where the working directory is gone. Raises nothing."""
     try:
@@ -59,18 +34,13 @@ def real_path(path: Path) -> Path:
         return path
 
 
-def _absolute(place: str) -> Path:
-    """A path from the root; as it stands where the working directory is gone."""
-    try:
-        return Path(place).absolute()
-    except OSError:
-        return Path(place)
-
-
-def location(cache: str, path: Path, decided_by: str, role: str, environ: Mapping[str, str]) -> Location:
-    """One place with all that is wrong with it."""
-    problems = (*_switched_off(role, environ), *place_problems(path, role))
-    return Location(cache, str(path), decided_by, not environ.get(READ_DISABLE), None, problems, role)
+def _location(named: str | Path, decided_by: str, role: str, environ: Mapping[str, str]) -> Location:
+    """One place with all that is wrong with it; a variable may name a relative one."""
+    path = places.absolute(Path(named))
+    told = f"{decided_by} is {named}, another place for every current directory; set an absolute path"
+    relative = () if Path(named).is_absolute() else (told,)
+    problems = (*relative, *_switched_off(role, environ), *place_problems(path, role))
+    return Location(NAME, str(path), decided_by, not environ.get(READ_DISABLE), None, problems, role)
 
 
 def _switched_off(role: str, environ: Mapping[str, str]) -> Iterator[str]:
@@ -126,7 +96,7 @@ def _library(environ: Mapping[str, str]) -> tuple[Path | None, str]:
         searched.append((str(Path(environ["ROCM_PATH"], "lib")), "ROCM_PATH"))
     searched.append(("/opt/rocm/lib", "default"))
     for place, decided_by in searched:
-        folder = _absolute(place)
+        folder = places.absolute(Path(place))
         if any(name.startswith(_LIBRARY) for name in _names(folder)):
             return folder, decided_by
     return None, ""
@@ -171,5 +141,12 @@ class RocfftPlaces(Places):
 
     @classmethod
     def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """The user's database, then the system's; without a path rocFFT keeps its own in memory only."""
-        return locations(cls.name, environ)
+        """The user's database where a path is set, then the system's databases that are there."""
+        place, named = environ.get(USER_PATH, ""), environ.get(SYSTEM_PATH, "")
+        if place and place != MEMORY:
+            yield _location(place, USER_PATH, USER, environ)
+        if named and named != MEMORY:
+            yield _location(named, SYSTEM_PATH, SYSTEM, environ)
+        folder, decided_by = (None, "") if named else _library(environ)
+        if folder is not None:
+            yield from (_location(path, decided_by, SYSTEM, environ) for path in _beside_library(folder))
