@@ -205,10 +205,13 @@ def test_a_peer_stands_beside_the_pair() -> None:
 
 def test_a_peer_that_fails_costs_its_own_arm_alone() -> None:
     """The case is measured without it, and a note has its words."""
-    first = (*FIRST, Sample(PEER, error="it is not installed"))
-    case = _fold(first=first, against=(PEER,))
-    assert (case.cold is not None, case.arms) == (True, ())
-    assert "pyopencl does not take part: it is not installed" in case.caveats
+    failed = Sample(PEER, error="it is not installed")
+    for case in (
+        _fold(first=(*FIRST, failed), against=(PEER,)),
+        _fold([*_PAIRS, failed], against=(PEER,)),
+    ):
+        assert (case.cold is not None, case.arms) == (True, ())
+        assert "pyopencl does not take part: it is not installed" in case.caveats
 
 
 def test_a_loaded_machine_reaches_the_verdict() -> None:

@@ -155,7 +155,7 @@ def test_a_peer_builds_through_its_own_cache(start: Start) -> None:
     start("cuda.core", peers=("cuda.core",), peer_folder="/peer")
     assert start.session.done[:3] == ["load cuda.core", "use /peer", "build"]
     start.session.done.clear()
-    start(Arm.COLD, peers=("cuda.core",))
+    start(Arm.COLD, peers=("cuda.core",), peer_folder="/peer")
     assert start.session.done[:2] == ["load cuda.core", "build"]
     start.session.done.clear()
     start(Arm.DRIVER)
