@@ -123,12 +123,15 @@ def test_histories_are_bounded_in_number(store: DirectoryStore) -> None:
 
 
 def test_a_clock_in_the_future_keeps_nothing_for_ever(store: DirectoryStore, make_entry: MakeEntry) -> None:
-    """What is dated to come gives way too, where the limit asks for it."""
+    """What is dated to come gives way too, where the limit asks for it; what may be in use does not."""
     store.publish(make_entry())
+    lock = store.root / "v1" / "locks" / LEFT["locks"]
+    lock.parent.mkdir(0o700, exist_ok=True)
+    lock.touch(0o600)
     (history,) = _record(store, 1)
     later_ns = time.time_ns() + 10**18
     os.utime(history, ns=(later_ns, later_ns))
-    assert store.sweep(0).left_bytes == 0 and not history.exists()
+    assert store.sweep(0).left_bytes == 0 and not history.exists() and lock.exists()
 
 
 def test_what_was_removed_for_a_limit_is_known(store: DirectoryStore, make_entry: MakeEntry) -> None:

@@ -105,6 +105,8 @@ def test_a_folder_is_bounded_and_what_is_used_stays(tmp_path: Path) -> None:
     assert {name for name, _ in bounded.all()} == {names[0], names[2], names[3]}
     bounded.put(names[4], b"1234567890")
     assert names[4] in {name for name, _ in bounded.all()}
-    assert sum(len(data) for _, data in bounded.all()) <= 20
+    for name in names[:3]:
+        bounded.put(name, b"12345678")
+    assert 0 < sum(len(data) for _, data in bounded.all()) <= 20
     assert not bounded.put(names[1], b"12345678901")
     assert (folder / "note.txt").exists()
