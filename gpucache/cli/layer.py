@@ -49,7 +49,8 @@ def export_layer(folder: Path, place: str) -> None:
         with scratch("layer") as caches:  # what a library's own cache answers is not asked for
             environ = {**given().environment(), **KnownCaches(given().environment()).isolate(caches)}
             environ.pop(REQUIRE, None)  # what misses is to be built for the layer
-            ended = run_command(command, environ, found, [questions.heard(opencl), questions.heard(nvrtc)])
+            handlers = questions.heard({**opencl.handlers, **nvrtc.handlers})
+            ended = run_command(command, environ, found, handlers)
         opencl.finish(), nvrtc.finish()
         noted = frozenset() if opencl.made is None else opencl.made.noted
         if noted and build_noted(settings, noted)[1]:

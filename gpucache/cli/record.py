@@ -71,7 +71,7 @@ def record(folder: Path, digests_only: bool, keep_arguments: bool) -> None:
         environ.pop(REQUIRE, None)  # nothing is served, so that nothing can be a hit
         with suppress(OSError):  # where no folder can be made the command runs alone, which is told
             environ |= KnownCaches(os.environ).isolate(ends.enter_context(scratch("record")))
-        ended = run_command(command, environ, found, [recorded])
+        ended = run_command(command, environ, found, recorded.handlers)
         unbegun.pop_all()
     untold = [Unrecorded(reason, number) for reason, number in sorted(recorded.unrecorded.items())]
     unwritten = sum(one.builds for one in untold)

@@ -16,11 +16,11 @@ from gpucache.intercept.listening import Listening
 
 TYPE_CHECKING = False  # the one of typing
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from gpucache.answers.run import Ended
     from gpucache.intercept.environment import Libraries
-    from gpucache.intercept.server import Service
+    from gpucache.intercept.server import Handlers
 
 Plain = tuple[int, int, str, bool, tuple[str, ...]]
 _PASSED_ON = ("SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGTSTP", "SIGCONT")
@@ -34,15 +34,14 @@ def run_command(
     argv: "Sequence[str]",
     environ: "Mapping[str, str]",
     libraries: "Libraries",
-    services: "Iterable[Service]",
+    handlers: "Handlers",
 ) -> "Ended":
-    """Run a command to its end while services answer it; raises CommandError if it cannot be started.
+    """Run a command to its end while handlers answer it; raises CommandError if it cannot be started.
 
     Where nobody could be heard, because no socket can be made here, the command runs as it would without us.
     """
     from gpucache.answers.run import Ended
 
-    handlers = {kind: handler for service in services for kind, handler in service.handlers.items()}
     return Ended(*await_command(argv, environ, libraries, Listening(lambda: handlers)))
 
 

@@ -5,13 +5,13 @@ looked up once more: what was missed and kept meanwhile is found, and files are 
 is made of a question; which file it becomes is ``index``'s, what an answer depends on ``conditions``'.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from threading import Lock
 from typing import Any
 
 from gpucache.answers.layer import Layered, LayerResult
-from gpucache.answers.run import Intercepted
 from gpucache.engine.explain import explain
 from gpucache.engine.store_layers import Layers, NoEntry
 from gpucache.errors import GpucacheError
@@ -22,7 +22,7 @@ from gpucache.intercept.environment import Libraries
 from gpucache.intercept.index import Row, fits, row_of
 from gpucache.intercept.nvrtc import NVRTC
 from gpucache.intercept.opencl import OpenCL
-from gpucache.intercept.server import Handler, Handlers, Reply, Service
+from gpucache.intercept.server import Handler, Handlers, Reply
 from gpucache.intercept.session import Asked, Compiler, Question, hits_of, targets_of
 from gpucache.intercept.wire import Fields, Kind
 
@@ -46,19 +46,12 @@ class Questions:
         self.too_many = False
         """Whether more was asked than is kept."""
 
-    def heard(self, service: Service) -> "Heard":
-        """A service whose questions are kept."""
-        return Heard(self, service)
-
-    def hear(self, kind: Kind, handler: Handler) -> Handler:
-        """The same of a handler of a kind of questions; others are as they were."""
-
-        def hear(fields: Fields) -> Reply:
-            given = fields.rest()
-            self._add(kind, given)
-            return handler(Fields(given))
-
-        return hear if kind in self._compilers else handler
+    def heard(self, handlers: Handlers) -> Handlers:
+        """The same handlers, with the questions that come to them kept."""
+        return {
+            kind: partial(self._hear, kind, handler) if kind in self._compilers else handler
+            for kind, handler in handlers.items()
+        }
 
     def answers(self) -> Iterator[tuple[Kind, Layered, Row | None]]:
         """What becomes of each question, with its record where there is one."""
@@ -66,6 +59,11 @@ class Questions:
             self._devices.begin()
         for (kind, question), asked in self._asked.items():
             yield kind, *self._answer(self._compilers[kind], question, asked)
+
+    def _hear(self, kind: Kind, handler: Handler, fields: Fields) -> Reply:
+        question = fields.rest()
+        self._add(kind, question)
+        return handler(Fields(question))
 
     def _add(self, kind: Kind, question: Question) -> None:
         """Keep a question, once, as it is read now: a file that was made up will be gone."""
@@ -100,20 +98,3 @@ class Questions:
         if not fits(row):
             return replace(left, reason="it is larger than an index keeps"), None
         return replace(left, result=LayerResult.EXPORTED), row
-
-
-class Heard:
-    """Answers as another service does, and keeps what is asked."""
-
-    def __init__(self, questions: Questions, service: Service) -> None:
-        self._questions = questions
-        self._service = service
-
-    @property
-    def handlers(self) -> Handlers:
-        """What answers each kind of request."""
-        return {kind: self._questions.hear(kind, one) for kind, one in self._service.handlers.items()}
-
-    def finish(self) -> Sequence[Intercepted]:
-        """What became of each build."""
-        return self._service.finish()

@@ -13,7 +13,6 @@ from itertools import count
 from threading import Lock
 from typing import Any
 
-from gpucache.answers.run import Intercepted
 from gpucache.engine.recorded_requests import observe
 from gpucache.errors import GpucacheError
 from gpucache.intercept.opencl import OpenCL
@@ -56,10 +55,6 @@ class Recorder:
         for compiler in self._compilers:
             handlers |= {compiler.ask: partial(self._ask, compiler), compiler.told: self._told}
         return handlers
-
-    def finish(self) -> Sequence[Intercepted]:
-        """Nothing became of any build."""
-        return ()
 
     def _loaded(self, _: Fields) -> Reply:
         for compiler in self._compilers:

@@ -292,14 +292,14 @@ def test_a_service_is_made_when_it_is_asked(tmp_path: Path) -> None:
         return _Answers()
 
     later = Later(make, [Kind.OTHER])
-    ended = run_command([sys.executable, "-c", _ASKS, str(begun)], os.environ, Libraries(), [later])
+    ended = run_command([sys.executable, "-c", _ASKS, str(begun)], os.environ, Libraries(), later.handlers)
     assert (ended, made) == (Ended(Kind.OK.value), ["started"])
 
 
 def test_a_command_that_asks_nothing_has_no_service_made() -> None:
     """It costs nothing, and nothing became of any build."""
     later = Later(lambda: pytest.fail("it was made"), [Kind.OTHER])
-    assert run_command(["true"], os.environ, Libraries(), [later]) == Ended(0)
+    assert run_command(["true"], os.environ, Libraries(), later.handlers) == Ended(0)
     assert (later.made, later.finish()) == (None, ())
 
 
@@ -322,7 +322,7 @@ def test_a_loaded_layer_has_its_service_made(tmp_path: Path) -> None:
         return _Answers()
 
     later = Later(make, [Kind.LOADED, Kind.OTHER])
-    ended = run_command([sys.executable, "-c", _TELLS, str(made)], os.environ, Libraries(), [later])
+    ended = run_command([sys.executable, "-c", _TELLS, str(made)], os.environ, Libraries(), later.handlers)
     assert ended == Ended(Kind.OK.value + len("made"))
 
 
@@ -350,7 +350,7 @@ def test_a_service_that_cannot_be_made_is_told_and_no_error(tmp_path: Path) -> N
 
     later = Later(make, [Kind.OTHER])
     ended = run_command(
-        [sys.executable, "-c", _ASKS, str(tmp_path / "ended")], os.environ, Libraries(), [later]
+        [sys.executable, "-c", _ASKS, str(tmp_path / "ended")], os.environ, Libraries(), later.handlers
     )
     assert ended == Ended(Kind.PASS.value)
     (told,) = later.finish()
