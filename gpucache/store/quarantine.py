@@ -37,15 +37,16 @@ class Quarantine(BoundedFolder):
         """Move a file of a folder in, if it is still the one that was read; whether it was moved."""
         now_ns = time.time_ns()
         try:
-            with self._root.open(*place) as folder, self._root.make(*layout.QUARANTINE) as quarantine:
+            with self._root.open(*place) as folder:
                 if identity_of(folder.lstat(name)) != identity:
                     return False
                 head = self._head(folder, name)
-                # Folders that were moved here hold files of others, and so stay until somebody looks.
-                if sum(found.is_dir(follow_symlinks=False) for found in quarantine.entries()) >= FILE_CAP:
-                    return False
-                folder.move(name, quarantine, f"{now_ns:0{_INSTANT_DIGITS}d}-{name}")
-                self.trim(quarantine)
+                with self._root.make(*layout.QUARANTINE) as quarantine:
+                    # Folders that were moved here hold files of others, and so stay until somebody looks.
+                    if sum(found.is_dir(follow_symlinks=False) for found in quarantine.entries()) >= FILE_CAP:
+                        return False
+                    folder.move(name, quarantine, f"{now_ns:0{_INSTANT_DIGITS}d}-{name}")
+                    self.trim(quarantine)
         except UNUSABLE:
             return False
         program, target = (head.program, head.target) if head is not None else (UNREADABLE, "")

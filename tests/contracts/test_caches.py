@@ -439,8 +439,9 @@ def test_a_damaged_entry_that_was_built_anew_is_not_repaired(name: str, tmp_path
     checked = cache.check(first)
     example.change(first, sound)
     before = _lies(tmp_path)
-    cache.repair(checked, first)
+    told = cache.repair(checked, first)
     assert _lies(tmp_path) == before
+    assert not any(finding.repaired for finding in told.findings)
     assert not _findings(open_example(name, tmp_path / "cache" / example.place))
 
 
