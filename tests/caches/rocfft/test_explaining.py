@@ -132,8 +132,13 @@ def test_code_for_another_gpu_is_a_false_hit(tmp_path: Path) -> None:
 
 
 def test_a_row_without_code_is_corrupt(tmp_path: Path) -> None:
-    """A row that has the key and no code is told as damaged."""
-    assert ask(database(tmp_path / "c.db", [row(data=b"")])).verdict == "corrupt"
+    """A row with the key and no code is told as damaged, the first of several, and only if none is sound."""
+    path = database(tmp_path / "c.db", [row(data=b""), row(arch="gfx942", data=b"")])
+    (first, _) = opened(path).scan()
+    reach = ask(path, arch=b"")
+    assert (reach.verdict, reach.nearest) == ("corrupt", first.key)
+    database(tmp_path / "d.db", [row(data=b""), row(arch="gfx942")])
+    assert ask(tmp_path / "d.db", arch=b"").hit
 
 
 def test_rows_before_an_unfinished_change_answer(tmp_path: Path) -> None:

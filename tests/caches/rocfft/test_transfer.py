@@ -185,23 +185,25 @@ def test_what_appears_meanwhile_is_not_replaced(tmp_path: Path) -> None:
 
 
 def test_rows_are_added_to_a_database_that_is_there(tmp_path: Path) -> None:
-    """Newer rows take the place of older ones, older ones do not, and the others stay."""
-    mine = [row("kept", seconds=9), row("old", seconds=1), row("new", seconds=9)]
+    """Newer rows take the place of older ones, older and equally old ones do not, and the others stay."""
+    mine = [row("kept", seconds=9), row("old", seconds=1), row("new", seconds=9), row("same", seconds=9)]
     theirs = [
         row("old", data=code(fill=b"\1"), seconds=5),
         row("new", data=code(fill=b"\1"), seconds=5),
+        row("same", data=code(fill=b"\1"), seconds=9),
         row("more"),
     ]
     out = database(tmp_path / "out.db", mine)
     result = merge([database(tmp_path / "a.db", theirs)], out, keep_times=True, into_existing=True)
-    assert (result.rows, result.replaced, result.older) == (2, 1, 1)
+    assert (result.rows, result.replaced, result.older) == (2, 1, 2)
     assert {one[0]: one[5] for one in rows_of(out)} == {
         "kept": 9,
         "old": 5,
         "new": 9,
+        "same": 9,
         "more": row()[5],
     }
-    assert answer(out, row("new")) == code()
+    assert answer(out, row("new")) == answer(out, row("same")) == code()
 
 
 def test_adding_to_a_locked_database_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
