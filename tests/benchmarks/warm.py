@@ -57,7 +57,7 @@ if __name__ == "__main__":
 
 
 def run(effort: Effort) -> Iterator[Comparison]:
-    """Many compiles, and the same again where all of them are hits."""
+    """Many compiles; ``start`` measures the same again where all of them are hits."""
     programs, size = (2, 4) if effort.small else (_PROGRAMS, 16)
     try:
         import cuda.bindings.nvrtc  # noqa: F401
@@ -81,12 +81,6 @@ def run(effort: Effort) -> Iterator[Comparison]:
             "a bare pool": process(pool, before=lambda: _empty(place / "out")),
         }
         yield compare(f"{programs} compiles by {_JOBS} workers", sides, min(effort.rounds, _ROUNDS))
-        sides = {
-            "gpucache warm": process([*warm, "--root", place / "hits"]),
-            "gpucache --version": process([sys.executable, "-m", "gpucache", "--version"]),
-            "import cuda.bindings.nvrtc": process([sys.executable, "-c", "import cuda.bindings.nvrtc"]),
-        }
-        yield compare(f"Warming {programs} programs that are all there", sides, effort.rounds)
 
 
 def _empty(folder: Path) -> None:
