@@ -1,7 +1,8 @@
 """What a miss adds to its compile: key, lookup, explanation, publishing with its syncs, history and journal.
 
-The compiler runs once beforehand, and each measured build is given what it gave: so no part of a compile is
-measured. Beside it stand the compile alone, and the least that a publish on this disk takes.
+First of all misses of the library, and of it the part that a program waits for. Then in parts: the compiler
+runs once beforehand, and each measured build is given what it gave, so no part of a compile is measured.
+Beside these are the compile alone, and the least that a publish on this disk takes.
 """
 
 import os
@@ -12,9 +13,11 @@ from collections.abc import Callable, Iterator
 from importlib.resources import files
 from itertools import count
 from pathlib import Path
+from unittest.mock import patch
 
 from gpucache.answers.lookup import Built
 from gpucache.backends.cuda import BACKEND, nvrtc
+from gpucache.backends.interface import Compilation
 from gpucache.engine.explain import explain
 from gpucache.engine.lookup import build, find
 from gpucache.engine.prepare import prepare
@@ -24,6 +27,7 @@ from gpucache.host.environment import environment
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Program, Target
 from gpucache.store import DirectoryStore
 from tests.benchmarks.key import cub_include_dirs
+from tests.benchmarks.library_hit import stable_place
 from tests.benchmarks.measure import Comparison, Effort, Sample, Side, compare
 
 _BUILDS = 200
@@ -50,6 +54,8 @@ def run(effort: Effort) -> Iterator[Comparison]:
     def known() -> BuildRequest:
         return _request("scale.cu", _PLAIN.format(0).encode(), next(numbers))
 
+    with stable_place():
+        yield _of_the_library(numbers, effort)
     with tempfile.TemporaryDirectory() as folder:
         layers = Layers(user=DirectoryStore(Path(folder, "root"), writable=True), command="benchmark")
         yield _compared(layers, new, f"A miss of a new program beside {builds} others", builds, effort)
@@ -62,6 +68,45 @@ def run(effort: Effort) -> Iterator[Comparison]:
             )
         else:
             yield Comparison(title, (), {"CUB": "its headers are not here; install nvidia-cuda-cccl"})
+
+
+def _of_the_library(numbers: Iterator[int], effort: Effort) -> Comparison:
+    """All but the compile of misses by ``compile_program``, until it returns and until all is kept."""
+    from gpucache.cuda import compile_program, flush
+
+    compile_, compiling = nvrtc.compile_source, (0, 0)
+
+    def timed(request: BuildRequest, compilation: Compilation) -> Artifact:
+        nonlocal compiling
+        began = _now()
+        artifact = compile_(request, compilation)
+        compiling = _since(began)
+        return artifact
+
+    def missed(clock: Callable[[], int], end: Callable[[], object]) -> Sample:
+        began, cpu_ns = _now(), clock()
+        compile_program(_PLAIN.format(next(numbers)).replace("GPUCACHE_FACTOR", "2"), target="sm_90")
+        end()
+        taken = Sample(_since(began)[0] - compiling[0], clock() - cpu_ns - compiling[1])
+        flush()
+        return taken
+
+    def median(clock: Callable[[], int], end: Callable[[], object]) -> Side:
+        def side() -> Sample:
+            with patch.object(nvrtc, "compile_source", timed):
+                taken = [missed(clock, end) for _ in range(effort.calls(10))]
+            return Sample(
+                round(statistics.median(one.wall_ns for one in taken)),
+                round(statistics.median(one.cpu_ns for one in taken)),
+            )
+
+        return side
+
+    sides = {
+        "until the program goes on": median(time.thread_time_ns, lambda: None),
+        "until it is explained and kept": median(time.process_time_ns, flush),
+    }
+    return compare("A miss by compile_program, without the compile", sides, effort.rounds)
 
 
 def _request(name: str, source: bytes, number: int, include_dirs: tuple[str, ...] = ()) -> BuildRequest:
@@ -118,6 +163,11 @@ def _missed(layers: Layers, request: BuildRequest, artifact: Artifact) -> dict[s
 
 def _now() -> tuple[int, int]:
     return time.perf_counter_ns(), time.thread_time_ns()
+
+
+def _since(began: tuple[int, int]) -> tuple[int, int]:
+    now = _now()
+    return now[0] - began[0], now[1] - began[1]
 
 
 def _timed(action: Callable[[], object]) -> Side:
