@@ -39,7 +39,6 @@ class Library:
 LIBRARIES: Mapping[str, Library] = {
     "opencl_layer": Library(("opencl_layer.c", "opencl_builds.c", "opencl_handles.c", *ASKING)),
     "nvrtc_audit": Library(("nvrtc_audit.c",)),
-    "answer": Library(("answer.c", *ASKING)),
     **{
         f"nvrtc_{major}": Library(
             ("nvrtc_shim.c", *ASKING),

@@ -45,6 +45,16 @@ def libraries(compiler: build.Compiler, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture(scope="session")
+def answer(compiler: build.Compiler, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library with the index as one function."""
+    made = tmp_path_factory.mktemp("answer") / "answer.so"
+    sources = [_HERE / "answer.c", *(build.FOLDER / name for name in build.ASKING)]
+    flags = [*build._FLAGS, f"-I{build.FOLDER}", *build._LINKING, "-ldl"]
+    subprocess.run([*compiler.command, *sources, *flags, "-o", made], check=True)
+    return made
+
+
+@pytest.fixture(scope="session")
 def layer(libraries: Path) -> Path:
     return libraries / build.file_name("opencl_layer")
 

@@ -107,8 +107,8 @@ _HIT = [b"", _PAYLOAD, b"log"]
 
 
 @pytest.fixture
-def root(libraries: Path, tmp_path: Path) -> Root:
-    return Root(tmp_path / "root", libraries / build.file_name("answer"))
+def root(answer: Path, tmp_path: Path) -> Root:
+    return Root(tmp_path / "root", answer)
 
 
 def test_our_xxh3_is_xxh3(compiler: build.Compiler, tmp_path: Path) -> None:
@@ -132,9 +132,9 @@ def test_an_answer_is_put_together_of_its_row_and_its_entry(root: Root) -> None:
     assert root.ask(_build(source=b"kernel void b() {}" * 20)) is None
 
 
-def test_an_entry_of_another_root_is_found(root: Root, libraries: Path, tmp_path: Path) -> None:
+def test_an_entry_of_another_root_is_found(root: Root, answer: Path, tmp_path: Path) -> None:
     """As the server finds it: the row is in the user's root, what it refers to in a system's."""
-    system = Root(tmp_path / "system", libraries / build.file_name("answer"))
+    system = Root(tmp_path / "system", answer)
     one = system.answered()
     shutil.rmtree(root.path / "v1" / "entries")
     root.keep(one)

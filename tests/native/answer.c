@@ -1,4 +1,4 @@
-/* The index as one function, for who loads this library and asks by itself, as Python does through ctypes. */
+/* The index as one function, which tests call through ctypes. */
 #define _GNU_SOURCE
 #include "index.h"
 
