@@ -213,6 +213,32 @@ def test_the_table_has_no_way_back() -> None:
     assert list(TopologicalSorter(ways).static_order())
 
 
+def _mapped() -> list[str]:
+    """The rooms in the order of the map."""
+    rows = re.findall(r"^\| ((?:`[\w./]+`(?:, )?)+) \|", (_ROOT / "README.md").read_text(), re.MULTILINE)
+    return [re.sub(r"/$|\.py$", "", name) for row in rows for name in re.findall("`([^`]+)`", row)]
+
+
+def test_the_map_has_every_room_above_those_that_it_imports() -> None:
+    """The page that newcomers read lists the folders and modules that exist, from the top down."""
+    found = {path.stem for path in _ROOT.iterdir() if path.name[0].islower()} - {"py"}
+    assert sorted(_mapped()) == sorted(found)
+    at = {name: row for row, name in enumerate(_mapped())}
+    ways = {(_room(module), _room(wanted)) for module in _modules() if module for wanted in _ours(module)}
+    upward = [
+        (above, below) for above, below in ways if {above, below} <= at.keys() and at[above] > at[below]
+    ]
+    assert upward == []
+
+
+def test_the_map_names_files_that_exist() -> None:
+    """Every path on the page of the package is one."""
+    places = re.findall(r"`([\w/]+(?:/|\.py|\.md|\.txt))`", (_ROOT / "README.md").read_text())
+    assert [
+        place for place in places if not any((base / place).exists() for base in (_ROOT, _ROOT.parent))
+    ] == []
+
+
 def test_the_package_imports_nothing_at_once() -> None:
     """Importing gpucache alone loads none of its rooms."""
     top = [node for node in _tree("").body if isinstance(node, ast.Import | ast.ImportFrom)]
