@@ -45,7 +45,7 @@ SYSTEMS = {
     "deep-gemm": "gpucache.caches.deep_gemm",
     "numba": "gpucache.caches.numba",
     "warp": "gpucache.caches.warp",
-    "taichi": "gpucache.caches.taichi.format",
+    "taichi": "gpucache.caches.taichi",
     "hashcat": "gpucache.caches.hashcat",
     "darktable": "gpucache.caches.darktable",
     "opencv": "gpucache.caches.opencv",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gpucache.answers.entries import FindingKind
 from gpucache.answers.evict import Kept, Removal
 from gpucache.answers.lookup import Verdict
-from gpucache.caches.cuda_driver.survey import STRANGERS_COUNTED, clear, survey
+from gpucache.caches.cuda_driver import STRANGERS_COUNTED, clear, survey
 from gpucache.caches.files import DEEPEST
 from gpucache.engine.evict import plan_evict, run_evict
 from gpucache.engine.eviction_policy import Limits

@@ -12,7 +12,7 @@ from gpucache.answers.entries import CacheEntry, FindingKind
 from gpucache.answers.evict import Kept
 from gpucache.caches.interface import Cache
 from gpucache.caches.registry import of_others
-from gpucache.caches.taichi.index import Index
+from gpucache.caches.taichi import Index
 from gpucache.errors import FormatError
 from tests.caches.opened import HOUR_NS, kinds, only, opened
 from tests.caches.taichi.build import CODE, MADE_S, file_bytes, index_bytes, key, put

@@ -5,6 +5,10 @@ Source: Taichi 1.7, ``taichi/util/offline_cache.h``, ``taichi/codegen/compiled_k
 u32 architecture, u64 size of a JSON text, u64 size of the code, both of these, and the SHA-256 of the two in
 hex. A file is only written along with its row: one that is damaged or gone while its row stays is compiled
 again at every start. Whoever reads or writes the index makes ``ticache.lock``, and removes it afterwards.
+
+The index, ``ticache.tcb``, is little-endian: u64 size of it, three u16 of Taichi's version, u64 size of
+all kernels, u64 their number, and for each the name of its file and its key with u64 lengths ahead, u64 size,
+i64 seconds when it was made and last used.
 """
 
 import hashlib
@@ -12,10 +16,12 @@ import os
 import re
 import stat
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from gpucache.answers.entries import FindingKind, Problem
 from gpucache.answers.evict import Kept
@@ -25,19 +31,81 @@ from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HOUR_NS, SECOND_NS, HeldError, Look
 from gpucache.caches.layout import Layout
 from gpucache.caches.systems import TaichiPlaces
-from gpucache.caches.taichi.index import LARGEST_BYTES, Index
 from gpucache.errors import FormatError
 from gpucache.units import format_age
 
 _MAGIC, _HEAD, _DIGITS = b"TIC\0", struct.Struct("<4sIQQ"), 64
 _INDEX, _LOCK, _NEW = "ticache.tcb", "ticache.lock", "ticache.tcb.new"
-_SCANNED_BYTES = 64 << 10
+_ROWS, _ROW_END, _LENGTH = struct.Struct("<Q3HQQ"), struct.Struct("<Qqq"), struct.Struct("<Q")
+_SCANNED_BYTES, _INDEX_BYTES = 64 << 10, 64 << 20
 _MOST_BYTES = 1 << 30
 _ARCHITECTURES = (
     "x64", "arm64", "js", "cuda", "metal", "opengl", "dx11", "dx12", "opencl", "amdgpu", "vulkan", "gles",
 )  # fmt: skip
 _TASK = re.compile(rb'"name":"(\w+?)_c\d+_\d+_kernel_\d+')
 _FOR_EVER = "Taichi compiles it at every start and never writes it anew, as its index has it"
+
+
+class Row(NamedTuple):
+    """One kernel."""
+
+    name: str
+    """The name of its file without the ending."""
+    key: str
+    size_bytes: int
+    made_s: int
+    used_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """What an index says."""
+
+    version: tuple[int, ...]
+    rows: Mapping[str, Row]
+    """By name."""
+
+    @classmethod
+    def read(cls, data: bytes) -> "Index":
+        """An index of its bytes; raises FormatError where they do not hold together."""
+        rows: dict[str, Row] = {}
+        try:
+            size, *version, _, count = _ROWS.unpack_from(data)
+            if size != len(data):
+                raise FormatError(f"it says that it has {size} bytes, and has {len(data)}")
+            at = _ROWS.size
+            while len(rows) < count:
+                name, at = _text(data, at)
+                key, at = _text(data, at)
+                if name in rows:
+                    raise FormatError(f"it has two rows for {name}")
+                rows[name] = Row(name, key, *_ROW_END.unpack_from(data, at))
+                at += _ROW_END.size
+        except struct.error:
+            raise FormatError("it ends in the middle of a row") from None
+        return cls(tuple(version), rows)
+
+    def without(self, names: Collection[str]) -> bytes:
+        """The bytes of the same index without some rows."""
+        rows = [row for row in self.rows.values() if row.name not in names]
+        body = b"".join(
+            _bytes(row.name) + _bytes(row.key) + _ROW_END.pack(row.size_bytes, row.made_s, row.used_s)
+            for row in rows
+        )
+        kernels_bytes = sum(row.size_bytes for row in rows)
+        return _ROWS.pack(_ROWS.size + len(body), *self.version, kernels_bytes, len(rows)) + body
+
+
+def _bytes(text: str) -> bytes:
+    return _LENGTH.pack(len(text)) + text.encode("latin-1")
+
+
+def _text(data: bytes, at: int) -> tuple[str, int]:
+    start = at + _LENGTH.size
+    end = start + _LENGTH.unpack_from(data, at)[0]
+    if end > len(data):
+        raise FormatError("a name in it ends behind the file")
+    return data[start:end].decode("latin-1"), end
 
 
 class Taichi(TaichiPlaces, FilesFormat):
@@ -145,7 +213,7 @@ class Taichi(TaichiPlaces, FilesFormat):
     def _read(self) -> Index:
         try:
             with open_folder(self.root) as folder:
-                return Index.read(read(folder, _INDEX, LARGEST_BYTES))
+                return Index.read(read(folder, _INDEX, _INDEX_BYTES))
         except FileNotFoundError:
             return Index((), {})
 
@@ -155,7 +223,7 @@ class Taichi(TaichiPlaces, FilesFormat):
     def _drop(self, names: set[str]) -> None:
         """Take rows out of the index, whose lock is held."""
         with suppress(FormatError, FileNotFoundError), open_folder(self.root) as folder:
-            index = Index.read(read(folder, _INDEX, LARGEST_BYTES))
+            index = Index.read(read(folder, _INDEX, _INDEX_BYTES))
             if names.isdisjoint(index.rows):
                 return
             mode = stat.S_IMODE(folder.lstat(_INDEX).st_mode)
