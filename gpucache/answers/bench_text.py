@@ -10,9 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType
-from rich.text import Text
-
 from gpucache.answers.bench import (
     FEWEST_PAIRS,
     PAPER_ASYNC,
@@ -29,7 +26,7 @@ from gpucache.answers.bench import (
     SettleSummary,
     Spread,
 )
-from gpucache.answers.grid import Column, Grid, plain
+from gpucache.answers.grid import Block, Cell, Column, Grid, Line, Pieces, plain
 from gpucache.answers.growth import Growth
 from gpucache.units import format_count, format_duration, format_size, printable
 
@@ -289,7 +286,7 @@ _STYLES = {
 }
 
 
-def bench(cases: Sequence[BenchCase], *, whole: bool = False) -> Iterator[RenderableType]:
+def bench(cases: Sequence[BenchCase], *, whole: bool = False) -> Iterator[Block]:
     """A row for each case, and what speaks against its figures; if ``whole``, everything about each."""
     yield _overview(cases)
     if any(case.cached_part for case in cases):
@@ -346,7 +343,7 @@ def _ratios(ratio: Ratio | None, part: CachedPart | None, of: Spread | None) -> 
     yield times(part.ratio.median, part.ratio) if part else ""
 
 
-def _short(cases: Sequence[BenchCase]) -> Iterator[RenderableType]:
+def _short(cases: Sequence[BenchCase]) -> Iterator[Block]:
     """What the table cannot say: why a case is not faster, and what else speaks against its figures."""
     said: dict[tuple[str, str], list[BenchCase]] = {}
     for case in cases:
@@ -356,7 +353,7 @@ def _short(cases: Sequence[BenchCase]) -> Iterator[RenderableType]:
     for case in cases:
         for caveat in caveats(case):
             said.setdefault((caveat, ""), []).append(case)
-    yield from (Text(),) if said else ()
+    yield from ("",) if said else ()
     for (sentence, style), among in said.items():
         named = "" if len(among) == len(cases) else f"{', '.join(map(name_of, among))}: "
         yield plain(f"{named}{sentence}", style)
@@ -364,22 +361,22 @@ def _short(cases: Sequence[BenchCase]) -> Iterator[RenderableType]:
         yield plain("\n-v shows the phases, the spread and more of each", "dim")
 
 
-def _case(case: BenchCase) -> Iterator[RenderableType]:
+def _case(case: BenchCase) -> Iterator[Block]:
     yield plain(f"\n{printable(name_of(case), None)}", "bold")
     yield plain(verdict_words(case), _STYLES[BenchVerdict(case.verdict)])
     drawn = bars(case)
     if drawn:
-        yield Text()
+        yield ""
         if len(case.phases) > 1:
-            yield Group(_phases(case), Text())
-        yield Group(_starts(drawn), Text(), _Bars(drawn, looks(case_phases([case]))), Text())
+            yield from (_phases(case), "")
+        yield from (_starts(drawn), "", _Bars(drawn, looks(case_phases([case]))), "")
     yield from (plain(remark) for remark in remarks(case))
     if case.redirects:
         yield plain("kept apart from your own caches by, for a folder DIR of each start's own:", "dim")
         yield from (plain(f"  {name}={value}", "dim") for name, value in case.redirects)
 
 
-def _phases(case: BenchCase) -> RenderableType:
+def _phases(case: BenchCase) -> Block:
     grid = Grid((Column("phase", whole=True), Column("cold", numeric=True), Column("warm", numeric=True)))
     for row in phase_cells(case):
         grid.add(*row)
@@ -389,7 +386,7 @@ def _phases(case: BenchCase) -> RenderableType:
     return grid
 
 
-def _starts(drawn: Sequence[Bar]) -> RenderableType:
+def _starts(drawn: Sequence[Bar]) -> Block:
     figures = ("median", "lowest", "highest", "starts", "as fast as cold")
     grid = Grid((Column("start", whole=True), *(Column(name, numeric=True) for name in figures)))
     for bar in drawn:
@@ -405,41 +402,39 @@ class _Bars:
     drawn: tuple[Bar, ...]
     shown_as: Mapping[str, Look]
 
-    def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+    def lines(self, width: int) -> Iterator[Pieces]:
+        """A bar on each line, then the legend."""
         labels = max(len(bar.arm) for bar in self.drawn) + 2
         ends = max(len(format_duration(bar.spread.median_ns)) for bar in self.drawn) + 1
-        cells = max(min(options.max_width, WIDEST) - labels - ends, 8)
+        cells = max(min(width, WIDEST) - labels - ends, 8)
         longest = max(max(bar.spread.median_ns for bar in self.drawn), 1)
         seen: set[str] = set()
         for bar in self.drawn:
-            line = Text(f"{bar.arm:<{labels}}", no_wrap=True, overflow="crop")
             shares = _shares([part for _, part in bar.parts], bar.spread.median_ns / longest * cells)
-            for (phase, _part), share in zip(bar.parts, shares, strict=True):
-                if share:
-                    seen.add(phase)
-                    line.append(self._mark(phase, options) * share, self.shown_as[phase].colour)
-            line.append(f" {format_duration(bar.spread.median_ns)}")
-            yield line
-        yield from self._legend(seen, options)
+            marks = {phase: share for (phase, _), share in zip(bar.parts, shares, strict=True) if share}
+            seen.update(marks)
+            drawn = (self._mark(phase, share) for phase, share in marks.items())
+            yield [f"{bar.arm:<{labels}}", *drawn, f" {format_duration(bar.spread.median_ns)}"]
+        if len(self.shown_as) > 1:
+            yield from self._legend(seen, width)
 
-    def _mark(self, phase: str, options: ConsoleOptions) -> str:
-        return self.shown_as[phase].letter if options.ascii_only else self.shown_as[phase].block
+    def _mark(self, phase: str, cells: int = 1) -> Line:
+        look = self.shown_as[phase]
+        return Line(look.block * cells, look.colour, look.letter * cells)
 
-    def _legend(self, seen: set[str], options: ConsoleOptions) -> Iterator[RenderableType]:
-        if len(self.shown_as) < 2:
-            return
-        line = Text()
+    def _legend(self, seen: set[str], width: int) -> Iterator[Pieces]:
+        line: list[Cell] = []
+        taken = 0
         for phase in (phase for phase in self.shown_as if phase in seen):
-            if line and len(line) + len(phase) + 4 > options.max_width:
+            if line and taken + len(phase) + 4 > width:
                 yield line
-                line = Text()
-            line.append("  " if line else "")
-            line.append(self._mark(phase, options), self.shown_as[phase].colour)
-            line.append(f" {phase}")
+                line, taken = [], 0
+            line += ["  " if line else "", self._mark(phase), f" {phase}"]
+            taken += len(phase) + (4 if taken else 2)
         yield line
         unseen = [phase for phase in self.shown_as if phase not in seen]
         if unseen:
-            yield plain(f"too short to be drawn: {', '.join(unseen)}", "dim")
+            yield from plain(f"too short to be drawn: {', '.join(unseen)}", "dim").lines(width)
 
 
 def _shares(parts: Sequence[float], cells: float) -> list[int]:
@@ -453,13 +448,13 @@ def _shares(parts: Sequence[float], cells: float) -> list[int]:
     return shares
 
 
-def settle(runs: Iterable[SettleRun], summary: SettleSummary) -> Iterator[RenderableType]:
+def settle(runs: Iterable[SettleRun], summary: SettleSummary) -> Iterator[Block]:
     """Each run of a command with what it added, then how it ended."""
     yield from map(settle_run, runs)
     yield from settle_end(summary)
 
 
-def settle_run(run: SettleRun) -> RenderableType:
+def settle_run(run: SettleRun) -> Block:
     """What one run added to which cache, and how long it took."""
     took = format_duration(run.duration_ns)
     if run.error:
@@ -467,7 +462,7 @@ def settle_run(run: SettleRun) -> RenderableType:
     return plain(f"run {run.number}: {growth_words(run.growth)}; {took}")
 
 
-def settle_end(summary: SettleSummary) -> Iterator[RenderableType]:
+def settle_end(summary: SettleSummary) -> Iterator[Block]:
     """Whether the runs came to rest, what is worth knowing, and what makes a program use it."""
     style = "bold red" if summary.failed else "bold" if summary.settled else "bold yellow"
     yield plain(f"\n{settle_sentence(summary)}", style)
@@ -508,7 +503,7 @@ def phase_cells(case: BenchCase) -> Iterator[tuple[str, ...]]:
         yield (name, *("-" if ns is None else format_duration(ns) for ns in medians))
 
 
-def checks(cases: Sequence[CheckedCase], means: Sequence[CheckedMeans]) -> Iterator[RenderableType]:
+def checks(cases: Sequence[CheckedCase], means: Sequence[CheckedMeans]) -> Iterator[Block]:
     """The kernels of every target, the geometric mean of each target, and the means of the paper."""
     grid = Grid(
         (
@@ -526,7 +521,7 @@ def checks(cases: Sequence[CheckedCase], means: Sequence[CheckedMeans]) -> Itera
             grid.add(case.target, case.kernel, case.kind, format_duration(case.none_ns or 0), *ratios)
     if means:
         yield grid
-        yield Text()
+        yield ""
     yield from (plain(f"{case.target}: {case.error}", "red") for case in cases if case.error)
     for one in means:
         figures = f"async {one.asynchronous:.2f}x, sync {one.sync:.2f}x of the time without checks"

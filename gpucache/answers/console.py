@@ -9,54 +9,50 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple, TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from gpucache.answers.grid import PIPE_WIDTH, Grid, Line, Pairs
+from gpucache.answers.grid import PIPE_WIDTH, Block, Cell, Line, Pieces
 from gpucache.units import printable_lines
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.console import Console
     from rich.progress import Progress
-    from rich.segment import Segment
 
 
-def show(stream: TextIO, renderables: "Iterable[RenderableType]") -> None:
-    """Write each renderable to a stream, as it suits whoever reads there."""
-    console = None if _is_plain(stream) else console_of(stream)
-    for renderable in renderables:
-        if console is None and isinstance(renderable, str | Line | Pairs | Grid):
-            block = Line(renderable) if isinstance(renderable, str) else renderable
-            stream.writelines(f"{line.rstrip()}\n" for line in block.lines(PIPE_WIDTH))
-        else:
-            console = console or console_of(stream)
-            write(console, [renderable])
+def show(stream: TextIO, blocks: Iterable[Block]) -> None:
+    """Write each block to a stream, as it suits whoever reads there."""
+    if _is_plain(stream):
+        for block in blocks:
+            stream.writelines(f"{_text(line)}\n" for line in _lines(block, PIPE_WIDTH))
+    else:
+        write(console_of(stream), blocks)
 
 
-def write(console: "Console", renderables: "Iterable[RenderableType]") -> None:
-    """Write each renderable on lines of its own, without blanks at their ends."""
-    for renderable in renderables:
-        if isinstance(renderable, Grid) and renderable.as_lines:
-            console.file.writelines(f"{line}\n" for line in renderable.lines(console.width))
-            continue
-        console.print(_Trimmed(renderable), end="")
+def write(console: "Console", blocks: Iterable[Block]) -> None:
+    """Write each block on lines of its own, without blanks at their ends; only what has a style is slow."""
+    from rich.text import Text
+
+    ascii_only = console.options.ascii_only
+    for block in blocks:
+        for line in _lines(block, console.width):
+            if not any(isinstance(piece, Line) and piece.style for piece in line):
+                console.file.write(f"{_text(line, ascii_only=ascii_only)}\n")
+                continue
+            text = Text.assemble(*((_piece(one, ascii_only), getattr(one, "style", "")) for one in line))
+            text.rstrip()
+            console.print(text, soft_wrap=True)
 
 
-class _Trimmed(NamedTuple):
-    """A renderable without the blanks with which tables fill their lines."""
+def _lines(block: Block, width: int) -> Iterator[Pieces]:
+    return (Line(block) if isinstance(block, str) else block).lines(width)
 
-    inner: "RenderableType"
 
-    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "Iterator[Segment]":
-        from rich.segment import Segment
+def _text(line: Pieces, *, ascii_only: bool = False) -> str:
+    return "".join([_piece(one, ascii_only) for one in line]).rstrip()
 
-        for line in console.render_lines(self.inner, options, pad=False):
-            while line and not line[-1].text.strip():
-                line.pop()
-            if line:
-                last = line.pop()
-                line.append(Segment(last.text.rstrip(), last.style, last.control))
-            yield from line
-            yield Segment.line()
+
+def _piece(one: Cell, ascii_only: bool) -> str:
+    return one if isinstance(one, str) else (ascii_only and one.ascii) or one.text
 
 
 def console_of(stream: TextIO) -> "Console":

@@ -3,21 +3,21 @@
 On a terminal what all rows share is said once above them, rows are grouped by what is too wide for a
 column, and columns go, the least important first, before anything is broken over lines. A pipe gets
 every column in every row, so that a line can be searched for by itself. Each kind gives its ``lines`` for a
-pipe without rich, which takes longer to import than a small cache to read. Must not know what is in it.
+width, in pieces that may have a style; rich, which takes longer to import than a small cache to read, is
+asked only where a text is too long for its line. Must not know what is in it.
 """
 
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from gpucache.units import format_count, printable, printable_lines
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderableType
-    from rich.table import Table
-    from rich.text import Text
+    from rich.console import Console
 
 PIPE_WIDTH = 10_000
 """The width of a pipe: so many columns that nothing is ever broken over lines or left out."""
@@ -25,6 +25,10 @@ PROSE_WIDTH = 32
 """The width that a sentence should have at least; narrower ones are hard to read."""
 PLACE_WIDTH = 20
 """The width that a path should have at least, so that its beginning and its end can be told."""
+LABEL_WIDTH = 34
+"""The width that the label of a pair has at most."""
+LEAST_WIDTH = 8
+"""The width below which no text is broken, however narrow the terminal is."""
 GAP = 2
 SIZE = "on disk"
 """The size of an entry that is shown everywhere: the blocks its file takes, which eviction counts."""
@@ -39,43 +43,36 @@ class Line(NamedTuple):
 
     text: str
     style: str = ""
+    ascii: str = ""
+    """What stands for it where only ASCII can be written."""
 
-    def lines(self, _: int) -> Iterator[str]:
-        """The text as it is, whatever the width."""
-        yield from self.text.split("\n")
+    def lines(self, width: int) -> "Iterator[Pieces]":
+        """The text, broken where it is too long."""
+        yield from ([line] for line in _broken(self, width))
 
-    def __rich__(self) -> "Text":
-        """The same in its style."""
-        from rich.text import Text
 
-        return Text(self.text, style=self.style)
+Cell = str | Line
+"""Text without a style is kept as it is, as there may be a hundred thousand rows of it."""
+Pieces = Sequence[Cell]
+"""What stands on one line, each piece in its style."""
 
 
 class Pairs(NamedTuple):
     """What is said of one thing, a label and a text in each row."""
 
     rows: Sequence[tuple[str, str]]
+    style: str = ""
+    """That of the labels."""
 
-    def lines(self, _: int) -> Iterator[str]:
-        """The texts below each other, unbroken, whatever the width."""
-        labels = max((_cells(label) for label, _text in self.rows), default=0)
-        for label, text in self.rows:
-            first, *more = printable_lines(text).split("\n")
-            yield f"{label}{' ' * (labels + GAP - _cells(label))}{first}"
-            yield from (f"{' ' * (labels + GAP)}{line}" for line in more)
-
-    def __rich__(self) -> "Table":
-        """The same, in which long texts are broken."""
-        from rich.table import Table
-
-        grid = Table.grid(padding=(0, GAP, 0, 0))
-        for label, text in self.rows:
-            grid.add_row(label, plain(text))
-        return grid
-
-
-Cell = str | Line
-"""Text without a style is kept as it is, as there may be a hundred thousand rows of it."""
+    def lines(self, width: int) -> Iterator[Pieces]:
+        """The texts below each other, to the right of the labels."""
+        rows = [(one_line(label), printable_lines(text).expandtabs()) for label, text in self.rows]
+        labels = max((_cells(label.text) for label, _ in rows), default=0)
+        labels = labels if width >= PIPE_WIDTH else min(labels, LABEL_WIDTH)
+        for label, text in rows:
+            left, right = _broken(label, labels), _broken(text, max(width - labels - GAP, LEAST_WIDTH))
+            for one, other in zip_longest(map(_said, left), right, fillvalue=""):
+                yield [Line(one + " " * (labels + GAP - _cells(one)), self.style), other]
 
 
 class Column(NamedTuple):
@@ -107,11 +104,9 @@ class Grid:
         rows: Iterable[Any] = (),
         *,
         every: bool = False,
-        as_lines: bool = False,
     ) -> None:
         self.columns = columns
         self.rows: list[tuple[Cell, ...]] = []
-        self.as_lines = as_lines  # whether it is drawn as ``lines``, as it is one of many
         self._every = every
         self._known: dict[int, int] = {}  # the width of the widest cell by column, until a row is added
         for row in rows:
@@ -125,45 +120,42 @@ class Grid:
         self.rows.append(tuple([cell if isinstance(cell, Line) else one_line(cell).text for cell in cells]))
         self._known.clear()
 
-    def __rich_console__(self, _: "Console", options: "ConsoleOptions") -> "Iterator[RenderableType]":
-        """The table, drawn to the width that there is."""
-        said, groups, used, widths = self._layout(options.max_width)
-        yield from said
-        yield from self._grouped(groups, used, widths)
-
-    def lines(self, width: int) -> Iterator[str]:
-        """The same as unbroken lines of text, which is a thousand times as fast for many rows."""
-        said, groups, used, _ = self._layout(width)
-        yield from (one.text for one in said)
-        if not used:
-            yield ""
+    def lines(self, width: int) -> Iterator[Pieces]:
+        """The table for a width, line by line."""
+        said, groups, widths = self._layout(width)
+        for one in said:
+            yield from one.lines(width)
+        if not widths:
+            yield [""]
             return
-        widths = {index: self._widest(index) for index in used}
-        yield self._line([self.columns[index].heading for index in used], used, widths)
-        yield "─" * (sum(widths.values()) + GAP * (len(used) - 1))
+        yield from self._row([Line(column.heading, "bold") for column in self.columns], widths)
+        rule = sum(widths.values()) + GAP * (len(widths) - 1)
+        yield [Line("─" * rule, ascii="-" * rule)]
         for names, rows in self._parts(groups).items():
             if names:
-                yield ", ".join(name or "-" for name in names)
+                yield from plain(", ".join(name or "-" for name in names), "bold").lines(width)
             for row in rows:
-                cells = [_said(row[index]) for index in used]
-                if any("\n" in cell for cell in cells):
-                    broken = zip_longest(*(cell.split("\n") for cell in cells), fillvalue="")
-                    yield from (self._line(parts, used, widths) for parts in broken)
-                else:
-                    yield self._line(cells, used, widths)
+                yield from self._row(row, widths)
 
-    def _line(self, cells: Sequence[str], used: Sequence[int], widths: Mapping[int, int]) -> str:
-        parts = []
-        for index, cell in zip(used, cells, strict=True):
-            blanks = " " * (widths[index] - _cells(cell))
-            parts.append(blanks + cell if self.columns[index].numeric else cell + blanks)
-        return (" " * GAP).join(parts).rstrip()
+    def _row(self, row: Sequence[Cell], widths: Mapping[int, int]) -> Iterator[Pieces]:
+        """The lines of a row: as many as its longest cell has."""
+        cells: list[list[Cell]] = []
+        for index, width in widths.items():
+            cell = row[index]
+            place = self.columns[index].place and isinstance(cell, str)
+            cells.append([shortened(_said(cell), width)] if place else _broken(cell, width))
+        for parts in zip_longest(*cells, fillvalue=""):
+            line: list[Cell] = []
+            for (index, width), cell in zip(widths.items(), parts, strict=True):
+                blanks = " " * (width - _cells(_said(cell)))
+                line += [*([blanks, cell] if self.columns[index].numeric else [cell, blanks]), " " * GAP]
+            yield line
 
-    def _layout(self, width: int) -> tuple[list[Line], list[int], list[int], dict[int, int]]:
-        """The lines above the rows, the columns that group them, the other columns, and their widths."""
+    def _layout(self, width: int) -> tuple[list[Line], list[int], dict[int, int]]:
+        """The lines above the rows, the columns that group them, and the widths of the other columns."""
         used = [index for index in range(len(self.columns)) if any(_said(row[index]) for row in self.rows)]
         if width >= PIPE_WIDTH:
-            return [], [], used, self._widths(used, width)
+            return [], [], self._widths(used, width)
 
         def fits() -> bool:
             return self._taken(used) <= width
@@ -178,7 +170,7 @@ class Grid:
         for index in sorted(used, key=lambda one: -self.columns[one].spare):
             if self.columns[index].spare and not self._every and not fits():
                 used.remove(index)
-        return said, groups, used, self._widths(used, width)
+        return said, groups, self._widths(used, width)
 
     def _parts(self, groups: Sequence[int]) -> dict[tuple[str, ...], list[tuple[Cell, ...]]]:
         """The rows by what they are grouped by."""
@@ -187,30 +179,22 @@ class Grid:
             parts.setdefault(tuple(_said(row[index]) for index in groups), []).append(row)
         return parts
 
-    def _grouped(
-        self, groups: Sequence[int], used: Sequence[int], widths: dict[int, int]
-    ) -> "Iterator[RenderableType]":
-        """One table, or the head of the table and then each group of rows below what they share."""
-        if not groups:
-            yield self._table(used, self.rows, widths)
-            return
-        yield self._table(used, [], widths)
-        for names, rows in self._parts(groups).items():
-            yield plain(", ".join(name or "-" for name in names), "bold")
-            yield self._table(used, rows, widths, headed=False)
-
     def _is_same(self, index: int) -> bool:
         return len({_said(row[index]) for row in self.rows}) == 1
 
     def _widths(self, used: Sequence[int], width: int) -> dict[int, int]:
-        """The widths of columns, the same in every group; empty where there is too little room."""
-        left = width - self._taken(used)
-        if left < 0:
-            return {}
+        """The widths of columns, the same in every group; without room for all the widest give way."""
+        if width >= PIPE_WIDTH:
+            return {index: self._widest(index) for index in used}
         widths = {index: self._room(index) for index in used}
+        left = width - self._taken(used)
         for index in used:
-            more = min(left, self._widest(index) - widths[index])
+            more = max(min(left, self._widest(index) - widths[index]), 0)
             widths[index], left = widths[index] + more, left - more
+        for _ in range(-left):
+            soft = [one for one in used if not (self.columns[one].numeric or self.columns[one].whole)]
+            soft = [one for one in soft if widths[one] > LEAST_WIDTH] or list(used)
+            widths[max(soft, key=widths.__getitem__)] -= 1
         return widths
 
     def _taken(self, used: Sequence[int]) -> int:
@@ -228,51 +212,40 @@ class Grid:
             self._known[index] = max(len(self.columns[index].heading), *cells)
         return self._known[index]
 
-    def _table(
-        self,
-        used: Sequence[int],
-        rows: Sequence[tuple[Cell, ...]],
-        widths: dict[int, int],
-        *,
-        headed: bool = True,
-    ) -> "Table":
-        """Some of the columns over some of the rows."""
-        from rich.box import SIMPLE_HEAD
-        from rich.table import Table
-        from rich.text import Text
 
-        table = Table(
-            box=SIMPLE_HEAD, pad_edge=False, show_edge=False, show_header=headed, header_style="bold",
-            padding=(0, 1, 0, 0),
-        )  # fmt: skip
-        for index in used:
-            column = self.columns[index]
-            whole = column.numeric or column.whole
-            table.add_column(
-                column.heading,
-                justify="right" if column.numeric else "left",
-                no_wrap=whole,
-                overflow="fold",
-                width=widths.get(index),
-                min_width=self._room(index) if whole else None,
-            )
-        for row in rows:
-            cells = [
-                shortened(_said(row[index]), widths.get(index, self._room(index)))
-                if self.columns[index].place
-                else row[index]
-                for index in used
-            ]
-            table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells))
-        return table
+class Drawn(Protocol):
+    """What is drawn on lines of its own."""
+
+    def lines(self, width: int) -> Iterator[Pieces]:
+        """Its lines for a terminal of a width, or for a pipe."""
+        ...
 
 
-Block = str | Line | Pairs | Grid
-"""What is written for people, on lines of its own."""
+Block = str | Drawn
+"""What is written for people."""
 
 
 def _said(cell: Cell) -> str:
     return cell if isinstance(cell, str) else cell.text
+
+
+@cache
+def _console() -> "Console":
+    from rich.console import Console
+
+    return Console()
+
+
+def _broken(cell: Cell, width: int) -> list[Cell]:
+    """A text in lines of at most so many columns of a terminal, broken between words where it can be."""
+    text = _said(cell)
+    lines = text.split("\n")
+    if width < PIPE_WIDTH and any(_cells(line) > width for line in lines):
+        from rich.text import Text
+
+        wrapped = Text(text).wrap(_console(), max(width, 1), overflow="fold")
+        lines = [line.plain.rstrip() for line in wrapped]
+    return [Line(line, cell.style) for line in lines] if isinstance(cell, Line) else [*lines]
 
 
 def _cells(text: str) -> int:

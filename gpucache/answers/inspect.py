@@ -4,17 +4,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gpucache.answers.entries import CacheEntry, EntryReport, Location
 from gpucache.answers.grid import SIZE, Block, Cell, Column, Grid, Line, Pairs, digest, named, one_line, plain
 from gpucache.answers.told import Instant, told
 from gpucache.model import Checks, KeyField
 from gpucache.units import format_age, format_count, format_duration, format_instant, format_size, printable
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.table import Table
 
 ROWS_IN_A_TABLE = 2000
 """The most rows of one table: a table is drawn whole and takes some KiB and milliseconds for each row."""
@@ -237,15 +233,14 @@ def entries(found: Iterable[tuple[str, CacheEntry]], now_ns: int, *, whole: bool
     """
     left = iter(found)
     rows, more = list(islice(left, ROWS_IN_A_TABLE)), list(islice(left, ROWS_IN_A_TABLE))
-    many = bool(more)
     if not rows:
         yield plain("No entries.", "dim")
     while rows:
-        yield _entries(sorted(rows, key=_order), now_ns, whole=whole, as_lines=many)
+        yield _entries(sorted(rows, key=_order), now_ns, whole=whole)
         rows, more = more, list(islice(left, ROWS_IN_A_TABLE))
 
 
-def _entries(rows: Iterable[tuple[str, CacheEntry]], now_ns: int, *, whole: bool, as_lines: bool) -> Grid:
+def _entries(rows: Iterable[tuple[str, CacheEntry]], now_ns: int, *, whole: bool) -> Grid:
     columns = (
         Column("cache", lambda row: row[0], whole=True, shared=True),
         Column("key", lambda row: row[1].key if whole else row[1].key[:12], whole=True),
@@ -257,7 +252,7 @@ def _entries(rows: Iterable[tuple[str, CacheEntry]], now_ns: int, *, whole: bool
         Column("age", lambda row: format_age(now_ns - row[1].created_ns), numeric=True, spare=5),
         Column("used", lambda row: format_age(now_ns - row[1].last_used_ns), numeric=True, spare=3),
     )
-    return Grid(columns, rows, every=whole, as_lines=as_lines)
+    return Grid(columns, rows, every=whole)
 
 
 def _program(one: CacheEntry) -> Cell:
@@ -288,7 +283,7 @@ def advice(found: Iterable[Advice]) -> Iterator[Block]:
         yield plain(f"{told} unused since built; --json lists them", "dim")
 
 
-def report(one: EntryReport, *, whole: bool) -> "Iterator[RenderableType]":
+def report(one: EntryReport, *, whole: bool) -> Iterator[Block]:
     """What an entry stores about itself; headers and checks beyond a few only where ``whole`` asks."""
     entry = one.entry
     sizes = ", ".join(one.sizes)
@@ -350,15 +345,8 @@ def _shown(fields: Sequence[KeyField], *, whole: bool) -> list[KeyField]:
     return [field for field in fields if id(field) not in hidden]
 
 
-def _pairs(pairs: Sequence[tuple[str, str]]) -> "Table":
-    from rich.table import Table
-
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(no_wrap=False, max_width=34, overflow="fold")
-    grid.add_column(overflow="fold")
-    for label, value in pairs:
-        grid.add_row(one_line(label, "cyan"), one_line(value))
-    return grid
+def _pairs(pairs: Sequence[tuple[str, str]]) -> Pairs:
+    return Pairs([(label, printable(value, None)) for label, value in pairs], "cyan")
 
 
 def misses(

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from click.shell_completion import CompletionItem
-    from rich.console import RenderableType
 
     from gpucache.answers.console import Display
+    from gpucache.answers.grid import Block
     from gpucache.cli.running import Running
     from gpucache.settings import Settings
 
@@ -54,20 +54,20 @@ class Globals(NamedTuple):
         root = None if self.root is None else self.settings().root
         return {**os.environ, **({} if root is None else {"GPUCACHE_DIR": str(root.absolute())})}
 
-    def show(self, renderables: "Iterable[RenderableType]") -> None:
+    def show(self, blocks: "Iterable[Block]") -> None:
         """Write text for people to stdout."""
         if self.json or self.quiet:
             return
         from gpucache.answers.console import show
 
-        show(sys.stdout, renderables)
+        show(sys.stdout, blocks)
 
     def answer(
         self,
         command: str,
         outcomes: "Iterable[object]",
         summary: object,
-        text: "Iterable[RenderableType]",
+        text: "Iterable[Block]",
     ) -> None:
         """Answer with the document or with text, whichever is asked for, and read no more than that needs."""
         self.document(command, outcomes, summary)

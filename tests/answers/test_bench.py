@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
-from rich.console import Console, RenderableType
+from rich.console import Console
 
 from gpucache.answers import bench_text as bench
 from gpucache.answers.bench import (
@@ -19,6 +19,8 @@ from gpucache.answers.bench import (
     SettleSummary,
     Spread,
 )
+from gpucache.answers.console import write
+from gpucache.answers.grid import Block
 from gpucache.answers.growth import Growth
 
 MS, SECOND = 10**6, 10**9
@@ -27,15 +29,14 @@ POCL, SYCL = Growth("pocl", 12, 1_258_291, ("KA/f", "LB/g")), Growth("sycl", 1, 
 BAR = re.compile(r"(cold|warm|as-is|pyopencl) +([^ 0-9a-z]+) [\d.]+ m?s")
 
 
-def _text(renderables: Iterable[RenderableType], width: int = 80, encoding: str = "utf-8") -> str:
+def _text(blocks: Iterable[Block], width: int = 80, encoding: str = "utf-8") -> str:
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding, errors="strict", newline="")
     console = Console(width=width, color_system=None, file=file, highlight=False)
-    for renderable in renderables:
-        console.print(renderable)
+    write(console, blocks)
     file.flush()
     text = raw.getvalue().decode(encoding)
-    assert all(len(line) <= width for line in text.splitlines())
+    assert [line for line in text.splitlines() if len(line) > width] == []
     return text
 
 
@@ -173,10 +174,7 @@ def test_doubt_and_failure_are_coloured(program: BenchCase, verdict: str, colour
     console = Console(
         width=80, color_system="standard", force_terminal=True, no_color=False, highlight=False, file=file
     )
-    for renderable in bench.bench(
-        [replace(program, verdict=BenchVerdict(verdict), reason="why")], whole=True
-    ):
-        console.print(renderable)
+    write(console, bench.bench([replace(program, verdict=BenchVerdict(verdict), reason="why")], whole=True))
     assert f"{colour}{verdict}: why" in file.getvalue()
 
 

@@ -30,14 +30,6 @@ def test_many_entries_are_lines_below_each_other(width: int) -> None:
     assert lines[-1] == rows[-1] and rows[-1].split()[:3] == ["000000002001", "p.cu", "-DN=7"]
 
 
-def test_a_list_of_many_entries_draws_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table takes milliseconds for each row, minutes for all."""
-    monkeypatch.setattr("rich.table.Table.add_row", None)
-    file = io.StringIO()
-    write(Console(file=file, width=80), inspect.entries([("", ENTRY)] * (ROWS_IN_A_TABLE + 1), 0))
-    assert file.getvalue().count("p.cu") == ROWS_IN_A_TABLE + 1
-
-
 def test_a_list_without_end_is_drawn_in_tables() -> None:
     """So that no more of it is held at once than one of them; each row is in one, in the order of names."""
     found = (("", ENTRY._replace(key=f"{number:012x}")) for number in range(2 * inspect.ROWS_IN_A_TABLE + 1))

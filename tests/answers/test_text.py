@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rich.console import Console, RenderableType
+from rich.console import Console
 
 from gpucache.answers import devices, evict, inspect, layer, record, run_lines, verify, warm, why
 from gpucache.answers.console import write
@@ -17,7 +17,7 @@ from gpucache.answers.devices import TargetDifference
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location, Problem
 from gpucache.answers.evict import EvictOutcome, EvictSummary, Foreseen, Kept, Removal
 from gpucache.answers.export import Exported, Source, exported
-from gpucache.answers.grid import PIPE_WIDTH
+from gpucache.answers.grid import PIPE_WIDTH, Block
 from gpucache.answers.inspect import Advice, AdviceKind, CacheState, Stale, Written
 from gpucache.answers.layer import Layered, LayerResult, summarise_layer
 from gpucache.answers.lookup import Hit, Miss, Verdict
@@ -64,15 +64,15 @@ LISTED = "A -> B; driver 1 -> 2; the option -DA=1 is gone; types.h changed"
 NEAR = "(nearest: 3b450d5a60bf, built just now)"
 
 
-def _warmed(*outcomes: WarmOutcome, whole: bool = False, apart: str = "variant") -> Iterator[RenderableType]:
+def _warmed(*outcomes: WarmOutcome, whole: bool = False, apart: str = "variant") -> Iterator[Block]:
     return warm.warm(outcomes, summarise_warm(outcomes), apart=apart, whole=whole)
 
 
-def _verified(*outcomes: Checked, whole: bool = False, **more: tuple[str, ...]) -> Iterator[RenderableType]:
+def _verified(*outcomes: Checked, whole: bool = False, **more: tuple[str, ...]) -> Iterator[Block]:
     return verify.verify(outcomes, summarise_verify(outcomes)._replace(**more), whole=whole)  # type: ignore[arg-type]
 
 
-def _evicted(*outcomes: EvictOutcome, whole: bool = False, planned: bool = False) -> Iterator[RenderableType]:
+def _evicted(*outcomes: EvictOutcome, whole: bool = False, planned: bool = False) -> Iterator[Block]:
     summary: EvictSummary = (
         Foreseen(kept=2, kept_bytes=2048) if planned else EvictSummary(kept=2, kept_bytes=2048)
     )
@@ -167,7 +167,7 @@ OLD = Finding(
     "gpucache", KEYS[0], FindingKind.CORRUPT, "it says cubin and is PTX, which is something else", LONG, GPU
 )
 
-CASES: dict[str, Callable[[], Iterable[RenderableType]]] = {
+CASES: dict[str, Callable[[], Iterable[Block]]] = {
     "warm: results": lambda: _warmed(
         *(replace(ITEM, result=result, reason="the reason why") for result in WarmResult)
     ),
