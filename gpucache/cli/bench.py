@@ -82,6 +82,7 @@ AGAINST = (*PEERS, Arm.DRIVER.value)
 )
 @click.option(
     "--checks",
+    "check_costs",
     is_flag=True,
     help="Time what checks inside kernels cost: kernels that come with gpucache, on each OpenCL device, "
     "without checks and in both modes; with --target, --runs and --timeout alone.",
@@ -89,14 +90,8 @@ AGAINST = (*PEERS, Arm.DRIVER.value)
 @click.option("--as-is", is_flag=True, help="With a command: time it with your own caches, too.")
 @global_options  # fmt: skip
 def bench(
-    sources: tuple[Path, ...],
-    manifest: Path | None,
-    example: bool,
+    named: Named,
     targets: tuple[str, ...],
-    include_dirs: tuple[Path, ...],
-    options: tuple[str, ...],
-    name_expressions: tuple[str, ...],
-    local_sizes: tuple[tuple[int, ...], ...],
     runs: int | None,
     budget: float | None,
     timeout: float,
@@ -106,7 +101,7 @@ def bench(
     prepare: str | None,
     same_output: bool,
     as_is: bool,
-    checks: bool,
+    check_costs: bool,
 ) -> None:
     """Start each program in fresh processes, cold and warm in turn, and compare.
 
@@ -122,8 +117,7 @@ def bench(
     where it is installed, once under strace, to see whether it also caches elsewhere. Ctrl-C shows
     what was measured so far.
     """
-    named = Named(sources, manifest, example, include_dirs, options, name_expressions, local_sizes)
-    if checks:
+    if check_costs:
         if named.anything or given().command or budget or against or fail_below or file:
             raise UsageError(
                 "--checks times kernels that come with gpucache; leave all but --target, --runs and "

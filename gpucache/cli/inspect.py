@@ -78,13 +78,8 @@ def inspect(
     wanted: tuple[str, ...],
     extract: Path | None,
     recording: Path | None,
-    manifest: Path | None,
+    named: Named,
     targets: tuple[str, ...],
-    include_dirs: tuple[Path, ...],
-    options: tuple[str, ...],
-    name_expressions: tuple[str, ...],
-    local_sizes: tuple[tuple[int, ...], ...],
-    checks: str | None,
     profile: Path | None,
 ) -> None:
     """Show the state of the cache, the last misses, what its keys suffer from, and the caches of others.
@@ -101,7 +96,6 @@ def inspect(
     something would miss. The caches of others answer --why for the key fields that --want gives.
     A cache in a default place that a variable leads its programs away from is shown as not used.
     """
-    named = Named((), manifest, False, include_dirs, options, name_expressions, local_sizes, checks)
     ways = {"--why": why, "--list": list_all, "--misses": misses, "--extract": extract is not None}
     says_how = bool(named.anything or profile or wanted)
     _refuse_contradictions(ways, since, names=bool(what or targets), says_how=says_how)

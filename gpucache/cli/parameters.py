@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from gpucache.cli.programs import Named
 from gpucache.errors import GpucacheError, UsageError
 from gpucache.model import Checks
 
@@ -152,10 +153,13 @@ class EntryName(Name):
 
 
 class BuildCommand(click.Command):
-    """A command with build options: ``-D`` and ``--option`` reach the compiler in the order given."""
+    """A command with build options, which it gets as ``named``: what was said of programs and builds.
+
+    ``-D`` and ``--option`` reach the compiler in the order given.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments, and put every define among the options where it stood."""
+        """Parse the arguments, put every define among the options where it stood, and gather them all."""
         _, _, order = self.make_parser(ctx).parse_args(list(args))
         rest = super().parse_args(ctx, args)
         defines = ctx.params.pop("defines", None) or ()
@@ -165,6 +169,8 @@ class BuildCommand(click.Command):
         }
         names = [param.name for param in order if param.name in given]
         ctx.params["options"] = tuple(option for name in names for option in islice(given[name], 1))
+        fields = [name for name in Named._fields if name in ctx.params]
+        ctx.params["named"] = Named(**{name: ctx.params.pop(name) for name in fields})
         return rest
 
 

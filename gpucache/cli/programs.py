@@ -20,9 +20,9 @@ NOTHING_NAMED = (
 class Named(NamedTuple):
     """What the command line said of programs and builds."""
 
-    sources: tuple[Path, ...]
-    manifest: Path | None
-    example: bool
+    sources: tuple[Path, ...] = ()
+    manifest: Path | None = None
+    example: bool = False
     include_dirs: tuple[Path, ...] = ()
     options: tuple[str, ...] = ()
     """Defines among them, in the order given."""

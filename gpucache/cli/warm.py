@@ -77,15 +77,8 @@ NEXT = (
 )
 @global_options
 def warm(
-    sources: tuple[Path, ...],
-    manifest: Path | None,
-    example: bool,
+    named: Named,
     targets: tuple[str, ...],
-    include_dirs: tuple[Path, ...],
-    options: tuple[str, ...],
-    name_expressions: tuple[str, ...],
-    local_sizes: tuple[tuple[int, ...], ...],
-    checks: str | None,
     jobs: int | None,
     timeout: float,
     shared: bool,
@@ -119,8 +112,6 @@ def warm(
         raise UsageError(
             "--device-profile is of another machine, for which only --check can answer; add --check"
         )
-    builds = (include_dirs, options, name_expressions, local_sizes, checks)
-    named = Named(sources, manifest, example, *builds)
     apart = (named.anything, targets, jobs, shared, misses, recording, check, retry)
     if _is_command(into, alone=not any(apart)):
         warm_command(timeout, into)
@@ -132,7 +123,7 @@ def warm(
     run = _Run(settings, jobs, timeout, shared, check, retry)
     if misses:
         _refuse_beside_misses(named, recording, profile)
-        outcomes = _warm_misses(run, targets, local_sizes)
+        outcomes = _warm_misses(run, targets, named.local_sizes)
     elif recording is not None:
         outcomes = _warm_recording(run, recording, named, targets, profile)
     else:
@@ -143,7 +134,7 @@ def warm(
         apart_by = "key" if misses else "variant" if recording is None else "recorded"
         given().show(text.warm(outcomes, summary, apart=apart_by, whole=given().whole))
     _complain_of(outcomes)
-    if example and summary.exit_code is ExitCode.DONE:
+    if named.example and summary.exit_code is ExitCode.DONE:
         given().say(NEXT)
     unchecked = check and summary.counts[WarmResult.SKIPPED]
     leave(ExitCode.FINDINGS if unchecked and summary.exit_code is ExitCode.DONE else summary.exit_code)
