@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpucache.answers.entries import CacheEntry
     from gpucache.answers.evict import EvictOutcome, EvictSummary
     from gpucache.caches.interface import Cache
-    from gpucache.engine.eviction_policy import EvictPlan, Limits
+    from gpucache.engine.evict import EvictPlan, Limits
 
     Plans = Sequence[tuple[Cache, EvictPlan]]
 
@@ -92,7 +92,7 @@ def evict(
     """
     from gpucache.answers import evict as text
     from gpucache.answers.evict import EvictSummary
-    from gpucache.engine.eviction_policy import Limits
+    from gpucache.engine.evict import Limits
 
     opened = open_named(cache, systems=False)
     fields = tuple(field("--unlike", text, "; write it as hip_version=6.2.41133") for text in unlike)
@@ -174,8 +174,7 @@ def _show_plans(opened: Opened, plans: "Plans", *, everything: bool) -> None:
 
 
 def _plans(opened: Opened, asked: "Limits", *, heads: bool) -> "Plans":
-    from gpucache.engine.evict import entries_of
-    from gpucache.engine.eviction_policy import plan_each, plan_together
+    from gpucache.engine.evict import entries_of, plan_each, plan_together
 
     if asked.everything and (asked.filters or asked.max_size_bytes is not None):
         raise UsageError("--all stands alone; leave the other filters out")
@@ -193,7 +192,7 @@ def _plans(opened: Opened, asked: "Limits", *, heads: bool) -> "Plans":
 
 def _require_names(asked: "Limits", every: "Sequence[Iterable[CacheEntry]]") -> None:
     """Raise UsageError for a name that no entry has: it was mistyped, and would seem to keep everything."""
-    from gpucache.engine.eviction_policy import matches_program, matches_target
+    from gpucache.engine.evict import matches_program, matches_target
 
     known = {entry.fields: None for entry in chain(*every)} if asked.unlike else {}
     labels = {name for fields in known for name, _ in fields}

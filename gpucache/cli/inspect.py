@@ -1,14 +1,17 @@
 """``gpucache inspect``: what is cached, and why something missed."""
 
+import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from gpucache.cli import streams
 from gpucache.cli.cache_states import MISSES_KEPT, MISSES_SHOWN, show_everything, show_states
-from gpucache.cli.caches import Opened, cache_option, finish, open_named
+from gpucache.cli.caches import Opened, cache_option, finish, open_everywhere, open_named
 from gpucache.cli.files import writing
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import (
@@ -22,7 +25,9 @@ from gpucache.cli.parameters import (
     profile_option,
 )
 from gpucache.cli.programs import Named
+from gpucache.cli.streams import complain
 from gpucache.errors import FormatError, UsageError
+from gpucache.units import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -102,16 +107,12 @@ def inspect(
     if watch:
         if any((why, list_all, misses, extract, what, targets, recording)):
             raise UsageError("--watch tells of what is written from now on; leave all but --cache out")
-        from gpucache.cli.watch import show_written
-
-        show_written(cache)
+        _show_written(cache)
         return
     if recording is not None:
         if any((why, list_all, misses, extract, what, targets, cache)):
             raise UsageError("--recording shows what was recorded, and no cache; leave everything else out")
-        from gpucache.cli.recordings import show_recording
-
-        show_recording(recording)
+        _show_recording(recording)
         return
     if not (cache or why or extract or misses or what or targets or list_all):
         show_everything()
@@ -254,3 +255,49 @@ def _whole(cache: "Cache", entry: "CacheEntry") -> "EntryReport | CacheEntry":
         return cache.report(entry)
     except FormatError as error:
         return entry._replace(damage=Problem(None, str(error)))
+
+
+_DAMAGED_LINES_TOLD = 5
+
+
+def _show_recording(folder: Path) -> None:
+    """Show what a recording holds; raises SourceError where it is none."""
+    from gpucache.answers.record import recording, summarise_recording
+    from gpucache.engine.recorded_requests import recorded_programs
+    from gpucache.recording.reading import read_recording
+
+    found = read_recording(folder)
+    rows = recorded_programs(found)
+    summary = summarise_recording(rows, found.damage)
+    given().answer("inspect", rows, summary, recording(rows, summary, whole=given().whole))
+    for one in found.damage[:_DAMAGED_LINES_TOLD]:
+        complain(f"gpucache: {one.place} of the recording is passed over: {one.why}")
+    if len(found.damage) > _DAMAGED_LINES_TOLD:
+        more = format_count(len(found.damage) - _DAMAGED_LINES_TOLD, "more line is", "more lines are")
+        complain(f"gpucache: {more} passed over")
+
+
+def _show_written(names: Sequence[str]) -> None:
+    """Tell of what is written to the caches that are named, or to all, until an interrupt or unread."""
+    from gpucache.answers import inspect as text
+    from gpucache.engine.watch import watch
+
+    told: set[tuple[str, str, str]] = set()  # entries, each of which may have several lines
+
+    def find() -> "Sequence[Cache]":
+        return open_named(names).caches if names else open_everywhere()
+
+    def started(caches: int) -> None:
+        given().say(f"watching {format_count(caches, 'cache')}; press Ctrl-C to stop")
+
+    try:
+        for one in watch(find, started, streams.unread):
+            told.add((one.entry.cache, one.root, one.entry.key))
+            if given().json:
+                from gpucache.answers.document import line_of
+
+                click.echo(line_of(one))
+            given().show([text.written(one)])
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"{format_count(len(told), 'entry was', 'entries were')} written") from None

@@ -73,7 +73,7 @@ def _run(
     repair: bool,
 ) -> "Iterator[Checked]":
     """Every entry as it is checked; what is repaired at the end of its cache."""
-    from gpucache.engine.eviction_policy import superseded
+    from gpucache.engine.evict import superseded
     from gpucache.engine.staleness import Origins
     from gpucache.engine.verify import repaired, run_verify
 

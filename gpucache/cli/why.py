@@ -119,7 +119,7 @@ def _meant(opened: Opened, word: str, asked: Asked) -> _Meant:
 
 
 def _entries(own: OwnOpened, word: str, targets: Sequence[str]) -> "list[CacheEntry]":
-    from gpucache.engine.eviction_policy import matches_target
+    from gpucache.engine.evict import matches_target
     from gpucache.engine.inspect import select
 
     known = {event.key for event in own.store.history(word) if event.what == "built"}

@@ -1,13 +1,325 @@
-"""Carry out an eviction plan over any cache, one removal at a time."""
+"""Which entries ``evict`` removes, a pure function of entries, limits and the time; and their removal.
 
+There may be a million entries. So they are walked once for what a limit has to know of all of them, of which
+a few numbers are kept, and again to be judged one by one.
+
+An entry has to match all filters. With a size limit the least recently used of the matching entries are
+removed, down to a low-water mark, so that eviction does not run again at the next entry. An entry that is by
+itself larger than that mark goes first, as it could not stay even alone.
+"""
+
+import re
+import struct
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 
 from gpucache.answers.entries import CacheEntry
-from gpucache.answers.evict import EvictOutcome, Removal
+from gpucache.answers.evict import ALL, EvictOutcome, Removal
 from gpucache.caches.interface import Cache, RemovesTogether, Rescanned
-from gpucache.engine.eviction_policy import Ask, EvictPlan, Limits, plan
+from gpucache.engine.staleness import Origin, Origins, origin
+from gpucache.model import Toolchain
+from gpucache.units import format_age, format_size
+
+LOW_WATER = 0.8
+TYPICAL_NS = 200 * 10**6
+"""What compiling an entry is taken to have cost where its owner does not store that."""
+_AT_ONCE_NS = 60 * 10**9
+"""Entries used within so long are equally in use."""
+ORDERED_TOGETHER = 4096
+"""How many entries are kept at once to be removed in their order."""
+_RANK = struct.Struct(">??d8sqQ")
+"""Whether an entry is refused and whether it fits below the mark, its value, the beginning and the hash
+of its key, its size in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What ``evict`` was asked for; a filter that is absent selects everything."""
+
+    max_size_bytes: int | None = None
+    older_than_ns: int | None = None
+    superseded: bool = False
+    stale: bool = False
+    unlike: tuple[tuple[str, str], ...] = ()
+    """Key fields by label: an entry is selected if its field has another value."""
+    program: str | None = None
+    target: str | None = None
+    everything: bool = False
+
+    @property
+    def filters(self) -> bool:
+        """Whether anything but a size limit was asked for."""
+        return bool(
+            self.older_than_ns is not None
+            or self.superseded
+            or self.stale
+            or self.unlike
+            or self.program is not None
+            or self.target is not None
+        )
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing at all was asked for."""
+        return not (self.filters or self.everything or self.max_size_bytes is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class EvictPlan:
+    """Which entries of one cache go, by which rule and in which order.
+
+    An entry is judged when it is read, so that of a cache that is read anew nothing is kept.
+    """
+
+    entries: Iterable[CacheEntry]
+    """All entries; walked anew by each call of ``removals``."""
+    rule: str
+    chooses: Callable[[CacheEntry], bool]
+    order: Callable[[CacheEntry], bytes] | None = None
+    """What sorts first goes first; None for the order in which they are read."""
+
+    def removals(self, passed: Callable[[CacheEntry], object] = lambda _: None) -> Iterator[Removal]:
+        """The entries that go; ``passed`` is told of each that stays.
+
+        Of more entries than are worth keeping at once each piece is in order.
+        """
+        chosen = self._chosen(passed)
+        if self.order is None:
+            yield from (Removal(entry, self.rule) for entry in chosen)
+            return
+        while piece := sorted(islice(chosen, ORDERED_TOGETHER), key=self.order):
+            yield from (Removal(entry, self.rule) for entry in piece)
+
+    def _chosen(self, passed: Callable[[CacheEntry], object]) -> Iterator[CacheEntry]:
+        for entry in self.entries:
+            if self.chooses(entry):
+                yield entry
+            else:
+                passed(entry)
+
+
+Ask = Callable[[Iterable[CacheEntry]], Iterable[Toolchain]]
+"""Finds the toolchains beside which some entries may be stale."""
+
+
+def plan(
+    entries: Iterable[CacheEntry], limits: Limits, now_ns: int, toolchains: Ask = lambda _: ()
+) -> EvictPlan:
+    """What goes of one cache, whose entries are walked several times."""
+    [found] = plan_each([(entries, limits)], now_ns, toolchains)
+    return found
+
+
+def plan_each(
+    caches: Sequence[tuple[Iterable[CacheEntry], Limits]], now_ns: int, toolchains: Ask = lambda _: ()
+) -> list[EvictPlan]:
+    """The same of several caches, in their order, each with limits of its own."""
+    found = _filtered(caches, now_ns, toolchains)
+    for number, (one, (_, limits)) in enumerate(zip(found, caches, strict=True)):
+        if limits.max_size_bytes is not None:
+            [found[number]] = _to_low_water([one], limits.max_size_bytes, lambda entry: entry.last_used_ns)
+    return found
+
+
+def plan_together(
+    caches: Sequence[Iterable[CacheEntry]], limits: Limits, now_ns: int, toolchains: Ask = lambda _: ()
+) -> list[EvictPlan]:
+    """The same of several caches, which a size limit bounds together.
+
+    The least valuable entries go first, wherever they lie; what nothing removes stays as long as there is
+    anything else to remove.
+    """
+    found = _filtered([(entries, limits) for entries in caches], now_ns, toolchains)
+    if limits.max_size_bytes is None:
+        return found
+    return _to_low_water(found, limits.max_size_bytes, lambda entry: worth(entry, now_ns))
+
+
+def worth(entry: CacheEntry, now_ns: int) -> float:
+    """What keeping an entry is worth beside others: the time that its compiling took, for each byte on disk,
+    and less the longer ago it was used."""
+    compile_ns = TYPICAL_NS if entry.compile_ns is None else max(entry.compile_ns, 1)
+    return compile_ns / max(entry.size_bytes, 1) / max(now_ns - entry.last_used_ns, _AT_ONCE_NS)
+
+
+def superseded(entries: Iterable[CacheEntry]) -> frozenset[str]:
+    """Keys of entries for which there is a newer one of the same program, target and variant.
+
+    Sources in two places are two programs even with one name, as every project has its ``main.cl``; an entry
+    of an unknown place is compared with all. Kept are the keys that are given and, of each program, target,
+    variant and place, some hundred bytes of the newest entry.
+    """
+    old: set[str] = set()
+    placed: dict[tuple[bytes, str], bytes] = {}
+    unplaced: dict[bytes, bytes] = {}
+    for number, entry in enumerate(entries):
+        if not entry.program or entry.damage or entry.unique:
+            continue
+        build = _digest(entry)
+        # Bytes that sort by time, then as they were read; a tuple would take twice the memory.
+        one = b"%020d%020d%s" % (max(entry.created_ns, 0), number, entry.key.encode())
+        if entry.place:
+            other = placed.setdefault((build, entry.place), one)
+            placed[build, entry.place] = max(one, other)
+        else:
+            other = unplaced.setdefault(build, one)
+            unplaced[build] = max(one, other)
+        if other is not one:
+            old.add(_key(min(one, other)))
+    for (build, _), one in placed.items():
+        if build in unplaced:
+            old.add(_key(min(one, unplaced[build])))
+    return frozenset(old)
+
+
+def _key(known: bytes) -> str:
+    return known[40:].decode()
+
+
+def _digest(entry: CacheEntry) -> bytes:
+    """A digest of the program, target and variant of an entry."""
+    from hashlib import blake2b
+
+    program, target, kind, variant = entry.program, entry.target, entry.artifact_kind, entry.variant
+    framed = f"{len(program)} {len(target)} {len(kind)} {program}{target}{kind}{variant}"
+    return blake2b(framed.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def is_unlike(entry: CacheEntry, label: str, value: str) -> bool:
+    """Whether an entry has a key field of this label, with another value."""
+    values = [own for name, own in entry.fields if name == label]
+    return bool(values) and value not in values
+
+
+def matches_program(entry: CacheEntry, program: str) -> bool:
+    """Whether a word names an entry's program: its name, the last part of its name, or one of its kernels."""
+    if entry.program == program or entry.program.endswith(f"/{program}"):
+        return True
+    kernels = (value for label, value in entry.fields if label in ("kernel", "kernels"))
+    return entry.program.startswith(f"{program} and ") or any(
+        program in value.replace(",", " ").split() for value in kernels
+    )
+
+
+def matches_target(entry: CacheEntry, target: str) -> bool:
+    """Whether an entry is for a target, for one below it, or for a version of the platform.
+
+    If two platforms share a name, their targets carry versions, as in ``opencl:pocl-3.1/cpu``. The plain
+    name, with which ``warm`` finds the one that can be compiled for, means all of them.
+    """
+    if not entry.target.startswith(target):
+        return False
+    rest = entry.target[len(target) :]
+    return re.match(r"\Z|[/:]", rest) is not None or re.match(r"-\d[^/]*/", rest) is not None
+
+
+def _filtered(
+    caches: Sequence[tuple[Iterable[CacheEntry], Limits]], now_ns: int, toolchains: Ask
+) -> list[EvictPlan]:
+    """What all filters choose; without any all of a cache that has a limit, else nothing."""
+    judged = [Origins() for _ in caches]
+    for origins, (entries, limits) in zip(judged, caches, strict=True):
+        if limits.stale:
+            deque(origins.of(entries), maxlen=0)
+    here: Iterable[Toolchain] = ()
+    if any(limits.stale for _, limits in caches):
+        here = tuple(toolchains(entry for origins in judged for entry in origins.samples()))
+    plans = []
+    for origins, (entries, limits) in zip(judged, caches, strict=True):
+        tests = _tests(entries, limits, now_ns, origins.stale(here, now_ns))
+        rule = ", ".join(name for name, _ in tests)
+        if limits.everything:
+            rule = ALL
+        elif not tests and limits.max_size_bytes is not None:
+            rule = f"over {format_size(limits.max_size_bytes)}"
+        plans.append(EvictPlan(entries, rule, _all_of([test for _, test in tests]) if rule else _none))
+    return plans
+
+
+def _all_of(tests: Sequence[Callable[[CacheEntry], bool]]) -> Callable[[CacheEntry], bool]:
+    return lambda entry: all(test(entry) for test in tests)
+
+
+def _none(_: CacheEntry) -> bool:
+    return False
+
+
+def _tests(
+    entries: Iterable[CacheEntry], limits: Limits, now_ns: int, unread: Mapping[Origin, str]
+) -> list[tuple[str, Callable[[CacheEntry], bool]]]:
+    tests: list[tuple[str, Callable[[CacheEntry], bool]]] = []
+    if limits.older_than_ns is not None:
+        oldest = now_ns - limits.older_than_ns
+        tests.append(
+            (f"unused for {format_age(limits.older_than_ns)}", lambda entry: entry.last_used_ns < oldest)
+        )
+    if limits.superseded:
+        old = superseded(entries)
+        tests.append(("superseded", lambda entry: entry.key in old))
+    if limits.stale:
+        tests.append(("stale", lambda entry: origin(entry) in unread))
+    for label, value in limits.unlike:
+        tests.append((f"{label} is not {value}", partial(is_unlike, label=label, value=value)))
+    if limits.program is not None:
+        program = limits.program
+        tests.append((f"program {program}", lambda entry: matches_program(entry, program)))
+    if limits.target is not None:
+        target = limits.target
+        tests.append((f"target {target}", lambda entry: matches_target(entry, target)))
+    return tests
+
+
+def _to_low_water(
+    plans: Sequence[EvictPlan], limit_bytes: int, value: Callable[[CacheEntry], float]
+) -> list[EvictPlan]:
+    """The least valuable of what some plans choose, as many as the low-water mark needs.
+
+    Those that stay whatever is planned come last, so that the reasons are told where the limit cannot be met.
+    Of each chosen entry its place in the order is kept, 80 bytes or so.
+    """
+    total = 0
+    ranks: list[bytes] = []
+    mark = limit_bytes * LOW_WATER
+    for one in plans:
+        for entry in one.entries:
+            total += entry.size_bytes
+            if one.chooses(entry):
+                ranks.append(_rank(entry, one.rule, value, mark))
+    last = b""
+    if total > limit_bytes:
+        for rank in sorted(ranks):
+            if total <= mark:
+                break
+            last = rank
+            refused, *_, size_bytes = _RANK.unpack(rank)
+            total -= 0 if refused else size_bytes
+
+    def bounded(one: EvictPlan) -> EvictPlan:
+        def order(entry: CacheEntry) -> bytes:
+            return _rank(entry, one.rule, value, mark)
+
+        def chooses(entry: CacheEntry) -> bool:
+            return one.chooses(entry) and order(entry) <= last
+
+        return EvictPlan(one.entries, one.rule, chooses, order)
+
+    return [bounded(one) for one in plans]
+
+
+def _rank(entry: CacheEntry, rule: str, value: Callable[[CacheEntry], float], mark: float) -> bytes:
+    """What sorts as entries go: those that can, then those above the mark by themselves, then the least
+    valuable, then by key; and the size.
+
+    Of a key the beginning sorts, and the hash tells it from others that begin alike.
+    """
+    refused = Removal(entry, rule).refused is not None
+    key = entry.key
+    fits = entry.size_bytes <= mark
+    return _RANK.pack(refused, fits, max(value(entry), 0), key[:8].encode(), hash(key), entry.size_bytes)
+
 
 Passed = Callable[[CacheEntry], object]
 """Is told of each entry that no rule chose."""

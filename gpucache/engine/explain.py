@@ -4,19 +4,19 @@ Owns the verdicts and their order. Must not know how an explanation is shown.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucache.answers.lookup import Hit, Miss, Verdict
-from gpucache.engine.header_shadowing import shadows
 from gpucache.engine.nearest import Nearest, Record, nearest, record_of
 from gpucache.engine.phrases import phrases, told_once
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.store_layers import Layers, NoEntry
 from gpucache.errors import CacheUnusableError
-from gpucache.keys import Difference, format_local_size
+from gpucache.keys import NOT_FOUND, Difference, digest, format_local_size, header_of
 from gpucache.model import CacheKey
 from gpucache.store.interface import Damage, Event, ScannedEntry
 from gpucache.units import format_age, format_instant
@@ -246,3 +246,44 @@ def _unrecorded(store: "DirectoryStore", sample: Sequence[ScannedEntry], name: s
             f"{store.root} has entries, but the record of what was built as {name} or anything else was lost"
         )
     return None
+
+
+_MAX_BYTES = 16 * 1024 * 1024
+_MOST_HEADERS = 8
+
+
+def shadows(differences: Iterable[Difference], searched: Sequence[str]) -> dict[str, str]:
+    """For each changed header whose old content is in a later directory: the sentence that says so."""
+    found = {}
+    changed = [
+        (name, item)
+        for item in differences
+        if (name := header_of(item.label)) and not {item.left, item.right} & {None, NOT_FOUND}
+    ]
+    for name, item in changed[:_MOST_HEADERS]:
+        sentence = _shadow(name, item, [Path(directory, name) for directory in searched])
+        if sentence is not None:
+            found[name] = sentence
+    return found
+
+
+def _shadow(name: str, item: Difference, candidates: Sequence[Path]) -> str | None:
+    first: Path | None = None
+    for path in candidates:
+        content = _digest(path)
+        if content is None:
+            continue
+        if first is None and content == item.right:
+            first = path
+        elif first is not None and content == item.left:
+            return f"a new {name} in {first.parent} shadows the one in {path.parent}"
+    return None
+
+
+def _digest(path: Path) -> str | None:
+    try:
+        if not path.is_file() or path.stat().st_size > _MAX_BYTES:
+            return None
+        return digest(path.read_bytes())
+    except OSError:
+        return None

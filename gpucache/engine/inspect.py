@@ -75,7 +75,7 @@ def select(
     on demand. Raises UsageError for a word that names nothing in any of the caches.
     """
 
-    from gpucache.engine.eviction_policy import matches_target
+    from gpucache.engine.evict import matches_target
 
     def wanted(entry: CacheEntry) -> bool:
         return not targets or any(matches_target(entry, target) for target in targets)
@@ -93,7 +93,7 @@ def select(
 
 
 def _named(cache: Cache, word: str) -> list[CacheEntry]:
-    from gpucache.engine.eviction_policy import matches_program, matches_target
+    from gpucache.engine.evict import matches_program, matches_target
 
     found = cache.find(word) if is_key_prefix(word) else []
     return found or [

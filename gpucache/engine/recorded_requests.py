@@ -1,15 +1,18 @@
-"""What a recording keeps of a request: its inputs, wherever they lie, and how its headers were found."""
+"""What a recording keeps of a request: its inputs, wherever they lie, and how its headers were found; and the
+recorded builds as people see them."""
 
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gpucache.answers.record import Launch, RecordedProgram
 from gpucache.backends.interface import Compilation
 from gpucache.closures import Closure
 from gpucache.engine.prepare import Prepared, closure_of
 from gpucache.keys import digest
 from gpucache.model import ArtifactKind, BuildRequest, Language
 from gpucache.recording.builds import Call, Pairs, RecordedBuild, Seen
+from gpucache.recording.reading import RecordingFolder
 from gpucache.recording.trees import Tree, read_headers
 
 
@@ -68,6 +71,31 @@ def observe(prepared: Prepared, environment: Pairs) -> Observed:
     if asked is not None:
         places = Seen(calls=frozenset({Call(tree.roots, request.cwd, compilation.inputs.locations)}))
     return Observed(build, contents, places)
+
+
+def recorded_programs(found: RecordingFolder) -> list[RecordedProgram]:
+    """The builds of a recording as they are shown."""
+    return [
+        RecordedProgram(
+            recorded=build.digest,
+            program=build.program,
+            language=build.language.value,
+            target=build.target,
+            device=build.toolchain,
+            options=build.options,
+            name_expressions=build.name_expressions,
+            source=build.source,
+            headers=len(build.headers) + len(build.memory_headers),
+            kept=found.has_sources(build),
+            local_sizes=tuple(Launch(*one) for one in sorted(seen.local_sizes)),
+            artifact_kind=build.artifact_kind,
+            compile_ns=seen.compile_ns,
+            failed=seen.failed,
+            first_ns=seen.first[0] if seen.first else None,
+            command=seen.first[1] if seen.first else "",
+        )
+        for build, seen in found.recording.rows()
+    ]
 
 
 def _unnamed(request: BuildRequest, compilation: Compilation, closure: Closure) -> tuple[str, ...]:

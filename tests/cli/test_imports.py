@@ -45,8 +45,6 @@ OWN_ALONE = (
     "gpucache.caches.foreign",
     "gpucache.caches.opening",
     "gpucache.caches.systems",
-    "gpucache.cli.recordings",
-    "gpucache.cli.watch",
     "gpucache.cli.why",
     "gpucache.engine.explain",
     "gpucache.engine.lookup",

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from gpucache.engine.evict import entries_of, plan_evict, run_evict
-from gpucache.engine.eviction_policy import Limits, plan
+from gpucache.engine.evict import Limits, entries_of, plan, plan_evict, run_evict
 from gpucache.store import DirectoryStore, Event
 from tests.engine.test_eviction_policy import NOW_NS
 from tests.faults.conftest import build_entry

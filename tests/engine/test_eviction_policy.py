@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.evict import Foreseen
-from gpucache.engine.evict import foresee
-from gpucache.engine.eviction_policy import (
+from gpucache.engine.evict import (
     LOW_WATER,
     EvictPlan,
     Limits,
+    foresee,
     matches_program,
     matches_target,
     plan,
@@ -388,5 +388,5 @@ def test_a_plan_of_many_entries_keeps_few_of_them(limits: Limits, most_bytes: in
 def test_of_more_than_is_kept_at_once_the_same_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each piece goes in its order, and all pieces together are the least recently used."""
     entries = [_entry(str(age), last_used_ns=NOW_NS - age * DAY_NS) for age in (3, 9, 1, 7, 5)]
-    monkeypatch.setattr("gpucache.engine.eviction_policy.ORDERED_TOGETHER", 2)
+    monkeypatch.setattr("gpucache.engine.evict.ORDERED_TOGETHER", 2)
     assert _removed(plan(entries, Limits(max_size_bytes=200), NOW_NS)) == ["9", "3", "7", "5"]

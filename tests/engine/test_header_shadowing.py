@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.engine import header_shadowing as module
-from gpucache.engine.header_shadowing import shadows
+from gpucache.engine import explain as module
+from gpucache.engine.explain import shadows
 from gpucache.keys import NOT_FOUND, Difference, digest
 
 Tree = Callable[..., Path]

@@ -22,8 +22,7 @@ from pathlib import Path
 from gpucache.answers.entries import Location
 from gpucache.answers.lookup import Miss
 from gpucache.caches.own import OwnCache
-from gpucache.engine.evict import plan_evict, run_evict, trim
-from gpucache.engine.eviction_policy import Limits
+from gpucache.engine.evict import Limits, plan_evict, run_evict, trim
 from gpucache.engine.lookup import build, look_up
 from gpucache.engine.store_layers import Layers
 from gpucache.engine.verify import repaired, run_verify

@@ -180,7 +180,7 @@ import sys
 from pathlib import Path
 from gpucache.caches.own import OwnCache
 from gpucache.engine.evict import plan_evict, run_evict
-from gpucache.engine.eviction_policy import Limits
+from gpucache.engine.evict import Limits
 from gpucache.answers.entries import Location
 from gpucache.store import DirectoryStore, Found
 from tests.faults.conftest import build_entry

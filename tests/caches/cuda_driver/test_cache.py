@@ -14,8 +14,7 @@ from gpucache.answers.evict import Kept, Removal
 from gpucache.answers.lookup import Verdict
 from gpucache.caches.cuda_driver import STRANGERS_COUNTED, clear, survey
 from gpucache.caches.files import DEEPEST
-from gpucache.engine.evict import plan_evict, run_evict
-from gpucache.engine.eviction_policy import Limits
+from gpucache.engine.evict import Limits, plan_evict, run_evict
 from gpucache.errors import FormatError
 from tests.caches.cuda_driver.build import NOW, OLD, SECOND_NS, binary, file, opened, told, tree
 from tests.caches.opened import HOUR_NS, kinds, only

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.caches import databases
-from gpucache.engine.evict import plan_evict, run_evict
-from gpucache.engine.eviction_policy import Limits
+from gpucache.engine.evict import Limits, plan_evict, run_evict
 from tests.caches.rocfft.build import (
     KERNEL,
     answer,

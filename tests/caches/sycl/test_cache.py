@@ -11,7 +11,7 @@ import pytest
 from gpucache.answers.entries import CacheEntry
 from gpucache.answers.evict import Kept
 from gpucache.caches.sycl.entry import murmur64a
-from gpucache.engine.eviction_policy import superseded
+from gpucache.engine.evict import superseded
 from gpucache.errors import FormatError
 from tests.caches.sycl.build import (
     DEVICE,
