@@ -7,7 +7,6 @@ could make one later: what NVRTC reads may change.
 """
 
 import os
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from gpucache.engine.prepare import Prepared
 from gpucache.engine.store_layers import Layers
 from gpucache.errors import OptionError
 from gpucache.intercept.nvrtc import NVRTC, Call
-from gpucache.intercept.server import HEARD, Reply
+from gpucache.intercept.server import Reply
 from gpucache.intercept.session import Build, Part, Session, within
 from gpucache.intercept.telling import Say, miss_line, silent
 from gpucache.intercept.wire import Fields
@@ -57,16 +56,14 @@ class NVRTCServing(Session[Call]):
             raise OptionError(_SLOW) from None
 
     def _told(self, fields: Fields) -> Reply:
-        token, given, ended_ns = fields.take(), _given(fields), time.perf_counter_ns()
-        one = self.end(token)
+        token, given = fields.take(), _given(fields)
 
-        def settle() -> None:
-            with one.held:
-                outcome = self._settled(one, given)
+        def settle(one: Build[Call]) -> Intercepted:
+            outcome = self._settled(one, given)
             self.say(miss_line(outcome, given.compile_ns))
-            self.done(replace(outcome, build_ns=ended_ns - outcome.begun_ns))
+            return outcome
 
-        return Reply(HEARD.kind, then=settle)
+        return self.settled(token, settle)
 
     def _settled(self, one: Build[Call], given: _Given) -> Intercepted:
         """Publish what was compiled; what became of it."""

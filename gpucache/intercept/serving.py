@@ -59,27 +59,27 @@ class OpenCLServing(Session[Asked]):
         one = self.known(token)
         code, compile_ns = fields.number(), fields.number()
         given = fields.rest()
-        one.outcome = replace(one.outcome, build_ns=time.perf_counter_ns() - one.outcome.begun_ns)
-        one.ended = True
         if one.served and not one.is_unknown:
-            self._retire(token)
+            one.outcome = replace(one.outcome, build_ns=time.perf_counter_ns() - one.outcome.begun_ns)
+            one.ended = True
+            if not one.late:
+                self.end(token)
             return HEARD
         if len(given) != 2 * len(one.asked.devices):
             raise WireError("a build has a binary and a log for each device")
 
-        def settle() -> None:
-            with one.held:
-                if one.is_unknown:
-                    self._look_up_again(one)
-                for place, prepared, found in one.missing():
-                    result = _Result(code, compile_ns, *given[2 * place : 2 * place + 2])
-                    one.outcome = self._settled(one, result, prepared, found)
-                    self.say(miss_line(one.outcome, compile_ns))
-                if one.outcome.result is RunResult.KEPT:
-                    self.keep_found(one)
-            self._retire(token)
+        def settle(one: Build[Asked]) -> Intercepted:
+            if one.is_unknown:
+                self._look_up_again(one)
+            for place, prepared, found in one.missing():
+                result = _Result(code, compile_ns, *given[2 * place : 2 * place + 2])
+                one.outcome = self._settled(one, result, prepared, found)
+                self.say(miss_line(one.outcome, compile_ns))
+            if one.outcome.result is RunResult.KEPT:
+                self.keep_found(one)
+            return one.outcome
 
-        return Reply(Kind.OK, then=settle)
+        return self.settled(token, settle)
 
     def _reject(self, fields: Fields) -> Reply:
         token = fields.take()
@@ -87,7 +87,8 @@ class OpenCLServing(Session[Asked]):
         one.rejected = f"the driver refused the binary with {fields.number()}"
         one.outcome = replace(one.outcome, result=RunResult.LEFT, saved_ns=0, all_kernels=False)
         if is_required(one.asked.environ):
-            self.missed(self.end(token))
+            self.missed(one)
+            self.builds.pop(token, None)
             return self._refuse(one.outcome)
         one.wanted = self.wants(one)
         if one.wanted:
@@ -175,11 +176,6 @@ class OpenCLServing(Session[Asked]):
             sized = prepared._replace(request=request, compilation=compilation)
             if note_lacking(self.layers, sized, hit, _reaching(one, prepared)).is_kept:
                 self.noted.add(prepared.key)
-
-    def _retire(self, token: bytes) -> None:
-        """Keep no more of a build than what became of it, where nothing more can be told of it."""
-        if not self.known(token).late:
-            self.done(self.end(token).outcome)
 
 
 @dataclass(frozen=True, slots=True)

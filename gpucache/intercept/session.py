@@ -23,7 +23,7 @@ from gpucache.engine.hits import build_log, find
 from gpucache.engine.prepare import Prepared, stamped
 from gpucache.engine.store_layers import Layers, NoEntry
 from gpucache.errors import GpucacheError
-from gpucache.intercept.server import PASSED, Handlers, Reply
+from gpucache.intercept.server import HEARD, PASSED, Handlers, Reply
 from gpucache.intercept.telling import Say, hit_line, is_required, miss_line, refused
 from gpucache.intercept.wire import TOO_LARGE, Fields, Kind, WireError, fits, number
 from gpucache.model import Artifact
@@ -36,6 +36,7 @@ YOUNG_NS = 2_000_000_000
 """How far clocks of file systems may be behind."""
 _HELD_WAIT_S = 2.0
 """How long a build waits for one of the same key: with the lookup less than a program's time-out."""
+_NOT_IN_TIME = "the command had ended, and keeping it took too long"
 Question = tuple[bytes, ...]
 """The fields of a request."""
 Part = Hit | NoEntry
@@ -157,6 +158,8 @@ class Build(Generic[A]):
     sizes: set[tuple[int, ...]] = field(default_factory=set)
     """The local sizes that its kernels were launched with."""
     ended: bool = False
+    settling: bool = False
+    """Whether what came of it is still being kept."""
 
     @property
     def late(self) -> bool:
@@ -198,14 +201,17 @@ class Session(ABC, Generic[A]):
         """What became of every build, after the command's end; notes what is known only then."""
         from gpucache.engine.journal import note_process
 
-        for one in self.builds.values():
-            if one.prepared and not one.ended and not one.served:
+        with self._lock:
+            left, self.builds = tuple(self.builds.values()), {}
+        for one in left:
+            if one.settling:
+                one.outcome = replace(one.outcome, result=RunResult.LEFT, reason=_NOT_IN_TIME)
+            elif one.prepared and not one.ended and not one.served:
                 self.missed(one)
                 one.outcome = replace(one.outcome, reason="its process ended before the build did")
             self.conclude(one)
             one.held.close()
             self.done(one.outcome)
-        self.builds.clear()
         hits = sum(one.result is RunResult.HIT for one in self._done)
         misses = sum(one.result not in (RunResult.HIT, RunResult.PASSED) for one in self._done)
         if hits + misses:
@@ -355,12 +361,40 @@ class Session(ABC, Generic[A]):
             raise WireError("no build has this token")
         return build
 
-    def end(self, token: bytes) -> Build[A]:
-        """The same, which is not known any more."""
+    def end(self, token: bytes) -> None:
+        """Keep no more of a build than what became of it; the command's end may have done so."""
         with self._lock:
-            build = self.known(token)
-            del self.builds[token]
-            return build
+            build = self.builds.pop(token, None)
+        if build is not None:
+            self.done(build.outcome)
+
+    def settled(self, token: bytes, settle: Callable[[Build[A]], Intercepted]) -> Reply:
+        """Go on with what follows the end of a build once its program has been answered.
+
+        ``settle`` gives what became of it. Whatever happens to it meanwhile, its outcome is told.
+        """
+        with self._lock:
+            one = self.known(token)
+            if one.ended:
+                raise WireError("this build has ended before")
+            one.ended = one.settling = True
+        one.outcome = replace(one.outcome, build_ns=time.perf_counter_ns() - one.outcome.begun_ns)
+
+        def then() -> None:
+            try:
+                with one.held:
+                    one.outcome = settle(one)
+            except Exception as error:
+                one.outcome = replace(
+                    one.outcome, result=RunResult.LEFT, reason=f"it could not be kept: {error}"
+                )
+                raise
+            finally:
+                one.settling = False
+                if not one.late:
+                    self.end(token)
+
+        return replace(HEARD, then=then)
 
     def done(self, outcome: Intercepted) -> None:
         """Keep what became of a build."""

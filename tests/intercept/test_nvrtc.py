@@ -344,6 +344,11 @@ class _Program:
 
     def tell(self, token: bytes, cubin: bytes, log: bytes = b"", ptx: bytes = _PTX) -> Intercepted:
         """Report a compile; what becomes of it."""
+        self.told(token, cubin, log, ptx)()
+        return self.serving.finish()[-1]
+
+    def told(self, token: bytes, cubin: bytes, log: bytes = b"", ptx: bytes = _PTX) -> Callable[[], None]:
+        """Report a compile; what follows the reply."""
         artifacts = [part for part in ((b"cubin", cubin), (b"ptx", ptx)) if part[1]]
         told = (
             token,
@@ -355,8 +360,7 @@ class _Program:
         )
         reply = self.serving.handlers[Kind.COMPILED](Fields((*told, b"0")))
         assert reply.then is not None
-        reply.then()
-        return self.serving.finish()[-1]
+        return reply.then
 
 
 @pytest.fixture
@@ -546,6 +550,36 @@ def test_a_compile_whose_process_ended_is_told(program: _Program) -> None:
     assert program.ask()[0] is Kind.MISS
     (left,) = program.serving.finish()
     assert (left.result, left.reason) == (RunResult.LEFT, "its process ended before the build did")
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_compile_that_is_still_being_kept_at_the_end_is_told_once(program: _Program) -> None:
+    """The end waits a while for what is kept; what takes longer has an outcome all the same."""
+    _, (token, _) = program.ask()
+    follow = program.told(token, program.compile())
+    (left,) = program.serving.finish()
+    assert (left.result, left.reason) == (
+        RunResult.LEFT,
+        "the command had ended, and keeping it took too long",
+    )
+    follow()
+    assert program.serving.finish() == (left,)
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_compile_whose_keeping_fails_is_told(program: _Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that goes wrong behind a reply loses the outcome of a build."""
+
+    def fail(*_: object) -> str:
+        raise RuntimeError("no memory is left")
+
+    _, (token, _) = program.ask()
+    follow = program.told(token, program.compile())
+    monkeypatch.setattr(program.serving, "publish", fail)
+    with pytest.raises(RuntimeError):
+        follow()
+    (left,) = program.serving.finish()
+    assert (left.result, left.reason) == (RunResult.LEFT, "it could not be kept: no memory is left")
 
 
 @pytest.mark.usefixtures("installed")
