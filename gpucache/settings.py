@@ -79,7 +79,7 @@ RUN_ENVIRONMENT = (
     Variable(
         "GPUCACHE_RUN_TIMEOUT_MS",
         "How long a program of run's command waits for one answer, at most; then it goes on as without "
-        "gpucache; default 5000.",
+        "gpucache. At its end run waits twice as long for what is still being kept. Default 5000.",
     ),
     Variable(
         "GPUCACHE_LAYER_INDEX",

@@ -6,6 +6,9 @@ from collections.abc import Callable
 PATIENCE_S = 900.0
 """Beyond it something hangs. No test may pass or fail by how long anything took."""
 
+TIME_OUT_MS = "600000"
+"""The longest that a program below ``run`` can be told to wait for an answer; more is refused."""
+
 
 def wait_until(reached: Callable[[], bool]) -> None:
     """Wait for what another process does."""

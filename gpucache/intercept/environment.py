@@ -13,6 +13,8 @@ SOCKET = "GPUCACHE_RUN_SOCKET"
 ROOTS = "GPUCACHE_RUN_ROOTS"
 TIMEOUT = "GPUCACHE_RUN_TIMEOUT_MS"
 REQUIRE = "GPUCACHE_REQUIRE"
+_USUAL_MS = 5_000
+_LONGEST_MS = 600_000
 LAYERS = "OPENCL_LAYERS"
 AUDIT = "LD_AUDIT"
 
@@ -42,6 +44,26 @@ def intercepted(
             others = _others(environ.get(name, ""), library)
             added[name] = os.pathsep.join((library, *others))
     return added
+
+
+def time_out_s() -> float:
+    """How many seconds a program waits for one answer at most, as its library reads the variable."""
+    given = os.environ.get(TIMEOUT, "")
+    limit = int(given[:9]) if given.isascii() and given.isdigit() else 0
+    return (limit if 0 < limit <= _LONGEST_MS else _USUAL_MS) / 1000
+
+
+def step_s() -> float:
+    """How many seconds each of three steps of an answer may wait: a program has not given up after them.
+
+    The server is made, headers are read, and a lock is held by another build of the same.
+    """
+    return 0.3 * time_out_s()
+
+
+def drain_s() -> float:
+    """How many seconds the end of a run waits for what is still being kept."""
+    return 2 * time_out_s()
 
 
 def without_us(environ: "Mapping[str, str]", libraries: Libraries) -> dict[str, str]:

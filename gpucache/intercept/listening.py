@@ -13,6 +13,7 @@ import _thread
 import os
 
 from gpucache.host.scratch import PLACES, scratch
+from gpucache.intercept.environment import drain_s
 
 TYPE_CHECKING = False  # the one of typing
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 PATH_BYTES_CAP = 100
 """The most bytes of the socket's path: sockets take 107, and names of commands' own may be shorter."""
-DRAIN_S = 10.0
-"""How long the end waits for what is still being kept."""
 _NOTES = "notes"
 """The file beside the socket into which a command's libraries write what needs no answer."""
 _NAME = "s"
@@ -72,14 +71,14 @@ class Listening:
         return path
 
     def close(self) -> None:
-        """Hear nobody new, finish what was begun within ``DRAIN_S``, and tidy up."""
+        """Hear nobody new, finish what was begun within ``drain_s``, and tidy up."""
         self.ended = True
         if self._listener is not None:
             try:  # contextlib takes as long to import as all of this
                 self._listener.shutdown(_socket.SHUT_RDWR)  # which wakes the thread that waits
             except OSError:
                 self.ended = True  # nothing could answer, so that it was closed
-            self._heard.acquire(timeout=2 * DRAIN_S)
+            self._heard.acquire(timeout=2 * drain_s())
             self._listener.close()
         if self._folder is not None:
             self._read_notes()

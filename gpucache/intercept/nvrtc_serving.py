@@ -15,6 +15,7 @@ from gpucache.answers.run import Intercepted, RunResult
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.store_layers import Layers
 from gpucache.errors import OptionError
+from gpucache.intercept.environment import step_s
 from gpucache.intercept.nvrtc import NVRTC, Call
 from gpucache.intercept.server import Reply
 from gpucache.intercept.session import Build, Part, Session, within
@@ -22,8 +23,6 @@ from gpucache.intercept.telling import Say, miss_line, silent
 from gpucache.intercept.wire import Fields
 from gpucache.model import Artifact, ArtifactKind
 
-_LOOKUP_S = 2.0
-"""How long a program waits for the headers of a source to be read: less than its time-out."""
 _SLOW = "its headers took too long to read, so nothing is kept for it; the next run remembers them"
 
 
@@ -51,7 +50,7 @@ class NVRTCServing(Session[Call]):
         if b"include" not in asked.source:
             return super().look_up(asked)
         try:
-            return within(_LOOKUP_S, lambda: super(NVRTCServing, self).look_up(asked))
+            return within(step_s(), lambda: super(NVRTCServing, self).look_up(asked))
         except TimeoutError:
             raise OptionError(_SLOW) from None
 

@@ -21,15 +21,14 @@ from typing import Generic, Protocol, TypeVar
 from gpucache.answers.run import Intercepted, RunResult
 from gpucache.errors import OptionError
 from gpucache.host.files_seen import files_seen
-from gpucache.intercept.listening import DRAIN_S, Listening
+from gpucache.intercept.environment import drain_s, step_s
+from gpucache.intercept.listening import Listening
 from gpucache.intercept.wire import Fields, Frame, Kind, WireError, encode, receive
 
 _LOADED = (Kind.LOADED, Kind.NVRTC_LOADED)
 _BUILDS = (Kind.BUILD, Kind.COMPILE)
 _REFUSED_CAP = 16
 """The most processes that are told of which none was answered."""
-_MAKING_S = 2.0
-"""How long a question may wait until its service is made: with what follows less than the time-out."""
 READ_S = 60.0
 """How long a connection may take to send its request, or to take its reply."""
 _RETRY_S = 0.05
@@ -128,7 +127,7 @@ class Later(Generic[S]):
     def _asked(self, kind: Kind) -> Handler:
         def answer(fields: Fields) -> Reply:
             self._begin()
-            in_time = self._ready.wait(_MAKING_S)
+            in_time = self._ready.wait(step_s())
             if kind in _BUILDS and not in_time:
                 self._late += 1  # two threads may count one, which is told all the same
             return PASSED if self.made is None else self.made.handlers[kind](fields)
@@ -162,7 +161,7 @@ def serve(handlers: Handlers) -> Iterator[Path]:
 def answer_all(listener: int, handlers: Handlers, place: Listening, first: int) -> None:
     """Answer at a listening socket until it is shut down, which is the end; ``first`` is a connection to it.
 
-    What was sent by then is read and finished, as far as that takes no longer than ``DRAIN_S``. Who is not
+    What was sent by then is read and finished, as far as that takes no longer than ``drain_s``. Who is not
     answered, and whether our libraries are loaded, is noted in ``place``.
     """
     interval_s = sys.getswitchinterval()
@@ -191,7 +190,7 @@ class _Server:
 
     def drain(self) -> None:
         """Wait for what was begun."""
-        end_s = time.monotonic() + DRAIN_S
+        end_s = time.monotonic() + drain_s()
         with self._lock:
             begun = tuple(self._answering)
         for thread in begun:

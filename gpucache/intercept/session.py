@@ -23,6 +23,7 @@ from gpucache.engine.hits import build_log, find
 from gpucache.engine.prepare import Prepared, stamped
 from gpucache.engine.store_layers import Layers, NoEntry
 from gpucache.errors import GpucacheError
+from gpucache.intercept.environment import step_s
 from gpucache.intercept.server import HEARD, PASSED, Handlers, Reply
 from gpucache.intercept.telling import Say, hit_line, is_required, miss_line, refused
 from gpucache.intercept.wire import TOO_LARGE, Fields, Kind, WireError, fits, number
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 
 YOUNG_NS = 2_000_000_000
 """How far clocks of file systems may be behind."""
-_HELD_WAIT_S = 2.0
-"""How long a build waits for one of the same key: with the lookup less than a program's time-out."""
 _NOT_IN_TIME = "the command had ended, and keeping it took too long"
 Question = tuple[bytes, ...]
 """The fields of a request."""
@@ -286,7 +285,7 @@ class Session(ABC, Generic[A]):
 
     def hold(self, one: Build[A]) -> ExitStack:
         """Hold the locks of what a build lacks until it is closed; without those that are not had in time."""
-        held, end_s, store = ExitStack(), time.monotonic() + _HELD_WAIT_S, self.layers.target
+        held, end_s, store = ExitStack(), time.monotonic() + step_s(), self.layers.target
         keys = [prepared.key for _, prepared, _ in one.missing()]
         if store is not None:
             for key in [one.prepared[0].key] if self.compiler.is_whole else keys:

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from gpucache.errors import NoDeviceError
+from gpucache.intercept.environment import TIMEOUT
 from gpucache.native.build import BUILT, build, find_compiler
 from gpucache.native.locate import locate
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, TIME_OUT_MS
 
 PROGRAM = Path(__file__).with_name("program.py")
 
@@ -61,7 +62,7 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def environment(opencl_environment: Mapping[str, str], layer: Path, root: Path) -> dict[str, str]:
     """What a command is started with that is to see Intel's runtime, PoCL and this test's own cache."""
-    return {**opencl_environment, "GPUCACHE_DIR": str(root), "PYOPENCL_NO_CACHE": "1"}
+    return {**opencl_environment, "GPUCACHE_DIR": str(root), "PYOPENCL_NO_CACHE": "1", TIMEOUT: TIME_OUT_MS}
 
 
 @pytest.fixture

@@ -334,7 +334,7 @@ def test_a_build_that_comes_before_its_service_is_told(monkeypatch: pytest.Monke
         assert asked.wait(PATIENCE_S)
         return _Answers()
 
-    monkeypatch.setattr("gpucache.intercept.server._MAKING_S", 0.001)
+    monkeypatch.setenv("GPUCACHE_RUN_TIMEOUT_MS", "1")
     later = Later(make, [Kind.BUILD])
     assert later.handlers[Kind.BUILD](Fields([])) == PASSED
     asked.set()

@@ -1,6 +1,15 @@
 """The environment of a command: ours is added, and taken away again for keys."""
 
-from gpucache.intercept.environment import Libraries, intercepted, without_us
+import pytest
+
+from gpucache.intercept.environment import (
+    TIMEOUT,
+    Libraries,
+    intercepted,
+    step_s,
+    time_out_s,
+    without_us,
+)
 
 OURS = Libraries("/ours/layer.so", "/ours/audit.so")
 SOCKET = "/run/s"
@@ -32,3 +41,16 @@ def test_nothing_of_ours_is_left_for_keys() -> None:
     """What a program would have had without us is what it has, to the last variable."""
     for environ in ({"HOME": "/home"}, {"OPENCL_LAYERS": "/theirs/a.so", "LD_AUDIT": "/theirs/b.so"}):
         assert without_us(intercepted(environ, SOCKET, OURS), OURS) == environ
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [("", 5), ("200", 0.2), ("600000", 600), ("600001", 5), ("0", 5), ("5s", 5), ("1" * 5000, 5)],
+)
+def test_the_steps_of_an_answer_end_before_its_program_gives_up(
+    monkeypatch: pytest.MonkeyPatch, given: str, expected: float
+) -> None:
+    """Else a program that waits for all three would ask no more; a limit that is refused is the usual one."""
+    monkeypatch.setenv(TIMEOUT, given)
+    assert time_out_s() == expected
+    assert 3 * step_s() < time_out_s()

@@ -28,8 +28,7 @@ from gpucache.engine.store_layers import NoEntry
 from gpucache.errors import NoDeviceError
 from gpucache.host.files_seen import files_seen
 from gpucache.intercept import nvrtc as intercept_nvrtc
-from gpucache.intercept import nvrtc_serving
-from gpucache.intercept.environment import Libraries, intercepted
+from gpucache.intercept.environment import TIMEOUT, Libraries, intercepted
 from gpucache.intercept.file_names import read_name
 from gpucache.intercept.nvrtc import Call, prepare_call
 from gpucache.intercept.nvrtc_serving import NVRTCServing
@@ -42,7 +41,7 @@ from gpucache.native.locate import locate
 from gpucache.settings import Settings
 from gpucache.store import DirectoryStore
 from tests.intercept import nvrtc_program
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, TIME_OUT_MS
 from tests.unprivileged import needs_root
 
 _PROGRAM = Path(__file__).with_name("nvrtc_program.py")
@@ -80,7 +79,7 @@ def command(tmp_path: Path) -> Command:
     def call(*words: object) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
             [str(word) for word in words],
-            env={**os.environ, "GPUCACHE_DIR": str(tmp_path / "root")},
+            env={**os.environ, "GPUCACHE_DIR": str(tmp_path / "root"), TIMEOUT: TIME_OUT_MS},
             cwd=tmp_path,
             capture_output=True,
             text=True,
@@ -366,7 +365,7 @@ class _Program:
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Program:
     """Its lookups are waited for however long they take on this machine."""
-    monkeypatch.setattr(nvrtc_serving, "_LOOKUP_S", PATIENCE_S)
+    monkeypatch.setenv(TIMEOUT, TIME_OUT_MS)
     if sys.platform == "darwin":
         pytest.skip("there is no NVRTC for macOS")
     (tmp_path / "value.h").write_text("#define VALUE 7\n")
@@ -469,7 +468,7 @@ def test_a_source_whose_headers_take_too_long_is_passed(
             prepared.set()
 
     monkeypatch.setattr(intercept_nvrtc, "prepare_call", prepare_later)
-    monkeypatch.setattr(nvrtc_serving, "_LOOKUP_S", 0.01)
+    monkeypatch.setenv(TIMEOUT, "10")
     assert program.ask() == (Kind.PASS, (b"",))
     answered.set()
     assert prepared.wait(PATIENCE_S)

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.patience import PATIENCE_S
+from tests.patience import TIME_OUT_MS
 
 BEFORE_FACTS, FACTS = 6, 8
 BEFORE_INPUTS = 5
@@ -199,7 +199,7 @@ def environment(peer: Peer, layer: Path, base: Mapping[str, str]) -> dict[str, s
         **base,
         "OPENCL_LAYERS": os.fspath(layer),
         "GPUCACHE_RUN_SOCKET": os.fspath(peer.path),
-        "GPUCACHE_RUN_TIMEOUT_MS": str(int(PATIENCE_S * 1000)),
+        "GPUCACHE_RUN_TIMEOUT_MS": TIME_OUT_MS,
     }
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from gpucache.native import build
 from tests.native.peer import BEFORE_INPUTS, Kind, NVRTCKeeper, Peer, frame
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, TIME_OUT_MS
 
 _PROGRAM = Path(__file__).with_name("nvrtc_program.c")
 _SANITIZED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1")
@@ -55,7 +55,7 @@ def run(place: Path, library: Path) -> Run:
         if peer is not None:
             environ["LD_AUDIT"] = str(place / build.file_name("nvrtc_audit"))
             environ["GPUCACHE_RUN_SOCKET"] = str(peer.path)
-            environ["GPUCACHE_RUN_TIMEOUT_MS"] = str(int(PATIENCE_S * 1000))
+            environ["GPUCACHE_RUN_TIMEOUT_MS"] = TIME_OUT_MS
         done = subprocess.run(
             [place / "program", mode, library],
             env=environ,

@@ -15,7 +15,7 @@ from gpucache.errors import NoDeviceError
 from gpucache.host.files_seen import files_seen
 from gpucache.native import build, locate
 from tests.native.peer import Kind, NVRTCKeeper, Peer, frame
-from tests.patience import PATIENCE_S, wait_until
+from tests.patience import PATIENCE_S, TIME_OUT_MS, wait_until
 
 _PROGRAM = Path(__file__).with_name("nvrtc_program.c")
 _CASES, _FAILING = 12, 3
@@ -68,7 +68,7 @@ def shimmed(programs: Path, library: Path, audit: Path) -> Run:
 
     def run(peer: Peer | Path, mode: str, way: str = "dlopen", **variables: str) -> str:
         path = peer.path if isinstance(peer, Peer) else peer
-        variables = {"GPUCACHE_RUN_TIMEOUT_MS": str(int(PATIENCE_S * 1000)), **variables}
+        variables = {"GPUCACHE_RUN_TIMEOUT_MS": TIME_OUT_MS, **variables}
         return _run(
             programs / way,
             mode,
