@@ -1,11 +1,11 @@
-"""gpucache: the compile caches of OpenCL and CUDA programs, warmed, explained, checked and bounded.
+"""gpucache: warms, explains, checks and bounds the compile caches of OpenCL and CUDA programs.
 
 Owns the version and the public names. Must not import a GPU stack, numpy or rich:
 ``gpucache.opencl`` and ``gpucache.cuda`` are imported on first use. Imports nothing itself: until the
-command line can be entered, Ctrl-C prints a traceback.
+command line is entered, Ctrl-C prints a traceback.
 """
 
-TYPE_CHECKING = False  # the one of typing, which type checkers know by its name
+TYPE_CHECKING = False  # typing's, which type checkers recognize by its name
 __version__ = "0.1.0"
 __all__ = ["__version__", "cuda", "errors", "opencl"]
 

@@ -279,7 +279,7 @@ def test_only_a_path_in_the_artifact_ties_it(
 _CASES: dict[str, tuple[dict[str, Any], str]] = {
     "a root that is a file": (
         {"environment": {"GPUCACHE_DIR": "{tmp}/file"}},
-        "WARNING: programs are compiled uncached: the cache root {tmp}/file is not a folder",
+        "WARNING: programs are compiled uncached: the cache root {tmp}/file is not a directory",
     ),
     "no place for a root": (
         {"environment": {"GPUCACHE_DIR": "{tmp}/file/below"}},

@@ -245,7 +245,7 @@ def test_a_shared_cache_that_is_closed_is_told(as_stranger: AsStranger, ground: 
     root = ground / "closed"
     root.mkdir(mode=0o700)
     settings = {"GPUCACHE_SYSTEM_DIRS": str(root), "GPUCACHE_DIR": str(ground / "none")}
-    told = f"the system root {root} was not asked, as it is closed to this user (mode 0700, of uid 0); "
+    told = f"the system root {root} is not used, as it is closed to this user (mode 0700, of uid 0); "
     outcome = as_stranger("cuda", _JOBS["cuda"], **settings)
     assert [line.startswith(f"WARNING: {told}") for line in outcome["log"]].count(True) == 1
     assert any(line.startswith("INFO: miss") and f"not-consulted: {told}" in line for line in outcome["log"])

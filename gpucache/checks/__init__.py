@@ -1,8 +1,8 @@
-"""Checks inside kernels: the header for them, their failure tables, and what a failure says. Pure.
+"""Checks inside kernels: the header for them, their failure tables, and the messages of failures. Pure.
 
-A kernel includes ``gpucache/check.h``, which says how checks are written. ``calls`` gives each check of a
-source its number, and ``failures`` makes an error of what a kernel wrote into its failure record. Must not
-know how anything is compiled or launched.
+A kernel includes ``gpucache/check.h``, which documents how checks are written. ``calls`` numbers the checks
+of a source, and ``failures`` turns the failure record that a kernel wrote into an error. Must not know how
+kernels are compiled or launched.
 """
 
 from pathlib import Path
@@ -10,9 +10,9 @@ from pathlib import Path
 from gpucache.model import Checks
 
 INCLUDE = str(Path(__file__).parents[1] / "include")
-"""The folder to search for ``gpucache/check.h``."""
+"""The directory to search for ``gpucache/check.h``."""
 
 
 def include_dirs(source: bytes, mode: Checks) -> tuple[str, ...]:
-    """What a build searches behind its own folders: the header's, where the source may include it."""
+    """The directories a build searches after its own: the header's, if the source may include it."""
     return (INCLUDE,) if mode is not Checks.NONE or b"gpucache/check.h" in source else ()

@@ -1,9 +1,9 @@
 """The checks that a source calls: found, numbered, and listed in its failure table. Pure.
 
 A call is found outside comments, strings and directives, and its number is its place in the table, which
-tells lines as ``#line`` does. What stays without one still tells line and operands when it fails: a check in
-a header or in a macro's definition, one whose format is not a literal, and those beyond the bounds of a
-table.
+has line numbers as ``#line`` sets them. Checks without a number still report line and operands when they
+fail: a check in a header or in a macro's definition, one whose format is not a literal, and those beyond the
+bounds of a table.
 """
 
 import re
@@ -18,13 +18,13 @@ MAX_CHECKS = 4096
 MAX_TABLE_CHARACTERS = 64 * 1024  # in the JSON of a head up to 12 bytes each
 MAX_DECLARATION_BYTES = 4096
 MAX_SEARCHED_BYTES = 8 << 20
-"""Of the arguments of all checks together, as checks within checks are read again and again."""
+"""For the arguments of all checks together, as checks within checks are read repeatedly."""
 
 _SKIPPED = (
     rb"//(?:\\\r?\n|[^\n])*|/\*.*?(?:\*/|\Z)"  # comments
     rb'|R"(?P<fence>[^ ()\\\t\v\f\n]{0,16})\(.*?(?:\)(?P=fence)"|\Z)'
     rb'|"(?:\\.|[^"\\\n])*"?|' + rb"'(?:\\.|[^'\\\n])*'?"
-    rb"|(?<![\w.])\.?\d(?:'?[\w.])*"  # numbers, in which ' parts digits
+    rb"|(?<![\w.])\.?\d(?:'?[\w.])*"  # numbers, in which ' separates digits
 )
 _DIRECTIVE = rb"^[ \t]*(?:\#|%:)(?:\\\r?\n|/\*.*?\*/|//(?:\\\r?\n|[^\n])*|[^\n])*"
 _CALL = re.compile(
@@ -50,15 +50,15 @@ class Instrumented:
     """A source as it is compiled with checks."""
 
     source: bytes
-    """Every line is where it was."""
+    """The source, with every line in its original place."""
     table: tuple[Check, ...]
-    """The failure table: each check, by its number."""
+    """The failure table: each check, at the index of its number."""
     whole: bool = True
-    """Whether the bounds of the table left no check out."""
+    """Whether the table has every check, within its bounds."""
 
 
 def instrument(source: bytes, mode: Checks) -> Instrumented:
-    """A source with its checks turned on and numbered; as it was where the mode is ``none``.
+    """A source with its checks enabled and numbered; unchanged if the mode is ``none``.
 
     Raises SourceError for a check whose format does not fit its operands.
     """
@@ -88,29 +88,29 @@ def instrumented(request: BuildRequest) -> Instrumented:
 class _Call:
     name_end: int
     opened: int
-    """Where its first argument begins."""
+    """The offset of its first argument."""
     check: Check
 
 
 class _Place:
-    """Where in a source one is that reads it from its beginning: line, file and function."""
+    """The position of a reader in a source: line, file and function."""
 
     def __init__(self, text: bytes) -> None:
         self._text = text
         self._line, self._seen = 1, 0
         self.file = self.function = ""
         self._declaration = 0
-        """Where the declaration begins of which the next brace may open the body."""
+        """The offset of the declaration whose body the next brace may open."""
         self._braces: list[str] = []
-        """Of each open brace the function whose body it opened, if it did."""
+        """For each open brace, the function whose body it opened, if any."""
 
     def line(self, at: int) -> int:
-        """The line of something that is not before what was asked for last."""
+        """The line of an offset that is not before the last one requested."""
         self._line, self._seen = self._line + self._text.count(b"\n", self._seen, at), at
         return self._line
 
     def pass_directive(self, start: int, end: int) -> None:
-        """Remember which line a ``#line`` gives to the line that follows it."""
+        """Remember the line number that a ``#line`` gives to the next line."""
         said = _LINE.match(_without_comments(self._text[start:end]))
         if said:
             self.line(end)
@@ -119,13 +119,13 @@ class _Place:
                 self.file = _unescaped(said["file"].decode("utf-8", "replace"))
 
     def pass_no_code(self, start: int, end: int) -> None:
-        """Leave out of a declaration what stands before it, as the text at the head of a file."""
+        """Exclude the text before a declaration from it, such as the comment at the head of a file."""
         near = start - self._declaration <= MAX_DECLARATION_BYTES and not self.function
         if near and not self._text[self._declaration : start].strip():
             self._declaration = end
 
     def pass_sign(self, sign: bytes, at: int) -> None:
-        """Follow braces in and out of functions."""
+        """Track braces into and out of functions."""
         if sign == b"{":
             opens = "" if self.function else _function(self._text[self._declaration : at])
             self._braces.append(opens)
@@ -137,7 +137,7 @@ class _Place:
 
 
 def _function(declaration: bytes) -> str:
-    """The name of the function that a declaration before a body gives; empty where it gives none."""
+    """The name of the function that a declaration before a body declares; empty if it declares none."""
     if len(declaration) > MAX_DECLARATION_BYTES:
         return ""
     name, depth = b"", 0
@@ -145,14 +145,14 @@ def _function(declaration: bytes) -> str:
         if match["sign"]:
             depth += 1 if match["sign"] == b"(" else -1
         elif match["rest"] and name:
-            break  # what a constructor begins with
+            break  # the start of a constructor
         elif depth == 0 and match["name"] not in _NO_NAMES:
             name = match["name"]
     return name.decode()
 
 
 def _calls(text: bytes) -> Iterator[_Call]:
-    """The checks whose formats are literals, in their order; raises SourceError."""
+    """The checks whose formats are literals, in order; raises SourceError."""
     place, left = _Place(text), MAX_SEARCHED_BYTES
     for match in _CALL.finditer(text):
         if match["sign"] is not None:
@@ -166,7 +166,7 @@ def _calls(text: bytes) -> Iterator[_Call]:
         opened = text.index(b"(", match.end()) + 1
         arguments, end = _arguments(text, opened, opened + left)
         left -= end - opened
-        if not arguments:  # nor is any after it that is within it
+        if not arguments:  # also true of the checks within it
             return
         before = 2 if match["kind"] == b"_SYNC" else 1  # condition, and the sync point's name
         message = _literal(arguments[before]) if len(arguments) > before else ""
@@ -175,12 +175,12 @@ def _calls(text: bytes) -> Iterator[_Call]:
             line = place.line(match.start())
             if wrong is not None:
                 where = f" of {place.file}" if place.file else ""
-                raise SourceError(f"the check in line {line}{where} cannot be told: {wrong}")
+                raise SourceError(f"the check in line {line}{where} cannot be reported: {wrong}")
             yield _Call(match.end(), opened, Check(line, message, place.function, place.file))
 
 
 def _arguments(text: bytes, opened: int, limit: int) -> tuple[list[bytes], int]:
-    """The arguments of a call as the preprocessor parts them, and where they end; none if not closed."""
+    """The arguments of a call as the preprocessor splits them, and where they end; none if not closed."""
     depth, start = 0, opened
     arguments = []
     for match in _PART.finditer(text, opened, limit):
@@ -198,7 +198,7 @@ def _arguments(text: bytes, opened: int, limit: int) -> tuple[list[bytes], int]:
 
 
 def _literal(argument: bytes) -> str | None:
-    """The text of string literals; None where it is something else."""
+    """The text of string literals; None if it is anything else."""
     code = _without_comments(argument)
     if not code.strip() or not _LITERALS.fullmatch(code):
         return None

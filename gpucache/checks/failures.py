@@ -1,6 +1,6 @@
-"""What a failed check says: the failure record that a kernel writes, and the error that is made of it. Pure.
+"""The failure of a check: the failure record that a kernel writes, and the error made from it. Pure.
 
-The record is as ``gpucache/check.h`` lays it out, in native byte order:
+The record has the layout of ``gpucache/check.h``, in native byte order:
 
 | offset | bytes | field |
 |---|---|---|
@@ -12,8 +12,8 @@ The record is as ``gpucache/check.h`` lays it out, in native byte order:
 | 24 | 3 x 8 | global id of the work-item |
 | 48 | 8 x 8 | operands |
 
-A format of a message is as ``printf`` has it, and its operands know their own types. It is refused when it
-is read, so that nothing can go wrong when a failure is told. Must not know how anything is launched.
+The format of a message is that of ``printf``, and its operands know their own types. An invalid format is
+refused when it is read, so that reporting a failure cannot fail. Must not know how kernels are launched.
 """
 
 import re
@@ -27,7 +27,7 @@ from gpucache.model import Check, Checks
 _LAYOUT = struct.Struct("=iiiiQ3Q8Q")
 RECORD_BYTES = _LAYOUT.size
 NO_FAILURE = struct.pack("=i", -1)
-"""What the record begins with before anything fails."""
+"""The first bytes of the record before anything fails."""
 UNNUMBERED = 0x7FFFFFFF
 MAX_OPERANDS = 8
 _MAX_KERNELS = 1 << 30
@@ -48,21 +48,21 @@ class Failure:
     code: int
     line: int
     kernel: int
-    """The number that the host gave the kernel when it launched it."""
+    """The number that the host gave the kernel at launch."""
     work_item: tuple[int, int, int]
-    """Its global id."""
+    """The global id of the failing work-item."""
     operands: tuple[int | float, ...]
 
 
 def state(kernel: int, *, may_have_failed: bool) -> int:
-    """The 32-bit argument a kernel is given beside the record; raises ValueError beyond 2^30 kernels."""
+    """The 32-bit argument a kernel receives with the record; raises ValueError beyond 2^30 kernels."""
     if not 0 <= kernel < _MAX_KERNELS:
         raise ValueError(f"a kernel's number is below {_MAX_KERNELS}, not {kernel}")
     return kernel << 1 | may_have_failed
 
 
 def read_record(data: bytes) -> Failure | None:
-    """The failure in the 112 bytes of a record; None where there is none."""
+    """Parse the 112 bytes of a record; None if no check failed."""
     code, line, kernel, count, types, x, y, z, *words = _LAYOUT.unpack(data)
     if code < 0:
         return None
@@ -78,7 +78,7 @@ def _operand(kind: int, word: int) -> int | float:
 
 
 def problem(text: str, operands: int) -> str | None:
-    """What is wrong with a format for some operands, in a sentence; None where nothing is."""
+    """The problem of a format with this many operands, as a sentence; None if it is valid."""
     wanted = [match for match in _CONVERSION.finditer(text) if match[0] != "%%"]
     for match in wanted:
         if match["kind"] not in _KINDS:
@@ -89,18 +89,18 @@ def problem(text: str, operands: int) -> str | None:
     if operands > MAX_OPERANDS:
         return f"it has {operands} operands; a check keeps at most {MAX_OPERANDS}"
     if len(wanted) != operands:
-        return f"its format wants {len(wanted)} operands and is given {operands}"
+        return f"its format takes {len(wanted)} operands and gets {operands}"
     return None
 
 
 def fill(text: str, operands: Sequence[int | float]) -> str:
-    """A format that has no problem with its operands in it."""
+    """A valid format, with its operands filled in."""
     values = iter(operands)
     return _CONVERSION.sub(lambda match: "%" if match[0] == "%%" else _filled(match, next(values)), text)
 
 
 def _filled(match: re.Match[str], value: int | float) -> str:
-    """A number as its conversion wants it, but never as another type than its own."""
+    """A number in the form of its conversion, but always of its own type."""
     kind, before = match["kind"], f"%{match['flags']}{match['size']}"
     if isinstance(value, float):
         return f"{before}{kind if kind in _FLOATING else 'g'}" % value
@@ -115,7 +115,7 @@ def _filled(match: re.Match[str], value: int | float) -> str:
 
 
 def told(failure: Failure, table: Sequence[Check], program: str, kernel: str) -> KernelCheckError:
-    """The error of a failure, by the failure table of its program."""
+    """The error of a failure, from the failure table of its program."""
     if failure.code < len(table):
         check = table[failure.code]
         fits = problem(check.message, len(failure.operands)) is None
@@ -133,13 +133,13 @@ class Checked:
     """A program that was compiled with checks."""
 
     program: str
-    """Its name for people."""
+    """The display name of the program."""
     mode: Checks
     table: tuple[Check, ...]
 
 
 class Launches:
-    """Gives kernels their numbers, and remembers whether something that can fail ran since the last look."""
+    """Numbers the launched kernels, and remembers whether one that can fail ran since the last look."""
 
     def __init__(self) -> None:
         self.pending = False
@@ -147,8 +147,8 @@ class Launches:
         self._numbers: dict[tuple[int, str], int] = {}
 
     def state(self, checked: Checked, kernel: str) -> int:
-        """What a kernel is given beside the record when it is launched next."""
-        name = id(checked), kernel  # it is held below, and so is its identity
+        """The state argument of a kernel for its next launch."""
+        name = id(checked), kernel  # the object is kept below, so its id stays unique
         number = self._numbers.get(name)
         if number is None:
             number = self._numbers[name] = len(self._kernels)
@@ -158,8 +158,6 @@ class Launches:
     def error(self, failure: Failure) -> KernelCheckError:
         """The error of a failure in a kernel that was launched."""
         if not 0 <= failure.kernel < len(self._kernels):
-            return KernelCheckError(
-                "a kernel wrote over the failure record, so nothing is known of its failure"
-            )
+            return KernelCheckError("a kernel overwrote the failure record, so its failure is unknown")
         checked, kernel = self._kernels[failure.kernel]
         return told(failure, checked.table, checked.program, kernel)

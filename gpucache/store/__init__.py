@@ -1,9 +1,9 @@
-"""Our own cache: entries on disk and in memory. Knows bytes, files, locks and history; nothing of GPUs.
+"""Our own cache: entries on disk and in memory. Knows bytes, files, locks and history, but not GPUs.
 
-A name's module is imported when that name is first asked for: a hit needs few of them.
+The module of a name is imported when that name is first used: a hit needs few of them.
 """
 
-TYPE_CHECKING = False  # the one of typing, which type checkers know by its name
+TYPE_CHECKING = False  # typing's, which type checkers recognize by its name
 
 if TYPE_CHECKING:
     from gpucache.store.directory import DirectoryStore
@@ -30,7 +30,7 @@ _HOMES = {
     "refused_root": "system_root",
     **dict.fromkeys(("Root", "RootRefused", "RootState", "root_state"), "trust"),
 }
-"""The modules of the names that are not of ``interface``."""
+"""The modules of the names that are not in ``interface``."""
 __all__ = [
     "Absent",
     "Damage",

@@ -1,4 +1,4 @@
-"""The answers of a store that is asked for an entry."""
+"""The results of looking up an entry in a store."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -18,7 +18,7 @@ class Damage(StrEnum):
 
 
 class Found(NamedTuple):
-    """A sound entry: header and payload checksums match and the key is the one asked for."""
+    """A sound entry: header and payload checksums match, and the key is the requested one."""
 
     key: CacheKey
     head: EntryHead
@@ -27,13 +27,13 @@ class Found(NamedTuple):
 
 
 class Absent(NamedTuple):
-    """There is no entry; ``reason`` is set if it could not be read, as with an unreadable root."""
+    """The entry does not exist; ``reason`` is set if it could not be read, as with an unreadable root."""
 
     reason: str | None = None
 
 
 class Damaged(NamedTuple):
-    """There was an entry and it is not sound; ``quarantined`` says whether it was moved out of the way."""
+    """The entry exists and is not sound; ``quarantined`` says whether it was moved out of the way."""
 
     damage: Damage
     detail: str

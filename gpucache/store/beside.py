@@ -1,10 +1,10 @@
-"""The files beside the entries: leftovers, how much all of them take, and which are removed then.
+"""The files next to the entries: leftovers, their total size, and which of them are removed.
 
-Leftovers are the files of killed writers, locks that no process holds, and strays. A file in ``tmp/`` or
-``locks/`` is one only if nothing changed it for an hour: younger ones may be in use. The other files may be
-lost at the cost of an explanation or some time, so the oldest are removed when all take too much. A file
-whose name is not one of ours belongs to somebody else: it is reported, and neither counted nor removed. Must
-not know what the files say.
+Leftovers are the files of killed writers, locks that no process has, and strays. A file in ``tmp/`` or
+``locks/`` is one only if it is unchanged for an hour: younger ones may be in use. The other files may be
+lost at the cost of an explanation or some time, so the oldest are removed when their total is too large. A
+file whose name is not one of ours belongs to another program: it is reported, and neither counted nor
+removed. Must not know the content of the files.
 """
 
 import stat
@@ -22,14 +22,14 @@ from gpucache.units import format_list
 
 MINIMUM_AGE_NS = 3600 * 10**9
 _SHARE = 4
-"""The files beside the entries may take a quarter of what the entries may."""
-_MOVE = "give the cache a folder of its own"
+"""The files next to the entries may take a quarter of the limit of the entries."""
+_MOVE = "give the cache its own directory"
 _NOT_OURS = "not a file of gpucache, so it stays; move it elsewhere"
-_LEFT = {layout.TMP: "left by a writer that was stopped", layout.LOCKS: "a lock that nobody holds"}
+_LEFT = {layout.TMP: "left by a writer that was stopped", layout.LOCKS: "a lock that no process holds"}
 
 
 class Swept(NamedTuple):
-    """What a sweep removed and what is left, as bytes of allocated blocks."""
+    """The allocated bytes that a sweep removed, and those that are left."""
 
     files: int
     freed_bytes: int
@@ -55,7 +55,7 @@ def leftovers(root: RootFolder, now_ns: int) -> Iterator[Leftover]:
 
 
 def remove_leftover(root: RootFolder, leftover: Leftover) -> bool:
-    """Remove a leftover that is ours and whose size is unchanged; whether that was done. Raises nothing."""
+    """Remove a leftover that is ours and whose size is unchanged; returns whether it did. Raises nothing."""
     with suppress(*UNUSABLE, ValueError):
         *parts, name = leftover.path.relative_to(root.path).parts
         with root.open(*parts) as folder:
@@ -66,7 +66,7 @@ def remove_leftover(root: RootFolder, leftover: Leftover) -> bool:
 
 
 def remove_left(root: RootFolder, now_ns: int) -> list[int]:
-    """Remove what killed processes left in ``tmp/`` and ``locks/``; the allocated bytes of each such file."""
+    """Remove the files killed processes left in ``tmp/`` and ``locks/``; returns their allocated bytes."""
     gone = []
     for folder, place, leftover in _abandoned(root, now_ns):
         with suppress(OSError):
@@ -77,14 +77,14 @@ def remove_left(root: RootFolder, now_ns: int) -> list[int]:
 
 
 def beside_bytes(root: RootFolder) -> int:
-    """The allocated blocks of all files of ours beside the entries, in bytes."""
+    """The allocated bytes of all our files next to the entries."""
     return sum(item.allocated_bytes for item in _items(root))
 
 
 def sweep(root: RootFolder, history: History, max_size_bytes: int | None, why: str, now_ns: int) -> Swept:
     """Remove leftovers, then the oldest other files until they take a quarter of the limit of the entries.
 
-    ``why`` is noted of the histories among them: the rule that removed all entries before, if one did.
+    ``why``, the rule that removed all entries before, is recorded for the histories that are removed.
     """
     gone = remove_left(root, now_ns)
     rest = sorted(_items(root))
@@ -94,7 +94,7 @@ def sweep(root: RootFolder, history: History, max_size_bytes: int | None, why: s
         if over > (max_size_bytes or 0) // _SHARE and item.place not in _LEFT:
             going.append(item)
             over -= item.allocated_bytes
-    # Noted before they go, so that a process that is stopped between the two leaves no false answer.
+    # Recorded first, so that a process that is stopped in between leaves no history unaccounted for.
     history.note_removed([item.name for item in going if item.place == layout.PROGRAMS], now_ns, why)
     removed = []
     for item in going:
@@ -115,7 +115,7 @@ def _items(root: RootFolder) -> Iterator[_Item]:
 
 
 def _abandoned(root: RootFolder, now_ns: int) -> Iterator[tuple[Folder, tuple[str, ...], Leftover]]:
-    """The old files of ``tmp/`` and ``locks/``, whoever made them, less the locks that are held."""
+    """The old files of ``tmp/`` and ``locks/``, of any owner, except locks that are in use."""
     for place, detail in _LEFT.items():
         with suppress(*UNUSABLE), root.open(*place) as folder:
             for name in [found.name for found in folder.entries()]:
@@ -128,7 +128,7 @@ def _abandoned(root: RootFolder, now_ns: int) -> Iterator[tuple[Folder, tuple[st
 
 
 def _is_removed(folder: Folder, place: tuple[str, ...], name: str) -> bool:
-    """Remove a file of ours in ``tmp/`` or ``locks/``, but no lock that is held; raises OSError."""
+    """Remove one of our files in ``tmp/`` or ``locks/``, unless it is a lock in use; raises OSError."""
     if place not in _LEFT or not layout.is_beside(place, name):
         return False
     if place == layout.LOCKS:
@@ -138,15 +138,15 @@ def _is_removed(folder: Folder, place: tuple[str, ...], name: str) -> bool:
 
 
 def _in_root(root: RootFolder) -> Iterator[Leftover]:
-    """The files of others directly in the root, as a single leftover, however many there are."""
+    """The foreign files directly in the root, as a single leftover, however many they are."""
     with suppress(*UNUSABLE), root.open() as top:
         names = sorted(found.name for found in top.entries())
         strange = [name for name in names if not layout.is_in_root(name)]
         if strange and layout.VERSION_FOLDER in names:
-            yield Leftover(top.path, 0, 0, f"it holds {format_list(strange)} as well, which stay; {_MOVE}")
+            yield Leftover(top.path, 0, 0, f"it also contains {format_list(strange)}, which stay; {_MOVE}")
 
 
 def _leftover(folder: Folder, name: str, now_ns: int, detail: str) -> Leftover:
     status = folder.lstat(name)
-    # By the time of change: a writer sets the time of modification to when it compiled.
+    # The change time, as a writer sets the modification time to the time of the build.
     return Leftover(folder.path / name, status.st_size, max(0, now_ns - status.st_ctime_ns), detail)

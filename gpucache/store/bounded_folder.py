@@ -1,7 +1,7 @@
 """Folders of small files, bounded in number and bytes: the oldest are removed.
 
-A file here may be lost at any time. That costs time or an explanation, never a program, so nothing raises
-OSError. Must not know what the files say.
+These files may be lost at any time. That costs time or an explanation, never a program, so nothing raises
+OSError. Must not know the content of the files.
 """
 
 import os
@@ -19,28 +19,28 @@ from gpucache.store.root_folder import UNUSABLE, RootFolder
 from gpucache.store.trust import open_trusted
 
 RECENCY_NS = 3600 * 10**9
-"""How old the last recorded use must be before another one is recorded."""
+"""The age that the last recorded use must have before another one is recorded."""
 UNPACKED_BYTES_CAP = 32 << 20
-"""A memo of more bytes is not kept."""
+"""A larger memo is not kept."""
 _SELDOM = 2
 _CHECKSUM_BYTES = 16
 _FASTEST = 1
 
 
 class Bounds(NamedTuple):
-    """How much a folder holds at most."""
+    """The limits of a directory."""
 
     files: int
     file_bytes: int
     total_bytes: int
     seldom: bool = False
-    """Whether the bounds are applied at few writes, so that one costs no more where there are many files."""
+    """Whether the bounds are applied only at few writes, so that a write costs the same with many files."""
     age: Callable[[str, os.stat_result], int] = lambda _, status: status.st_mtime_ns
-    """When a file was made or used last, of its name and status."""
+    """When a file was made or last used, from its name and status."""
 
 
 class BoundedFolder:
-    """The files of one folder, each named as ``layout.BESIDE`` says: hex digits and ``suffix``."""
+    """The files of one directory, each named as ``layout.BESIDE`` says: hex digits and ``suffix``."""
 
     def __init__(self, root: RootFolder, place: tuple[str, ...], suffix: str, bounds: Bounds) -> None:
         self._root = root
@@ -49,35 +49,35 @@ class BoundedFolder:
         self._bounds = bounds
 
     def put(self, name: str, data: bytes) -> bool:
-        """Write a file, in place of one that may be there; whether that worked."""
+        """Write a file, or replace it; returns whether that worked."""
         if len(data) > self._bounds.file_bytes:
             return False
         with suppress(*UNUSABLE), self._root.make(*self._place) as folder:
             self._root.put(folder, name + self._suffix, data)
-            # Names are digests: those that begin so are one in 256.
+            # Names are digests: one in 256 begins with these digits.
             if not (self._bounds.seldom and name[:_SELDOM].strip("0")):
                 self.trim(folder)
             return True
         return False
 
     def get(self, name: str, *, use: bool = False) -> bytes | None:
-        """The content of a file; None if there is none that is ours and small enough.
+        """The content of a file; None if it is missing, not ours or too large.
 
-        ``use`` records that it was used now, so that others are removed before it.
+        ``use`` records this use, so that less recently used files are removed first.
         """
         with suppress(*UNUSABLE), self._root.open(*self._place) as folder:
             return self._read(folder, name + self._suffix, use=use)
         return None
 
     def all(self) -> Iterator[tuple[str, bytes]]:
-        """Every file with its hex digits, by name."""
+        """Every file with the hex digits of its name, sorted by name."""
         for name in self.names():
             data = self.get(name)
             if data is not None:
                 yield name, data
 
     def names(self) -> list[str]:
-        """The hex digits of every file, sorted; none of them is read."""
+        """The hex digits of every file, sorted; no file is read."""
         with suppress(*UNUSABLE), self._root.open(*self._place) as folder:
             return sorted(name.removesuffix(self._suffix) for name in self._ours(folder))
         return []
@@ -88,7 +88,7 @@ class BoundedFolder:
             folder.unlink(name + self._suffix)
 
     def trim(self, folder: Folder) -> None:
-        """Remove the oldest until the bounds hold; ``folder`` is this one, open."""
+        """Remove the oldest until the bounds are met; ``folder`` is this directory, open."""
         ages = []
         for name in self._ours(folder):
             with suppress(OSError):
@@ -128,7 +128,7 @@ class Memos(BoundedFolder):
         super().__init__(root, layout.CLOSURES, ".memo", bounds)
 
     def recall(self, name: str, *, use: bool) -> bytes | None:
-        """The data kept under a name; None if there is none, or its checksum does not match."""
+        """The data kept under a name; None if it is missing or its checksum does not match."""
         file = self.get(name, use=use)
         if file is None or xxhash.xxh3_128_digest(file[_CHECKSUM_BYTES:]) != file[:_CHECKSUM_BYTES]:
             return None
@@ -140,7 +140,7 @@ class Memos(BoundedFolder):
         return data if unpacking.eof else None
 
     def remember(self, name: str, data: bytes) -> None:
-        """Keep something under a name."""
+        """Keep data under a name."""
         if len(data) <= UNPACKED_BYTES_CAP:
             packed = zlib.compress(data, _FASTEST)
             self.put(name, xxhash.xxh3_128_digest(packed) + packed)

@@ -1,9 +1,9 @@
-"""A file of JSON lines that stays small: append some, read the last ones.
+"""A file of JSON lines that stays small: append lines, read the last ones.
 
-Lines are appended in one write, so that processes do not mix them up. A file that outgrows its bound is
-rewritten with the newer half of its lines; one that another process appends meanwhile may be lost. A line
-that is not JSON, as after a killed writer or on a full disk, is skipped. Losing lines is no error, so nothing
-here raises OSError. Must not know what a line is about.
+Lines are appended in one write, so that processes do not mix them up. A file that exceeds its limit is
+rewritten with the newer half of its lines; a line that another process appends meanwhile may be lost. A line
+that is not JSON, as after a killed writer or on a full disk, is skipped. Losing lines is not an error, so
+nothing here raises OSError. Must not know what a line is about.
 """
 
 import json
@@ -17,7 +17,7 @@ from gpucache.store.root_folder import UNUSABLE, RootFolder
 from gpucache.store.trust import open_trusted
 
 LINE_CAP = 4096
-"""Bytes of one line, its newline included."""
+"""The maximum bytes of a line, including its newline."""
 JOURNAL_CAP = 2 << 20
 _ENCODER = json.JSONEncoder(separators=(",", ":"), default=str)
 Record = dict[str, object]
@@ -26,7 +26,7 @@ Record = dict[str, object]
 class BoundedLog:
     """The records of one file of at most ``cap`` bytes.
 
-    When old lines are dropped, ``forgotten`` makes a record of the last of them that takes their place.
+    When old lines are dropped, ``forgotten`` turns the last of them into a record that replaces them.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class BoundedLog:
         self._forgotten = forgotten
 
     def append(self, records: Iterable[Mapping[str, object]]) -> bool:
-        """Append records, each as a line of at most 4 KiB; whether that made the file."""
+        """Append records, each as a line of at most 4 KiB; returns whether that created the file."""
         made = False
         with suppress(*UNUSABLE), self._root.make(*self._place) as folder:
             for piece in _pieces(map(line_of, records), self._cap // 2):
@@ -61,7 +61,7 @@ class BoundedLog:
         return self.records(min(count, self._cap) * LINE_CAP)[: -count - 1 : -1]
 
     def records(self, limit_bytes: int | None = None) -> list[Record]:
-        """Every record, oldest first, or those among the last bytes of the file."""
+        """Every record, oldest first, or only the records in the last bytes of the file."""
         with suppress(*UNUSABLE), self._root.open(*self._place) as folder:
             return [
                 record for line in self._lines(folder, limit_bytes) if (record := _record(line)) is not None
@@ -75,10 +75,10 @@ class BoundedLog:
             start = max(0, status.st_size - most)
             os.lseek(fd, start, os.SEEK_SET)
             lines = os.read(fd, most).splitlines(keepends=True)
-        return lines[1 if start else 0 :]  # the first piece of a cut is half a line
+        return lines[1 if start else 0 :]  # a cut leaves half a line first
 
     def _shrink(self, folder: Folder) -> None:
-        """Rewrite the file with the newer half of its lines, if no other process did so meanwhile."""
+        """Rewrite the file with the newer half of its lines, unless another process has done so meanwhile."""
         lines = self._lines(folder)
         size = sum(map(len, lines))
         if size <= self._cap:
@@ -98,16 +98,16 @@ def journal(root: RootFolder) -> BoundedLog:
 
 
 def line_of(record: Mapping[str, object]) -> bytes:
-    """One line for a record; items that would make it longer than ``LINE_CAP`` are left out.
+    """The line of a record, without the items that would make it longer than ``LINE_CAP``.
 
-    What was left out shows as ``"truncated": true``. Values JSON does not know are written as text.
+    A line that lacks items has ``"truncated": true``. Values unknown to JSON are written as text.
     """
     line = _dump(record)
     if len(line) <= LINE_CAP:
         return line
     kept: Record = {"truncated": True}
     for name, value in record.items():
-        # Items are few: writing the line anew for each is cheap, and exact.
+        # Items are few: dumping the line again for each is cheap and exact.
         if len(_dump(kept | {name: value})) <= LINE_CAP:
             kept[name] = value
     return _dump(kept)
@@ -118,7 +118,7 @@ def _dump(record: Mapping[str, object]) -> bytes:
 
 
 def _pieces(lines: Iterable[bytes], most: int) -> Iterable[bytes]:
-    """Lines joined as far as they fit into so many bytes."""
+    """Lines joined into pieces of at most this many bytes."""
     joined = b""
     for line in lines:
         if joined and len(joined) + len(line) > most:

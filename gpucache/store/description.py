@@ -1,8 +1,8 @@
-"""Head and detail of an entry as canonical JSON, and back. Pure; never trusts what it reads.
+"""Encodes head and detail of an entry as canonical JSON and decodes them. Pure; trusts no input.
 
 Canonical: sorted names, no white space, ASCII only, so that undecodable bytes of a path survive as
-escaped lone surrogates. A value of another type than was written raises ValueError with a sentence.
-Must not know where in a file the JSON lies, nor how long it may be.
+escaped lone surrogates. A value of the wrong type raises ValueError with a sentence.
+Must not know where in a file the JSON is, or how long it may be.
 """
 
 import json
@@ -13,21 +13,21 @@ from typing import Any, NoReturn, TypeVar
 from gpucache.model import Check, Checks, EntryDetail, EntryHead, KeyField
 
 BUILD_LOG_CAP = 64 << 10
-"""Bytes of build log an entry keeps, in UTF-8."""
+"""Bytes of build log that an entry keeps, in UTF-8."""
 _CUT = "\n[cut]"
 _NAMES = {str: "text", int: "a whole number", bool: "true or false", list: "a list", dict: "an object"}
 _T = TypeVar("_T")
 
 
 def encode_head(head: EntryHead) -> bytes:
-    """Canonical JSON of a head."""
+    """The canonical JSON of a head."""
     values = head._asdict()
     failures = [[str(one.line), one.message, one.function, one.file] for one in head.failures]
     return _canonical(values | {"lowered_names": dict(head.lowered_names), "failures": failures})
 
 
 def decode_head(data: bytes) -> EntryHead:
-    """The head of its JSON; raises ValueError or RecursionError when it is not one."""
+    """Parse the JSON of a head; raises ValueError or RecursionError if it is invalid."""
     row = _HEAD(_object(data))
     # By position, and without a call for an empty list: a hit takes microseconds.
     for place, read in _READ:
@@ -41,7 +41,7 @@ def decode_head(data: bytes) -> EntryHead:
 
 
 def encode_detail(detail: EntryDetail) -> bytes:
-    """Canonical JSON of a detail, its build log cut at ``BUILD_LOG_CAP``."""
+    """The canonical JSON of a detail, with its build log cut at ``BUILD_LOG_CAP``."""
     return _canonical(
         {
             "key_fields": [[item.label, item.value] for item in detail.key_fields],
@@ -53,7 +53,7 @@ def encode_detail(detail: EntryDetail) -> bytes:
 
 
 def decode_detail(data: bytes) -> EntryDetail:
-    """The detail of its JSON; raises ValueError or RecursionError when it is not one."""
+    """Parse the JSON of a detail; raises ValueError or RecursionError if it is invalid."""
     key_fields, build_log, tool_version, provenance = _DETAIL(_object(data))
     fields = tuple(KeyField(label, value) for label, value in _pairs(key_fields))
     return EntryDetail(fields, build_log, tool_version, _pairs(provenance))
@@ -74,18 +74,18 @@ def _object(data: bytes) -> dict[str, Any]:
     text = data.decode()
     value, end = _DECODER.raw_decode(text)
     if end != len(text):
-        raise ValueError("something follows its JSON")
+        raise ValueError("data follows its JSON")
     return _of(dict, value)
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON value")
+    raise ValueError(f"{constant} is not a JSON value")
 
 
 class _Shape:
-    """The fields of a named tuple; called with an object, it returns their values, of the types of JSON.
+    """The fields of a named tuple; called with a JSON object, it returns their values, type-checked.
 
-    ``defaults`` are the values of fields that older objects do not have.
+    ``defaults`` are the values of fields that older objects lack.
     """
 
     def __init__(self, defaults: dict[str, Any], shown: type) -> None:
@@ -103,7 +103,7 @@ class _Shape:
             if error.args[0] not in self._defaults:
                 raise ValueError(f"the field {error.args[0]} is missing") from None
             return self(self._defaults | values)
-        # By exact type: True is an int to isinstance.
+        # Exact types, because isinstance accepts True as an int.
         if [*map(type, row)] != self._kinds:
             for kind, value in zip(self._kinds, row, strict=True):
                 _of(kind, value)
@@ -133,7 +133,7 @@ def _texts(value: object) -> tuple[str, ...]:
 
 def _checks(value: list[Any]) -> tuple[Check, ...]:
     rows = [_texts(row) for row in value]
-    if not all(len(row) in (2, 4) for row in rows):  # older tables have neither function nor file
+    if not all(len(row) in (2, 4) for row in rows):  # older tables lack function and file
         raise ValueError("a row of the failure table was expected")
     return tuple(Check(int(line), *rest) for line, *rest in rows)
 
@@ -143,7 +143,7 @@ def _pairs(value: list[Any]) -> tuple[tuple[str, str], ...]:
     for pair in pairs:
         if len(pair) != 2:
             raise ValueError("a pair was expected")
-    return pairs  # type: ignore[return-value] # each was just seen to be one
+    return pairs  # type: ignore[return-value] # each was just checked to be one
 
 
 _NUMBERS = 1 << 63
@@ -161,4 +161,4 @@ _READ: list[tuple[int, Callable[[list[Any]], object]]] = [
         ("failures", _checks),
     )
 ]
-"""The lists of a head by their places, with what makes tuples of them."""
+"""The lists of a head by position, with the functions that turn them into tuples."""

@@ -1,8 +1,8 @@
 """Our own cache in a directory: entries published atomically, read without locks, checked at every hit.
 
-Puts the parts of this folder together. Other modules keep the promises: ``format`` the bytes, ``root_folder``
-the atomic writes, ``trust`` whose files are read. Must not know what is in a payload, nor print, nor decide
-what to evict.
+Assembles the modules of this package, which keep the promises: ``format`` the bytes, ``root_folder`` the
+atomic writes, ``trust`` whose files are read. Must not know the content of a payload, or print, or decide
+which entries to evict.
 """
 
 import errno
@@ -46,10 +46,10 @@ _INDEX_BOUNDS = Bounds(files=8192, file_bytes=4 << 20, total_bytes=128 << 20, se
 
 
 class DirectoryStore(EntryReader):
-    """A store below a root, which is made by the first write.
+    """A store below a root directory, which the first write creates.
 
-    With ``shared``, other users can read its folders and files. Without ``writable`` nothing is ever
-    changed: no last use, no quarantine, no history, no journal.
+    With ``shared``, other users can read its directories and files. Without ``writable`` it never changes
+    anything: no last use, no quarantine, no history, no journal.
     """
 
     def __init__(self, root: Path, *, writable: bool, shared: bool = False) -> None:
@@ -70,7 +70,7 @@ class DirectoryStore(EntryReader):
             size = self._published(entry)
         except IsADirectoryError:
             scanned = self.look_at(entry.key)
-            if scanned is None or not self.quarantine(scanned, "a folder was in its place"):
+            if scanned is None or not self.quarantine(scanned, "a directory had its name"):
                 raise
             size = self._published(entry)
         beside.remove_left(self._root, time.time_ns())
@@ -83,11 +83,11 @@ class DirectoryStore(EntryReader):
         return len(data)
 
     def is_marked(self) -> bool:
-        """Whether the root holds something that only gpucache makes; in any other root nothing is removed."""
+        """Whether the root contains something that only gpucache makes; elsewhere nothing is removed."""
         return scan.is_marked(self._root)
 
     def prepare(self) -> None:
-        """Make the root and try whether it can be written; raises CacheUnusableError with the remedy."""
+        """Create the root and check that it is writable; raises CacheUnusableError with the remedy."""
         try:
             self._root.make(*layout.TMP).close()
             if not os.access(self.root, os.W_OK):
@@ -101,14 +101,14 @@ class DirectoryStore(EntryReader):
             ) from None
 
     def detail(self, key: CacheKey) -> EntryDetail | None:
-        """The detail of an entry; None if there is no sound entry."""
+        """The detail of an entry; None if no sound entry exists."""
         with suppress(EntryFormatError):
             description = self._description(key)
             return None if description is None else description.detail()
         return None
 
     def seal(self, key: CacheKey) -> tuple[bytes, EntryHead] | None:
-        """The checksum of an entry's description, with its head; None if that is not sound."""
+        """The checksum of an entry's description, with its head; None if no sound description exists."""
         description = self._description(key)
         return description and (description.header.description_checksum, description.head)
 
@@ -123,15 +123,15 @@ class DirectoryStore(EntryReader):
         return None
 
     def answers(self, name: str) -> bytes | None:
-        """A file of the index, by the 16 hex digits of its question; None if there is none."""
+        """A file of the index, by the 16 hex digits of its question; None if it is missing."""
         return self._index.get(name)
 
     def keep_answers(self, name: str, data: bytes) -> None:
-        """Put a file of the index in place; losing it is no error."""
+        """Write a file of the index; losing it is not an error."""
         self._index.put(name, data)
 
     def contains(self, key: CacheKey) -> bool:
-        """Whether a file for this key exists, unread."""
+        """Whether a file for this key exists; does not read it."""
         with suppress(*UNUSABLE), self._root.open(*layout.entry_folder(key)) as folder:
             folder.lstat(layout.entry_name(key))
             return True
@@ -148,31 +148,31 @@ class DirectoryStore(EntryReader):
         return []
 
     def scan(self, *, heads: bool = True) -> Iterator[ScannedEntry]:
-        """Every entry below ``entries/``, sound or not, one by one, heads only; raises CacheUnusableError.
+        """Every entry below ``entries/``, sound or not, with its head only; raises CacheUnusableError.
 
-        A folder of entries that cannot be listed is skipped, see ``unread``. Without ``heads`` a file with
-        an entry's name is not read where the root is marked as ours.
+        A directory of entries that cannot be listed is skipped, see ``unread``. Without ``heads``, and in a
+        root that is marked as ours, a file with the name of an entry is not read.
         """
         read = scan.by_head if heads or not self.is_marked() else scan.by_name
         return scan.scan(self._root, read, self._unread.setdefault)
 
     def scan_whole(self, share: Share = ALL) -> Iterator[tuple[ScannedEntry, Entry | None]]:
-        """The same with each entry read whole and verified as by ``check``; None with what is not sound."""
+        """Like ``scan``, with each entry read whole and verified as by ``check``; None if it is not sound."""
         return scan.scan(self._root, scan.by_content, self._unread.setdefault, share)
 
     def unread(self) -> list[str]:
-        """Why folders of entries could not be listed: a sentence for each that the scans so far met."""
+        """Why directories of entries could not be listed: one sentence for each in the scans so far."""
         return list(self._unread.values())
 
     def look_at(self, key: CacheKey) -> ScannedEntry | None:
-        """The entry of one key as a scan sees it; None if there is none."""
+        """The entry of one key as a scan sees it; None if it does not exist."""
         return scan.look_at(self._root, key)
 
     def check(self, scanned: ScannedEntry) -> Entry | Damaged | Absent:
-        """A scanned entry, read whole and verified, with the SHA-256 of its payload.
+        """Read a scanned entry whole and verify it, with the SHA-256 of its payload.
 
-        For ``verify``, which recomputes the key from ``detail.key_fields``. Changes nothing, not even
-        the last use. Absent if it is gone or could not be read. Raises nothing, whatever is on disk.
+        For ``verify``, which recomputes the key from ``detail.key_fields``. Changes nothing, not even the
+        last use. Returns Absent if the entry is gone or unreadable. Raises nothing, whatever is on disk.
         """
         try:
             place, name = scan.place_of(self._root, scanned), scanned.name
@@ -190,7 +190,7 @@ class DirectoryStore(EntryReader):
             return Absent(unreadable(error))
 
     def allocated_bytes(self) -> int:
-        """The bytes that all entries take on disk, without reading any; raises CacheUnusableError."""
+        """The bytes that all entries take on disk, found without reading them; raises CacheUnusableError."""
         return scan.allocated_bytes(self._root)
 
     def beside_bytes(self) -> int:
@@ -198,7 +198,7 @@ class DirectoryStore(EntryReader):
         return beside.beside_bytes(self._root)
 
     def sweep(self, max_size_bytes: int | None = None, why: str = "") -> beside.Swept:
-        """Remove what killed processes left, then the oldest files beside the entries.
+        """Remove the files that killed processes left, then the oldest files next to the entries.
 
         These may take a quarter of the limit. ``why`` is the rule that removed all entries before, if one
         did. Does nothing unless the root is marked as ours. Raises nothing.
@@ -212,7 +212,7 @@ class DirectoryStore(EntryReader):
         return beside.leftovers(self._root, now_ns)
 
     def remove(self, scanned: ScannedEntry, why: str) -> "Kept | None":
-        """Remove an entry if it is unchanged since the scan, and record that; why it stays, or None.
+        """Remove an entry if it is unchanged since the scan, and record that; returns why it stays, or None.
 
         A file that is an entry only by its name is removed only from a root that is marked as ours.
         """
@@ -222,21 +222,21 @@ class DirectoryStore(EntryReader):
     def remove_together(
         self, going: Iterable[ScannedEntry], why: str, *, everything: bool = False
     ) -> "Iterator[Kept | None]":
-        """What ``remove`` does, of one entry after the other; recorded when it ends, program by program.
+        """Apply ``remove`` to one entry after the other; recorded at the end, program by program.
 
-        With ``everything``, where all entries of the cache are to go, of which programs is recorded when it
-        begins, and no entry's head is needed.
+        ``everything`` means that all entries of the cache are to go: their programs are recorded at the
+        beginning, and no entry's head is needed.
         """
-        from gpucache.answers.evict import Kept  # this and the next are needed by a removal alone
+        from gpucache.answers.evict import Kept  # only a removal needs this and the next
         from gpucache.store.removal import Removal
 
         if not self._writable:
-            return (Kept(f"the cache at {self.root} is only read") for _ in going)
+            return (Kept(f"the cache at {self.root} is read-only") for _ in going)
         removal = Removal(self._root, self._history, self.is_marked)
         return removal.remove_all(going, why) if everything else removal.remove(going, why)
 
     def quarantine(self, scanned: ScannedEntry, why: str) -> bool:
-        """Move an entry to ``quarantine/`` if unchanged since the scan, and record that; whether it moved.
+        """Move an entry to ``quarantine/`` if unchanged since the scan, record it; returns whether it moved.
 
         An entry of a newer format stays, as a newer gpucache can use it. Everything stays in a root that is
         not marked as ours.
@@ -252,20 +252,20 @@ class DirectoryStore(EntryReader):
         return self._quarantine.take(place, scanned.name, scanned.identity, scanned.key, why)
 
     def remove_leftover(self, leftover: Leftover) -> bool:
-        """Remove a leftover; whether it was removed."""
+        """Remove a leftover; returns whether it was removed."""
         marked = self._writable and self.is_marked()
         return marked and beside.remove_leftover(self._root, leftover)
 
     def note_missed(self, missed: MissedRequest) -> "Noted":
-        """Keep a request to be built later; losing it is no error."""
+        """Keep a request to be built later; losing it is not an error."""
         return self._missed.note(missed)
 
     def missed(self) -> list[MissedRequest]:
-        """The requests that were kept, the oldest first."""
+        """The kept requests, oldest first."""
         return self._missed.all()
 
     def missed_count(self) -> int:
-        """How many requests are kept, without reading them."""
+        """The number of kept requests, which are not read."""
         return self._missed.count()
 
     def forget_missed(self, key: CacheKey) -> None:
@@ -274,7 +274,7 @@ class DirectoryStore(EntryReader):
 
     @contextmanager
     def build_missed(self) -> Iterator[bool]:
-        """Be the one process that builds what missed; yields False if another one does.
+        """Be the only process that builds missed requests; yields False if another process does.
 
         Raises OSError, CacheUnusableError.
         """
@@ -285,11 +285,11 @@ class DirectoryStore(EntryReader):
             yield holding
 
     def remember(self, name: str, data: bytes) -> None:
-        """Keep something under a name; losing it is no error."""
+        """Keep data under a name; losing it is not an error."""
         self._memos.remember(name, data)
 
     def record(self, program: str, event: Event) -> None:
-        """Append to a program's history; losing it is no error."""
+        """Append to a program's history; losing it is not an error."""
         self._history.record(program, event)
 
     def history(self, program: str) -> list[Event]:
@@ -301,7 +301,7 @@ class DirectoryStore(EntryReader):
         return self._history.removed(program)
 
     def programs(self) -> list[str]:
-        """Names of programs that have a history, sorted."""
+        """The names of the programs that have a history, sorted."""
         return self._history.programs()
 
     def journal_tail(self, count: int) -> list[dict[str, object]]:

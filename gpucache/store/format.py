@@ -19,9 +19,9 @@ Little-endian; one file per entry:
                   payload, as the compiler returned it
 
 A checksum is the canonical (big-endian) digest of XXH3-128. Every length is bounded by its cap and
-by the file's size before anything is allocated. A scan reads header and head only, and so cannot verify a
+by the file's size before anything is allocated. A scan reads only header and head, and so cannot verify a
 checksum. A hit reads everything and verifies both checksums, but parses only the head. Must not know where
-entries lie or who may write them.
+where entries are or who may write them.
 """
 
 import errno
@@ -46,7 +46,7 @@ DETAIL_CAP = 64 << 20
 TOTAL_CAP = 4 << 30
 HEADER = struct.Struct("<8sIIQQQQ32s16s16s")
 _HEAD_BYTES = 4 << 10
-"""How much a scan reads first: for nearly every entry this holds header and head."""
+"""How much a scan reads first: it covers header and head of nearly every entry."""
 _FRONT_BYTES = 16 << 10
 """How much a hit reads first: header, head and detail of nearly every entry, and all of a small one."""
 _CHECKED_BYTES = 80
@@ -55,7 +55,7 @@ _T = TypeVar("_T")
 
 
 class EntryFormatError(FormatError):
-    """An entry that is not sound: the kind of damage, and one sentence about it."""
+    """An entry is not sound: the kind of damage, and one sentence about it."""
 
     def __init__(self, damage: Damage, detail: str) -> None:
         super().__init__(detail)
@@ -67,22 +67,22 @@ class EntryFormatError(FormatError):
 
 
 class Header(NamedTuple):
-    """The fixed part of an entry, its lengths (in bytes) already within the caps and the file."""
+    """The fixed part of an entry; its lengths (in bytes) are within the caps and the file."""
 
     key: CacheKey
     head_bytes: int
     detail_bytes: int
     payload_bytes: int
     checked: bytes
-    """The header's own bytes that the first checksum covers."""
+    """The bytes of the header that the first checksum covers."""
     description_checksum: bytes
     payload_checksum: bytes
     payload_offset: int
-    """Where the payload begins."""
+    """The offset of the payload in the file."""
 
 
 class Description(NamedTuple):
-    """Header, head and detail whose checksum matches; the detail is parsed only when asked for."""
+    """Header, head and detail with a matching checksum; the detail is parsed on demand."""
 
     header: Header
     head: EntryHead
@@ -94,7 +94,7 @@ class Description(NamedTuple):
 
 
 def encode(entry: Entry) -> bytes:
-    """The bytes of an entry's file; raises OSError (EFBIG) for one beyond the caps of the format."""
+    """The bytes of an entry's file; raises OSError (EFBIG) if the entry exceeds the caps of the format."""
     head = description.encode_head(entry.head)
     detail = description.encode_detail(entry.detail)
     start = _aligned(HEADER.size + len(head) + len(detail))
@@ -119,19 +119,19 @@ def encode(entry: Entry) -> bytes:
 
 
 def read_head(fd: int, size: int) -> tuple[Header, EntryHead]:
-    """Header and head of an open file of ``size`` bytes, not verified; raises EntryFormatError."""
+    """Read header and head of an open file of ``size`` bytes, unverified; raises EntryFormatError."""
     front = _read(fd, 0, min(size, _HEAD_BYTES))
     header = _header(front, size)
     return header, _parsed(description.decode_head, _part(fd, front, HEADER.size, header.head_bytes), "head")
 
 
 def read_description(fd: int, size: int) -> Description:
-    """Header, head and detail of an open file of ``size`` bytes, verified; raises EntryFormatError."""
+    """Read and verify header, head and detail of an open file of ``size`` bytes; raises EntryFormatError."""
     return _description(fd, size, _read(fd, 0, min(size, _FRONT_BYTES)))
 
 
 def _description(fd: int, size: int, front: bytes) -> Description:
-    """The description of a file whose first bytes, ``front``, have been read."""
+    """Read the description of a file whose first bytes, ``front``, have been read."""
     header = _header(front, size)
     block = _part(fd, front, HEADER.size, header.payload_offset - HEADER.size)
     described = header.head_bytes + header.detail_bytes
@@ -144,9 +144,9 @@ def _description(fd: int, size: int, front: bytes) -> Description:
 
 
 def read_sound(fd: int, size: int, key: CacheKey) -> tuple[Description, bytes]:
-    """Description and payload of an open file, after verifying every byte and the key.
+    """Read description and payload of an open file, and verify every byte and the key.
 
-    Raises EntryFormatError: no changed byte and no truncation goes unnoticed here.
+    Raises EntryFormatError: any changed byte and any truncation is noticed here.
     """
     front = _read(fd, 0, min(size, _FRONT_BYTES))
     read = _description(fd, size, front)
@@ -159,7 +159,7 @@ def read_sound(fd: int, size: int, key: CacheKey) -> tuple[Description, bytes]:
 
 
 def read_whole(fd: int, size: int, key: CacheKey) -> Entry:
-    """All of an open file, verified as for a hit, and with the SHA-256 of its payload.
+    """Read all of an open file, verified as for a hit, and also against the SHA-256 of its payload.
 
     Raises EntryFormatError.
     """
@@ -172,12 +172,12 @@ def read_whole(fd: int, size: int, key: CacheKey) -> Entry:
 
 
 def misplaced(header: Header) -> EntryFormatError:
-    """The error for an entry that lies where another key's should."""
+    """The error for an entry that is in the place of another key."""
     return EntryFormatError(Damage.MISPLACED, f"it is the entry of the key {header.key}")
 
 
 _decode_head = lru_cache(maxsize=256)(description.decode_head)
-"""A program asks for the same entries again."""
+"""Cached, as a program requests the same entries again."""
 
 
 def _header(data: bytes, size: int) -> Header:
@@ -187,8 +187,8 @@ def _header(data: bytes, size: int) -> Header:
         data
     )
     if magic != MAGIC:
-        raise EntryFormatError(Damage.CORRUPT, "it does not begin as an entry does")
-    # Before the size, as another version may keep its size elsewhere.
+        raise EntryFormatError(Damage.CORRUPT, "it does not begin like an entry")
+    # Before the size, as another version may store its size elsewhere.
     if version != VERSION:
         raise EntryFormatError(
             Damage.UNSUPPORTED, f"it has format version {version}; this gpucache reads {VERSION}"
@@ -204,14 +204,14 @@ def _header(data: bytes, size: int) -> Header:
 
 
 def _part(fd: int, front: bytes, offset: int, count: int) -> bytes:
-    """Some bytes of a file whose first bytes, ``front``, have been read."""
+    """Read bytes of a file whose first bytes, ``front``, have been read."""
     if offset + count <= len(front):
         return front[offset : offset + count]
     return _read(fd, offset, count)
 
 
 def _read(fd: int, offset: int, count: int) -> bytes:
-    """Exactly ``count`` bytes; in pieces, as one read returns at most 2 GiB."""
+    """Read exactly ``count`` bytes, in pieces, as one read returns at most 2 GiB."""
     if hasattr(os, "pread") and len(whole := os.pread(fd, count, offset)) == count:
         return whole
     pieces = []
@@ -232,7 +232,7 @@ def _parsed(decode: Callable[[bytes], _T], data: bytes, part: str) -> _T:
     try:
         return decode(data)
     except (ValueError, RecursionError) as error:
-        raise EntryFormatError(Damage.CORRUPT, f"its {part} does not read: {error}") from error
+        raise EntryFormatError(Damage.CORRUPT, f"its {part} cannot be parsed: {error}") from error
 
 
 def _checksum(*parts: bytes) -> bytes:

@@ -1,9 +1,9 @@
-"""What happened to a program's entries: one bounded log per program name, and one of the logs removed.
+"""The events of a program's entries: one bounded log per program name, and one log of removed logs.
 
 A line has ``program``, ``when_ns``, ``what``, ``key``, ``target``, ``source`` and ``why``, and ``limit_s`` if
-a time limit ended a build. A log that is removed is noted by the digest of its program's name, so that a miss
-is not explained as a program that was never built. Losing a line costs an explanation, never a hit, so
-nothing here raises OSError. Must not know what reads it.
+a time limit ended a build. A removed log is recorded by the digest of its program's name, so that a miss is
+not explained as a program that was never built. Losing a line costs an explanation, never a hit, so nothing
+here raises OSError. Must not know its readers.
 """
 
 import re
@@ -17,13 +17,13 @@ from gpucache.store.interface import Event, RemovedRecord
 from gpucache.store.root_folder import UNUSABLE, RootFolder
 
 EVENT_CAP = 256
-"""How many events a history returns at most: the newest."""
+"""The maximum number of events that a history returns: the newest."""
 FILE_CAP = 64 << 10
-"""Bytes of a program's log."""
+"""The maximum bytes of a program's log."""
 REMOVED_CAP = 128 << 10
-"""Bytes of the log of those removed."""
+"""The maximum bytes of the log of removed logs."""
 PROGRAM_CAP = 4096
-"""How many logs are kept at most: those with the newest last event."""
+"""The maximum number of logs: those with the newest last event are kept."""
 _PROGRAMS_A_LINE = 300
 _TEXT_CAP = 500
 _KEY = re.compile(r"[0-9a-f]{64}")
@@ -40,7 +40,7 @@ class History:
         self.record_all([(program, [event])])
 
     def record_all(self, events: Iterable[tuple[str, Iterable[Event]]]) -> None:
-        """Append the events of several programs, each program's at once."""
+        """Append the events of several programs, all events of one program at once."""
         made = [self._log(program).append(_line(program, event) for event in own) for program, own in events]
         if any(made):
             self._bound()
@@ -58,9 +58,9 @@ class History:
         return sorted({str(record["program"]) for record in last if "program" in record})
 
     def note_removed(self, histories: Sequence[str], when_ns: int, why: str) -> None:
-        """Note that the logs of these file names are removed.
+        """Record that the logs with these file names are removed.
 
-        ``why`` is the rule of an eviction of all entries, and empty where there were too many logs.
+        ``why`` is the rule of an eviction of all entries, or empty if there were too many logs.
         """
         digests = [layout.program_digest(name) for name in histories]
         self._removed().append(
@@ -69,11 +69,11 @@ class History:
         )
 
     def note_all(self, why: str) -> None:
-        """Note of all programs with a history that a rule removes their entries."""
+        """Record for all programs with a history that a rule removes their entries."""
         self.note_removed(self._names(), time.time_ns(), why)
 
     def removed(self, program: str) -> RemovedRecord | None:
-        """When a program's history was last removed, as far as that is known; None if it never was."""
+        """When a program's history was last removed, as far as is known; None if it never was."""
         digest = layout.program_digest(layout.history_name(program))
         found = None
         for line in self._removed().records():
@@ -96,7 +96,7 @@ class History:
         return []
 
     def _bound(self) -> None:
-        """If there are too many logs, remove those with the oldest last event."""
+        """Remove the logs with the oldest last event if there are too many."""
         names = self._names()
         if len(names) <= PROGRAM_CAP:
             return
@@ -110,7 +110,7 @@ class History:
 
 
 def _line(program: str, event: Event) -> Record:
-    # The longest text comes last, as a field that does not fit into the line is left out.
+    # The longest text is last, because fields that do not fit into the line are left out.
     record: Record = {"program": program, "when_ns": event.when_ns}
     if event.limit_s:
         record["limit_s"] = event.limit_s
@@ -136,7 +136,7 @@ def _event(record: Record, program: str) -> Event | None:
 
 
 def _removed_record(line: Record, digest: str) -> RemovedRecord | None:
-    """What a line says of a program; None if nothing."""
+    """The record that a line has of a program; None if it has none."""
     when_ns, why, programs = line.get("when_ns"), line.get("why"), line.get("programs")
     if not isinstance(when_ns, int) or not isinstance(why, str):
         return None

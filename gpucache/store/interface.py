@@ -1,4 +1,4 @@
-"""What a store of entries takes and returns: frozen values.
+"""The values that a store of entries takes and returns, frozen.
 
 Knows bytes, files and history; must not know GPUs, compilers or terminals.
 """
@@ -14,12 +14,12 @@ from gpucache.store.answers import Found as Found
 from gpucache.store.layout import ENTRY_SUFFIX
 
 Share = tuple[int, int]
-"""The number of a share of the entries, from 0 on, and how many shares there are."""
+"""The number of a share of the entries, from 0, and the number of shares."""
 ALL: Share = (0, 1)
 
 
 class FileIdentity(NamedTuple):
-    """Equal as long as a file is still the one that was read."""
+    """Identifies a file: equal as long as it is still the file that was read."""
 
     inode: int
     size_bytes: int
@@ -27,7 +27,7 @@ class FileIdentity(NamedTuple):
 
 
 class ScannedEntry(NamedTuple):
-    """One file below ``entries/`` as a scan sees it; ``head`` is None if it is damaged."""
+    """A file below ``entries/`` as a scan sees it; ``head`` is None if it is damaged."""
 
     folder: Path
     name: str
@@ -37,21 +37,21 @@ class ScannedEntry(NamedTuple):
     damage: Damage | None = None
     damage_detail: str = ""
     unread: bool = False
-    """Whether a failing disk, server or limit kept it from being read: it may be sound, and is left alone."""
+    """Whether a failing disk, server or limit prevented reading: it may be sound, and is left alone."""
 
     @property
     def path(self) -> Path:
-        """Where it lies; made on demand, as a scan of 100,000 entries needs few paths."""
+        """The path of the file; built on demand, as a scan of 100,000 entries needs few paths."""
         return self.folder / self.name
 
     @property
     def key(self) -> CacheKey:
-        """The key that its name says."""
+        """The key in its name."""
         return CacheKey(self.name.removesuffix(ENTRY_SUFFIX))
 
 
 class Leftover(NamedTuple):
-    """A file that belongs to no entry: what a killed writer left in ``tmp/``, or a stray file."""
+    """A file that belongs to no entry: left in ``tmp/`` by a killed writer, or a stray."""
 
     path: Path
     size_bytes: int
@@ -60,7 +60,7 @@ class Leftover(NamedTuple):
 
 
 UNREADABLE = "entries that cannot be read"
-"""The name of the history for quarantined entries whose head does not say which program they are."""
+"""The name of the history for quarantined entries whose head does not name their program."""
 
 
 class Event(NamedTuple):
@@ -68,18 +68,18 @@ class Event(NamedTuple):
 
     when_ns: int
     what: str
-    """``built``, ``evicted``, ``quarantined``, ``poisoned``; ``named`` says under which name to look."""
+    """``built``, ``evicted``, ``quarantined``, ``poisoned``; ``named`` is the name to look under."""
     key: str
     target: str
     why: str = ""
     source: str = ""
     """For a build: the first digits of its source's SHA-256."""
     options: tuple[str, ...] | None = None
-    """For a build: its canonical build options; None if they are not known."""
+    """For a build: its canonical build options; None if unknown."""
     limit_s: float = 0.0
-    """For a poisoning by a time limit: that limit in seconds; else 0."""
+    """For a poisoning by a time limit: that limit in seconds; otherwise 0."""
     program: str = ""
-    """The program whose history it is in. Set when it is read; ``record`` takes the name as an argument."""
+    """The program whose history this is in. Set when it is read; ``record`` takes the name as an argument."""
 
 
 class RemovedRecord(NamedTuple):
@@ -87,33 +87,33 @@ class RemovedRecord(NamedTuple):
 
     when_ns: int
     why: str = ""
-    """The rule that evicted everything of it along; empty where only the history went."""
+    """The rule that also evicted all its entries; empty if only the history was removed."""
     named: bool = True
-    """False where it is only known that the histories of some programs were removed until then."""
+    """False if it is only known that the histories of some programs were removed by then."""
 
 
 class RefusedRoot(NamedTuple):
-    """A system root that is not asked."""
+    """A system root that is not used."""
 
     root: Path
     problem: str
-    """What is wrong, to be read after the root's name."""
+    """The problem, worded to follow the root's name."""
     remedy: str
 
     def __str__(self) -> str:
-        return f"the system root {self.root} was not asked, as {self.problem}; {self.remedy}"
+        return f"the system root {self.root} is not used, as {self.problem}; {self.remedy}"
 
 
 class MissedRequest(NamedTuple):
-    """A request that missed and whose program was built without the cache, kept to be built later."""
+    """A request that missed and was built without the cache, kept to be built later."""
 
     key: CacheKey
-    """The portable key that was looked for."""
+    """The portable key of the lookup."""
     when_ns: int
     command: str
-    """The program that asked."""
+    """The command that made the request."""
     request: BuildRequest
     environment: tuple[tuple[str, str], ...] = ()
-    """The variables that were set and reach the compiler."""
+    """The variables that were set and affect the compiler."""
     rejected: bool = False
-    """Whether the driver rejected the entry that was found. One in a system root is found again each time."""
+    """Whether the driver rejected the entry that was found. In a system root it is found again each time."""

@@ -1,4 +1,4 @@
-"""Where things lie below a root. Pure names; touches no disk.
+"""The paths below a root. Pure names; does not access the disk.
 
     <root>/CACHEDIR.TAG
     <root>/v1/entries/<2 hex>/<64 hex>.gpc
@@ -9,7 +9,7 @@
     <root>/v1/index/<16 hex>.idx
     <root>/v1/tmp/  v1/quarantine/  v1/journal/  v1/locks/
 
-Another format version has a folder of its own beside ``v1``, and is left alone.
+Another format version has its own directory next to ``v1``, and is left alone.
 """
 
 import re
@@ -37,9 +37,9 @@ TAG_TEXT = b"""Signature: 8a477f597d28d172789f06886806bc55
 # For information see https://bford.info/cachedir/
 """
 MISSED_LOCK = "missed.lock"
-"""The lock of the one process that builds the missed requests of a root."""
+"""The lock of the single process that builds the missed requests of a root."""
 _HEX = "0123456789abcdef"
-# These are compiled where they are first needed, as a command needs few of them.
+# Compiled on first use, as a command needs few of them.
 _VERSION = r"v[0-9]{1,4}"
 _HISTORY = rf"[a-z0-9-]{{1,40}}-[0-9a-f]{{8}}{re.escape(HISTORY_SUFFIX)}"
 _PREFIX = r"[0-9a-f]{2,64}"
@@ -56,11 +56,11 @@ BESIDE: Mapping[tuple[str, ...], str] = {
     PROGRAMS: _HISTORY,
     INDEX: r"[0-9a-f]{16}\.idx",
 }
-"""The folders beside the entries, each with the pattern of its file names."""
+"""The directories next to the entries, each with the pattern of its file names."""
 
 
 def entry_folder(key: CacheKey) -> tuple[str, ...]:
-    """The folder of an entry, as parts below the root; raises ValueError if it is no key."""
+    """The directory of an entry, as parts below the root; raises ValueError if the key is invalid."""
     if len(key.hex) != 64 or key.hex.strip(_HEX):
         raise ValueError(f"{key.hex!r} is not a cache key of 64 lower-case hex digits")
     return (*ENTRIES, key.hex[:2])
@@ -77,34 +77,34 @@ def lock_name(key: CacheKey) -> str:
 
 
 def fits(folder: str, name: str) -> bool:
-    """Whether a file of this name belongs in this folder of ``entries/``."""
+    """Whether a file of this name belongs in this directory of ``entries/``."""
     stem = name.removesuffix(ENTRY_SUFFIX)
     return stem[:2] == folder and len(stem) == 64 and not stem.strip(_HEX) and name.endswith(ENTRY_SUFFIX)
 
 
 def is_in_root(name: str) -> bool:
-    """Whether some version of gpucache has something of this name directly in its root."""
+    """Whether some version of gpucache uses this name directly in its root."""
     return name == TAG_NAME or re.fullmatch(_VERSION, name) is not None
 
 
 def is_beside(place: tuple[str, ...], name: str) -> bool:
-    """Whether a file in one of the folders of ``BESIDE`` has a name that we give."""
+    """Whether a file in one of the directories of ``BESIDE`` has a name that we give."""
     return re.fullmatch(BESIDE[place], name) is not None
 
 
 def is_prefix(text: str) -> bool:
-    """Whether a text can be the beginning of a key and is long enough to name its folder."""
+    """Whether a text can be the beginning of a key and is long enough to name its directory."""
     return re.fullmatch(_PREFIX, text) is not None
 
 
 def history_name(program: str) -> str:
     """The file name of a program's history: readable, and unique by its digest."""
-    from gpucache.keys import digest  # which no scan needs
+    from gpucache.keys import digest  # not needed by a scan
 
     slug = re.sub(r"[^a-z0-9]+", "-", program.lower()).strip("-")[:_SLUG_LENGTH] or "program"
     return f"{slug}-{digest(program.encode('utf-8', 'surrogatepass'))[:_DIGEST_LENGTH]}{HISTORY_SUFFIX}"
 
 
 def program_digest(history: str) -> str:
-    """The digest of a program's name, of the file name of its history."""
+    """The digest of a program's name, taken from the file name of its history."""
     return history.removesuffix(HISTORY_SUFFIX)[-_DIGEST_LENGTH:]

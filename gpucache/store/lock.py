@@ -1,9 +1,9 @@
-"""One lock per key, so that processes and threads that want the same program compile it once.
+"""One lock per key, so that processes and threads that need the same program compile it once.
 
-It is an advisory lock of the operating system (``flock``) on a file of its own. The kernel frees it when its
-holder dies, so that the file's existence means nothing. The holder removes the file before it frees the lock;
-whoever gets the lock of a removed file notices by comparing inodes, and tries again. Without such locks
-(Windows, a read-only or unusual file system) nobody waits. Must not know what is compiled.
+It is an advisory lock of the operating system (``flock``) on a separate file. The kernel frees it when its
+holder dies, so the existence of the file means nothing. The holder removes the file before it frees the lock;
+a process that gets the lock of a removed file notices by comparing inodes, and tries again. Without such
+locks (Windows, a read-only or unusual file system) no process waits. Must not know what is compiled.
 """
 
 import os
@@ -18,13 +18,13 @@ if sys.platform != "win32":
     import fcntl
 
 _MODE = 0o600
-"""Below a shared root, too: whoever can open a lock file can keep its owner waiting."""
+"""Also below a shared root: a user who can open a lock file can keep its owner waiting."""
 _FIRST_PAUSE_S = 0.002
 _LONGEST_PAUSE_S = 0.1
 
 
 class _Hold:
-    """A lock that this process holds. A forked child must close its copy, else the lock outlives us."""
+    """A lock of this process. A forked child must close its copy, or the lock outlives this process."""
 
     __slots__ = ("fd",)
 
@@ -49,7 +49,7 @@ if sys.platform != "win32":
 
 @contextmanager
 def single_flight(folder: Folder, name: str, timeout_s: float) -> Iterator[bool]:
-    """Hold a lock; yields False, without it, after ``timeout_s`` seconds or if no lock can be made."""
+    """Take a lock; yields False, without it, after ``timeout_s`` seconds or if locks are unavailable."""
     hold = _wait(folder, name, timeout_s)
     try:
         yield hold is not None
@@ -59,7 +59,7 @@ def single_flight(folder: Folder, name: str, timeout_s: float) -> Iterator[bool]
 
 
 def held(folder: Folder, name: str) -> bool:
-    """Whether somebody holds the lock of this file; raises OSError."""
+    """Whether a process has the lock of this file; raises OSError."""
     if sys.platform == "win32":
         return True
     fd = folder.open_file(name)
@@ -70,7 +70,7 @@ def held(folder: Folder, name: str) -> bool:
 
 
 def remove_unheld(folder: Folder, name: str) -> bool:
-    """Remove a lock file that nobody holds; raises OSError."""
+    """Remove a lock file unless its lock is taken; returns whether it did. Raises OSError."""
     if sys.platform == "win32":
         return False
     fd = folder.open_file(name)
@@ -100,7 +100,7 @@ def _wait(folder: Folder, name: str, timeout_s: float) -> _Hold | None:
 
 def _try(folder: Folder, name: str) -> _Hold | None:
     if sys.platform == "win32":
-        raise OSError("no locks that the kernel frees are known here")
+        raise OSError("this platform has no locks that the kernel frees")
     fd = folder.open_for_writing(name, os.O_RDWR, _MODE)
     try:
         if _lock(fd) and _is_at(fd, folder, name):
@@ -117,7 +117,7 @@ def _try(folder: Folder, name: str) -> _Hold | None:
 def _release(folder: Folder, name: str, hold: _Hold) -> None:
     if hold.fd is None:
         return
-    # The file goes before the lock: the other way round, somebody else's lock file could be removed.
+    # The file goes before the lock: in the other order, another process's lock file could be removed.
     with suppress(OSError):
         folder.unlink(name)
     _held.discard(hold)

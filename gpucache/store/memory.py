@@ -1,6 +1,6 @@
 """The entries of one process in memory, bounded by bytes: the least recently used are dropped.
 
-Safe between threads and across fork. Must not know where entries come from.
+Safe between threads and across fork. Must not know the origin of entries.
 """
 
 import os
@@ -13,15 +13,15 @@ from gpucache.model import CacheKey, Entry
 from gpucache.store.answers import Absent, Found
 
 ENTRY_OVERHEAD_BYTES = 1024
-"""Added to the payload's size, so that tiny entries are bounded, too."""
+"""Added to the payload's size, so that tiny entries are also bounded."""
 MEMORY_ROOT = Path("memory")
-"""``Found.root`` of an entry from memory; there is no such folder."""
+"""``Found.root`` of an entry from memory; this directory does not exist."""
 
 _stores: "weakref.WeakSet[MemoryStore]" = weakref.WeakSet()
 
 
 class MemoryStore:
-    """A ``Store`` of at most ``limit_bytes``; 0 turns it off."""
+    """A ``Store`` of at most ``limit_bytes``; 0 disables it."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
@@ -31,7 +31,7 @@ class MemoryStore:
         _stores.add(self)
 
     def get(self, key: CacheKey) -> Found | Absent:
-        """The entry of a key, now the most recently used."""
+        """The entry of a key, which becomes the most recently used."""
         with self._lock:
             found = self._found.get(key)
             if found is None:
@@ -40,7 +40,7 @@ class MemoryStore:
             return found
 
     def publish(self, entry: Entry) -> int:
-        """Keep an entry unless it alone is over the limit; its size in bytes as it is counted here."""
+        """Keep an entry unless it alone exceeds the limit; returns its size in bytes as counted here."""
         found = Found(entry.key, entry.head, entry.payload, MEMORY_ROOT)
         size_bytes = _size_bytes(found)
         if size_bytes <= self._limit_bytes:
@@ -58,7 +58,7 @@ class MemoryStore:
             self._used_bytes -= _size_bytes(found)
 
     def _after_fork(self) -> None:
-        # Another thread of the parent may have held the lock, in the middle of counting.
+        # Another thread of the parent may have held the lock while it was counting.
         self._lock = threading.Lock()
         self._used_bytes = sum(_size_bytes(found) for found in self._found.values())
 

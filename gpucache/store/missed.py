@@ -1,7 +1,7 @@
 """Requests that missed and were built without the cache, kept until ``warm --misses`` builds them.
 
-Each is a file ``<64 hex of the key>.json`` with everything that a build needs, the source as well. Losing one
-costs a warm start, never a program. Must not know how anything is compiled.
+Each is a file ``<64 hex of the key>.json`` with everything that a build needs, including the source. Losing
+one costs a warm start, never a program. Must not know how programs are compiled.
 """
 
 import json
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from gpucache.answers.lookup import Noted
 
 FILE_CAP = 256
-"""How many requests are kept at most: the newest."""
+"""The maximum number of kept requests: the newest."""
 REQUEST_BYTES_CAP = 8 << 20
-"""A request of more bytes, with its source, is not kept."""
+"""A request that is larger, including its source, is not kept."""
 BYTES_CAP = 64 << 20
 AGAIN_NS = 3600 * 10**9
-"""A request that is repeated after this time counts as new: whoever was to build it may have been stopped."""
+"""A request repeated after this time counts as new: the process that was to build it may have stopped."""
 
 
 class Missed:
@@ -36,7 +36,7 @@ class Missed:
         )
 
     def note(self, missed: MissedRequest) -> "Noted":
-        """Keep a request, with the local sizes that it was kept with before."""
+        """Keep a request, with the local sizes that were kept with it before."""
         from gpucache.answers.lookup import Noted
 
         data = self._folder.get(missed.key.hex)
@@ -50,12 +50,12 @@ class Missed:
         return Noted.NEW if self._folder.put(missed.key.hex, _encode(missed, tuple(sizes))) else Noted.LOST
 
     def all(self) -> list[MissedRequest]:
-        """Every readable request, the oldest first."""
+        """Every readable request, oldest first."""
         found = (_decode(name, data) for name, data in self._folder.all())
         return sorted((one for one in found if one is not None), key=lambda one: one.when_ns)
 
     def count(self) -> int:
-        """How many there are, readable or not."""
+        """The number of requests, readable or not."""
         return len(self._folder.names())
 
     def forget(self, key: CacheKey) -> None:
@@ -87,7 +87,7 @@ def _encode(missed: MissedRequest, local_sizes: tuple[tuple[int, ...], ...]) -> 
 
 
 def _decode(name: str, data: bytes) -> MissedRequest | None:
-    """The request of a file; None if it cannot be read."""
+    """Parse the file of a request; None if it cannot be read."""
     try:
         return _request(CacheKey(name), json.loads(data))
     except (ValueError, KeyError, TypeError, RecursionError, TargetError):
@@ -95,7 +95,7 @@ def _decode(name: str, data: bytes) -> MissedRequest | None:
 
 
 def _request(key: CacheKey, values: Mapping[str, object]) -> MissedRequest:
-    """Raises ValueError, KeyError, TypeError or TargetError for what was not written by ``_encode``."""
+    """Parse a request; raises ValueError, KeyError, TypeError or TargetError unless ``_encode`` wrote it."""
     sizes = values["local_sizes"]
     if not isinstance(sizes, list) or not all(isinstance(one, int) for size in sizes for one in size):
         raise TypeError("local sizes are lists of numbers")

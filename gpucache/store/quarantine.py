@@ -1,7 +1,7 @@
-"""The folder for damaged entries: out of the way, kept for people to look at, bounded, and recorded.
+"""The directory for damaged entries: moved out of the way, kept for inspection, bounded, and recorded.
 
-A file is called ``<time it was moved, in ns>-<its old name>``, so that names sort by age. Must not decide
-what is damaged.
+A file is named ``<time it was moved, in ns>-<its old name>``, so that names sort by age. Must not decide
+which entries are damaged.
 """
 
 import time
@@ -34,7 +34,7 @@ class Quarantine(BoundedFolder):
     def take(
         self, place: tuple[str, ...], name: str, identity: FileIdentity, key: CacheKey, why: str
     ) -> bool:
-        """Move a file of a folder in, if it is still the one that was read; whether it was moved."""
+        """Move a file of a directory in, if it is still the one that was read; returns whether it moved."""
         now_ns = time.time_ns()
         try:
             with self._root.open(*place) as folder:
@@ -42,7 +42,7 @@ class Quarantine(BoundedFolder):
                     return False
                 head = self._head(folder, name)
                 with self._root.make(*layout.QUARANTINE) as quarantine:
-                    # Folders that were moved here hold files of others, and so stay until somebody looks.
+                    # Directories that were moved here contain foreign files, and so stay for inspection.
                     if sum(found.is_dir(follow_symlinks=False) for found in quarantine.entries()) >= FILE_CAP:
                         return False
                     folder.move(name, quarantine, f"{now_ns:0{_INSTANT_DIGITS}d}-{name}")
@@ -54,7 +54,7 @@ class Quarantine(BoundedFolder):
         return True
 
     def _head(self, folder: Folder, name: str) -> EntryHead | None:
-        """The head, which names the history to write; without a checksum only of a program we know."""
+        """The head, which names the history to write; it has no checksum, so only known programs count."""
         with suppress(OSError, EntryFormatError), open_trusted(folder, name) as (fd, status):
             with suppress(EntryFormatError):
                 return read_description(fd, status.st_size).head

@@ -1,7 +1,7 @@
-"""A hit in a cache's directory: an entry opened without a lock, and every byte of it checked.
+"""A hit in a cache's directory: an entry opened without a lock, with every byte checked.
 
 This is all that a program loads of a store as long as everything hits; the rest, ``directory``, is imported
-when something else is asked for. Must not know what is in a payload.
+when something else is needed. Must not know the content of a payload.
 """
 
 import os
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from gpucache.store.directory import DirectoryStore
 
 RECENCY_NS = 3600 * 10**9
-"""How old the last recorded use must be before a hit records another one."""
+"""The age that the last recorded use must have before a hit records another one."""
 
 
 class EntryReader(ABC):
-    """What a hit needs of a ``DirectoryStore``, which extends it."""
+    """The part of a ``DirectoryStore`` that a hit needs."""
 
     def __init__(self, root: Path, *, writable: bool, shared: bool = False) -> None:
         self._root = RootFolder(root, shared=shared, writable=writable)
@@ -40,16 +40,16 @@ class EntryReader(ABC):
 
     @property
     def root(self) -> Path:
-        """The directory the cache lives in."""
+        """The directory of the cache."""
         return self._root.path
 
     @property
     def writable(self) -> bool:
-        """Whether publishing, removing and recording may be tried."""
+        """Whether publishing, removing and recording are allowed."""
         return self._writable
 
     def get(self, key: CacheKey) -> Found | Absent | Damaged:
-        """The entry of a key, every byte of it verified; a damaged one is moved to quarantine.
+        """The entry of a key, with every byte verified; a damaged one is moved to quarantine.
 
         An entry of a newer format counts as absent, not as damaged. Raises nothing, whatever is on disk.
         """
@@ -65,17 +65,17 @@ class EntryReader(ABC):
             return Absent(unreadable(error))
 
     def recall(self, name: str) -> bytes | None:
-        """What was kept under a name, unharmed; None if nothing is."""
+        """The data kept under a name; None if it is missing or damaged."""
         return self._memos.recall(name, use=self._writable)
 
     def journal(self, record: Mapping[str, object]) -> None:
-        """Append one line to the journal; losing it is no error."""
+        """Append one line to the journal; losing it is not an error."""
         self._journal.append([record])
 
     @contextmanager
     def single_flight(self, key: CacheKey, timeout_s: float) -> Iterator[bool]:
-        """Hold this key's lock while compiling; yields False if it could not be had in time."""
-        from gpucache.store import lock  # no hit needs any
+        """Take this key's lock while compiling; yields False if it was not available in time."""
+        from gpucache.store import lock  # a hit needs no lock
 
         try:
             folder = self._root.make(*layout.LOCKS)
@@ -87,13 +87,13 @@ class EntryReader(ABC):
 
     @cached_property
     def _journal(self) -> "BoundedLog":
-        from gpucache.store.bounded_log import journal  # a process counts its hits at its end
+        from gpucache.store.bounded_log import journal  # a process counts its hits when it ends
 
         return journal(self._root)
 
     @cached_property
     def _memos(self) -> "Memos":
-        from gpucache.store.bounded_folder import Memos  # not every program has any
+        from gpucache.store.bounded_folder import Memos  # not every program has memos
 
         return Memos(self._root)
 
@@ -124,7 +124,7 @@ class EntryReader(ABC):
     def _take(
         self, place: tuple[str, ...], name: str, status: os.stat_result, key: CacheKey, why: str
     ) -> bool:
-        """Move a file of a folder to ``quarantine/`` if it is still the one that was read."""
+        """Move a file of a directory to ``quarantine/`` if it is still the one that was read."""
 
 
 if TYPE_CHECKING:
@@ -134,11 +134,11 @@ else:
 
 
 class HitStore(_Whole):
-    """A ``DirectoryStore`` that is imported when something is asked for that is no hit."""
+    """A ``DirectoryStore`` that is imported when anything but a hit is needed."""
 
     @cached_property
     def whole(self) -> "DirectoryStore":
-        """The store with all that it can do."""
+        """The complete store."""
         from gpucache.store.directory import DirectoryStore
 
         return DirectoryStore(self.root, writable=self._writable, shared=self._root.shared)

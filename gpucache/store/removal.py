@@ -1,6 +1,6 @@
-"""Entries that are removed: each if nothing changed it since the scan, and recorded, program by program.
+"""Removes entries, each if it is unchanged since the scan, and records that, program by program.
 
-Must not decide what is removed.
+Must not decide which entries to remove.
 """
 
 import struct
@@ -19,11 +19,11 @@ from gpucache.store.root_folder import RootFolder
 from gpucache.store.scan import identity_of, place_of
 
 _GONE = struct.Struct("<Q32s")
-"""When an entry was removed, and its key: all that is kept of it until a hundred thousand are recorded."""
+"""The removal time and the key of an entry: all that is kept of it until 100,000 are recorded."""
 
 
 class Removal:
-    """What removes entries of one root."""
+    """Removes the entries of one root."""
 
     def __init__(self, root: RootFolder, history: History, is_marked: Callable[[], bool]) -> None:
         self._root = root
@@ -31,7 +31,7 @@ class Removal:
         self._is_marked = cache(is_marked)
 
     def remove_all(self, going: Iterable[ScannedEntry], why: str) -> Iterator[Kept | None]:
-        """Remove one entry after the other, also what cannot be read, after it was kept of which programs."""
+        """Remove one entry after the other, even unreadable ones, after their programs have been recorded."""
         self._history.note_all(why)
         with ExitStack() as stack:
             folders: dict[Path, Folder] = {}
@@ -39,7 +39,7 @@ class Removal:
                 yield self._removed(scanned, folders, stack)
 
     def remove(self, going: Iterable[ScannedEntry], why: str) -> Iterator[Kept | None]:
-        """Remove one entry after the other, and record those that went when it ends, also when it is stopped.
+        """Remove one entry after the other, and record those that went at the end, even when stopped early.
 
         A file that is an entry only by its name is removed only from a root that is marked as ours.
         """
@@ -61,10 +61,10 @@ class Removal:
             )
 
     def _removed(self, scanned: ScannedEntry, folders: dict[Path, Folder], stack: ExitStack) -> Kept | None:
-        """Remove one entry; folders stay open until the last entry is removed, as there are 256 at most."""
+        """Remove one entry; directories stay open until the last entry, as there are 256 at most."""
         if scanned.head is None and not self._is_marked():
             return Kept(
-                f"nothing in {self._root.path} shows that it is gpucache's, so its files are left alone"
+                f"nothing in {self._root.path} shows that it is gpucache's, so its files are not touched"
             )
         try:
             folder = folders.get(scanned.folder)

@@ -1,7 +1,7 @@
-"""The root of a cache and the folders in it: opened without following links, made when first needed.
+"""The root of a cache and the directories in it: opened without following links, made on demand.
 
-Owns the root's creation, its modes and its CACHEDIR.TAG, and how a file is put in place. Must not know what
-entries, histories or locks say.
+Owns the root's creation, its modes and its CACHEDIR.TAG, and how a file is written atomically. Must not know
+the content of entries, histories or locks.
 """
 
 import os
@@ -14,14 +14,14 @@ from gpucache.store import layout
 from gpucache.store.trust import open_root
 
 UNUSABLE = (OSError, CacheUnusableError)
-"""The errors of a root or folder that cannot be used, or not now."""
+"""The errors of a root or directory that cannot be used, or not at the moment."""
 
 
 class RootFolder:
-    """One root, with the modes of the folders and files that are made in it.
+    """One root, with the modes of the directories and files that are made in it.
 
     A private root has 0700 and 0600. A shared one, which other users read, has 0755 and 0644 and no
-    CACHEDIR.TAG, which would make archivers leave it out of images. Without ``writable`` it makes nothing.
+    CACHEDIR.TAG, because archivers would leave it out of images. Without ``writable`` it makes nothing.
     """
 
     def __init__(self, root: Path, *, shared: bool = False, writable: bool = True) -> None:
@@ -31,21 +31,21 @@ class RootFolder:
         self.folder_mode, self.file_mode = (0o755, 0o644) if shared else (0o700, 0o600)
 
     def open(self, *parts: str) -> Folder:
-        """A folder below the root; raises CacheUnusableError for the root, OSError for the rest."""
+        """Open a directory below the root; raises CacheUnusableError for the root, OSError for the rest."""
         folder = open_root(self.path)
-        for name in parts:  # step by step: what opens a folder in one takes longer to import than this
+        for name in parts:  # step by step, as the function that opens a path takes longer to import
             with folder as outer:
                 folder = outer.folder(name)
         return folder
 
     def make(self, *parts: str) -> Folder:
-        """A folder to write to, made if missing; raises CacheUnusableError for the root, else OSError."""
+        """Open a directory to write to, creating it; raises CacheUnusableError for the root, else OSError."""
         if not self.writable:
             raise CacheUnusableError(
                 f"the cache at {self.path} is read-only; unset GPUCACHE_READ_ONLY to write"
             )
         try:
-            if parts:  # a root that holds a folder has been made
+            if parts:  # a root with a directory in it exists
                 return self.open(*parts)
         except FileNotFoundError:
             pass
@@ -56,9 +56,9 @@ class RootFolder:
         return folder
 
     def put(self, folder: Folder, name: str, data: bytes, *, created_ns: int | None = None) -> None:
-        """Put a file into a folder, written to ``tmp/`` and renamed, so that no process sees half of it.
+        """Write a file to ``tmp/`` and rename it into a directory, so that no process sees half of it.
 
-        With ``created_ns``, its time of modification, it survives a power cut. A failure leaves nothing in
+        With ``created_ns``, its modification time, it survives a power cut. A failure leaves nothing in
         ``tmp/``; a writer that is killed leaves one file there. Raises OSError, CacheUnusableError.
         """
         partial = f"{os.getpid()}-{os.urandom(8).hex()}-{name}"
@@ -90,7 +90,7 @@ class RootFolder:
             self._make_path(self.path)
             folder = open_root(self.path)
         try:
-            # Only in an empty folder: the tag makes backups leave out everything in it.
+            # Only in an empty directory: the tag makes backups leave out everything in it.
             if not self.shared and not any(True for _ in folder.entries()):
                 self._write_tag(folder)
         except BaseException:

@@ -1,8 +1,8 @@
-"""What lies below ``entries/`` of a root, one file at a time: heads only, constant memory.
+"""Scans ``entries/`` of a root, one file at a time: heads only, constant memory.
 
 Links are reported, never followed; files that vanish meanwhile are skipped. Every file is reported once:
-here, or, if it is a stray, among the leftovers. A stray has not the name of an entry for its folder, so it
-belongs to somebody else, whatever it holds. Must not change anything, nor know what a program or target is.
+by a scan, or, if it is a stray, among the leftovers. A stray does not have the name of an entry for its
+directory, so it is not ours, whatever it contains. Must not change anything, or know programs or targets.
 """
 
 import os
@@ -23,7 +23,7 @@ from gpucache.store.root_folder import RootFolder
 from gpucache.store.trust import UntrustedFileError, open_trusted
 
 Unread = Callable[[Path, str], object]
-"""Receives a folder that could not be listed, and a sentence that says why."""
+"""Receives a directory that could not be listed, and a sentence that says why."""
 
 T = TypeVar("T")
 
@@ -37,10 +37,10 @@ def scan(
     unread: Unread = _ignored,
     share: Share = ALL,
 ) -> Iterator[T]:
-    """What ``read`` makes of every entry of a share, sound or not; None is left out.
+    """The results of ``read`` for every entry of a share, sound or not, except None.
 
-    Raises CacheUnusableError if the root or ``entries/`` cannot be read. A folder of entries that cannot be
-    listed is passed to ``unread`` and skipped.
+    Raises CacheUnusableError if the root or ``entries/`` cannot be read. A directory of entries that cannot
+    be listed is passed to ``unread`` and skipped.
     """
     for folder, name, stray in walk(root, unread, share):
         if not stray and (found := read(folder, name)) is not None:
@@ -65,7 +65,7 @@ def by_head(folder: Folder, name: str) -> ScannedEntry | None:
 
 
 def by_name(folder: Folder, name: str) -> ScannedEntry | None:
-    """The same, but a regular file with the name of an entry is not read and has no head."""
+    """Like ``by_head``, but a regular file with the name of an entry is not read and has no head."""
     with suppress(FileNotFoundError):
         status = folder.lstat(name)
         return _seen(folder, name, status, None) if stat.S_ISREG(status.st_mode) else by_head(folder, name)
@@ -73,7 +73,7 @@ def by_name(folder: Folder, name: str) -> ScannedEntry | None:
 
 
 def by_content(folder: Folder, name: str) -> tuple[ScannedEntry, Entry | None] | None:
-    """The same with all of the entry, read once; None in its place if it is not sound."""
+    """Like ``by_head``, with the whole entry, read once; None in its place if it is not sound."""
     try:
         with open_trusted(folder, name) as (fd, status):
             whole = read_whole(fd, status.st_size, CacheKey(name.removesuffix(layout.ENTRY_SUFFIX)))
@@ -84,7 +84,7 @@ def by_content(folder: Folder, name: str) -> tuple[ScannedEntry, Entry | None] |
 
 
 def look_at(root: RootFolder, key: CacheKey) -> ScannedEntry | None:
-    """The entry of one key as a scan sees it; None if there is none. Raises nothing."""
+    """The entry of one key as a scan sees it; None if it does not exist. Raises nothing."""
     with suppress(OSError, CacheUnusableError), root.open(*layout.entry_folder(key)) as folder:
         return by_head(folder, layout.entry_name(key))
     return None
@@ -93,7 +93,7 @@ def look_at(root: RootFolder, key: CacheKey) -> ScannedEntry | None:
 def walk(
     root: RootFolder, unread: Unread = _ignored, share: Share = ALL
 ) -> Iterator[tuple[Folder, str, bool]]:
-    """Every name below ``entries/`` with its open folder, and whether it is a stray."""
+    """Every name below ``entries/`` with its open directory, and whether it is a stray."""
     number, shares = share
     with ExitStack() as stack:
         try:
@@ -117,7 +117,7 @@ def walk(
                 continue
             with folder:
                 names: list[str] = []
-                try:  # listed first, as files may be removed while they are walked
+                try:  # listed first, as files may be removed during the walk
                     for inner in folder.entries():
                         names.append(inner.name)
                 except OSError as error:
@@ -131,9 +131,9 @@ def _unlisted(place: Path, error: OSError) -> str:
 
 
 def place_of(root: RootFolder, scanned: ScannedEntry) -> tuple[str, ...]:
-    """The folder of a scanned file, as parts below the root.
+    """The directory of a scanned file, as parts below the root.
 
-    Raises FileNotFoundError for a path outside of ``entries/``.
+    Raises FileNotFoundError for a path outside ``entries/``.
     """
     try:
         parts = scanned.folder.relative_to(root.path.joinpath(*layout.ENTRIES)).parts
@@ -143,7 +143,7 @@ def place_of(root: RootFolder, scanned: ScannedEntry) -> tuple[str, ...]:
 
 
 def allocated_bytes(root: RootFolder) -> int:
-    """The allocated blocks of everything below ``entries/``; raises CacheUnusableError."""
+    """The allocated bytes of everything below ``entries/``; raises CacheUnusableError."""
     total = 0
     for folder, name, _ in walk(root):
         with suppress(OSError):
@@ -152,12 +152,12 @@ def allocated_bytes(root: RootFolder) -> int:
 
 
 def allocated(status: os.stat_result) -> int:
-    """The allocated blocks of a file or folder in bytes; its size on a platform without blocks."""
+    """The allocated bytes of a file or directory; its size on a platform without blocks."""
     return int(getattr(status, "st_blocks", -(-status.st_size // 512))) * 512
 
 
 def is_marked(root: RootFolder) -> bool:
-    """Whether a root holds something that only gpucache makes: tag, history or entry. Raises nothing."""
+    """Whether a root contains something that only gpucache makes: tag, history or entry. Raises nothing."""
     with suppress(OSError, CacheUnusableError), root.open() as top:
         fd = top.open_file(layout.TAG_NAME)
         try:
@@ -179,7 +179,7 @@ def identity_of(status: os.stat_result) -> FileIdentity:
 
 
 def _begins_as_ours(folder: Folder, name: str) -> bool:
-    """Whether a file is an entry by its content."""
+    """Whether the content of a file is that of an entry."""
     with suppress(OSError), open_trusted(folder, name) as (fd, _):
         return os.read(fd, len(MAGIC)) == MAGIC
     return False

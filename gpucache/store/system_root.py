@@ -1,7 +1,7 @@
-"""Why a root that somebody else filled (``GPUCACHE_SYSTEM_DIRS``) cannot be read here, and what mends it.
+"""Why a root that another user filled (``GPUCACHE_SYSTEM_DIRS``) cannot be read, and the remedy.
 
-Looks at the root, the folders below it and one entry, as a copied tree rarely has the same mode everywhere.
-Must not know what the entries say.
+Checks the root, the directories below it and one entry, as a copied tree rarely has the same mode
+everywhere. Must not know the content of the entries.
 """
 
 import errno
@@ -19,7 +19,7 @@ _CORRECT = "correct GPUCACHE_SYSTEM_DIRS"
 
 
 def refused_root(path: Path) -> RefusedRoot | None:
-    """What keeps a system root from being read; None if nothing does. Raises nothing."""
+    """Why a system root cannot be read; None if it can. Raises nothing."""
     at = path
     with ExitStack() as stack:
         try:
@@ -38,13 +38,13 @@ def refused_root(path: Path) -> RefusedRoot | None:
                 folder = stack.enter_context(folder.folder(group))
                 _read_one(folder)
         except FileNotFoundError:
-            # A root without these folders is an empty cache.
+            # A root without these directories is an empty cache.
             return RefusedRoot(path, "it does not exist", _CORRECT) if at == path else None
         except NotADirectoryError:
-            return RefusedRoot(path, f"{'it' if at == path else at} is not a folder", _CORRECT)
+            return RefusedRoot(path, f"{'it' if at == path else at} is not a directory", _CORRECT)
         except UntrustedFileError as error:
             return RefusedRoot(
-                path, f"{at} holds an entry that is not believed: {error.strerror}", _give(path)
+                path, f"{at} contains an entry that is not trusted: {error.strerror}", _give(path)
             )
         except OSError as error:
             return _unreadable(path, at, error)
@@ -52,7 +52,7 @@ def refused_root(path: Path) -> RefusedRoot | None:
 
 
 def _read_one(folder: Folder) -> None:
-    """Open one entry as a lookup would."""
+    """Open one entry as a lookup does."""
     for found in folder.entries():
         if found.name.endswith(layout.ENTRY_SUFFIX):
             with open_trusted(folder, found.name):
@@ -71,11 +71,11 @@ def _distrusted(path: Path, link: os.stat_result, status: os.stat_result) -> Ref
 
 
 def _give(path: Path) -> str:
-    return f"root's and your own are believed alone: run 'chown -R root {path}' if you trust what is in it"
+    return f"only files of root and your own are trusted: run 'chown -R root {path}' if you trust its files"
 
 
 def _unreadable(path: Path, at: Path, error: OSError) -> RefusedRoot:
-    """Why a place could not be opened, with a remedy that follows from its owner and mode."""
+    """Why a path could not be opened, with a remedy that depends on its owner and mode."""
     if error.errno not in (errno.EACCES, errno.EPERM):
         return RefusedRoot(path, f"{at} cannot be read ({error.strerror or error})", _CORRECT)
     try:
@@ -83,8 +83,8 @@ def _unreadable(path: Path, at: Path, error: OSError) -> RefusedRoot:
     except OSError:
         return RefusedRoot(
             path,
-            "a folder above it may not be passed by this user",
-            "run 'chmod o+x' on the folders above it",
+            "this user may not pass through a directory above it",
+            "run 'chmod o+x' on the directories above it",
         )
     mode, owner = stat.S_IMODE(status.st_mode), status.st_uid
     return RefusedRoot(

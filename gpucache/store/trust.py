@@ -1,10 +1,10 @@
-"""Which roots and which files are trusted, and so used at all.
+"""Decides which roots and files are trusted, and so used at all.
 
-A root is used only if it is a folder that belongs to this user or to the administrator (uid 0) and that
+A root is used only if it is a directory that belongs to this user or to the administrator (uid 0) and that
 neither group nor others may write to. A link to it is followed only if it belongs to one of these two. A file
-is read only if it is a regular file, no link, with such an owner and mode. All of this is asked of open
-descriptors. On Windows, which has no such owners, only the kind of a file is asked. Must not know what the
-files say.
+is read only if it is a regular file, not a link, with such an owner and mode. All checks use open
+descriptors. On Windows, which has no such owners, only the kind of a file is checked. Must not know the
+content of the files.
 """
 
 import errno
@@ -22,18 +22,18 @@ from gpucache.folders import Folder, give_back
 from gpucache.host import os_errors
 
 _NO_FILE = "it is not a regular file"
-_ELSEWHERE = "set GPUCACHE_DIR to a folder of your own"
+_ELSEWHERE = "set GPUCACHE_DIR to your own directory"
 
 
 class Root(Enum):
-    """A root that nothing is wrong with."""
+    """A root without a problem."""
 
-    USABLE = "it is there and may be used"
-    MISSING = "nothing is there yet; the first entry makes it"
+    USABLE = "it exists and may be used"
+    MISSING = "it does not exist yet; the first entry creates it"
 
 
 class RootRefused(NamedTuple):
-    """The root is there and must not be used; ``reason`` is a sentence with the remedy."""
+    """The root exists and must not be used; ``reason`` is a sentence with the remedy."""
 
     reason: str
 
@@ -42,7 +42,7 @@ RootState = Root | RootRefused
 
 
 class UntrustedFileError(PermissionError):
-    """A file that is a link, not a regular file, or could have been written by somebody else."""
+    """A file is a link, not a regular file, or writable by another user."""
 
 
 def root_state(path: Path) -> RootState:
@@ -57,7 +57,7 @@ def root_state(path: Path) -> RootState:
 
 
 def open_root(path: Path) -> Folder:
-    """The root, open and checked; raises FileNotFoundError if there is none, else CacheUnusableError."""
+    """Open the root and check it; raises FileNotFoundError if it is missing, else CacheUnusableError."""
     link = None
     try:
         try:
@@ -68,7 +68,7 @@ def open_root(path: Path) -> Folder:
     except FileNotFoundError:
         raise
     except NotADirectoryError as error:
-        raise CacheUnusableError(f"the cache root {path} is not a folder; {_ELSEWHERE}") from error
+        raise CacheUnusableError(f"the cache root {path} is not a directory; {_ELSEWHERE}") from error
     except OSError as error:
         raise _unopened(path, error) from error
     try:
@@ -88,7 +88,7 @@ def _unopened(path: Path, error: OSError) -> CacheUnusableError:
 
 
 class _Opened:
-    """A descriptor and its file's status; a context manager that closes it."""
+    """A descriptor and its file's status; a context manager that closes the descriptor."""
 
     __slots__ = ("_fd", "_status")
 
@@ -105,16 +105,16 @@ class _Opened:
 
 
 def open_trusted(folder: Folder, *parts: str) -> AbstractContextManager[tuple[int, os.stat_result]]:
-    """Descriptor and status of a trusted file; raises UntrustedFileError, other OSErrors.
+    """Open a trusted file, as descriptor and status; raises UntrustedFileError, other OSErrors.
 
-    The parts before the last are folders below ``folder``, none of them a link.
+    The parts before the last are directories below ``folder``, and not links.
     """
     try:
         fd = folder.open_file(*parts)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EMLINK):
             raise UntrustedFileError(errno.EPERM, "it is a link") from error
-        if error.errno in (errno.ENXIO, errno.ENODEV):  # a socket, a device that is not there
+        if error.errno in (errno.ENXIO, errno.ENODEV):  # a socket, a missing device
             raise UntrustedFileError(errno.EPERM, _NO_FILE) from error
         raise
     try:
@@ -129,7 +129,7 @@ def open_trusted(folder: Folder, *parts: str) -> AbstractContextManager[tuple[in
 
 
 def distrust(status: os.stat_result) -> str | None:
-    """Why a file or folder of this owner and mode is not trusted; None if it is."""
+    """Why a file or directory of this owner and mode is not trusted; None if it is."""
     if sys.platform == "win32":
         return None
     if not owner_is_trusted(status):
@@ -140,7 +140,7 @@ def distrust(status: os.stat_result) -> str | None:
 
 
 def owner_is_trusted(status: os.stat_result) -> bool:
-    """Whether a file is our own or the administrator's."""
+    """Whether a file belongs to this user or to the administrator."""
     return sys.platform == "win32" or status.st_uid in (0, os.geteuid())
 
 
@@ -156,5 +156,5 @@ def _require_root(path: Path, link: os.stat_result | None, status: os.stat_resul
         return
     remedy = _ELSEWHERE
     if owner_is_trusted(status):
-        remedy = f"run 'chmod go-w {path}' if nobody else did write there, or {_ELSEWHERE}"
+        remedy = f"run 'chmod go-w {path}' if no other user wrote there, or {_ELSEWHERE}"
     raise CacheUnusableError(f"the cache root {path} cannot be trusted, as {reason}; {remedy}")

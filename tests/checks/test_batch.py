@@ -162,10 +162,12 @@ def test_a_source_with_a_wrong_check_fails_alone(run: Run) -> None:
     """The others of its batch are built one by one, and the reason names its file and line."""
     wrong = _HEAD + _PLAIN.replace('"%d is not', '"%s is not').replace("plain", "wrong")
     answer = run("intel", "sync", "batch", {"plain.cl": _SOURCES["plain.cl"], "wrong.cl": wrong})
-    told = "they do not compile as one program (the check in line 15 of wrong.cl cannot be told: its format"
+    told = (
+        "they do not compile as one program (the check in line 15 of wrong.cl cannot be reported: its format"
+    )
     assert all(each.startswith(told) for each in answer["apart"])
     assert answer["told"][0] == _told("", "")[0]
-    assert answer["told"][1].startswith("the check in line 15 cannot be told: its format has '%s'")
+    assert answer["told"][1].startswith("the check in line 15 cannot be reported: its format has '%s'")
 
 
 def test_more_checks_than_one_table_holds_are_built_apart(run: Run) -> None:

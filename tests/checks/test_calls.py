@@ -75,7 +75,7 @@ def test_the_format_is_what_the_compiler_would_read(call: str, message: str) -> 
     ("call", "why"),
     [
         ('GPUCACHE_CHECK(a, "%s", b)', "line 2 .*'%s', which no operand can fill"),
-        ('GPUCACHE_CHECK(a, "%d")', "line 2 .*wants 1 operands and is given 0"),
+        ('GPUCACHE_CHECK(a, "%d")', "line 2 .*takes 1 operands and gets 0"),
         ('GPUCACHE_CHECK(a, "%*d", b, c)', "line 2 .*no operand can fill"),
         ('GPUCACHE_CHECK(a, "" "%d%d%d%d%d%d%d%d%d", 1, 2, 3, 4, 5, 6, 7, 8, 9)', "at most 8"),
     ],

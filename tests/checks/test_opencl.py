@@ -119,7 +119,7 @@ def test_what_cannot_be_meant_is_said(ran: tuple[str, dict[str, Any]]) -> None:
     assert order.startswith("ValueError: checks need a queue that runs in order")
     assert unknown == "ValueError: checks must be one of 'none', 'sync', 'async', not 'all'"
     assert spirv.startswith("ValueError: checks are of a program's source")
-    assert message.startswith("SourceError: the check in line 2 cannot be told: its format has '%s'")
+    assert message.startswith("SourceError: the check in line 2 cannot be reported: its format has '%s'")
     if mode != "none":
         assert few.endswith("gather takes 3 arguments of its own behind GPUCACHE_CHECKED, not 1")
         assert stray.startswith("TypeError: the kernel gather has checks and does not know its program")

@@ -195,7 +195,7 @@ def _of_somebody(root: Path) -> None:
 
 @pytest.mark.parametrize("verb", ["warm v.cu --target cuda:sm_90", "inspect", "verify", "evict --all --yes"])
 @pytest.mark.parametrize(
-    ("make", "words"), [(_file, "not a folder"), (_open_to_all, "chmod go-w"), (_of_somebody, "uid 12345")]
+    ("make", "words"), [(_file, "not a directory"), (_open_to_all, "chmod go-w"), (_of_somebody, "uid 12345")]
 )
 def test_a_root_that_cannot_be_used_is_exit_5(
     run: Run, here: Path, root: Path, nvrtc: str, make: Callable[[Path], None], words: str, verb: str
@@ -217,7 +217,7 @@ def test_a_root_that_is_a_file_is_told_where_the_reader_has_gone(root: Path) -> 
     command = [sys.executable, "-m", "gpucache", "--root", str(root), "inspect"]
     done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
     os.close(write)
-    assert done.returncode == 5 and f"the cache root {root} is not a folder" in done.stderr
+    assert done.returncode == 5 and f"the cache root {root} is not a directory" in done.stderr
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may list every folder")

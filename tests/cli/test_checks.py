@@ -90,7 +90,7 @@ def test_a_wrong_check_fails_its_program(run: Run, write: Write, nvrtc: str) -> 
     answer = run("--json", "warm", source, *_TARGET, "--checks", "async")
     (row,) = answer.document["outcomes"]
     assert (answer.code, row["result"]) == (3, "failed")
-    assert row["reason"].startswith("the check in line 5 cannot be told: its format has '%s'")
+    assert row["reason"].startswith("the check in line 5 cannot be reported: its format has '%s'")
 
 
 def test_bench_shows_what_checks_cost(run: Run, intel: str) -> None:

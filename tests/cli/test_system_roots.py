@@ -68,4 +68,4 @@ def test_an_unusable_system_root_is_told_where_there_is_no_home(
     """What is wrong with the only root there is stands in the sentence."""
     monkeypatch.setenv("GPUCACHE_SYSTEM_DIRS", str(tmp_path / "nowhere"))
     answer = run("verify", at=None)
-    assert answer.code == 5 and "nowhere was not asked, as it does not exist" in answer.err
+    assert answer.code == 5 and "nowhere is not used, as it does not exist" in answer.err

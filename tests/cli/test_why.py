@@ -125,7 +125,7 @@ def test_a_system_root_that_is_not_asked_is_told(
     """A shared cache that is not there is named by a hit and a miss, and beside the roots that were asked."""
     gone = tmp_path / "gone"
     monkeypatch.setenv("GPUCACHE_SYSTEM_DIRS", str(gone))
-    told = f"the system root {gone} was not asked, as it does not exist; correct GPUCACHE_SYSTEM_DIRS"
+    told = f"the system root {gone} is not used, as it does not exist; correct GPUCACHE_SYSTEM_DIRS"
     for answer in (why(), why(extra="5")):
         (row,) = answer.document["outcomes"]
         assert row["not_asked"] == [told]

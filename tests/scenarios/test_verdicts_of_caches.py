@@ -214,12 +214,12 @@ STATES: dict[str, tuple[Callable[[Any], Any], str, tuple[str, ...]]] = {
         "not-consulted",
         ("it is in {tmp}/cache, but only {tmp}/other was asked",),
     ),
-    "root-is-a-file": (_root_is_a_file, "not-consulted", ("the cache root {tmp}/file is not a folder",)),
+    "root-is-a-file": (_root_is_a_file, "not-consulted", ("the cache root {tmp}/file is not a directory",)),
     "root-is-a-file-beside-a-system-root": (
         _root_is_a_file_beside_a_system_root,
         "not-consulted",
         (
-            "the cache root {tmp}/file is not a folder",
+            "the cache root {tmp}/file is not a directory",
             "nothing was ever built as solver in {tmp}/cache",
         ),
     ),

@@ -57,7 +57,7 @@ def test_a_private_folder_is_named_with_its_mode(root: Path, inner: str) -> None
     folder.chmod(0o700)
     place = "it" if folder == root else str(folder)
     assert _told(root) == (
-        f"the system root {root} was not asked, as {place} is closed to this user (mode 0700, of uid 0); "
+        f"the system root {root} is not used, as {place} is closed to this user (mode 0700, of uid 0); "
         f"fill it with 'gpucache warm --shared', or run 'chmod -R go+rX {root}'"
     )
 
@@ -88,11 +88,11 @@ def test_a_root_that_others_may_write_to_is_named(root: Path) -> None:
 def test_a_place_that_is_no_cache_is_named(root: Path) -> None:
     """A name that leads nowhere, or to a file, is a mistake in the variable."""
     (root / "file").write_bytes(b"")
-    for name, problem in {"none": "it does not exist", "file": "it is not a folder"}.items():
+    for name, problem in {"none": "it does not exist", "file": "it is not a directory"}.items():
         assert _told(root / name).endswith(f"as {problem}; correct GPUCACHE_SYSTEM_DIRS")
 
 
 def test_a_root_below_a_private_folder_is_told(root: Path) -> None:
     """Where a folder above shuts this user out, nothing is claimed of the root itself."""
     root.parent.chmod(0o700)
-    assert "a folder above it may not be passed by this user" in _told(root)
+    assert "this user may not pass through a directory above it" in _told(root)

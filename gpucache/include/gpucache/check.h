@@ -2,7 +2,7 @@
  *
  * A kernel that includes this header compiles anywhere. Checks do nothing unless GPUCACHE_CHECKS is
  * defined as 1 (sync: the host looks after every launch) or 2 (async: a kernel that starts after a failure
- * returns at once, and the host looks when it is asked to); gpucache defines it.
+ * returns at once, and the host looks on request); gpucache defines it.
  *
  *     kernel void gather(GPUCACHE_CHECKED global const int *where, global float *out, int n) {
  *         GPUCACHE_BEGIN;
@@ -10,42 +10,42 @@
  *         GPUCACHE_CHECK(i >= 0 && i < n, "index %d is outside of 0 to %d", i, n - 1);
  *         ...
  *
- * GPUCACHE_CHECKED            the first thing among the parameters, of a kernel and of a device function
- *                             that checks; more parameters follow it
- * GPUCACHE_PASS               the first thing among the arguments of a call of such a device function
+ * GPUCACHE_CHECKED            first among the parameters of a kernel, and of a device function that
+ *                             checks; more parameters follow it
+ * GPUCACHE_PASS               first among the arguments of a call of such a device function
  * GPUCACHE_BEGIN;             the first statement of a kernel without barriers
  * GPUCACHE_CHECK(condition, format, operands...);
  *                             in a kernel without barriers: a failing work-item returns
  *
- * A kernel with barriers writes sync points in the place of its barriers, each with a name. A work-item
- * that fails goes on to the sync point that its check names, where all work-items of its group leave.
+ * A kernel with barriers has sync points instead of its barriers, each with a name. A work-item that
+ * fails continues at the sync point that its check names, where all work-items of its group return.
  *
  * GPUCACHE_BEGIN_SYNC;        its first statement, at the outermost level of the kernel
  * GPUCACHE_SYNC(name);        a barrier for local and global memory
  * GPUCACHE_CHECK_SYNC(name, condition, format, operands...);
  *                             a check before the sync point of that name
- * GPUCACHE_END_SYNC(name);    its last statement: the sync point of checks behind the last barrier
+ * GPUCACHE_END_SYNC(name);    its last statement: the sync point of checks after the last barrier
  *
- * The sync point that is named must be the next one that the others of the group come to. So a loop
- * with a sync point in it needs one more behind the last check in its body, and every work-item of the
- * group must come to each sync point equally often, as it must to each barrier: none may return by itself.
+ * A check must name the next sync point that the other work-items of the group reach. So a loop with a
+ * sync point in it needs one more after the last check in its body, and every work-item of the group must
+ * reach each sync point equally often, as with any barrier: none may return by itself.
  * In CUDA C++ a check cannot jump over a declaration with an initial value into its scope: declare such
  * variables before the check, or put the code between the check and the sync point into braces.
  *
- * A device function that checks returns int: 0 at its end, and 1 where a check of its own failed. What it
- * is to give back otherwise goes through a pointer. Only its callers can leave the kernel:
+ * A device function that checks returns int: 0 at its end, and 1 if one of its checks failed. It returns
+ * other results through a pointer. Only its callers can leave the kernel:
  *
  * GPUCACHE_CHECK_INSIDE(condition, format, operands...);   a check in a device function
  * GPUCACHE_CALL(call);                in a kernel without barriers
  * GPUCACHE_CALL_SYNC(name, call);     in a kernel before the sync point of that name
  * GPUCACHE_CALL_INSIDE(call);         in a device function
  *
- * A kernel that checks nothing is written without any of this, and is the same in every mode.
+ * A kernel without checks needs none of this, and is the same in every mode.
  *
  * A format is a string literal with up to eight operands, as in printf: %d %i %u %x %X %o %c and
  * %e %f %g with flags, width and precision, and %% for a sign. Operands keep their types, so that a float is
  * printed as a float whatever the format says; they are numbers, not vectors, and are evaluated once, and
- * only by the work-item whose failure is told. A condition is evaluated once, and not at all without
+ * only by the work-item whose failure is reported. A condition is evaluated once, and not at all without
  * checks.
  */
 #ifndef GPUCACHE_CHECK_H
@@ -77,8 +77,8 @@
 /* The failure record, 112 bytes: int32 code, -1 for none; int32 line; int32 number of the launched kernel;
  * int32 number of operands; then 64-bit words: the types of the operands, 4 bits each from the lowest (1
  * signed, 2 unsigned, 3 double, 4 float), the global id in three dimensions, and eight operands. The state
- * that a kernel is given beside it holds the kernel's number above its lowest bit, which is 1 where
- * something that can fail has run since the host last looked. */
+ * that a kernel receives with it has the kernel's number above its lowest bit, which is 1 if a kernel that
+ * can fail has run since the host last looked. */
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
 
@@ -129,7 +129,7 @@ GPUCACHE_FUNCTION_ void gpucache_write_(
     words[11] = h;
 }
 
-/* Whether this failure is the first; then it is written down, all but its operands. */
+/* Whether this failure is the first; if so, everything but its operands is recorded. */
 GPUCACHE_FUNCTION_ int gpucache_first_(GPUCACHE_GLOBAL_ int *record, int state, int code, int line, int count)
 {
     if (GPUCACHE_SWAP_(record, code) != -1)
@@ -146,22 +146,22 @@ GPUCACHE_FUNCTION_ int gpucache_first_(GPUCACHE_GLOBAL_ int *record, int state, 
 #define GPUCACHE_CHECKED GPUCACHE_GLOBAL_ int *GPUCACHE_RECORD_, int GPUCACHE_STATE_,
 #define GPUCACHE_PASS GPUCACHE_RECORD_, GPUCACHE_STATE_,
 
-/* Whether what was launched before this kernel has failed. */
+/* Whether a kernel launched before this one has failed. */
 #if GPUCACHE_CHECKS == 2
 #define GPUCACHE_FAILED_ ((GPUCACHE_STATE_ & 1) && *(volatile GPUCACHE_GLOBAL_ int *)GPUCACHE_RECORD_ >= 0)
 #else
 #define GPUCACHE_FAILED_ 0
 #endif
 
-/* The type of an operand, and its 64 bits. A conditional has the common type of both its sides and does not
- * evaluate the one that is not taken: half of 1 is 0 for whole numbers alone, and half of 0 - 1 is 0 for
- * those of them that have a sign. */
+/* The type of an operand, and its 64 bits. A conditional has the common type of both its sides and evaluates
+ * only the side that is taken: half of 1 is 0 only for integers, and half of 0 - 1 is 0 only for signed
+ * integers. */
 #define GPUCACHE_IS_FLOATING_(x) ((1 ? 1 : (x)) / 2 != 0)
 #define GPUCACHE_IS_SIGNED_(x) (((1 ? 0 : (x)) - 1) / 2 == 0)
 #define GPUCACHE_TYPE_(x) (GPUCACHE_IS_FLOATING_(x) ? GPUCACHE_FLOATING_TYPE_ : GPUCACHE_IS_SIGNED_(x) ? 1 : 2)
 #define GPUCACHE_WORD_(x) (GPUCACHE_IS_FLOATING_(x) ? GPUCACHE_FLOATING_(x) : (gpucache_word_)(x))
 
-/* A failure with its format, which stays on the host, and its operands, filled up to eight. */
+/* Record a failure with its operands, padded to eight; its format stays on the host. */
 #define GPUCACHE_FAIL_(...) GPUCACHE_FILLED_(__VA_ARGS__, 8, 7, 6, 5, 4, 3, 2, 1, 0, )
 #define GPUCACHE_FILLED_(code, format, a, b, c, d, e, f, g, h, count, ...) \
     do { \
@@ -185,10 +185,10 @@ GPUCACHE_FUNCTION_ int gpucache_first_(GPUCACHE_GLOBAL_ int *record, int state, 
             return; \
     } while (0)
 
-/* PoCL takes what the others of a group wrote before a barrier for what this work-item wrote, unless it is
- * volatile; and behind the last barrier of a kernel that may leave before it, all work-items go the way of the
- * first one, unless there is one more at the end. Compilers that are known to do neither are spared that: on
- * Intel's a kernel with many barriers takes 1.4 to 1.7 times as long with volatile. */
+/* PoCL takes a value that another work-item of the group wrote before a barrier for one of this work-item,
+ * unless it is volatile; and after the last barrier of a kernel that may leave before it, all work-items
+ * take the path of the first one, unless one more barrier is at the end. Compilers known to do neither
+ * skip this: on Intel's, a kernel with many barriers takes 1.4 to 1.7 times as long with volatile. */
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__) || defined(__INTEL_LLVM_COMPILER)
 #define GPUCACHE_SHARED_
 #define GPUCACHE_END_BARRIER_() ((void)0)
@@ -209,8 +209,8 @@ GPUCACHE_FUNCTION_ int gpucache_first_(GPUCACHE_GLOBAL_ int *record, int state, 
     ((void)0)
 #endif
 
-/* A failing work-item leaves the turn in which it failed, and each sync point looks for its own turn: what a
- * faster work-item leaves behind the sync point is another one, so no second barrier is needed. */
+/* A failing work-item records the turn in which it failed, and each sync point looks for its own turn: a
+ * faster work-item that fails after the sync point records a later turn, so no second barrier is needed. */
 #define GPUCACHE_BEGIN_SYNC \
     GPUCACHE_LOCAL_ GPUCACHE_SHARED_ int gpucache_failed, gpucache_left; \
     int gpucache_turn = 1; \
@@ -239,7 +239,7 @@ GPUCACHE_FUNCTION_ int gpucache_first_(GPUCACHE_GLOBAL_ int *record, int state, 
         GPUCACHE_END_BARRIER_(); \
     } while (0)
 
-/* The code of a check that was given no number, as those that headers and macros make. */
+/* The code of a check without a number, such as a check in a header or a macro. */
 #define GPUCACHE_UNNUMBERED_ 0x7fffffff
 
 /* gpucache puts GPUCACHE_CHECK_N(number, ...) in the place of GPUCACHE_CHECK(...), and so on. */
