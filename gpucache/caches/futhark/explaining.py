@@ -1,9 +1,9 @@
-"""Whether Futhark would restore a cache file for a program, and if not what is in the way.
+"""Whether Futhark would restore a cache file for a program, and if not why.
 
 The key is the XOR of what its inputs add: CUDA and HIP add each build option by itself and the source, OpenCL
-one string of all options and the source. A file stores no input, so where its key is another one each change
+one string of all options and the source. A file stores no input, so if its key differs, each change
 of a single option that could explain the difference is tried: options left out, well-known ones added, other
-architectures, folders and numbers. What a program says with ``-L`` gives its options, and what became of its
+architectures, directories and numbers. A program's output with ``-L`` gives its options and the fate of its
 file. Source: Futhark, rts/c/backends/{cuda,hip,opencl}.h. Must not touch any file.
 """
 
@@ -39,41 +39,40 @@ from gpucache.units import format_size, printable
 BACKENDS = ("cuda", "hip", "opencl")
 FIELDS: Mapping[str, str] = {
     "source": "the kernels, as the program's --dump-cuda, --dump-hip or --dump-opencl FILE writes them",
-    "log": "what the program writes to stderr with -L: gives its options, its backend and what it made of "
-    "the file",
-    "option": "a build option, repeated in the program's order, where there is no log",
-    "backend": f"one of {', '.join(BACKENDS)}; else that of the log, or of what the file holds",
-    "char": "signed or unsigned, where the program runs on another kind of machine than this one",
+    "log": "the program's stderr with -L: gives its options, its backend and what it made of the file",
+    "option": "a build option, repeated in the program's order, if there is no log",
+    "backend": f"one of {', '.join(BACKENDS)}; else the log's, or that of the file's content",
+    "char": "signed or unsigned, if the program runs on a different kind of machine",
     "environment": f"NAME=VALUE of another start, for {', '.join(CUDA_VARIABLES)} or {HIP_VARIABLE}: a value "
     "to try as explanation",
 }
 OPTION_LIMIT = 100_000
-"""Options of a log."""
+"""The most options of a log."""
 EDIT_LIMIT = 200_000
-"""Changes that are tried."""
+"""The most changes that are tried."""
 ALTERNATIVES = 8
-"""Explanations that are kept of one difference."""
+"""The most explanations that are kept of one difference."""
 _JOINED_BYTES = 48 * 1024 * 1024  # of strings that are tried
 _TOLD = 3
-"""Explanations of one difference that are told."""
+"""The most explanations of one difference that are shown."""
 _CHAR = {True: "signed", False: "unsigned"}
 _OPENCL_ONLY = b"-cl-fp32-correctly-rounded-divide-sqrt"
 _ALWAYS = (b"-I/usr/local/cuda/include", b"-I/usr/include")
 _VARIABLES = ", ".join(CUDA_VARIABLES)
 
-# What a program says with -L. Any bytes are read; a log of several starts counts for its last one.
+# A program's output with -L. Any bytes are read; a log of several starts counts for its last one.
 
 
 class Outcome(StrEnum):
-    """What became of the cache file, as a clause that follows 'the log says that'."""
+    """The fate of the cache file, as a clause that follows 'the log says that'."""
 
-    UNSAID = "nothing is known of any cache file"
-    ASKED = "the program asked for the file, and not what came of it"
-    ABSENT = "the file was not there"
+    UNSAID = "nothing is known about a cache file"
+    ASKED = "the program asked for the file, but not what happened"
+    ABSENT = "the file did not exist"
     MISMATCH = "the file was damaged or had another key"
     UNREADABLE = "the file could not be read"
     RESTORED = "the file was restored"
-    REFUSED = "the file was restored and the driver refused what it holds"
+    REFUSED = "the file was restored and the driver refused its content"
     STOPPED = "the file was restored and the program stopped, as its platform refused to build it"
 
 
@@ -88,21 +87,21 @@ _ERRNOS = {b"Success": Outcome.MISMATCH, b"No such file or directory": Outcome.A
 
 @dataclass(slots=True)
 class LogReading:
-    """What a log tells of its last start."""
+    """The facts of a log's last start."""
 
     backend: str = ""
     options: tuple[bytes, ...] | None = None
-    """None where the log has no list of options; one joined string for OpenCL."""
+    """None if the log has no list of options; one joined string for OpenCL."""
     asked_for: bytes = b""
-    """The cache file's name as the program was given it."""
+    """The cache file's name as given to the program."""
     outcome: Outcome = Outcome.UNSAID
     reason: bytes = b""
-    """Why it could not be read, where that is neither absence nor a mismatch."""
+    """Why it could not be read, if it exists and its key matches."""
     store_error: bytes = b""
     """Why the file could not be written."""
 
     def take(self, line: bytes) -> None:
-        """A line about the file; lines of others are passed over."""
+        """A line about the file; lines about others are ignored."""
         if match := _ASKING.fullmatch(line):
             self.asked_for, self.outcome = match[1], Outcome.ASKED
         elif match := _FAILED.fullmatch(line):
@@ -120,7 +119,7 @@ class LogReading:
 
 
 def read_log(log: bytes) -> LogReading:
-    """What a log tells. Raises nothing, whatever the bytes."""
+    """The facts of a log. Raises nothing, whatever the bytes."""
     reading = LogReading()
     listed: list[bytes] | None = None
     for line in (one.removesuffix(b"\r") for one in log.split(b"\n")):
@@ -140,7 +139,7 @@ def read_log(log: bytes) -> LogReading:
     return reading
 
 
-# What is asked for.
+# The question.
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,15 +148,15 @@ class Question:
 
     source: bytes
     options: tuple[bytes, ...]
-    """In order; of OpenCL's one string the parts between its spaces."""
+    """In order; for OpenCL the parts of its one string between its spaces."""
     backend: str
-    """Empty where neither the question nor its log says."""
+    """Empty if neither the question nor its log says."""
     signed: bool
     environ: Mapping[str, str] = field(default_factory=dict)
     log: LogReading | None = None
 
     def of(self, backend: str) -> "Question":
-        """The same for a backend, where none was named."""
+        """The same question for a backend, if none was named."""
         options = b" ".join(self.options).split(b" ") if backend == "opencl" else self.options
         return replace(self, backend=backend, options=tuple(options))
 
@@ -168,13 +167,13 @@ class Question:
 
     @property
     def words(self) -> str:
-        """What is asked for, in a few words."""
+        """The question, in a few words."""
         size = format_size(len(self.source))
         return f"{self.backend} source of {size} with {len(self.options)} options".strip()
 
     @property
     def notes(self) -> str:
-        """What the log and the options say beyond the verdict, as clauses."""
+        """The facts from the log and the options besides the verdict, as clauses."""
         notes = []
         if self.log is not None and self.log.outcome is not Outcome.UNSAID:
             failed = f", and that it could not be written ({printable(self.log.store_error)})"
@@ -191,7 +190,7 @@ class Question:
 
 
 def read_question(wanted: Wanted) -> Question:
-    """What is asked for; raises UsageError for a field that lacks or has no such value."""
+    """The question; raises UsageError for a field that is missing or has an unusable value."""
     source, log = once(wanted, "source"), once(wanted, "log")
     if source is None:
         raise UsageError("the field 'source' is missing; run the program with --dump-cuda FILE and give FILE")
@@ -230,7 +229,7 @@ def _environ(wanted: Wanted) -> dict[str, str]:
     return found
 
 
-# The changes of one option that could explain another key, the likely ones first.
+# The changes of one option that could explain a different key, the likely ones first.
 
 _SMALL = range(4097)
 _FIXED = (b"TR_", b"LOCKSTEP_WIDTH")
@@ -267,23 +266,23 @@ _KEPT_BACK = (0, 16, 20, 4)
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One option that differs: as the file was made, and as it is wanted; None where it is not there."""
+    """One option that differs: as the file was made, and as requested; None if it is absent."""
 
     stored: bytes | None
     wanted: bytes | None
     place: int
-    """Of the wanted option in the list; of the stored one, where it would have stood."""
+    """The place of the wanted option in the list; of the stored one, where it would have been."""
 
     @property
     def difference(self) -> Difference:
-        """Left as the file was made, right as it is wanted."""
+        """Left as the file was made, right as requested."""
         option = self.stored or self.wanted or b""
         label = b"-arch" if re.fullmatch(rb"(?:compute|sm)_\w+", option) else option.partition(b"=")[0]
         name = option[:2] if option.startswith((b"-I", b"-L")) else label
         return Difference(printable(name), _text(self.stored), _text(self.wanted))
 
     def made(self, options: Sequence[bytes]) -> str:
-        """What the file was made with, and what is given now, as a clause."""
+        """The option of the file, and the option given now, as a clause."""
         if self.stored is None:
             return _without(self.wanted or b"", options)
         now = "which is not given now" if self.wanted is None else ""
@@ -302,7 +301,7 @@ def _without(option: bytes, options: Sequence[bytes]) -> str:
 
 
 def _hint(option: bytes) -> str:
-    """Where a folder comes from."""
+    """The origin of a directory option."""
     return f" ({_VARIABLES} or HIP_PATH may differ)" if option.startswith(b"-I") else ""
 
 
@@ -323,7 +322,7 @@ def _likely(question: Question) -> Iterator[Edit]:
         for value in _others(option, includes):
             if value != option:
                 yield Edit(value, option, place)
-    # In one joined string the place matters; in a list it does not, as the key forgets the order.
+    # In one joined string the place matters; in a list it does not, as the key ignores the order.
     places = range(len(options) + 1) if backend == "opencl" else (len(options),)
     tuned = (option.encode() for option in TR_OPTIONS)
     folders = includes if backend != "opencl" else ()
@@ -333,7 +332,7 @@ def _likely(question: Question) -> Iterator[Edit]:
 
 
 def _others(option: bytes, includes: tuple[bytes, ...]) -> Iterator[bytes]:
-    """What could stand in the place of an option that is no number."""
+    """The candidates to replace an option that is not a number."""
     if option.startswith(b"-I"):
         yield from includes
     elif match := _CUDA_ARCHITECTURE.fullmatch(option):
@@ -356,11 +355,11 @@ def _includes(backend: str, environ: Mapping[str, str]) -> tuple[bytes, ...]:
 
 
 def _numeric(options: Sequence[bytes]) -> Iterator[Edit]:
-    """Each numeric option with values that people and devices have, then with every small number."""
+    """Each numeric option with values common for people and devices, then with every small number."""
     found = ((place, _DEFINE.fullmatch(option)) for place, option in enumerate(options))
     defines = [(place, match[1], int(match[2])) for place, match in found if match][:_DEFINE_LIMIT]
     listed = sorted({value for _, _, value in defines})[:_LISTED_LIMIT]
-    # A value of each in turn, so that no option is left out where the number of changes is limited.
+    # One value of each in turn, so that no option is left out when the number of changes is limited.
     for turn in zip_longest(*(_values(name, value, listed) for _, name, value in defines)):
         for (place, name, _), value in zip(defines, turn, strict=True):
             if value is not None:
@@ -368,7 +367,7 @@ def _numeric(options: Sequence[bytes]) -> Iterator[Edit]:
 
 
 def _values(name: bytes, value: int, listed: Sequence[int]) -> Iterator[int]:
-    """What a number could be, each once: the fewer can, the fewer changes look alike in the key."""
+    """The candidate values of a number, each once: fewer candidates make fewer look-alike changes."""
     if name.startswith(b"set_"):
         yield from (1 - value,) if value in (0, 1) else ()
         return
@@ -376,7 +375,7 @@ def _values(name: bytes, value: int, listed: Sequence[int]) -> Iterator[int]:
     powers = (1 << power for power in range(32))
     multiples = (*range(0, 1025, 32), *range(1024, 8193, 512), *range(8192, 262_145, 8192))
     shared: Iterator[int] = iter(())
-    if name == b"max_shared_memory":  # whole KiB, in OpenCL less some bytes that Futhark keeps back
+    if name == b"max_shared_memory":  # whole KiB, in OpenCL minus some bytes that Futhark reserves
         shared = (kib * 1024 - kept for kept in _KEPT_BACK for kib in range(8, 257))
     fixed, sized = name.startswith(_FIXED), name.startswith(_SIZED)
     every = () if fixed or sized else _SMALL
@@ -390,7 +389,7 @@ def _values(name: bytes, value: int, listed: Sequence[int]) -> Iterator[int]:
 
 
 class Recipe:
-    """What a change of one option adds to the key: CUDA and HIP hash each option, OpenCL one string."""
+    """The effect of changing one option on the key: CUDA and HIP hash each option, OpenCL one string."""
 
     def __init__(self, question: Question) -> None:
         self._options, self._signed = question.options, question.signed
@@ -405,11 +404,11 @@ class Recipe:
         self.limit = _JOINED_BYTES // max(1, starts[-1][1]) if self._joined else EDIT_LIMIT
 
     def added(self, edit: Edit) -> int:
-        """What a change adds to the key."""
+        """The effect of a change on the key."""
         if not self._joined:
             both = (one for one in (edit.stored, edit.wanted) if one is not None)
             return total(both, signed=self._signed)
-        # An option that is last takes the space before it along, so the one before it counts as well.
+        # Without a last option the space before it goes too, so the one before it counts as well.
         first = max(0, edit.place - 1)
         stored = () if edit.stored is None else (edit.stored,)
         rest = self._options[edit.place + (edit.wanted is not None) :]
@@ -429,7 +428,7 @@ def search(question: Question, differences: Collection[int]) -> dict[int, list[E
     if not found:
         return {}
     recipe = Recipe(question)
-    # All are tried even where an earlier one explains the key: only so is one known to be alone.
+    # All are tried even if an earlier one explains the key: only that shows that it is the only one.
     for edit in islice(edits(question), recipe.limit):
         ways = found.get(recipe.added(edit))
         if ways is not None and len(ways) < ALTERNATIVES:
@@ -446,16 +445,16 @@ class Candidate:
 
     name: str
     key: bytes
-    """Empty where the file is damaged."""
+    """Empty if the file is damaged."""
     entry: str
-    """What its entry is called."""
+    """The name of its entry."""
     backend: str
     damage: str
-    """Why Futhark does not restore it, whatever the key; empty where nothing is."""
+    """Why Futhark does not restore it, whatever the key; empty if it does."""
     readable: bool
-    """False for a link, and for a file that may not be read."""
+    """False for a link, and for an unreadable file."""
     payload_problem: Callable[[], str]
-    """What is wrong with what it holds, looked for only where the key fits."""
+    """The problem of its content, checked only if the key fits."""
 
     @property
     def number(self) -> int:
@@ -464,17 +463,17 @@ class Candidate:
 
 
 def explain(question: Question, candidates: Sequence[Candidate]) -> Iterator[Reach]:
-    """One answer per file; of several files the one that the log names, where it names one."""
+    """One answer per file; of several files the one that the log names, if it names one."""
     log = question.log
     asked = PurePath((log.asked_for if log else b"").decode("utf-8", "surrogateescape")).name
     named = [one for one in candidates if one.name == asked]
     chosen = named or list(candidates)
     if not chosen:
-        remedy = "start the program with --cache-file, in a folder that exists, and it is made"
+        remedy = "start the program with --cache-file, in a directory that exists, to make it"
         if log is not None and log.store_error:
             said = printable(log.store_error)
             remedy = f"the log says that it could not be written ({said}); name another file"
-        detail = f"there is no cache file; {remedy}"
+        detail = f"no cache file exists; {remedy}"
         yield Reach("futhark", question.words, Verdict.NEVER_BUILT, detail)
         return
     if not question.backend:
@@ -498,7 +497,7 @@ _Answer = tuple[Served | Verdict, str, tuple[Difference, ...]]
 
 
 def _fits(question: Question, one: Candidate, elsewhere: str) -> _Answer:
-    """Of a file that is damaged, or has the key; ``elsewhere`` is the file that the log asks for instead."""
+    """The answer for a file that is damaged, or has the key; ``elsewhere`` is the file in the log instead."""
     if not one.readable:
         return Verdict.OPAQUE_KEY, f"{one.damage}, so its key is not known", ()
     if one.damage:
@@ -515,7 +514,7 @@ def _fits(question: Question, one: Candidate, elsewhere: str) -> _Answer:
 
 
 def _differs(one: Candidate, expected: int, why: str, changed: tuple[Difference, ...]) -> _Answer:
-    """Of a file with another key."""
+    """The answer for a file with a different key."""
     if one.key[:COMPARED_BYTES] != to_bytes(expected)[:COMPARED_BYTES]:
         return Verdict.KEY_CHANGED, f"{why}; {RECOMPILED}", changed
     detail = (
@@ -535,10 +534,10 @@ def _of_another_machine(question: Question) -> tuple[str, tuple[Difference, ...]
 
 
 def _explained(question: Question, ways: Sequence[Edit]) -> tuple[str, tuple[Difference, ...]]:
-    """What explains another key, in words, and as a difference where there is one explanation."""
+    """The explanation of a different key, in words, and as a difference if it is the only one."""
     told = [f"it was made {one.made(question.options)}" for one in ways[:_TOLD]]
     if len(ways) == 1:
-        alone = "no other change of an option that could be tried explained the key"
+        alone = "no other change of an option that was tried explained the key"
         return f"most likely {told[0]}, as {alone}", (ways[0].difference,)
     if ways:
         more = "" if len(ways) <= _TOLD else ", or in yet another way"

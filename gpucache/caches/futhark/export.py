@@ -1,8 +1,8 @@
-"""A Futhark cache file made here, for a device that need not be here: compiled as Futhark would.
+"""A Futhark cache file made here, for a device that may be absent: compiled as Futhark would.
 
-Puts together what a dumped program and a log say, the options that Futhark gives NVRTC, the key, and the
+Combines a dumped program and a log, the options that Futhark passes to NVRTC, the key, and the
 file. Futhark itself truncates the file and writes in place; here it is written aside and renamed, so that
-nobody reads half of one. Must not know how a compiler works. Source: Futhark, rts/c/backends/cuda.h.
+no program reads half of one. Must not know how a compiler works. Source: Futhark, rts/c/backends/cuda.h.
 """
 
 import os
@@ -38,11 +38,11 @@ _SHARED_KIB = {(7, 0): 96, (7, 5): 64, (8, 0): 163, (8, 6): 99, (8, 7): 163, (8,
 _SHARED_KIB_SINCE = ((12, 99), (9, 227))
 _RESERVED_BYTES = 1024  # of each block since 8.0, which Futhark takes off
 _TARGET = Option("--target", Kind.TARGET, "futhark: the device, such as cuda:sm_86.", "T")
-_OPTION = Option("--option", Kind.TEXT, "futhark: what --nvrtc-option is given.", "O", many=True)
+_OPTION = Option("--option", Kind.TEXT, "futhark: an option of the program's --nvrtc-option.", "O", many=True)
 _LOG = Option(
     "--log",
     Kind.FILE,
-    "futhark: what the program wrote with -L; its option list is taken as it is.",
+    "futhark: the program's output with -L; its option list is used unchanged.",
     "FILE",
     remedy="name the log that -L wrote",
 )
@@ -70,7 +70,7 @@ def write(asked: Asked) -> Exported:
     if target is None and log is None:
         raise UsageError("say which device the file is for, such as --target cuda:sm_86, or give the --log")
     if target is not None and log is not None:
-        raise UsageError("the log says what the program is built for; leave --target out")
+        raise UsageError("the log names the program's target; leave --target out")
     (program,) = asked.programs
     options = _by_default(target, extra) if log is None else _from_log(log, extra)
     request = BuildRequest(program, Target("cuda", _virtual(options)), artifact_kind=ArtifactKind.PTX)
@@ -85,7 +85,7 @@ def write(asked: Asked) -> Exported:
 FORMS = (
     Form(
         "futhark",
-        "SOURCE is what a program dumped with --dump-cuda; it is compiled to PTX with the options that "
+        "SOURCE is a program's dump from --dump-cuda; it is compiled to PTX with the options that "
         "Futhark gives NVRTC.",
         (_TARGET, _OPTION, _LOG),
         write,
@@ -97,7 +97,7 @@ FORMS = (
 def _by_default(target: str, extra: Sequence[str]) -> tuple[str, ...]:
     match = _ARCHITECTURE.fullmatch(target)
     if match is None:
-        raise TargetError(f"{target!r} is no CUDA device; name its architecture, such as --target cuda:sm_86")
+        raise TargetError(f"{target!r} is not a CUDA device; name one, such as --target cuda:sm_86")
     return cuda_options((int(match[1]), int(match[2])), extra, os.environ)
 
 
@@ -125,7 +125,7 @@ def _virtual(options: Sequence[str]) -> str:
 
 
 def cuda_architecture(capability: tuple[int, int]) -> str:
-    """What Futhark builds for on a device: the last of its table that is not above it; raises OptionError."""
+    """The target that Futhark uses for a device: its table's last one not above it; raises OptionError."""
     known = [name for number, name in CUDA_ARCHITECTURES.items() if number <= capability]
     if not known:
         major, minor = capability
@@ -138,7 +138,7 @@ def cuda_options(
 ) -> tuple[str, ...]:
     """The options that Futhark gives NVRTC, in its order, for a program without macros and tuning parameters.
 
-    ``extra`` is what ``--nvrtc-option`` is given. Sizes are those of devices of the capability. Raises
+    ``extra`` has the options of ``--nvrtc-option``. Sizes fit devices of the capability. Raises
     OptionError.
     """
     own = any(option.startswith(("-arch", "--gpu-architecture")) for option in extra)
@@ -161,10 +161,10 @@ def cuda_options(
 
 
 def write_file(path: Path, key: bytes, payload: bytes) -> None:
-    """Write a cache file in the place of an older one; PTX loses the NUL that NVRTC puts behind it.
+    """Write a cache file in place of an older one; PTX loses the NUL that NVRTC appends.
 
-    Raises FormatError for a key that has not 32 bytes, and CacheUnusableError where the file cannot be
-    written, or is there and is no cache file; then nothing of it is left.
+    Raises FormatError for a key without 32 bytes, and CacheUnusableError if the file cannot be
+    written, or exists and is not a cache file; then no part of it is left.
     """
     data = file.encode(key, file.stored_form(payload))
     try:
@@ -181,7 +181,7 @@ def write_file(path: Path, key: bytes, payload: bytes) -> None:
 def _publish(folder: Folder, path: Path, data: bytes) -> None:
     mode = _mode_of(folder, path)
     partial = f".futhark-{secrets.token_hex(8)}.gpucache-tmp"
-    # Not through the folder's own way of making files, which sets the mode whatever the umask.
+    # Not by the directory's own way of making files, which sets the mode whatever the umask.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     fd = os.open(folder.path / partial, flags, _MODE)
     try:
@@ -195,15 +195,15 @@ def _publish(folder: Folder, path: Path, data: bytes) -> None:
 
 
 def _mode_of(folder: Folder, path: Path) -> int | None:
-    """The mode of the file that is replaced; None where there is none. Raises CacheUnusableError."""
+    """The mode of the file that is replaced; None if there is none. Raises CacheUnusableError."""
     try:
         status = folder.lstat(path.name)
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(status.st_mode):
-        raise CacheUnusableError(f"{path} is a link or no file; name the file itself")
+        raise CacheUnusableError(f"{path} is a link or not a file; name the file itself")
     if status.st_size and not is_cache_file(folder, path.name):
-        raise CacheUnusableError(f"{path} is there and is no Futhark cache file; name another file")
+        raise CacheUnusableError(f"{path} exists and is not a Futhark cache file; name another file")
     return stat.S_IMODE(status.st_mode)
 
 

@@ -1,4 +1,4 @@
-"""One cache file: the 48 bytes that it begins with, the key in them, what lies behind, and its name. Pure.
+"""One cache file: its 48-byte header, the key in it, the payload, and its name. Pure.
 
 ====== ===== =================================================================
 offset bytes content
@@ -10,7 +10,7 @@ offset bytes content
 ====== ===== =================================================================
 
 Numbers are in the order of the host, which is little-endian wherever Futhark runs on a GPU. There is no
-checksum. CUDA stores PTX text without the NUL behind it, HIP what its compiler returned, OpenCL the binary of
+checksum. CUDA stores PTX text without the final NUL, HIP what its compiler returned, OpenCL the binary of
 the one device. CUDA and HIP compile again where the driver refuses the payload; OpenCL does where the binary
 is refused as such, but stops where the build of it fails.
 
@@ -35,7 +35,7 @@ from gpucache.payload import PayloadInfo, PayloadKind, describe
 
 KEY_BYTES = 32
 COMPARED_BYTES = 8
-"""All that Futhark compares: the number of words is passed to memcmp as the number of bytes."""
+"""The part that Futhark compares: the number of words is passed to memcmp as the number of bytes."""
 
 START = 5381
 _WORD = 0xFFFF_FFFF
@@ -54,7 +54,7 @@ CUDA_ARCHITECTURES = {
     (12, 0): "compute_120",
     (12, 1): "compute_121",
 }
-"""What Futhark has NVRTC build for, by compute capability, in rising order."""
+"""The targets that Futhark passes to NVRTC, by compute capability, in rising order."""
 CUDA_VARIABLES = ("CUDA_HOME", "CUDA_ROOT", "CUDA_PATH")
 HIP_VARIABLE = "HIP_PATH"
 TR_OPTIONS = ("-DTR_BLOCK_DIM=16", "-DTR_TILE_DIM=32", "-DTR_ELEMS_PER_THREAD=8")
@@ -65,7 +65,7 @@ _LAYOUT = struct.Struct(f"<8sq{KEY_BYTES}s")
 PARTIAL = r"\.futhark-[0-9a-f]{16}\.gpucache-tmp"
 _SOURCE = ".fut"
 ENDING = ".cache"
-"""What people end the names of cache files with, as Futhark's documentation does."""
+"""Common endings of cache files' names, as in Futhark's documentation."""
 _BACKENDS = {
     PayloadKind.PTX: "cuda",
     PayloadKind.CUBIN: "cuda",
@@ -86,12 +86,12 @@ _CONSEQUENCES = {
 
 
 def contribution(data: bytes, *, signed: bool = True) -> int:
-    """What one input adds to the key: a number of 256 bits, whose little-endian bytes are the key's."""
+    """The effect of one input on the key: a number of 256 bits, whose little-endian bytes are the key's."""
     return continued(data, START, 0, signed=signed)[1]
 
 
 def continued(data: bytes, x: int, place: int, *, signed: bool) -> tuple[int, int]:
-    """``x`` behind the rest of an input that goes on at a place, and what that rest adds to the key."""
+    """``x`` after the rest of an input that continues at a place, and the effect of that rest on the key."""
     steps = _SIGNED if signed else _UNSIGNED
     words = [0] * 8
     for at, byte in enumerate(data, place):
@@ -101,7 +101,7 @@ def continued(data: bytes, x: int, place: int, *, signed: bool) -> tuple[int, in
 
 
 def total(inputs: Iterable[bytes], *, signed: bool = True) -> int:
-    """What several inputs add, in any order."""
+    """The effect of several inputs, in any order."""
     added = 0
     for one in inputs:
         added ^= contribution(one, signed=signed)
@@ -116,7 +116,7 @@ def to_bytes(number: int) -> bytes:
 def key_of(options: Iterable[str | bytes], source: bytes, signed: bool = True) -> bytes:
     """The 32 key bytes of a program: its options one by one (OpenCL: one joined string) and its source.
 
-    ``source`` is what ``--dump-cuda``, ``--dump-opencl`` or ``--dump-hip`` writes; ``signed`` tells
+    ``source`` is the output of ``--dump-cuda``, ``--dump-opencl`` or ``--dump-hip``; ``signed`` says
     whether ``char`` has a sign where the program runs.
     """
     given = (one if isinstance(one, bytes) else one.encode("utf-8", "surrogateescape") for one in options)
@@ -124,13 +124,13 @@ def key_of(options: Iterable[str | bytes], source: bytes, signed: bool = True) -
 
 
 def native_signed() -> bool:
-    """Whether ``char`` has a sign on this machine: it has not on AArch64 Linux, it has on x86-64."""
+    """Whether ``char`` is signed on this machine: not on AArch64 Linux, but on x86-64."""
     return not (sys.platform == "linux" and platform.machine().lower().startswith(_UNSIGNED_MACHINES))
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a file says of itself."""
+    """A file's header."""
 
     declared_bytes: int
     """The size of the whole file; any number at all in a damaged one."""
@@ -138,14 +138,14 @@ class Header:
 
 
 def encode(key: bytes, payload: bytes) -> bytes:
-    """A whole cache file; raises FormatError for a key that has not 32 bytes."""
+    """A whole cache file; raises FormatError for a key without 32 bytes."""
     if len(key) != KEY_BYTES:
         raise FormatError(f"a Futhark key has {KEY_BYTES} bytes and this one has {len(key)}")
     return _LAYOUT.pack(MAGIC, HEADER_BYTES + len(payload), key) + payload
 
 
 def read_header(start: bytes) -> Header | None:
-    """The header in the first bytes of a file; None where they are too few or begin otherwise."""
+    """The header in the first bytes of a file; None if they are too few or begin differently."""
     if len(start) < HEADER_BYTES or not is_futhark(start):
         return None
     _magic, declared, key = _LAYOUT.unpack_from(start)
@@ -153,12 +153,12 @@ def read_header(start: bytes) -> Header | None:
 
 
 def is_futhark(start: bytes) -> bool:
-    """Whether the first bytes of a file are those of a Futhark cache file."""
+    """Whether the first bytes of a file are a Futhark cache file's."""
     return start.startswith(MAGIC)
 
 
 def damage(start: bytes, size_bytes: int) -> Problem | None:
-    """What is wrong with a file of this size that begins with these (at least 48, if it has them) bytes."""
+    """The problem of a file with this size that begins with these (at least 48, if it has them) bytes."""
     header = read_header(start)
     if header is not None:
         return _wrong_size(header.declared_bytes, size_bytes)
@@ -182,24 +182,24 @@ def _wrong_size(declared: int, size_bytes: int) -> Problem | None:
 
 
 def target_of(payload: PayloadInfo) -> str:
-    """What a payload is for, such as ``cuda:compute_80``, ``hip:gfx90a`` or ``opencl``; empty if unknown."""
+    """A payload's target, such as ``cuda:compute_80``, ``hip:gfx90a`` or ``opencl``; empty if unknown."""
     backend = _backend(payload)
     return f"{backend}:{payload.architecture}" if payload.architecture else backend
 
 
 def consequence(payload: PayloadInfo) -> str:
-    """What becomes of a program that is given the payload while it is broken."""
+    """What happens to a program that is given the payload while it is broken."""
     return _CONSEQUENCES[_backend(payload)]
 
 
 def stored_form(payload: bytes) -> bytes:
-    """A payload as Futhark stores it: PTX without the NUL that NVRTC returns behind it."""
+    """A payload as Futhark stores it: PTX without the NUL that NVRTC appends."""
     ptx = payload.endswith(b"\0") and describe(payload).kind is PayloadKind.PTX
     return payload.rstrip(b"\0") if ptx else payload
 
 
 def _backend(payload: PayloadInfo) -> str:
-    """Which of Futhark's backends stores such a payload; empty where the bytes do not say.
+    """The backend of Futhark that stores such a payload; empty if the bytes do not say.
 
     PTX counts as CUDA's, although NVIDIA's OpenCL returns it too.
     """
@@ -212,7 +212,7 @@ def program_of(name: str) -> str:
 
 
 def source_of(name: str) -> str | None:
-    """The source that ``futhark bench --cache-extension`` left the file beside; None for other names.
+    """The source next to which ``futhark bench --cache-extension`` left the file; None for other names.
 
     Source: Futhark, src/Futhark/Test.hs (``determineCache``).
     """
@@ -221,5 +221,5 @@ def source_of(name: str) -> str | None:
 
 
 def is_partial(name: str) -> bool:
-    """Whether a file is one that our writer did not finish, or is writing."""
+    """Whether our writer did not finish a file, or is writing it."""
     return re.fullmatch(PARTIAL, name) is not None

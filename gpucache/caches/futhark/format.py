@@ -1,8 +1,8 @@
 """Futhark's cache files: one per program, at the place that ``--cache-file`` names when it is started.
 
-A location that is a file is that one entry; a folder has every cache file that lies directly in it, told by
-its first bytes, among whatever else people keep there. The key is in the file. The file and its key are
-``file``'s, what explains a miss ``explaining``'s. Must not know compilers or devices.
+A location that is a file is that one entry; a directory has every cache file directly in it, recognised by
+its first bytes, among people's other files. The key is in the file. The file and its key are
+``file``'s, the reasons of a miss ``explaining``'s. Must not know compilers or devices.
 """
 
 import os
@@ -31,19 +31,19 @@ from gpucache.payload import PayloadInfo, PayloadKind, describe
 from gpucache.units import format_size
 
 LARGEST_BYTES = 256 << 20
-"""Of larger files only the header is checked."""
+"""Larger files have only their header checked."""
 SCANNED_BYTES = 4 << 20
-"""What a scan reads of a file: enough to tell what nearly every payload is."""
+"""The part of a file that a scan reads: enough to recognise nearly every payload."""
 _NAMES_LOOKED_AT = 2000
-_NAME = "name a Futhark cache file or its folder"
-_UNREAD = "it is a link, no file, or may not be read, so it is left alone; keep it elsewhere"
+_NAME = "name a Futhark cache file or its directory"
+_UNREAD = "it is a link, not a file, or unreadable, so it is left alone; keep it elsewhere"
 _SHORT = "it is too short to tell whether it is Futhark's, so it is left alone; keep it elsewhere"
-_FOREIGN = "it does not begin as Futhark's files do, so it is left alone; keep it elsewhere"
+_FOREIGN = "it does not begin like Futhark's files, so it is left alone; keep it elsewhere"
 _BAD_PAYLOAD = frozenset({FindingKind.CORRUPT, FindingKind.MISLABELLED})
 
 
 class Futhark(FutharkPlaces, FilesFormat):
-    """The files that programs made by ``futhark cuda``, ``hip`` and ``opencl`` leave where they are told."""
+    """The files that programs made by ``futhark cuda``, ``hip`` and ``opencl`` leave at a given place."""
 
     layout = Layout((), left=[Left(file.PARTIAL, HOUR_NS)])
     wanted = explaining.FIELDS
@@ -56,28 +56,28 @@ class Futhark(FutharkPlaces, FilesFormat):
 
     @classmethod
     def require(cls, root: Path) -> None:
-        """A file or a folder; a link is a finding, and what may not be looked at a problem of the place."""
+        """A file or a directory; a link is a finding, and an inaccessible path a problem of the place."""
         try:
             mode = root.lstat().st_mode
         except (FileNotFoundError, PermissionError):
             return
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
-            raise CacheUnusableError(f"{str(root)!r} cannot be looked at ({why}); {_NAME}") from error
+            raise CacheUnusableError(f"{str(root)!r} cannot be accessed ({why}); {_NAME}") from error
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
-            raise CacheUnusableError(f"{root} is neither a file nor a folder; {_NAME}")
+            raise CacheUnusableError(f"{root} is neither a file nor a directory; {_NAME}")
 
     @classmethod
     def whose(cls, path: Path) -> Whose:
-        """Futhark's where it is a cache file, or a folder that directly holds one. As people name the place,
-        and only what begins as Futhark's files do is looked at, no other is somebody else's."""
+        """Futhark's if it is a cache file, or a directory that directly has one. As people name the place,
+        and only files that begin like Futhark's are used, no other place is foreign."""
         with files.open_folder(path if path.is_dir() else path.parent) as folder:
             found = _cache_files(folder, _NAMES_LOOKED_AT) if path.is_dir() else ()
             own = any(found) or (not path.is_dir() and is_cache_file(folder, path.name))
         return Whose.OWN if own else Whose.UNKNOWN
 
     def items(self, prefix: str) -> Iterator[Files]:
-        """The file of the location, or every cache file of the folder, by the key in its header."""
+        """The file of the location, or every cache file of the directory, by the key in its header."""
         with files.open_folder(self.root) as folder:
             for name in [self._named] if self._named else _cache_files(folder):
                 with suppress(FileNotFoundError):
@@ -88,7 +88,7 @@ class Futhark(FutharkPlaces, FilesFormat):
                         yield Files(self.root, (), key, {name: status})
 
     def beside(self) -> Iterator[Checked]:
-        """Files that our own writer did not finish; all else in the folder is somebody's own."""
+        """Files that our own writer did not finish; all others in the directory belong to people."""
         yield from (one for one in super().beside() if file.is_partial(Path(one.entry).name))
 
     def stays(self, item: Files) -> str:
@@ -118,7 +118,7 @@ class Futhark(FutharkPlaces, FilesFormat):
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Header, size and payload, and whether the source that it was left beside is there."""
+        """Check header, size and payload, and whether the source next to it still exists."""
         (name,) = item.seen
         data = item.part(name, 0, LARGEST_BYTES + 1)
         with item.open() as folder:
@@ -132,26 +132,26 @@ class Futhark(FutharkPlaces, FilesFormat):
         if source is not None and not os.path.lexists(item.folder / source):
             yield Problem(
                 FindingKind.ORPHAN,
-                f"{source}, which 'futhark bench' or 'futhark test' would have left it beside, is gone; "
+                f"{source}, next to which 'futhark bench' or 'futhark test' leaves it, is gone; "
                 f"'gpucache evict --program {source}' removes it",
             )
 
     def unsound(self, item: Files) -> Problem | None:
-        """What nobody here knows may be sound all the same, so it is given out."""
+        """Unknown payloads may still be sound, so they are given out."""
         found = super().unsound(item)
         return None if found is not None and found.kind is FindingKind.MISLABELLED else found
 
     def notes(self, item: Files) -> Iterator[str]:
-        """How far a large one was looked at."""
+        """How far a large file was checked."""
         if next(iter(item.seen.values())).st_size > LARGEST_BYTES:
-            yield f"it is larger than {format_size(LARGEST_BYTES)}: what it holds was not looked at"
+            yield f"it is larger than {format_size(LARGEST_BYTES)}: its content was not checked"
 
     def payload(self, item: Files) -> bytes:
-        """What lies behind the header."""
+        """The bytes after the header."""
         return item.read(item.names[0], LARGEST_BYTES)[file.HEADER_BYTES :]
 
     def report(self, item: Files, entry: CacheEntry) -> EntryReport:
-        """The header's fields and what the payload is; raises FormatError where the header does not read."""
+        """The header's fields and the payload's kind; raises FormatError if the header is invalid."""
         data = item.read(item.names[0], LARGEST_BYTES)
         head = file.read_header(data)
         if head is None:
@@ -198,7 +198,7 @@ class Futhark(FutharkPlaces, FilesFormat):
         )
 
     def is_left(self, start: bytes) -> bool:
-        """As far as it was written it is a cache file."""
+        """A partly written cache file counts, too."""
         return file.is_futhark(start) or file.MAGIC.startswith(start)
 
 
@@ -211,19 +211,19 @@ def is_cache_file(folder: Folder, name: str) -> bool:
 
 
 def payload_problem(payload: PayloadInfo) -> Problem | None:
-    """What is wrong with a payload, and what becomes of the program that is given it."""
+    """The problem of a payload, and its effect on the program that is given it."""
     becomes = file.consequence(payload)
     if payload.problem:
         detail = f"its {payload.kind} payload is broken: {payload.problem}; {becomes}"
         return Problem(FindingKind.CORRUPT, detail)
     if payload.kind is PayloadKind.UNKNOWN:
-        detail = f"its payload is nothing that gpucache knows; {becomes}"
+        detail = f"its payload has no format that gpucache knows; {becomes}"
         return Problem(FindingKind.MISLABELLED, detail)
     return None
 
 
 def _start(folder: Folder, name: str) -> bytes:
-    """The header of a regular file; nothing where it is none or may not be read."""
+    """The header of a regular file; nothing if it is not one or not readable."""
     try:
         return files.read_part(folder, name, 0, file.HEADER_BYTES)
     except (FormatError, PermissionError):
@@ -231,9 +231,9 @@ def _start(folder: Folder, name: str) -> bytes:
 
 
 def _cache_files(folder: Folder, most: int | None = None) -> Iterator[str]:
-    """The names of the cache files directly in a folder, in no order; raises OSError.
+    """The names of the cache files directly in a directory, in no order; raises OSError.
 
-    One that its writer left empty tells by its name: ``foo.fut.cache``, or the ending of another one there.
+    An empty one is recognised by its name: ``foo.fut.cache``, or the ending of another one there.
     """
     endings, empty = {file.ENDING}, []
     for found in islice(folder.entries(), most):

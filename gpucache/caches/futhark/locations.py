@@ -24,11 +24,11 @@ class FutharkPlaces(Places):
 
     @classmethod
     def at_place(cls, root: Path) -> Iterator[str]:
-        """Of the folder, which Futhark does not make: it fails to write without a word but in its log."""
+        """Of the directory, which Futhark does not make: it fails to write without a word but in its log."""
         return super().at_place(folder_of(root))
 
 
 def folder_of(root: Path) -> Path:
-    """The folder that a location is, or is in. Raises nothing."""
-    # Path.is_dir raises below a folder that may not be entered.
+    """The directory that a location is, or is in. Raises nothing."""
+    # Path.is_dir raises below a directory that may not be entered.
     return root if os.path.isdir(root) else root.parent  # noqa: PTH112

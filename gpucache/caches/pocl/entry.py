@@ -1,9 +1,9 @@
-"""A program's folder in PoCL's cache: the names in it and what they tell, and what is wrong with its files.
+"""A program's directory in PoCL's cache: the names in it, their meaning, and the problems of its files.
 
 Source: PoCL, lib/CL/pocl_cache.c (``build_program_compute_hash``, ``pocl_cache_kernel_cachedir_path``,
 ``pocl_hash_clipped_name``) and lib/CL/pocl_file_util.c (``pocl_mk_tempname``, ``pocl_mk_tempdir``). PoCL
-keeps no checksum and no inputs. So a kernel of the same name from another program of the same compiler cannot
-be told from the right one, nor a byte that was changed within bitcode or code. Must change nothing."""
+keeps no checksum and no inputs. So a kernel of the same name from another program of the same compiler
+looks like the right one, as does a changed byte within bitcode or code. Must change nothing."""
 
 import hashlib
 import re
@@ -22,13 +22,13 @@ from gpucache.payload.reading import CutError
 from gpucache.units import format_size, printable
 
 PROGRAMS = ("program.bc", "program.spv", "program.mlir")
-"""What a program is kept as: LLVM bitcode, by newer ones SPIR-V or MLIR; the first that is there counts."""
+"""The form of a stored program: LLVM bitcode, in newer PoCL SPIR-V or MLIR; the first that exists counts."""
 KINDS = dict(zip(PROGRAMS, ("llvm-bitcode", "spir-v", "mlir"), strict=True))
 LOG, ACCESSED = "build.log", "last_accessed"
 SHOWN = 32
-"""Kernels and variants of one program that are listed."""
+"""How many kernels and variants of one program are listed."""
 MINIMUM_AGE_NS = 600 * 10**9
-"""Younger temporary files may be in use, as PoCL has no locks that would say so."""
+"""Younger temporary files may be in use, as PoCL has no locks that would show it."""
 READ_LIMIT_BYTES = 256 << 20
 _SIZES = r"[0-9]{1,20}-[0-9]{1,20}-[0-9]{1,20}(?:-goffs0)?(?:-smallgrid)?"
 LAYOUT = Layout(
@@ -42,9 +42,9 @@ LAYOUT = Layout(
         ("kernel", "[^/]+/"),
         ("variant", f"[^/]+/{_SIZES}/"),
         ("binary", rf"([^/]+)/{_SIZES}/\1\.(?:so|o)"),
-        # Kept by POCL_LEAVE_KERNEL_COMPILER_TEMP_FILES=1, read by nobody.
+        # Kept by POCL_LEAVE_KERNEL_COMPILER_TEMP_FILES=1, and not used by PoCL.
         ("intermediate", rf"([^/]+)/{_SIZES}/(?:parallel\.bc|\1\.so\.o)"),
-        # What devices other than the CPU keep of a kernel.
+        # Files of devices other than the CPU for a kernel.
         ("device", rf"[^/]+/descriptor\.[^/]*|([^/]+)/{_SIZES}/(?:parallel\.bc|\1)\.[^/]*"),
     ),
 )
@@ -64,7 +64,7 @@ _NO_KERNEL = "a program that launches it dies, at every start; PoCL never replac
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A kernel compiled for one local size, and for some launches alone."""
+    """A kernel compiled for one local size, and sometimes for particular launches alone."""
 
     kernel: str
     local_size: str
@@ -74,14 +74,14 @@ class Variant:
 
     @property
     def words(self) -> str:
-        """What launches it is for."""
+        """The launches it is for."""
         limits = ["global offset 0"] * self.zero_offset + ["small grids"] * self.small_grid
         size = self.local_size or "any local size"
         return f"{size} ({', '.join(limits)} only)" if limits else size
 
 
 def key_of(pair: str, rest: str) -> str:
-    """A program's SHA-1 as hex, from the names of its folders.
+    """A program's SHA-1 as hex, from the names of its directories.
 
     PoCL writes each byte as two letters, the low half first, and then puts the ``/`` over the third
     letter. So the fourth hex digit is on no disk; the key is the other 39, in their order.
@@ -97,7 +97,7 @@ def letters_of(digest: bytes) -> str:
 
 
 def variant_of(kernel: str, name: str) -> Variant | None:
-    """What a folder below a kernel's is for; None for another name."""
+    """The meaning of a directory below a kernel's; None for another name."""
     match = _VARIANT.fullmatch(name)
     if match is None:
         return None
@@ -107,7 +107,7 @@ def variant_of(kernel: str, name: str) -> Variant | None:
 
 
 def is_called(folder: str, kernel: str) -> bool:
-    """Whether a kernel's folder is this one: its name, or where that is long its beginning and its SHA-1."""
+    """Whether a directory is a kernel's: its name, or for a long name its beginning and SHA-1."""
     if folder == kernel:
         return True
     clipped = _CLIPPED.fullmatch(folder)
@@ -118,31 +118,31 @@ def is_called(folder: str, kernel: str) -> bool:
 
 
 def short(folder: str) -> str:
-    """A kernel's name for people, from that of its folder: where it was clipped, without the digest."""
+    """A kernel's readable name from its directory's: without the digest if it was clipped."""
     clipped = _CLIPPED.fullmatch(folder)
     return f"{clipped[1]}…" if clipped else folder
 
 
 def _is_named(name: str) -> bool:
-    """Whether no other name than PoCL's leads to a place: a kernel's folder may be called anything."""
+    """Whether a place has PoCL's names alone: a kernel's directory may have any name."""
     return LAYOUT.role(name, folder=False) != STRANGER or LAYOUT.role(name, folder=True) == "variant"
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program's folder, and its bitcode where that reads."""
+    """A program's directory, and its bitcode if it can be parsed."""
 
     files: Files
     roles: Mapping[str, Sequence[str]]
-    """The names in its folder by what they are."""
+    """The names in its directory by role."""
     module: Module | None = None
-    """None for what is no bitcode, or cannot be read now."""
+    """None if it is not bitcode, or cannot be read now."""
     broken: Problem | None = None
-    """Why the program cannot be read by anybody."""
+    """Why no program can read it."""
 
     @classmethod
     def of(cls, item: Files) -> "Program":
-        """A program as its files were seen, with what its bitcode says now."""
+        """A program as its files were seen, with the facts that its bitcode gives now."""
         found = cls(item, LAYOUT.roles(item))
         main = found.main
         size = item.seen[main].st_size if main else 0
@@ -162,12 +162,12 @@ class Program:
 
     @property
     def main(self) -> str:
-        """The name of the program itself, in the form that PoCL takes first; empty for none."""
+        """The file of the program itself, in the form that PoCL takes first; empty if missing."""
         return next((name for name in PROGRAMS if name in self.roles["program"]), "")
 
     @property
     def compiled(self) -> Sequence[str]:
-        """The files that kernels were compiled to."""
+        """The compiled kernels' files."""
         return (*self.roles["binary"], *self.roles["device"])
 
     @property
@@ -177,30 +177,30 @@ class Program:
 
     @property
     def identity(self) -> tuple[Identity | None, int]:
-        """What tells whether PoCL built it anew or found it built since."""
+        """Changes when PoCL builds it anew or finds it built."""
         return (Identity.of(self.files.seen[self.main]) if self.main else None), self.accessed_ns
 
     @property
     def variants(self) -> tuple[Variant, ...]:
-        """What kernels were compiled for."""
+        """The variants that kernels were compiled for."""
         places = (name.split("/") for name in self.compiled if name.count("/") == 2)
         found = (variant_of(kernel, size) for kernel, size, _ in places)
         return tuple(dict.fromkeys(variant for variant in found if variant))
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Names of the kernels' folders, as they were clipped."""
+        """Names of the kernels' directories, clipped as PoCL clips them."""
         return tuple(self.roles["kernel"])
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """Names of the program's kernels: those in its bitcode, else those that were compiled."""
+        """Names of the program's kernels: from its bitcode, else the compiled ones."""
         found = (self.module and self.module.kernels) or map(short, self.folders)
         return tuple(printable(name) for name in found)
 
     @property
     def title(self) -> str:
-        """What people know it by."""
+        """The name people know it by."""
         kernels = self.kernels
         if len(kernels) < 2:
             return kernels[0] if kernels else "a program without kernels"
@@ -208,24 +208,24 @@ class Program:
 
     @property
     def triple(self) -> str:
-        """What it is compiled for; empty where it does not say."""
+        """The target it is compiled for; empty if it does not say."""
         return self.module.triple if self.module else ""
 
     @property
     def llvm(self) -> str:
-        """The LLVM that made it, such as ``15.0.6``; empty where it is not known."""
+        """The LLVM that made it, such as ``15.0.6``; empty if unknown."""
         return self.module.producer.removeprefix("LLVM") if self.module else ""
 
     @property
     def stays(self) -> str:
-        """Why its folder is not removed, as a clause; empty where all in it is of PoCL's making."""
+        """Why its directory is not removed, as a clause; empty if PoCL made everything in it."""
         strange = (*self.roles[STRANGER], *self.roles[LINK])
         if strange:
-            return f"its folder holds {printable(strange[0])}, none of PoCL's; move that elsewhere"
-        return "" if self.files.complete else "its folder holds more than was looked at; remove it yourself"
+            return f"its directory holds {printable(strange[0])}, none of PoCL's; move that elsewhere"
+        return "" if self.files.complete else "its directory has too many files to check; remove it yourself"
 
     def fields(self) -> Iterator[tuple[str, str]]:
-        """What is known of what it was made from, by label."""
+        """The known facts about its inputs, by label."""
         for kernel in self.kernels[:SHOWN]:
             yield "kernel", kernel
         for variant in self.variants[:SHOWN]:
@@ -239,18 +239,18 @@ class Program:
         return self.files.read(name, READ_LIMIT_BYTES)
 
     def is_large(self, name: str) -> bool:
-        """Whether a file is not read for its size."""
+        """Whether a file is too large to be read."""
         return self.files.seen[name].st_size > READ_LIMIT_BYTES
 
-    # What is wrong with it.
+    # Problems.
 
     def trust(self) -> Iterator[Problem]:
-        """What others own or may write to, and links."""
+        """Files that others own or can write to, and links."""
         if why := places.distrust(self.files.seen[HERE], move="remove it"):
-            yield Problem(FindingKind.UNTRUSTED, f"its folder cannot be believed: {why}", paths=())
+            yield Problem(FindingKind.UNTRUSTED, f"its directory is not trustworthy: {why}", paths=())
         for name in self.roles[LINK]:
             detail = f"{printable(name)} is a link, which PoCL follows and gpucache does not; remove it"
-            # A kernel's folder may be called anything, so a link in place of one may be somebody's.
+            # A kernel's directory may have any name, so a link in its place may belong to another program.
             yield Problem(FindingKind.UNTRUSTED, detail, paths=(name,) if _is_named(name) else ())
         for role in ("program", "kernel", "variant", "binary", "device"):
             for name in self.roles[role]:
@@ -258,7 +258,7 @@ class Program:
                     yield Problem(FindingKind.UNTRUSTED, f"{printable(name)}: {why}", paths=())
 
     def damage(self) -> Iterator[Problem]:
-        """What is wrong with the program itself; raises OSError."""
+        """The problem of the program itself; raises OSError."""
         main = self.main
         if self.broken is not None:
             yield Problem(self.broken.kind, f"{self.broken.detail}; {_NO_PROGRAM}")
@@ -269,7 +269,7 @@ class Program:
                 yield Problem(FindingKind.CORRUPT, f"{main} is damaged: {wrong}; {_NO_PROGRAM}")
 
     def check(self, now_ns: int) -> Iterator[Problem]:
-        """What is wrong with, or worth knowing of, all that the folder holds; raises OSError."""
+        """The problems of, and notes on, everything in its directory; raises OSError."""
         yield from self.damage()
         for name in self.roles["binary"]:
             if not self.is_large(name) and (wrong := self._binary(name)):
@@ -277,13 +277,13 @@ class Program:
                 yield Problem(kind, f"{printable(name)} {detail}", paths=(name,))
         if strange := self.roles[STRANGER]:
             more = f" and {len(strange) - 1} more" if len(strange) > 1 else ""
-            detail = f"{printable(strange[0])}{more} in its folder is none of PoCL's; keep it elsewhere"
+            detail = f"{printable(strange[0])}{more} in its directory is not PoCL's; keep it elsewhere"
             yield Problem(FindingKind.LEFTOVER, detail, paths=())
         known = self.module.kernels if self.module else ()
         for folder in self.folders if known else ():
             if not any(is_called(folder, kernel) for kernel in known):
                 detail = (
-                    f"{printable(folder)} is the name of no kernel of {PROGRAMS[0]}, so nothing asks for it"
+                    f"{printable(folder)} is not the name of a kernel of {PROGRAMS[0]}, so no launch uses it"
                 )
                 yield Problem(FindingKind.ORPHAN, detail, paths=())
         if old := self.aged("temporary", now_ns):
@@ -295,12 +295,12 @@ class Program:
             yield Problem(FindingKind.LEFTOVER, f"{what}: {len(old)} ({size})", paths=old)
 
     def notes(self, now_ns: int) -> Iterator[str]:
-        """What could not be told."""
+        """What could not be checked."""
         if not self.files.complete:
             yield (
-                f"it holds more than {MOST_FILES} files, and the rest was not looked at"
+                f"it holds more than {MOST_FILES} files, and the rest was not checked"
                 if len(self.files.seen) > MOST_FILES
-                else "not all of its folders could be read, so what those hold was not looked at"
+                else "not all of its directories could be read, so their contents were not checked"
             )
         large = next(filter(self.is_large, self.files.names), "")
         if large:
@@ -309,12 +309,12 @@ class Program:
             yield f"temporary files in it that are younger than 10 minutes and left alone: {young}"
 
     def aged(self, role: str, now_ns: int) -> tuple[str, ...]:
-        """The files of a role that nobody uses any more."""
+        """The files of a role that are no longer in use."""
         seen = self.files.seen
         return tuple(one for one in self.roles[role] if now_ns - seen[one].st_mtime_ns > MINIMUM_AGE_NS)
 
     def _binary(self, name: str) -> tuple[FindingKind, str] | None:
-        """Kind and words of what is wrong with a kernel's machine code."""
+        """Kind and words of the problem of a kernel's machine code."""
         data = self.read(name)
         if data.startswith(_MACH_O):
             return None
@@ -322,7 +322,7 @@ class Program:
             return FindingKind.TRUNCATED, f"is empty; {_NO_KERNEL}"
         info = payloads.describe(data)
         if info.kind is not PayloadKind.ELF:
-            return FindingKind.CORRUPT, f"is no library but {info.kind}; {_NO_KERNEL}"
+            return FindingKind.CORRUPT, f"is not a library but {info.kind}; {_NO_KERNEL}"
         if info.problem:
             kind = FindingKind.TRUNCATED if elf.is_cut(data) else FindingKind.CORRUPT
             return kind, f"is damaged: {info.problem}; {_NO_KERNEL}"
@@ -334,7 +334,7 @@ class Program:
         return (FindingKind.MISLABELLED, mistaken) if mistaken else None
 
     def _mistaken(self, kernel: str, library: elf.Exports) -> str:
-        """In what an ELF file that is sound is not the one that belongs here; empty where it is."""
+        """How a sound ELF file differs from the expected one; empty if it does not."""
         matches = map(_SYMBOL.fullmatch, library.symbols)
         held = sorted(match[1] for match in matches if match)
         if not any(is_called(kernel, one) for one in held):

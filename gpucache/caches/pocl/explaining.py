@@ -1,7 +1,7 @@
-"""Whether a PoCL cache holds a kernel for a local size; more than that it does not store.
+"""Whether a PoCL cache has a kernel for a local size; PoCL does not store more than that.
 
 The hash covers the preprocessed source, the options, and PoCL's own version, build time and LLVM, and is
-all that is left of them. So what is told is about kernels by name. Must not know files.
+all that is left of them. So the answers are about kernels by name. Must not know files.
 """
 
 import re
@@ -26,16 +26,16 @@ FIELDS: Mapping[str, str] = {
 }
 _SIZE = re.compile(r"([0-9]{1,9})(?:[x,]([0-9]{1,9}))?(?:[x,]([0-9]{1,9}))?")
 _LLVM = re.compile(r"(?:LLVM)?\s*([0-9][0-9A-Za-z.+~-]{0,40})", re.IGNORECASE)
-_UNSTORED = "PoCL stores neither source nor options, so whether it is the one of your program is not told"
+_UNSTORED = "PoCL stores neither source nor options, so it may be another program's kernel of that name"
 
 
 Check = Callable[[Program], Problem | None]
-"""What is wrong with a program, checked whole; None for a sound one."""
+"""The problems of a program, checked whole; None for a sound one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One kernel for one local size, of one LLVM where that is named."""
+    """One kernel for one local size, of one LLVM if that is named."""
 
     kernel: str
     local_size: str
@@ -43,17 +43,17 @@ class Question:
 
     @property
     def words(self) -> str:
-        """What is asked for, in a few words."""
+        """The question, in a few words."""
         size = f" with local size {self.local_size}" if self.local_size else ""
         return f"kernel {self.kernel}{size}{f' of LLVM {self.llvm}' if self.llvm else ''}"
 
 
 def read_questions(wanted: Wanted) -> list[Question]:
-    """What is asked for: each kernel with each local size; raises UsageError."""
+    """The questions: each kernel with each local size; raises UsageError."""
     kernels = [printable(raw.decode("utf-8", "surrogateescape").strip()) for raw in wanted.get("kernel", ())]
     if not kernels or not all(kernels):
         raise UsageError(
-            "PoCL stores nothing of what a program was made from, so it is asked for a kernel by name: "
+            "PoCL does not store a program's inputs, so ask for a kernel by name: "
             "'gpucache inspect --cache pocl --why --want kernel=NAME'"
         )
     sizes = [_local_size(raw) for raw in wanted.get("local-size", ())] or [""]
@@ -67,7 +67,7 @@ def _local_size(raw: bytes) -> str:
     match = _SIZE.fullmatch(raw.decode("ascii", "replace").strip())
     if match is None:
         raise UsageError(
-            f"{printable(raw.decode('ascii', 'replace'))!r} is no local size; write it as 64x1x1"
+            f"{printable(raw.decode('ascii', 'replace'))!r} is not a local size; write it as 64x1x1"
         )
     return "x".join(str(int(extent or "1")) for extent in match.groups())
 
@@ -76,13 +76,13 @@ def _version(raw: bytes) -> str:
     match = _LLVM.fullmatch(raw.decode("ascii", "replace").strip())
     if match is None:
         raise UsageError(
-            f"{printable(raw.decode('ascii', 'replace'))!r} is no version of LLVM; write it as 15.0.6"
+            f"{printable(raw.decode('ascii', 'replace'))!r} is not a version of LLVM; write it as 15.0.6"
         )
     return match[1]
 
 
 def answer(question: Question, candidates: Sequence[Program], check: Check) -> Reach:
-    """Whether a kernel is there for a local size, and if not what is there of it."""
+    """Whether a kernel exists for a local size, and if not what exists of it."""
     holding = [one for one in candidates if question.kernel in _names(one)]
     if not holding:
         return _missing(question, candidates)
@@ -99,13 +99,11 @@ def _missing(question: Question, candidates: Sequence[Program]) -> Reach:
     unreadable = [one for one in candidates if one.broken and not _names(one)]
     if unreadable:
         first = unreadable[0]
-        detail = (
-            f"no readable program has it, but {len(unreadable)} cannot be read, which may; {_remedy(first)}"
-        )
+        detail = f"no readable program has it, but {len(unreadable)} cannot be read; {_remedy(first)}"
         return Reach(PoclPlaces.name, question.words, Verdict.CORRUPT, detail, nearest=first.files.key)
     detail = (
-        "no program here has a kernel of this name: it was never built here, or was removed, of which PoCL "
-        "keeps no record"
+        "no program in this cache has a kernel of this name: it was never built, or was removed, which PoCL "
+        "does not record"
     )
     return Reach(PoclPlaces.name, question.words, Verdict.NEVER_BUILT, detail)
 
@@ -113,7 +111,7 @@ def _missing(question: Question, candidates: Sequence[Program]) -> Reach:
 def _of_another_llvm(question: Question, one: Program) -> Reach:
     held = one.llvm or "unknown"
     detail = (
-        f"the kernel is there, compiled by LLVM {held}, which is in the hash; "
+        f"the kernel exists, compiled by LLVM {held}, which is in the hash; "
         f"PoCL of LLVM {question.llvm} builds it anew"
     )
     difference = Difference("LLVM", held, question.llvm)
@@ -132,7 +130,7 @@ def _of_another_size(question: Question, one: Program) -> Reach:
     held = ", ".join(dict.fromkeys(variant.words for variant in own))
     lacking = f"this launch, only for {held}" if held else "any launch"
     detail = (
-        f"its program is there, but the kernel is not compiled for {lacking}; PoCL compiles it at the first "
+        f"its program exists, but the kernel is not compiled for {lacking}; PoCL compiles it at the first "
         "launch, so launch it once where the cache is filled"
     )
     difference = Difference("local size", held or None, question.local_size or None)
@@ -156,7 +154,7 @@ def _held(question: Question, sized: Sequence[Program], check: Check) -> Reach:
 
 
 def _names(one: Program) -> frozenset[str]:
-    """All of its kernels, as folders and bitcode name them."""
+    """All of its kernels, as directories and bitcode name them."""
     return frozenset((*(one.module.kernels if one.module else ()), *one.folders))
 
 

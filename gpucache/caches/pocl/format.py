@@ -1,12 +1,12 @@
-"""PoCL's kernel cache: a folder for each program, with its bitcode and its compiled kernels.
+"""PoCL's kernel cache: a directory for each program, with its bitcode and its compiled kernels.
 
-A program's folder is named by the SHA-1 of its preprocessed source, its options, and PoCL's version, build
-time, LLVM and device; nothing of these is stored. PoCL keeps no checksum, has no limit, evicts nothing and
+A program's directory is named by the SHA-1 of its preprocessed source, options, and PoCL's version, build
+time, LLVM and device; none of these is stored. PoCL keeps no checksum, has no limit, evicts nothing and
 takes no locks; files come by renaming. Tried with PoCL 3.0 and 3.1; PoCL 7 keeps the same tree. Source: PoCL,
-lib/CL/pocl_cache.c (where it lies: ``pocl_cache_init_topdir``) and lib/CL/pocl_runtime_config.c.
+lib/CL/pocl_cache.c (its location: ``pocl_cache_init_topdir``) and lib/CL/pocl_runtime_config.c.
 
-What lies in the root without being a program (temporary files, failed builds, strangers) is told in groups,
-as there may be thousands of each. A program's folder is renamed into the root before it is deleted, so that
+Everything else in the root (temporary files, failed builds, strangers) is reported in groups,
+as there may be thousands of each. A program's directory is renamed into the root before deletion, so that
 PoCL sees it whole or not at all."""
 
 import errno
@@ -55,11 +55,11 @@ BUSY_NS = 60 * 10**9
 LOG_BYTES = 64 << 10
 WEEK_NS = 7 * 86_400 * 10**9
 _LOOKED_AT = 300
-"""Names of a folder that may be a cache; there are 256 folders of two letters."""
+"""Names of a directory that may be a cache; there are 256 directories of two letters."""
 _VARIANTS = 64
-"""Compiled kernels that a report lists."""
+"""How many compiled kernels a report lists."""
 _BUSY = (
-    "it was used within the last minute, and PoCL has no locks that would say by whom; end its programs and "
+    "it was used within the last minute, and PoCL has no locks that show its user; end its programs and "
     "try again in a minute"
 )
 _NO_INPUTS = "PoCL stores neither source, options nor its own build time"
@@ -68,36 +68,36 @@ _IN_ROOT = re.compile(
     r"(tempfile|tempdir|_UNCACHED)_[A-Za-z0-9]{6}(?:\.[a-z.]{1,16}|\.preproc-[0-9a-f]{8}\.cl\.tmp)?"
     "|tempdir_gpucache_[0-9a-f]+"
 )
-"""Temporary files and folders in the root: ``tempfile_XXXXXX`` with or without a suffix (each start of PoCL
-leaves an empty one), ``tempdir_XXXXXX``, and ``_UNCACHED_XXXXXX`` for programs that are built while the cache
-is off; and what is being removed here."""
+"""Temporary files and directories in the root: ``tempfile_XXXXXX`` with or without a suffix (each start of
+PoCL leaves an empty one), ``tempdir_XXXXXX``, ``_UNCACHED_XXXXXX`` for programs built while the cache
+is off; and entries that are being removed."""
 _FAILED, _BARE = f"*/*/{LOG}", "*/*/*.so"
 _GROUPS = {
     "tempfile*": (FindingKind.LEFTOVER, "temporary files, of which every start of PoCL leaves an empty one"),
-    "tempdir*": (FindingKind.LEFTOVER, "temporary folders of programs that died"),
+    "tempdir*": (FindingKind.LEFTOVER, "temporary directories of programs that died"),
     "_UNCACHED*": (
-        FindingKind.LEFTOVER, "folders of programs that were built with POCL_KERNEL_CACHE=0 and died",
+        FindingKind.LEFTOVER, "directories of programs that were built with POCL_KERNEL_CACHE=0 and died",
     ),
-    _FAILED: (FindingKind.ORPHAN, "folders of builds that failed or were not finished"),
+    _FAILED: (FindingKind.ORPHAN, "directories of builds that failed or were not finished"),
     _BARE: (
         FindingKind.ORPHAN,
-        "folders with kernels but no program, which PoCL compiles again before it takes these",
+        "directories with kernels but no program, which PoCL compiles again before it takes these",
     ),
 }  # fmt: skip
-"""What is told together, by the pattern below the root that names it."""
+"""Leftovers that are reported together, by the pattern below the root that names them."""
 _TEMPORARY_BYTES, _TEMPORARY_MODE = 64 << 10, 0o600
 _FUNCTION = re.compile(rb"\bvoid\s+\w+\s*\(")
-"""How the heads of kernels go on, as they return nothing, whatever word stands in front."""
+"""How the heads of kernels continue, as they return nothing, whatever word precedes it."""
 _MADE = (
     b"\x7fELF", b"BC\xc0\xde", b"\xde\xc0\x17\x0b", b"\x03\x02\x23\x07", b"ML\xefR", b"#define __llvm__ 1\n",
 )  # fmt: skip
-"""How machine code, LLVM bitcode with and without a wrapper, SPIR-V, MLIR and Clang's macros, which stand in
+"""How machine code, LLVM bitcode with and without a wrapper, SPIR-V, MLIR and Clang's macros, which come in
 front of a preprocessed source, begin."""
 
 
 @dataclass(slots=True)
 class _Remains:
-    """What in the root is no entry: what is old enough to be removed, with its size, by group; and the
+    """Files in the root that belong to no entry: those old enough to remove, with size, by group; and the
     rest."""
 
     old: dict[str, list[tuple[tuple[str, ...], int]]] = field(
@@ -123,15 +123,15 @@ class Pocl(PoclPlaces, FilesFormat):
 
     @classmethod
     def question(cls, request: BuildRequest, toolchain: Toolchain) -> Wanted:  # noqa: ARG003 - not stored
-        """The source's kernels, for the local sizes that are named."""
+        """The source's kernels, for the named local sizes."""
         kernels = tuple(name.encode() for name in islice(kernel_names(request.program.source), _VARIANTS))
         sizes = tuple("x".join(map(str, (*size, 1, 1)[:3])).encode() for size in request.local_sizes)
         return {name: values for name, values in (("kernel", kernels), ("local-size", sizes)) if values}
 
     @classmethod
     def whose(cls, path: Path) -> Whose:
-        """PoCL's where it holds a program, or is called as PoCL calls it and holds nothing else; foreign
-        where it holds other names than a cache's, and no program's folder."""
+        """PoCL's if it has a program, or has PoCL's name for it and nothing else; foreign
+        if it has names that no cache has, and no program's directory."""
         names = [one.name for one in islice(path.iterdir(), _LOOKED_AT)]
         ours = all(map(_is_ours, names))
         with files.open_folder(path) as top:
@@ -146,11 +146,11 @@ class Pocl(PoclPlaces, FilesFormat):
     # Entries.
 
     def items(self, prefix: str) -> Iterator[Files]:
-        """The folders of programs, and of builds that failed, which ``look`` takes for none."""
+        """The directories of programs, and of failed builds, for which ``look`` returns None."""
         return super().items(prefix.lower())
 
     def look(self, item: Files) -> Look | None:
-        """Its kernels, the LLVM that made it and what it is compiled for; None without a program in it."""
+        """Its kernels, its LLVM and its target; None without a program in it."""
         found = Program.of(item)
         if not found.main:
             return None
@@ -168,28 +168,28 @@ class Pocl(PoclPlaces, FilesFormat):
         )
 
     def bars(self, item: Files) -> Problem | None:  # noqa: ARG002 - a link in it is one problem of many
-        """Nothing: what is a link or no file in a program's folder is mended by itself."""
+        """Nothing: a link or special file in a program's directory is repaired by itself."""
         return None
 
     def stays(self, item: Files) -> str:
-        """Its folder holds files that PoCL did not make."""
+        """Whether its directory has files that PoCL did not make."""
         return Program(item, LAYOUT.roles(item)).stays
 
     def trust(self, item: Files) -> Iterator[Problem]:
-        """Owners and modes, of each file by its role, and links."""
+        """Owners and modes of each file by its role, and links."""
         now = item.again()
         return Program(now, LAYOUT.roles(now)).trust()
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Bitcode and kernels of a program, and what else lies in its folder."""
+        """Check bitcode and kernels of a program, and other files in its directory."""
         return self._now(item).check(self.now_ns())
 
     def unsound(self, item: Files) -> Problem | None:
-        """The program itself; its compiled kernels do not matter."""
+        """Check the program itself; its compiled kernels do not matter."""
         return next(self._now(item).damage(), None)
 
     def notes(self, item: Files) -> Iterator[str]:
-        """What could not be told, for its size or its age."""
+        """What could not be checked, because of size or age."""
         now = item.again()
         return Program(now, LAYOUT.roles(now)).notes(self.now_ns())
 
@@ -199,7 +199,7 @@ class Pocl(PoclPlaces, FilesFormat):
         return found.read(found.main)
 
     def report(self, item: Files, entry: CacheEntry) -> EntryReport:
-        """What the program says of itself, its variants and its build log."""
+        """The program's facts from its own files, its variants and its build log."""
         found = Program.of(item)
         if found.broken:
             why = found.broken.detail
@@ -220,7 +220,7 @@ class Pocl(PoclPlaces, FilesFormat):
         )
 
     def answer(self, wanted: Wanted) -> Iterator[Reach]:
-        """Which kernels are there for which local sizes."""
+        """Which kernels exist for which local sizes."""
         questions = explaining.read_questions(wanted)
         found: list[Program] = []
         with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
@@ -232,7 +232,7 @@ class Pocl(PoclPlaces, FilesFormat):
         return (explaining.answer(question, found, wrong) for question in questions)
 
     def _now(self, item: Files) -> Program:
-        """A program as it is now; raises OSError, FileNotFoundError where it is gone."""
+        """A program as it is now; raises OSError, FileNotFoundError if it is gone."""
         found = Program.of(item.again())
         if not found.main:
             raise FileNotFoundError(errno.ENOENT, "it is gone")
@@ -241,23 +241,23 @@ class Pocl(PoclPlaces, FilesFormat):
     # Removal.
 
     def unchanged(self, item: Files) -> bool:
-        """The program is as the scan saw it, and PoCL has not found it built since."""
+        """Whether the program is as the scan saw it, and PoCL has not found it built since."""
         return self._same(item) is not None
 
     def _same(self, item: Files) -> Program | None:
-        """The program as it is now; None where that is another one, or was used since the scan."""
+        """The program as it is now; None if it was replaced or used since the scan."""
         now = item.again()
         found, before = Program(now, LAYOUT.roles(now)), Program(item, LAYOUT.roles(item))
         return found if found.main and found.identity == before.identity else None
 
     def remove(self, item: Files) -> Kept | None:
-        """Its folder, if it was not used just now."""
+        """Remove its directory, unless it was just used."""
         found = self._same(item)
         busy = found is not None and abs(self.now_ns() - found.accessed_ns) < BUSY_NS
         return Kept(_BUSY) if busy else self.discard(item)
 
     def discard(self, item: Files) -> Kept | None:
-        """Its folder, also where it was used just now: PoCL makes it anew."""
+        """Remove its directory even if it was just used: PoCL makes it anew."""
         found = self._same(item)
         if found is None:
             return Kept()
@@ -265,13 +265,13 @@ class Pocl(PoclPlaces, FilesFormat):
         return Kept(why) if why else None
 
     def _take_out(self, parts: Sequence[str]) -> str:
-        """Remove a program's folder, and the one of two letters above it where that is empty then; why it
-        stays, as a clause, where it holds what is none of PoCL's. What cannot be deleted after the rename is
+        """Remove a program's directory, and its two-letter parent if that is empty then; why it
+        stays, as a clause, if it has files that are not PoCL's. What cannot be deleted after the rename is
         left as temporary."""
         (pair, rest), new_name = parts, f"tempdir_gpucache_{secrets.token_hex(8)}"
         with files.open_folder(self.root) as top, top.folder(pair) as group:
             if not stat.S_ISDIR(group.lstat(rest).st_mode):
-                raise NotADirectoryError(f"{self.root / pair / rest} is not a folder")
+                raise NotADirectoryError(f"{self.root / pair / rest} is not a directory")
             group.move(rest, top, new_name)
             if why := _delete(top, new_name):  # it came between the look and the rename
                 top.move(new_name, group, rest)
@@ -279,10 +279,10 @@ class Pocl(PoclPlaces, FilesFormat):
                 top.rmdir(pair)
             return why
 
-    # What belongs to no entry, and the whole.
+    # Leftovers, and the whole cache.
 
     def beside(self) -> Iterator[Checked]:
-        """Temporary files, failed builds and strangers, a finding for all of a kind; what does not open."""
+        """Temporary files, failed builds and strangers, one finding for each kind; unreadable ones."""
         yield from self.unread()
         found = self._gathered()
         for pattern, (kind, what) in _GROUPS.items():
@@ -293,12 +293,12 @@ class Pocl(PoclPlaces, FilesFormat):
             detail = "it is a link, which PoCL follows and gpucache does not; remove it"
             yield self.told(self.root / name, Problem(FindingKind.UNTRUSTED, detail), printable(name))
         if found.strange.count:
-            detail = f"{found.strange}: none of PoCL's; keep it elsewhere"
+            detail = f"{found.strange}: not PoCL's; keep it elsewhere"
             yield self.told(self.root, Problem(FindingKind.LEFTOVER, detail))
         if found.young:
             note = (
-                f"temporary or unfinished files and folders in {self.root} that are younger than 10 minutes, "
-                f"so that they may be in use and are left alone: {found.young}"
+                f"temporary or unfinished files and directories in {self.root} younger than 10 minutes, "
+                f"so they may be in use and are left alone: {found.young}"
             )
             yield Checked(str(self.root), notes=(note,), counts=False)
 
@@ -308,19 +308,19 @@ class Pocl(PoclPlaces, FilesFormat):
         try:
             places = self._gathered().old.get(pattern, [])
             for parts, _ in places:
-                with suppress(FileNotFoundError):  # another one removes it, too
+                with suppress(FileNotFoundError):  # another process removes it, too
                     gone &= not self._take_out(parts) if len(parts) == 2 else self._take_temporary(parts[0])
         except (OSError, FormatError):
             return checked
         return checked.mended() if places and gone else checked
 
     def whole(self) -> Iterator[Checked]:
-        """Programs that no PoCL of this machine may find any more, as far as that can be told.
+        """Programs that no PoCL of this machine may find any more, as far as the cache shows.
 
         The version of LLVM is in the hash, and the name of the LLVM that made it in each program. Two PoCLs
         may share a cache: so programs of an LLVM are out of reach only if none of them was used since
-        programs of another LLVM appeared, nor for a week. A rebuild of PoCL with the same LLVM changes the
-        hash as well, and is seen by nothing on disk."""
+        programs of another LLVM appeared, and for a week. A rebuild of PoCL with the same LLVM changes the
+        hash as well, and leaves no trace on disk."""
         found: dict[str, list[Program]] = {}
         for one in map(Program.of, self.layout.items(self.root)):
             if one.llvm and one.main:
@@ -342,7 +342,7 @@ class Pocl(PoclPlaces, FilesFormat):
                 yield self.told(self.root / f"LLVM {llvm}", Problem(FindingKind.STALE, detail))
 
     def _gathered(self) -> _Remains:
-        """What is no entry; raises OSError where the root cannot be read."""
+        """Everything that is not an entry; raises OSError if the root cannot be read."""
         found = _Remains()
         with files.open_folder(self.root) as top:
             for name in sorted(entry.name for entry in top.entries()):
@@ -377,7 +377,7 @@ class Pocl(PoclPlaces, FilesFormat):
             found.strange.add(name)
 
     def _take_temporary(self, name: str) -> bool:
-        """Remove a temporary file or folder directly in the root; whether it went."""
+        """Remove a temporary file or directory directly in the root; whether it was removed."""
         with files.open_folder(self.root) as top:
             if not _is_own_temporary(top, name):
                 return False
@@ -404,11 +404,11 @@ def _size_bytes(one: Program) -> int:
 
 
 def _is_own_temporary(top: Folder, name: str) -> bool:
-    """Whether a file or folder in the root, called as PoCL calls temporary ones, holds what those hold.
+    """Whether a file or directory in the root with PoCL's temporary name has such content.
 
-    Names end in six letters, and so do those of people: an empty file, one that begins as a compiled or a
-    preprocessed one, a kernel's source, and a folder in which all is PoCL's are. A source may take the word
-    for a kernel from a header; then it has a function's head, and the mode that PoCL gives a temporary file.
+    People's names may end in six letters too. PoCL's are: an empty file, one that begins as a compiled or
+    preprocessed one, a kernel's source, and a directory with PoCL's names alone. A source may take the word
+    for a kernel from a header; it then has a function's head, and the mode of PoCL's temporary files.
     Raises nothing.
     """
     try:
@@ -428,19 +428,19 @@ def _is_own_temporary(top: Folder, name: str) -> bool:
 
 
 def _read(folder: Folder) -> Program:
-    """What is in a program's open folder now; raises OSError."""
+    """The names in a program's open directory now; raises OSError."""
     item = files.tree(folder, folder.path, (), "")
     return Program(item, LAYOUT.roles(item))
 
 
 def _delete(above: Folder, name: str) -> str:
-    """Delete a folder of PoCL's, best effort; why it stays whole where it holds what is none of PoCL's."""
+    """Delete a directory of PoCL's, best effort; why it stays whole if it has files that are not PoCL's."""
     with above.folder(name) as folder:
         found = _read(folder)
         if found.stays:
             return found.stays
         with suppress(OSError):
-            for path in reversed(found.files.names):  # what is in folders before them
+            for path in reversed(found.files.names):  # the contents of directories before them
                 *below, last = path.split("/")
                 with folder.folder(*below) if below else nullcontext(folder) as place:
                     is_folder = stat.S_ISDIR(found.files.seen[path].st_mode)

@@ -36,33 +36,33 @@ class PoclPlaces(Places):
     )
     below = {"pocl": ""}
     tracing = {"POCL_DEBUG": "general,cache,llvm"}
-    """``general`` tells each kernel that is taken from the cache or compiled, also in PoCL 3."""
+    """``general`` logs each kernel that is taken from the cache or compiled, also in PoCL 3."""
 
     @classmethod
     def off(cls, environ: Mapping[str, str]) -> str:
-        """PoCL takes every value that does not begin with 1 for off."""
+        """PoCL takes every value that does not begin with 1 as off."""
         if environ.get(_SWITCH, "1").startswith("1"):
             return ""
         return (
-            f"{_SWITCH}={environ[_SWITCH]} turns the cache off, as PoCL takes every value for off "
+            f"{_SWITCH}={environ[_SWITCH]} turns the cache off, as PoCL treats every value as off "
             f"that does not begin with 1, so every start compiles; unset {_SWITCH}"
         )
 
     @classmethod
     def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
-        """An empty place, and one that all users share."""
+        """The problems of an empty place, and of one that all users share."""
         if environ.get(_VARIABLE) == "":
             yield f"{_VARIABLE} is set and empty, at which PoCL shows 0 devices or dies; unset it"
         named = any(map(environ.get, (_VARIABLE, "XDG_CACHE_HOME"))) or "HOME" in environ
         if not (WINDOWS or named):
             yield (
-                "neither XDG_CACHE_HOME nor HOME is set, so it lies in /tmp, which all users share: for all "
+                "neither XDG_CACHE_HOME nor HOME is set, so it is in /tmp, which all users share: for all "
                 f"but the first PoCL shows 0 devices; {cls.place.move}"
             )
 
     @classmethod
     def at_place(cls, root: Path) -> Iterator[str]:
-        """Where PoCL cannot make or write it, it shows no devices or builds nothing."""
+        """PoCL shows no devices or builds nothing if it cannot create or write it."""
         yield from super().at_place(root)
         try:
             nearest = next((path for path in (root, *root.parents) if path.exists()), root)
@@ -73,7 +73,7 @@ class PoclPlaces(Places):
         if folder and os.access(nearest, os.W_OK):
             return
         if nearest == root and folder:
-            yield f"PoCL builds no program where it cannot write, not even one that is here; {cls.place.move}"
+            yield f"PoCL builds no program where it cannot write, not even a cached one; {cls.place.move}"
         else:
             yield (
                 f"PoCL makes it at its start and shows 0 devices where it cannot; {cls.place.move} to a "

@@ -1,9 +1,9 @@
-"""An entry of PyOpenCL's cache: its three files, what can be wrong with them, and the headers of its build.
+"""An entry of PyOpenCL's cache: its three files, their possible damage, and the headers of its build.
 
 ``info`` is ``pickle.dump(_SourceInfo(dependencies, log))``, and PyOpenCL loads it with ``pickle.load``, which
 calls whatever the file names. Here its few opcodes (protocols 2 to 5) are read as data: the class is never
 looked up, and everything else is refused. A header is unchanged when its mtime is, or else when its MD5 is:
-recorded of its bytes, compared of its text, so that CR LF becomes LF on the way and what is not UTF-8 raises.
+recorded of its bytes, compared of its text, so that CR LF becomes LF on the way and non-UTF-8 bytes raise.
 Paths come from a foreign file: only regular files of bounded size are read.
 
 What PyOpenCL does with damage was tried on 2026.1: a missing or empty ``info`` is a warning and a rebuild;
@@ -39,13 +39,13 @@ SOURCE, BINARY, INFO = "source.cl", "binary", "info"
 PARTS = (SOURCE, BINARY, INFO)
 LARGEST_SOURCE_BYTES = 64 << 20
 LARGEST_BINARY_BYTES = 1 << 30
-"""The largest that is given out."""
+"""The largest binary that can be extracted."""
 CHECKED_BINARY_BYTES = 256 << 20
-"""The largest that is looked into."""
+"""The largest file that is inspected."""
 DIES = "every program that builds it dies with KeyError: 'PYOPENCL_CACHE_FAILURE_FATAL', until it is removed"
 NO_SOURCE = Problem(
     FindingKind.ORPHAN,
-    f"{SOURCE} is missing; PyOpenCL serves the entry all the same, but nobody can say of what",
+    f"{SOURCE} is missing; PyOpenCL still serves the entry, but its source is unknown",
 )
 _LARGEST_INFO_BYTES = 8 << 20
 _LARGEST_HEADER_BYTES = 16 << 20
@@ -61,7 +61,7 @@ _ADMINISTRATOR = 0
 
 _ADDED = re.compile(rb"\n\n__constant int pyopencl_defeat_cache_[0-9a-f]{32} = 0;\Z")
 _ADDED_BYTES = len("\n\n__constant int pyopencl_defeat_cache_ = 0;") + 32
-# PyOpenCL's own, C_INCLUDE_RE, told line by line: with anything behind it an include is not seen.
+# PyOpenCL's own C_INCLUDE_RE, applied line by line: an include followed by anything is not seen.
 _FOLLOWED = re.compile(
     rb"""^[ \t\r\f\v]*+#[ \t\r\f\v]*+include[ \t\r\f\v]++[<"](.+)[">][ \t\r\f\v]*$""", re.MULTILINE
 )
@@ -83,12 +83,12 @@ def as_written(stored: bytes) -> bytes:
 
 
 def followed(source: bytes) -> Iterator[bytes]:
-    """The headers whose content PyOpenCL keeps a checksum of, as spelled."""
+    """The headers for which PyOpenCL stores a checksum, as spelled."""
     return (match[1] for match in islice(_FOLLOWED.finditer(source), _INCLUDES))
 
 
 def unfollowed(source: bytes) -> tuple[str, ...]:
-    """Headers, and macros that stand for them, in include lines that PyOpenCL passes over."""
+    """Headers, and macros that stand for them, in include lines that PyOpenCL skips."""
     seen = set(followed(source))
     found = dict.fromkeys(match[1] or match[2] for match in islice(_ANY.finditer(source), _INCLUDES))
     return tuple(printable(name) for name in found if name not in seen)
@@ -112,63 +112,63 @@ class EndedError(FormatError):
 
 
 class Dependency(NamedTuple):
-    """A header that an entry was made with."""
+    """A header from which an entry was made."""
 
     path: str
     mtime: float
-    """Seconds since 1970, as ``st_mtime`` gives them."""
+    """Seconds since 1970, as in ``st_mtime``."""
     md5: str
 
 
 class Info(NamedTuple):
-    """What an entry says of its build."""
+    """An entry's record of its build."""
 
     dependencies: tuple[Dependency, ...] = ()
     log: str = ""
 
     @property
     def options(self) -> str | None:
-        """The options in the build log, all of them in one line; Intel's compilers alone write them there."""
+        """The options in the build log, joined in one line; only Intel's compilers write them there."""
         match = _OPTIONS.search(self.log)
         return match[1] if match is not None and match[1].isprintable() else None
 
 
 class _Instance:
-    """What the class makes, with its state once that was given."""
+    """An instance of the class, with its state once that is given."""
 
     state: object = None
 
 
 def info_of(inner: Folder) -> Info:
-    """What the entry says of its build; raises FormatError, OSError."""
+    """The entry's record of its build; raises FormatError, OSError."""
     return read_info(files.read(inner, INFO, _LARGEST_INFO_BYTES))
 
 
 def read_info(data: bytes) -> Info:
-    """The value of an ``info`` file; raises FormatError for anything else, EndedError where it is cut."""
+    """The value of an ``info`` file; raises FormatError for anything else, EndedError if it is cut."""
     stream = io.BytesIO(data)
     try:
         made = _value(stream)
     except FormatError:
         raise
-    except Exception as error:  # the opcodes of arbitrary bytes raise what they like
+    except Exception as error:  # the opcodes of arbitrary bytes raise any exception
         said = printable(str(error).encode("utf-8", "replace")[:80])
         if isinstance(error, ValueError) and stream.tell() >= len(data) and not said.endswith("unknown"):
             raise EndedError(f"info ends at byte {len(data)}, in the middle of its value") from error
         raise FormatError(f"info is not what PyOpenCL writes ({said or type(error).__name__})") from error
     if stream.tell() != len(data):
-        raise FormatError("info holds more than one value")
+        raise FormatError("info contains more than one value")
     state = made.state if isinstance(made, _Instance) else None
     if not isinstance(state, dict) or set(state) != {"dependencies", "log"}:
-        raise FormatError("info holds something else than the dependencies and the log of a build")
+        raise FormatError("info contains something other than the dependencies and the log of a build")
     dependencies, log = state["dependencies"], state["log"]
     if not isinstance(dependencies, list) or not isinstance(log, str | None):
-        raise FormatError("info has dependencies or a log of another kind than PyOpenCL writes")
+        raise FormatError("info has dependencies or a log of a different type than PyOpenCL writes")
     return Info(tuple(map(_dependency, dependencies)), log or "")
 
 
 def _value(stream: io.BytesIO) -> Any:
-    """What a pickle makes, where that is made of data and of the one class; may raise anything."""
+    """Evaluate a pickle made of data and the one class alone; may raise anything."""
     stack: list[Any] = []
     marks: list[int] = []
     memo: dict[object, Any] = {}
@@ -195,7 +195,7 @@ def _value(stream: io.BytesIO) -> Any:
 
 
 def _part(name: str, argument: Any, stack: list[Any]) -> object:
-    """What an opcode makes by itself; may raise anything."""
+    """The value of a single opcode; may raise anything."""
     if name in ("BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"):
         return argument
     if name in _EMPTY:
@@ -213,7 +213,7 @@ def _part(name: str, argument: Any, stack: list[Any]) -> object:
 
 
 def _combine(name: str, stack: list[Any], start: int) -> None:
-    """Work what lies on the stack from a place on into what is below it; may raise anything."""
+    """Fold the stack from a position on into the value below it; may raise anything."""
     values = stack[start:]
     del stack[start:]
     target = stack[-1]
@@ -226,7 +226,7 @@ def _combine(name: str, stack: list[Any], start: int) -> None:
     elif name == "BUILD" and isinstance(target, _Instance) and target.state is None:
         (target.state,) = values
     else:
-        raise FormatError(f"info has the opcode {name} in a place where its value does not need it")
+        raise FormatError(f"info has the opcode {name} where its value does not need it")
 
 
 def _dependency(value: object) -> Dependency:
@@ -241,7 +241,7 @@ _DEVICES = {PayloadKind.INTEL_CPU: "Intel CPU", PayloadKind.INTEL_GPU: "Intel GP
 
 
 def device_of(info: PayloadInfo) -> str:
-    """What a binary says of its device; empty where it says nothing."""
+    """The device facts in a binary; empty if it has none."""
     if info.architecture is not None:
         return info.architecture
     told = dict(info.detail)
@@ -249,7 +249,7 @@ def device_of(info: PayloadInfo) -> str:
 
 
 def binary(inner: Folder, present: set[str]) -> list[Problem]:
-    """What is wrong with the binary; raises OSError."""
+    """The problem of the binary; raises OSError."""
     if BINARY not in present:
         return [Problem(FindingKind.TRUNCATED, f"binary is missing: {DIES}")]
     if _is_large(inner):
@@ -264,10 +264,10 @@ def binary(inner: Folder, present: set[str]) -> list[Problem]:
     if info.problem:
         return [Problem(FindingKind.CORRUPT, f"binary is broken, {info.problem}: {DIES}")]
     if info.kind is PayloadKind.UNKNOWN:
-        # A platform that is not known here may write such a one, so it is nothing to be removed.
+        # A platform that is unknown here may write such a binary, so it is not removed.
         detail = (
-            f"binary begins with {data[:8].hex(' ')}, as that of no platform known here; "
-            f"where that is damage, {DIES}, and evicting the entry mends it"
+            f"binary begins with {data[:8].hex(' ')}, like no known platform's; "
+            f"if that is damage, {DIES}, and evicting the entry repairs it"
         )
         return [Problem(FindingKind.UNSUPPORTED, detail, paths=())]
     return []
@@ -283,7 +283,7 @@ def _is_large(inner: Folder) -> bool:
 
 
 class State(Enum):
-    """What became of a header since an entry was made, as PyOpenCL sees it."""
+    """The state of a header since an entry was made, as PyOpenCL sees it."""
 
     SAME = "unchanged"
     CHANGED = "changed"
@@ -294,35 +294,35 @@ class State(Enum):
 
 
 class Compared(NamedTuple):
-    """A header of an entry, and what became of it."""
+    """A header of an entry, and its state."""
 
     dependency: Dependency
     state: State
     md5: str = ""
-    """Of its bytes now, where they were read."""
+    """The MD5 of its bytes now, if they were read."""
     read_bytes: int = 0
 
     @property
     def path(self) -> str:
-        """Its path, as it can be shown."""
+        """Its path, in printable form."""
         return printable(self.dependency.path, None)
 
     @property
     def problem(self) -> Problem | None:
-        """What PyOpenCL makes of a change; None where it sees none."""
+        """How PyOpenCL reacts to a change; None if it sees none."""
         if self.state in (State.SAME, State.UNREAD):
             return None
         if self.state is State.NOT_TEXT:
             what = "was touched and is not UTF-8, which PyOpenCL's comparison does not survive"
             return Problem(FindingKind.STALE, f"{self.path} {what}: {DIES}")
-        what = "is no longer there" if self.state is State.MISSING else f"was {self.state.value}"
+        what = "no longer exists" if self.state is State.MISSING else f"was {self.state.value}"
         return Problem(
             FindingKind.STALE, f"{self.path} {what}; PyOpenCL builds it again at the next use", paths=()
         )
 
 
 def compare_all(dependencies: Sequence[Dependency]) -> Iterator[Compared]:
-    """Every header held against its file, each once; those beyond 128 MiB in all are not read."""
+    """Compare every header with its file, each once; those beyond 128 MiB in all are not read."""
     budget = _HEADERS_BYTES
     for dependency in dict.fromkeys(dependencies):
         one = compare(dependency) if budget > 0 else Compared(dependency, State.UNREAD)
@@ -331,7 +331,7 @@ def compare_all(dependencies: Sequence[Dependency]) -> Iterator[Compared]:
 
 
 def compare(dependency: Dependency) -> Compared:
-    """A header held against its file. Raises nothing."""
+    """Compare a header with its file. Raises nothing."""
     try:
         if Path(dependency.path).stat().st_mtime == dependency.mtime:
             return Compared(dependency, State.SAME, dependency.md5)
@@ -344,7 +344,7 @@ def compare(dependency: Dependency) -> Compared:
 
 
 def resolved(source: bytes, folders: Sequence[str], cwd: Path) -> dict[str, str] | None:
-    """The headers a build would record now, MD5 by path; None where they are more than are followed."""
+    """The headers a build would record now, MD5 by path; None if there are too many to follow."""
     found: dict[str, str] = {}
     pending = [followed(source)]
     budget = _HEADERS_BYTES
@@ -365,12 +365,12 @@ def resolved(source: bytes, folders: Sequence[str], cwd: Path) -> dict[str, str]
 
 
 def _find(name: bytes, folders: Sequence[str], cwd: Path, known: dict[str, str]) -> tuple[str, bytes] | None:
-    """Path and content of a header the first time it is met; None later, and where it is nowhere."""
+    """Path and content of a header the first time it is met; None later, and if it is not found."""
     for folder in folders:
         try:
             path = (cwd / folder / name.decode()).resolve()
             if str(path) in known:
-                continue  # PyOpenCL goes on to the next folder, too
+                continue  # PyOpenCL goes on to the next directory, too
             return str(path), _read_header(path)
         except (OSError, ValueError, FormatError, RuntimeError):
             continue
@@ -400,7 +400,7 @@ def _md5(data: bytes) -> str:
 
 
 def problems(inner: Folder) -> list[Problem]:
-    """Everything about an entry's folder; ``paths`` are empty where removing it is no remedy. OSError."""
+    """All facts about an entry's directory; ``paths`` are empty if removing it does not help. OSError."""
     found = [*_foreign(inner), *_trust(inner)]
     if any(problem.kind is FindingKind.UNTRUSTED for problem in found):
         return found
@@ -417,14 +417,14 @@ def problems(inner: Folder) -> list[Problem]:
 
 
 def served(problem: Problem) -> bool:
-    """Whether PyOpenCL serves an entry all the same."""
+    """Whether PyOpenCL still serves an entry."""
     return problem == NO_SOURCE or problem.kind in (FindingKind.LEFTOVER, FindingKind.UNSUPPORTED)
 
 
 def notes(inner: Folder) -> Iterator[str]:
-    """What could not be told of an entry."""
+    """What could not be checked of an entry."""
     if _is_large(inner):
-        yield f"its binary is larger than {format_size(CHECKED_BINARY_BYTES)} and was not looked into"
+        yield f"its binary is larger than {format_size(CHECKED_BINARY_BYTES)} and was not inspected"
     with suppress(OSError, FormatError):
         passed_over = unfollowed(read_source(inner))
         if passed_over:
@@ -439,13 +439,13 @@ def _foreign(inner: Folder) -> Iterator[Problem]:
     for one in islice(inner.entries(), _NAMES_LOOKED_AT):
         if one.name not in PARTS:
             dies = f"; once it has to be rebuilt, {DIES}" if one.is_dir(follow_symlinks=False) else ""
-            detail = f"{printable(one.name, None)} is none of PyOpenCL's{dies}; remove it"
+            detail = f"{printable(one.name, None)} is not PyOpenCL's{dies}; remove it"
             yield Problem(FindingKind.LEFTOVER, detail, paths=())
 
 
 def _trust(inner: Folder) -> Iterator[Problem]:
-    """Whom the folder and its files belong to: PyOpenCL unpickles ``info``, which can run anything."""
-    statuses = {"its folder": inner.status()}
+    """Owners of the directory and its files: PyOpenCL unpickles ``info``, which can run anything."""
+    statuses = {"its directory": inner.status()}
     for name in PARTS:
         with suppress(FileNotFoundError):
             statuses[name] = inner.lstat(name)
@@ -455,7 +455,7 @@ def _trust(inner: Folder) -> Iterator[Problem]:
 
 
 def _distrust(what: str, status: os.stat_result) -> str:
-    """Why a file is not to be believed. A group that may write, as umask 002 gives, is the root's affair."""
+    """Why a file is not trustworthy. A group that may write, as umask 002 gives, is the root's matter."""
     if stat.S_ISLNK(status.st_mode):
         return f"{what} is a link, which gpucache does not follow though PyOpenCL does"
     if sys.platform == "win32":
@@ -468,7 +468,7 @@ def _distrust(what: str, status: os.stat_result) -> str:
 
 
 def _info(inner: Folder, present: set[str]) -> Info | Problem:
-    """What the entry says of its build; without that PyOpenCL never comes to the binary."""
+    """The entry's record of its build; without that PyOpenCL never reads the binary."""
     if INFO not in present:
         detail = "info is missing, as its writing did not finish; PyOpenCL warns and builds it again"
         return Problem(FindingKind.ORPHAN, detail)

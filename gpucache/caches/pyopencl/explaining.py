@@ -1,9 +1,9 @@
-"""Whether PyOpenCL would serve a build from a folder, and what is in the way.
+"""Whether PyOpenCL would serve a build from a directory, and what prevents it.
 
-Makes the MD5 that names an entry as PyOpenCL makes it: of the source, of the options joined by spaces as they
+Computes the MD5 that names an entry as PyOpenCL does: of the source, of the options joined by spaces as they
 were given, and of device and version, none of which an entry stores. So ``-DN=4`` and ``-D N=4`` have two
-keys, and every spelling of the wanted options is tried. Of an entry of the same source that has another key,
-the options that its log names and the versions of PyOpenCL are tried, so that what differs is known and not
+keys, and every spelling of the wanted options is tried. For an entry of the same source with another key,
+the options that its log names and the versions of PyOpenCL are tried, so that the difference is known, not
 guessed. Source: ``get_cache_key`` and ``get_device_cache_id`` in ``pyopencl/cache.py``,
 ``_process_build_options`` in ``pyopencl/__init__.py``, ``pyopencl/version.py``. PyOpenCL is found, never
 imported. Must not change anything.
@@ -49,22 +49,22 @@ FIELDS: Mapping[str, str] = {
     "options": "a build option as the program gives it, repeated in its order, or all of them in one text; "
     "what PyOpenCL adds is added",
     "device": f"{'/'.join(LABELS)} as one text, or repeated seven times where a name has a slash; "
-    "all as OpenCL tells them",
-    "pyopencl": "PyOpenCL's version, such as 2026.1.4; else the one beside gpucache",
-    "folder": "the folder the program runs in, where PyOpenCL looks for headers first; else the current one",
+    "all as OpenCL reports them",
+    "pyopencl": "PyOpenCL's version, such as 2026.1.4; else the one installed with gpucache",
+    "folder": "the program's current directory, where PyOpenCL looks for headers first; else gpucache's",
 }
 _VERSION = re.compile(r"(\d{1,6}(?:\.\d{1,6}){0,5})[a-z0-9]{0,16}")
 _YEARS = range(2022, 2031)
 _OCLGRIND = ("-D", "PYOPENCL_USING_OCLGRIND")
 _OWN_FOLDER = re.compile(r'"?.*[/\\]pyopencl[/\\]cl"?')
 _TAKING = ("-D", "-U", "-I")
-"""Options whose argument may stand behind them or by itself."""
+"""Options whose argument may follow them directly or as a separate word."""
 _EACH_ALONE = 5
-"""Up to so many of them every mixture of the two forms is tried; of more all joined and all split."""
+"""With up to this many, every mixture of the two forms is tried; with more, all joined and all split."""
 _SOLVED = 64
-"""Entries of the same source whose keys are tried."""
+"""How many entries of the same source have their keys tried."""
 _COMPARED, _LINES = 500, 2000
-"""Entries of other sources that are compared, and lines of each."""
+"""How many entries of other sources are compared, and lines of each."""
 _ALIKE = 0.5
 _SPIRV = (b"\x03\x02\x23\x07", b"\x07\x23\x02\x03")
 _LEFT_TO_DRIVER = {
@@ -77,7 +77,7 @@ Options = tuple[str, ...]
 
 
 class DeviceIdentity(NamedTuple):
-    """What a key holds of a device, as OpenCL tells it; in the order of ``LABELS``."""
+    """The part of a key for a device, as OpenCL reports it; in the order of ``LABELS``."""
 
     platform_name: str
     platform_vendor: str
@@ -89,7 +89,7 @@ class DeviceIdentity(NamedTuple):
 
 
 def key_of(source: bytes, options: Sequence[str], device: DeviceIdentity, version: tuple[int, ...]) -> str:
-    """The key of a source with all options that a build has, as 32 lower-case hex digits."""
+    """The key of a source with all options of a build, as 32 lower-case hex digits."""
     return _Keyed(source, " ".join(options))(device, version)
 
 
@@ -116,18 +116,18 @@ def version_numbers(text: str) -> tuple[int, ...]:
 
 
 def _installed_version() -> str:
-    """The version of PyOpenCL beside this tool; raises UsageError where there is none."""
+    """The version of PyOpenCL installed with this tool; raises UsageError if there is none."""
     try:
         return version_of("pyopencl")
     except PackageNotFoundError as error:
         raise UsageError(
-            "there is no PyOpenCL beside gpucache; say which with pyopencl=VERSION, and its -I folder "
+            "PyOpenCL is not installed with gpucache; give pyopencl=VERSION, and its -I directory "
             "among the options"
         ) from error
 
 
 def all_options(given: Sequence[str], device: DeviceIdentity, environ: Mapping[str, str]) -> Options:
-    """Options with all that PyOpenCL adds; those that name its ``-I`` folder already are left alone."""
+    """Options with all that PyOpenCL adds; options that name its ``-I`` directory are left unchanged."""
     if any(_OWN_FOLDER.fullmatch(option.removeprefix("-I").strip()) for option in given):
         return tuple(given)
     platform = _OCLGRIND if device.platform_name == "Oclgrind" else ()
@@ -141,7 +141,7 @@ def _include_folder() -> str:
         places = list(spec.submodule_search_locations or ()) if spec else []
     if not places:
         raise UsageError(
-            "there is no PyOpenCL beside gpucache; give its -I folder among the options, "
+            "PyOpenCL is not installed with gpucache; give its -I directory among the options, "
             "such as options='-I /usr/lib/python3/dist-packages/pyopencl/cl'"
         )
     folder = str(Path(places[0]).absolute() / "cl")
@@ -149,7 +149,7 @@ def _include_folder() -> str:
 
 
 def include_path(options: Sequence[str]) -> Options:
-    """The folders where PyOpenCL looks for headers, in order: ``_find_include_path``."""
+    """The directories where PyOpenCL looks for headers, in order: ``_find_include_path``."""
     found = ["."]
     rest = iter(options)
     for option in rest:
@@ -162,9 +162,9 @@ def include_path(options: Sequence[str]) -> Options:
 
 
 def readings(given: Options) -> tuple[Options, ...]:
-    """Every list of options that a program may have given, the one that was asked for first.
+    """Every list of options that a program may have given, the requested one first.
 
-    A text is split as a shell would; quotes may stand around folders with spaces or not.
+    A text is split as a shell would; directories with spaces may be quoted or not.
     """
     found = [given]
     with suppress(ValueError):  # an open quote, which a list of options may have
@@ -194,7 +194,7 @@ def _mixtures(words: Options) -> Iterator[Options]:
     yield from (tuple(word for form in mixture for word in form) for mixture in mixtures)
 
 
-# What is asked for.
+# The question.
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,10 +203,10 @@ class Question:
 
     source: bytes
     options: tuple[Options, ...]
-    """The lists that a program may have given, as their spelling enters the key; the one asked for first."""
+    """The lists that a program may have given, as their spelling enters the key; the requested one first."""
     devices: tuple[DeviceIdentity, ...]
     version: tuple[int, ...]
-    """Empty without a device, where no key is made."""
+    """Empty without a device, when no key is computed."""
     environ: Mapping[str, str]
     folder: Path
 
@@ -225,10 +225,10 @@ class Question:
 
 
 def read_question(wanted: Wanted, environ: Mapping[str, str], folder: Path) -> Question:
-    """What is asked for; raises UsageError for a field that lacks or has no such value."""
+    """The questions; raises UsageError for a field that is missing or has an unusable value."""
     source, named, place = (once(wanted, name) for name in ("source", "pyopencl", "folder"))
     if source is None:
-        raise UsageError("the field 'source' lacks; give what the program builds with source=@FILE")
+        raise UsageError("the field 'source' is missing; give the program's source with source=@FILE")
     devices = _devices(tuple(map(_text, wanted.get("device", ()))))
     version = (_text(named) if named is not None else _installed_version()) if devices else ""
     return Question(
@@ -261,7 +261,7 @@ def _text(value: bytes) -> str:
 
 
 class _Stored(NamedTuple):
-    """An entry of the folder, and its options where its log names them."""
+    """An entry of the directory, and its options if its log names them."""
 
     key: str
     source: bytes
@@ -269,7 +269,7 @@ class _Stored(NamedTuple):
 
 
 def explain(question: Question, folders: Sequence[Path], clock: Clock) -> Iterator[Reach]:
-    """For every folder and device whether the build would be served; raises UsageError."""
+    """For every directory and device whether the build would be served; raises UsageError."""
     if question.source.startswith(_SPIRV):
         detail = "PyOpenCL does not cache programs that are given as SPIR-V"
         yield question.reach(None, Verdict.UNCACHEABLE, detail)
@@ -307,7 +307,7 @@ def _answer(question: Question, path: Path, device: DeviceIdentity, clock: Clock
 
 
 def _of_source(question: Question, path: Path) -> Reach:
-    """What can be said of a source alone."""
+    """The answer from a source alone."""
     same = _same(question, path)
     if not same:
         return _other(question, path, None)
@@ -322,13 +322,13 @@ def _of_source(question: Question, path: Path) -> Reach:
 
 
 def _missed(question: Question, path: Path, device: DeviceIdentity, spelled: Sequence[Options]) -> Reach:
-    """What tells an entry of the same source from a build with no entry; else what there is instead."""
+    """The difference from an entry of the same source to an unstored build; else a note instead."""
     same = _same(question, path)
     if not same:
         return _other(question, path, device)
     wanted, asked = " ".join(spelled[0]), bool(question.options[0])
     key, options, version = _solved(same, question, spelled, device)
-    if not version:  # device or driver differ, or options of which there is no log
+    if not version:  # device or driver differs, or options that are not in a log
         key, logged = same[0].key, same[0].options
         differences = _differences(logged, wanted) if asked else ()
         if differences:
@@ -343,11 +343,11 @@ def _missed(question: Question, path: Path, device: DeviceIdentity, spelled: Seq
     parts = []
     hint = ""
     if differences and _only_folder(differences[0]):
-        parts.append("the -I folder that PyOpenCL adds differs, as with another virtual environment")
+        parts.append("the -I directory that PyOpenCL adds differs, as with another virtual environment")
     elif differences:
         parts.append(_other_options(differences[0]))
         if not asked:
-            hint = f"; give those of the program with options=, such as '{options}'"
+            hint = f"; give the program's options with options=, such as '{options}'"
             differences = ()
     if version != question.version:
         made, now = (".".join(map(str, one)) for one in (version, question.version))
@@ -360,7 +360,7 @@ def _missed(question: Question, path: Path, device: DeviceIdentity, spelled: Seq
 def _solved(
     same: Sequence[_Stored], question: Question, spelled: Iterable[Options], device: DeviceIdentity
 ) -> tuple[str, str, tuple[int, ...]]:
-    """Key, options and version of PyOpenCL of the entry with the fewest changes; empty for none."""
+    """Key, options and PyOpenCL version of the entry with the fewest changes; empty if there is none."""
     keys = {one.key for one in same[:_SOLVED]}
     logged = (one.options for one in same[:_SOLVED] if one.options is not None)
     joined = dict.fromkeys([*map(" ".join, spelled), *logged])
@@ -376,7 +376,7 @@ def _solved(
 
 
 def _other(question: Question, path: Path, device: DeviceIdentity | None) -> Reach:
-    """Of a source that is not stored: the nearest other one."""
+    """For a source that is not stored: the nearest other one."""
     python = locations.python_of(path.name)
     here = f" of Python {python}" if python else ""
     near = nearest(
@@ -394,7 +394,7 @@ def _other(question: Question, path: Path, device: DeviceIdentity | None) -> Rea
 
 
 def _stored(path: Path) -> Iterator[_Stored]:
-    """Every entry of a folder whose source can be read; nothing where the folder cannot."""
+    """Every entry of a directory whose source can be read; nothing if the directory cannot."""
     with suppress(OSError), files.open_folder(path) as opened:
         for key in [one.name for one in opened.entries() if locations.is_key(one.name)]:
             with suppress(OSError, FormatError), opened.folder(key) as inner:
@@ -410,7 +410,7 @@ def _same(question: Question, path: Path) -> list[_Stored]:
 
 
 def _alike(stored: bytes, wanted: bytes) -> float:
-    """How many lines two sources share, from 0 to 1; 1 also where their first kernels have one name."""
+    """The share of lines that two sources have in common, from 0 to 1; 1 also with equal first kernels."""
     first = next(kernel_names(wanted), None)
     if first is not None and next(kernel_names(stored), None) == first:
         return 1.0
@@ -427,12 +427,12 @@ def _first_difference(stored: bytes, wanted: bytes) -> Difference:
 
 
 def _differences(stored: str | None, wanted: str) -> tuple[Difference, ...]:
-    """The options as a difference; none where an entry does not name them."""
+    """The options as a difference; none if an entry does not name them."""
     return () if stored is None or stored == wanted else (Difference("options", stored, wanted),)
 
 
 def _only_folder(options: Difference) -> bool:
-    """Whether two lists of options differ in the folder of PyOpenCL's own headers alone."""
+    """Whether two lists of options differ only in the directory of PyOpenCL's own headers."""
     left, right = _words(options)
     return len(left) == len(right) and all(
         one == other or (one.endswith("/pyopencl/cl") and other.endswith("/pyopencl/cl"))
@@ -441,7 +441,7 @@ def _only_folder(options: Difference) -> bool:
 
 
 def _other_options(options: Difference) -> str:
-    """What a stored entry has of other options than are wanted, as a clause."""
+    """How a stored entry's options differ from the requested ones, as a clause."""
     stored, wanted = map(Counter, _words(options))
     more, less = (" ".join((one - other).elements()) for one, other in ((stored, wanted), (wanted, stored)))
     told = [*([f"with {more}"] if more else []), *([f"without {less}"] if less else [])]
@@ -457,11 +457,11 @@ def _times(same: Sequence[_Stored]) -> str:
     return "once" if len(same) == 1 else f"{len(same)} times"
 
 
-# An entry whose key is the one that is asked for.
+# An entry with the requested key.
 
 
 def _served(question: Question, device: DeviceIdentity, key: str, inner: Folder, options: Options) -> Reach:
-    """What comes of it: PyOpenCL checks the headers of the time, and no others."""
+    """The verdict for it: PyOpenCL checks the headers recorded at build time, and no others."""
     problems = [one for one in entries.problems(inner) if not entries.served(one)]
     info = Info()
     with suppress(FormatError):
@@ -479,8 +479,8 @@ def _served(question: Question, device: DeviceIdentity, key: str, inner: Folder,
             return question.reach(device, Served.FALSE_HIT, detail, (), key)
     if elsewhere := _elsewhere(question, info, options):
         detail = (
-            f"PyOpenCL serves the entry though {elsewhere[0].label.removeprefix('header ')} is what a build "
-            "would read now: it looks only at the headers of the time; remove the entry with gpucache evict"
+            f"PyOpenCL serves the entry though {elsewhere[0].label.removeprefix('header ')} is the "
+            "file to read now: it checks only the headers recorded then; remove the entry with gpucache evict"
         )
         return question.reach(device, Served.FALSE_HIT, detail, elsewhere, key)
     cautions = [f"PyOpenCL serves the entry {key[:12]}"]
@@ -488,12 +488,12 @@ def _served(question: Question, device: DeviceIdentity, key: str, inner: Folder,
         cautions.append(f"it has no record of {unknown} and does not see that change")
     unkeyed = sorted(name for name in question.environ if name.startswith("CL_CONFIG_"))
     if unkeyed and device.platform_name.startswith("Intel"):
-        cautions.append(f"{', '.join(unkeyed)} may want another binary, which the key does not tell")
+        cautions.append(f"{', '.join(unkeyed)} may need another binary, which the key does not cover")
     return question.reach(device, Served.HIT, "; ".join(cautions), (), key)
 
 
 def _header(one: entries.Compared) -> Difference:
-    """A header's checksums, or what became of it where they do not differ."""
+    """A header's checksums, or its state if they do not differ."""
     now = one.md5 if one.md5 != one.dependency.md5 else one.state.value
     return Difference(f"header {one.path}", one.dependency.md5, None if one.state is State.MISSING else now)
 

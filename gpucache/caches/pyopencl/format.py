@@ -1,8 +1,8 @@
-"""PyOpenCL's compiler cache: a folder per Python version, in it a folder for each program and device.
+"""PyOpenCL's compiler cache: a directory per Python version, in it one for each program and device.
 
-``entries`` owns the files of an entry, what can be wrong with them and the headers, ``explaining`` what a
-build would meet and the MD5 that names an entry, ``locks`` the global lock, ``locations`` where the folders
-lie. Source: PyOpenCL, ``pyopencl/cache.py`` and ``pyopencl/__init__.py`` of 2026.1.
+``entries`` owns the files of an entry, their problems and the headers, ``explaining`` the outcome of a
+build and the MD5 that names an entry, ``locks`` the global lock, ``locations`` the places of the
+directories. Source: PyOpenCL, ``pyopencl/cache.py`` and ``pyopencl/__init__.py`` of 2026.1.
 
 PyOpenCL does not use this cache for PoCL and NVIDIA. The SQLite dictionaries of pytools, where PyOpenCL keeps
 the invokers it generates, are another cache and are not read. PyOpenCL itself is never imported.
@@ -37,18 +37,18 @@ from gpucache.payload.source import kernel_names
 from gpucache.units import format_size, printable
 
 _NOT_ITS_OWN = (
-    "nothing in its folder shows that PyOpenCL made it, nor does the name of the folder above; "
+    "neither its directory nor the one above shows that PyOpenCL made it; "
     "remove it yourself if it is PyOpenCL's"
 )
 _NAMES_LOOKED_AT = 100_000
 _SCANNED_BYTES = 4 << 20
-"""Of a larger binary a scan reads no more than its beginning, which gives its kind."""
+"""The beginning of a larger binary that a scan reads, which gives its kind."""
 
 
 class PyOpencl(PyOpenclPlaces, FilesFormat):
-    """What programs keep that build OpenCL sources with PyOpenCL, but for PoCL and NVIDIA.
+    """The cache of programs that build OpenCL sources with PyOpenCL, except for PoCL and NVIDIA.
 
-    A root is a folder with entries, or one with such folders by the versions of Python. Nothing is traced:
+    A root is a directory with entries, or one with such directories by Python version. Nothing is traced:
     hits and misses go to Python's logging at DEBUG, which no variable turns on.
     """
 
@@ -56,11 +56,11 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
     wanted = FIELDS
     mends = frozenset(FindingKind)
     leaves_to_owner = False
-    """PyOpenCL unpickles what lies in an entry, whoever wrote it."""
+    """PyOpenCL unpickles the files of an entry, whoever wrote them."""
 
     @classmethod
     def question(cls, request: BuildRequest, toolchain: Toolchain) -> Wanted:
-        """The source with its options, on the device."""
+        """The fields to query for a source with its options, on the device."""
         told = dict(toolchain.fields)
         return {
             "source": (request.program.source,),
@@ -70,7 +70,7 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
 
     @classmethod
     def whose(cls, path: Path) -> Whose:
-        """By its name, that of one Python's folder in it, and the entries that it holds."""
+        """PyOpenCL's by its name, by a Python version's directory in it, and by its entries."""
         if locations.is_foreign(path):
             return Whose.FOREIGN
         named = locations.python_of(path.name) or locations.version_folders(path)
@@ -78,20 +78,20 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         return Whose.OWN if own else Whose.UNKNOWN
 
     def items(self, prefix: str) -> Iterator[Files]:
-        """The entries of the folders that the root stands for: what lies beside versions is nobody's."""
+        """The entries of the root's directories: files next to versions belong to nobody."""
         folders = list(locations.cache_folders(self.root))
         return (item for item in super().items(prefix) if item.folder.parent in folders)
 
     def bars(self, item: Files) -> Problem | None:  # noqa: ARG002 - a link in it is one problem of several
-        """Nothing: what is a link or no file in an entry's folder is told by itself."""
+        """Nothing: a link or special file in an entry's directory is reported on its own."""
         return None
 
     def trust(self, item: Files) -> Iterator[Problem]:  # noqa: ARG002 - it keeps all else from being checked
-        """Nothing beside what ``check`` says."""
+        """Nothing besides the result of ``check``."""
         yield from ()
 
     def look(self, item: Files) -> Look:
-        """Its kernels, the options that its log names, and what its binary is."""
+        """Its kernels, the options that its log names, and its kind of binary."""
         binary = item.seen.get(entries.BINARY) or next(iter(item.seen.values()))
         described = source = info = None
         with item.open() as inner:
@@ -123,12 +123,12 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """All three files, whom they belong to, and the headers, unless they may be half written."""
+        """Check all three files, their owners, and the headers, unless they may be half written."""
         found = self._problems(item)
         return (one for one in found if one.paths is not None or not self._is_busy(item))
 
     def notes(self, item: Files) -> Iterator[str]:
-        """What could not be told."""
+        """What could not be checked."""
         with item.open() as inner:
             found = [*entries.notes(inner)]
             if self._is_busy(item) and any(one.paths is None for one in self._problems(item)):
@@ -137,7 +137,7 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         return (f"{item.key[:12]}: {note}" for note in found)
 
     def unsound(self, item: Files) -> Problem | None:
-        """The binary; the headers do not matter."""
+        """Check the binary; the headers do not matter."""
         with item.open() as inner:
             found = entries.binary(inner, set(item.seen))
         return next((one for one in found if one.kind and one.kind.wrong), None)
@@ -147,7 +147,7 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         return item.read(entries.BINARY, entries.LARGEST_BINARY_BYTES)
 
     def report(self, item: Files, entry: CacheEntry) -> EntryReport:
-        """Source, headers with what became of them, binary and log."""
+        """Source, headers with their states, binary and log."""
         try:
             with item.open() as inner:
                 info = entries.info_of(inner)
@@ -175,39 +175,39 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         )
 
     def lock(self, item: Files) -> AbstractContextManager[None]:
-        """PyOpenCL's lock of one Python's folder, held as PyOpenCL holds it."""
+        """PyOpenCL's lock of one Python's directory, held as PyOpenCL holds it."""
         return locks.held(item.path.parent, self.now_ns)
 
     def remove(self, item: Files) -> Kept | None:
-        """Its three files, and the folder, unless something else is in it."""
+        """Remove its three files, and the directory unless it contains anything else."""
         if not item.unchanged():
             return Kept()
         foreign = [name for name in item.names if name not in entries.PARTS]
         if foreign:
             return Kept(
-                f"its folder holds {printable(foreign[0], None)}, none of PyOpenCL's; remove that yourself"
+                f"its directory contains {printable(foreign[0], None)}, not PyOpenCL's; remove that yourself"
             )
         return super().remove(item)
 
     def removal_order(self, present: Sequence[str]) -> Sequence[str]:
         """``info`` first."""
-        # Should a removal end there, PyOpenCL finds an entry without it and builds it again.
+        # If a removal stops there, PyOpenCL finds an entry without it and builds it again.
         return [name for name in reversed(entries.PARTS) if name in present]
 
     def mend(self, item: Files, problems: Sequence[Problem]) -> Sequence[Problem]:
-        """Remove an entry with broken parts, which PyOpenCL builds again, and a lock left behind."""
+        """Remove an entry with broken parts, which PyOpenCL builds again, and an abandoned lock."""
         with files.open_folder(item.path.parent) as folder:
             locks.free_stale(folder, self.now_ns)
         return super().mend(item, problems)
 
     def finish_removals(self) -> Sequence[str]:
-        """Remove the folders of other Pythons that are empty now; PyOpenCL keeps no totals."""
+        """Remove the directories of other Pythons that are empty now; PyOpenCL keeps no totals."""
         folders = list(locations.cache_folders(self.root))
         return tuple(f"{folder} is empty and was removed" for folder in folders if _remove_empty(folder))
 
     def beside(self) -> Iterator[Checked]:
-        """A lock left behind, folders of other Pythons, and what lies among the entries."""
-        if not locations.python_of(self.root.name):  # there each is told by itself
+        """An abandoned lock, directories of other Pythons, and other files among the entries."""
+        if not locations.python_of(self.root.name):  # each is reported on its own there
             yield from self._strangers()
         yield from (one for one in self.unread() if locations.is_key(Path(one.entry).name))
         for path in locations.cache_folders(self.root):
@@ -215,7 +215,7 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
                 with self._opened(path) as folder:
                     found = list(_leftovers(folder, self.now_ns))
             except PermissionError as error:
-                why = f"{path} cannot be read ({error.strerror}), so what it holds is not known"
+                why = f"{path} cannot be read ({error.strerror}), so its contents are unknown"
                 found = [(path, Problem(FindingKind.UNTRUSTED, why, locations.MOVE))]
             except FileNotFoundError:
                 continue
@@ -223,21 +223,21 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
                 yield self.told(place, problem, printable(place.name, None))
 
     def _strangers(self) -> Iterator[Checked]:
-        """What lies beside entries, or beside the folders of versions."""
+        """Files next to entries, or next to the directories of versions."""
         with suppress(OSError, ValueError), files.open_folder(self.root) as folder:
             names = (one.name for one in folder.entries() if one.name != locations.LOCK)
             rest = (name for name in names if not (locations.is_key(name) or locations.python_of(name)))
             if told := tally.listed(rest):
-                detail = f"it holds {told} as well, none of PyOpenCL's; keep it elsewhere"
+                detail = f"it holds {told} as well, not PyOpenCL's; keep it elsewhere"
                 problem = Problem(FindingKind.LEFTOVER, detail)
                 yield self.told(self.root, problem, printable(self.root.name, None))
 
     def _opened(self, path: Path) -> Folder:
-        """A folder of entries: the root, which may be a link, or one in it, which may not. Raises OSError."""
+        """A directory of entries: the root, which may be a link, or one in it that is not. Raises OSError."""
         return files.open_folder(self.root, *(() if path == self.root else (path.name,)))
 
     def clear(self, checked: Checked) -> Checked:
-        """Remove a lock left behind, what is in the way of an entry, or an empty folder; nothing else."""
+        """Remove an abandoned lock, an obstacle to an entry, or an empty directory; nothing else."""
         path = Path(checked.entry)
         if locations.python_of(path.name):
             return checked.mended() if _remove_empty(path) else checked
@@ -271,9 +271,9 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         return False
 
     def _is_shown(self, item: Files) -> bool:
-        """Whether an entry is PyOpenCL's by the name of its cache or by its source, or holds nothing.
+        """Whether an entry is PyOpenCL's by its cache's name or its source, or is empty.
 
-        Others, too, name folders by an MD5 and keep a file called ``info`` or ``binary`` in them.
+        Other programs also name directories by an MD5 and keep a file ``info`` or ``binary`` in them.
         """
         if locations.python_of(item.folder.parent.name) or not any(
             item.seen[name].st_size for name in item.names
@@ -295,12 +295,12 @@ def _damage(item: Files) -> Problem | None:
 
 
 def _holds_nothing(status: os.stat_result) -> bool:
-    """Whether nothing but a name goes with a link or a file."""
+    """Whether a link or a file is removed without losing more than its name."""
     return stat.S_ISLNK(status.st_mode) or (stat.S_ISREG(status.st_mode) and not status.st_size)
 
 
 def _remove_empty(folder: Path) -> bool:
-    """Remove the folder of another Python that has nothing in it; whether it is gone."""
+    """Remove an empty directory of another Python; whether it is gone."""
     if locations.python_of(folder.name) in ("", locations.own_python()):
         return False
     with suppress(OSError):
@@ -310,7 +310,7 @@ def _remove_empty(folder: Path) -> bool:
 
 
 def _leftovers(root: Folder, clock: Clock) -> Iterator[tuple[Path, Problem]]:
-    """The lock, a folder of another Python, and what lies among the entries; raises OSError."""
+    """The lock, directories of other Pythons, and other files among the entries; raises OSError."""
     python, own_python = locations.python_of(root.path.name), locations.own_python()
     age = locks.age_ns(root, clock)
     if age is not None:
@@ -327,7 +327,7 @@ def _leftovers(root: Folder, clock: Clock) -> Iterator[tuple[Path, Problem]]:
             if python and not one.is_dir(follow_symlinks=False) and locations.is_key(one.name):
                 yield root.path / one.name, _in_the_way(one)
             elif python and one.name != locations.LOCK and not locations.is_key(one.name):
-                detail = "it is none of PyOpenCL's; keep it elsewhere"
+                detail = "it is not PyOpenCL's; keep it elsewhere"
                 yield root.path / one.name, Problem(FindingKind.LEFTOVER, detail)
 
 
@@ -335,7 +335,7 @@ def _in_the_way(one: "os.DirEntry[str]") -> Problem:
     if one.is_symlink():
         return Problem(FindingKind.UNTRUSTED, "it is a link, which gpucache does not follow")
     return Problem(
-        FindingKind.CORRUPT, f"it is no folder but has an entry's name; move it away: {entries.DIES}"
+        FindingKind.CORRUPT, f"it is not a directory but has an entry's name; move it away: {entries.DIES}"
     )
 
 

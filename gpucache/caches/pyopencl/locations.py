@@ -1,6 +1,6 @@
-"""Where PyOpenCL keeps its caches, one for each version of Python, and what it calls them.
+"""Where PyOpenCL keeps its caches, one for each version of Python, and how it names them.
 
-Reads names of folders only. Source: ``_create_built_program_from_source_cached`` and platformdirs'
+Reads directory names only. Source: ``_create_built_program_from_source_cached`` and platformdirs'
 ``user_cache_dir``.
 """
 
@@ -24,7 +24,7 @@ KEY = "[0-9a-f]{32}"
 """A pattern of the names of entries."""
 _PREFIX = "pyopencl-compiler-cache-v2-py"
 ANY_VERSION = re.escape(_PREFIX) + r"\d{1,4}\.\d{1,4}\.\d{1,4}\.[a-z]{1,16}\.\d{1,4}"
-"""A pattern of the names of Pythons' folders."""
+"""A pattern of the names of Pythons' directories."""
 _VERSIONED = re.compile(re.escape(_PREFIX) + r"(\d{1,4}\.\d{1,4}\.\d{1,4})\.([a-z]{1,16})\.(\d{1,4})")
 _PARTS = ("source.cl", "binary", "info")
 _NAMES_LOOKED_AT = 2000
@@ -35,12 +35,12 @@ _OFF = frozenset({"n", "no", "f", "false", "off", "0"})
 
 
 def is_key(name: str) -> bool:
-    """Whether a name is that of an entry."""
+    """Whether a name is an entry's."""
     return re.fullmatch(KEY, name) is not None
 
 
 def python_of(name: str) -> str:
-    """The Python version in a folder's name, such as ``3.11.7`` or ``3.14.0rc1``; empty without one."""
+    """The Python version in a directory's name, such as ``3.11.7`` or ``3.14.0rc1``; empty without one."""
     match = _VERSIONED.fullmatch(name)
     if match is None:
         return ""
@@ -50,7 +50,7 @@ def python_of(name: str) -> str:
 
 
 def own_folder() -> str:
-    """The name of the folder that this Python's programs use."""
+    """The name of the directory that this Python's programs use."""
     return _PREFIX + ".".join(map(str, sys.version_info))
 
 
@@ -60,11 +60,11 @@ def own_python() -> str:
 
 
 def folder_of_all(environ: Mapping[str, str], platform: str = sys.platform) -> tuple[Path, str]:
-    """The folder of all Pythons' caches, and what decided that."""
+    """The directory of all Pythons' caches, and the variable that decided it."""
     if platform == "win32":
         local = environ.get("LOCALAPPDATA") or str(_home(environ) / "AppData" / "Local")
         return Path(local, NAME, NAME, "Cache"), "LOCALAPPDATA"
-    # platformdirs passes a relative one over.
+    # platformdirs ignores a relative one.
     xdg = environ.get("XDG_CACHE_HOME", "")
     if xdg.startswith("/"):
         return Path(xdg, NAME), "XDG_CACHE_HOME"
@@ -73,7 +73,7 @@ def folder_of_all(environ: Mapping[str, str], platform: str = sys.platform) -> t
 
 
 def switched(environ: Mapping[str, str]) -> tuple[bool, str]:
-    """Whether the cache is used, and what is wrong with the switch: pytools' ``strtobool`` reads it."""
+    """Whether the cache is used, and the problem of the switch: pytools' ``strtobool`` reads it."""
     value = environ.get(SWITCH, "false").lower()
     if value in _ON:
         return False, f"{SWITCH}={environ[SWITCH]} turns the cache off, so every start compiles; unset it"
@@ -83,7 +83,7 @@ def switched(environ: Mapping[str, str]) -> tuple[bool, str]:
 
 
 def version_folders(root: Path) -> list[str]:
-    """The names of the versions' folders in a folder, this Python's first, then the newest first."""
+    """The versions' directory names in a directory, this Python's first, then the newest first."""
     found: list[str] = []
     with suppress(OSError, ValueError), Folder.at(root) as folder:
         looked = islice(folder.entries(), _NAMES_LOOKED_AT)
@@ -92,7 +92,7 @@ def version_folders(root: Path) -> list[str]:
 
 
 def is_foreign(root: Path) -> bool:
-    """Whether a folder holds things, and neither name nor anything in it is PyOpenCL's. Raises nothing."""
+    """Whether a directory has files, and neither its name nor its files are PyOpenCL's. Raises nothing."""
     if root.name == NAME or python_of(root.name) or version_folders(root):
         return False
     with suppress(OSError, ValueError), Folder.at(root) as folder:
@@ -102,7 +102,7 @@ def is_foreign(root: Path) -> bool:
 
 
 def holds_entries(root: Path) -> bool:
-    """Whether a folder directly holds entries, of the first names that are looked at."""
+    """Whether a directory itself has entries, judged by its first names."""
     with suppress(OSError, ValueError), Folder.at(root) as folder:
         looked = islice(folder.entries(), _NAMES_LOOKED_AT)
         keys = [one.name for one in looked if is_key(one.name) and one.is_dir(follow_symlinks=False)]
@@ -111,7 +111,7 @@ def holds_entries(root: Path) -> bool:
 
 
 def cache_folders(root: Path) -> Iterator[Path]:
-    """The folders with entries that a root stands for: itself, or those of the versions in it."""
+    """The directories with entries that a root covers: itself, or its versions' directories."""
     versions = [] if python_of(root.name) else version_folders(root)
     yield from (root / name for name in versions)
     if not versions:
@@ -131,7 +131,7 @@ def _order(name: str) -> tuple[bool, list[int]]:
 def _home(environ: Mapping[str, str]) -> Path:
     named = environ.get("HOME")
     if named is not None:
-        return Path(named or "/")  # as os.path.expanduser has it
+        return Path(named or "/")  # as in os.path.expanduser
     try:
         return Path.home()
     except RuntimeError:
@@ -147,7 +147,7 @@ class PyOpenclPlaces(Places):
     place = Place(
         () if sys.platform == "win32" else (Var("XDG_CACHE_HOME", NAME),),
         move=MOVE,
-        nowhere="PyOpenCL names no place without a home folder; set XDG_CACHE_HOME",
+        nowhere="PyOpenCL names no place without a home directory; set XDG_CACHE_HOME",
         lacking=_NONE if sys.platform == "win32" else _SHARED,
     )
     below = {
@@ -159,7 +159,7 @@ class PyOpenclPlaces(Places):
 
     @classmethod
     def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """A folder for each version of Python that has one, this Python's first; else the folder of all."""
+        """A directory for each version of Python that has one, this Python's first; else their parent."""
         named, decided_by = folder_of_all(environ)
         root = places.absolute(named)
         enabled, off = switched(environ)

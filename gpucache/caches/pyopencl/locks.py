@@ -1,8 +1,8 @@
 """PyOpenCL's global lock: a file ``lock`` that exists while a program reads or writes the cache.
 
-Source: ``CacheLockManager``. It is taken by O_CREAT | O_EXCL and holds nothing, so nobody can tell whose it
-is; a program that was killed leaves it behind. A holder needs it for the time of reading or writing three
-files, and a waiter gives up after 60 s. A file of that name which holds something is somebody else's: it
+Source: ``CacheLockManager``. It is taken by O_CREAT | O_EXCL and is empty, so its holder is
+unknown; a killed program leaves it behind. A holder needs it for the time of reading or writing three
+files, and a waiter gives up after 60 s. A file of that name that is not empty belongs to another program: it
 stops every program as well, and is never removed.
 """
 
@@ -22,7 +22,7 @@ from gpucache.folders import Folder
 from gpucache.units import format_age
 
 STALE_NS = 120 * 10**9
-"""Nobody holds a lock for twice as long as anybody waits for it."""
+"""A lock older than twice the time for which programs wait is abandoned."""
 _REPAIR = "'gpucache verify --cache pyopencl --repair'"
 _ATTEMPTS = 5
 _PAUSE_S = 0.05
@@ -30,7 +30,7 @@ _YOUNG_NS = 10**9
 
 
 def is_strange(status: os.stat_result) -> bool:
-    """Whether what is called like the lock is none: a lock is an empty file."""
+    """Whether a file with the lock's name is not a lock: a lock is an empty file."""
     return not stat.S_ISREG(status.st_mode) or status.st_size > 0
 
 
@@ -43,7 +43,7 @@ def age_ns(folder: Folder, clock: Clock) -> int | None:
 
 
 def problem(folder: Folder, age_ns: int) -> Problem:
-    """What is wrong with a lock of an age in ns that is there, and what comes of it; raises OSError."""
+    """The problem of an existing lock of an age in ns, and its effect; raises OSError."""
     path, age = folder.path / LOCK, format_age(age_ns)
     waits = (
         "every program that builds waits 60 s for it and then dies with KeyError: "
@@ -58,13 +58,13 @@ def problem(folder: Folder, age_ns: int) -> Problem:
     return Problem(
         FindingKind.LOCKED,
         f"the lock {path} was taken {age} ago, and a program holds it or was killed with it: others wait up "
-        f"to 60 s for it; where it stays, run {_REPAIR} in two minutes",
+        f"to 60 s for it; if it stays, run {_REPAIR} in two minutes",
     )
 
 
 @contextmanager
 def held(path: Path, clock: Clock) -> Iterator[None]:
-    """The lock of a folder, held as PyOpenCL holds it; raises HeldError, OSError."""
+    """The lock of a directory, held as PyOpenCL holds it; raises HeldError, OSError."""
     with files.open_folder(path) as folder:
         fd = _take(folder, clock)
         try:
@@ -75,7 +75,7 @@ def held(path: Path, clock: Clock) -> Iterator[None]:
 
 
 def free_stale(folder: Folder, clock: Clock) -> bool:
-    """Remove a lock that was left behind; True if no such lock is there now. Raises OSError."""
+    """Remove an abandoned lock; True if no such lock exists now. Raises OSError."""
     try:
         seen = folder.lstat(LOCK)
         if clock() - seen.st_mtime_ns <= STALE_NS or is_strange(seen):
@@ -95,7 +95,7 @@ def _take(folder: Folder, clock: Clock) -> int:
         if age is not None and age > _YOUNG_NS:
             with suppress(FileNotFoundError):
                 if is_strange(folder.lstat(LOCK)):
-                    what = f"what is called {LOCK} is not PyOpenCL's, and stops its programs"
+                    what = f"the file {LOCK} is not PyOpenCL's, and stops its programs"
                     raise HeldError(f"{what}; move it elsewhere")
             if age > STALE_NS:
                 what = f"PyOpenCL's lock was left behind {format_age(age)} ago"

@@ -1,9 +1,9 @@
-"""One database of rocFFT: its table, the rows in it, what can be wrong with either, and every change of it.
+"""One database of rocFFT: its table and rows, the problems of both, and every change of it.
 
-A table is rocFFT's where it has rocFFT's columns and no others, with texts in UTF-8. SQLite lets every column
-hold anything: whatever a row holds is read, bounded, with the storage class it has, a few rows at a time, so
-that no lock is held between two reads and no kernel is read whole. Nothing is changed but by SQLite under its
-own locks, and only in a table that is rocFFT's and runs nothing; a file that SQLite cannot open is renamed,
+A table is rocFFT's if it has rocFFT's columns and no others, with texts in UTF-8. SQLite lets every column
+contain anything: every row is read, bounded, with its storage class, a few rows at a time, so
+that no lock is kept between two reads and no kernel is read whole. Only SQLite changes data, under its
+own locks, and only in a table of rocFFT that runs nothing; a file that SQLite cannot open is renamed,
 never removed. Source: rocFFT, ``rtc_cache.cpp`` and ``auxiliary.cpp`` of 2024 and 2026.
 """
 
@@ -46,22 +46,22 @@ COLUMNS = {
     "code": "blob",
     "timestamp": "integer",
 }
-"""Columns in upstream's order, each with the storage class of what rocFFT writes."""
+"""Columns in upstream's order, each with the storage class that rocFFT writes."""
 KEY = ("kernel_name", "arch", "hip_version", "generator_sum")
 MATCHES = " AND ".join(f"{column} = ?" for column in KEY)
 """The condition of rocFFT's own lookup."""
 STORE = f"INSERT OR REPLACE INTO {TABLE} ({', '.join(COLUMNS)}) VALUES (?, ?, ?, ?, ?, ?)"
 NAMED = "rocfft_kernel_cache*.db"
 VALUE_BYTES = 4096
-"""Of a name, an architecture or a sum, how much is read; rocFFT's are far shorter."""
+"""How much of a name, an architecture or a sum is read; rocFFT's are far shorter."""
 PREFIX_BYTES = 4096
 SUM_BYTES = 32
 _OBJECTS_READ, _TEXT_READ, _ROWS_READ = 1000, 65_536, 128
 _WHOLE_CHECK_BYTES = 256 << 20
-"""Up to which size indexes are held against rows, too."""
+"""Up to this size indexes are compared with the rows, too."""
 _FAULTS_READ = 3
 _VACUUM_SHARE = 5
-"""A fifth of all pages free is where rocFFT's own trimming gives pages back."""
+"""With a fifth of all pages free, rocFFT's own trimming gives pages back."""
 _ASIDE_LIMIT = 1000
 _NS = 1_000_000_000
 _LAST_NS = (1 << 63) - 1
@@ -79,27 +79,27 @@ Value = int | float | bytes | None
 
 
 class Table(Enum):
-    """What a database has for rocFFT's table."""
+    """The state of rocFFT's table in a database."""
 
     OURS = "the table"
     ABSENT = "nothing at all"
     OTHER = "tables of others"
     OLD = "the table of a pre-release"
     ODD = "something else of its name"
-    UNREAD = "the table, in a form that is not read here"
+    UNREAD = "the table, in an unsupported form"
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the schema of a database is to rocFFT."""
+    """The relation of a database's schema to rocFFT."""
 
     table: Table
     detail: str = ""
-    """What is odd, as the end of a sentence."""
+    """The oddity, as the end of a sentence."""
     triggers: bool = False
     """Whether a change of the table would run something."""
     alone: bool = True
-    """Whether the database holds nothing else."""
+    """Whether the database contains nothing else."""
 
 
 class _Thing(NamedTuple):
@@ -112,7 +112,7 @@ class _Thing(NamedTuple):
 
     @property
     def own(self) -> bool:
-        """Whether it is rocFFT's table or what SQLite adds to it."""
+        """Whether it is rocFFT's table or an addition of SQLite to it."""
         return self.type in ("table", "index") and (self.name == TABLE or self.name.startswith("sqlite_"))
 
 
@@ -141,14 +141,14 @@ def read_shape(connection: sqlite3.Connection) -> Shape:
     if lacking := [name for name in COLUMNS if name not in columns]:
         return Shape(Table.ODD, f"its table {TABLE} has no column {lacking[0]}", alone=alone)
     if columns != COLUMNS or connection.execute("PRAGMA encoding").fetchone() != ("UTF-8",):
-        return Shape(Table.UNREAD, f"its table {TABLE} is laid out as by no rocFFT known here", alone=alone)
+        return Shape(Table.UNREAD, f"its table {TABLE} has a layout of no known rocFFT", alone=alone)
     return Shape(Table.OURS, triggers=any(thing.type == "trigger" for thing in things), alone=alone)
 
 
 def _unread(connection: sqlite3.Connection, named: _Thing) -> str:
-    """Why a table is not read here; nothing of it was touched before this is empty. Raises sqlite3.Error."""
+    """Why a table is not read; no part of it is used before this is empty. Raises sqlite3.Error."""
     if named.root < 1 or named.text.lstrip()[:14].upper() == "CREATE VIRTUAL":
-        return f"a virtual table is called {TABLE}, and what that runs is not run here"
+        return f"a virtual table is called {TABLE}, and gpucache does not run its module"
     listed = connection.execute(f"PRAGMA table_list({TABLE})").fetchall()
     if any(row[1] == TABLE and row[4] for row in listed):
         return f"its table {TABLE} has no row numbers, by which gpucache reads"
@@ -190,7 +190,7 @@ class Row:
     types: tuple[str, ...]
     """The storage classes of the six columns."""
     lengths: tuple[int, ...]
-    """The bytes of name, architecture, sum and code, however much of them was read."""
+    """The bytes of name, architecture, sum and code, as far as they were read."""
 
     @property
     def code_bytes(self) -> int:
@@ -199,7 +199,7 @@ class Row:
 
     @property
     def size_bytes(self) -> int:
-        """What rocFFT's own trimming counts of a row."""
+        """The row's size as rocFFT's own trimming counts it."""
         return self.code_bytes + self.lengths[0]
 
     @property
@@ -228,12 +228,12 @@ class Row:
 
     @property
     def seconds(self) -> int:
-        """When it was stored, as rocFFT reads that; 0 where the row does not say."""
+        """When it was stored, as rocFFT reads that; 0 if the row does not say."""
         return self.timestamp if isinstance(self.timestamp, int) else 0
 
     @property
     def created_ns(self) -> int:
-        """When it was stored, in nanoseconds; 0 where the row does not say."""
+        """When it was stored, in nanoseconds; 0 if the row does not say."""
         return min(max(self.seconds * _NS, 0), _LAST_NS)
 
     @property
@@ -249,20 +249,20 @@ class Row:
 
 
 def text(value: Value) -> str:
-    """A value as text that can be shown."""
+    """A value as printable text."""
     raw = value if isinstance(value, bytes) else b"" if value is None else str(value).encode()
     return printable(raw, None)
 
 
 def damage(row: Row) -> str:
-    """Why no lookup can find a row or use what it finds; empty for a row as rocFFT writes them."""
+    """Why no lookup can find or use a row; empty for a row as rocFFT writes them."""
     for (name, usual), found in zip(COLUMNS.items(), row.types[:4], strict=False):
         if found != usual:
             return f"its {name} is {found} where rocFFT stores {usual}, so no lookup finds it"
     if max(row.lengths[:3]) > VALUE_BYTES:
         return f"its key has values of up to {max(row.lengths[:3])} bytes, which rocFFT never makes"
     if not all(isinstance(value, bytes) and _is_text(value) for value in row.primary[:2]):
-        return "its name or architecture is no text, so no lookup finds it"
+        return "its name or architecture is not text, so no lookup finds it"
     if row.lengths[2] != SUM_BYTES:
         return (
             f"its generator_sum has {row.lengths[2]} bytes where SHA-256 has {SUM_BYTES}, "
@@ -270,7 +270,7 @@ def damage(row: Row) -> str:
         )
     if not row.code_bytes:
         return (
-            "it holds no code: rocFFT takes that for a miss, compiles the kernel at the next run and "
+            "it has no code: rocFFT treats that as a miss, compiles the kernel at the next run and "
             "stores it where it may write"
         )
     return ""
@@ -289,7 +289,7 @@ def _bounded(column: str) -> str:
 
 
 def _length(column: str) -> str:
-    # Of a blob SQLite knows the length without reading it.
+    # SQLite knows the length of a blob without reading it.
     return f"CASE typeof({column}) WHEN 'blob' THEN length({column}) ELSE length(CAST({column} AS BLOB)) END"
 
 
@@ -316,7 +316,7 @@ def read_rows(connection: sqlite3.Connection) -> Iterator[Row]:
 
 
 def look_again(connection: sqlite3.Connection, row: Row) -> Row | None:
-    """A row as it is now, wherever it was moved; None where it changed or is gone; raises sqlite3.Error."""
+    """A row as it is now, even if it was moved; None if it changed or is gone; raises sqlite3.Error."""
     if _found(connection, "rowid = ?", (row.rowid,)) == row:
         return row
     moved = None if damage(row) else _found(connection, MATCHES, row.bound)
@@ -331,16 +331,16 @@ def _found(connection: sqlite3.Connection, where: str, values: Sequence[object])
 def read_code(connection: sqlite3.Connection, row: Row, limit_bytes: int) -> bytes:
     """The kernel of a row; raises FormatError for more than a limit or none, sqlite3.Error."""
     if row.types[4] == "null":
-        raise FormatError(f"the row of {text(row.kernel_name)} holds no code")
+        raise FormatError(f"the row of {text(row.kernel_name)} has no code")
     if row.code_bytes > limit_bytes:
         raise FormatError(f"the row of {text(row.kernel_name)} claims more code than its file has bytes")
     return read_prefix(connection, row, -1)
 
 
 def read_prefix(connection: sqlite3.Connection, row: Row, count: int = PREFIX_BYTES) -> bytes:
-    """So many bytes of a row's kernel, or all for -1; raises sqlite3.Error.
+    """Some bytes of a row's kernel, or all for -1; raises sqlite3.Error.
 
-    What is no blob is given as rocFFT gets it, which asks for one.
+    A value that is not a blob is cast to one, as in rocFFT's query.
     """
     if row.types[4] in ("blob", "text"):
         with connection.blobopen(TABLE, "code", row.rowid, readonly=True) as blob:
@@ -360,23 +360,23 @@ def _row(values: Sequence[object]) -> Row:
     return Row(number, name, arch, version, total, stored, tuple(map(str, rest[5:11])), lengths)
 
 
-# What can be wrong.
+# Problems.
 
 
 def row_problem(connection: sqlite3.Connection, row: Row, limit_bytes: int) -> Problem | None:
-    """What is wrong with a row and its code; raises sqlite3.Error, FormatError."""
+    """The problems of a row and its code; raises sqlite3.Error, FormatError."""
     return judged(row, b"" if damage(row) else read_code(connection, row, limit_bytes))
 
 
 def judged(row: Row, code: bytes) -> Problem | None:
-    """The same as far as the beginning of the code tells: whether it is broken only where that is all."""
+    """The problems that the beginning of the code shows: damage only if that is all of it."""
     if damaged := damage(row):
         return Problem(_CORRUPT, damaged)
     return misfit(code, text(row.arch), whole=len(code) == row.code_bytes)
 
 
 def misfit(code: bytes, arch: str, *, whole: bool = True) -> Problem | None:
-    """What is wrong with the code of a row for an architecture; None where nothing is.
+    """The problem of a row's code for an architecture; None if there is none.
 
     rocFFT stores what hiprtc gave it: an ELF file for an AMD GPU, or a clang offload bundle.
     """
@@ -397,18 +397,18 @@ def misfit(code: bytes, arch: str, *, whole: bool = True) -> Problem | None:
 
 
 def row_notes(row: Row) -> Iterator[str]:
-    """What is odd about a row and does no harm; 0 is what rocFFT's own export writes."""
+    """A harmless oddity of a row; 0 is the value that rocFFT's own export writes."""
     if row.seconds < 0:
-        yield "its timestamp lies before 1970, so it is the first to be evicted"
+        yield "its timestamp is before 1970, so it is the first to be evicted"
     elif row.seconds * _NS > time.time_ns() + 86_400 * _NS:
         when = format_instant(row.seconds * _NS)
-        yield f"its timestamp {when} lies in the future, so it is the last to be evicted"
+        yield f"its timestamp {when} is in the future, so it is the last to be evicted"
     if not isinstance(row.timestamp, int):
-        yield "its timestamp is no whole number, so it counts as stored when the file last changed"
+        yield "its timestamp is not a whole number, so it counts as stored when the file last changed"
 
 
 def file_problems(path: Path) -> Iterator[tuple[Path, Problem]]:
-    """What is wrong with a database and beside it, by the file it is about; raises CacheUnusableError."""
+    """The problems of a database and the files next to it, by file; raises CacheUnusableError."""
     try:
         file = examine(path)
     except FormatError as error:
@@ -428,14 +428,14 @@ def file_problems(path: Path) -> Iterator[tuple[Path, Problem]]:
 
 
 def _outside(file: SqliteFile, beside: Mapping[str, int]) -> Iterator[Problem]:
-    """What header, size and mode say."""
+    """Problems of header, size and mode."""
     if distrusted := distrust(file.status, move=MOVE):
-        detail = f"{distrusted}; whoever may write it gives your GPU code to run"
+        detail = f"{distrusted}; any user who can write it can give your GPU code to run"
         yield Problem(FindingKind.UNTRUSTED, detail)
     if not file.size_bytes:
         return
     if not file.database:
-        yield Problem(_CORRUPT, f"it is no SQLite database: {_DIES}; move it away")
+        yield Problem(_CORRUPT, f"it is not an SQLite database: {_DIES}; move it away")
     elif not file.header:
         yield Problem(_TRUNCATED, f"it ends inside its header: {_DIES}; move it away")
     elif not file.page_bytes:
@@ -463,12 +463,12 @@ def _length_problem(file: SqliteFile, beside: Mapping[str, int]) -> Iterator[Pro
         yield Problem(_TRUNCATED, f"it has {file.size_bytes} bytes and claims {least}: {_MISSES}")
     elif claimed and file.size_bytes > claimed:
         extra = format_size(file.size_bytes - claimed)
-        yield Problem(_LEFTOVER, f"{extra} lie behind its last page, which SQLite does not read")
+        yield Problem(_LEFTOVER, f"{extra} follow its last page, which SQLite does not read")
 
 
 def _beside(path: Path, beside: Mapping[str, int]) -> Iterator[tuple[Path, Problem]]:
     if strange := stranger(path):
-        detail = "it is no file of SQLite, which would remove it: nothing is changed here; move it elsewhere"
+        detail = "it is not SQLite's, and SQLite would remove it: nothing is changed here; move it elsewhere"
         yield path.with_name(strange), Problem(_LEFTOVER, detail)
     elif log := beside.get("-wal", 0):
         detail = (
@@ -482,7 +482,7 @@ def _beside(path: Path, beside: Mapping[str, int]) -> Iterator[tuple[Path, Probl
 
 
 def _inside(path: Path, file: SqliteFile) -> Iterator[tuple[Path, Problem]]:
-    """What SQLite says of the pages."""
+    """SQLite's verdict on the pages."""
     try:
         with closing(open_reader(path, file)) as reader, told(path):
             if reader.way is Way.ROLLED_BACK:
@@ -502,7 +502,7 @@ def _inside(path: Path, file: SqliteFile) -> Iterator[tuple[Path, Problem]]:
 
 def _misshapen(shape: Shape) -> Iterator[Problem]:
     if shape.table is Table.OLD:
-        detail = f"it holds the table {OLD_TABLE} of a pre-release, which rocFFT no longer reads"
+        detail = f"it contains the table {OLD_TABLE} of a pre-release, which rocFFT no longer reads"
         yield Problem(_UNSUPPORTED, detail)
     elif shape.table is Table.OTHER:
         detail = f"it is the database of another program, to which rocFFT adds its table {TABLE}; {MOVE}"
@@ -512,14 +512,14 @@ def _misshapen(shape: Shape) -> Iterator[Problem]:
     elif shape.table is Table.UNREAD:
         yield Problem(_UNSUPPORTED, f"{shape.detail}, so its kernels are not shown")
     elif shape.triggers:
-        detail = "it holds triggers, which rocFFT does not make: a store or removal would run them"
+        detail = "it contains triggers, which rocFFT does not make: a store or removal would run them"
         yield Problem(_CORRUPT, detail)
     elif shape.table is Table.OURS and not shape.alone:
-        yield Problem(_UNSUPPORTED, "it holds more than rocFFT's table; rocFFT reads it all the same")
+        yield Problem(_UNSUPPORTED, "it contains more than rocFFT's table; rocFFT reads it anyway")
 
 
 def _faults(reader: Reader, shape: Shape) -> str:
-    """What SQLite finds wrong with the pages; empty for sound ones. Raises sqlite3.Error."""
+    """The problems that SQLite finds in the pages; empty for sound ones. Raises sqlite3.Error."""
     check = "integrity_check" if reader.size_bytes <= _WHOLE_CHECK_BYTES else "quick_check"
     found = reader.connection.execute(f"PRAGMA {check}({_FAULTS_READ if shape.alone else TABLE})")
     said = [str(row[0]) for row in found.fetchmany(_FAULTS_READ)]
@@ -536,13 +536,13 @@ def changing(path: Path) -> Iterator[sqlite3.Connection]:
         connection.execute("BEGIN IMMEDIATE")
         shape = read_shape(connection)
         if shape.table is not Table.OURS or not shape.alone:
-            raise FormatError(f"{path} does not hold rocFFT's table alone; it is left as it is")
+            raise FormatError(f"{path} does not contain rocFFT's table alone; it is left unchanged")
         yield connection
-        connection.execute("COMMIT")  # what is not committed goes when the connection closes
+        connection.execute("COMMIT")  # uncommitted changes are lost when the connection closes
 
 
 def delete(path: Path, rows: Sequence[Row]) -> list[Kept | None]:
-    """Delete rows that are as they were seen, all in one transaction; None for each that is gone."""
+    """Delete rows that are unchanged since the scan, all in one transaction; None for each that is gone."""
     kept: list[Kept | None] = []
     try:
         with changing(path) as connection:
@@ -557,7 +557,7 @@ def delete(path: Path, rows: Sequence[Row]) -> list[Kept | None]:
 
 
 def give_back(path: Path) -> tuple[str, ...]:
-    """Shrink a database of which a fifth or more is free; sentences that say what was done."""
+    """Shrink a database of which a fifth or more is free; the sentences that report it."""
     try:
         file = examine(path)
         if file is None or not file.size_bytes:
@@ -571,7 +571,7 @@ def give_back(path: Path) -> tuple[str, ...]:
                 return ()
             share = f"{100 * free // pages} % of {path.name}"
             if not read_shape(connection).alone:
-                return (f"{share} is free and stays so, as it holds more than rocFFT's table",)
+                return (f"{share} is free and stays so, as it contains more than rocFFT's table",)
             connection.execute("VACUUM")
     except (FormatError, CacheUnusableError) as error:
         return (f"free pages were not given back: {error}",)
@@ -580,9 +580,9 @@ def give_back(path: Path) -> tuple[str, ...]:
 
 
 def close_log(path: Path) -> None:
-    """Work a log or a dead writer's journal into rocFFT's database and leave write-ahead mode.
+    """Merge a log or a dead writer's journal into rocFFT's database and leave write-ahead mode.
 
-    Not while others have it open: then SQLite refuses, and nothing changes.
+    If other programs have it open, SQLite refuses and nothing changes.
     """
     try:
         if _is_plain(path):
@@ -594,7 +594,7 @@ def close_log(path: Path) -> None:
 
 
 def reindex(path: Path) -> bool:
-    """Make the index anew from the rows; whether the pages are sound then."""
+    """Rebuild the index from the rows; whether the pages are sound then."""
     try:
         if not _is_plain(path):
             return False
@@ -608,7 +608,7 @@ def reindex(path: Path) -> bool:
 
 
 def _is_plain(path: Path) -> bool:
-    """Whether a database holds nothing but rocFFT's table, told without changing it."""
+    """Whether a database contains only rocFFT's table, determined without changing it."""
     file = examine(path)
     if file is None or not file.header:
         return False
@@ -617,10 +617,10 @@ def _is_plain(path: Path) -> bool:
 
 
 def move_aside(path: Path) -> Path | None:
-    """Rename a damaged database and what lies beside it, so that rocFFT makes a new one; its new place.
+    """Rename a damaged database and its side files, so that rocFFT makes a new one; its new place.
 
-    Refused, with None, for a file that neither begins as a SQLite database nor is named as rocFFT names its
-    own, and for a database that holds tables of others.
+    Refused, with None, for a file that neither begins as a SQLite database nor has a name that rocFFT
+    gives, and for a database with other programs' tables.
     """
     with told(path), Folder.at(path.parent) as folder:
         if not _may_go(path):
@@ -632,7 +632,7 @@ def move_aside(path: Path) -> Path | None:
         if aside is None:
             what = f"{folder.path} holds {_ASIDE_LIMIT} damaged databases of {path.name}"
             raise CacheUnusableError(f"{what}; remove them")
-        # A journal or log first: beside a new database it would be worked into that.
+        # A journal or log first: next to a new database it would be merged into that.
         for suffix in (*sides(path), ""):
             folder.move(path.name + suffix, folder, aside + suffix)
     return path.with_name(aside)
@@ -644,7 +644,7 @@ def _may_go(path: Path) -> bool:
         return file is not None and fnmatch(path.name, NAMED)
     try:
         with writing(path) as connection:
-            connection.execute("BEGIN EXCLUSIVE")  # nobody else is in the middle of anything
+            connection.execute("BEGIN EXCLUSIVE")  # no other program is in the middle of anything
             return read_shape(connection).alone
     except CacheUnusableError:
         return False

@@ -3,9 +3,9 @@
 A merged database has its rows by kernel name, architecture, HIP version and generator sum, with timestamp 0
 as rocFFT's own export writes it, so that the same rows give the same bytes. An image is what
 ``rocfft_cache_serialize`` gives and ``rocfft_cache_deserialize`` takes: the bytes of a database whose header
-says rollback journal, since SQLite cannot open one in memory that says otherwise (rocFFT's own image of a
-database in write-ahead mode cannot be read back). New files are made whole or not at all, under a name of
-their own until they are complete, and replace nothing.
+says rollback journal, since SQLite cannot open any other in memory (rocFFT's own image of a
+database in write-ahead mode cannot be read back). New files are made whole or not at all, under another
+name until they are complete, and replace nothing.
 """
 
 import hashlib
@@ -54,17 +54,17 @@ _FIND = f"SELECT timestamp FROM {TABLE} WHERE {MATCHES}"
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Which rows are taken, by field as people read it; a field without values takes all."""
+    """The rows to take, by field as people read it; a field without values takes all."""
 
     values: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(cls, like: Iterable[tuple[str, str]]) -> "Filters":
-        """Those of the command line; raises UsageError."""
+        """The filters of the command line; raises UsageError."""
         return cls(tuple((label, _filter(label, value)) for label, value in like))
 
     def take(self, row: Row) -> bool:
-        """Whether a sound row is taken."""
+        """Whether to take a sound row."""
         fields = row.fields
         return all((label, fields[label]) in self.values for label, _ in self.values)
 
@@ -93,7 +93,7 @@ class _Source:
     written: int = 0
 
     def code(self, row: Row) -> bytes:
-        """The code of a row; raises CacheUnusableError where it changed meanwhile."""
+        """The code of a row; raises CacheUnusableError if it changed meanwhile."""
         with told(self.path):
             found = look_again(self.reader.connection, row)
             if found is None:
@@ -109,7 +109,7 @@ class _Candidate:
     row: Row
 
     def beats(self, other: "_Candidate") -> bool:
-        """Whether this row is the one to keep, in whichever order the two were met."""
+        """Whether this row is the one to keep, whatever the order of the two."""
         mine, theirs = self.row.seconds, other.row.seconds
         return mine > theirs or (mine == theirs and self._digest() > other._digest())
 
@@ -124,7 +124,7 @@ class _Candidate:
 
 @dataclass(slots=True)
 class Merged:
-    """What became of the rows of all sources."""
+    """The counts of rows from all sources."""
 
     sources: Sequence[_Source] = ()
     held: int = 0
@@ -134,11 +134,11 @@ class Merged:
     filtered: int = 0
     """Left out by the filters."""
     older: int = 0
-    """Left out for a row with the same key that is as new or newer, in a source or in the result."""
+    """Left out because a row with the same key is as new or newer, in a source or in the result."""
     replaced: int = 0
-    """Of the rows written, those that took the place of an older one that was in the result."""
+    """The written rows that replaced an older one in the result."""
     why: Counter[str] = field(default_factory=Counter)
-    """What is wrong with rows that no lookup could use, which are never carried on, and with how many."""
+    """The problems of rows that no lookup could use, which are never copied, with their counts."""
 
     def taken(self, source: _Source, filters: Filters) -> Iterator[Row]:
         """The rows of a source that are sound and pass the filters; the others are counted."""
@@ -155,7 +155,7 @@ class Merged:
                     yield row
 
     def nothing(self, out: Path) -> str:
-        """Why a new database would be empty, and what to do."""
+        """Why a new database would be empty, and the remedy."""
         reasons = [f"{self.filtered} are left out by the filters"] if self.filtered else []
         reasons += [f"{count} are {reason}" for reason, count in self.why.most_common(_REASONS_TOLD)]
         found = f"of {self.held} rows {'; '.join(reasons)}" if self.held else "the sources hold no rows"
@@ -171,10 +171,10 @@ def merge(
     keep_times: bool = False,
     into_existing: bool = False,
 ) -> Merged:
-    """Make a database of the rows of others, or with ``into_existing`` add them to one that is there.
+    """Make a database of other databases' rows, or with ``into_existing`` add them to an existing one.
 
-    Of rows with the same key the newest is kept. Raises UsageError for sources or a place that cannot be
-    meant and where a new database would have no row, FormatError for a source that does not read,
+    Of rows with the same key the newest is kept. Raises UsageError for unusable sources or an unusable
+    place and if a new database would have no row, FormatError for an invalid source,
     CacheUnusableError for a place or a locked file.
     """
     _require_meant(sources, out, into_existing=into_existing)
@@ -205,7 +205,7 @@ def merge(
 
 def _require_meant(sources: Sequence[Path], out: Path, *, into_existing: bool) -> None:
     if not sources:
-        raise UsageError("there is nothing to merge; name databases or images of them")
+        raise UsageError("nothing to merge; name databases or images of them")
     real = [os.path.realpath(path) for path in sources]
     if len(set(real)) < len(real):
         raise UsageError("a source is named twice; name each once")
@@ -214,7 +214,7 @@ def _require_meant(sources: Sequence[Path], out: Path, *, into_existing: bool) -
     if not into_existing:
         _require_absent(out)
     elif not is_file(out):
-        raise UsageError(f"{out} is no file that could be added to; leave --into out")
+        raise UsageError(f"{out} is not a file that can be added to; leave --into out")
 
 
 def _same(path: Path, out: Path) -> bool:
@@ -236,18 +236,18 @@ def _add(out: Path, winners: Iterable[_Candidate], done: Merged, *, keep_times: 
 
 
 def open_source(source: Path) -> Reader:
-    """A database or image open for reading; UsageError for none, FormatError where it is not rocFFT's."""
+    """A database or image open for reading; UsageError if missing, FormatError if it is not rocFFT's."""
     path = Path(os.path.realpath(source))
     file = examine(path)
     if file is None:
         raise UsageError(f"{source} does not exist; name a database or an image of one")
     if not file.database:
-        raise FormatError(f"{source} is no SQLite database")
+        raise FormatError(f"{source} is not an SQLite database")
     reader = open_reader(path, file)
     with told(source):
         if read_shape(reader.connection).table is not Table.OURS:
             reader.close()
-            raise FormatError(f"{source} does not hold rocFFT's table")
+            raise FormatError(f"{source} does not contain rocFFT's table")
     return reader
 
 
@@ -283,7 +283,7 @@ def restore(source: Path, out: Path) -> int:
         raise CacheUnusableError(f"{source} cannot be read ({error.strerror}); {UNREAD}") from error
     with closing(in_memory(data, source)) as connection, told(source):
         if read_shape(connection).table is not Table.OURS:
-            raise FormatError(f"{source} does not hold rocFFT's table")
+            raise FormatError(f"{source} does not contain rocFFT's table")
         if connection.execute("PRAGMA integrity_check(1)").fetchone()[0] != "ok":
             raise FormatError(f"{source} is damaged; take the image anew")
     return _write(data, out)
@@ -304,9 +304,9 @@ def _write(data: bytes, out: Path) -> int:
 
 @contextmanager
 def published(out: Path) -> Iterator[Path]:
-    """An empty file to fill, which becomes ``out`` at the end; raises UsageError where that is there.
+    """An empty file to fill, which becomes ``out`` at the end; raises UsageError if that exists.
 
-    Raises CacheUnusableError for a place that takes no file.
+    Raises CacheUnusableError if no file can be created there.
     """
     _require_absent(out)
     temporary = out.with_name(f".gpucache-{secrets.token_hex(8)}.tmp")
@@ -353,15 +353,13 @@ def _sync(path: Path) -> None:
 _LIKE = Option(
     "--like",
     Kind.FIELD,
-    "rocfft: only rows with this arch, hip_version or generator_sum; may be given again.",
+    "rocfft: only rows with this arch, hip_version or generator_sum; repeatable.",
     "FIELD=VALUE",
     many=True,
     remedy="write it as arch=gfx90a",
 )
 _KEEP_TIMES = Option("--keep-times", Kind.FLAG, "rocfft: keep the rows' times, which makes files differ.")
-_INTO = Option(
-    "--into", Kind.FLAG, "rocfft: add to OUT, which is there, and replace older rows; times are kept."
-)
+_INTO = Option("--into", Kind.FLAG, "rocfft: add to the existing OUT and replace older rows; times are kept.")
 
 
 def _merged(asked: Asked) -> Exported:
@@ -369,10 +367,10 @@ def _merged(asked: Asked) -> Exported:
     filters = Filters.of(like)
     done = merge(asked.sources, asked.out, filters=filters, keep_times=keep_times or into, into_existing=into)
     counts = {
-        "left out for a newer one with the same key": done.older,
+        "left out for a newer row with the same key": done.older,
         "left out by --like": done.filtered,
         "left out as unsound": done.why.total(),
-        "that took the place of an older one": done.replaced,
+        "that replaced an older one": done.replaced,
     }
     notes = tuple(
         f"{number} {'row' if number == 1 else 'rows'}: {what}." for what, number in counts.items() if number

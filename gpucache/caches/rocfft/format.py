@@ -1,8 +1,8 @@
 """rocFFT's cache of kernels compiled at run time: SQLite files with one table, a row for each kernel.
 
-``database`` owns what is read of such a file, what can be wrong with it and every change of it, ``export``
-databases made of others, ``locations`` where the files lie; how a database is opened without leaving a trace
-is ``databases``' beside this folder. A foreign file is data: no view, trigger or virtual table in it is ever
+``database`` owns the reading of such a file, its problems and every change of it, ``export``
+databases made of others, ``locations`` where the files are; how a database is opened unseen
+is for ``databases``. A foreign file is data: no view, trigger or virtual table in it is ever
 used, and its kernels are never loaded.
 
 rocFFT writes the time of a store and never the time of a use: an entry's last use is the moment it was
@@ -38,11 +38,11 @@ from gpucache.payload import describe
 
 FIELDS = {
     "kernel_name": "the name of the kernel's function, as rocFFT's log has it",
-    "arch": "the architecture, such as gfx90a; what follows a colon is not compared",
+    "arch": "the architecture, such as gfx90a; the part after a colon is not compared",
     "hip_version": "the HIP version rocFFT was built with: 6.2.41133, or the integer 60241133",
     "generator_sum": "the SHA-256 of rocFFT's kernel generator, as hex",
 }
-"""What an explanation can be asked for; nothing is compared that is not given."""
+"""The fields that an explanation compares; omitted fields are not compared."""
 _WHY = {
     "arch": "it was compiled for another GPU",
     "hip_version": "every other HIP version compiles all kernels anew",
@@ -65,16 +65,16 @@ class Stored:
     path: Path
     written_ns: int
     owned: bool = True
-    """Rows have no owner; whoever may write the file may mend them."""
+    """Rows have no owner; any user who may write the file may repair them."""
 
     @property
     def key(self) -> str:
-        """The row's."""
+        """The row's key."""
         return self.row.key
 
     @property
     def size_bytes(self) -> int:
-        """What rocFFT's own trimming counts of a row."""
+        """The row's size as rocFFT's own trimming counts it."""
         return self.row.size_bytes
 
 
@@ -82,7 +82,7 @@ class Rocfft(RocfftPlaces, Format[Stored]):
     """One database file of rocFFT."""
 
     item = Stored
-    together = 500  # whose commit programs of rocFFT wait for
+    together = 500  # programs of rocFFT wait for its commit
     wanted = FIELDS
 
     def __init__(self, location: Location, clock: Clock) -> None:
@@ -90,21 +90,21 @@ class Rocfft(RocfftPlaces, Format[Stored]):
         self.root = locations.real_path(self.root)
         self._opened: Reader | None = None
         self._ours = False
-        """Whether what is open has rocFFT's table."""
+        """Whether the open database has rocFFT's table."""
 
     @classmethod
     def opened(cls, location: Location) -> Location:
-        """The system's database is nobody's to write."""
+        """No user writes to the system's database."""
         found = location.problems or locations.place_problems(Path(location.root), location.role)
         return location._replace(problems=found)
 
     @classmethod
     def require(cls, root: Path) -> None:
-        """Nothing: what is no database is a finding."""
+        """Nothing: a file that is not a database is a finding."""
 
     @classmethod
     def whose(cls, path: Path) -> Whose:
-        """rocFFT's where a file is a database with its table, or is called like one."""
+        """rocFFT's if a file is a database with its table, or has the name of one."""
         with suppress(GpucacheError, RuntimeError):
             if path.is_file() and (fnmatch(path.name, database.NAMED) or _has_table(path.resolve())):
                 return Whose.OWN
@@ -123,10 +123,10 @@ class Rocfft(RocfftPlaces, Format[Stored]):
                     if row.key.startswith(prefix):
                         yield Stored(row, self.root, row.created_ns or changed_ns)
         except (FormatError, UnreadableError):
-            return  # what could not be read is a finding of the whole file
+            return  # an unreadable rest is a finding of the whole file
 
     def look(self, item: Stored) -> Look:
-        """Its key, and what the beginning of its code says."""
+        """Its key, and the facts from the beginning of its code."""
         row, opened = item.row, self._opened
         assert opened is not None
         with told(self.root):
@@ -144,12 +144,12 @@ class Rocfft(RocfftPlaces, Format[Stored]):
             unique=False,
         )
 
-    def stays(self, item: Stored) -> str:  # noqa: ARG002 - it holds of all of a database
-        """It belongs to the installation."""
+    def stays(self, item: Stored) -> str:  # noqa: ARG002 - it applies to a whole database
+        """That it belongs to the installation."""
         return _BELONGS if self.location.role == SYSTEM else ""
 
     def check(self, item: Stored) -> Iterator[Problem]:
-        """The row's values, its code, and whether that is for the architecture of the row."""
+        """Check the row's values, its code, and whether the code fits the row's architecture."""
         try:
             with self._row(item) as (reader, row):
                 if row is None:
@@ -160,7 +160,7 @@ class Rocfft(RocfftPlaces, Format[Stored]):
             yield Problem(FindingKind.CORRUPT, str(error))
 
     def notes(self, item: Stored) -> Iterator[str]:
-        """What is odd about its times."""
+        """The oddities of its times."""
         return database.row_notes(item.row)
 
     def payload(self, item: Stored) -> bytes:
@@ -171,40 +171,40 @@ class Rocfft(RocfftPlaces, Format[Stored]):
             return database.read_code(reader.connection, row, reader.size_bytes)
 
     def report(self, item: Stored, entry: CacheEntry) -> EntryReport:
-        """The key, what the kernel's name says, and what its code is."""
+        """The key, the facts in the kernel's name, and the kind of its code."""
         told = {**item.row.fields, **decode(entry.program)}
         fields = tuple(KeyField(label, value) for label, value in told.items())
         return EntryReport(entry, fields, describe(self.payload(item)).pairs)
 
     def unchanged(self, item: Stored) -> bool:
-        """The row is there with the values that the scan saw."""
+        """Whether the row exists with the values that the scan saw."""
         try:
             with self._row(item) as (_, row):
                 return row is not None
-        except FormatError:  # what is wrong with the file is told of it
+        except FormatError:  # problems of the file are reported on it
             return True
 
     def remove(self, item: Stored) -> Kept | None:
-        """Delete the row if it is as it was at the scan."""
+        """Delete the row if it is unchanged since the scan."""
         return database.delete(self.root, [item.row])[0]
 
     def remove_together(self, items: Sequence[Item]) -> Sequence[Kept | None]:
-        """The same of several rows, in one transaction."""
+        """Delete several rows like ``remove``, in one transaction."""
         return database.delete(self.root, [one.row for one in items if isinstance(one, Stored)])
 
     def finish_removals(self) -> Sequence[str]:
-        """Give pages back where a fifth of them is free."""
+        """Give pages back if a fifth of them is free."""
         if self.location.role == SYSTEM:
             return ()
         self._opened = None
         return database.give_back(self.root)
 
     def closed(self) -> str:
-        """Nothing: it is told by what is found in its place."""
+        """Nothing: the findings about its content report it."""
         return ""
 
     def beside(self) -> Iterator[Checked]:
-        """What is wrong with the file and beside it; raises CacheUnusableError for a locked file."""
+        """The problems of the file and the files next to it; raises CacheUnusableError if it is locked."""
         return (self.told(path, problem) for path, problem in self._problems())
 
     def clear(self, checked: Checked) -> Checked:
@@ -225,9 +225,9 @@ class Rocfft(RocfftPlaces, Format[Stored]):
         return checked._replace(findings=tuple(marked))
 
     def answer(self, wanted: Wanted) -> Iterator[Reach]:
-        """Whether lookups would be answered; raises UsageError, CacheUnusableError for a locked file."""
+        """Whether lookups would hit; raises UsageError, CacheUnusableError for a locked file."""
         if not any(wanted.values()):
-            raise UsageError(f"nothing is asked for; give one of {', '.join(FIELDS)}")
+            raise UsageError(f"no field is given; give one of {', '.join(FIELDS)}")
         for name, values in wanted.items():
             if name != "kernel_name" and len(values) > 1:
                 raise UsageError(f"rocfft looks a kernel up by one {name}; give {name} once")
@@ -244,7 +244,7 @@ class Rocfft(RocfftPlaces, Format[Stored]):
                 return Reach(self.name, words, Verdict.NEVER_BUILT, self._silent())
 
             def stored(row: Row) -> Mapping[str, str]:
-                whole = given.get("arch") == row.fields["arch"]  # as a row has it that keeps the features
+                whole = given.get("arch") == row.fields["arch"]  # as in a row that keeps the features
                 return {**row.fields, "arch": asked["arch"]} if whole else row.fields
 
             known = {
@@ -271,13 +271,13 @@ class Rocfft(RocfftPlaces, Format[Stored]):
         return Reach(self.name, words, verdict, detail + note, differences, near.item.key if near else "")
 
     def _silent(self) -> str:
-        """Why a file that reads has no rows; raises FormatError where that is damage."""
+        """Why a valid file has no rows; raises FormatError if that is damage."""
         wrong = next(
             (problem for _, problem in self._problems() if problem.kind and problem.kind.wrong), None
         )
         if wrong is not None:
             raise FormatError(f"{self.root}: {wrong.detail}")
-        return f"{self.root} holds no kernel yet, so rocFFT compiles at the first run"
+        return f"{self.root} has no kernel yet, so rocFFT compiles at the first run"
 
     def _problems(self) -> Iterator[tuple[Path, Problem]]:
         try:
@@ -286,7 +286,7 @@ class Rocfft(RocfftPlaces, Format[Stored]):
             yield self.root, Problem(FindingKind.UNTRUSTED, str(error))
 
     def _mend(self, path: Path, problem: Problem) -> str:
-        """Take it out of the way; what became of the file, as a clause."""
+        """Move it out of the way; the fate of the file, as a clause."""
         if path == self.root and problem.kind in (FindingKind.CORRUPT, FindingKind.TRUNCATED):
             aside = None if database.reindex(path) else database.move_aside(path)
             return (
@@ -299,13 +299,13 @@ class Rocfft(RocfftPlaces, Format[Stored]):
         return ""
 
     def _reading(self) -> Reader | None:
-        """The database with rocFFT's table as it is now; None where there is none; raises FormatError."""
+        """The database with rocFFT's table as it is now; None if there is none; raises FormatError."""
         file = examine(self.root)
         if file is None or not file.size_bytes:
             self._opened = None
             return None
         if not file.database:
-            raise FormatError(f"{self.root} is no SQLite database")
+            raise FormatError(f"{self.root} is not an SQLite database")
         if self._opened is None or self._opened.stamp != stamp(self.root):
             reader = open_reader(self.root, file)
             with told(self.root):
@@ -315,7 +315,7 @@ class Rocfft(RocfftPlaces, Format[Stored]):
 
     @contextmanager
     def _row(self, item: Stored) -> "Iterator[tuple[Reader, Row | None]]":
-        """An entry's row as it is now, with what reads it; raises FormatError."""
+        """An entry's row as it is now, with its reader; raises FormatError."""
         opened = self._reading()
         if opened is None:
             raise FormatError(f"the entry {item.key[:12]} is gone; look at the cache again")
@@ -324,7 +324,7 @@ class Rocfft(RocfftPlaces, Format[Stored]):
 
 
 def _has_table(path: Path) -> bool:
-    """Whether a database has the table; its log is asked only where the file itself has none."""
+    """Whether a database has the table; its log is read only if the file itself has none."""
     file = examine(path)
     if file is None or not file.header:
         return False
@@ -338,7 +338,7 @@ def _has_table(path: Path) -> bool:
 
 
 def _asked(given: Mapping[str, str]) -> dict[str, str]:
-    """What a lookup compares, as people read it; raises UsageError for values that cannot be."""
+    """The fields that a lookup compares, as people read them; raises UsageError for impossible values."""
     asked = {name: given[name] for name in FIELDS if name in given}
     if "arch" in asked:
         asked["arch"] = asked["arch"].partition(":")[0]
@@ -352,21 +352,21 @@ def _asked(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _answer(near: Near[Row] | None, asked: Mapping[str, str]) -> tuple[Served | Verdict, str]:
-    """What becomes of a lookup, from the row that is nearest to it."""
+    """The verdict on a lookup, from the row that is nearest to it."""
     if near is None:
         detail = "no row is like it, so rocFFT compiles it at the first run that may write here"
         return Verdict.NEVER_BUILT, detail
     if near.wrong is not None:
         served = near.wrong.kind is FindingKind.MISLABELLED
-        detail = f"the row that has all of it is {near.wrong}; run 'gpucache verify --repair'"
+        detail = f"the row that matches it all is {near.wrong}; run 'gpucache verify --repair'"
         return Served.FALSE_HIT if served else Verdict.CORRUPT, detail
     if not near.differing:
-        return Served.HIT, "a row has all that is asked for"
+        return Served.HIT, "a row matches all given fields"
     if "kernel_name" in near.differing:
         like = near.stored["kernel_name"][:_NAME_CHARS]
         return Verdict.KEY_CHANGED, f"no row has that kernel; the likest is {like}"
     why = "; ".join(_WHY[label] for label in near.differing)
-    what = "the kernel is here" if "kernel_name" in asked else "the nearest row is"
+    what = "the kernel is stored" if "kernel_name" in asked else "the nearest row is"
     return Verdict.KEY_CHANGED, f"{what} with another {' and '.join(near.differing)}: {why}"
 
 
@@ -388,15 +388,15 @@ _PARTS = tuple(
         (r"([^_]*)", "other parts", "{}"),
     )
 )
-"""Parts of the names of rocFFT's Stockham kernels, as ``rtc_stockham_gen.cpp`` puts them together."""
+"""The parts of rocFFT's Stockham kernels' names, as ``rtc_stockham_gen.cpp`` composes them."""
 _DIRECTIONS = {"fwd": "forward", "back": "backward", "inv": "backward"}
 _LONGEST = 2048
 
 
 def decode(name: str) -> Mapping[str, str]:
-    """What a kernel's name says, by label, for people; empty for a name that is not a Stockham kernel's.
+    """The facts in a kernel's name, by label, for people; empty for a name that is not a Stockham kernel's.
 
-    The cache compares the whole name: a part that is not known here is shown as it stands.
+    The cache compares the whole name: an unknown part is shown unchanged.
     """
     begin = re.match(r"fft_rtc_(fwd|back|inv)(?=_)", name[:_LONGEST])
     if begin is None:

@@ -1,4 +1,4 @@
-"""Where rocFFT's databases lie in an environment, and what is wrong with those places.
+"""Where an environment puts rocFFT's databases, and the problems of these places.
 
 Owns the variables. Source: rocFFT, ``rtc_cache.cpp`` and the environment variables of its documentation.
 Raises nothing.
@@ -27,7 +27,7 @@ _INSTALL = f"unset {SYSTEM_PATH}, or install rocFFT anew"
 
 
 def real_path(path: Path) -> Path:
-    """Where a path leads; as it stands where the working directory is gone. Raises nothing."""
+    """The target of a path; the path unchanged if the working directory is gone. Raises nothing."""
     try:
         return Path(os.path.realpath(path))
     except (OSError, ValueError):
@@ -35,7 +35,7 @@ def real_path(path: Path) -> Path:
 
 
 def _location(named: str | Path, decided_by: str, role: str, environ: Mapping[str, str]) -> Location:
-    """One place with all that is wrong with it; a variable may name a relative one."""
+    """One place with all its problems; a variable may name a relative one."""
     path = places.absolute(Path(named))
     told = f"{decided_by} is {named}, another place for every current directory; set an absolute path"
     relative = () if Path(named).is_absolute() else (told,)
@@ -54,7 +54,7 @@ def _switched_off(role: str, environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def place_problems(path: Path, role: str) -> tuple[str, ...]:
-    """What is wrong with a database's folder and file system; what is wrong with it itself are findings."""
+    """The problems of a database's directory and file system; its own problems are findings."""
     real = real_path(path)
     if not real.is_absolute():  # the working directory is gone
         return ()
@@ -63,34 +63,34 @@ def place_problems(path: Path, role: str) -> tuple[str, ...]:
 
 
 def _installed(path: Path) -> Iterator[str]:
-    """Of a place that nobody writes to, only whether it is there and whose it is."""
+    """Problems of a place that no user writes to: whether it exists and is trusted."""
     try:
         if distrusted := places.distrust(path.parent.stat(), move=_INSTALL):
             yield distrusted
         if not os.path.exists(path):  # noqa: PTH110 - raises nothing
             yield f"{path} does not exist, so every kernel of the installation is compiled again; {_INSTALL}"
     except OSError as error:
-        yield f"{path.parent} cannot be looked at ({error.strerror}); {_INSTALL}"
+        yield f"{path.parent} cannot be accessed ({error.strerror}); {_INSTALL}"
 
 
 def _file(path: Path, role: str, move: str) -> Iterator[str]:
     folder = path.parent
     if os.path.isdir(folder) and not os.access(folder, os.X_OK):  # noqa: PTH112 - raises nothing
-        yield f"{folder} may not be entered by this user, so what {path.name} holds is not known; {move}"
+        yield f"{folder} cannot be entered by this user, so the content of {path.name} is unknown; {move}"
     elif is_file(path) and not os.access(path, os.R_OK):
-        yield f"{path.name} may not be read by this user, so what it holds is not known; {move}"
+        yield f"{path.name} may not be read by this user, so what it is unknown; {move}"
     elif role != SYSTEM and is_file(path) and not os.access(path, os.W_OK) and os.access(folder, os.W_OK):
-        # Where the folder takes nothing either that is said already.
+        # If the directory takes nothing either, that is reported already.
         yield f"the file is read-only, so every store fails and nothing new is kept; {move}"
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is a file, as far as may be seen. Raises nothing."""
-    return os.path.isfile(path)  # noqa: PTH113 - Path.is_file raises where the folder may not be entered
+    """Whether a file exists, as far as this user can see. Raises nothing."""
+    return os.path.isfile(path)  # noqa: PTH113 - Path.is_file raises if the directory may not be entered
 
 
 def _library(environ: Mapping[str, str]) -> tuple[Path | None, str]:
-    """The folder of the library that a program would load, and what decided that."""
+    """The directory of the library that a program would load, and the variable that decided it."""
     searched = [(part, "LD_LIBRARY_PATH") for part in environ.get("LD_LIBRARY_PATH", "").split(":") if part]
     if environ.get("ROCM_PATH"):
         searched.append((str(Path(environ["ROCM_PATH"], "lib")), "ROCM_PATH"))
@@ -103,7 +103,7 @@ def _library(environ: Mapping[str, str]) -> tuple[Path | None, str]:
 
 
 def _beside_library(folder: Path) -> Iterator[Path]:
-    """The one database, or those for one architecture each; the library's folder before ``rocfft`` in it."""
+    """The one database, or one for each architecture; before ``rocfft`` in it the library's directory."""
     seen: set[str] = set()
     for place in (folder, folder / "rocfft"):
         for name in sorted(_names(place)):
@@ -137,11 +137,11 @@ class RocfftPlaces(Places):
         makes=False,
     )
     tracing = {"ROCFFT_LAYER": "32"}
-    """Bit 32 logs what is compiled and what is found; ``ROCFFT_LOG_RTC_PATH`` names the file."""
+    """Bit 32 logs compiled and cached kernels; ``ROCFFT_LOG_RTC_PATH`` names the file."""
 
     @classmethod
     def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """The user's database where a path is set, then the system's databases that are there."""
+        """The user's database if a path is set, then the existing databases of the system."""
         place, named = environ.get(USER_PATH, ""), environ.get(SYSTEM_PATH, "")
         if place and place != MEMORY:
             yield _location(place, USER_PATH, USER, environ)

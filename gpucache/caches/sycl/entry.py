@@ -1,4 +1,4 @@
-"""What the numbered files in a folder of libsycl's hold: their shapes, the stored key as text, the hash.
+"""The numbered files in a directory of libsycl's cache: their layout, the stored key as text, the hash.
 
 Every length is compared with the file's size before anything is read. Source: libsycl,
 ``persistent_device_code_cache.cpp`` (``writeSourceItem``, ``writeBinaryDataToFile``, ``getDeviceIDString``),
@@ -9,8 +9,8 @@ all integers unsigned 64-bit little-endian::
     <n>_access_time.txt  nanoseconds in decimal
     <n>.lock             empty, as <n>_access_time.txt.lock
 
-Folders are named by ``std::hash<std::string>`` of libstdc++ on 64-bit machines (``hash_bytes.cc``:
-MurmurHash64A with a seed of its own) in decimal. Owns what the files of one number say by
+Directories are named by ``std::hash<std::string>`` of libstdc++ on 64-bit machines (``hash_bytes.cc``:
+MurmurHash64A with a different seed) in decimal. Owns what the files of one number say by
 themselves. Must not know what other numbers mean for an entry.
 """
 
@@ -38,41 +38,41 @@ KERNELS = "ext_kernel_compiler"
 DEVICE_LABELS = ("platform name", "device name", "device version", "driver version")
 IDENTITY_LABELS = DEVICE_LABELS[:2]
 
-PASSED_OVER = "programs pass it over and keep another copy beside it"
+PASSED_OVER = "programs pass it over and keep another copy next to it"
 LOST = "a program that asks for it gets nothing, tries no other copy and adds one at every run"
 DIES = "every program that asks for it dies with std::bad_alloc"
 ABSURD_BYTES = 1 << 40
-"""A length that no machine has the memory for."""
+"""A length larger than the memory of any machine."""
 SHOWN_BYTES = 4096
-"""How much of a text is read and shown, and of a binary in a scan."""
+"""How much of a text is read and shown, and how much of a binary a scan reads."""
 NAMED_BYTES = 1 << 20
 """How much of the images is searched for names."""
 LOOKED_INTO_BYTES = 256 << 20
-"""The largest binary or images that are held in memory to look into them."""
+"""The largest binary or images that are loaded into memory for inspection."""
 EXTRACTED_BYTES = 1 << 30
-"""The largest binary that is given out."""
+"""The largest binary that can be extracted."""
 _HEAD_BYTES = 64 << 10
 _PIECE_BYTES = 1 << 20
 HEX_SHOWN = 16
 _WORD = 8
 _FRAMES_READ = 1024
 _COUNT_USED = 3
-"""Of the number that either file begins with, what a real count or length takes of it, in bytes."""
+"""How many bytes of the number at the start of each file a real count or length uses."""
 _TIME = re.compile(rb"[0-9]{1,19}")
 _FILE = re.compile(FILE)
 
 
 class DamagedError(FormatError):
-    """A file is not what its format says."""
+    """A file does not have the expected format."""
 
     def __init__(self, kind: FindingKind, detail: str, *, stops: bool = False, kills: bool = False) -> None:
         super().__init__(detail)
         self.kind = kind
         self.detail = detail
         self.stops = stops
-        """Programs take the entry for an answer, and look at no later number."""
+        """Programs take the entry as a hit and look at no later number."""
         self.kills = kills
-        """Programs die when they come to it."""
+        """Programs crash when they reach it."""
 
 
 class Span(NamedTuple):
@@ -88,14 +88,14 @@ class Span(NamedTuple):
 
     @property
     def unseen(self) -> str:
-        """Why it is not looked into; empty where it is."""
+        """Why it is not inspected; empty if it is."""
         if self.length <= LOOKED_INTO_BYTES:
             return ""
         return f"not looked into: larger than {format_size(LOOKED_INTO_BYTES)}"
 
 
 class Stored:
-    """One file of an entry, of which the first bytes are read once; raises FormatError, OSError."""
+    """One file of an entry, whose first bytes are read once; raises FormatError, OSError."""
 
     def __init__(self, item: Files, name: str) -> None:
         if name not in item.seen:
@@ -105,7 +105,7 @@ class Stored:
         self._head = self._read(0, _HEAD_BYTES)
 
     def part(self, span: Span, most: int | None = None) -> bytes:
-        """A part, or the first bytes of it; raises FormatError where the file ends within it."""
+        """A part, or its first bytes; raises FormatError if the file ends within it."""
         count = span.length if most is None else min(span.length, most)
         end = span.offset + count
         data = self._head[span.offset : end] if end <= len(self._head) else self._read(span.offset, count)
@@ -114,7 +114,7 @@ class Stored:
         return data
 
     def pieces(self, span: Span) -> Iterator[bytes]:
-        """A part, piece by piece."""
+        """Yield a part in chunks."""
         for offset in range(span.offset, span.end, _PIECE_BYTES):
             yield self.part(Span(offset, min(_PIECE_BYTES, span.end - offset)))
 
@@ -126,7 +126,7 @@ class Stored:
         return hasher.hexdigest()
 
     def number(self, offset: int) -> int | None:
-        """The number at an offset; None where the file ends before it."""
+        """The number at an offset; None if the file ends before it."""
         if offset + _WORD > self.size_bytes:
             return None
         return int.from_bytes(self.part(Span(offset, _WORD)), "little")
@@ -144,7 +144,7 @@ class Stored:
 
 
 class Source(Stored):
-    """A ``.src``: where its parts lie. Raises DamagedError as well."""
+    """A ``.src`` file and the offsets of its parts. Raises DamagedError as well."""
 
     def __init__(self, item: Files, stem: str) -> None:
         super().__init__(item, stem + SOURCE)
@@ -173,7 +173,7 @@ class Source(Stored):
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """The mangled names of the kernels in its images, in their order, as far as those are searched."""
+        """The mangled names of the kernels in its images, in order, as far as these are searched."""
         return spirv.kernel_names(self.part(self.images, NAMED_BYTES))
 
     def fields(self) -> Iterator[tuple[str, str]]:
@@ -184,7 +184,7 @@ class Source(Stored):
 
 
 class Binary(Stored):
-    """A ``.bin``: its first binary, how many it claims and holds, and how many bytes follow. Raises
+    """A ``.bin`` file: its first binary, how many it claims and contains, and how many bytes follow. Raises
     DamagedError as well."""
 
     def __init__(self, item: Files, stem: str) -> None:
@@ -205,7 +205,7 @@ class Binary(Stored):
                 FindingKind.TRUNCATED, f"its .bin lacks its last {missing}: {LOST}", stops=True
             )
         if length == 0:
-            raise DamagedError(FindingKind.CORRUPT, f"its .bin holds an empty binary: {LOST}", stops=True)
+            raise DamagedError(FindingKind.CORRUPT, f"its .bin contains an empty binary: {LOST}", stops=True)
         self.claimed, self.held, end = claimed, 1, self.payload.end
         while self.held < min(claimed, _FRAMES_READ):  # versions before 2025 could store several
             more = self.number(end)
@@ -226,15 +226,15 @@ class Binary(Stored):
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Which numbered files a folder has: the suffixes by stem. Pure."""
+    """The numbered files of a directory: the suffixes by stem. Pure."""
 
     suffixes: dict[str, set[str]]
     others: tuple[str, ...]
-    """The names of what libsycl does not make."""
+    """The names that libsycl does not create."""
 
     @classmethod
     def of(cls, item: Files) -> "Numbers":
-        """Those of a folder of entries."""
+        """The numbers in a directory of entries."""
         suffixes: dict[str, set[str]] = {}
         others = []
         for name in item.names:
@@ -246,7 +246,7 @@ class Numbers:
 
     @property
     def stems(self) -> list[str]:
-        """Those of entries and halves of entries, in the order in which programs look at them."""
+        """The numbers of entries and half entries, in the order in which programs look at them."""
         return [stem for stem in self.suffixes if self.present(stem)]
 
     @property
@@ -258,7 +258,7 @@ class Numbers:
         return number
 
     def present(self, stem: str) -> bool:
-        """Whether programs see an entry here: either of its files is enough."""
+        """Whether programs see an entry here: one of its two files is enough."""
         return not self.suffixes.get(stem, set()).isdisjoint((BINARY, SOURCE))
 
     def files(self, stem: str) -> tuple[str, ...]:
@@ -267,27 +267,27 @@ class Numbers:
 
 
 def order(stem: str) -> int:
-    """Where a number comes among those of its folder."""
+    """The position of a number in its directory."""
     return int(stem) if stem != IR_STEM else 0
 
 
 def stranger(item: Files, numbers: Numbers, stem: str) -> str:
-    """The name of a file that stands alone and begins as none of libsycl's; empty for an entry of it.
+    """The name of a lone file that does not begin like libsycl's; empty for an entry of libsycl.
 
-    Others number their files as well. Two files of one number, a time beside them, nothing in a file, or a
-    small number at its beginning, as a count or a length is, are libsycl's. Raises OSError.
+    Other programs number files too. Two files of one number, an access time file, an empty file, or a
+    small number at its beginning, such as a count or length, mark it as libsycl's. Raises OSError.
     """
     files = numbers.files(stem)
     if {stem + SOURCE, stem + BINARY} <= set(files) or access_number(item, stem) is not None:
         return ""
     try:
         return files[0] if any(item.part(files[0], 0, _WORD)[_COUNT_USED:]) else ""
-    except (FormatError, PermissionError):  # a link or such, or what is told elsewhere
+    except (FormatError, PermissionError):  # a link or similar, or reported elsewhere
         return ""
 
 
 def access_number(item: Files, stem: str) -> int | None:
-    """The time in an access time file, in nanoseconds; None for none, or what is no time."""
+    """The time in an access time file, in nanoseconds; None if it is missing or not a time."""
     try:
         data = item.read(stem + ACCESS, 64).strip()
     except (OSError, FormatError):
@@ -296,7 +296,7 @@ def access_number(item: Files, stem: str) -> int | None:
 
 
 def shown(kernels: tuple[str, ...], images: bytes) -> str:
-    """What people know images by: the first kernel, readable, and how many more; else their kind."""
+    """The name people know images by: the first kernel, readable, and how many more; else their kind."""
     if not kernels:
         return f"{describe(images[:SHOWN_BYTES]).kind.value} image" if images else ""
     first = readable(kernels[0])
@@ -309,7 +309,7 @@ def text(raw: bytes) -> str:
 
 
 def blob(raw: bytes, size_bytes: int | None = None) -> str:
-    """Size and first bytes of a blob, of which ``raw`` may be the first bytes alone."""
+    """Size and first bytes of a blob; ``raw`` may be the first bytes alone."""
     size = len(raw) if size_bytes is None else size_bytes
     if not size:
         return "none"
@@ -319,7 +319,7 @@ def blob(raw: bytes, size_bytes: int | None = None) -> str:
 def device_pairs(device: bytes) -> tuple[tuple[str, str], ...]:
     """The four parts of a device string, by label; one pair ``device`` for a string of another form.
 
-    Only the name of the device is taken to hold slashes of its own.
+    Only the device name may contain slashes.
     """
     platform, slash, rest = text(device).partition("/")
     parts = rest.rsplit("/", 2)
@@ -356,34 +356,34 @@ _LOADABLE = {
     "Intel(R) OpenCL Graphics": (PayloadKind.INTEL_GPU, PayloadKind.ELF),
     "NVIDIA CUDA BACKEND": (PayloadKind.CUBIN, PayloadKind.FATBIN, PayloadKind.PTX),
 }
-"""What a platform's programs are made of, where that is known; GPU binaries before 2021 apart."""
+"""The kind of binary that a platform's programs use, where known; GPU binaries before 2021 apart."""
 _OLD_GPU = b"CTNI"
 
 
 @dataclass(slots=True)
 class Number:
-    """What the files of one number say by themselves."""
+    """The state of one number, from its own files alone."""
 
     stem: str
     problems: list[Problem]
     notes: list[str]
     digest: str = ""
-    """Equal for numbers that answer the same question; empty where that cannot be told."""
+    """Equal for numbers with the same stored key; empty if the key is unknown."""
     taken: bool = False
-    """Programs take it for an answer, good or bad, and look at no later number."""
+    """Programs take it as a hit, good or bad, and look at no later number."""
     kills: bool = False
-    """Programs die when they come to it."""
+    """Programs crash when they reach it."""
 
 
 def family_of(item: Files) -> str:
-    """What the entries of a folder are."""
+    """The kind of entries in a directory."""
     if item.parts[0] != KERNELS:
         return "program"
     return "kernel_compiler binary" if len(item.parts) == 4 else "kernel_compiler IR"
 
 
 def half_of(item: Files, numbers: Numbers, stem: str) -> str:
-    """Which file is missing, as a sentence; empty where none is."""
+    """A sentence that names the missing file; empty if none is missing."""
     if BINARY not in numbers.suffixes[stem]:
         return f"{stem}.src has no .bin: programs miss and write it again"
     if family_of(item) == "program" and SOURCE not in numbers.suffixes[stem]:
@@ -392,7 +392,7 @@ def half_of(item: Files, numbers: Numbers, stem: str) -> str:
 
 
 def judge(item: Files, numbers: Numbers, stem: str) -> Number:
-    """Everything that one number's own files say, read whole; raises OSError."""
+    """The state of one number from its own files, read whole; raises OSError."""
     if stranger(item, numbers, stem):
         return Number(stem, [], [])
     if half := half_of(item, numbers, stem):
@@ -408,7 +408,7 @@ def judge(item: Files, numbers: Numbers, stem: str) -> Number:
             device, kernels = source.part(source.device, SHOWN_BYTES), source.kernels
         else:
             found.digest = item.key
-            found.notes.append(f"a {family_of(item)} stores no key, so it cannot be held against its folder")
+            found.notes.append(f"a {family_of(item)} stores no key, so its directory was not compared")
         _judge_binary(found, Binary(item, stem), device, kernels)
     except DamagedError as damage:
         unread = damage.kind is FindingKind.UNTRUSTED
@@ -424,9 +424,9 @@ def judge(item: Files, numbers: Numbers, stem: str) -> Number:
 
 
 def _judge_source(found: Number, item: Files, source: Source) -> None:
-    """Whether a ``.src`` is the one that its folders are named by."""
+    """Whether a ``.src`` is the one that its directories are named after."""
     if source.trailing:
-        detail = f"{source.trailing} bytes that nobody reads follow the images in its .src"
+        detail = f"{source.trailing} unused bytes follow the images in its .src"
         found.problems.append(Problem(FindingKind.CORRUPT, detail))
     labels = ("device", "images", "spec constants", "build options")
     spans = (source.device, source.images, source.spec, source.options)
@@ -441,24 +441,22 @@ def _judge_source(found: Number, item: Files, source: Source) -> None:
             )
     unlike = [label for label, differs in small if differs]
     if len(unlike) == len(labels):
-        found.notes.append(
-            "its folders are named by another hash than that of libstdc++, so they were not compared"
-        )
+        found.notes.append("its directories are not named by libstdc++'s hash, so they were not compared")
     elif unlike:
-        what = f"its {' and '.join(unlike)} do not hash to the folder it lies in"
+        what = f"its {' and '.join(unlike)} do not hash to the directory it is in"
         detail = f"{what}, so no program looks for it here"
         found.problems.append(Problem(FindingKind.MISPLACED, detail))
 
 
 def _judge_binary(found: Number, binary: Binary, device: bytes, kernels: Sequence[str]) -> None:
-    """Whether a ``.bin`` holds one binary that the device takes and that has the kernels of its images."""
+    """Whether a ``.bin`` has one binary that fits the device and has the kernels of its images."""
     if binary.claimed != binary.held:
         detail = (
             f"its .bin claims {binary.claimed} binaries and holds {binary.held}: versions before 2025 fail"
         )
         found.problems.append(Problem(FindingKind.CORRUPT, detail))
     if binary.trailing:
-        detail = f"{format_size(binary.trailing)} that nobody reads follow the binary in its .bin"
+        detail = f"{format_size(binary.trailing)} that no program reads follow the binary in its .bin"
         found.problems.append(Problem(FindingKind.CORRUPT, detail))
     if unseen := binary.payload.unseen:
         found.notes.append(f"its binary of {format_size(binary.payload.length)} was {unseen}")
@@ -474,13 +472,13 @@ def _judge_binary(found: Number, binary: Binary, device: bytes, kernels: Sequenc
         start = data[:8].hex(" ")
         detail = f"its binary ({info.kind}, starting with {start}) is none of {platform}: {_BUILD_FAILS}"
     elif info.kind in (PayloadKind.UNKNOWN, PayloadKind.OFFLOAD_BUNDLE):
-        found.notes.append("its binary is of a kind that is not known here")
+        found.notes.append("its binary is of an unknown kind")
         return
-    elif missing:  # every compiler keeps the names by which a program asks for its kernels
+    elif missing:  # compilers keep the names by which programs request their kernels
         others = f" and {len(missing) - 1} more" if missing[1:] else ""
         detail = (
-            f"its binary has no kernel {readable(missing[0])}{others}, which its images have, so it is that "
-            "of another entry: every program that asks for it dies"
+            f"its binary has no kernel {readable(missing[0])}{others}, unlike its images, so it belongs to "
+            "another entry: every program that asks for it dies"
         )
     else:
         return

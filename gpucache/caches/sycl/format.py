@@ -1,4 +1,4 @@
-"""libsycl's persistent cache: a folder named by hashes holds the copies of one program's binary, by number.
+"""libsycl's persistent cache: a directory named by hashes has the copies of a program's binary, by number.
 
 Source: libsycl, ``persistent_device_code_cache.cpp`` (``getCacheItemPath``, ``getCompiledKernelItemPath``,
 ``getDeviceCodeIRPath``, ``getItemFromDisc``, ``LockCacheItem``, ``updateCacheFileSizeAndTriggerEviction``)::
@@ -7,11 +7,11 @@ Source: libsycl, ``persistent_device_code_cache.cpp`` (``getCacheItemPath``, ``g
     ext_kernel_compiler/<device>/<build options>/<source>/<n>.bin _access_time.txt
     ext_kernel_compiler/<Base64 of a 256-bit hash, / as ->/ir.bin ir_access_time.txt
 
-An entry is such a folder, as its hashes are of all that the key has. Programs look at 0, 1, 2... while either
-file of a number exists; a number with a lock is passed over; the first whose ``.src`` equals what is wanted
-is taken, whatever its ``.bin`` holds. So what is damaged goes with its whole folder, which programs write
-again, and of several copies those that no program reaches go alone. A lock is a file made with O_CREAT |
-O_EXCL and names no process: after ten minutes it counts as held by nobody.
+An entry is such a directory, as its hashes cover the whole key. Programs look at 0, 1, 2... while either
+file of a number exists; a number with a lock is passed over; the first whose ``.src`` equals the wanted key
+is taken, even with a damaged ``.bin``. So damage is repaired by removing the whole directory, which programs
+write again; copies that no program reaches are removed alone. A lock is a file made with O_CREAT |
+O_EXCL and names no process: after ten minutes it counts as abandoned.
 """
 
 import hashlib
@@ -73,7 +73,7 @@ from gpucache.units import format_age, format_size
 SIZE_FILE, EVICTION = "cache_size.txt", "_eviction_in_progress"
 SIZE_LOCK = SIZE_FILE + LOCK
 STALE_NS = 600 * 10**9
-"""The age from which a lock counts as held by nobody; libsycl holds one for the writing of two files."""
+"""The age at which a lock counts as abandoned; libsycl holds one while it writes two files."""
 _HASH = r"(0|[1-9][0-9]{0,18}|1[0-8][0-9]{18})"
 # One hash in 20,000 has fewer than 15 digits, and other programs' numbers have: one may be short, not two.
 _ONE_SHORT = r"(?!(?:.*?\b[0-9]{1,14}\b){2})"
@@ -88,28 +88,28 @@ _CACHE = Layout(
     own=_ROOT_FILES,
     signs=(*_ROOT_FILES, KERNELS, f"[0-9]{{15,20}}/{_HASH}", f"{_HASH}/[0-9]{{15,20}}"),
 )
-"""What shows whose a folder is: a file of an entry, and of less what other programs make by no chance."""
+"""Names that identify a directory as libsycl's: an entry's file, and shorter names unlikely elsewhere."""
 _FAMILIES = {
     ("program", 4): ("device", "image", "spec constants", "build options"),
     ("kernel_compiler binary", 4): ("", "device", "build options", "source"),
     ("kernel_compiler IR", 2): ("", "source, options and compiler"),
 }
-"""By kind and depth of a folder, what its names are hashes of."""
+"""By kind and depth of a directory, the part of the key that its name is a hash of."""
 _SLACK_BYTES, _SIZE_BYTES = 64 << 10, 4096
 _NUMBER = re.compile(rb"[ \t\n\v\f\r]*([+-]?)([0-9]{1,20})(?![0-9])")
-"""Of more digits than an unsigned 64-bit number has, none are read."""
+"""Numbers with more digits than an unsigned 64-bit number are not read."""
 _SIZE_LIKE = re.compile(rb"[\s\0+-]*+[0-9]*+[\s\0]*+")
-"""What libsycl writes, and what a crash can make of it; anything else is somebody else's."""
-_NO_SIZE = "is none that libsycl wrote, so it stays; move it elsewhere"
+"""The names that libsycl writes or a crash leaves; anything else belongs to another program."""
+_NO_SIZE = "was not written by libsycl, so it stays; move it elsewhere"
 _WRITERS_DIE = "a program with SYCL_CACHE_MAX_SIZE set dies of an uncaught exception when it adds an entry"
 _SPINS = "a program with SYCL_CACHE_MAX_SIZE set spins for ever when it adds an entry"
-_LOCKED = "programs pass this entry over and keep another copy beside it, and eviction spins on it for ever"
+_LOCKED = "programs pass this entry over and keep another copy next to it, and eviction spins on it for ever"
 _TIMES = "programs no longer note when the entry was used, and eviction takes it too early"
 _VARIANT_SHOWN, _NAMES_SHOWN = 200, 16
 
 
 class Sycl(SyclPlaces, FilesFormat):
-    """A folder that libsycl keeps its device binaries in."""
+    """A directory of libsycl's device binaries."""
 
     layout = Layout(
         _ENTRIES,
@@ -120,11 +120,11 @@ class Sycl(SyclPlaces, FilesFormat):
     asks_itself = True
     mends = frozenset({*FilesFormat.mends, FindingKind.ORPHAN})
     _told: tuple[str, tuple[str, ...]] = "", ()
-    """The entry that was checked last, and what its files could not tell."""
+    """The entry that was checked last, and what its files could not show."""
 
     @classmethod
     def whose(cls, path: Path) -> Whose:
-        """libsycl's where it holds entries under hashes, or is an empty one of the cache's name."""
+        """libsycl's if it has entries under hashes, or is an empty one with the cache's name."""
         whose = _CACHE.whose(path)
         empty = path.name == FOLDER and not any(path.iterdir())
         return Whose.OWN if empty else whose
@@ -132,7 +132,7 @@ class Sycl(SyclPlaces, FilesFormat):
     # Entries.
 
     def look(self, item: Files) -> Look | None:
-        """What programs take of it, from the first bytes of its files; None for a folder without entries."""
+        """The entry that programs see, from its files' first bytes; None for a directory without entries."""
         numbers = Numbers.of(item)
         if not numbers.stems:
             return None
@@ -150,11 +150,11 @@ class Sycl(SyclPlaces, FilesFormat):
         return replace(look, used_ns=max(_used_ns(item, numbers, stem) for stem in numbers.stems))
 
     def bars(self, item: Files) -> Problem | None:  # noqa: ARG002 - a link in it is one problem of many
-        """Nothing: what is a link or no file goes with its folder."""
+        """Nothing: a link or special file is removed with its directory."""
         return None
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Both files of each number whole, the hashes, the binary's kind, and what keeps programs from it."""
+        """Check both files of each number, the hashes, the binary's kind, and why programs miss it."""
         now = item.again()
         numbers = Numbers.of(now)
         served, found, notes = self._judged(now, numbers)
@@ -165,16 +165,16 @@ class Sycl(SyclPlaces, FilesFormat):
         yield from (problem for _, problem in self._around(now, numbers))
 
     def notes(self, item: Files) -> Iterator[str]:
-        """What its files could not tell."""
+        """What its files could not show."""
         yield from self._told[1] if self._told[0] == item.key else ()
 
     def trust(self, item: Files) -> Iterator[Problem]:
-        """What others own or may write to, which is for people to change."""
+        """Files that others own or can write to, which people have to change."""
         seen = {name: one for name, one in item.seen.items() if not stat.S_ISLNK(one.st_mode)}
         return (one._replace(paths=()) for one in super().trust(replace(item, seen=seen)))
 
     def unsound(self, item: Files) -> Problem | None:
-        """What is wrong with the number that programs take."""
+        """The problems of the number that programs take."""
         numbers = Numbers.of(item)
         judged = [judge(item, numbers, stem) for stem in numbers.stems]
         taken = next((one for one in judged if one.taken or one.kills), judged[0])
@@ -188,7 +188,7 @@ class Sycl(SyclPlaces, FilesFormat):
         return Binary(item, stem).content()
 
     def report(self, item: Files, entry: CacheEntry) -> EntryReport:
-        """The stored key, and what the binary is."""
+        """The stored key, and a description of the binary."""
         numbers = Numbers.of(item)
         stem = next((one for one in numbers.stems if self._glance(item, numbers, one).problem is None), "")
         stem = stem or numbers.stems[0]
@@ -225,7 +225,7 @@ class Sycl(SyclPlaces, FilesFormat):
         if near is None:
             verdict, detail = (
                 Verdict.NEVER_BUILT,
-                "the cache holds no entry of a program; run the program to make one",
+                "the cache has no entry; run the program to make one",
             )
         elif near.differing:
             lacking = ", ".join(near.differing)
@@ -257,12 +257,12 @@ class Sycl(SyclPlaces, FilesFormat):
             yield from (item for item in self.items("") if Numbers.of(item).stems)
 
     def _hinders(self, item: Files) -> Problem | None:
-        """What keeps programs from an entry."""
+        """The reason why programs cannot use an entry."""
         served, found, _ = self._judged(item, Numbers.of(item))
         return None if served else next((problem for _, problem in found), None)
 
     def _glance(self, item: Files, numbers: Numbers, stem: str) -> Look:
-        """What the first bytes of one number's files say."""
+        """The state of one number from the first bytes of its files."""
         wrong: list[Problem] = []
         family = family_of(item)
         look = Look(program=f"{family} {item.key[:12]}") if family != "program" else Look(unique=False)
@@ -277,7 +277,7 @@ class Sycl(SyclPlaces, FilesFormat):
         locked = self._under_lock(item, stem)
         half, beyond = half_of(item, numbers, stem), _beyond(numbers, stem)
         if locked is not None and locked.kind is FindingKind.LOCKED:
-            problem: Problem | None = locked  # a program may be writing it: what it holds is not judged
+            problem: Problem | None = locked  # a program may be writing it, so its content is not judged
         elif half:
             problem = Problem(FindingKind.ORPHAN, half)
         elif wrong or locked:
@@ -319,7 +319,7 @@ class Sycl(SyclPlaces, FilesFormat):
         return served, found, notes
 
     def _under_lock(self, item: Files, stem: str) -> Problem | None:
-        """What a lock on an entry means; misplaced where nobody holds it, as no program reads the entry."""
+        """The problem of a lock on an entry; misplaced if abandoned, as no program reads the entry."""
         name = stem + LOCK
         if name not in item.seen:
             return None
@@ -328,21 +328,21 @@ class Sycl(SyclPlaces, FilesFormat):
         return Problem(kind, detail, remedy, self._breakable(item, name))
 
     def _times(self, item: Files, numbers: Numbers, stem: str) -> Iterator[Problem]:
-        """That an entry lacks a time that libsycl's eviction goes by, where that was ever on."""
+        """A problem if an entry lacks a time that libsycl's eviction uses, where that was ever on."""
         name = stem + ACCESS
         if ACCESS in numbers.suffixes[stem]:
             if access_number(item, stem) is None:
-                detail = f"{name} holds no time, so libsycl evicts the entry before all others"
+                detail = f"{name} contains no time, so libsycl evicts the entry before all others"
                 yield Problem(FindingKind.ORPHAN, detail, paths=(name,))
         elif BINARY in numbers.suffixes[stem] and os.path.lexists(self.root / SIZE_FILE):
             detail = f"{name} is missing, so libsycl never evicts the entry until it is used again"
             yield Problem(FindingKind.ORPHAN, detail, paths=())
 
     def _around(self, item: Files, numbers: Numbers) -> Iterator[tuple[str, Problem]]:
-        """Names in a folder of entries that belong to none, each with what it does."""
+        """Names in a directory of entries that belong to none, each with its effect."""
         strange = (files_of.stranger(item, numbers, stem) for stem in numbers.stems)
         for name in (*numbers.others, *filter(None, strange)):
-            detail = f"{name} beside the entries is none of libsycl's and is left alone"
+            detail = f"{name} next to the entries is not libsycl's and is left alone"
             yield name, Problem(FindingKind.LEFTOVER, _not_ours(name) if "." in name else detail, paths=())
         for stem, suffixes in numbers.suffixes.items():
             present = numbers.present(stem)
@@ -366,20 +366,20 @@ class Sycl(SyclPlaces, FilesFormat):
         return self.now_ns() - item.seen[name].st_mtime_ns > STALE_NS
 
     def _breakable(self, item: Files, name: str) -> tuple[str, ...]:
-        """The file of a lock where nobody holds it."""
+        """The file of an abandoned lock."""
         return (name,) if self._is_stale(item, name) and not _is_strange(item, name) else ()
 
     def _lock_told(self, item: Files, name: str, effect: str) -> str:
-        """What a lock of some age means, as a sentence."""
+        """A sentence on what a lock of some age means."""
         if _is_strange(item, name):
             return (
-                f"{name} holds something, as no lock of libsycl does, so it may be somebody else's and "
+                f"{name} is not empty as libsycl's locks are, so it may be another program's and "
                 f"stays; move it elsewhere, as with it {effect}"
             )
         if self._is_stale(item, name):
             age = format_age(self.now_ns() - item.seen[name].st_mtime_ns)
             return (
-                f"{name} is {age} old, and as it names no process it counts as held by nobody after "
+                f"{name} is {age} old, and as it names no process it counts as abandoned after "
                 f"10 min: {effect}; 'gpucache verify --cache sycl --repair' removes it"
             )
         return (
@@ -389,14 +389,14 @@ class Sycl(SyclPlaces, FilesFormat):
 
     @contextmanager
     def _held(self, folder: Folder, item: Files, stems: Sequence[str]) -> Iterator[None]:
-        """The locks of some numbers, in the order in which libsycl takes them; raises HeldError, OSError."""
+        """Take the locks of some numbers, in libsycl's order; raises HeldError, OSError."""
         with ExitStack() as taken:
             for name in (stem + LOCK for stem in stems):
                 if name in item.seen and _is_strange(item, name):
-                    raise HeldError(f"{name} is no lock of libsycl, as it holds something; move it elsewhere")
+                    raise HeldError(f"{name} is not a lock of libsycl, as it is not empty; move it elsewhere")
                 if name in item.seen and self._is_stale(item, name):
                     age = format_age(self.now_ns() - item.seen[name].st_mtime_ns)
-                    raise HeldError(f"{name} is {age} old and held by nobody; {mend(self.location)}")
+                    raise HeldError(f"{name} is {age} old and abandoned; {mend(self.location)}")
                 try:
                     os.close(folder.open_for_writing(name, os.O_WRONLY | os.O_EXCL, 0o200))
                 except FileExistsError as error:
@@ -408,11 +408,11 @@ class Sycl(SyclPlaces, FilesFormat):
     # Removal.
 
     def unchanged(self, item: Files) -> bool:
-        """The binaries and keys of all its numbers are those that the scan saw."""
+        """Whether the binaries and keys of all its numbers are those that the scan saw."""
         return _identities(item) == _identities(item.again())
 
     def remove(self, item: Files) -> Kept | None:
-        """All numbers of its folder, under their locks, and the folders that are empty then."""
+        """Remove all numbers of its directory, under their locks, and the directories that are empty then."""
         now = item.again()
         numbers = Numbers.of(now)
         strange = {stem: files_of.stranger(now, numbers, stem) for stem in numbers.stems}
@@ -429,7 +429,7 @@ class Sycl(SyclPlaces, FilesFormat):
         return None
 
     def discard(self, item: Files) -> Kept | None:
-        """The same, once the locks that nobody holds are gone."""
+        """Remove an entry like ``remove``, after its abandoned locks."""
         now = item.again()
         locks = [name for name in now.names if name.endswith(LOCK) and "/" not in name]
         with now.open() as folder:
@@ -441,7 +441,7 @@ class Sycl(SyclPlaces, FilesFormat):
         return self.remove(item)
 
     def take(self, item: Files, paths: Sequence[str]) -> bool:
-        """A lock that nobody holds, a copy that no program reaches, a time of nothing, if nobody writes."""
+        """Remove an abandoned lock, an unreachable copy or an orphan time, unless a program writes."""
         now = item.again()
         if any(name.endswith(LOCK) and not self._breakable(now, name) for name in now.names):
             return False
@@ -456,16 +456,16 @@ class Sycl(SyclPlaces, FilesFormat):
         return not numbers.present(stem) and access_number(item, stem) is not None
 
     def _tidy(self, parts: Sequence[str]) -> None:
-        """Remove a folder and those above it, the root apart, while they are empty."""
+        """Remove a directory and its parents up to the root while they are empty."""
         with suppress(OSError):
             for depth in range(len(parts), 0, -1):
                 with files.open_folder(self.root, *parts[: depth - 1]) as above:
                     above.rmdir(parts[depth - 1])
 
-    # What belongs to no entry, and the whole.
+    # Leftovers, and the whole cache.
 
     def beside(self) -> Iterator[Checked]:
-        """What lies in folders without entries, links, strangers, and folders that others may write to."""
+        """Directories without entries, links, strangers, and directories that others may write to."""
         yield from super().beside()
         for item in self.items(""):
             numbers = Numbers.of(item)
@@ -480,13 +480,13 @@ class Sycl(SyclPlaces, FilesFormat):
 
     def whole(self) -> Iterator[Checked]:
         """The file of the size and its lock, and those of eviction: named by the root's path with a suffix,
-        they lie beside the root, or in it where SYCL_CACHE_DIR ends in a slash."""
+        they are next to the root, or in it if SYCL_CACHE_DIR ends in a slash."""
         if problem := self._size_problem():
             yield self.told(self.root / SIZE_FILE, problem)
         places_of = ((self.root.parent, self.root.name + EVICTION), (self.root, EVICTION))
         for folder, name in places_of if self.root.name else places_of[1:]:
             if os.path.lexists(folder / name):
-                # Programs wait for the name without .lock, which none of them makes.
+                # Programs wait for the name without .lock, which none of them creates.
                 detail = f"while {name} exists every program that adds an entry hangs"
                 yield self.told(folder / name, Problem(FindingKind.MISPLACED, detail))
         for path, effect in (
@@ -500,7 +500,7 @@ class Sycl(SyclPlaces, FilesFormat):
                 yield self.told(path, Problem(kind, told))
 
     def limits(self) -> Iterator[str]:
-        """Limits that what is stored shows to be wrong, where programs go by them here."""
+        """Limits that the stored entries show to be wrong, where programs here use them."""
         limit, bounds = self.location.limit_bytes, Bounds.of(os.environ)
         if self.location.decided_by == "--cache":
             return
@@ -520,7 +520,7 @@ class Sycl(SyclPlaces, FilesFormat):
                 )
 
     def clear(self, checked: Checked) -> Checked:
-        """Take away a lock that nobody holds, a time of nothing, or an empty folder; write the true size."""
+        """Remove an abandoned lock, an orphan time or an empty directory; write the true size."""
         path = Path(checked.entry)
         with suppress(OSError, FormatError, ValueError):
             if path == self.root / SIZE_FILE:
@@ -554,7 +554,7 @@ class Sycl(SyclPlaces, FilesFormat):
                     yield Source(item, Numbers.of(item).stems[0]).images.length
 
     def _size_problem(self) -> Problem | None:
-        """What is wrong with the file of the size; None where it is sound or missing."""
+        """The problem of the size file; None if it is sound or missing."""
         try:
             with Folder.at(self.root) as folder:
                 data = files.read(folder, SIZE_FILE, _SIZE_BYTES)
@@ -566,7 +566,7 @@ class Sycl(SyclPlaces, FilesFormat):
         if number is None:
             shown = data.partition(b"\n")[0][:20].decode("ascii", "replace")
             strange = "" if _SIZE_LIKE.fullmatch(data) else f"; it {_NO_SIZE}"
-            detail = f"{SIZE_FILE} holds {shown!r}, which is no size: {_WRITERS_DIE}{strange}"
+            detail = f"{SIZE_FILE} holds {shown!r}, which is not a size: {_WRITERS_DIE}{strange}"
             return Problem(FindingKind.CORRUPT, detail)
         if number < 0:
             detail = f"{SIZE_FILE} is negative: programs evict at every entry they add"
@@ -588,7 +588,7 @@ class Sycl(SyclPlaces, FilesFormat):
                 files.overwrite(folder, SIZE_FILE, str(max(0, number + change)).encode(), whole=True)
 
     def _rewrite(self) -> bool:
-        """Write the true size where there is a file for it; whether it is right now."""
+        """Write the true size if the file exists; whether it is right now."""
         path = self.root / SIZE_FILE
         if not stat.S_ISREG(path.lstat().st_mode):
             path.unlink()  # libsycl makes a new one
@@ -601,7 +601,7 @@ class Sycl(SyclPlaces, FilesFormat):
 
     @contextmanager
     def _size(self) -> Iterator[tuple[Folder, bytes]]:
-        """The root and what the file of the size holds, under its lock, for which one has to be there."""
+        """The root and the content of the size file, under its lock; the file must exist."""
         with Folder.at(self.root) as folder:
             folder.lstat(SIZE_FILE)
             item = _file(self.root / SIZE_LOCK)
@@ -611,7 +611,7 @@ class Sycl(SyclPlaces, FilesFormat):
 
 
 def mend(location: Location) -> str:
-    """What mends a cache, as a command, naming its place where no variable leads to it."""
+    """The command that repairs a cache, with its place if no variable leads to it."""
     by_hand = location.decided_by == "--cache"
     name = shlex.quote(f"{location.cache}:{location.root}") if by_hand else location.cache
     command = f"gpucache verify --repair --cache {name}"
@@ -622,12 +622,12 @@ _OFF = "SYCL_CACHE_PERSISTENT is not set to 1; export SYCL_CACHE_PERSISTENT=1"
 
 
 def _not_ours(name: str) -> str:
-    """Why a file that is numbered as libsycl numbers its own is left alone."""
-    return f"{name} begins as none of libsycl's files, so it may be somebody else's; move it elsewhere"
+    """Why a file that is numbered like libsycl's is left alone."""
+    return f"{name} does not begin like libsycl's files, so it may be another program's; move it elsewhere"
 
 
 def _described(look: Look, item: Files, source: Source) -> Look:
-    """What a ``.src`` says of an entry."""
+    """The description of an entry in its ``.src``."""
     pairs, names = source.pairs, source.kernels
     device = tuple(pair for pair in pairs if pair[0] in DEVICE_LABELS)
     _, image, spec, _ = (f"{int(part):016x}" for part in item.parts)
@@ -638,7 +638,7 @@ def _described(look: Look, item: Files, source: Source) -> Look:
         look,
         program=files_of.shown(names, source.part(source.images, NAMED_BYTES)),
         target=target,
-        # Kernels of two programs may share a name, so only the image tells what is another version.
+        # Kernels of two programs may share a name, so only the image identifies another version.
         variant=f"{fields['build options'][:_VARIANT_SHOWN]}{more} image {image[:12]}".strip(),
         toolchain=device,
         toolchain_identity=IDENTITY_LABELS if device else (),
@@ -647,7 +647,7 @@ def _described(look: Look, item: Files, source: Source) -> Look:
 
 
 def _used_ns(item: Files, numbers: Numbers, stem: str) -> int:
-    """The runtime's own note, which it renews only where eviction is on, or a read that the disk noted."""
+    """The runtime's own note, which it renews only with eviction on, or a read that the disk noted."""
     seen = [access_number(item, stem) or 0]
     for status in (item.seen[name] for name in numbers.files(stem) if name.endswith((BINARY, SOURCE))):
         seen.append(status.st_mtime_ns)
@@ -681,7 +681,7 @@ def _place(item: Files) -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def _noting(wrong: list[Problem]) -> Iterator[None]:
-    """Add what is wrong with a file to a list."""
+    """Add a file's problem to a list."""
     try:
         yield
     except DamagedError as error:
@@ -691,7 +691,7 @@ def _noting(wrong: list[Problem]) -> Iterator[None]:
 
 
 def _beyond(numbers: Numbers, stem: str) -> str:
-    """Why programs stop before a number; empty where they get to it."""
+    """Why programs stop before a number; empty if they reach it."""
     hole = numbers.hole
     if stem == IR_STEM or order(stem) <= hole:
         return ""
@@ -710,7 +710,7 @@ def _twin(lower: Number, own: str) -> Problem:
 
 
 def _holding(numbers: Numbers, stem: str) -> str:
-    """What a lock does where there is no entry."""
+    """The effect of a lock without an entry."""
     if stem == IR_STEM:
         return "the program is compiled at every run and never kept"
     above = [one for one in numbers.stems if order(one) > order(stem)]
@@ -719,7 +719,7 @@ def _holding(numbers: Numbers, stem: str) -> str:
 
 
 def _size_of(data: bytes) -> int | None:
-    """What ``std::stoull`` makes of the first line, negative for one below 0; an empty file counts as 0."""
+    """The first line as ``std::stoull`` reads it, negative for one below 0; an empty file counts as 0."""
     number = _NUMBER.match(data.partition(b"\n")[0])
     if not data:
         return 0
@@ -742,12 +742,12 @@ def _identities(item: Files) -> Mapping[str, Identity]:
 
 
 def _is_strange(item: Files, name: str) -> bool:
-    """Whether what is called like a lock is none: libsycl makes empty files."""
+    """Whether a file with a lock's name is not a lock: libsycl makes empty files."""
     return not stat.S_ISREG(item.seen[name].st_mode) or item.seen[name].st_size > 0
 
 
 def _file(path: Path) -> Files | None:
-    """One file that is no entry's; None where it is not there."""
+    """The problem of a file that belongs to no entry; None if it does not exist."""
     with suppress(OSError, ValueError):
         return Files(path.parent, (), "", {path.name: path.lstat()})
     return None

@@ -1,4 +1,4 @@
-"""Where libsycl keeps its cache, and which of its variables it reads otherwise than they look."""
+"""Where libsycl keeps its cache, and which of its variables it reads differently than they look."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -12,13 +12,13 @@ _ON, _DIRECTORY = "SYCL_CACHE_PERSISTENT", "SYCL_CACHE_DIR"
 MAX_SIZE = "SYCL_CACHE_MAX_SIZE"
 _MIN_IMAGE, _MAX_IMAGE = "SYCL_CACHE_MIN_DEVICE_IMAGE_SIZE", "SYCL_CACHE_MAX_DEVICE_IMAGE_SIZE"
 LITTLE_BYTES = 1 << 20
-"""Below this a limit of the whole cache keeps next to nothing."""
+"""A limit of the whole cache below this keeps almost nothing."""
 _SMALLEST_IMAGE, _LARGEST_IMAGE = 1 << 10, 1 << 30
 _DIGITS = re.compile(r"\s*\+?([0-9]{1,19})(.*)", re.DOTALL)
 
 
 def _number(text: str) -> int:
-    """A number as libsycl reads it: as far as there are digits, so ``10GB`` is 10."""
+    """A number as libsycl reads it: the leading digits, so ``10GB`` is 10."""
     found = _DIGITS.match(text)
     return int(found[1]) if found else 0
 
@@ -31,18 +31,18 @@ class Bounds(NamedTuple):
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> "Bounds":
-        """Those of an environment."""
+        """The limits of an environment."""
         upper = environ.get(_MAX_IMAGE)
         lower = _number(environ.get(_MIN_IMAGE, ""))
         return cls(lower, _LARGEST_IMAGE if upper is None else _number(upper))
 
     @property
     def names(self) -> list[str]:
-        """The variables that set them."""
+        """The variables that set the limits."""
         return [_MIN_IMAGE] * bool(self.min_bytes) + [_MAX_IMAGE] * (self.max_bytes != 1 << 30)
 
     def refusal(self, size_bytes: int) -> str:
-        """Why images of some size are not cached, as a sentence; empty where they are."""
+        """A sentence on why images of some size are not cached; empty if they are."""
         if self.min_bytes and size_bytes < self.min_bytes:
             side, bound, name = "below", self.min_bytes, _MIN_IMAGE
         elif self.max_bytes and size_bytes > self.max_bytes:
@@ -73,16 +73,16 @@ class SyclPlaces(Places):
                 ]
             ),
         ),
-        move=f"export {_DIRECTORY}=<folder>",
-        nowhere="the cache is off without a home folder; set SYCL_CACHE_DIR",
+        move=f"export {_DIRECTORY}=<directory>",
+        nowhere="the cache is off without a home directory; set SYCL_CACHE_DIR",
         leaf=FOLDER,
         along=((_ON, "1"),),
     )
-    tracing = {"SYCL_CACHE_TRACE": "7"}  # the cache on disk, that in memory, and that of kernel_compiler
+    tracing = {"SYCL_CACHE_TRACE": "7"}  # the cache on disk, in memory, and of kernel_compiler
 
     @classmethod
     def off(cls, environ: Mapping[str, str]) -> str:
-        """It is on with 1 alone; at any other value but 0 programs die."""
+        """1 alone turns it on; programs crash at any other value but 0."""
         value = environ.get(_ON)
         if environ.get(_DIRECTORY) == "":
             return (
@@ -95,12 +95,12 @@ class SyclPlaces(Places):
 
     @classmethod
     def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:
-        """The size above which eviction starts; None where it is off."""
+        """The size above which eviction starts; None if it is off."""
         return _number(environ.get(MAX_SIZE, "")) or None
 
     @classmethod
     def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
-        """Values that libsycl reads otherwise than they look, and sizes between which nothing is cached."""
+        """Values that libsycl reads differently than they look, and bounds that exclude every image."""
         empty = environ.get("XDG_CACHE_HOME") == "" and not WINDOWS
         if _DIRECTORY not in environ and empty:
             yield f"XDG_CACHE_HOME is set but empty, so the cache is /{FOLDER}; unset XDG_CACHE_HOME"

@@ -1,4 +1,4 @@
-"""Which fields libsycl's cache can be asked for, as texts that compare with those of a stored key.
+"""The fields by which libsycl's cache can be queried, as texts that compare with a stored key.
 
 Source of how the fields are put together: libsycl, ``persistent_device_code_cache.cpp``: several images are
 joined in the order of their first kernels' names, compile and link options without a separator. Must not know
@@ -34,7 +34,7 @@ _OPTIONS, _SPEC, _SIZE, _SHA256, _NAMES = (
     "build options", "spec constants", "image size", "image SHA-256", "kernels",
 )  # fmt: skip
 _ALIASES = {_OPTIONS: "options", _SPEC: "spec"}
-"""The labels that inspect prints, for the fields they are."""
+"""The labels that inspect prints, by field."""
 _NO_SPEC = b"none"
 _NAMED = 4
 
@@ -57,7 +57,7 @@ WEIGHTS = {
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked for, in words and by label."""
+    """The question, in words and by label."""
 
     words: str
     asked: Mapping[str, str]
@@ -66,14 +66,14 @@ class Question:
 
     @property
     def unasked(self) -> list[str]:
-        """What of a key is not compared, by name."""
+        """The parts of a key that are not compared, by name."""
         device = [label for label in DEVICE_LABELS if label not in self.asked]
         rest = (("options", _OPTIONS), ("spec", _SPEC), ("image", _SHA256))
         lacking = [name for name, label in rest if label not in self.asked]
         return [*(["device"] if len(device) == len(DEVICE_LABELS) else device), *lacking]
 
     def stored(self, source: Source) -> Mapping[str, str]:
-        """What a stored key has in the fields that are asked for; raises FormatError, OSError."""
+        """The values of a stored key in the requested fields; raises FormatError, OSError."""
         pairs = dict(source.pairs)
         found = {**pairs, "device name": pairs.get("device name", pairs.get("device", ""))}
         if _OPTIONS in self.asked:
@@ -83,7 +83,7 @@ class Question:
         names = source.kernels if {_NAMES, "kernel"} & set(self.asked) else ()
         if _SHA256 in self.asked:
             found[_SIZE], found[_NAMES] = f"{source.images.length} bytes", _named(names)
-            # Of another size its content is another as well, which need not be read to say so.
+            # A different size means different content, so it need not be read.
             same = source.images.length == self.image_bytes
             found[_SHA256] = source.sha256(source.images) if same else self.asked[_SHA256]
         if self.kernels:
@@ -97,7 +97,7 @@ def ask(wanted: Wanted) -> Question:
     given = _by_name(wanted)
     asked = dict(_device(given))
     if not asked and not set(given) - {"device", *DEVICE_LABELS}:
-        raise UsageError("the device that is wanted has no part; give platform/device/version/driver, or one")
+        raise UsageError("the requested device has no part; give platform/device/version/driver, or one")
     kernels = tuple(entry.text(name) for name in given.get("kernel", ()))
     words = [*kernels]
     if asked:
@@ -124,7 +124,7 @@ def ask(wanted: Wanted) -> Question:
 
 
 def _by_name(wanted: Wanted) -> dict[str, tuple[bytes, ...]]:
-    """The values by the fields' own names; an empty text stands for what inspect prints as none."""
+    """The values by the fields' own names; an empty text replaces what inspect prints as none."""
     given: dict[str, tuple[bytes, ...]] = {}
     for label, values in wanted.items():
         told = tuple(b"" if label == _SPEC and one == _NO_SPEC else one for one in values)
@@ -135,12 +135,12 @@ def _by_name(wanted: Wanted) -> dict[str, tuple[bytes, ...]]:
     if unknown := sorted(set(given) - {*WANTED, *DEVICE_LABELS}):
         raise UsageError(f"SYCL's cache knows no field {', '.join(unknown)}; it knows {known}")
     if not given:
-        raise UsageError(f"say what is wanted of SYCL's cache, by one or more of: {known}")
+        raise UsageError(f"say what to look for in SYCL's cache, by one or more of: {known}")
     return given
 
 
 def _device(given: Mapping[str, tuple[bytes, ...]]) -> Mapping[str, str]:
-    """The parts that are given of a device, by label: without a slash its name, empty parts left out."""
+    """The given parts of a device, by label: without a slash its name, empty parts left out."""
     named = {label: given[label] for label in ("device", *DEVICE_LABELS) if label in given}
     if any(len(values) > 1 for values in named.values()):
         raise UsageError("a program runs on one device; give each field of the device once")
@@ -166,10 +166,10 @@ def _named(names: tuple[str, ...]) -> str:
 
 
 def _text(raw: bytes) -> str:
-    """Options for people, as a text that differs wherever the bytes do."""
+    """Options for people, as a text that differs if the bytes do."""
     return entry.text(raw) if len(raw) <= entry.SHOWN_BYTES else f"{entry.text(raw)} (SHA-256 {digest(raw)})"
 
 
 def _blob(raw: bytes) -> str:
-    """The same of specialisation constants."""
+    """Specialisation constants for people, as a text that differs if the bytes do."""
     return entry.blob(raw) if len(raw) <= entry.HEX_SHOWN else f"{entry.blob(raw)} (SHA-256 {digest(raw)})"

@@ -131,7 +131,7 @@ def test_a_folder_that_is_a_file_cannot_be_opened(tmp_path: Path) -> None:
         (file_bytes(payload=PTX[:-2]), FindingKind.CORRUPT, "compiles again", True),
         (file_bytes(payload=SPIRV[:-1]), FindingKind.CORRUPT, "does not compile again", True),
         (file_bytes(payload=b""), FindingKind.CORRUPT, "the payload is empty", True),
-        (file_bytes(payload=b"what is it?"), FindingKind.MISLABELLED, "nothing that gpucache knows", True),
+        (file_bytes(payload=b"what is it?"), FindingKind.MISLABELLED, "no format that gpucache knows", True),
         (b"junk", FindingKind.CORRUPT, "does not begin", False),
         (b"FUTHARK1" + bytes(60), FindingKind.CORRUPT, "does not begin", False),
     ],

@@ -171,7 +171,7 @@ def test_what_the_log_says_is_added(file: Path) -> None:
     log = cuda_log(OPTIONS, _ASKING, b"Failed to restore cache (errno: No such file or directory)")
     reach = asked(file, log=log)
     assert reach.verdict is Served.HIT
-    assert reach.detail.endswith("the log says that the file was not there")
+    assert reach.detail.endswith("the log says that the file did not exist")
 
 
 def test_an_opencl_build_that_failed(tmp_path: Path) -> None:

@@ -67,11 +67,11 @@ def test_a_folder_is_looked_at_in_part(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_pipe_is_not_opened_as_a_cache(tmp_path: Path) -> None:
     """A location that is neither file nor folder is refused with what to name instead."""
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(CacheUnusableError, match="neither a file nor a folder; name"):
+    with pytest.raises(CacheUnusableError, match="neither a file nor a directory; name"):
         open_cache(tmp_path / "pipe")
 
 
 def test_a_name_that_no_file_can_have_is_refused() -> None:
     """A zero byte in a name is an error of the place."""
-    with pytest.raises(CacheUnusableError, match="cannot be looked at"):
+    with pytest.raises(CacheUnusableError, match="cannot be accessed"):
         SYSTEM.open(Location("futhark", "a\0b", "--cache", enabled=True))

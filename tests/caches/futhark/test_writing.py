@@ -59,7 +59,7 @@ def test_a_file_of_something_else_is_not_replaced(tmp_path: Path) -> None:
     """A source given by mistake survives."""
     path = tmp_path / "foo.fut"
     path.write_bytes(b"def main = 1\n")
-    with pytest.raises(CacheUnusableError, match="is no Futhark cache file"):
+    with pytest.raises(CacheUnusableError, match="is not a Futhark cache file"):
         write_file(path, KEY, PTX)
     assert path.read_bytes() == b"def main = 1\n"
 

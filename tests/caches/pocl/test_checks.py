@@ -55,8 +55,8 @@ def test_a_damaged_program_is_wrong_and_goes_whole(
     [
         (b"", FindingKind.TRUNCATED, "is empty"),
         (library()[:-30], FindingKind.TRUNCATED, "ends at byte"),
-        (b"garbage" * 100, FindingKind.CORRUPT, "is no library"),
-        (bytes(13_000), FindingKind.CORRUPT, "is no library"),
+        (b"garbage" * 100, FindingKind.CORRUPT, "is not a library"),
+        (bytes(13_000), FindingKind.CORRUPT, "is not a library"),
         (library("twice"), FindingKind.MISLABELLED, "holds kernel twice where vecadd"),
         (library(machine=183), FindingKind.MISLABELLED, "another machine"),
         (library(comment=b"clang version 14.0.6\0"), FindingKind.MISLABELLED, "another PoCL's"),

@@ -98,12 +98,12 @@ _DAMAGE: dict[str, tuple[Callable[[Path], object], FindingKind, str, bool]] = {
         "dies with KeyError",
         False,
     ),
-    "no source": (_without("source.cl"), FindingKind.ORPHAN, "serves the entry all the same", True),
+    "no source": (_without("source.cl"), FindingKind.ORPHAN, "still serves the entry", True),
     "nothing": (_emptied, FindingKind.ORPHAN, "at the next use", True),
     "a stray file": (_with("notes.txt", b""), FindingKind.LEFTOVER, "notes.txt", False),
     "a folder": (lambda folder: (folder / "sub").mkdir(), FindingKind.LEFTOVER, entries.DIES, False),
     "a changed header": (_with_header(b"b"), FindingKind.STALE, "a.h was changed", False),
-    "a missing header": (_with_header(None), FindingKind.STALE, "no longer there", False),
+    "a missing header": (_with_header(None), FindingKind.STALE, "no longer exists", False),
     "a header of an odd name": (_with_header(None, name="a\x1b[2J.h"), FindingKind.STALE, "2J.h", False),
     "a header that is no text": (_with_header(b"\xe9", b"\xe9"), FindingKind.STALE, entries.DIES, True),
     "a link": (_linked, FindingKind.UNTRUSTED, "is a link", True),
@@ -229,4 +229,4 @@ def test_a_binary_of_a_gigabyte_is_not_looked_into(root: Path, key: str) -> None
         file.truncate(3 << 30)
     cache = opened(root)
     checked = cache.check(only(cache))
-    assert (checked.findings, "was not looked into" in checked.notes[0]) == ((), True)
+    assert (checked.findings, "was not inspected" in checked.notes[0]) == ((), True)

@@ -314,7 +314,7 @@ def test_spirv_is_not_cached(root: Path) -> None:
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
-        ({}, "'source' lacks"),
+        ({}, "'source' is missing"),
         ({"source": (b"",), "sauce": (b"",)}, "no field 'sauce'"),
         ({"source": (b"a", b"b")}, "give it once"),
         ({"source": (b"",), "device": (b"a/b",)}, "has a slash"),

@@ -115,7 +115,7 @@ def test_junk_is_corrupt(tmp_path: Path) -> None:
     """A file that does not read is told as damaged, not as empty."""
     (tmp_path / "c.db").write_bytes(b"junk" * 100)
     reach = ask(tmp_path / "c.db")
-    assert (reach.verdict, "no SQLite database" in reach.detail) == ("corrupt", True)
+    assert (reach.verdict, "not an SQLite database" in reach.detail) == ("corrupt", True)
 
 
 def test_a_table_with_other_columns_is_corrupt(tmp_path: Path) -> None:
@@ -162,8 +162,8 @@ def test_each_kernel_is_answered(tmp_path: Path) -> None:
         ({"hip_version": (b"new",)}, "not a HIP version"),
         ({"hip_version": ("\N{FULLWIDTH DIGIT SIX}".encode(),)}, "not a HIP version"),
         ({"generator_sum": (b"abc",)}, "64 hex digits"),
-        ({}, "nothing is asked for"),
-        ({"kernel_name": ()}, "nothing is asked for"),
+        ({}, "no field is given"),
+        ({"kernel_name": ()}, "no field is given"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(

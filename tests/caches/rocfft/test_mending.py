@@ -427,7 +427,7 @@ def test_what_is_called_like_a_file_of_sqlite_and_is_none_stays(suffix: str, tmp
     assert kept is not None and "move it elsewhere" in kept.reason
     cache.finish_removals()
     told = [finding.detail for checked in cache.leftovers() for finding in checked.findings]
-    assert any("no file of SQLite" in detail for detail in told)
+    assert any("not SQLite's" in detail for detail in told)
     for checked in list(cache.leftovers()):
         cache.repair(checked, None)
     assert mine.read_bytes().startswith(b"mine and dear")

@@ -145,7 +145,7 @@ def test_a_systems_place_is_held_to_its_owner_alone(library: Path) -> None:
 def test_a_system_path_without_its_folder_is_told(tmp_path: Path) -> None:
     """A system path in a folder that is gone is told."""
     (location,) = SYSTEM.locations({"ROCFFT_RTC_SYS_CACHE_PATH": str(tmp_path / "no" / "s.db")})
-    assert any("cannot be looked at" in problem for problem in location.problems)
+    assert any("cannot be accessed" in problem for problem in location.problems)
 
 
 def test_a_read_only_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,8 +102,8 @@ def _made(**changes: bytes) -> bytes:
 _ABSURD = (1 << 62).to_bytes(8, "little")
 _WHOLE, _REST, _NOTHING = "the folder", "what is wrong alone", "nothing"
 _CASES: dict[str, tuple[Damage, str, str, str]] = {
-    "bytes behind the images": (_append("0.src"), "corrupt", "3 bytes that nobody reads", _WHOLE),
-    "bytes behind the binary": (_append("0.bin"), "corrupt", "3 B that nobody reads", _WHOLE),
+    "bytes behind the images": (_append("0.src"), "corrupt", "3 unused bytes", _WHOLE),
+    "bytes behind the binary": (_append("0.bin"), "corrupt", "3 B that no program reads", _WHOLE),
     "other options": (_write("0.src", _made(options=b"x")), "misplaced", "build options do not hash", _WHOLE),
     "two claimed": (
         _write("0.bin", (2).to_bytes(8, "little") + Made().binary[8:]), "corrupt", "claims 2", _WHOLE,
@@ -150,13 +150,13 @@ _CASES: dict[str, tuple[Damage, str, str, str]] = {
         _both(_moved(1), _locked("0.lock")), "misplaced locked", "as 0.lock keeps it free", _WHOLE,
     ),
     "a lock of times": (_locked("0_access_time.txt.lock"), "locked", "no longer note", _REST),
-    "no time": (_write("0_access_time.txt", b"yesterday"), "orphan", "holds no time", _REST),
+    "no time": (_write("0_access_time.txt", b"yesterday"), "orphan", "contains no time", _REST),
     "a time of nothing": (_write("5_access_time.txt", b"1"), "orphan", "an entry that is gone", _REST),
-    "another name": (_write("notes", b"mine"), "leftover", "is none of libsycl's", _NOTHING),
-    "no size": (_in_root("cache_size.txt", b"many"), "corrupt", "'many', which is no size", _NOTHING),
-    "a size of zeros": (_in_root("cache_size.txt", bytes(8)), "corrupt", "is no size", _REST),
-    "a huge size": (_in_root("cache_size.txt", b"%d" % (1 << 64)), "corrupt", "is no size", _REST),
-    "a size of many digits": (_in_root("cache_size.txt", b"0" * 21), "corrupt", "is no size", _REST),
+    "another name": (_write("notes", b"mine"), "leftover", "is not libsycl's", _NOTHING),
+    "no size": (_in_root("cache_size.txt", b"many"), "corrupt", "'many', which is not a size", _NOTHING),
+    "a size of zeros": (_in_root("cache_size.txt", bytes(8)), "corrupt", "is not a size", _REST),
+    "a huge size": (_in_root("cache_size.txt", b"%d" % (1 << 64)), "corrupt", "is not a size", _REST),
+    "a size of many digits": (_in_root("cache_size.txt", b"0" * 21), "corrupt", "is not a size", _REST),
     "a size below 0": (_in_root("cache_size.txt", b"-5"), "corrupt", "evict at every entry", _REST),
     "a size far off": (_in_root("cache_size.txt", b"1000000"), "orphan", "evicts too early", _REST),
     "a lock of the size": (lambda root, _: lock(root / "cache_size.txt.lock"), "misplaced", "spins", _REST),
@@ -292,7 +292,7 @@ def test_folders_of_another_hash_are_not_compared(root: Path) -> None:
         if folder.is_dir():
             folder.rename(folder.with_name(str(int(folder.name) ^ 1)))
     checked = opened(root).check(_only(root))
-    assert checked.findings == () and "another hash" in checked.notes[0]
+    assert checked.findings == () and "not named by" in checked.notes[0]
 
 
 def test_an_entry_without_a_time_counts_where_eviction_is_used(root: Path) -> None:
@@ -361,7 +361,7 @@ def test_a_folder_of_somebodys_numbers_is_never_emptied(root: Path) -> None:
     for path in folder.iterdir():
         path.unlink()
     (folder / "0.bin").write_text("mine and dear to me")
-    assert "may be somebody else's" in _only(root).stays
+    assert "may be another program's" in _only(root).stays
 
 
 def test_an_entry_is_read_from_the_heads_of_its_files(root: Path) -> None:
