@@ -66,7 +66,8 @@ def show_everything() -> None:
     assert own is not None, "open_named names our own cache or raises"
     ours = _ours(own)
     roots = [own_state(one.cache, one.cache.scan()) for one in opened.owns if one is not own]
-    found = [_foreign(cache) for cache in others]
+    origins = [Origins() for _ in others]
+    found = [(foreign_state(cache, own), own) for cache, own in zip(others, origins, strict=True)]
     unused = [foreign_state(cache) for cache in open_unused()]
     # What --cache all means in evict: no system root, and no place that programs are led away from.
     its, *judged = _judged([(ours.state, Origins() if own.system else ours.origins), *found])
@@ -81,15 +82,6 @@ def show_everything() -> None:
     given().show(ours.records)
     given().show(["", *text.overview([its, *states])])
     finish(opened, 0)
-
-
-def _foreign(cache: "Cache") -> "tuple[CacheState, Origins]":
-    """The state of a cache of others, and who made its entries."""
-    from gpucache.engine.inspect import foreign_state
-    from gpucache.engine.staleness import Origins
-
-    origins = Origins()
-    return foreign_state(cache, origins), origins
 
 
 def _judged(found: "Sequence[tuple[CacheState, Origins]]") -> "list[CacheState]":

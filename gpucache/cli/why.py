@@ -65,18 +65,21 @@ def _answer(opened: Opened, asked: Asked) -> None:
     from gpucache.engine.warm.plan import plan_warm
     from gpucache.engine.why import items_of, replies, why
 
-    meant = [_meant(opened, word, asked) for word in asked.what] or [_Meant(read_programs(asked.named))]
-    specs = [spec for one in meant for spec in one.specs]
-    here = machine_for(specs, asked.targets, asked.profile, [entry for one in meant for entry in one.entries])
+    meant = [_meant(opened, word, asked) for word in asked.what] or [(read_programs(asked.named), ())]
+    every = [spec for specs, _ in meant for spec in specs]
+    here = machine_for(every, asked.targets, asked.profile, [one for _, entries in meant for one in entries])
     items: list[WarmItem] = []
-    for one in meant:
-        items += plan_warm(one.specs, here.devices, asked.targets, backends())
-        if one.entries:
+    for specs, entries in meant:
+        items += plan_warm(specs, here.devices, asked.targets, backends())
+        if entries:
             report = opened.require_own(_WITH_A_PROGRAM).cache.report
-            items += items_of(one.entries, report, here.devices)
+            items += items_of(entries, report, here.devices)
     layers = open_layers(opened.settings._replace(read_only=True), command="gpucache inspect")
     known = tuple(systems())
-    answers_ = why(items, backends(), layers, here.environment, _directory())
+    folder = None  # where this command runs, and so perhaps the program too, unless that folder is gone
+    with suppress(OSError):
+        folder = str(Path.cwd())
+    answers_ = why(items, backends(), layers, here.environment, folder)
     found = [
         replace(one, layers=replies(one, item, known, present_caches))
         for one, item in zip(answers_, items, strict=True)
@@ -90,32 +93,19 @@ def _counted(asked: int, hits: int) -> "WhySummary":
     return {"asked": asked, "hits": hits, "misses": asked - hits}
 
 
-def _directory() -> str | None:
-    """Where this command runs, and so perhaps the program too; None where that folder is gone."""
-    with suppress(OSError):
-        return str(Path.cwd())
-    return None
-
-
-class _Meant(NamedTuple):
+def _meant(opened: Opened, word: str, asked: Asked) -> "tuple[Sequence[ProgramSpec], Sequence[CacheEntry]]":
     """What a word means: programs that are read from files, or entries that are there."""
-
-    specs: "Sequence[ProgramSpec]" = ()
-    entries: "Sequence[CacheEntry]" = ()
-
-
-def _meant(opened: Opened, word: str, asked: Asked) -> _Meant:
     path = Path(word)
     if path.exists():
         manifest = path if path.suffix == ".toml" else None
         named = asked.named._replace(sources=() if manifest else (path,), manifest=manifest)
-        return _Meant(read_programs(named))
+        return read_programs(named), ()
     if asked.named.builds:
         raise UsageError(
             f"-I, -D, --option, --name-expression and --local-size are for sources, and there is no file "
             f"{word!r}; an entry is asked for again as it was built"
         )
-    return _Meant(entries=_entries(opened.require_own(_WITH_A_PROGRAM), word, asked.targets))
+    return (), _entries(opened.require_own(_WITH_A_PROGRAM), word, asked.targets)
 
 
 def _entries(own: OwnOpened, word: str, targets: Sequence[str]) -> "list[CacheEntry]":

@@ -108,15 +108,16 @@ sys.meta_path.insert(0, Strike())
 def test_an_interrupt_while_modules_are_imported(tmp_path: Path, program: list[str], module: str) -> None:
     """Ctrl-C before the verb runs is exit 130 and one word like at any other moment."""
     (tmp_path / "sitecustomize.py").write_text(_STRUCK.format(module=module), encoding="utf-8")
-    environ = {**os.environ, "PYTHONPATH": str(tmp_path), "GPUCACHE_DIR": str(tmp_path / "root")}
+    _assert_interrupted(tmp_path, *program)
+
+
+def _assert_interrupted(site: Path, *program: str) -> None:
+    """With the modules of a folder the program ends with exit 130 and one word."""
+    environ = {**os.environ, "PYTHONPATH": str(site), "GPUCACHE_DIR": str(site / "root")}
     done = subprocess.run(
         [sys.executable, *program, "inspect"],
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+        env=environ, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "\ngpucache: interrupted\n")
 
 
@@ -145,15 +146,7 @@ def test_an_interrupt_that_python_makes_something_else_of(tmp_path: Path, where:
     (tmp_path / "sitecustomize.py").write_text(
         _STRUCK_WITHIN.format(where=where, module=module), encoding="utf-8"
     )
-    done = subprocess.run(
-        [sys.executable, "-m", "gpucache", "inspect"],
-        env={**os.environ, "PYTHONPATH": str(tmp_path), "GPUCACHE_DIR": str(tmp_path / "root")},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "\ngpucache: interrupted\n")
+    _assert_interrupted(tmp_path, "-m", "gpucache")
 
 
 _BUSY = """

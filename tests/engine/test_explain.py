@@ -76,6 +76,14 @@ def test_nothing_was_ever_built(missed: Callable[..., Miss], ready: Ready, tmp_p
             "the define N: 4 -> 8",
         ),
         (
+            {"options": ["-DS=a -b"]},
+            {"options": ["-DS=a -c"]},
+            "option",
+            "-DS=a -b",
+            "-DS=a -c",
+            "the define S: a -b -> a -c",
+        ),
+        (
             {"options": ["-DA", "-DB"]},
             {"options": ["-DB", "-DA"]},
             "option",
@@ -173,32 +181,25 @@ def test_many_differences_are_counted(missed: Callable[..., Miss], ready: Ready)
     assert miss.detail == f"{told}; and 1 more (nearest: {old.key.short}, built just now)"
 
 
-def test_an_evicted_entry_is_told_with_its_rule(
-    missed: Callable[..., Miss], keep: Callable[..., None], store: DirectoryStore, ready: Ready
-) -> None:
-    """What was removed says when and by which rule."""
+@pytest.mark.parametrize(
+    ("take", "verdict", "begins", "why"),
+    [
+        (DirectoryStore.remove, Verdict.EVICTED, "removed at ", "older than 30 d"),
+        (DirectoryStore.quarantine, Verdict.CORRUPT, "quarantined at ", "mislabelled: it is no cubin"),
+    ],
+)
+def test_what_was_taken_away_is_told_with_its_reason(
+    missed: Callable[..., Miss], keep: Callable[..., None], store: DirectoryStore, ready: Ready,
+    take: Callable[..., object], verdict: Verdict, begins: str, why: str,
+) -> None:  # fmt: skip
+    """What evict removed or verify moved away says when, and by which rule or for which damage."""
     prepared = ready()
     keep(prepared)
     (scanned,) = store.scan()
-    store.remove(scanned, "older than 30 d")
+    take(store, scanned, why)
     miss = missed(prepared)
-    assert miss.verdict is Verdict.EVICTED
-    assert miss.detail.startswith("removed at ")
-    assert miss.detail.endswith(": older than 30 d")
-
-
-def test_a_quarantined_entry_is_told(
-    missed: Callable[..., Miss], keep: Callable[..., None], store: DirectoryStore, ready: Ready
-) -> None:
-    """What a verify moved away is corrupt at the next lookup, with what was found."""
-    prepared = ready()
-    keep(prepared)
-    (scanned,) = store.scan()
-    store.quarantine(scanned, "mislabelled: it is no cubin")
-    miss = missed(prepared)
-    assert miss.verdict is Verdict.CORRUPT
-    assert miss.detail.startswith("quarantined at ")
-    assert miss.detail.endswith("mislabelled: it is no cubin")
+    assert miss.verdict is verdict
+    assert miss.detail.startswith(begins) and miss.detail.endswith(f": {why}")
 
 
 def test_damage_that_could_not_be_moved_is_told(layers: Layers, ready: Ready) -> None:
@@ -346,12 +347,6 @@ def test_another_order_is_nearer_than_another_value(missed: Callable[..., Miss],
     near, far = ready(options=["-DT=double", "-DN=4"]), ready(options=["-DN=4", "-DT=float"])
     miss = missed(ready(options=["-DN=4", "-DT=double"]), near, far)
     assert miss.detail.startswith("the options stand in another order (")
-
-
-def test_a_value_with_a_hyphen_is_one_option(missed: Callable[..., Miss], ready: Ready) -> None:
-    """A define whose value holds white space and a hyphen is told whole."""
-    miss = missed(ready(options=["-DS=a -c"]), ready(options=["-DS=a -b"]))
-    assert miss.detail.startswith("the define S: a -b -> a -c (")
 
 
 def test_no_root_is_not_consulted(ready: Ready) -> None:
