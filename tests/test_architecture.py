@@ -252,7 +252,7 @@ _ONLY: Mapping[str, frozenset[str]] = {
     "cuda": frozenset({"backends", "cuda", "bench.cuda"}),
     "click": frozenset({"cli"}),
     # It takes three times as long to import as JSON, so no hit may need it.
-    "msgspec": frozenset({"recording"}),
+    "msgspec": frozenset({"recording", "sources.scan_memos"}),
     "rich": frozenset({"answers", "cli"}),
     "matplotlib": frozenset({"answers"}),
 }

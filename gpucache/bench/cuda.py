@@ -15,7 +15,7 @@ from gpucache.backends.interface import Compilation
 from gpucache.bench.sessions import Launch
 from gpucache.errors import CompileError, NoDeviceError
 from gpucache.model import Artifact, BuildRequest, Target
-from gpucache.sources import read_closure
+from gpucache.sources import Wanted, read_closure
 
 _FLAGS = {
     "--use_fast_math": "use_fast_math",
@@ -131,12 +131,14 @@ def program_options(options: tuple[str, ...]) -> dict[str, Any]:
 def _includes(request: BuildRequest, compilation: Compilation) -> bool:
     """Whether the program includes anything, so that its author would name folders."""
     closure = read_closure(
-        request.program.source,
-        rule=compilation.rule,
-        include_dirs=compilation.include_dirs,
-        cwd=None,
-        forced=compilation.forced_includes,
-        named_headers=request.headers,
+        Wanted(
+            request.program.source,
+            rule=compilation.rule,
+            include_dirs=compilation.include_dirs,
+            cwd=None,
+            forced=compilation.forced_includes,
+            named_headers=request.headers,
+        )
     )
     return bool(closure.includes)
 

@@ -22,7 +22,7 @@ from gpucache.model import (
     KeyField,
     Toolchain,
 )
-from gpucache.sources import Memos, read_closure, still_closure
+from gpucache.sources import Memos, Wanted, read_closure, still_closure
 
 _PROGRAMS_KEPT = 64
 _SOURCE_BYTES_KEPT = 256 << 10
@@ -187,20 +187,19 @@ def closure_of(
     """The include closure as it is on disk now, headers in memory among it."""
     options = (*compilation.inputs.options, *compilation.inherited_options)
     headers = request.asked.headers if request.asked is not None else ()
-    closure = read_closure(
+    wanted = Wanted(
         request.program.source,
-        rule=compilation.rule,
+        compilation.rule,
         include_dirs=(*compilation.include_dirs, *compilation.inherited_dirs),
         cwd=request.cwd if request.searches_cwd else None,
         forced=compilation.forced_includes,
         definitions=[option[2:] for option in options if option.startswith("-D")],
         named_headers=request.headers,
         name_them=request.name_headers,
-        memos=memos,
-        light=light,
         # What each includes is looked for beside its name first.
         held=[(os.path.dirname(os.path.join(request.cwd, name)), text) for name, text in headers],  # noqa: PTH118, PTH120 - text in, text out
     )
+    closure = read_closure(wanted, memos=memos, light=light)
     memory = (Include(name, f"{digest(text)} in memory") for name, text in headers)
     return closure._replace(includes=(*memory, *closure.includes)) if headers else closure
 

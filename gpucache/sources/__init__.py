@@ -2,21 +2,21 @@
 
 Owns what a compiler could read of a program: ``scan`` finds directives in a text, ``rules`` says where an
 implementation searches for headers, ``reading`` answers what is known without a walk, and ``closure`` follows
-includes from the program to all its headers. For an include through a macro ``expansion`` and ``macro_words``
-find its possible names, and ``include_candidates`` finds their files. ``closure_memos`` and ``scan_memos``
-keep what was found for the next process; ``discover`` finds programs. Must not know any compiler or GPU: a
-backend passes its search rule.
+includes from the program to all its headers. For an include through a macro ``macro_names`` finds the
+possible names, and ``headers`` their files. ``closure_memos`` and ``scan_memos`` keep what was found for
+later processes; ``discover`` finds programs. Must not know compilers or GPUs: a backend passes its rule.
 """
 
 from gpucache.sources.closure_memos import Memos, is_settled, still_closure
 from gpucache.sources.reading import read_closure
-from gpucache.sources.rules import Limits, Place, SearchRule
+from gpucache.sources.rules import Limits, Place, SearchRule, Wanted
 
 __all__ = [
     "Limits",
     "Memos",
     "Place",
     "SearchRule",
+    "Wanted",
     "is_settled",
     "read_closure",
     "still_closure",

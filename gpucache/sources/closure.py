@@ -22,12 +22,10 @@ from gpucache.errors import SourceError
 from gpucache.keys import digest
 from gpucache.sources.closure_memos import Memos
 from gpucache.sources.disk import Disk
-from gpucache.sources.expansion import Pattern, names_of
-from gpucache.sources.headers import File, Headers, UncacheableError
-from gpucache.sources.include_candidates import matching_files, reachable_files
-from gpucache.sources.macro_words import MacroWords, macro_words, macros_of
+from gpucache.sources.headers import File, Headers, UncacheableError, matching_files, reachable_files
+from gpucache.sources.macro_names import MacroWords, Pattern, macro_words, macros_of, names_of
 from gpucache.sources.path_constants import PathConstants, prints_anew
-from gpucache.sources.rules import Limits, Place, SearchRule
+from gpucache.sources.rules import Place, Wanted
 from gpucache.sources.scan import (
     Hint,
     Mention,
@@ -56,37 +54,22 @@ _OF_SOURCE = PathConstants.MAIN | PathConstants.LAST | PathConstants.CALLER | Pa
 _QUOTING = tuple(re.compile(rf"\\(.)|{sign}") for sign in ('"', "'"))
 
 
-def walk_closure(
-    source: bytes,
-    disk: Disk,
-    memos: Memos | None,
-    *,
-    rule: SearchRule,
-    include_dirs: Sequence[str],
-    cwd: str | None,
-    forced: Sequence[str],
-    definitions: Sequence[str],
-    named_headers: Sequence[str],
-    name_them: str,
-    limits: Limits,
-    held: Sequence[tuple[str, bytes]],
-) -> Closure:
-    """What ``read_closure`` is asked for, found by a walk; ``memos`` keep scans of texts."""
+def walk_closure(wanted: Wanted, disk: Disk, memos: Memos | None) -> Closure:
+    """The closure found by a walk; ``memos`` keep scans of texts."""
     scans = Scans(memos)
-    walk = _Walk(disk, scans, source, rule, include_dirs, cwd, limits, name_them)
-    walk.define(definitions)
-    walk.hold(held)
+    walk = _Walk(disk, scans, wanted)
+    named = bool(wanted.named_headers)
     try:
         walk.configure()
-        walk.force(forced)
-        walk.cover_named(named_headers)
+        walk.force(wanted.forced)
+        walk.cover_named(wanted.named_headers)
         walk.follow()
-        while not named_headers and walk.cover_candidates():
+        while not named and walk.cover_candidates():
             walk.follow()
         walk.judge_paths()
-        walk.refuse_pastes(named=bool(named_headers))
+        walk.refuse_pastes(named=named)
         walk.refuse_dependency()
-        if not named_headers:
+        if not named:
             walk.refuse_assembly()
     except UncacheableError as error:
         walk.uncacheable = walk.uncacheable or str(error)
@@ -99,36 +82,30 @@ def walk_closure(
 class _Walk:
     """One walk: the files still to scan, those already scanned, and the edges hashed so far."""
 
-    def __init__(
-        self,
-        disk: Disk,
-        scans: Scans,
-        source: bytes,
-        rule: SearchRule,
-        dirs: Sequence[str],
-        cwd: str | None,
-        limits: Limits,
-        name_them: str,
-    ) -> None:
-        self._name_them = name_them
-        self._rule = rule
-        self._limits = limits
+    def __init__(self, disk: Disk, scans: Scans, wanted: Wanted) -> None:
+        self._name_them, self._rule, self._limits = wanted.name_them, wanted.rule, wanted.limits
         self._disk = disk
         self._scans = scans
-        self._headers = Headers(disk, limits)
-        self._cwd = (disk.real(os.fsencode(cwd)),) if cwd is not None else ()
-        self._listed = tuple(place for name in dirs for place in self._placed(name))
+        self._headers = Headers(disk, wanted.limits)
+        self._cwd = (disk.real(os.fsencode(wanted.cwd)),) if wanted.cwd is not None else ()
+        self._listed = tuple(place for name in wanted.include_dirs for place in self._placed(name))
         self._dirs = tuple(dict.fromkeys(self._listed))
         for folder in self._dirs:
             disk.watch(folder)
-        self._system = tuple(place for name in rule.system for place in self._placed(name))
-        home = os.path.join(os.fsencode(rule.home), b"") if rule.home is not None else b""
-        self._main = File("the source", 0, source, home, digest=digest(source))
-        self._held = {self._main: source}
-        self._pending = [self._main]
+        self._system = tuple(place for name in self._rule.system for place in self._placed(name))
+        options = [f"#define {each}\n" for each in chain.from_iterable(map(_readings, wanted.definitions))]
+        data = os.fsencode("".join(options))
+        self._pending = [File("a build option", 0, data, digest=digest(data))]
+        self._held: dict[File, bytes] = {}
+        for place, text in ((self._rule.home, wanted.source), *wanted.held):
+            name = "a header in memory" if self._held else "the source"
+            home = os.path.join(os.fsencode(place), b"") if place is not None else b""
+            self._pending.append(file := File(name, 0, text, home, digest=digest(text)))
+            self._held[file] = text
+        self._main = next(iter(self._held))
         self._scanned: list[File] = []
         self._candidates: tuple[Sequence[bytes], MacroWords, frozenset[Pattern]] | None = None
-        self._given = tuple(map(os.fsencode, dirs))
+        self._given = tuple(map(os.fsencode, wanted.include_dirs))
         self._edges = hashlib.sha256()
         self._includes: set[tuple[str, str]] = set()
         self._tells_places = self._tells_name = False
@@ -150,23 +127,6 @@ class _Walk:
             self._tells_name,
             any(file.text.renames for file in self._scanned if file.text),
         )
-
-    def define(self, definitions: Sequence[str]) -> None:
-        """Read ``-D`` options as a text of ``#define`` lines."""
-        lines = []
-        for option in chain.from_iterable(map(_readings, definitions)):
-            name, given, value = option.replace("\n", " ").partition("=")
-            lines.append(f"#define {name} {value if given else 1}\n")
-        data = os.fsencode("".join(lines))
-        self._pending.insert(0, File("a build option", 0, data, digest=digest(data)))
-
-    def hold(self, headers: Sequence[tuple[str, bytes]]) -> None:
-        """Read headers in memory with the source, each behind the folder that it is searched from."""
-        for home, data in headers:
-            place = os.path.join(os.fsencode(home), b"")
-            file = File("a header in memory", 0, data, place, digest=digest(data))
-            self._held[file] = data
-            self._pending.append(file)
 
     def configure(self) -> None:
         """Cover the file from which the compiler configures itself; it includes nothing."""
@@ -425,7 +385,7 @@ class _Walk:
 
 
 def _readings(option: str) -> Iterable[str]:
-    """A ``-D`` option as written, and as compilers read it that remove quotes or backslashes.
+    """What a ``-D`` option defines as written, and as compilers read it that remove quotes or backslashes.
 
     To define a name in quotes, Intel's runtime needs ``\\"a.h\\"``, and NVRTC ``"a.h"``.
     """
@@ -434,4 +394,5 @@ def _readings(option: str) -> Iterable[str]:
         new = {sign.sub(r"\1", text) for sign in _QUOTING if sign.search(text)} - found.keys()
         found |= dict.fromkeys(sorted(new))
         pending += sorted(new)
-    return found
+    given = (text.replace("\n", " ").partition("=") for text in found)
+    return [f"{name} {value if sign else 1}" for name, sign, value in given]

@@ -13,7 +13,7 @@ without a name, after its file.
 """
 
 import re
-from enum import Flag
+from enum import IntFlag
 
 _LIKELY = (b"FILE", b"source_location", b"PRETTY_FUNCTION")
 _CCCL = re.compile(rb"^_(?:CCCL|LIBCUDACXX)_BEGIN_NAMESPACE_\w+", re.MULTILINE)
@@ -41,7 +41,7 @@ _FARTHEST = 4096
 _LONGEST = 256  # what may follow a mention in its literal
 
 
-class PathConstants(Flag):
+class PathConstants(IntFlag):
     """The paths of which a text may make constants."""
 
     NOTHING = 0

@@ -7,15 +7,13 @@ imported by the first program that needs it. Most programs ask nothing, and of t
 import os
 import sys
 from collections.abc import Sequence
-from itertools import chain
 
 from gpucache.closures import Closure, Include
 from gpucache.keys import digest
 from gpucache.sources.closure_memos import Memos, name_of, recall, remember
 from gpucache.sources.disk import Disk
-from gpucache.sources.rules import Limits, SearchRule
+from gpucache.sources.rules import Wanted
 
-_LIMITS = Limits()
 _WALK = "gpucache.sources.closure"
 _OF_NOTHING = Closure(resolution=digest(b""))
 # Signs of a directive, in any spelling and reading, and of everything that asks without a directive.
@@ -38,65 +36,32 @@ def asks_nothing(source: bytes, definitions: Sequence[str]) -> bool:
     return not given or not any(sign in given for sign in _SIGNS_IN_OPTIONS)
 
 
-def read_closure(
-    source: bytes,
-    *,
-    rule: SearchRule,
-    include_dirs: Sequence[str],
-    cwd: str | None,
-    forced: Sequence[str] = (),
-    definitions: Sequence[str] = (),
-    named_headers: Sequence[str] = (),
-    name_them: str = "name the headers in headers = [...]",
-    limits: Limits = _LIMITS,
-    memos: Memos | None = None,
-    held: Sequence[tuple[str, bytes]] = (),
-    light: bool = False,
-) -> Closure:
-    """The closure of a source in memory, resolved by the rule of the compiler that will read it.
+def read_closure(wanted: Wanted, *, memos: Memos | None = None, light: bool = False) -> Closure:
+    """The closure of a source, resolved by the rule of its compiler.
 
-    ``include_dirs`` are in search order. ``cwd`` is the compiler's current directory, None if it
-    runs in an empty one: relative names then lead nowhere. ``forced`` are the names of ``-include``
-    options, ``definitions`` the values of ``-D`` options. ``named_headers`` are paths of headers that
-    macros may lead to: if they are given, includes through macros count as covered; ``name_them`` is the
-    sentence that proposes this remedy. ``memos`` keep closures of many headers for the next process. ``held``
-    are headers in memory, each behind the folder in which its quoted includes are searched first: they are
-    read with the source, as macros of one count in the other, and are no part of the includes. Raises
-    nothing, whatever is on disk or in the source: ``uncacheable`` says why a source cannot be keyed.
-    With ``light`` a remembered closure stands where the status of its files is as it was, and has no stamps.
+    ``memos`` keep closures of many headers for the next process. Raises nothing, whatever is on disk or in
+    the source: ``uncacheable`` says why a source cannot be keyed. With ``light`` a remembered closure stands
+    where the status of its files is as it was, and has no stamps.
     """
+    source, rule, dirs, cwd, forced, definitions, named, name_them, limits, held = wanted
     texts = (source, *(text for _, text in held))
-    if not (forced or named_headers) and all(asks_nothing(text, definitions) for text in texts):
+    if not (forced or named) and all(asks_nothing(text, definitions) for text in texts):
         closure = _OF_NOTHING if not rule.configuration else _unconfigured(rule.configuration, cwd)
         if closure is not None:
             return closure
-    given = (include_dirs, rule.system, forced, definitions, named_headers)
-    if not (rule.searches_cwd or forced or named_headers or not all(map(os.path.isabs, chain(*given[:2])))):
+    if not (rule.searches_cwd or forced or named or not all(map(os.path.isabs, (*dirs, *rule.system)))):
         cwd = None  # it makes no difference, so programs in all directories share one memo
     name, first = "", light and _WALK not in sys.modules  # then even a walk of few headers takes long
-    if memos is not None and (first or forced or named_headers or any(b"include" in text for text in texts)):
-        places = tuple(place for place, _ in held)
-        name = name_of(*map(digest, texts), places, rule, cwd, *map(tuple, given), limits)
+    if memos is not None and (first or forced or named or any(b"include" in text for text in texts)):
+        given = map(tuple, (dirs, rule.system, forced, definitions, named))
+        name = name_of(*map(digest, texts), tuple(place for place, _ in held), rule, cwd, *given, limits)
         known = recall(memos, name, limits, name_them, light=light)
         if known is not None:
             return known
     from gpucache.sources.closure import walk_closure
 
     disk = Disk()
-    closure = walk_closure(
-        source,
-        disk,
-        memos if name else None,
-        rule=rule,
-        include_dirs=include_dirs,
-        cwd=cwd,
-        forced=forced,
-        definitions=definitions,
-        named_headers=named_headers,
-        name_them=name_them,
-        limits=limits,
-        held=held,
-    )
+    closure = walk_closure(wanted._replace(cwd=cwd), disk, memos if name else None)
     if memos is not None and name:
         remember(memos, name, disk, closure, name_them, few=first)
     return closure

@@ -1,5 +1,6 @@
-"""Where a compiler searches for headers, and how much may be read. Values only."""
+"""What a closure is asked for: a source, where its compiler searches for headers, and how much it reads."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -60,3 +61,27 @@ class Limits(NamedTuple):
     total_bytes: int = 256 * 1024**2
     folder_entries: int = 200_000
     """Files and folders looked at, source-like or not, for includes through macros."""
+
+
+class Wanted(NamedTuple):
+    """A source in memory, with all that decides what its compiler reads."""
+
+    source: bytes
+    rule: SearchRule
+    """That of the compiler that will read it."""
+    include_dirs: Sequence[str] = ()
+    """In search order."""
+    cwd: str | None = None
+    """The compiler's current directory; None if it runs in an empty one: relative names then lead nowhere."""
+    forced: Sequence[str] = ()
+    """The names of ``-include`` options."""
+    definitions: Sequence[str] = ()
+    """The values of ``-D`` options."""
+    named_headers: Sequence[str] = ()
+    """Paths of headers that macros may lead to: with any, includes through macros count as covered."""
+    name_them: str = "name the headers in headers = [...]"
+    """The sentence that proposes this remedy."""
+    limits: Limits = Limits()
+    held: Sequence[tuple[str, bytes]] = ()
+    """Headers in memory, each behind the folder in which its quoted includes are searched first: they are
+    read with the source, as macros of one count in the other, and are no part of the includes."""

@@ -21,9 +21,9 @@ Must not touch files.
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import Flag
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gpucache.sources.path_constants import PathConstants, path_constants
 from gpucache.sources.token_pasting import (
@@ -82,8 +82,8 @@ class Scan(NamedTuple):
     """The operands of ``#define``, one per line."""
     chains: tuple[Chain, ...]
     """What it puts together with ``##`` and may be part of the name of a probe or a clock."""
-    path_constants: PathConstants
-    """The paths of which it may make constants."""
+    path_constants: int
+    """The ``PathConstants`` that name the paths of which it may make constants."""
     path_macros: frozenset[bytes]
     """Macros of this text that may make a constant of the path of a text that uses them."""
     parts: frozenset[bytes]
@@ -195,19 +195,9 @@ def scan(data: bytes, *, trigraphs: bool = True) -> Scan:
     found = _Found()
     for text in _readings(data, trigraphs=trigraphs):
         found.add(b"\n" + text)
-    return Scan(
-        tuple(found.mentions),
-        tuple(found.asked),
-        found.clock,
-        frozenset(found.probe_macros),
-        b"\n".join(found.conditions),
-        b"\n".join(found.definitions),
-        tuple(found.chains),
-        found.path_constants,
-        frozenset(found.path_macros),
-        frozenset(found.parts),
-        found.renames,
-    )
+    frozen: dict[type, Callable[[Any], Any]] = {dict: tuple, set: frozenset, list: b"\n".join}
+    values: list[Any] = [getattr(found, name) for name in Scan._fields]
+    return Scan(*(frozen[type(value)](value) if type(value) in frozen else value for value in values))
 
 
 def probing_macros(texts: Collection[Scan]) -> frozenset[bytes]:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
-from gpucache.sources.macro_words import DEFINITION, WORD, is_composed
+from gpucache.sources.macro_names import DEFINITION, WORD, is_composed
 
 _PROBES = (b"__has_include_next", b"__has_include", b"__has_embed")
 CLOCKS_AND_FILES = (b"__DATE__", b"__TIME__", b"__TIMESTAMP__", b"__FILE__", b"__BASE_FILE__")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gpucache.closures import Closure, Include
 from gpucache.keys import digest
-from gpucache.sources import Limits, Place, SearchRule, read_closure, reading
+from gpucache.sources import Limits, Place, SearchRule, Wanted, read_closure, reading
 from tests.unprivileged import as_nobody, needs_root
 
 Tree = Callable[..., Path]
@@ -27,7 +27,7 @@ def _closure(
     source: bytes, root: Path, *dirs: str, rule: SearchRule = RULE, limits: Limits = LIMITS
 ) -> Closure:
     found = [str(root / each) for each in dirs]
-    return read_closure(source, rule=rule, include_dirs=found, cwd=None, limits=limits)
+    return read_closure(Wanted(source, rule=rule, include_dirs=found, limits=limits))
 
 
 def test_headers_of_headers_are_covered_by_name_and_content(tree: Tree) -> None:
@@ -58,7 +58,9 @@ def test_moving_and_touching_a_tree_changes_nothing(tree: Tree, tmp_path: Path) 
     shutil.copytree(root, tmp_path / "moved" / "deeper")
     os.utime(root / "a/x.h", (1, 1))
     assert _closure(source, tmp_path / "moved" / "deeper", "a", "b") == before
-    relative = read_closure(source, rule=DIRS_ONLY, include_dirs=["./a", "b/../b/", "a"], cwd=str(root))
+    relative = read_closure(
+        Wanted(source, rule=DIRS_ONLY, include_dirs=["./a", "b/../b/", "a"], cwd=str(root))
+    )
     assert relative == _closure(source, root, "a", "b", rule=DIRS_ONLY)
 
 
@@ -140,7 +142,7 @@ def test_without_a_current_directory_relative_names_lead_nowhere(
     """The directory this process happens to be in is never searched."""
     root = tree({"x.h": b"x"})
     monkeypatch.chdir(root)
-    closure = read_closure(b'#include "x.h"', rule=RULE, include_dirs=["."], cwd=None)
+    closure = read_closure(Wanted(b'#include "x.h"', rule=RULE, include_dirs=["."]))
     assert closure.includes == (Include("x.h", None),)
 
 
@@ -156,7 +158,7 @@ def test_forced_headers_are_covered_with_what_they_include(tree: Tree) -> None:
     """The names of ``-include`` options are looked up in the current directory first, and followed."""
     root = tree({"x.h": b"#include <y.h>", "a/x.h": b"no", "a/y.h": b"y"})
     closure = read_closure(
-        b"", rule=RULE, include_dirs=[str(root / "a")], cwd=str(root), forced=["x.h", "no.h"]
+        Wanted(b"", rule=RULE, include_dirs=[str(root / "a")], cwd=str(root), forced=["x.h", "no.h"])
     )
     assert [(item.name, item.digest is None) for item in closure.includes] == [
         ("no.h", True),
@@ -238,11 +240,12 @@ def test_what_lies_outside_is_covered_where_a_macro_can_name_it(
 
     def digests() -> set[str | None]:
         closure = read_closure(
-            b"#define STR_(name) #name\n#define STR(name) STR_(name)\n" + source,
-            rule=RULE,
-            include_dirs=[str(root / "a")],
-            cwd=None,
-            definitions=[option.format(tmp=tmp_path) for option in options],
+            Wanted(
+                b"#define STR_(name) #name\n#define STR(name) STR_(name)\n" + source,
+                rule=RULE,
+                include_dirs=[str(root / "a")],
+                definitions=[option.format(tmp=tmp_path) for option in options],
+            )
         )
         assert closure.uncacheable is None
         return {item.digest for item in closure.includes}
@@ -254,11 +257,12 @@ def test_a_header_that_an_absolute_macro_names_is_told_by_its_path(tree: Tree) -
     """It is named as it lies on the disk, and not as if it lay below a folder that is searched."""
     root = tree({"a/.keep": b"", "far/x.h": b"1"})
     closure = read_closure(
-        b"#define STR_(name) #name\n#define STR(name) STR_(name)\n#include STR(P/x.h)",
-        rule=RULE,
-        include_dirs=[str(root / "a")],
-        cwd=None,
-        definitions=[f"P={root}/far"],
+        Wanted(
+            b"#define STR_(name) #name\n#define STR(name) STR_(name)\n#include STR(P/x.h)",
+            rule=RULE,
+            include_dirs=[str(root / "a")],
+            definitions=[f"P={root}/far"],
+        )
     )
     assert str(root / "far/x.h") in {item.name for item in closure.includes}
 
@@ -268,7 +272,7 @@ def test_a_current_directory_that_gives_nothing_changes_nothing(tree: Tree) -> N
     root, source = tree({"a/x.h": b"x", "cwd/y.h": b"y"}), b"#define H <x.h>\n#include H"
     rule = SearchRule((Place.CWD, Place.DIRS), (Place.CWD, Place.DIRS))
     without, within = (
-        read_closure(source, rule=rule, include_dirs=[str(root / "a")], cwd=cwd)
+        read_closure(Wanted(source, rule=rule, include_dirs=[str(root / "a")], cwd=cwd))
         for cwd in (None, str(root / "cwd"))
     )
     assert without == within
@@ -292,7 +296,7 @@ def test_an_include_through_an_option_is_covered_however_the_compiler_takes_its_
 ) -> None:
     """A compiler may take quotes and backslashes out of an option before it defines the macro."""
     root = str(tree({"x.h": b"x"}))
-    closure = read_closure(b"#include H", rule=RULE, include_dirs=[root], cwd=None, definitions=[option])
+    closure = read_closure(Wanted(b"#include H", rule=RULE, include_dirs=[root], definitions=[option]))
     assert closure.includes == (Include("x.h", digest(b"x")),)
 
 
@@ -344,21 +348,20 @@ def test_a_sweep_beyond_the_limits_is_uncacheable_and_named_headers_cure_it(
     reason = _closure(source, root, "a", limits=limits).uncacheable
     assert reason is not None and "headers = [...]" in reason
     cured = read_closure(
-        source,
-        rule=RULE,
-        include_dirs=[str(root / "a")],
-        cwd=None,
-        named_headers=[str(root / "a/x.h")],
-        limits=Limits(files=1),
+        Wanted(
+            source,
+            rule=RULE,
+            include_dirs=[str(root / "a")],
+            named_headers=[str(root / "a/x.h")],
+            limits=Limits(files=1),
+        )
     )
     assert (cured.includes, cured.uncacheable) == ((Include("x.h", digest(b"1")),), None)
 
 
 def test_a_named_header_that_is_missing_is_uncacheable() -> None:
     """A mistyped name in the manifest does not leave a header uncovered."""
-    closure = read_closure(
-        b"#include HEADER", rule=RULE, include_dirs=[], cwd=None, named_headers=["/nowhere/x.h"]
-    )
+    closure = read_closure(Wanted(b"#include HEADER", rule=RULE, named_headers=["/nowhere/x.h"]))
     assert closure.uncacheable is not None and "/nowhere/x.h" in closure.uncacheable
 
 
@@ -397,11 +400,9 @@ def test_what_an_assembler_reads_is_uncacheable_and_named_headers_cure_it(tree: 
     assert reason is not None and "'x.h' may have an assembler read a file" in reason
     assert "headers = [...]" in reason
     cured = read_closure(
-        b"#include <x.h>",
-        rule=RULE,
-        include_dirs=[str(root / "a")],
-        cwd=None,
-        named_headers=[str(root / "blob")],
+        Wanted(
+            b"#include <x.h>", rule=RULE, include_dirs=[str(root / "a")], named_headers=[str(root / "blob")]
+        )
     )
     assert cured.uncacheable is None and str(root / "blob") in cured.files
 
@@ -440,12 +441,12 @@ def test_assembly_that_reads_nothing_is_cacheable(tree: Tree, text: str) -> None
 def test_a_program_that_asks_for_the_age_of_a_file_is_uncacheable(text: str) -> None:
     """No key has the age of a file, by which clang warns; NVRTC does not look."""
     source = text.encode()
-    reason = read_closure(source, rule=RULE, include_dirs=[], cwd=None).uncacheable
+    reason = read_closure(Wanted(source, rule=RULE)).uncacheable
     assert reason is not None and "leave it out" in reason
     heedless = RULE._replace(heeds_dependency=False)
-    assert read_closure(source, rule=heedless, include_dirs=[], cwd=None).uncacheable is None
+    assert read_closure(Wanted(source, rule=heedless)).uncacheable is None
     plain = b"#pragma clang loop unroll(full)\n" + b"int dependence;"
-    assert read_closure(plain, rule=RULE, include_dirs=[], cwd=None).uncacheable is None
+    assert read_closure(Wanted(plain, rule=RULE)).uncacheable is None
 
 
 def test_the_clock_in_a_header_makes_a_program_uncacheable(tree: Tree) -> None:
@@ -463,11 +464,9 @@ def test_a_probe_put_together_in_a_header_is_told_and_named_headers_cure_it(tree
     assert "the macro CAT in 'x.h' may put __has_include together" in reason
     assert "headers = [...]" in reason
     cured = read_closure(
-        b"#include <x.h>",
-        rule=RULE,
-        include_dirs=[str(root / "a")],
-        cwd=None,
-        named_headers=[str(root / "a/y.h")],
+        Wanted(
+            b"#include <x.h>", rule=RULE, include_dirs=[str(root / "a")], named_headers=[str(root / "a/y.h")]
+        )
     )
     assert cured.uncacheable is None
     assert Include("y.h", digest(b"y")) in cured.includes
@@ -478,7 +477,7 @@ def test_naming_headers_cures_no_clock_put_together(tree: Tree) -> None:
     root = tree({"a/x.h": b"#define CAT(a, b) a##b\nchar *s = CAT(__TI, ME__);"})
     named = [str(root / "a/x.h")]
     reason = read_closure(
-        b"#include <x.h>", rule=RULE, include_dirs=[str(root / "a")], cwd=None, named_headers=named
+        Wanted(b"#include <x.h>", rule=RULE, include_dirs=[str(root / "a")], named_headers=named)
     ).uncacheable
     assert reason is not None and "may put __TIME__ together" in reason
 
@@ -565,10 +564,10 @@ def test_a_text_without_any_sign_of_a_question_has_the_closure_of_the_walk(
         cwd = random.choice([None, str(root)])
         asked_for: dict[str, Any] = {"rule": rule, "include_dirs": [str(root)], "cwd": cwd}
         definitions = [each for each in random.choices(_DEFINITIONS, k=random.randint(0, 2)) if each]
-        found = read_closure(source, definitions=definitions, **asked_for)
+        found = read_closure(Wanted(source, definitions=definitions, **asked_for))
         with monkeypatch.context() as patched:
             patched.setattr(reading, "asks_nothing", lambda *_: False)
-            walked = read_closure(source, definitions=definitions, **asked_for)
+            walked = read_closure(Wanted(source, definitions=definitions, **asked_for))
         assert found == walked, (source, definitions)
         assert found.tells_places == walked.tells_places
         short += found.stamps == ()

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gpucache.closures import Include
-from gpucache.sources import read_closure
+from gpucache.sources import Wanted, read_closure
 from gpucache.sources.headers import Headers
 
 pytestmark = pytest.mark.slow
@@ -178,11 +178,13 @@ def test_the_header_a_real_compiler_uses_is_the_one_covered(
         jobs.append(job(source, options, root / "cwd"))
         closures.append(
             read_closure(
-                source.encode(),
-                rule=real.rule,
-                include_dirs=dirs,
-                cwd=str(root / "cwd"),
-                forced=layout.forced,
+                Wanted(
+                    source.encode(),
+                    rule=real.rule,
+                    include_dirs=dirs,
+                    cwd=str(root / "cwd"),
+                    forced=layout.forced,
+                )
             )
         )
     for (label, layout), value, closure in zip(layouts.items(), real.values(jobs), closures, strict=True):
@@ -232,7 +234,7 @@ def test_every_header_that_pocl_opens_is_covered(
         "#include <pyopencl-random123/philox.cl>\n#include <pyopencl-random123/threefry.cl>\n"
         "kernel void show(global int *out) { *out = 1; }\n"
     )
-    closure = read_closure(source.encode(), rule=real.rule, include_dirs=[str(folder)], cwd=str(tmp_path))
+    closure = read_closure(Wanted(source.encode(), real.rule, [str(folder)], str(tmp_path)))
     answers = real.values([job(source, [f"-I{folder}"], tmp_path)], wrapper=strace)
     opened = _opened(tmp_path / "trace", folder)
     covered = {Path(path).resolve() for path in closure.files}
@@ -276,7 +278,7 @@ def test_the_closure_looks_where_a_real_compiler_looks(
 
     monkeypatch.setattr(Headers, "at", watched)
     cwd = str(root / "cwd")
-    read_closure(source.encode(), rule=real.rule, include_dirs=[str(root / "a")], cwd=cwd)
+    read_closure(Wanted(source.encode(), rule=real.rule, include_dirs=[str(root / "a")], cwd=cwd))
     assert real.values([job(source, [f"-I{root / 'a'}"], root / "cwd")], wrapper=strace) == [1]
     trace = (tmp_path / "trace").read_text()
     for header in _LOOKED_FOR[name]:
@@ -295,7 +297,7 @@ def test_a_quoted_header_beside_pocls_copy_of_the_program_is_covered(
     source = '#include "x.h"' + _OPENCL
     Path(real.environment["POCL_CACHE_DIR"], "x.h").write_bytes(_v(3))
     closure = read_closure(
-        source.encode(), rule=real.rule, include_dirs=[str(root / "a")], cwd=str(root / "cwd")
+        Wanted(source.encode(), rule=real.rule, include_dirs=[str(root / "a")], cwd=str(root / "cwd"))
     )
     assert real.values([job(source, [f"-I{root / 'a'}"], root / "cwd")]) == [3]
     assert closure.includes == (Include("x.h", hashlib.sha256(_v(3)).hexdigest()),)

@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from gpucache.sources.expansion import names_of
-from gpucache.sources.macro_words import macros_of
+from gpucache.sources.macro_names import macros_of, names_of
 
 _STR = b"STR_(x) #x\nSTR(x) STR_(x)\n"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.sources import Place, SearchRule, read_closure
+from gpucache.sources import Place, SearchRule, Wanted, read_closure
 from gpucache.sources.path_constants import PathConstants
 from gpucache.sources.scan import scan
 
@@ -109,11 +109,12 @@ def test_what_a_constant_is_made_of_ties_to_a_place_or_to_one_build(
     (tmp_path / "h.h").write_text(header, encoding="ascii")
     for rule in (_NAMED, _MADE_UP):
         closure = read_closure(
-            source.encode(),
-            rule=rule,
-            include_dirs=[str(tmp_path)],
-            cwd=None,
-            definitions=[option] if option else [],
+            Wanted(
+                source.encode(),
+                rule=rule,
+                include_dirs=[str(tmp_path)],
+                definitions=[option] if option else [],
+            )
         )
         assert closure.tells_places == tells
         assert (closure.uncacheable is not None) == (refused and rule is _MADE_UP), closure.uncacheable
@@ -144,7 +145,7 @@ def test_whether_a_source_tells_its_name(
     definitions = [option] if option else []
     folders = [str(tmp_path)]
     closure = read_closure(
-        source.encode(), rule=_NAMED, include_dirs=folders, cwd=None, definitions=definitions
+        Wanted(source.encode(), rule=_NAMED, include_dirs=folders, definitions=definitions)
     )
     assert closure.tells_name == tells
 
