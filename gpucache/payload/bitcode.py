@@ -10,6 +10,7 @@ that is read are stepped over by their length.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 from gpucache.payload.reading import BrokenError, CutError, PayloadKind, Reading
 from gpucache.units import printable
@@ -43,8 +44,7 @@ _GARBAGE_BYTES = 8
 """How many bytes after the last block are passed over, as LLVM's own reader passes them over."""
 
 
-@dataclass(frozen=True, slots=True)
-class Module:
+class Module(NamedTuple):
     """A program as its bitcode describes it; texts are printable and empty where it does not say."""
 
     producer: str
@@ -55,8 +55,7 @@ class Module:
     kernels: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """A block by its number: its content lies between two offsets in bytes, with ids of some bits."""
 
     number: int
@@ -65,8 +64,7 @@ class Block:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """A record: code and operands; a blob or text in it is kept as bytes where it lies."""
 
     code: int
@@ -202,23 +200,21 @@ def records(data: bytes, block: Block) -> Iterator[Record]:
         if kind == _ENTER:
             _enter(bits)
         elif kind == _DEFINE:
-            known.append(_definition(bits))
+            count = bits.vbr(5)
+            if count > _OPERAND_LIMIT:
+                raise BrokenError(f"an abbreviation of {count} operands is none that LLVM makes")
+            known.append(tuple(_operand(bits) for _ in range(count)))
             if len(known) > _ABBREVIATION_LIMIT:
                 raise BrokenError("it defines more abbreviations than LLVM makes")
         else:
-            record = _record(bits, kind, known)
+            if kind - 4 >= len(known):
+                number = bits.position // 8
+                raise BrokenError(f"it uses an abbreviation that it does not define, at byte {number}")
+            record = _plain(bits) if kind == _UNABBREVIATED else _abbreviated(bits, known[kind - 4])
             work += 1 + len(record.operands)
             if work > _WORK_LIMIT:
                 raise BrokenError(f"block {block.number} holds more than LLVM writes into one")
             yield record
-
-
-def _record(bits: Bits, kind: int, known: Sequence[Sequence[Operand]]) -> Record:
-    if kind == _UNABBREVIATED:
-        return _plain(bits)
-    if kind - 4 < len(known):
-        return _abbreviated(bits, known[kind - 4])
-    raise BrokenError(f"it uses an abbreviation that it does not define, at byte {bits.position // 8}")
 
 
 def _enter(bits: Bits) -> Block:
@@ -236,13 +232,6 @@ def _enter(bits: Bits) -> Block:
     return Block(number, id_bits, start, end)
 
 
-def _definition(bits: Bits) -> tuple[Operand, ...]:
-    count = bits.vbr(5)
-    if count > _OPERAND_LIMIT:
-        raise BrokenError(f"an abbreviation of {count} operands is none that LLVM makes")
-    return tuple(_operand(bits) for _ in range(count))
-
-
 def _operand(bits: Bits) -> Operand:
     if bits.take(1):
         return _LITERAL, bits.vbr(8)
@@ -258,9 +247,8 @@ def _operand(bits: Bits) -> Operand:
 
 
 def _plain(bits: Bits) -> Record:
-    code, count = bits.vbr(6), bits.vbr(6)
-    _fits(bits, count, 6, "record")
-    return Record(code, tuple(bits.vbr(6) for _ in range(count)))
+    code = bits.vbr(6)
+    return Record(code, tuple(bits.vbr(6) for _ in range(_count(bits, 6, "record"))))
 
 
 def _abbreviated(bits: Bits, operands: Sequence[Operand]) -> Record:
@@ -269,9 +257,19 @@ def _abbreviated(bits: Bits, operands: Sequence[Operand]) -> Record:
     rest = iter(operands)
     for encoding, value in rest:
         if encoding == _ARRAY:
-            numbers += _array(bits, next(rest, None))
+            element = next(rest, (_LITERAL, 0))
+            if element[0] not in (_FIXED, _VBR, _CHAR6):
+                raise BrokenError("an array has no elements that take room")
+            numbers += [_scalar(bits, *element) for _ in range(_count(bits, 1, "array"))]
         elif encoding == _BLOB:
-            blob = _blob(bits)
+            count = bits.vbr(6)
+            bits.align()
+            if count * 8 > bits.left:
+                raise CutError(f"a blob of {count} bytes ends beyond the bytes")
+            start = bits.position // 8
+            blob = bits.data[start : start + count]
+            bits.position += count * 8
+            bits.align()
         else:
             numbers.append(_scalar(bits, encoding, value))
     if not numbers:
@@ -287,28 +285,11 @@ def _scalar(bits: Bits, encoding: int, value: int) -> int:
     return bits.vbr(value) if encoding == _VBR else _CHAR6_LETTERS[bits.take(6)]
 
 
-def _array(bits: Bits, element: Operand | None) -> list[int]:
+def _count(bits: Bits, width: int, part: str) -> int:
+    """How many numbers follow; raises where so many of that width are not there, or are never written."""
     count = bits.vbr(6)
-    if element is None or element[0] not in (_FIXED, _VBR, _CHAR6):
-        raise BrokenError("an array has no elements that take room")
-    _fits(bits, count, 1, "array")
-    return [_scalar(bits, *element) for _ in range(count)]
-
-
-def _fits(bits: Bits, count: int, width: int, part: str) -> None:
-    """Raise where so many numbers of at least some bits are not there, or more than are ever written."""
     if count * width > bits.left:
         raise CutError(f"a {part} of {count} numbers ends beyond the bytes")
     if count > _ARRAY_LIMIT:
         raise BrokenError(f"a {part} of {count} numbers is none that LLVM writes here")
-
-
-def _blob(bits: Bits) -> bytes:
-    count = bits.vbr(6)
-    bits.align()
-    start = bits.position // 8
-    if count * 8 > bits.left:
-        raise CutError(f"a blob of {count} bytes ends beyond the bytes")
-    bits.position += count * 8
-    bits.align()
-    return bits.data[start : start + count]
+    return count

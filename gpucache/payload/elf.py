@@ -9,9 +9,8 @@ of a cubin, every cut behind the magic number is a problem.
 import re
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from gpucache.payload import amd
 from gpucache.payload.library import Library
@@ -19,9 +18,7 @@ from gpucache.payload.reading import BrokenError, CutError, PayloadKind, Reading
 
 _ET_DYN = 3
 _EM_X86 = (3, 62)
-_EM_CUDA = 190
-_EM_INTELGT = 205
-_EM_AMDGPU = 224
+_KINDS = {190: PayloadKind.CUBIN, 205: PayloadKind.INTEL_GPU, 224: PayloadKind.AMDGPU}
 _MACHINES = {3: "x86", 62: "x86-64", 183: "aarch64", 190: "CUDA", 205: "Intel graphics", 224: "AMD GPU"}
 _INTEL_CPU_TYPES = range(0xFF01, 0xFF05)
 _SHT_PROGBITS, _SHT_SYMTAB, _SHT_NOBITS, _SHT_DYNSYM = 1, 2, 8, 11
@@ -50,8 +47,7 @@ class Source(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Exports:
+class Exports(NamedTuple):
     """What a shared library or an object file gives to others."""
 
     shared: bool
@@ -62,8 +58,7 @@ class Exports:
     """Versions of clang in its comment, such as ``15.0.6``."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
+class _Layout(NamedTuple):
     """How a file of some class is laid out: struct formats, and where in a row its fields are."""
 
     header: str
@@ -83,8 +78,7 @@ _LAYOUTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Section:
+class _Section(NamedTuple):
     name_offset: int
     kind: int
     offset: int
@@ -92,8 +86,7 @@ class _Section:
     link: int
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
+class _File(NamedTuple):
     """An ELF file by its header."""
 
     source: Source
@@ -234,15 +227,9 @@ def _open(source: Source) -> _File:
 
 
 def _kind(elf_type: int, machine: int) -> PayloadKind:
-    if machine == _EM_CUDA:
-        return PayloadKind.CUBIN
-    if machine == _EM_AMDGPU:
-        return PayloadKind.AMDGPU
-    if machine == _EM_INTELGT:
-        return PayloadKind.INTEL_GPU
     if elf_type in _INTEL_CPU_TYPES and machine in _EM_X86:
         return PayloadKind.INTEL_CPU
-    return PayloadKind.ELF
+    return _KINDS.get(machine, PayloadKind.ELF)
 
 
 def _cuda_architecture(abi_version: int, flags: int) -> str | None:

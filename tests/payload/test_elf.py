@@ -1,6 +1,7 @@
 """ELF files: what they export, need and say of their build, and that damage raises FormatError alone."""
 
 import struct
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -9,9 +10,10 @@ from hypothesis import strategies as st
 
 from gpucache import payload
 from gpucache.errors import FormatError
-from gpucache.payload import elf
+from gpucache.payload import bitcode, elf
 from gpucache.payload.library import Library
 from gpucache.payload.reading import Reading
+from tests.payload import build
 from tests.payload.build import library, shared_library
 
 _SOUND = library()
@@ -65,36 +67,24 @@ def test_cuts_are_told_from_other_damage() -> None:
     assert not elf.is_cut(_SOUND)
 
 
+_READERS: dict[str, tuple[Callable[[bytes], object], bytes, type]] = {
+    "cut": (elf.is_cut, _SOUND, bool),
+    "exports": (elf.read_exports, _SOUND, elf.Exports),
+    "library": (lambda data: elf.read_library(Reading(data)), shared_library("<", 64), Library),
+    "bitcode": (bitcode.read_module, build.bitcode(["vecadd", "twice"]), bitcode.Module),
+}
+
+
+@pytest.mark.parametrize("name", _READERS)
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.tuples(st.integers(4, len(_SOUND) - 1), st.integers(0, 255)), min_size=1, max_size=4))
-def test_changed_bytes_give_a_library_or_a_format_error(changes: list[tuple[int, int]]) -> None:
-    """Whatever is changed in a library, reading it ends in one of the two."""
-    data = bytearray(_SOUND)
-    for place, value in changes:
-        data[place] = value
-    elf.is_cut(bytes(data))
-    with suppress(FormatError):
-        assert isinstance(elf.read_exports(bytes(data)), elf.Exports)
-
-
-_LIBRARY = shared_library("<", 64)
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.lists(st.tuples(st.integers(4, len(_LIBRARY) - 1), st.integers(0, 255)), min_size=1, max_size=4))
-def test_a_changed_library_is_read_or_refused(changes: list[tuple[int, int]]) -> None:
-    """Whatever is changed in what a loader reads, reading it ends in a library or a FormatError."""
-    data = bytearray(_LIBRARY)
-    for place, value in changes:
-        data[place] = value
-    with suppress(FormatError):
-        assert isinstance(elf.read_library(Reading(bytes(data))), Library)
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.binary(max_size=300))
-def test_any_bytes_give_a_library_or_a_format_error(rest: bytes) -> None:
-    """Random bytes raise nothing else."""
-    elf.is_cut(b"\x7fELF" + rest)
-    with suppress(FormatError):
-        elf.read_exports(b"\x7fELF" + rest)
+@given(data=st.data())
+def test_changed_and_random_bytes_are_read_or_refused(name: str, data: st.DataObject) -> None:
+    """Whatever is changed in a file or follows its magic, it is read, or a FormatError is raised."""
+    read, sound, kind = _READERS[name]
+    places = st.tuples(st.integers(4, len(sound) - 1), st.integers(0, 255))
+    changed = bytearray(sound)
+    for place, value in data.draw(st.lists(places, min_size=1, max_size=4)):
+        changed[place] = value
+    for each in (bytes(changed), sound[:4] + data.draw(st.binary(max_size=400))):
+        with suppress(*() if name == "cut" else (FormatError,)):
+            assert isinstance(read(each), kind)

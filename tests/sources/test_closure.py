@@ -19,15 +19,11 @@ from tests.unprivileged import as_nobody, needs_root
 
 Tree = Callable[..., Path]
 RULE = SearchRule((Place.INCLUDER, Place.CWD, Place.DIRS), (Place.DIRS,))
-LIMITS = Limits()
 DIRS_ONLY = SearchRule((Place.DIRS,), (Place.DIRS,))
 
 
-def _closure(
-    source: bytes, root: Path, *dirs: str, rule: SearchRule = RULE, limits: Limits = LIMITS
-) -> Closure:
-    found = [str(root / each) for each in dirs]
-    return read_closure(Wanted(source, rule=rule, include_dirs=found, limits=limits))
+def _closure(source: bytes, root: Path, *dirs: str, rule: SearchRule = RULE, **changes: Any) -> Closure:
+    return read_closure(Wanted(source, rule, [str(root / each) for each in dirs], **changes))
 
 
 def test_headers_of_headers_are_covered_by_name_and_content(tree: Tree) -> None:
@@ -157,9 +153,7 @@ def test_a_rule_of_unknown_order_covers_every_match(tree: Tree) -> None:
 def test_forced_headers_are_covered_with_what_they_include(tree: Tree) -> None:
     """The names of ``-include`` options are looked up in the current directory first, and followed."""
     root = tree({"x.h": b"#include <y.h>", "a/x.h": b"no", "a/y.h": b"y"})
-    closure = read_closure(
-        Wanted(b"", rule=RULE, include_dirs=[str(root / "a")], cwd=str(root), forced=["x.h", "no.h"])
-    )
+    closure = _closure(b"", root, "a", cwd=str(root), forced=["x.h", "no.h"])
     assert [(item.name, item.digest is None) for item in closure.includes] == [
         ("no.h", True),
         ("x.h", False),
@@ -237,33 +231,17 @@ def test_what_lies_outside_is_covered_where_a_macro_can_name_it(
 ) -> None:
     """Absolute names, parents and parents of linked folders are followed, through options and pastes."""
     root = tree({"a/link": "../far/deep", "far/deep/.keep": b"", "far/x.h": b"1"}, root=".")
-
-    def digests() -> set[str | None]:
-        closure = read_closure(
-            Wanted(
-                b"#define STR_(name) #name\n#define STR(name) STR_(name)\n" + source,
-                rule=RULE,
-                include_dirs=[str(root / "a")],
-                definitions=[option.format(tmp=tmp_path) for option in options],
-            )
-        )
-        assert closure.uncacheable is None
-        return {item.digest for item in closure.includes}
-
-    assert digest(b"1") in digests()
+    text = b"#define STR_(name) #name\n#define STR(name) STR_(name)\n" + source
+    closure = _closure(text, root, "a", definitions=[option.format(tmp=tmp_path) for option in options])
+    assert closure.uncacheable is None
+    assert digest(b"1") in {item.digest for item in closure.includes}
 
 
 def test_a_header_that_an_absolute_macro_names_is_told_by_its_path(tree: Tree) -> None:
     """It is named as it lies on the disk, and not as if it lay below a folder that is searched."""
     root = tree({"a/.keep": b"", "far/x.h": b"1"})
-    closure = read_closure(
-        Wanted(
-            b"#define STR_(name) #name\n#define STR(name) STR_(name)\n#include STR(P/x.h)",
-            rule=RULE,
-            include_dirs=[str(root / "a")],
-            definitions=[f"P={root}/far"],
-        )
-    )
+    source = b"#define STR_(name) #name\n#define STR(name) STR_(name)\n#include STR(P/x.h)"
+    closure = _closure(source, root, "a", definitions=[f"P={root}/far"])
     assert str(root / "far/x.h") in {item.name for item in closure.includes}
 
 
@@ -271,10 +249,7 @@ def test_a_current_directory_that_gives_nothing_changes_nothing(tree: Tree) -> N
     """What was swept without a current directory is found from one that holds no such header."""
     root, source = tree({"a/x.h": b"x", "cwd/y.h": b"y"}), b"#define H <x.h>\n#include H"
     rule = SearchRule((Place.CWD, Place.DIRS), (Place.CWD, Place.DIRS))
-    without, within = (
-        read_closure(Wanted(source, rule=rule, include_dirs=[str(root / "a")], cwd=cwd))
-        for cwd in (None, str(root / "cwd"))
-    )
+    without, within = (_closure(source, root, "a", rule=rule, cwd=cwd) for cwd in (None, str(root / "cwd")))
     assert without == within
 
 
@@ -347,15 +322,7 @@ def test_a_sweep_beyond_the_limits_is_uncacheable_and_named_headers_cure_it(
     source = b"#define HEADER <x.h>\n#define OTHER <y.h>\n#include HEADER\n#include OTHER"
     reason = _closure(source, root, "a", limits=limits).uncacheable
     assert reason is not None and "headers = [...]" in reason
-    cured = read_closure(
-        Wanted(
-            source,
-            rule=RULE,
-            include_dirs=[str(root / "a")],
-            named_headers=[str(root / "a/x.h")],
-            limits=Limits(files=1),
-        )
-    )
+    cured = _closure(source, root, "a", named_headers=[str(root / "a/x.h")], limits=Limits(files=1))
     assert (cured.includes, cured.uncacheable) == ((Include("x.h", digest(b"1")),), None)
 
 
@@ -399,11 +366,7 @@ def test_what_an_assembler_reads_is_uncacheable_and_named_headers_cure_it(tree: 
     reason = _closure(b"#include <x.h>", root, "a").uncacheable
     assert reason is not None and "'x.h' may have an assembler read a file" in reason
     assert "headers = [...]" in reason
-    cured = read_closure(
-        Wanted(
-            b"#include <x.h>", rule=RULE, include_dirs=[str(root / "a")], named_headers=[str(root / "blob")]
-        )
-    )
+    cured = _closure(b"#include <x.h>", root, "a", named_headers=[str(root / "blob")])
     assert cured.uncacheable is None and str(root / "blob") in cured.files
 
 
@@ -463,11 +426,7 @@ def test_a_probe_put_together_in_a_header_is_told_and_named_headers_cure_it(tree
     assert reason is not None
     assert "the macro CAT in 'x.h' may put __has_include together" in reason
     assert "headers = [...]" in reason
-    cured = read_closure(
-        Wanted(
-            b"#include <x.h>", rule=RULE, include_dirs=[str(root / "a")], named_headers=[str(root / "a/y.h")]
-        )
-    )
+    cured = _closure(b"#include <x.h>", root, "a", named_headers=[str(root / "a/y.h")])
     assert cured.uncacheable is None
     assert Include("y.h", digest(b"y")) in cured.includes
 
@@ -476,9 +435,7 @@ def test_naming_headers_cures_no_clock_put_together(tree: Tree) -> None:
     """A clock that may be put together stays uncacheable whatever headers are named."""
     root = tree({"a/x.h": b"#define CAT(a, b) a##b\nchar *s = CAT(__TI, ME__);"})
     named = [str(root / "a/x.h")]
-    reason = read_closure(
-        Wanted(b"#include <x.h>", rule=RULE, include_dirs=[str(root / "a")], named_headers=named)
-    ).uncacheable
+    reason = _closure(b"#include <x.h>", root, "a", named_headers=named).uncacheable
     assert reason is not None and "may put __TIME__ together" in reason
 
 

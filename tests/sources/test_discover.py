@@ -28,21 +28,26 @@ def test_a_program_is_its_bytes_and_where_they_came_from(tree: Tree) -> None:
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("gone.cl", "there is no source"), ("x.cl/y", "there is no source"), (".", "is a folder")],
+    [
+        ("gone.cl", "there is no source"),
+        ("x.cl/y", "there is no source"),
+        (".", "is a folder"),
+        ("large.cl", r"larger than 64\.0 MiB"),
+        pytest.param(
+            "pipe.cl",
+            "not a regular file",
+            marks=pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes"),
+        ),
+    ],
 )
 def test_what_is_no_source_is_refused(tree: Tree, name: str, words: str) -> None:
-    """A missing file and a folder each get a sentence that says so."""
-    root = tree({"x.cl": b""})
+    """What is missing, too large, a folder or would be waited on gets a sentence that says so."""
+    root = tree({"x.cl": b"", "large.cl": b""})
+    os.truncate(root / "large.cl", 64 * 1024**2 + 1)
+    if name == "pipe.cl":
+        os.mkfifo(root / name)
     with pytest.raises(SourceError, match=words):
         load_program(root / name, "x", Language.OPENCL_C)
-
-
-def test_a_source_over_the_limit_is_refused(tree: Tree) -> None:
-    """More than 64 MiB is no program; a sparse file shows it without being written."""
-    path = tree({"x.cl": b""}) / "x.cl"
-    os.truncate(path, 64 * 1024**2 + 1)
-    with pytest.raises(SourceError, match=r"larger than 64\.0 MiB"):
-        load_program(path, "x", Language.OPENCL_C)
 
 
 def test_a_folder_of_a_thousand_folders_is_refused(tree: Tree) -> None:
@@ -55,15 +60,6 @@ def test_a_folder_of_a_thousand_folders_is_refused(tree: Tree) -> None:
             discover([root])
     finally:
         subprocess.run(["rm", "-rf", str(root)], check=True)
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
-def test_a_pipe_is_refused_as_a_source(tree: Tree) -> None:
-    """A pipe would be waited on for ever."""
-    path = tree({}) / "x.cl"
-    os.mkfifo(path)
-    with pytest.raises(SourceError, match="not a regular file"):
-        load_program(path, "x", Language.OPENCL_C)
 
 
 def test_an_unreadable_source_and_folder_are_refused(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
