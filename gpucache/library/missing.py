@@ -42,9 +42,8 @@ class _Later:
             )
 
     def _begin(self) -> None:
-        self._parents = vars(self).get(
-            "_waiting"
-        )  # if it were dropped, it would unlock what the parent builds
+        # If it were dropped before the locks know of the fork, it would unlock what the parent builds.
+        self._parents = vars(self).get("_waiting")
         self._running = threading.RLock()
         self._changed = threading.Condition()
         self._waiting: deque[Callable[[], None]] = deque()
@@ -64,7 +63,8 @@ class _Later:
                 process.uncached(layers, prepared.request.program.name, error)
 
         with self._changed:
-            self._changed.wait_for(lambda: len(self._waiting) < _MOST_WAITING)
+            if self._thread is not threading.current_thread():  # which would wait for itself
+                self._changed.wait_for(lambda: len(self._waiting) < _MOST_WAITING)
             self._waiting.append(guarded)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="gpucache")

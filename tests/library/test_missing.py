@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from threading import Event
 
@@ -131,6 +132,19 @@ def test_a_fork_leaves_the_publication_to_the_parent(layers: Layers) -> None:
         _built(layers, Compiler())
         assert os.waitpid(forked(child), 0)[1] == 0
     assert [event.key for event in store.history("show")].count(str(_READY.key)) == 1
+
+
+def test_work_may_add_more_than_waits_at_most(layers: Layers) -> None:
+    """A handler of the log may compile: the thread that does the work does not wait for itself."""
+    done: list[int] = []
+
+    def work() -> None:
+        for number in range(40):
+            LATER.add(layers, _READY, partial(done.append, number))
+
+    LATER.add(layers, _READY, work)
+    flush()
+    assert done == list(range(40))
 
 
 def test_a_fork_waits_for_the_work_that_runs(layers: Layers) -> None:
