@@ -12,17 +12,15 @@ taken, and where that cannot ``/tmp/arrayfire``.
 
 import re
 import struct
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
-from hashlib import sha1
 from typing import NamedTuple
 
 from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.format import HOUR_NS, Look
-from gpucache.caches.layout import Layout, Left
+from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.systems import ArrayFirePlaces
 from gpucache.payload import PayloadInfo, PayloadKind
 from gpucache.units import printable
@@ -35,15 +33,15 @@ _OFFSET, _PRIME, _MASK = 0x811C9DC5, 0x01000193, (1 << 64) - 1
 """Of FNV-1a with 32 bits, which ArrayFire reckons with in 64."""
 
 
-def _key(groups: Sequence[str]) -> str:
-    number, *device = groups
-    return f"{int(number):016x}{sha1('_'.join(device).encode('utf-8', 'surrogateescape')).hexdigest()[:24]}"
-
-
 class ArrayFire(ArrayFirePlaces, BinaryFormat):
     """What ArrayFire compiled for OpenCL and CUDA devices; its other backends keep nothing."""
 
-    layout = Layout([_NAME], left=[Left(r"\d{1,20}", HOUR_NS)], own=["test"], key=_key)
+    layout = Layout(
+        [_NAME],
+        left=[Left(r"\d{1,20}", HOUR_NS)],
+        own=["test"],
+        key=lambda groups: f"{int(groups[0]):016x}" + hashed(["_".join(groups[1:])])[:24],
+    )
     wanted = {"key": "hex digits of an entry's key, as a list of entries shows them"}
     opaque = (
         "its entries say nothing of what their keys were made from; AF_TRACE=jit tells each kernel that is "

@@ -9,12 +9,11 @@ renamed, one that the driver refuses is built again, and nothing is ever removed
 
 from collections.abc import Sequence
 from dataclasses import replace
-from hashlib import sha1
 
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import OF_OPENCL, BinaryFormat
 from gpucache.caches.format import HOUR_NS, Look
-from gpucache.caches.layout import Layout, Left
+from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.systems import ClesperantoPlaces
 
 _VERSION, _HASH, _OLDER = r"clic-(\d+(?:\.\d+)*-r\d+)", r"([0-9a-f]{16}-\d+)", r"(\d{15,20})"
@@ -24,7 +23,7 @@ _NEWER = f"{_VERSION}/{_HASH}/{_HASH}"
 def _key(groups: Sequence[str]) -> str:
     program = groups[-1].partition("-")[0]
     digits = program if len(groups) > 2 else f"{int(program) % 2**64:016x}"
-    return digits + sha1("/".join(groups).encode("utf-8", "surrogateescape")).hexdigest()[:24]
+    return digits + hashed(groups)[:24]
 
 
 class Clesperanto(ClesperantoPlaces, BinaryFormat):

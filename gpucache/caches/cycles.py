@@ -7,23 +7,16 @@ sources and the compiler's options, in upper case: ``.cubin`` for CUDA, ``.ptx``
 other versions stay. What comes with Cycles (``lib/*.zst``) lies with the program and is no cache.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
-from hashlib import sha1
 
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.format import Look
-from gpucache.caches.layout import Layout
+from gpucache.caches.layout import Layout, hashed
 from gpucache.caches.systems import CyclesPlaces
 from gpucache.payload import PayloadKind
 
 _MD5 = "([0-9A-F]{32})"
-
-
-def _key(groups: Sequence[str]) -> str:
-    *named, digest = groups
-    return digest.lower() + sha1("_".join(named).encode()).hexdigest()[:8]
 
 
 class Cycles(CyclesPlaces, BinaryFormat):
@@ -36,7 +29,7 @@ class Cycles(CyclesPlaces, BinaryFormat):
             rf"cycles_([a-z]\w*)_(gfx[\w:+-]+)_{_MD5}(?:\.(?:hipfb|fatbin))?",
         ],
         own=[r"Apple_\w+/"],  # archives of Metal, a folder for each device
-        key=_key,
+        key=lambda groups: groups[2].lower() + hashed(["_".join(groups[:2])])[:8],
     )
     wanted = {"key": "the 32 hex digits in a file's name, or more of an entry's"}
     opaque = (

@@ -10,10 +10,9 @@ drivers that are gone stay.
 
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from hashlib import sha1
 from pathlib import Path
 
 from gpucache.answers.entries import FindingKind, Problem
@@ -22,17 +21,12 @@ from gpucache.answers.verify import Checked
 from gpucache.caches.files import Files, open_folder
 from gpucache.caches.files_format import OF_OPENCL, BinaryFormat
 from gpucache.caches.format import HOUR_NS, Look
-from gpucache.caches.layout import Layout
+from gpucache.caches.layout import Layout, hashed
 from gpucache.caches.systems import DarktablePlaces
 from gpucache.folders import Folder
 
 _FOLDER = r"(cached_(?:v\d+_)?kernels_for_\w+)"
 _DIGEST, _NAME = "[0-9a-f]{32}", ".cl.bin"
-
-
-def _key(groups: Sequence[str]) -> str:
-    folder, digest = groups
-    return digest + sha1(folder.encode("utf-8", "surrogateescape")).hexdigest()[:8]
 
 
 class Darktable(DarktablePlaces, BinaryFormat):
@@ -42,7 +36,7 @@ class Darktable(DarktablePlaces, BinaryFormat):
         [f"{_FOLDER}/({_DIGEST})"],
         own=[rf"{_FOLDER}/.+\.cl\.bin", r"mipmaps-.+", r"mipmaps-.+/"],
         signs=[_FOLDER],
-        key=_key,
+        key=lambda groups: groups[1] + hashed(groups[:1])[:8],
     )
     wanted = {"key": "the MD5 that a file is called by, or hex digits of an entry"}
     opaque = (

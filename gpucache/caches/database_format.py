@@ -23,12 +23,12 @@ from gpucache.caches.format import HeldError, UnjudgedError
 from gpucache.errors import CacheUnusableError, FormatError
 
 _COPIED_BYTES = 128 << 20
-_LARGEST_BYTES = 4 << 30
 
 
 class DatabaseFormat(FilesFormat):
     """A cache whose entries are databases; the first file of an entry is the database, others lie beside."""
 
+    largest_bytes = 4 << 30
     consequence: ClassVar[str]
     """What becomes of programs whose database does not read; ends the sentences about that."""
 
@@ -46,8 +46,11 @@ class DatabaseFormat(FilesFormat):
             return Problem(FindingKind.MISLABELLED, f"it is no database of SQLite's; {self.consequence}")
         return None
 
-    def check_database(self, item: Files) -> Iterator[Problem]:
+    def check(self, item: Files) -> Iterator[Problem]:
         """Whether SQLite finds it whole, and what is wrong with its rows; an empty one is a new one."""
+        if problem := self.look_at_database(item):
+            yield problem
+            return
         if not item.seen[item.names[0]].st_size:
             return
         try:
@@ -88,10 +91,6 @@ class DatabaseFormat(FilesFormat):
                     yield connection, file
         except CacheUnusableError as error:
             raise UnjudgedError(str(error)) from error
-
-    def payload(self, item: Files) -> bytes:
-        """The database as it is."""
-        return item.read(item.names[0], _LARGEST_BYTES)
 
     def removal_order(self, names: Sequence[str]) -> Sequence[str]:
         """The database first, as that may be damaged without its log, and a log alone harms nobody."""

@@ -12,15 +12,14 @@ asks for its kernel, and so does a cubin that the driver does not load.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.systems import DeepGemmPlaces
 from gpucache.keys import digest
-from gpucache.model import KeyField
-from gpucache.payload import PayloadKind, describe
+from gpucache.payload import PayloadKind
 
 _FOLDER = r"cache/kernel\.\w+\.([0-9a-f]{32}|[0-9a-f]{12})"
 _NEEDED = (("kernel.cu", "kernel.cubin"), ("kernel.cu", "kernel.so", "kernel.args"))
@@ -70,16 +69,12 @@ class DeepGemm(DeepGemmPlaces, BinaryFormat):
         """A source as DeepGEMM writes it, or a binary."""
         return start.startswith(_STARTS)
 
-    def report(self, item: Files, entry: CacheEntry) -> EntryReport:
+    def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
         """A digest of the source, which two entries of a kernel differ by, or else by what is not kept."""
         source = digest(item.read("kernel.cu", _SOURCE_BYTES)) if "kernel.cu" in item.seen else "it is gone"
-        fields = (
-            KeyField("key", entry.key),
-            KeyField("kernel", entry.program),
-            KeyField("SHA-256 of the source", source),
-            KeyField("compiler and options", "not stored by DeepGEMM"),
-        )
-        return EntryReport(entry, fields, describe(self.payload(item)).pairs)
+        yield "kernel", entry.program
+        yield "SHA-256 of the source", source
+        yield "compiler and options", "not stored by DeepGEMM"
 
 
 def _missing(item: Files) -> Problem | None:

@@ -49,6 +49,9 @@ class FilesFormat(Format[Files]):
     """What the owner does at the folder of an entry that has none of its files, a clause that begins with a
     verb: where that is no good, an entry stays while something else lies in its folder."""
 
+    largest_bytes: ClassVar[int] = 1 << 30
+    """The largest file whose bytes are given out."""
+
     @classmethod
     def whose(cls, path: Path) -> Whose:
         """By the names in a folder."""
@@ -95,6 +98,10 @@ class FilesFormat(Format[Files]):
             if why := places.distrust(status, move=self.place.move):
                 what = "" if len(item.seen) == 1 else "of its folder: " if name == HERE else f"{name}: "
                 yield Problem(FindingKind.UNTRUSTED, what + why)
+
+    def payload(self, item: Files) -> bytes:
+        """Its first file."""
+        return item.read(item.names[0], self.largest_bytes)
 
     def unchanged(self, item: Files) -> bool:
         """Every file is as the scan saw it."""
@@ -255,8 +262,8 @@ class BinaryFormat(FilesFormat):
     consequence: ClassVar[str]
     """What becomes of a program whose entry is broken; ends the sentences about that."""
     shows = "a CUDA binary"
-    largest_bytes: ClassVar[int] = 1 << 30
-    """The largest file whose binary is given out."""
+    empty: ClassVar[str] = ""
+    """What is told of an empty file, where that is not what becomes of a broken one."""
     checked_bytes: ClassVar[int] = 256 << 20
     """Of larger files only the beginning is looked at."""
     scanned_bytes: ClassVar[int] = 64 << 10
@@ -310,12 +317,13 @@ class BinaryFormat(FilesFormat):
 
     def payload(self, item: Files) -> bytes:
         """The binary without its wrapping."""
-        return self.unwrap(item.read(item.names[0], self.largest_bytes), whole=True)[0]
+        return self.unwrap(super().payload(item), whole=True)[0]
 
     def _wrong(self, binary: bytes, info: PayloadInfo, *, whole: bool) -> Problem | None:
         """What is wrong with a binary; of its beginning only whether it is one."""
         if not binary:
-            return Problem(FindingKind.TRUNCATED, f"it is empty; {self.consequence}") if whole else None
+            detail = self.empty or f"it is empty; {self.consequence}"
+            return Problem(FindingKind.TRUNCATED, detail) if whole else None
         if info.kind not in self.kinds:
             start = dict(info.detail).get("starts with", "")
             unknown = info.kind is PayloadKind.UNKNOWN

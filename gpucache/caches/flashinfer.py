@@ -11,18 +11,17 @@ lets ninja decide, which goes by the command, its inputs' times and the records,
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from hashlib import sha256
 from pathlib import Path
 
-from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import VERSION, Layout, Left
 from gpucache.caches.systems import FlashInferPlaces
 from gpucache.errors import FormatError
-from gpucache.model import KeyField
 from gpucache.payload import PayloadKind, describe
 
 _ARCHS = r"(\d+[a-z]?(?:_\d+[a-z]?)*)"
@@ -122,17 +121,13 @@ class FlashInfer(FlashInferPlaces, FilesFormat):
         """An object or the description of a module."""
         return start.startswith((b"\x7fELF", b"{"))
 
-    def report(self, item: Files, entry: CacheEntry) -> EntryReport:
+    def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002
         """What ``build.ninja`` says that it was built with: compilers, options, sources."""
-        fields = (KeyField("key", entry.key), *(KeyField(*pair) for pair in _built_with(item)))
-        return EntryReport(entry, fields, describe(self.payload(item)).pairs)
+        yield from _built_with(item)
 
-    @contextmanager
-    def lock(self, item: Files) -> Iterator[None]:
+    def lock(self, item: Files) -> AbstractContextManager[None]:
         """The lock that FlashInfer holds while it builds this module."""
-        *above, module = item.parts
-        with self.holding(*above, "tmp", f"{module}.lock"):
-            yield
+        return self.holding(*item.parts[:-1], "tmp", f"{item.parts[-1]}.lock")
 
 
 def _is_cute(item: Files) -> bool:

@@ -70,13 +70,12 @@ class ForeignCache(Generic[T]):
         try:
             if (found := self._format.report(item, entry)) is not None:
                 return found
+            inputs = tuple(self._format.inputs(item, entry))
         except OSError as error:
             raise _unread(entry, error) from error
         info = payloads.describe(self._payload(entry))
-        fields = [KeyField("key", entry.key), *(KeyField(*pair) for pair in entry.fields)]
-        if self._format.opaque:
-            fields.append(KeyField("inputs of the key", f"not stored by {self._format.owner}"))
-        return EntryReport(entry, tuple(fields), info.pairs)
+        pairs = (("key", entry.key), *entry.fields, *inputs)
+        return EntryReport(entry, tuple(KeyField(*pair) for pair in pairs), info.pairs)
 
     def extract(self, entry: CacheEntry) -> bytes:
         """The payload; raises FormatError where what the entry holds is not sound."""

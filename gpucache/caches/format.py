@@ -13,7 +13,7 @@ is bounded before anything is allocated.
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -288,6 +288,10 @@ class Format(Places, ABC, Generic[T]):
         """Everything that the entry stores about itself where that is more than its fields and its payload: a
         log, headers, variants. Raises FormatError, OSError."""
         return None
+
+    def inputs(self, item: T, entry: CacheEntry) -> Iterable[tuple[str, str]]:  # noqa: ARG002 - as opaque
+        """What a report has of the key beside the fields, by label, and which inputs are not stored."""
+        return (("inputs of the key", f"not stored by {self.owner}"),) if self.opaque else ()
 
     def answer(self, wanted: Wanted) -> Iterator[Reach] | None:  # noqa: ARG002 - most keep no inputs
         """Where entries keep enough of what they were made from: one answer for each thing asked for, by

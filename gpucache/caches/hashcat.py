@@ -6,28 +6,21 @@ driver; the kernel's source is not among that. An empty file is built again, eve
 driver. Files are written in place, without a lock, and nothing is ever removed.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
-from hashlib import sha1
 
-from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import OF_OPENCL, BinaryFormat
 from gpucache.caches.format import Look
-from gpucache.caches.layout import Layout
+from gpucache.caches.layout import Layout, hashed
 from gpucache.caches.systems import HashcatPlaces
-
-
-def _key(groups: Sequence[str]) -> str:
-    name, digits = groups
-    return digits + sha1(name.encode()).hexdigest()[:32]
 
 
 class Hashcat(HashcatPlaces, BinaryFormat):
     """What hashcat built for the devices of this machine."""
 
     layout = Layout(
-        [r"((?:m\d+_a\d-(?:optimized|pure)|shared|markov_[bl]e|amp_a\d))\.([0-9a-f]{8})\.kernel"], key=_key
+        [r"((?:m\d+_a\d-(?:optimized|pure)|shared|markov_[bl]e|amp_a\d))\.([0-9a-f]{8})\.kernel"],
+        key=lambda groups: groups[1] + hashed(groups[:1])[:32],
     )
     wanted = {"key": "the 8 hex digits in a file's name, or more of an entry's"}
     opaque = (
@@ -42,16 +35,11 @@ class Hashcat(HashcatPlaces, BinaryFormat):
     kinds = OF_OPENCL
     consequence = "hashcat hands it to the driver, which fails or ends the program, at every start"
     shows = "a GPU binary"
+    empty = "it is empty, so hashcat builds it again"
 
     def look(self, item: Files) -> Look:
         """The kernel's name, in place of those of its functions."""
         return replace(super().look(item), program=item.names[0].partition(".")[0])
-
-    def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
-        """The file as it is; one that is empty is built again."""
-        if whole and not data:
-            return data, Problem(FindingKind.TRUNCATED, "it is empty, so hashcat builds it again")
-        return data, None
 
 
 FORMAT = Hashcat

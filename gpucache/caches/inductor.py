@@ -13,7 +13,7 @@ module of Python is run as it stands. Triton's kernels lie below ``triton/``. Wh
 import hashlib
 from base64 import b32decode, b32encode
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches.files import Files
@@ -112,19 +112,13 @@ class Inductor(InductorPlaces, FilesFormat):
         """Where it is a graph, whose files are called by what they hold; of libraries none compares that."""
         return item.parts[0] in _KINDS
 
-    def payload(self, item: Files) -> bytes:
-        """The first of its pickles, the library, or generated code."""
-        return item.read(item.names[0], _LARGEST_BYTES)
-
     def is_left(self, start: bytes) -> bool:  # noqa: ARG002 - nobody else gives a file there such a name
         """Whatever a file holds whose name has the numbers of a process and a thread."""
         return True
 
-    @contextmanager
-    def lock(self, item: Files) -> Iterator[None]:
+    def lock(self, item: Files) -> AbstractContextManager[None]:
         """The lock that is held while a library is compiled."""
-        with self.holding("locks", f"{item.names[0].partition('.')[0]}.lock"):
-            yield
+        return self.holding("locks", f"{item.names[0].partition('.')[0]}.lock")
 
     def _damage(self, name: str, data: bytes) -> Problem:
         why = "is not called by what it holds" if data else "is empty"

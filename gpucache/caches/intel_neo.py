@@ -8,7 +8,7 @@ driver evicts by it, so a removal corrects it. An empty file is a miss. The plac
 to be there, or the driver caches nothing.
 """
 
-from gpucache.answers.entries import FindingKind, Problem
+from gpucache.answers.entries import Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.format import HOUR_NS
@@ -48,15 +48,10 @@ class IntelNeo(IntelNeoPlaces, LockedFormat, SummedFormat, BinaryFormat):
     kinds = frozenset({PayloadKind.INTEL_GPU, PayloadKind.ELF, PayloadKind.SPIRV, PayloadKind.LLVM_BITCODE})
     consequence = "the driver loads it, and the program fails, at every start"
     shows = "a binary for Intel's GPUs"
+    empty = "it is empty, so the driver compiles it again"
     lock_name = sum_name = "config.file"
     sum_is_alone = True
     without_sum = "the driver evicts by none"
-
-    def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
-        """The file as it is; one that is empty is compiled again."""
-        if whole and not data:
-            return data, Problem(FindingKind.TRUNCATED, "it is empty, so the driver compiles it again")
-        return data, None
 
     def _wrong(self, binary: bytes, info: PayloadInfo, *, whole: bool) -> Problem | None:
         """What is wrong with a binary; of the older format and of archives nothing is known here."""

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cached_property
+from hashlib import sha1
 from itertools import accumulate, islice
 from pathlib import Path
 
@@ -34,6 +35,11 @@ _COPY = re.compile(
 
 
 def _passed(_: Path, __: OSError) -> None: ...
+
+
+def hashed(names: Sequence[str]) -> str:
+    """40 hex digits for a key where the owner's names have none, or not enough to tell two entries apart."""
+    return sha1("/".join(names).encode("utf-8", "surrogateescape"), usedforsecurity=False).hexdigest()
 
 
 def is_copy(name: str) -> bool:

@@ -12,14 +12,13 @@ archive of Fossilize for each driver and GPU: those are one entry each, which Me
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from hashlib import sha1
 from pathlib import Path
 from typing import NamedTuple
 
 from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.format import HOUR_NS, Look
-from gpucache.caches.layout import Layout, Left
+from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.owner_files import SummedFormat
 from gpucache.caches.systems import MesaPlaces
 
@@ -35,7 +34,7 @@ _EMPTY = Problem(FindingKind.TRUNCATED, f"it is empty; {_AGAIN}")
 
 def _key(groups: Sequence[str]) -> str:
     name = "".join(groups)
-    return name if len(groups) == 2 and len(name) in (40, 64) else sha1(name.encode()).hexdigest()
+    return name if len(groups) == 2 and len(name) in (40, 64) else hashed([name])
 
 
 class Mesa(MesaPlaces, SummedFormat):

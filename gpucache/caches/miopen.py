@@ -13,7 +13,7 @@ import bz2
 import re
 import sqlite3
 from collections.abc import Iterator, Sequence
-from hashlib import md5, sha1
+from hashlib import md5
 from itertools import islice
 
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
@@ -21,7 +21,7 @@ from gpucache.caches import databases, sqlite_file
 from gpucache.caches.database_format import DatabaseFormat, has_table
 from gpucache.caches.files import Files
 from gpucache.caches.format import HeldError, Look
-from gpucache.caches.layout import Layout
+from gpucache.caches.layout import Layout, hashed
 from gpucache.caches.systems import MiopenPlaces
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.model import KeyField
@@ -38,17 +38,13 @@ _RECORD = re.compile(rb"[^=]+=[^:;]+:[^;]*(?:;[^:;]+:[^;]*)*;?")
 _FAILS = "MIOpen raises an error whenever it wants that kernel, as long as the row is there"
 
 
-def _key(groups: Sequence[str]) -> str:
-    return sha1("/".join(groups).encode("utf-8", "surrogateescape")).hexdigest()
-
-
 class Miopen(MiopenPlaces, DatabaseFormat):
     """What MIOpen keeps for each of its versions and each kind of GPU: a file is an entry."""
 
     layout = Layout(
         [*_NAMES, *(name + side for name in _NAMES[:3] for side in sqlite_file.SIDES)],
         signs=(r"[0-9.]+/gfx.+", r"gfx.+\.(?:ukdb|udb|uf?db\.txt)", r"\d+\.\d+\.\d+\.[\w.-]+"),
-        key=_key,
+        key=hashed,
     )
     wanted = {"key": "hex digits of an entry, as 'gpucache inspect' lists them"}
     opaque = (
@@ -82,13 +78,7 @@ class Miopen(MiopenPlaces, DatabaseFormat):
 
     def check(self, item: Files) -> Iterator[Problem]:
         """Whether SQLite finds it whole and each kernel has its MD5; of a text whether its lines read."""
-        name = item.names[0]
-        if problem := self.look(item).problem:
-            yield problem
-        elif name.endswith(".txt"):
-            yield from _lines(item)
-        else:
-            yield from self.check_database(item)
+        return _lines(item) if item.names[0].endswith(".txt") else super().check(item)
 
     def rows(self, item: Files, connection: sqlite3.Connection) -> Iterator[Problem]:
         """The kernels that MIOpen would not take, up to a number."""

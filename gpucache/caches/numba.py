@@ -9,8 +9,7 @@ only listed. Without the variable files lie in ``__pycache__`` beside each sourc
 """
 
 import re
-from collections.abc import Iterator, Sequence
-from hashlib import sha1
+from collections.abc import Iterator
 from pathlib import Path
 
 from gpucache.answers.entries import FindingKind, Problem
@@ -18,7 +17,7 @@ from gpucache.caches import interpreters, pickles
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HOUR_NS, Look
-from gpucache.caches.layout import Layout, Left
+from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.systems import NumbaPlaces
 from gpucache.errors import FormatError
 
@@ -29,10 +28,6 @@ _FAILS = "Numba raises an error that it does not catch, so the program fails at 
 _AGAIN = "Numba compiles it again"
 
 
-def _key(groups: Sequence[str]) -> str:
-    return sha1("/".join(groups).encode("utf-8", "surrogateescape")).hexdigest()
-
-
 class Numba(NumbaPlaces, FilesFormat):
     """What functions with ``cache=True`` leave, for CPUs and for CUDA."""
 
@@ -40,7 +35,7 @@ class Numba(NumbaPlaces, FilesFormat):
         [rf"{_FUNCTION}\.nbi", rf"{_FUNCTION}\.\d+\.nbc", rf"{_FUNCTION}\.lcs"],
         left=[Left(rf"{_FUNCTION}(?:\.\d+)?\.nb[ic]\.tmp\.[0-9a-f]{{16}}", HOUR_NS)],
         signs=[r".*_[0-9a-f]{40}"],
-        key=_key,
+        key=hashed,
     )
     wanted = {"key": "hex digits of an entry, as 'gpucache inspect' lists them"}
     opaque = (

@@ -27,7 +27,6 @@ from gpucache.model import KeyField
 from gpucache.payload import PayloadKind, describe
 
 _SCANNED_BYTES = 4096
-_LARGEST_BYTES = 1 << 30
 
 
 class OpaqueFormat(FilesFormat):
@@ -105,10 +104,6 @@ class OpaqueFormat(FilesFormat):
                 f"gpucache does not read {self.owner}'s format, so nothing in this cache can be checked but "
                 "owners and modes"
             )
-
-    def payload(self, item: Files) -> bytes:
-        """The file as it is."""
-        return item.read(item.names[0], _LARGEST_BYTES)
 
     def report(self, item: Files, entry: CacheEntry) -> EntryReport:
         """What the bytes are."""

@@ -10,21 +10,19 @@ a wrong digest is ever mended. OpenCV removes the folders of other drivers of a 
 
 import stat
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
-from hashlib import sha1
 from typing import NamedTuple
 
-from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.verify import Checked
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import OF_OPENCL, BinaryFormat
 from gpucache.caches.format import Look
-from gpucache.caches.layout import Layout
+from gpucache.caches.layout import Layout, hashed
 from gpucache.caches.owner_files import LockedFormat
 from gpucache.caches.systems import OpenCVPlaces
 from gpucache.errors import FormatError
-from gpucache.model import KeyField
 from gpucache.payload import describe
 from gpucache.units import format_size, printable
 
@@ -42,10 +40,6 @@ class _Build(NamedTuple):
     size_bytes: int
 
 
-def _key(groups: Sequence[str]) -> str:
-    return groups[-1].zfill(32) + sha1("/".join(groups).encode("utf-8", "surrogateescape")).hexdigest()[:8]
-
-
 class OpenCV(OpenCVPlaces, LockedFormat, BinaryFormat):
     """What OpenCV's functions had compiled for ``UMat``."""
 
@@ -53,7 +47,7 @@ class OpenCV(OpenCVPlaces, LockedFormat, BinaryFormat):
         [f"{_DEVICE}/{_FILE}", rf"(\d+\.\w+)/opencl_cache/{_DEVICE}/{_FILE}"],
         own=[r"\.lock", rf"{_BELOW}/\.lock", r"\d+\.\w+/(?!opencl_cache)\w+/"],
         signs=[r"\.lock", _BELOW, f"{_DEVICE}/{_FILE}"],
-        key=_key,
+        key=lambda groups: groups[-1].zfill(32) + hashed(groups)[:8],
     )
     wanted = {"key": "the digest in a file's name, or hex digits of an entry"}
     opaque = (
@@ -96,12 +90,9 @@ class OpenCV(OpenCVPlaces, LockedFormat, BinaryFormat):
         if problem:
             yield problem
 
-    def report(self, item: Files, entry: CacheEntry) -> EntryReport:
-        """The options of each build, and what the binary of the first is."""
-        options = (("options", build.options) for build in _builds(item)[0])
-        fields = (("key", entry.key), *entry.fields, *options)
-        pairs = describe(self.payload(item)).pairs
-        return EntryReport(entry, tuple(KeyField(*pair) for pair in fields), pairs)
+    def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002
+        """The options of each build."""
+        yield from (("options", build.options) for build in _builds(item)[0])
 
     def payload(self, item: Files) -> bytes:
         """The binary of the first build."""

@@ -8,15 +8,14 @@ databases open until it ends, and fails to store anything where one was removed 
 """
 
 import sqlite3
-from collections.abc import Iterator, Sequence
-from hashlib import sha1
+from collections.abc import Iterator
 
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
 from gpucache.caches import interpreters, pickles
 from gpucache.caches.database_format import DatabaseFormat, has_table
 from gpucache.caches.files import Files
 from gpucache.caches.format import Look
-from gpucache.caches.layout import Layout
+from gpucache.caches.layout import Layout, hashed
 from gpucache.caches.systems import PytoolsPlaces
 from gpucache.errors import FormatError
 from gpucache.model import KeyField
@@ -24,14 +23,10 @@ from gpucache.model import KeyField
 _NAME = r"pdict-(v\d+)-(.+)-(\d+\.\d+\.\d+)\.(\w+\.\d+)\.sqlite"
 
 
-def _key(groups: Sequence[str]) -> str:
-    return sha1("/".join(groups).encode("utf-8", "surrogateescape")).hexdigest()
-
-
 class Pytools(PytoolsPlaces, DatabaseFormat):
     """What programs keep in pytools' ``PersistentDict``."""
 
-    layout = Layout([_NAME, f"{_NAME}-wal", f"{_NAME}-shm", f"{_NAME}-journal"], key=_key)
+    layout = Layout([_NAME, f"{_NAME}-wal", f"{_NAME}-shm", f"{_NAME}-journal"], key=hashed)
     wanted = {"key": "hex digits of an entry, as 'gpucache inspect' lists them"}
     opaque = "a dictionary keeps its keys as pickles, which are not unpickled here"
     absent = "no entry has this key: the dictionary was never made here, or its file was removed"
@@ -55,13 +50,6 @@ class Pytools(PytoolsPlaces, DatabaseFormat):
             shows=problem is None,
             used_ns=item.used_ns,
         )
-
-    def check(self, item: Files) -> Iterator[Problem]:
-        """Whether SQLite finds the database whole, and each row ends as a pickle does."""
-        if problem := self.look(item).problem:
-            yield problem
-        else:
-            yield from self.check_database(item)
 
     def rows(self, item: Files, connection: sqlite3.Connection) -> Iterator[Problem]:  # noqa: ARG002 - of any
         """The first row that does not end as a pickle does."""

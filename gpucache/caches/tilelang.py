@@ -16,14 +16,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha256
 
-from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import VERSION, Layout, Left
 from gpucache.caches.systems import TileLangPlaces
 from gpucache.errors import FormatError
-from gpucache.model import KeyField
 from gpucache.payload import PayloadKind, describe
 from gpucache.payload.source import kernel_names
 
@@ -138,15 +137,12 @@ class TileLang(TileLangPlaces, FilesFormat):
         """Everything in a folder whose name has a key and the number of a process."""
         return True
 
-    def report(self, item: Files, entry: CacheEntry) -> EntryReport:
+    def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002
         """Digests of the generated sources, which two entries differ by, or else by what is not kept."""
-        fields = [KeyField("key", entry.key), *(KeyField(*pair) for pair in entry.fields)]
         for name in item.names:
             if re.fullmatch(_SOURCES, name):
-                digest = sha256(item.read(name, _LARGEST_BYTES)).hexdigest()
-                fields.append(KeyField(f"SHA-256 of {name}", digest))
-        fields.append(KeyField("function and options", "not stored by TileLang"))
-        return EntryReport(entry, tuple(fields), describe(self.payload(item)).pairs)
+                yield f"SHA-256 of {name}", sha256(item.read(name, _LARGEST_BYTES)).hexdigest()
+        yield "function and options", "not stored by TileLang"
 
 
 def _family(item: Files) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files, Identity
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HOUR_NS, Look
@@ -22,7 +22,6 @@ from gpucache.caches.layout import Layout, Left
 from gpucache.caches.systems import TritonPlaces
 from gpucache.errors import FormatError
 from gpucache.keys import digest
-from gpucache.model import KeyField
 from gpucache.payload import PayloadKind, describe
 
 _GROUP = "__grp__"
@@ -116,13 +115,11 @@ class Triton(TritonPlaces, FilesFormat):
                     return item.read(name, _LARGEST_BYTES)
         raise FormatError(f"{item.path} holds no binary")
 
-    def report(self, item: Files, entry: CacheEntry) -> EntryReport:
-        """Everything that the kernel was compiled with, and a digest of its source."""
-        fields = [KeyField("key", entry.key), *(KeyField(*pair) for pair in entry.fields)]
+    def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
+        """A digest of the source."""
         if (source := f"{entry.program}.source") in item.seen:
-            fields.append(KeyField("SHA-256 of the source", digest(item.read(source, _LARGEST_BYTES))))
-        fields.append(KeyField("digests of the function and of Triton", "not stored by Triton"))
-        return EntryReport(entry, tuple(fields), describe(self.payload(item)).pairs)
+            yield "SHA-256 of the source", digest(item.read(source, _LARGEST_BYTES))
+        yield "digests of the function and of Triton", "not stored by Triton"
 
     def removal_order(self, names: Sequence[str]) -> Sequence[str]:
         """The list first: without it Triton misses, and looks at nothing else. Files of no kernel stay."""

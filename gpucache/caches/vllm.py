@@ -14,9 +14,8 @@ import json
 import re
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from hashlib import sha1
 from typing import Any
 
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
@@ -25,7 +24,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.inductor import Inductor
-from gpucache.caches.layout import Layout, Left
+from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.systems import VllmPlaces
 from gpucache.caches.triton import Triton
 from gpucache.errors import FormatError
@@ -37,16 +36,13 @@ _GRAPHS = rf"torch_compile_cache/([0-9a-f]{{10}})/{_RANK}"
 _MODELS = ("torch_compile_cache/torch_aot_compile/([0-9a-f]{64})", "torch_aot_compile/([0-9a-f]{64})")
 _INNER = {"inductor_cache": Inductor, "triton_cache": Triton}
 _OUTER = (_GRAPHS, *_MODELS)
+_PLACES = [(f"{outer}/{folder}", made) for outer in _OUTER for folder, made in _INNER.items()]
 _LIST, _FACTORS = "vllm_compile_cache.py", "cache_key_factors.json"
 _HASHES = ("code_hash", "config_hash", "compiler_hash")
 _TEXT_BYTES, _PIECE_BYTES, _LARGEST_BYTES = 4 << 20, 16 << 20, 1 << 30
 _CRC_BYTES, _LENGTH_STARTS = 4, bytes(7)
 """An artifact's CRC-32, and how the length behind it begins; those of older PyTorchs begin with a length."""
 _FAILS = "vLLM loads it nevertheless, so the server ends with an error at every start"
-
-
-def _key(groups: Sequence[str]) -> str:
-    return groups[0][:10] + sha1("/".join(groups).encode("utf-8", "surrogateescape")).hexdigest()[:30]
 
 
 class Vllm(VllmPlaces, FilesFormat):
@@ -58,35 +54,24 @@ class Vllm(VllmPlaces, FilesFormat):
             rf"{_GRAPHS}/{_PART}/(?:vllm_compile_cache\.py|cache_key_factors\.json)",
             rf"{_GRAPHS}/{_PART}/(?:computation_graph|transformed_code)\.py",
             *(rf"{one}/{_RANK}/model" for one in _MODELS),
-            *(
-                f"{outer}/{folder}/{one}"
-                for outer in _OUTER
-                for folder, made in _INNER.items()
-                for one in made.layout.entries
-            ),
+            *(f"{place}/{one}" for place, made in _PLACES for one in made.layout.entries),
         ],
         left=[
             *(Left(rf"{one}/{_RANK}/model\.\d+\.tmp", HOUR_NS) for one in _MODELS),
             *(
-                Left(f"{outer}/{folder}/{one.pattern}", one.age_ns)
-                for outer in _OUTER
-                for folder, made in _INNER.items()
+                Left(f"{place}/{one.pattern}", one.age_ns)
+                for place, made in _PLACES
                 for one in made.layout.left
             ),
         ],
         own=[
             rf"{_GRAPHS}/{_PART}/artifact_\w+/",
-            *(
-                f"{outer}/{folder}/{one}"
-                for outer in _OUTER
-                for folder, made in _INNER.items()
-                for one in made.layout.own
-            ),
+            *(f"{place}/{one}" for place, made in _PLACES for one in made.layout.own),
             *(f"{one}/" for one in ("deep_gemm", "modelinfos", "assets", "xla_cache", "startup_plan")),
             r"gpu_p2p_access_cache_for_.+\.json",
         ],
         signs=_OUTER,
-        key=_key,
+        key=lambda groups: groups[0][:10] + hashed(groups)[:30],
     )
     wanted = {"key": "the hex digits of a folder below torch_compile_cache, or those of an entry"}
     opaque = (
@@ -150,12 +135,10 @@ class Vllm(VllmPlaces, FilesFormat):
             return item.read(item.names[0], _LARGEST_BYTES)
         raise FormatError(f"{item.folder} holds no compiled graph")
 
-    @contextmanager
-    def lock(self, item: Files) -> Iterator[None]:
+    def lock(self, item: Files) -> AbstractContextManager[None]:
         """The lock that TorchInductor holds while it compiles one of its libraries; vLLM has none."""
         inner = self._inner(item)
-        with inner[0].lock(inner[1]) if inner else nullcontext():
-            yield
+        return inner[0].lock(inner[1]) if inner else nullcontext()
 
     def remove(self, item: Files) -> Kept | None:
         """Its files; those of a lower layer by the rules of that."""

@@ -13,7 +13,6 @@ import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from hashlib import sha1
 from itertools import islice
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from gpucache.caches import files
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.format import HOUR_NS, Look
-from gpucache.caches.layout import Layout, Left, Whose
+from gpucache.caches.layout import Layout, Left, Whose, hashed
 from gpucache.caches.systems import VulkanPlaces
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
@@ -44,7 +43,7 @@ class Vulkan(VulkanPlaces, BinaryFormat):
     layout = Layout(
         [r"((?!\.goutputstream-).+)"],
         left=[Left(r"\.goutputstream-\w{6}", HOUR_NS)],
-        key=lambda groups: sha1(groups[0].encode("utf-8", "surrogateescape")).hexdigest(),
+        key=hashed,
     )
     wanted = {"key": "hex digits of an entry's key, as a list of entries shows them"}
     opaque = "its header names a device and a driver, and nothing says which pipelines are in it"

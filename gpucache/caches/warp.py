@@ -10,15 +10,14 @@ that the files are there, and nothing is ever removed. ``lto/`` holds what was m
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from hashlib import sha1
+from collections.abc import Iterator
 from pathlib import Path
 
 from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HOUR_NS, Look
-from gpucache.caches.layout import VERSION, Layout, Left
+from gpucache.caches.layout import VERSION, Layout, Left, hashed
 from gpucache.caches.systems import WarpPlaces
 from gpucache.errors import FormatError
 from gpucache.payload import PayloadKind, describe
@@ -30,11 +29,6 @@ _LARGEST_BYTES = 1 << 30
 _DEVICE = re.compile(r"_[0-9a-f]{7}\.(cpu|sm\d+[a-z]?)[0-9a-f]*\.")
 _BINARIES = {".cubin": PayloadKind.CUBIN, ".ptx": PayloadKind.PTX, ".o": PayloadKind.ELF}
 _FAILS = "Warp takes it for a hit, so the program fails at every start"
-
-
-def _key(groups: Sequence[str]) -> str:
-    version, module, digits = groups
-    return digits + sha1(f"{version}/{module}".encode("utf-8", "surrogateescape")).hexdigest()[:33]
 
 
 class Warp(WarpPlaces, FilesFormat):
@@ -49,7 +43,7 @@ class Warp(WarpPlaces, FilesFormat):
         left=[Left(rf"{_FOLDER}_p\d+_t\d+/{_FILE}[\w.]+", HOUR_NS)],
         signs=[_FOLDER],
         own=[f"{VERSION}/lto/"],
-        key=_key,
+        key=lambda groups: groups[2] + hashed(groups[:2])[:33],
     )
     wanted = {"key": "the 7 hex digits that Warp prints when it loads a module, or those of an entry"}
     opaque = (
