@@ -38,8 +38,6 @@ class AmdComgr(AmdComgrPlaces, FilesFormat):
         "its entries say nothing of what their keys were made from; AMD_COMGR_EMIT_VERBOSE_LOGS=1 with "
         "AMD_COMGR_REDIRECT_LOGS=stderr tells what was found and stored, and has keys of its own"
     )
-    absent = "no entry has this key: it was never compiled here, or was pruned, of which no record is kept"
-    served = "it would be served"
     shows = "a result of the compiler"
 
     def look(self, item: Files) -> Look:

@@ -42,13 +42,10 @@ class ArrayFire(ArrayFirePlaces, BinaryFormat):
         own=["test"],
         key=lambda groups: f"{int(groups[0]):016x}" + hashed(["_".join(groups[1:])])[:24],
     )
-    wanted = {"key": "hex digits of an entry's key, as a list of entries shows them"}
     opaque = (
         "its entries say nothing of what their keys were made from; AF_TRACE=jit tells each kernel that is "
         "compiled or loaded, with its number"
     )
-    absent = "no entry has this key: it was never compiled here, or was removed, of which no record is kept"
-    served = "ArrayFire would load it"
     key_digits = 40
     checksums = True
     kinds = frozenset(PayloadKind) - {PayloadKind.UNKNOWN}

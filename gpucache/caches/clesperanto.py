@@ -37,7 +37,6 @@ class Clesperanto(ClesperantoPlaces, BinaryFormat):
     )
     wanted = {"key": "the 16 hex digits in a file's name, or more of an entry's"}
     opaque = "its entries say nothing of what their keys were made from but the length of that"
-    absent = "no entry has this key: it was never built here, or was removed, of which no record is kept"
     served = "clesperanto would hand it to the driver"
     key_digits = 40
     folders_removed = 2

@@ -38,9 +38,6 @@ class Cupy(CupyPlaces, BinaryFormat):
         "its entries say nothing of what they were made from, so only key=HEX can be asked for; with "
         "CUPY_CACHE_SAVE_CUDA_SOURCE=1 CuPy keeps each source beside its binary, so that two can be compared"
     )
-    absent = (
-        "no entry has this key: it was never compiled here, or was removed, of which CuPy keeps no record"
-    )
     served = "CuPy would serve it, whatever the headers that its source includes hold now"
     key_digits = _DIGITS
     checksums = True

@@ -36,8 +36,6 @@ class Cycles(CyclesPlaces, BinaryFormat):
         "its entries say nothing of what their keys were made from, which is all of Cycles' sources and the "
         "compiler's options; Cycles' log (up to Blender 4 by --debug-cycles) tells which file it looks for"
     )
-    absent = "no entry has this key: it was never compiled here, or was removed, of which no record is kept"
-    served = "Cycles would load it"
     key_digits = 40
     kinds = frozenset({PayloadKind.CUBIN, PayloadKind.PTX, PayloadKind.AMDGPU, PayloadKind.OFFLOAD_BUNDLE})
     consequence = "Cycles loads it as it is and renders nothing on this GPU until it is removed"

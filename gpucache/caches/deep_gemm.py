@@ -46,7 +46,6 @@ class DeepGemm(DeepGemmPlaces, BinaryFormat):
         "an entry keeps its source, but neither the compiler nor the options that are in the key as well; "
         "compare the sources of two entries, or set DG_JIT_DEBUG=1"
     )
-    served = "DeepGEMM would load it"
     key_digits = 32
     kinds = frozenset({PayloadKind.CUBIN, PayloadKind.ELF})
     consequence = "DeepGEMM loads it nevertheless, so the program ends with an error at every start"

@@ -8,7 +8,7 @@ system says which files there are with its layout, and what they hold.
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar
@@ -43,6 +43,7 @@ class FilesFormat(Format[Files]):
 
     layout: ClassVar[Layout]
     item: ClassVar[type] = Files
+    wanted: ClassVar[Mapping[str, str]] = {"key": "hex digits of an entry, as 'gpucache inspect' lists them"}
     folders_removed: ClassVar[int] = 0
     """How many of the folders that an entry's files lie in go with the last file in them."""
     bare: ClassVar[str] = ""
@@ -249,6 +250,18 @@ class FilesFormat(Format[Files]):
         except (OSError, FormatError):
             return False
         return not start or self.is_left(start)
+
+
+def broken(name: str, data: bytes, kind: PayloadKind, end: str) -> Iterator[Problem]:
+    """What is wrong with a whole file that is to hold a binary of some kind; ``end`` is what comes of it."""
+    info = describe(data)
+    if not data:
+        yield Problem(FindingKind.TRUNCATED, f"{name} is empty; {end}")
+    elif info.kind is not kind:
+        detail = f"{name} holds {info.kind.value} where {kind.value} belongs; {end}"
+        yield Problem(FindingKind.MISLABELLED, detail)
+    elif info.problem:
+        yield Problem(FindingKind.CORRUPT, f"the {kind.value} in {name} is broken: {info.problem}; {end}")
 
 
 class BinaryFormat(FilesFormat):

@@ -17,12 +17,12 @@ from pathlib import Path
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
-from gpucache.caches.files_format import FilesFormat
+from gpucache.caches.files_format import FilesFormat, broken
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import VERSION, Layout, Left
 from gpucache.caches.systems import FlashInferPlaces
 from gpucache.errors import FormatError
-from gpucache.payload import PayloadKind, describe
+from gpucache.payload import PayloadKind
 
 _ARCHS = r"(\d+[a-z]?(?:_\d+[a-z]?)*)"
 _OPS = (f"({VERSION})/{_ARCHS}/cached_ops", f"{_ARCHS}/cached_ops")
@@ -64,7 +64,6 @@ class FlashInfer(FlashInferPlaces, FilesFormat):
         signs=_OPS,
         key=_key,
     )
-    wanted = {"key": "hex digits of an entry, as 'gpucache inspect' lists them"}
     opaque = (
         "a module is found by its name alone, and ninja decides whether it is built anew; compare what two "
         "entries were built with by 'gpucache inspect --why KEY KEY', or run 'ninja -d explain' in its folder"
@@ -100,16 +99,8 @@ class FlashInfer(FlashInferPlaces, FilesFormat):
         for name in item.names:
             if not name.endswith((".so", ".o")):
                 continue
-            data = item.read(name, _LARGEST_BYTES)
-            info = describe(data)
             end = _FAILS if name.endswith(".so") else _WARNED if _is_cute(item) else _LINKED
-            if not data:
-                yield Problem(FindingKind.TRUNCATED, f"{name} is empty; {end}")
-            elif info.kind is not PayloadKind.ELF:
-                detail = f"{name} holds {info.kind.value} where a library or an object belongs; {end}"
-                yield Problem(FindingKind.MISLABELLED, detail)
-            elif info.problem:
-                yield Problem(FindingKind.CORRUPT, f"{name} is broken: {info.problem}; {end}")
+            yield from broken(name, item.read(name, _LARGEST_BYTES), PayloadKind.ELF, end)
 
     def payload(self, item: Files) -> bytes:
         """The library, or the first object of the CuTe DSL."""

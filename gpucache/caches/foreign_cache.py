@@ -314,7 +314,8 @@ class ForeignCache(Generic[T]):
         if wrong is not None:
             detail = f"{wrong.kind}: {wrong.detail}"
             return Reach(self.name, words, Verdict.CORRUPT, detail, nearest=entry.key)
-        return Reach(self.name, words, Served.HIT, made.served, nearest=entry.key)
+        served = made.served or f"{made.owner} would serve it"
+        return Reach(self.name, words, Served.HIT, served, nearest=entry.key)
 
     def _payload(self, entry: CacheEntry) -> bytes:
         try:

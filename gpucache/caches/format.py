@@ -132,10 +132,12 @@ class Format(Places, ABC, Generic[T]):
     asks_itself: ClassVar[bool] = False
     """Whether ``answer`` tells of unknown fields by itself, as some have other names as well, and of a cache
     that is off, as it says what would be answered otherwise."""
-    absent: ClassVar[str] = "no entry has this key: it was never built here, or was removed"
+    absent: ClassVar[str] = (
+        "no entry has this key: it was never built here, or was removed, of which no record is kept"
+    )
     """What is told of a key that no entry has."""
     served: ClassVar[str] = ""
-    """What is told of a key whose entry is sound."""
+    """What is told of a key whose entry is sound, where the owner would not simply serve it."""
     key_digits: ClassVar[int] = 64
     shows: ClassVar[str] = "of its making"
     """What an entry that ``shows`` whose it is, is; completes 'nothing beside it is ...'."""

@@ -28,7 +28,6 @@ class GgmlOpencl(GgmlOpenclPlaces, BinaryFormat):
     layout = Layout([r"([0-9a-f]{64})\.clbin"], left=[Left(r"[0-9a-f]{64}\.clbin\.tmp\.\d+", HOUR_NS)])
     wanted = {"key": "the hex digits that GGML_OPENCL_KERNEL_CACHE_DEBUG=1 prints, or those of a file's name"}
     opaque = "its entries say nothing of what their keys were made from"
-    absent = "no entry has this key: it was never compiled here, or was removed, of which no record is kept"
     served = "llama.cpp would hand it to the driver"
     kinds = frozenset(PayloadKind)
     consequence = "llama.cpp hands it to the driver, which refuses it, so it is compiled again, or crashes"

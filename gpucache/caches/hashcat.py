@@ -27,9 +27,6 @@ class Hashcat(HashcatPlaces, BinaryFormat):
         "its entries say nothing of what their keys were made from; the digits change with hashcat's build, "
         "the device and the driver, and not with the kernel's source"
     )
-    absent = (
-        "no entry has this key: it was never built here, or was removed, of which hashcat keeps no record"
-    )
     served = "hashcat would hand it to the driver, whatever its kernel's source holds now"
     key_digits = 40
     kinds = OF_OPENCL

@@ -17,11 +17,11 @@ from contextlib import AbstractContextManager
 
 from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches.files import Files
-from gpucache.caches.files_format import FilesFormat
+from gpucache.caches.files_format import FilesFormat, broken
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.systems import InductorPlaces
-from gpucache.payload import PayloadKind, describe
+from gpucache.payload import PayloadKind
 
 _DIGITS, _NAME = 51, "[a-z2-7]{51}"
 _KINDS = {"fxgraph": "compiled graph", "aotautograd": "compiled graph with gradients"}
@@ -65,12 +65,10 @@ class Inductor(InductorPlaces, FilesFormat):
         signs=["fxgraph/[a-z2-7]{2}", "aotautograd/a?[a-z2-7]{2,51}", _CODE + r"\..+"],
         key=_key,
     )
-    wanted = {"key": "hex digits of an entry, as 'gpucache inspect' lists them"}
     opaque = (
         "its entries keep what their keys were made from as pickles alone, which are not unpickled here; "
         "TORCH_LOGS=+inductor tells the parts of each key"
     )
-    absent = "no entry has this key: it was never compiled here, or was removed, of which no record is kept"
     served = "TorchInductor would look at it; whether it serves it depends on its guards"
     shows = "a compiled graph"
     folders_removed = 1
@@ -95,15 +93,10 @@ class Inductor(InductorPlaces, FilesFormat):
             if item.parts[0] in _KINDS:
                 if _digits(data) != name:
                     yield self._damage(name, data)
-            elif name.endswith((".so", ".py")) and not data:
-                yield Problem(FindingKind.TRUNCATED, f"{name[:12]} is empty; {_FAILS}")
             elif name.endswith(".so"):
-                info = describe(data)
-                if info.kind is not PayloadKind.ELF:
-                    detail = f"{name[:12]} holds {info.kind.value} where a library belongs; {_FAILS}"
-                    yield Problem(FindingKind.MISLABELLED, detail)
-                elif info.problem:
-                    yield Problem(FindingKind.CORRUPT, f"{name[:12]} is broken: {info.problem}; {_FAILS}")
+                yield from broken(name[:12], data, PayloadKind.ELF, _FAILS)
+            elif name.endswith(".py") and not data:
+                yield Problem(FindingKind.TRUNCATED, f"{name[:12]} is empty; {_FAILS}")
             elif data.startswith(_WRAPPER) and name != f"c{_digits(data.strip())}.py":
                 detail = f"{name[:12]} is not called by what it holds, so it was changed; {_RUNS}"
                 yield Problem(FindingKind.CORRUPT, detail)

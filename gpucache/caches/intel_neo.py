@@ -42,8 +42,6 @@ class IntelNeo(IntelNeoPlaces, LockedFormat, SummedFormat, BinaryFormat):
         "its entries say nothing of what their keys were made from; with NEOReadDebugKeys=1 and "
         "BinaryCacheTrace=1 the driver writes HASH.trace and HASH.input beside them, which can be compared"
     )
-    absent = "no entry has this key: it was never compiled here, or was evicted, of which no record is kept"
-    served = "the driver would serve it"
     key_digits = 16
     kinds = frozenset({PayloadKind.INTEL_GPU, PayloadKind.ELF, PayloadKind.SPIRV, PayloadKind.LLVM_BITCODE})
     consequence = "the driver loads it, and the program fails, at every start"

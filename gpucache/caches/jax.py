@@ -52,7 +52,6 @@ class Jax(JaxPlaces, LockedFormat):
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS (1 s unless it is set), or was evicted, of which JAX "
         "keeps no record"
     )
-    served = "JAX would serve it"
     shows = "a compressed executable"
     mends = FilesFormat.mends | {FindingKind.LEFTOVER}
     lock_name = _LOCK

@@ -67,10 +67,6 @@ class Mesa(MesaPlaces, SummedFormat):
         "its entries say nothing of what their keys were made from but the driver and the GPU; "
         "MESA_SHADER_CACHE_SHOW_STATS=true tells hits and misses of a program"
     )
-    absent = (
-        "no entry has this key: it was never compiled here, or was evicted, of which Mesa keeps no record"
-    )
-    served = "Mesa would serve it"
     shows = "an entry of Mesa's"
     folders_removed = 1
     sum_name, sum_is_alone = "index", False

@@ -46,12 +46,10 @@ class Miopen(MiopenPlaces, DatabaseFormat):
         signs=(r"[0-9.]+/gfx.+", r"gfx.+\.(?:ukdb|udb|uf?db\.txt)", r"\d+\.\d+\.\d+\.[\w.-]+"),
         key=hashed,
     )
-    wanted = {"key": "hex digits of an entry, as 'gpucache inspect' lists them"}
     opaque = (
         "a database is found by version and GPU, and a kernel in it by its source's name and its options, "
         "which 'gpucache inspect KEY' tells; MIOPEN_LOG_LEVEL=6 makes MIOpen print those that it wants"
     )
-    absent = "no entry has this key: MIOpen made no such database here, or it was removed"
     served = "MIOpen would open it; which of its kernels it serves, names and options decide"
     consequence = "MIOpen cannot use it, so it compiles or measures at every start"
     shows = "a database of MIOpen's"

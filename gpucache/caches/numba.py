@@ -37,12 +37,10 @@ class Numba(NumbaPlaces, FilesFormat):
         signs=[r".*_[0-9a-f]{40}"],
         key=hashed,
     )
-    wanted = {"key": "hex digits of an entry, as 'gpucache inspect' lists them"}
     opaque = (
         "an entry keeps types and digests of a function as a pickle, which is not unpickled here; "
         "NUMBA_DEBUG_CACHE=1 makes Numba print what it saves and loads"
     )
-    absent = "no entry has this key: the function was never compiled here, or its files were removed"
     served = "Numba would look at it; whether it serves it depends on the source, its line and the target"
     shows = "an index of Numba's"
     key_digits = 40

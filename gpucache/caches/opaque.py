@@ -38,6 +38,7 @@ class OpaqueFormat(FilesFormat):
     """What the path of a file matches that a hit writes anew, and that is no entry."""
     layout = Layout(())
     trusts_variables = True
+    wanted = {}
     opaque = "gpucache does not read this format, so what an entry was made from cannot be told"
     _noted = False
 

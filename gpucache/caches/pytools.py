@@ -27,9 +27,7 @@ class Pytools(PytoolsPlaces, DatabaseFormat):
     """What programs keep in pytools' ``PersistentDict``."""
 
     layout = Layout([_NAME, f"{_NAME}-wal", f"{_NAME}-shm", f"{_NAME}-journal"], key=hashed)
-    wanted = {"key": "hex digits of an entry, as 'gpucache inspect' lists them"}
     opaque = "a dictionary keeps its keys as pickles, which are not unpickled here"
-    absent = "no entry has this key: the dictionary was never made here, or its file was removed"
     served = "pytools would open it; which of its rows programs find, their keys decide"
     consequence = "pytools raises an error that programs do not catch, so they fail at it every time"
     shows = "a database of pytools'"

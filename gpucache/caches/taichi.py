@@ -114,10 +114,6 @@ class Taichi(TaichiPlaces, FilesFormat):
     layout = Layout([rf"T([0-9a-f]{{{_DIGITS}}})\.tic"], own=[r"ticache\.(?:tcb|lock)"])
     wanted = {"key": "hex digits of the name of an entry's file, behind the T"}
     opaque = "its entries say nothing of what their keys were made from, so only key=HEX can be asked for"
-    absent = (
-        "no entry has this key: it was never compiled here, or was removed, of which Taichi keeps no record"
-    )
-    served = "Taichi would serve it"
     checksums = True
     shows = "a Taichi kernel"
     together = 500

@@ -70,7 +70,6 @@ class TileLang(TileLangPlaces, FilesFormat):
         "an entry keeps the sources that TileLang generated, but neither the function's own text nor its "
         "options; compare the sources of two entries, or set TILELANG_VERBOSE=1"
     )
-    served = "TileLang would serve it"
     shows = "a kernel of TileLang's"
     folders_removed = 1
     bare = "removes that as well, or fails at it"

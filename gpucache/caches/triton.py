@@ -16,13 +16,13 @@ from typing import Any
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files, Identity
-from gpucache.caches.files_format import FilesFormat
+from gpucache.caches.files_format import FilesFormat, broken
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.systems import TritonPlaces
 from gpucache.errors import FormatError
 from gpucache.keys import digest
-from gpucache.payload import PayloadKind, describe
+from gpucache.payload import PayloadKind
 
 _GROUP = "__grp__"
 _JSON_BYTES = 1 << 20
@@ -62,10 +62,6 @@ class Triton(TritonPlaces, FilesFormat):
         "that of Triton itself, which are in the key as well; compare the entries of a kernel by "
         "'gpucache inspect --why KEY KEY'"
     )
-    absent = (
-        "no entry has this key: it was never compiled here, or was removed, of which Triton keeps no record"
-    )
-    served = "Triton would serve it"
     shows = "a list of a kernel's files"
 
     def look(self, item: Files) -> Look:
@@ -99,13 +95,7 @@ class Triton(TritonPlaces, FilesFormat):
             if not status.st_size:
                 yield Problem(FindingKind.TRUNCATED, f"{name} is empty; {_FAILS}")
             elif kind is not None:
-                info = describe(item.read(name, _LARGEST_BYTES))
-                if info.kind is not kind:
-                    detail = f"{name} holds {info.kind.value} where {kind.value} belongs; {_FAILS}"
-                    yield Problem(FindingKind.MISLABELLED, detail)
-                elif info.problem:
-                    detail = f"the {kind.value} in {name} is broken: {info.problem}; {_FAILS}"
-                    yield Problem(FindingKind.CORRUPT, detail)
+                yield from broken(name, item.read(name, _LARGEST_BYTES), kind, _FAILS)
 
     def payload(self, item: Files) -> bytes:
         """The binary that a program loads; of an autotuner what it measured."""

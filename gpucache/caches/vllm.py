@@ -78,7 +78,6 @@ class Vllm(VllmPlaces, FilesFormat):
         "an entry keeps its variables and three hashes, but not what these were made from; compare two "
         "folders by 'gpucache inspect --why KEY KEY'"
     )
-    served = "vLLM would load it"
     shows = "a graph that vLLM compiled"
     key_digits = 40
     folders_removed = 1

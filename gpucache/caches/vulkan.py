@@ -45,9 +45,7 @@ class Vulkan(VulkanPlaces, BinaryFormat):
         left=[Left(r"\.goutputstream-\w{6}", HOUR_NS)],
         key=hashed,
     )
-    wanted = {"key": "hex digits of an entry's key, as a list of entries shows them"}
     opaque = "its header names a device and a driver, and nothing says which pipelines are in it"
-    absent = "no file here has this key"
     served = "the program hands it to the driver, which takes it if its header names that driver"
     key_digits = 40
     kinds = frozenset({PayloadKind.VULKAN_PIPELINES})

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches.files import Files
-from gpucache.caches.files_format import FilesFormat
+from gpucache.caches.files_format import FilesFormat, broken
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import VERSION, Layout, Left, hashed
 from gpucache.caches.systems import WarpPlaces
 from gpucache.errors import FormatError
-from gpucache.payload import PayloadKind, describe
+from gpucache.payload import PayloadKind
 
 _FOLDER = rf"({VERSION})/wp_(?P<module>[\w.<>-]+)_(?P<digits>[0-9a-f]{{7}})"
 _FILE = "wp_(?P=module)_(?P=digits)"
@@ -50,10 +50,6 @@ class Warp(WarpPlaces, FilesFormat):
         "an entry keeps the source that Warp generated and nothing else of its hash; compare the sources of "
         "two entries of a module"
     )
-    absent = (
-        "no entry has this key: it was never compiled here, or was removed, of which Warp keeps no record"
-    )
-    served = "Warp would serve it"
     shows = "a binary of a Warp module"
     key_digits = 40
     folders_removed = 1
@@ -92,17 +88,7 @@ class Warp(WarpPlaces, FilesFormat):
                 except (ValueError, RecursionError) as error:
                     yield Problem(FindingKind.CORRUPT, f"{name} does not read ({error}); {_FAILS}")
             elif kind is not None:
-                data = item.read(name, _LARGEST_BYTES)
-                info = describe(data)
-                if not data:
-                    yield Problem(FindingKind.TRUNCATED, f"{name} is empty; {_FAILS}")
-                elif info.kind is not kind:
-                    detail = f"{name} holds {info.kind.value} where {kind.value} belongs; {_FAILS}"
-                    yield Problem(FindingKind.MISLABELLED, detail)
-                elif info.problem:
-                    yield Problem(
-                        FindingKind.CORRUPT, f"the {kind.value} in {name} is broken: {info.problem}; {_FAILS}"
-                    )
+                yield from broken(name, item.read(name, _LARGEST_BYTES), kind, _FAILS)
 
     def payload(self, item: Files) -> bytes:
         """The first of its binaries."""
