@@ -45,11 +45,6 @@ def block(*_: object, **__: object) -> None:
 
 
 @pytest.fixture
-def make_entry() -> Callable[..., Entry]:
-    return build_entry
-
-
-@pytest.fixture
 def start() -> Iterator[Callable[[str, Path], Child]]:
     """Start a process on a root; it has ``store``, ``build_entry``, ``say`` and ``block``."""
     children: list[Child] = []

@@ -14,6 +14,7 @@ import pytest
 
 from gpucache.model import Entry
 from gpucache.store import DirectoryStore, Found
+from tests.faults.conftest import build_entry
 from tests.patience import PATIENCE_S
 from tests.pocl import need_pocl
 
@@ -133,13 +134,13 @@ def test_a_disk_without_inodes(run: Run, mount: Callable[[str], Path]) -> None:
     _told_once(said, f"nothing could be kept in {disk}/cache: No space left on device; make room")
 
 
-def test_a_read_only_disk(run: Run, mount: Callable[[str], Path], make_entry: Callable[..., Entry]) -> None:
+def test_a_read_only_disk(run: Run, mount: Callable[[str], Path]) -> None:
     """What is in it is served, what is not is built, and one line says that nothing new is kept."""
     disk = mount(f"size={MIB}")
     store = DirectoryStore(disk / "cache", writable=True)
-    store.publish(make_entry())
+    store.publish(build_entry())
     subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
-    assert isinstance(store.get(make_entry().key), Found)
+    assert isinstance(store.get(build_entry().key), Found)
     _told_once(run(disk / "cache"), f"nothing could be kept in {disk}/cache: Read-only file system; mount it")
 
 
@@ -183,19 +184,17 @@ def test_a_root_behind_a_link(run: Run, tmp_path: Path) -> None:
     assert len(list(DirectoryStore(tmp_path / "real", writable=False).scan())) == 3
 
 
-def test_a_root_that_is_swapped_for_a_link_while_it_is_open(
-    tmp_path: Path, make_entry: Callable[..., Entry]
-) -> None:
+def test_a_root_that_is_swapped_for_a_link_while_it_is_open(tmp_path: Path) -> None:
     """Nothing is written through a link that takes the place of a folder below the root."""
     store = DirectoryStore(tmp_path / "root", writable=True)
-    store.publish(make_entry("a"))
+    store.publish(build_entry("a"))
     outside = tmp_path / "outside"
     outside.mkdir()
     for name in ("tmp", "entries"):
         (store.root / "v1" / name).rename(tmp_path / name)
         (store.root / "v1" / name).symlink_to(outside)
         with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
-            store.publish(make_entry("b"))
+            store.publish(build_entry("b"))
     assert list(outside.iterdir()) == []
 
 
@@ -276,11 +275,9 @@ def test_an_entry_that_a_disk_hides_where_nothing_is_written(run: Run, tmp_path:
     _told_once(said, f"in {root} the entry could not be read: Input/output error; check its disk or server")
 
 
-def test_a_clock_that_was_put_back(
-    tmp_path: Path, make_entry: Callable[..., Entry], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_clock_that_was_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An entry that was used in what is now the future is used now, and its age is told."""
-    store, entry = DirectoryStore(tmp_path / "root", writable=True), make_entry()
+    store, entry = DirectoryStore(tmp_path / "root", writable=True), build_entry()
     store.publish(entry)
     (scanned,) = store.scan()
     later_ns = time.time_ns() + 10 * 86400 * 10**9

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from gpucache.host import os_errors
-from gpucache.model import Entry
 from gpucache.store import DirectoryStore
+from tests.faults.conftest import build_entry
 from tests.patience import PATIENCE_S
 
 needs_strace = pytest.mark.skipif(
@@ -24,11 +24,11 @@ pytestmark = [pytest.mark.slow, needs_strace]
 
 
 @pytest.fixture
-def root(tmp_path: Path, make_entry: Callable[..., Entry]) -> Path:
+def root(tmp_path: Path) -> Path:
     """A cache of three entries, each in a folder of its own."""
     store = DirectoryStore(tmp_path / "root", writable=True)
     for seed in "abc":
-        store.publish(make_entry(seed))
+        store.publish(build_entry(seed))
     return store.root
 
 

@@ -2,13 +2,12 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from gpucache.model import Entry
 from gpucache.store import DirectoryStore
+from tests.faults.conftest import build_entry
 from tests.patience import PATIENCE_S
 
 _STRUCK_AT_ENTRY = """
@@ -44,18 +43,12 @@ sys.exit(main(sys.argv[1:]))
     ],
 )
 def test_an_interrupt_says_how_far_it_came(
-    tmp_path: Path,
-    make_entry: Callable[..., Entry],
-    owner: str,
-    function: str,
-    words: list[str],
-    told: str,
-    left: int,
+    tmp_path: Path, owner: str, function: str, words: list[str], told: str, left: int
 ) -> None:
     """What was done stays done, and the next run goes on."""
     store = DirectoryStore(tmp_path / "root", writable=True)
     for seed in "abcd":
-        store.publish(make_entry(seed))
+        store.publish(build_entry(seed))
     script = _STRUCK_AT_ENTRY.format(owner=owner, function=function)
     done = subprocess.run(
         [sys.executable, "-c", script, "--root", store.root, *words],

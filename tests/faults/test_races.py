@@ -5,15 +5,14 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import gpucache
-from gpucache.model import Entry
 from gpucache.store import Absent, DirectoryStore, Found
+from tests.faults.conftest import build_entry
 from tests.patience import PATIENCE_S
 from tests.trials import tell, trials
 
@@ -210,11 +209,9 @@ def other_version(tmp_path: Path) -> str:
     return os.pathsep.join([str(package.parent), *filter(None, sys.path)])
 
 
-def test_two_versions_on_one_root_leave_each_other_alone(
-    tmp_path: Path, other_version: str, make_entry: Callable[..., Entry]
-) -> None:
+def test_two_versions_on_one_root_leave_each_other_alone(tmp_path: Path, other_version: str) -> None:
     """Neither finds, reports or removes what the other keeps, and both go on."""
-    root, entry = tmp_path / "root", make_entry()
+    root, entry = tmp_path / "root", build_entry()
     store = DirectoryStore(root, writable=True)
 
     def other(what: str) -> str:

@@ -1,7 +1,6 @@
 """Wrong bytes in a cache: every one is seen, and none raises."""
 
 import os
-from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead
 from gpucache.store import Absent, Damage, Damaged, DirectoryStore, Found, ScannedEntry
 from gpucache.store.format import encode
+from tests.faults.conftest import build_entry
 
 _FUZZ = settings(deadline=None, max_examples=150, derandomize=True, database=None)
 _VERSION = range(8, 12)
@@ -25,9 +25,9 @@ def _place(root: Path, entry: Entry) -> Path:
     return path
 
 
-def test_every_changed_byte_is_seen(tmp_path: Path, make_entry: Callable[..., Entry]) -> None:
+def test_every_changed_byte_is_seen(tmp_path: Path) -> None:
     """No byte of an entry can change, padding and unused fields included, without the hit being lost."""
-    entry = make_entry()
+    entry = build_entry()
     path, store, sound = _place(tmp_path, entry), DirectoryStore(tmp_path, writable=False), encode(entry)
     path.write_bytes(sound)
     assert isinstance(store.get(entry.key), Found)
@@ -42,9 +42,9 @@ def test_every_changed_byte_is_seen(tmp_path: Path, make_entry: Callable[..., En
             assert not isinstance(result, Absent) or result.reason
 
 
-def test_every_truncation_is_seen(tmp_path: Path, make_entry: Callable[..., Entry]) -> None:
+def test_every_truncation_is_seen(tmp_path: Path) -> None:
     """An entry cut at any length is truncated."""
-    entry = make_entry()
+    entry = build_entry()
     path, store, sound = _place(tmp_path, entry), DirectoryStore(tmp_path, writable=False), encode(entry)
     path.write_bytes(sound)
     for length in reversed(range(len(sound))):
@@ -53,9 +53,9 @@ def test_every_truncation_is_seen(tmp_path: Path, make_entry: Callable[..., Entr
         assert isinstance(result, Damaged) and result.damage is Damage.TRUNCATED, length
 
 
-def test_changed_bytes_are_moved_away(tmp_path: Path, make_entry: Callable[..., Entry]) -> None:
+def test_changed_bytes_are_moved_away(tmp_path: Path) -> None:
     """A sample of changed bytes over the whole entry is quarantined, and publishing anew mends each."""
-    entry = make_entry()
+    entry = build_entry()
     store, size = DirectoryStore(tmp_path / "cache", writable=True), len(encode(entry))
     for offset in [0, 20, 50, 85, 100, 150, size - 1]:
         store.publish(entry)

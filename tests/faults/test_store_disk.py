@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.model import Entry
 from gpucache.store import DirectoryStore, Found
+from tests.faults.conftest import build_entry
 
 Child = subprocess.Popen[str]
 Start = Callable[[str, Path], Child]
@@ -90,12 +90,10 @@ say(store.unread() == [f"{closed} cannot be read: Permission denied; fix its per
 
 @needs_root
 @pytest.mark.parametrize(("shared", "result"), [(True, "Found"), (False, "Absent")])
-def test_root_of_the_administrator(
-    start: Start, open_place: Path, make_entry: Callable[..., Entry], shared: bool, result: str
-) -> None:
+def test_root_of_the_administrator(start: Start, open_place: Path, shared: bool, result: str) -> None:
     """A shared root of the administrator gives every user hits; a private one is a miss with its reason."""
     open_place.chmod(0o755)
-    DirectoryStore(open_place / "cache", writable=True, shared=shared).publish(make_entry())
+    DirectoryStore(open_place / "cache", writable=True, shared=shared).publish(build_entry())
     script = """
 store = DirectoryStore(root, writable=False)
 result = store.get(build_entry().key)
@@ -134,14 +132,14 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(place)], check=True)
 
 
-def test_full_disk(tiny_disk: Path, make_entry: Callable[..., Entry]) -> None:
+def test_full_disk(tiny_disk: Path) -> None:
     """A full disk raises ENOSPC and leaves no half of an entry; hits go on, records are lost in silence."""
     store = DirectoryStore(tiny_disk / "cache", writable=True)
-    store.publish(make_entry())
+    store.publish(build_entry())
     with pytest.raises(OSError, match=r".") as caught:
-        store.publish(make_entry("b", bytes(100_000)))
+        store.publish(build_entry("b", bytes(100_000)))
     assert caught.value.errno == errno.ENOSPC
     assert list((store.root / "v1" / "tmp").iterdir()) == []
     (tiny_disk / "filler").write_bytes(bytes(os.statvfs(tiny_disk).f_bavail * os.statvfs(tiny_disk).f_frsize))
     store.journal({"a": 1})
-    assert isinstance(store.get(make_entry().key), Found)
+    assert isinstance(store.get(build_entry().key), Found)

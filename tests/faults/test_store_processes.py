@@ -8,8 +8,8 @@ from subprocess import Popen
 
 import pytest
 
-from gpucache.model import Entry
 from gpucache.store import Absent, DirectoryStore, Found
+from tests.faults.conftest import build_entry
 
 Child = Popen[str]
 Start = Callable[[str, Path], Child]
@@ -45,18 +45,18 @@ def store(root: Path) -> DirectoryStore:
 
 @pytest.mark.parametrize("step", ["os.write", "os.fsync", "os.replace"])
 def test_killed_writer_leaves_only_a_leftover(
-    start: Start, root: Path, store: DirectoryStore, make_entry: Callable[..., Entry], step: str
+    start: Start, root: Path, store: DirectoryStore, step: str
 ) -> None:
     """A writer killed at any step before its rename costs its own entry, and blocks nobody."""
-    store.publish(make_entry("other"))
+    store.publish(build_entry("other"))
     child = start(f"{step} = block\nstore.publish(build_entry())", root)
     assert _line(child) == "blocked"
     _kill(child)
-    assert store.get(make_entry().key) == Absent()
-    assert [found.key for found in store.scan()] == [make_entry("other").key]
+    assert store.get(build_entry().key) == Absent()
+    assert [found.key for found in store.scan()] == [build_entry("other").key]
     (leftover,) = store.leftovers(time.time_ns() + 2 * HOUR_NS)
-    store.publish(make_entry())
-    assert isinstance(store.get(make_entry().key), Found)
+    store.publish(build_entry())
+    assert isinstance(store.get(build_entry().key), Found)
     assert store.remove_leftover(leftover)
 
 
@@ -94,13 +94,11 @@ with store.single_flight(build_entry().key, 60) as held:
 _HOLD = "with store.single_flight(build_entry().key, 60): block()"
 
 
-def test_killed_holder_frees_its_waiters(
-    start: Start, root: Path, store: DirectoryStore, make_entry: Callable[..., Entry]
-) -> None:
+def test_killed_holder_frees_its_waiters(start: Start, root: Path, store: DirectoryStore) -> None:
     """The lock of a killed process passes to whoever waits for it, and its file goes with the last."""
     holder = start(_HOLD, root)
     assert _line(holder) == "blocked"
-    with store.single_flight(make_entry().key, 0) as held:
+    with store.single_flight(build_entry().key, 0) as held:
         assert not held
     waiter = start(_WAIT, root)
     assert _line(waiter) == "waiting"
@@ -111,7 +109,7 @@ def test_killed_holder_frees_its_waiters(
 
 
 def test_lock_does_not_outlive_its_holder_in_a_forked_child(
-    start: Start, root: Path, store: DirectoryStore, make_entry: Callable[..., Entry]
+    start: Start, root: Path, store: DirectoryStore
 ) -> None:
     """A child that a holder forked does not keep the lock of its killed parent."""
     script = """
@@ -123,10 +121,10 @@ with store.single_flight(build_entry().key, 60):
 """
     holder = start(script, root)
     assert _line(holder) == "blocked"
-    with store.single_flight(make_entry().key, 0) as held:
+    with store.single_flight(build_entry().key, 0) as held:
         assert not held
     _kill(holder)
-    with store.single_flight(make_entry().key, 60) as held:
+    with store.single_flight(build_entry().key, 60) as held:
         assert held
 
 
@@ -170,16 +168,14 @@ say("sound")
 """
 
 
-def test_readers_never_see_half_of_anything(
-    start: Start, root: Path, store: DirectoryStore, make_entry: Callable[..., Entry]
-) -> None:
+def test_readers_never_see_half_of_anything(start: Start, root: Path, store: DirectoryStore) -> None:
     """A reader beside a writer that publishes and evicts over and over sees an entry or none."""
     child = start(_READ, root)
     assert _line(child) == "ready"
     for _ in range(30):
-        store.publish(make_entry())
+        store.publish(build_entry())
         for scanned in store.scan():
             store.remove(scanned, "test")
-    store.publish(make_entry())
-    store.publish(make_entry("last"))
+    store.publish(build_entry())
+    store.publish(build_entry("last"))
     assert _line(child) == "sound"

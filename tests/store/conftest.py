@@ -1,6 +1,5 @@
 """Entries to store, and a store to put them in."""
 
-from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
@@ -10,8 +9,6 @@ from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead, KeyField
 from gpucache.store import DirectoryStore
 
 CREATED_NS = 1_700_000_000 * 10**9
-
-MakeEntry = Callable[..., Entry]
 
 
 def build_entry(seed: str = "a", payload: bytes | None = None) -> Entry:
@@ -35,11 +32,6 @@ def build_entry(seed: str = "a", payload: bytes | None = None) -> Entry:
 
 
 @pytest.fixture
-def make_entry() -> MakeEntry:
-    return build_entry
-
-
-@pytest.fixture
 def root(tmp_path: Path) -> Path:
     return tmp_path / "cache"
 
@@ -49,20 +41,14 @@ def store(root: Path) -> DirectoryStore:
     return DirectoryStore(root, writable=True)
 
 
-@pytest.fixture
-def entry_path(root: Path) -> Callable[[Entry], Path]:
+def entry_path(store: DirectoryStore, entry: Entry) -> Path:
     """Where the entry of a key lies."""
-    return lambda entry: root / "v1" / "entries" / entry.key.hex[:2] / f"{entry.key.hex}.gpc"
+    return store.root / "v1" / "entries" / entry.key.hex[:2] / f"{entry.key.hex}.gpc"
 
 
-@pytest.fixture
-def put() -> Callable[[Path, bytes], Path]:
+def put(path: Path, data: bytes) -> Path:
     """Write a file of our own, its folder made if missing."""
-
-    def write(path: Path, data: bytes) -> Path:
-        path.parent.mkdir(0o700, parents=True, exist_ok=True)
-        path.write_bytes(data)
-        path.chmod(0o600)
-        return path
-
-    return write
+    path.parent.mkdir(0o700, parents=True, exist_ok=True)
+    path.write_bytes(data)
+    path.chmod(0o600)
+    return path

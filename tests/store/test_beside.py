@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.model import Entry
 from gpucache.store import DirectoryStore, beside
 from gpucache.store.history import PROGRAM_CAP
 from gpucache.store.interface import Event
+from tests.store.conftest import build_entry, put
 
-MakeEntry = Callable[..., Entry]
-Put = Callable[[Path, bytes], Path]
 KEY = 64 * "b"
 LEFT = {"tmp": f"1-{16 * 'a'}-{KEY}.gpc", "locks": f"{KEY}.lock"}
 
@@ -41,32 +39,30 @@ def aged(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 @pytest.mark.parametrize("place", LEFT)
 def test_a_publish_removes_what_killed_writers_left(
-    place: str, put: Put, store: DirectoryStore, make_entry: MakeEntry, aged: Callable[[], None]
+    place: str, store: DirectoryStore, aged: Callable[[], None]
 ) -> None:
     """What is younger than an hour may be in use and stays; then the next publish takes it away."""
-    store.publish(make_entry())
+    store.publish(build_entry())
     left = put(store.root / "v1" / place / LEFT[place], b"half")
     stranger = put(left.with_name("draft.txt"), b"a thesis")
-    store.publish(make_entry())
+    store.publish(build_entry())
     assert left.exists()
     aged()
-    store.publish(make_entry())
+    store.publish(build_entry())
     assert not left.exists() and stranger.exists()
 
 
-def test_a_lock_that_is_held_stays(
-    store: DirectoryStore, make_entry: MakeEntry, aged: Callable[[], None]
-) -> None:
+def test_a_lock_that_is_held_stays(store: DirectoryStore, aged: Callable[[], None]) -> None:
     """However old its file is."""
     aged()
-    with store.single_flight(make_entry().key, 0) as held:
-        store.publish(make_entry())
+    with store.single_flight(build_entry().key, 0) as held:
+        store.publish(build_entry())
         assert held and len(list(store.root.glob("v1/locks/*.lock"))) == 1
 
 
-def test_all_that_is_no_entry_is_counted(put: Put, store: DirectoryStore, make_entry: MakeEntry) -> None:
+def test_all_that_is_no_entry_is_counted(store: DirectoryStore) -> None:
     """In allocated blocks, in whichever of our folders it is; entries and strange files do not count."""
-    store.publish(make_entry())
+    store.publish(build_entry())
     assert store.beside_bytes() == 0
     for name in (
         f"tmp/{LEFT['tmp']}",
@@ -85,19 +81,19 @@ def test_all_that_is_no_entry_is_counted(put: Put, store: DirectoryStore, make_e
         assert store.beside_bytes() == before
 
 
-def test_a_sweep_for_a_limit_removes_the_oldest_first(store: DirectoryStore, make_entry: MakeEntry) -> None:
+def test_a_sweep_for_a_limit_removes_the_oldest_first(store: DirectoryStore) -> None:
     """What is no entry may take a quarter of the limit; the entries are not touched."""
-    store.publish(make_entry())
+    store.publish(build_entry())
     histories = _record(store, 8)
     each = store.beside_bytes() // 8
     swept = store.sweep(4 * 5 * each)
     assert [path.exists() for path in histories] == [False] * 3 + [True] * 5
     assert (swept.files, swept.freed_bytes, swept.left_bytes) == (3, 3 * each, 5 * each)
-    assert store.contains(make_entry().key)
+    assert store.contains(build_entry().key)
     assert store.sweep() == beside.Swept(0, 0, 5 * each)
 
 
-def test_nothing_is_swept_where_nothing_shows_that_a_root_is_ours(put: Put, root: Path) -> None:
+def test_nothing_is_swept_where_nothing_shows_that_a_root_is_ours(root: Path) -> None:
     """Another program's folder may have our names by chance; a store that only reads removes nothing."""
     left = put(root / "v1" / "missed" / f"{KEY}.json", b"a thesis")
     root.chmod(0o700)
@@ -122,9 +118,9 @@ def test_histories_are_bounded_in_number(store: DirectoryStore) -> None:
     assert [event.what for event in store.history("one more")] == ["built"]
 
 
-def test_a_clock_in_the_future_keeps_nothing_for_ever(store: DirectoryStore, make_entry: MakeEntry) -> None:
+def test_a_clock_in_the_future_keeps_nothing_for_ever(store: DirectoryStore) -> None:
     """What is dated to come gives way too, where the limit asks for it; what may be in use does not."""
-    store.publish(make_entry())
+    store.publish(build_entry())
     lock = store.root / "v1" / "locks" / LEFT["locks"]
     lock.parent.mkdir(0o700, exist_ok=True)
     lock.touch(0o600)
@@ -134,9 +130,9 @@ def test_a_clock_in_the_future_keeps_nothing_for_ever(store: DirectoryStore, mak
     assert store.sweep(0).left_bytes == 0 and not history.exists() and lock.exists()
 
 
-def test_what_was_removed_for_a_limit_is_known(store: DirectoryStore, make_entry: MakeEntry) -> None:
+def test_what_was_removed_for_a_limit_is_known(store: DirectoryStore) -> None:
     """Of each program whose history gave way, by its name alone; of no other."""
-    store.publish(make_entry())
+    store.publish(build_entry())
     _record(store, 3)
     before_ns = time.time_ns()
     store.sweep(4 * store.beside_bytes() // 3)
@@ -158,11 +154,11 @@ def test_histories_beyond_the_number_are_known_to_be_gone(
 
 
 def test_of_more_than_is_kept_the_rest_may_have_been_there(
-    store: DirectoryStore, make_entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
+    store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once names are forgotten, any program may have had a record until then; what is kept stays exact."""
     monkeypatch.setattr("gpucache.store.history.REMOVED_CAP", 400)
-    store.publish(make_entry())
+    store.publish(build_entry())
     for number in range(12):
         store.record(f"program {number}", _event(number))
         store.sweep(0)
@@ -172,17 +168,15 @@ def test_of_more_than_is_kept_the_rest_may_have_been_there(
     assert sum(path.stat().st_size for path in (store.root / "v1").glob("removed*.jsonl")) < 800
 
 
-def test_all_that_lies_beside_the_entries_goes_with_them(
-    put: Put, store: DirectoryStore, make_entry: MakeEntry
-) -> None:
+def test_all_that_lies_beside_the_entries_goes_with_them(store: DirectoryStore) -> None:
     """What is left says which programs there were, with the rule; files of others stay."""
-    store.publish(make_entry())
+    store.publish(build_entry())
     _record(store, 2)
     for name in (f"quarantine/{20 * '0'}-{KEY}.gpc", "journal/misses.jsonl", f"closures/{KEY}.memo"):
         put(store.root / "v1" / name, b"x")
     stranger = put(store.root / "v1" / "journal" / "thesis.txt", b"a thesis")
     assert store.sweep(0, "--all").left_bytes == 0
     left = {path.name for path in store.root.rglob("*") if path.is_file()}
-    assert left == {"CACHEDIR.TAG", "removed.jsonl", stranger.name, f"{make_entry().key}.gpc"}
+    assert left == {"CACHEDIR.TAG", "removed.jsonl", stranger.name, f"{build_entry().key}.gpc"}
     one = store.removed_record("program-1")
     assert one is not None and one.why == "--all"

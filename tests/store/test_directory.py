@@ -3,7 +3,7 @@
 import os
 import stat
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,10 +12,9 @@ from gpucache.answers.evict import GONE, Kept
 from gpucache.errors import CacheUnusableError
 from gpucache.model import Entry
 from gpucache.store import Absent, DirectoryStore, Event, Found
+from tests.store.conftest import build_entry, entry_path
 
 HOUR_NS = 3600 * 10**9
-EntryPath = Callable[[Entry], Path]
-MakeEntry = Callable[..., Entry]
 
 
 @pytest.fixture(params=[0o000, 0o777], ids=["umask-000", "umask-777"])
@@ -38,72 +37,70 @@ def _fill(store: DirectoryStore, entry: Entry) -> None:
 
 
 @pytest.mark.usefixtures("any_umask")
-def test_private_modes_under_any_umask(tmp_path: Path, make_entry: MakeEntry) -> None:
+def test_private_modes_under_any_umask(tmp_path: Path) -> None:
     """Everything that is made, missing parents of the root included, is for its owner alone."""
-    _fill(DirectoryStore(tmp_path / "new" / "cache", writable=True), make_entry())
+    _fill(DirectoryStore(tmp_path / "new" / "cache", writable=True), build_entry())
     assert _modes(tmp_path / "new") == {(True, 0o700), (False, 0o600)}
 
 
 @pytest.mark.usefixtures("any_umask")
-def test_shared_modes_under_any_umask(root: Path, make_entry: MakeEntry) -> None:
+def test_shared_modes_under_any_umask(root: Path) -> None:
     """A shared root can be read, and not written, by everybody."""
-    _fill(DirectoryStore(root, writable=True, shared=True), make_entry())
+    _fill(DirectoryStore(root, writable=True, shared=True), build_entry())
     assert _modes(root) == {(True, 0o755), (False, 0o644)}
 
 
-def test_tag_marks_only_a_private_root_of_our_own(tmp_path: Path, make_entry: MakeEntry) -> None:
+def test_tag_marks_only_a_private_root_of_our_own(tmp_path: Path) -> None:
     """A new private root carries the cache tag; a shared one or a folder with other things does not."""
     (tmp_path / "used").mkdir(0o700)
     (tmp_path / "used" / "thesis.tex").write_text("")
-    DirectoryStore(tmp_path / "private", writable=True).publish(make_entry())
-    DirectoryStore(tmp_path / "shared", writable=True, shared=True).publish(make_entry())
-    DirectoryStore(tmp_path / "used", writable=True).publish(make_entry())
+    DirectoryStore(tmp_path / "private", writable=True).publish(build_entry())
+    DirectoryStore(tmp_path / "shared", writable=True, shared=True).publish(build_entry())
+    DirectoryStore(tmp_path / "used", writable=True).publish(build_entry())
     tag = (tmp_path / "private" / "CACHEDIR.TAG").read_bytes()
     assert tag.startswith(b"Signature: 8a477f597d28d172789f06886806bc55\n")
     assert not (tmp_path / "shared" / "CACHEDIR.TAG").exists()
     assert not (tmp_path / "used" / "CACHEDIR.TAG").exists()
 
 
-def test_reading_makes_no_root(root: Path, store: DirectoryStore, make_entry: MakeEntry) -> None:
+def test_reading_makes_no_root(root: Path, store: DirectoryStore) -> None:
     """Looking into a cache that is not there finds nothing and leaves nothing."""
-    key = make_entry().key
+    key = build_entry().key
     assert store.get(key) == Absent()
     assert not store.contains(key) and store.detail(key) is None and store.find("ab") == []
     assert list(store.scan()) == [] and list(store.leftovers(time.time_ns())) == []
     assert not root.exists()
 
 
-def test_read_only_store_refuses_to_publish(root: Path, make_entry: MakeEntry) -> None:
+def test_read_only_store_refuses_to_publish(root: Path) -> None:
     """A store that may not write says so instead of trying."""
     with pytest.raises(CacheUnusableError, match="read-only"):
-        DirectoryStore(root, writable=False).publish(make_entry())
+        DirectoryStore(root, writable=False).publish(build_entry())
     assert not root.exists()
 
 
-def test_publish_leaves_only_the_entry(
-    root: Path, store: DirectoryStore, make_entry: MakeEntry, entry_path: EntryPath
-) -> None:
+def test_publish_leaves_only_the_entry(root: Path, store: DirectoryStore) -> None:
     """A published entry lies in its place with the returned size, and nothing in tmp."""
-    size_bytes = store.publish(make_entry())
-    assert entry_path(make_entry()).stat().st_size == size_bytes
+    size_bytes = store.publish(build_entry())
+    assert entry_path(store, build_entry()).stat().st_size == size_bytes
     assert list((root / "v1" / "tmp").iterdir()) == []
 
 
 def test_a_published_entry_survives_a_power_cut(
-    store: DirectoryStore, make_entry: MakeEntry, entry_path: EntryPath, monkeypatch: pytest.MonkeyPatch
+    store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its bytes are synced before it has its name, and afterwards the folder in which it has it."""
-    path, synced = entry_path(make_entry()), list[tuple[bool, bool]]()
+    path, synced = entry_path(store, build_entry()), list[tuple[bool, bool]]()
     monkeypatch.setattr(
         os, "fsync", lambda fd: synced.append((stat.S_ISDIR(os.fstat(fd).st_mode), path.exists()))
     )
-    store.publish(make_entry())
+    store.publish(build_entry())
     assert synced == [(False, False), (True, True)]
 
 
-def test_detail_contains_and_find(store: DirectoryStore, make_entry: MakeEntry) -> None:
+def test_detail_contains_and_find(store: DirectoryStore) -> None:
     """An entry's detail and its key's beginning lead to it."""
-    entry = make_entry()
+    entry = build_entry()
     store.publish(entry)
     assert store.detail(entry.key) == entry.detail
     assert store.contains(entry.key)
@@ -112,13 +109,11 @@ def test_detail_contains_and_find(store: DirectoryStore, make_entry: MakeEntry) 
     assert store.find(entry.key.hex[:5] + ("0" if entry.key.hex[5] != "0" else "1")) == []
 
 
-def test_first_hit_writes_down_the_use(
-    store: DirectoryStore, make_entry: MakeEntry, entry_path: EntryPath
-) -> None:
+def test_first_hit_writes_down_the_use(store: DirectoryStore) -> None:
     """An entry is last used when it was created until a hit; hits soon after leave that alone."""
-    entry = make_entry()
+    entry = build_entry()
     store.publish(entry)
-    path = entry_path(entry)
+    path = entry_path(store, entry)
     assert path.stat().st_mtime_ns == entry.head.created_ns
     store.get(entry.key)
     used_ns = path.stat().st_mtime_ns
@@ -127,34 +122,30 @@ def test_first_hit_writes_down_the_use(
     assert path.stat().st_mtime_ns == used_ns
 
 
-def test_hit_after_an_hour_writes_down_the_use(
-    store: DirectoryStore, make_entry: MakeEntry, entry_path: EntryPath
-) -> None:
+def test_hit_after_an_hour_writes_down_the_use(store: DirectoryStore) -> None:
     """A last use more than an hour old is written anew."""
-    entry = make_entry()
+    entry = build_entry()
     store.publish(entry)
     old_ns = time.time_ns() - 2 * HOUR_NS
-    os.utime(entry_path(entry), ns=(old_ns, old_ns))
+    os.utime(entry_path(store, entry), ns=(old_ns, old_ns))
     store.get(entry.key)
-    assert entry_path(entry).stat().st_mtime_ns > old_ns + HOUR_NS
+    assert entry_path(store, entry).stat().st_mtime_ns > old_ns + HOUR_NS
 
 
-def test_only_hits_of_a_writable_store_are_uses(
-    root: Path, store: DirectoryStore, make_entry: MakeEntry, entry_path: EntryPath
-) -> None:
+def test_only_hits_of_a_writable_store_are_uses(root: Path, store: DirectoryStore) -> None:
     """Scanning, checking, reading details, and hits of a read-only store leave the last use alone."""
-    entry = make_entry()
+    entry = build_entry()
     store.publish(entry)
     (scanned,) = store.scan()
     assert store.check(scanned) == entry
     store.detail(entry.key)
     assert isinstance(DirectoryStore(root, writable=False).get(entry.key), Found)
-    assert entry_path(entry).stat().st_mtime_ns == entry.head.created_ns
+    assert entry_path(store, entry).stat().st_mtime_ns == entry.head.created_ns
 
 
-def test_remove_records_the_eviction(store: DirectoryStore, make_entry: MakeEntry) -> None:
+def test_remove_records_the_eviction(store: DirectoryStore) -> None:
     """A removed entry is gone, and its program's history says why."""
-    entry = make_entry()
+    entry = build_entry()
     store.publish(entry)
     (scanned,) = store.scan()
     assert store.remove(scanned, "older than 30d") is None
@@ -164,12 +155,10 @@ def test_remove_records_the_eviction(store: DirectoryStore, make_entry: MakeEntr
     assert events == [("evicted", entry.key.hex, "cuda:sm_90", "older than 30d")]
 
 
-def test_removals_together_are_recorded_program_by_program(
-    store: DirectoryStore, make_entry: MakeEntry
-) -> None:
+def test_removals_together_are_recorded_program_by_program(store: DirectoryStore) -> None:
     """Each program's history has all of its removals in their order, and those of an entry that stays not."""
     for seed, program in (("a", "one"), ("b", "other"), ("c", "one"), ("d", "one")):
-        entry = make_entry(seed)
+        entry = build_entry(seed)
         store.publish(entry._replace(head=entry.head._replace(program=program)))
     going = sorted(store.scan(), key=lambda one: one.key)
     stays = next(one for one in going if one.head and one.head.program == "one")
@@ -182,10 +171,10 @@ def test_removals_together_are_recorded_program_by_program(
         assert [(event.key, event.why) for event in store.history(program)] == [(key, "--all") for key in own]
 
 
-def test_removals_that_are_broken_off_are_recorded(store: DirectoryStore, make_entry: MakeEntry) -> None:
+def test_removals_that_are_broken_off_are_recorded(store: DirectoryStore) -> None:
     """What was removed before an interrupt is known, and the rest is still there."""
     for seed in "abc":
-        store.publish(make_entry(seed))
+        store.publish(build_entry(seed))
     removals = store.remove_together(list(store.scan()), "--all")
     assert next(removals) is None
     assert isinstance(removals, Generator)
@@ -197,13 +186,11 @@ def test_removals_that_are_broken_off_are_recorded(store: DirectoryStore, make_e
     assert [event.what for event in store.history(gone)] == ["evicted"]
 
 
-def test_a_whole_scan_reads_what_a_check_does(
-    store: DirectoryStore, make_entry: MakeEntry, entry_path: EntryPath
-) -> None:
+def test_a_whole_scan_reads_what_a_check_does(store: DirectoryStore) -> None:
     """Sound entries come whole; damaged and misplaced ones come as a scan sees them, without the whole."""
     for seed in "abcd":
-        store.publish(make_entry(seed))
-    damaged, cut, moved = (entry_path(make_entry(seed)) for seed in "bcd")
+        store.publish(build_entry(seed))
+    damaged, cut, moved = (entry_path(store, build_entry(seed)) for seed in "bcd")
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
     cut.write_bytes(cut.read_bytes()[:-1])
     moved.rename(moved.with_name(f"{moved.name[:2]}{'0' * 62}.gpc"))
@@ -215,9 +202,9 @@ def test_a_whole_scan_reads_what_a_check_does(
     assert sum(whole is not None for _, whole in found) == 1
 
 
-def test_entry_used_since_the_scan_is_not_removed(store: DirectoryStore, make_entry: MakeEntry) -> None:
+def test_entry_used_since_the_scan_is_not_removed(store: DirectoryStore) -> None:
     """A hit between scan and removal saves the entry, from quarantine too."""
-    entry = make_entry()
+    entry = build_entry()
     store.publish(entry)
     (scanned,) = store.scan()
     store.get(entry.key)
@@ -225,9 +212,9 @@ def test_entry_used_since_the_scan_is_not_removed(store: DirectoryStore, make_en
     assert isinstance(store.get(entry.key), Found)
 
 
-def test_entry_replaced_since_the_scan_is_not_removed(store: DirectoryStore, make_entry: MakeEntry) -> None:
+def test_entry_replaced_since_the_scan_is_not_removed(store: DirectoryStore) -> None:
     """A new file in the old one's place is left alone, equal in size and time as it may be."""
-    entry = make_entry()
+    entry = build_entry()
     store.publish(entry)
     (scanned,) = store.scan()
     store.publish(entry)
@@ -235,14 +222,12 @@ def test_entry_replaced_since_the_scan_is_not_removed(store: DirectoryStore, mak
     assert isinstance(store.get(entry.key), Found)
 
 
-def test_nothing_outside_the_root_is_removed(
-    tmp_path: Path, store: DirectoryStore, make_entry: MakeEntry, entry_path: EntryPath
-) -> None:
+def test_nothing_outside_the_root_is_removed(tmp_path: Path, store: DirectoryStore) -> None:
     """A path that leads out of the cache is refused."""
-    store.publish(make_entry())
+    store.publish(build_entry())
     (scanned,) = store.scan()
     outside = tmp_path / "outside.gpc"
-    entry_path(make_entry()).rename(outside)
+    entry_path(store, build_entry()).rename(outside)
     for path in (outside, store.root / "v1" / "entries" / ".." / ".." / ".." / "outside.gpc"):
         assert store.remove(scanned._replace(folder=path.parent, name=path.name), "old") is not None
     assert outside.exists()

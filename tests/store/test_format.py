@@ -4,7 +4,6 @@ import json
 import os
 import pickle
 import struct
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from gpucache.store import format as entry_format
 from gpucache.store.description import BUILD_LOG_CAP, decode_head, encode_head
 from gpucache.store.format import HEADER, Description, EntryFormatError, encode, read_head, read_sound
 from gpucache.store.interface import Damage
+from tests.store.conftest import build_entry
 
 _TEXT = st.text(max_size=12) | st.just(os.fsdecode(b"caf\xe9"))
 _TEXTS = st.lists(_TEXT, max_size=3).map(tuple)
@@ -87,9 +87,9 @@ def test_round_trip(
     assert (read.head, read.detail(), found) == (head, detail, payload)
 
 
-def test_table_of_the_format(make_entry: Callable[..., Entry]) -> None:
+def test_table_of_the_format() -> None:
     """Every field lies at the offset and with the meaning that the format's table gives."""
-    entry = make_entry()
+    entry = build_entry()
     data = encode(entry)
     version, head, detail = struct.unpack_from("<IIQ", data, 8)
     payload, total, zero = struct.unpack_from("<QQQ", data, 24)
@@ -104,17 +104,17 @@ def test_table_of_the_format(make_entry: Callable[..., Entry]) -> None:
     assert not any(data[112 + head + detail : start])
 
 
-def test_equal_entries_are_equal_files(make_entry: Callable[..., Entry]) -> None:
+def test_equal_entries_are_equal_files() -> None:
     """The order in which lowered names were put in does not change the bytes."""
-    entry = make_entry()
+    entry = build_entry()
     there = entry._replace(head=entry.head._replace(lowered_names={"a": "1", "b": "2"}))
     back = entry._replace(head=entry.head._replace(lowered_names={"b": "2", "a": "1"}))
     assert encode(there) == encode(back)
 
 
-def test_head_is_read_without_the_rest(tmp_path: Path, make_entry: Callable[..., Entry]) -> None:
+def test_head_is_read_without_the_rest(tmp_path: Path) -> None:
     """A scan reads the head even where the payload's bytes are wrong."""
-    entry = make_entry()
+    entry = build_entry()
     data = bytearray(encode(entry))
     data[-1] ^= 1
     path = tmp_path / "entry"
@@ -124,9 +124,9 @@ def test_head_is_read_without_the_rest(tmp_path: Path, make_entry: Callable[...,
     assert (header.key, head) == (entry.key, entry.head)
 
 
-def test_build_log_is_cut(tmp_path: Path, make_entry: Callable[..., Entry]) -> None:
+def test_build_log_is_cut(tmp_path: Path) -> None:
     """A long build log is kept up to its cap and says that it was cut."""
-    entry = make_entry()
+    entry = build_entry()
     entry = entry._replace(detail=entry.detail._replace(build_log="é" * BUILD_LOG_CAP))
     log = _read(tmp_path / "entry", encode(entry), entry.key)[0].detail().build_log
     assert log.startswith("éé") and log.endswith("[cut]")
@@ -143,63 +143,59 @@ def test_build_log_is_cut(tmp_path: Path, make_entry: Callable[..., Entry]) -> N
         (40, "<Q", 1),
     ],
 )
-def test_lengths_are_bounded_before_reading(
-    tmp_path: Path, make_entry: Callable[..., Entry], offset: int, layout: str, value: int
-) -> None:
+def test_lengths_are_bounded_before_reading(tmp_path: Path, offset: int, layout: str, value: int) -> None:
     """A length beyond its cap or the file is refused, not allocated."""
-    data = bytearray(encode(make_entry()))
+    data = bytearray(encode(build_entry()))
     struct.pack_into(layout, data, offset, value)
-    assert _damage(tmp_path / "entry", bytes(data), make_entry()) is Damage.CORRUPT
+    assert _damage(tmp_path / "entry", bytes(data), build_entry()) is Damage.CORRUPT
 
 
-def test_longer_file_is_corrupt(tmp_path: Path, make_entry: Callable[..., Entry]) -> None:
+def test_longer_file_is_corrupt(tmp_path: Path) -> None:
     """Bytes after the payload are no part of an entry."""
-    assert _damage(tmp_path / "entry", encode(make_entry()) + b"\0", make_entry()) is Damage.CORRUPT
+    assert _damage(tmp_path / "entry", encode(build_entry()) + b"\0", build_entry()) is Damage.CORRUPT
 
 
-def test_newer_version_is_unsupported_whatever_its_lengths(
-    tmp_path: Path, make_entry: Callable[..., Entry]
-) -> None:
+def test_newer_version_is_unsupported_whatever_its_lengths(tmp_path: Path) -> None:
     """Another format version is told before its size is judged by our table."""
-    data = bytearray(encode(make_entry()))
+    data = bytearray(encode(build_entry()))
     struct.pack_into("<I", data, 8, 2)
-    assert _damage(tmp_path / "entry", bytes(data[:-7]), make_entry()) is Damage.UNSUPPORTED
+    assert _damage(tmp_path / "entry", bytes(data[:-7]), build_entry()) is Damage.UNSUPPORTED
 
 
-def test_entry_of_another_key_is_misplaced(tmp_path: Path, make_entry: Callable[..., Entry]) -> None:
+def test_entry_of_another_key_is_misplaced(tmp_path: Path) -> None:
     """A sound entry is not served under another key."""
-    assert _damage(tmp_path / "entry", encode(make_entry("b")), make_entry("a")) is Damage.MISPLACED
+    assert _damage(tmp_path / "entry", encode(build_entry("b")), build_entry("a")) is Damage.MISPLACED
 
 
 _HEAD_FIELDS = sorted(json.loads(encode_head(EntryHead("", "", "", 0, 0, ""))))
 
 
-def test_a_table_that_tells_no_functions_is_read(make_entry: Callable[..., Entry]) -> None:
+def test_a_table_that_tells_no_functions_is_read() -> None:
     """Entries written before failure tables told functions and files keep theirs."""
-    fields = json.loads(encode_head(make_entry().head))
+    fields = json.loads(encode_head(build_entry().head))
     for row, check in ((["7", "%d"], Check(7, "%d")), (["7", "%d", "f", "a.h"], Check(7, "%d", "f", "a.h"))):
         assert decode_head(json.dumps(fields | {"failures": [row]}).encode()).failures == (check,)
 
 
 @pytest.mark.parametrize("row", [[], ["7"], ["7", "", "f"], ["7", "", "", "", ""], ["x", ""], [7, ""], "7"])
-def test_a_table_of_other_rows_is_refused(row: object, make_entry: Callable[..., Entry]) -> None:
+def test_a_table_of_other_rows_is_refused(row: object) -> None:
     """A row holds a line in digits, a format, a function and a file, all of them text."""
-    fields = json.loads(encode_head(make_entry().head))
+    fields = json.loads(encode_head(build_entry().head))
     with pytest.raises(ValueError, match=r".+"):
         decode_head(json.dumps(fields | {"failures": [row]}).encode())
 
 
-def test_a_head_that_tells_nothing_of_a_log_has_none(make_entry: Callable[..., Entry]) -> None:
+def test_a_head_that_tells_nothing_of_a_log_has_none() -> None:
     """Entries written before their heads told of a log are read as they were."""
-    fields = json.loads(encode_head(make_entry().head))
+    fields = json.loads(encode_head(build_entry().head))
     del fields["has_log"]
-    assert decode_head(json.dumps(fields).encode()) == make_entry().head
+    assert decode_head(json.dumps(fields).encode()) == build_entry().head
 
 
 @pytest.mark.parametrize("name", _HEAD_FIELDS)
-def test_head_of_other_types_is_corrupt(tmp_path: Path, make_entry: Callable[..., Entry], name: str) -> None:
+def test_head_of_other_types_is_corrupt(tmp_path: Path, name: str) -> None:
     """A head with a field of another type, or without one of old, is refused though its checksum matches."""
-    entry = make_entry()
+    entry = build_entry()
     fields = json.loads(encode_head(entry.head))
     values = [None, 1.5, {"a": 1}, [1], [["a"]], [[["a"]]], -1, 2**63, [[-1]], [["a", "b", "c"]]]
     values += [True] if name not in ("located", "has_log") else [1]
@@ -222,22 +218,18 @@ def test_a_head_of_before_there_were_places_is_read() -> None:
 @pytest.mark.parametrize(
     "head", [b"", b"[]", b"null", b"{", b"\xff\xfe", b"[" * 200_000, b'{"a":NaN}', b"1" * 9999]
 )
-def test_head_that_is_no_object_is_corrupt(
-    tmp_path: Path, make_entry: Callable[..., Entry], head: bytes
-) -> None:
+def test_head_that_is_no_object_is_corrupt(tmp_path: Path, head: bytes) -> None:
     """Anything but a JSON object is refused, however deep or long it is."""
-    assert _damage(tmp_path / "entry", _assemble(make_entry(), head, b"{}"), make_entry()) is Damage.CORRUPT
+    assert _damage(tmp_path / "entry", _assemble(build_entry(), head, b"{}"), build_entry()) is Damage.CORRUPT
 
 
 @pytest.mark.parametrize(
     "detail",
     [b"", b"{}", b'{"key_fields":[["a"]],"build_log":"","tool_version":""}', b'{"key_fields":7}'],
 )
-def test_detail_of_other_types_is_corrupt(
-    tmp_path: Path, make_entry: Callable[..., Entry], detail: bytes
-) -> None:
+def test_detail_of_other_types_is_corrupt(tmp_path: Path, detail: bytes) -> None:
     """A detail that does not read is refused when it is asked for."""
-    entry = make_entry()
+    entry = build_entry()
     read, _ = _read(tmp_path / "entry", _assemble(entry, encode_head(entry.head), detail), entry.key)
     with pytest.raises(EntryFormatError) as caught:
         read.detail()
@@ -253,14 +245,14 @@ def test_number_is_not_a_truth_value() -> None:
 
 @pytest.mark.parametrize("cap", ["HEAD_CAP", "DETAIL_CAP", "TOTAL_CAP"])
 def test_an_entry_beyond_a_cap_is_neither_written_nor_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_entry: Callable[..., Entry], cap: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap: str
 ) -> None:
     """What readers refuse before they read it is refused by the writer, as the file system would."""
-    data = encode(make_entry())
+    data = encode(build_entry())
     monkeypatch.setattr(entry_format, cap, 1)
     with pytest.raises(OSError, match="larger than"):
-        encode(make_entry())
-    assert _damage(tmp_path / "entry", data, make_entry()) is Damage.CORRUPT
+        encode(build_entry())
+    assert _damage(tmp_path / "entry", data, build_entry()) is Damage.CORRUPT
 
 
 def test_error_survives_a_process_boundary() -> None:

@@ -2,25 +2,20 @@
 
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from gpucache.model import Entry
 from gpucache.store import DirectoryStore
 from gpucache.store.interface import Event
+from tests.store.conftest import build_entry, put
 
 HOUR_NS = 3600 * 10**9
-MakeEntry = Callable[..., Entry]
-Put = Callable[[Path, bytes], Path]
 
 
-def test_old_temporary_files_are_leftovers(
-    put: Put, root: Path, store: DirectoryStore, make_entry: MakeEntry
-) -> None:
+def test_old_temporary_files_are_leftovers(root: Path, store: DirectoryStore) -> None:
     """What lies in tmp for an hour is left over; what is younger may be in use."""
-    store.publish(make_entry())
+    store.publish(build_entry())
     path = put(root / "v1" / "tmp" / f"1-{16 * 'a'}-{64 * 'b'}.gpc", b"half")
     os.utime(path, ns=(1, 1))
     assert list(store.leftovers(time.time_ns())) == []
@@ -30,25 +25,23 @@ def test_old_temporary_files_are_leftovers(
     assert not path.exists() and not store.remove_leftover(leftover)
 
 
-def test_strays_among_entries_are_leftovers(
-    put: Put, root: Path, store: DirectoryStore, make_entry: MakeEntry
-) -> None:
+def test_strays_among_entries_are_leftovers(root: Path, store: DirectoryStore) -> None:
     """Files below entries/ that do not call themselves entries are told once, as leftovers."""
-    store.publish(make_entry())
+    store.publish(build_entry())
     strays = {
         put(root / "v1" / "entries" / "notes.txt", b"1"),
         put(root / "v1" / "entries" / "ab" / "x", b"2"),
     }
     assert {leftover.path for leftover in store.leftovers(time.time_ns())} == strays
-    assert [found.key for found in store.scan()] == [make_entry().key]
+    assert [found.key for found in store.scan()] == [build_entry().key]
 
 
 @pytest.mark.parametrize("name", [f"tmp/1-{16 * 'a'}-{64 * 'b'}.json", "locks/missed.lock"])
 def test_what_a_stopped_build_of_misses_leaves_is_removed(
-    name: str, put: Put, root: Path, store: DirectoryStore, make_entry: MakeEntry
+    name: str, root: Path, store: DirectoryStore
 ) -> None:
     """A half-written request and the lock of those that are built are ours, and go."""
-    store.publish(make_entry())
+    store.publish(build_entry())
     path = put(root / "v1" / name, b"")
     (leftover,) = store.leftovers(time.time_ns() + 2 * HOUR_NS)
     assert leftover.path == path and store.remove_leftover(leftover)
@@ -59,17 +52,15 @@ def test_what_a_stopped_build_of_misses_leaves_is_removed(
     "name",
     ["entries/list.json", "entries/users/42.json", "entries/ab/mine.gpc", "tmp/draft.txt", "locks/bike.lock"],
 )
-def test_the_files_of_others_are_told_and_never_removed(
-    name: str, put: Put, root: Path, store: DirectoryStore, make_entry: MakeEntry
-) -> None:
+def test_the_files_of_others_are_told_and_never_removed(name: str, root: Path, store: DirectoryStore) -> None:
     """Whatever is not named as ours and does not begin as an entry, in whichever folder of ours it lies."""
-    store.publish(make_entry())
+    store.publish(build_entry())
     stranger = put(root / "v1" / name, b"a thesis")
     later_ns = time.time_ns() + 2 * HOUR_NS
     (leftover,) = store.leftovers(later_ns)
     assert leftover.path == stranger and "not a file of gpucache" in leftover.detail
     assert not store.remove_leftover(leftover) and stranger.exists()
-    assert [found.key for found in store.scan()] == [make_entry().key]
+    assert [found.key for found in store.scan()] == [build_entry().key]
 
 
 _STRANGERS = (
@@ -92,14 +83,12 @@ _STRANGERS = (
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_no_repair_eviction_or_sweep_takes_the_files_of_others(
-    put: Put, root: Path, make_entry: MakeEntry, shared: bool
-) -> None:
+def test_no_repair_eviction_or_sweep_takes_the_files_of_others(root: Path, shared: bool) -> None:
     """They lie in every folder of ours, in a root that is ours and full of what goes."""
     strangers = {put(root / name, name.encode()): name.encode() for name in _STRANGERS}
     root.chmod(0o700)
     store = DirectoryStore(root, writable=True, shared=shared)
-    store.publish(make_entry())
+    store.publish(build_entry())
     damaged = put(root / "v1" / "entries" / "bb" / f"{64 * 'b'}.gpc", b"")
     partial = put(root / "v1" / "tmp" / f"1-{16 * 'a'}-{64 * 'b'}.gpc", b"half")
     store.record("a.cl", Event(1, "built", 64 * "b", "cuda:sm_90", ""))
@@ -108,12 +97,12 @@ def test_no_repair_eviction_or_sweep_takes_the_files_of_others(
     for leftover in list(store.leftovers(time.time_ns() + 2 * HOUR_NS)):
         assert store.remove_leftover(leftover) == (leftover.path == partial)
     assert store.sweep(0).files > 0
-    store.publish(make_entry())
+    store.publish(build_entry())
     assert not damaged.exists() and not partial.exists()
     assert {path: path.read_bytes() for path in strangers} == strangers
 
 
-def test_where_nothing_shows_that_a_root_is_ours_nothing_is_removed(put: Put, root: Path) -> None:
+def test_where_nothing_shows_that_a_root_is_ours_nothing_is_removed(root: Path) -> None:
     """The folder of another program may have our names in it by chance."""
     key = 64 * "b"
     damaged = put(root / "v1" / "entries" / "bb" / f"{key}.gpc", b"a recording")
@@ -127,12 +116,10 @@ def test_where_nothing_shows_that_a_root_is_ours_nothing_is_removed(put: Put, ro
 
 
 @pytest.mark.parametrize("mark", ["entry", "history", "tag"])
-def test_an_entry_a_history_or_the_tag_shows_that_a_root_is_ours(
-    mark: str, put: Put, root: Path, make_entry: MakeEntry
-) -> None:
+def test_an_entry_a_history_or_the_tag_shows_that_a_root_is_ours(mark: str, root: Path) -> None:
     """A shared root has no tag."""
     store = DirectoryStore(root, writable=True, shared=mark != "tag")
-    entry = make_entry()
+    entry = build_entry()
     store.prepare()
     if mark == "entry":
         store.publish(entry)
@@ -143,7 +130,7 @@ def test_an_entry_a_history_or_the_tag_shows_that_a_root_is_ours(
     assert store.quarantine(scanned, "truncated") and not damaged.exists()
 
 
-def test_the_tag_of_another_program_marks_no_root(put: Put, root: Path, store: DirectoryStore) -> None:
+def test_the_tag_of_another_program_marks_no_root(root: Path, store: DirectoryStore) -> None:
     """A folder that another program tagged as its cache is not ours, whatever its files are called."""
     put(root / "CACHEDIR.TAG", b"Signature: 8a477f597d28d172789f06886806bc55\n# made by another program\n")
     path = put(root / "v1" / "entries" / "bb" / f"{64 * 'b'}.gpc", b"a thesis")
@@ -153,11 +140,9 @@ def test_the_tag_of_another_program_marks_no_root(put: Put, root: Path, store: D
     assert path.exists()
 
 
-def test_only_leftovers_are_removed_as_such(
-    put: Put, tmp_path: Path, store: DirectoryStore, make_entry: MakeEntry
-) -> None:
+def test_only_leftovers_are_removed_as_such(tmp_path: Path, store: DirectoryStore) -> None:
     """A leftover that changed, or a path elsewhere, is not removed."""
-    store.publish(make_entry())
+    store.publish(build_entry())
     name = f"1-{16 * 'a'}-{64 * 'b'}.gpc"
     left = put(store.root / "v1" / "tmp" / name, b"1")
     outside = put(tmp_path / name, b"1")
@@ -170,16 +155,14 @@ def test_only_leftovers_are_removed_as_such(
     assert left.exists() and outside.exists() and tag.exists()
 
 
-def test_held_locks_are_no_leftovers(
-    put: Put, root: Path, store: DirectoryStore, make_entry: MakeEntry
-) -> None:
+def test_held_locks_are_no_leftovers(root: Path, store: DirectoryStore) -> None:
     """A lock's file is left over only when nobody holds it."""
     later_ns = time.time_ns() + 2 * HOUR_NS
-    with store.single_flight(make_entry().key, 10):
+    with store.single_flight(build_entry().key, 10):
         assert list(store.leftovers(later_ns)) == []
-    path = put(root / "v1" / "locks" / f"{make_entry().key}.lock", b"")
+    path = put(root / "v1" / "locks" / f"{build_entry().key}.lock", b"")
     (leftover,) = store.leftovers(later_ns)
-    with store.single_flight(make_entry().key, 10):
+    with store.single_flight(build_entry().key, 10):
         assert not store.remove_leftover(leftover)
     put(path, b"")
     assert store.remove_leftover(leftover) and not path.exists()

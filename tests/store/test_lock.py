@@ -1,14 +1,12 @@
 """One lock per key."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from gpucache.model import CacheKey, Entry
+from gpucache.model import CacheKey
 from gpucache.store import DirectoryStore
-
-MakeEntry = Callable[..., Entry]
+from tests.store.conftest import build_entry
 
 
 def test_lock_files_do_not_accumulate(root: Path, store: DirectoryStore) -> None:
@@ -19,9 +17,9 @@ def test_lock_files_do_not_accumulate(root: Path, store: DirectoryStore) -> None
     assert list((root / "v1" / "locks").iterdir()) == []
 
 
-def test_lock_excludes_within_a_process(store: DirectoryStore, make_entry: MakeEntry) -> None:
+def test_lock_excludes_within_a_process(store: DirectoryStore) -> None:
     """Whoever cannot have a lock in time goes on without it; other keys are free."""
-    key, other = make_entry("a").key, make_entry("b").key
+    key, other = build_entry("a").key, build_entry("b").key
     with (
         store.single_flight(key, 10),
         store.single_flight(key, 0) as second,
@@ -33,11 +31,11 @@ def test_lock_excludes_within_a_process(store: DirectoryStore, make_entry: MakeE
 
 
 def test_lock_of_a_removed_file_is_no_lock(
-    root: Path, store: DirectoryStore, make_entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
+    root: Path, store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who locks a file that its holder has just removed tries again, so that two never hold one key."""
     fcntl = pytest.importorskip("fcntl")
-    real, key = fcntl.flock, make_entry().key
+    real, key = fcntl.flock, build_entry().key
 
     def let_go_meanwhile(fd: int, operation: int) -> None:
         monkeypatch.setattr(fcntl, "flock", real)
@@ -49,12 +47,12 @@ def test_lock_of_a_removed_file_is_no_lock(
         assert (first, second) == (True, False)
 
 
-def test_lock_that_cannot_be_made_is_not_waited_for(tmp_path: Path, make_entry: MakeEntry) -> None:
+def test_lock_that_cannot_be_made_is_not_waited_for(tmp_path: Path) -> None:
     """A read-only store, or a root that cannot be used, gives no lock and no error."""
     (tmp_path / "file").write_text("")
     for store in (
         DirectoryStore(tmp_path / "file", writable=True),
         DirectoryStore(tmp_path / "none", writable=False),
     ):
-        with store.single_flight(make_entry().key, 3600) as held:
+        with store.single_flight(build_entry().key, 3600) as held:
             assert not held

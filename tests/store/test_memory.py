@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,8 @@ import gpucache
 from gpucache.model import Entry
 from gpucache.store import Absent, Found, MemoryStore
 from gpucache.store.memory import ENTRY_OVERHEAD_BYTES
+from tests.store.conftest import build_entry
 
-MakeEntry = Callable[..., Entry]
 _ONE = ENTRY_OVERHEAD_BYTES + 100
 
 
@@ -21,10 +20,10 @@ def _kept(store: MemoryStore, *entries: Entry) -> list[bool]:
     return [isinstance(store.get(entry.key), Found) for entry in entries]
 
 
-def test_least_recently_used_goes_first(make_entry: MakeEntry) -> None:
+def test_least_recently_used_goes_first() -> None:
     """At the limit the entry used longest ago makes room."""
     store = MemoryStore(2 * _ONE)
-    a, b, c = (make_entry(seed, bytes(100)) for seed in "abc")
+    a, b, c = (build_entry(seed, bytes(100)) for seed in "abc")
     store.publish(a)
     store.publish(b)
     store.get(a.key)
@@ -32,30 +31,30 @@ def test_least_recently_used_goes_first(make_entry: MakeEntry) -> None:
     assert _kept(store, a, b, c) == [True, False, True]
 
 
-def test_entry_beyond_the_limit_drives_nobody_out(make_entry: MakeEntry) -> None:
+def test_entry_beyond_the_limit_drives_nobody_out() -> None:
     """An entry that alone is too large is not kept, and what was kept stays."""
     store = MemoryStore(2 * _ONE)
-    small, large = make_entry("a", bytes(100)), make_entry("b", bytes(3 * _ONE))
+    small, large = build_entry("a", bytes(100)), build_entry("b", bytes(3 * _ONE))
     store.publish(small)
     store.publish(large)
     assert _kept(store, small, large) == [True, False]
 
 
-def test_publishing_again_counts_once(make_entry: MakeEntry) -> None:
+def test_publishing_again_counts_once() -> None:
     """The same key published often takes the room of one."""
     store = MemoryStore(2 * _ONE)
-    a, b = make_entry("a", bytes(100)), make_entry("b", bytes(100))
+    a, b = build_entry("a", bytes(100)), build_entry("b", bytes(100))
     store.publish(a)
     for _ in range(5):
         store.publish(b)
     assert _kept(store, a, b) == [True, True]
 
 
-def test_limit_of_zero_turns_it_off(make_entry: MakeEntry) -> None:
+def test_limit_of_zero_turns_it_off() -> None:
     """Nothing is kept, and publishing is no error."""
     store = MemoryStore(0)
-    assert store.publish(make_entry()) > 0
-    assert store.get(make_entry().key) == Absent()
+    assert store.publish(build_entry()) > 0
+    assert store.get(build_entry().key) == Absent()
 
 
 # The fork happens while the lock is held, from within the lookup of a key. A child that waits for

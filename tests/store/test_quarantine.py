@@ -2,29 +2,23 @@
 
 import os
 import socket
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from gpucache.model import Entry
 from gpucache.store import Absent, Damage, Damaged, DirectoryStore, Event, Found
 from gpucache.store.format import encode
 from gpucache.store.quarantine import FILE_CAP
-
-EntryPath = Callable[[Entry], Path]
-MakeEntry = Callable[..., Entry]
+from tests.store.conftest import build_entry, entry_path
 
 
-def test_damaged_entry_is_quarantined_and_reported(
-    root: Path, store: DirectoryStore, make_entry: MakeEntry, entry_path: EntryPath
-) -> None:
+def test_damaged_entry_is_quarantined_and_reported(root: Path, store: DirectoryStore) -> None:
     """A hit on wrong bytes moves them out of the way, records it, and the next look finds nothing."""
-    entry = make_entry()
+    entry = build_entry()
     store.publish(entry)
     data = bytearray(encode(entry))
     data[-1] ^= 1
-    entry_path(entry).write_bytes(data)
+    entry_path(store, entry).write_bytes(data)
     result = store.get(entry.key)
     assert isinstance(result, Damaged)
     assert (result.damage, result.quarantined) == (Damage.CORRUPT, True)
@@ -33,57 +27,51 @@ def test_damaged_entry_is_quarantined_and_reported(
     assert [event.what for event in store.history("program-a")] == ["quarantined"]
 
 
-def test_unverified_head_names_only_known_programs(
-    store: DirectoryStore, make_entry: MakeEntry, entry_path: EntryPath
-) -> None:
+def test_unverified_head_names_only_known_programs(store: DirectoryStore) -> None:
     """A damaged head makes no history of its own, and is believed where its program has one."""
-    entry = make_entry()
+    entry = build_entry()
     for known in (False, True):
         if known:
             store.record("program-a", Event(1, "built", entry.key.hex, "cuda:sm_90"))
         store.publish(entry)
         data = bytearray(encode(entry))
         data[80] ^= 1
-        entry_path(entry).write_bytes(data)
+        entry_path(store, entry).write_bytes(data)
         assert isinstance(store.get(entry.key), Damaged)
         assert [event.what for event in store.history("program-a")] == (
             ["built", "quarantined"] if known else []
         )
 
 
-def test_read_only_store_leaves_damage_in_place(
-    root: Path, store: DirectoryStore, make_entry: MakeEntry, entry_path: EntryPath
-) -> None:
+def test_read_only_store_leaves_damage_in_place(root: Path, store: DirectoryStore) -> None:
     """A store that may not write reports a damaged entry and touches nothing."""
-    entry = make_entry()
+    entry = build_entry()
     store.publish(entry)
-    entry_path(entry).write_bytes(b"short")
+    entry_path(store, entry).write_bytes(b"short")
     result = DirectoryStore(root, writable=False).get(entry.key)
     assert isinstance(result, Damaged)
     assert (result.damage, result.quarantined) == (Damage.TRUNCATED, False)
-    assert entry_path(entry).read_bytes() == b"short"
+    assert entry_path(store, entry).read_bytes() == b"short"
 
 
-def test_newer_format_is_absent_and_left_alone(
-    store: DirectoryStore, make_entry: MakeEntry, entry_path: EntryPath
-) -> None:
+def test_newer_format_is_absent_and_left_alone(store: DirectoryStore) -> None:
     """An entry of another format version is a miss with its reason, and nobody moves it."""
-    entry = make_entry()
+    entry = build_entry()
     store.publish(entry)
     data = bytearray(encode(entry))
     data[8] = 2
-    entry_path(entry).write_bytes(data)
+    entry_path(store, entry).write_bytes(data)
     result = store.get(entry.key)
     assert isinstance(result, Absent) and "format version 2" in (result.reason or "")
     (scanned,) = store.scan()
     assert scanned.damage is Damage.UNSUPPORTED
     assert not store.quarantine(scanned, "odd")
-    assert entry_path(entry).read_bytes() == data
+    assert entry_path(store, entry).read_bytes() == data
 
 
-def test_quarantine_is_bounded(root: Path, store: DirectoryStore, make_entry: MakeEntry) -> None:
+def test_quarantine_is_bounded(root: Path, store: DirectoryStore) -> None:
     """Only the newest damaged files are kept."""
-    entries = [make_entry(str(number)) for number in range(FILE_CAP + 3)]
+    entries = [build_entry(str(number)) for number in range(FILE_CAP + 3)]
     for entry in entries:
         store.publish(entry)
         (scanned,) = store.scan()
@@ -110,27 +98,23 @@ def _folder(place: Path) -> None:
 
 
 @pytest.fixture(params=[_socket, _folder, os.mkfifo], ids=["socket", "folder", "fifo"])
-def odd(
-    request: pytest.FixtureRequest, store: DirectoryStore, make_entry: MakeEntry, entry_path: EntryPath
-) -> Path:
+def odd(request: pytest.FixtureRequest, store: DirectoryStore) -> Path:
     """Something that is no file, in the place of an entry."""
-    store.publish(make_entry())
-    place = entry_path(make_entry())
+    store.publish(build_entry())
+    place = entry_path(store, build_entry())
     place.unlink()
     request.param(place)
     return place
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has neither sockets nor FIFOs among its files")
-def test_what_is_no_file_gives_way_to_an_entry(
-    odd: Path, root: Path, store: DirectoryStore, make_entry: MakeEntry
-) -> None:
+def test_what_is_no_file_gives_way_to_an_entry(odd: Path, root: Path, store: DirectoryStore) -> None:
     """It is not believed, and the next build is kept in its place; a folder goes aside with what is in it."""
-    result = store.get(make_entry().key)
+    result = store.get(build_entry().key)
     assert isinstance(result, Damaged) and result.detail == "it is not a regular file"
     was_folder = odd.is_dir()
-    store.publish(make_entry())
-    assert isinstance(store.get(make_entry().key), Found)
+    store.publish(build_entry())
+    assert isinstance(store.get(build_entry().key), Found)
     aside = list(root.glob("v1/quarantine/*/thesis.txt"))
     assert len(aside) == was_folder
 
@@ -143,18 +127,16 @@ def test_what_is_no_file_is_repaired(odd: Path, store: DirectoryStore) -> None:
     assert store.quarantine(scanned, "untrusted") and list(store.scan()) == []
 
 
-def test_folders_in_quarantine_are_bounded(
-    root: Path, store: DirectoryStore, make_entry: MakeEntry, entry_path: EntryPath
-) -> None:
+def test_folders_in_quarantine_are_bounded(root: Path, store: DirectoryStore) -> None:
     """What is in a folder is not ours to remove, so that no more than so many are taken."""
-    entry = make_entry()
+    entry = build_entry()
     store.publish(entry)
-    entry_path(entry).unlink()
+    entry_path(store, entry).unlink()
     for _ in range(FILE_CAP):
-        _folder(entry_path(entry))
+        _folder(entry_path(store, entry))
         store.publish(entry)
-        entry_path(entry).unlink()
-    _folder(entry_path(entry))
+        entry_path(store, entry).unlink()
+    _folder(entry_path(store, entry))
     with pytest.raises(IsADirectoryError):
         store.publish(entry)
     assert len(list(root.glob("v1/quarantine/*/thesis.txt"))) == FILE_CAP

@@ -1,46 +1,39 @@
 """What a scan tells of every entry, and what only the full check sees."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gpucache.errors import CacheUnusableError
-from gpucache.model import Entry
 from gpucache.store import Absent, Damage, Damaged, DirectoryStore, Found
 from gpucache.store.format import encode
-
-EntryPath = Callable[[Entry], Path]
-MakeEntry = Callable[..., Entry]
-Put = Callable[[Path, bytes], Path]
+from tests.store.conftest import build_entry, entry_path, put
 
 
-def test_scan_tells_what_an_entry_is(
-    store: DirectoryStore, make_entry: MakeEntry, entry_path: EntryPath
-) -> None:
+def test_scan_tells_what_an_entry_is(store: DirectoryStore) -> None:
     """A sound entry is scanned with key, head, allocated size and last use."""
-    entry = make_entry()
+    entry = build_entry()
     store.publish(entry)
     (scanned,) = store.scan()
-    status = entry_path(entry).stat()
+    status = entry_path(store, entry).stat()
     assert (scanned.key, scanned.head, scanned.damage) == (entry.key, entry.head, None)
-    assert scanned.path == entry_path(entry)
+    assert scanned.path == entry_path(store, entry)
     assert scanned.allocated_bytes == status.st_blocks * 512
     assert scanned.identity.mtime_ns == entry.head.created_ns
 
 
-def test_one_key_is_looked_at_as_a_scan_would(store: DirectoryStore, make_entry: MakeEntry) -> None:
+def test_one_key_is_looked_at_as_a_scan_would(store: DirectoryStore) -> None:
     """The entry of one key is told like the scan's, without a walk; an unknown key is none."""
-    store.publish(make_entry("a"))
-    assert [store.look_at(make_entry("a").key)] == list(store.scan())
-    assert store.look_at(make_entry("b").key) is None
+    store.publish(build_entry("a"))
+    assert [store.look_at(build_entry("a").key)] == list(store.scan())
+    assert store.look_at(build_entry("b").key) is None
 
 
-def test_scan_survives_entries_that_vanish(store: DirectoryStore, make_entry: MakeEntry) -> None:
+def test_scan_survives_entries_that_vanish(store: DirectoryStore) -> None:
     """Entries that are removed while a scan runs are passed over."""
     for seed in "abcdefgh":
-        store.publish(make_entry(seed))
+        store.publish(build_entry(seed))
     scanning = store.scan()
     first = next(scanning)
     for path in store.root.rglob("*.gpc"):
@@ -49,11 +42,9 @@ def test_scan_survives_entries_that_vanish(store: DirectoryStore, make_entry: Ma
     assert list(scanning) == []
 
 
-def test_an_entry_under_the_name_of_another_key_is_misplaced(
-    put: Put, root: Path, store: DirectoryStore, make_entry: MakeEntry
-) -> None:
+def test_an_entry_under_the_name_of_another_key_is_misplaced(root: Path, store: DirectoryStore) -> None:
     """Under names that no entry has it is somebody's copy, and none."""
-    entry, other = make_entry("a"), make_entry("b")
+    entry, other = build_entry("a"), build_entry("b")
     store.publish(entry)
     data, entries = encode(entry), root / "v1" / "entries"
     wrong = put(entries / other.key.hex[:2] / f"{other.key.hex}.gpc", data)
@@ -65,46 +56,42 @@ def test_an_entry_under_the_name_of_another_key_is_misplaced(
     assert isinstance(result, Damaged) and result.damage is Damage.MISPLACED
 
 
-def test_check_sees_what_a_scan_cannot(
-    store: DirectoryStore, make_entry: MakeEntry, entry_path: EntryPath
-) -> None:
+def test_check_sees_what_a_scan_cannot(store: DirectoryStore) -> None:
     """A wrong payload passes a scan of heads and is found by the full check, which moves nothing."""
-    entry = make_entry()
+    entry = build_entry()
     store.publish(entry)
     data = bytearray(encode(entry))
     data[-1] ^= 1
-    entry_path(entry).write_bytes(data)
+    entry_path(store, entry).write_bytes(data)
     (scanned,) = store.scan()
     assert scanned.damage is None
     assert isinstance(result := store.check(scanned), Damaged) and result.damage is Damage.CORRUPT
-    assert entry_path(entry).exists()
+    assert entry_path(store, entry).exists()
 
 
-def test_check_compares_the_digest_of_the_payload(store: DirectoryStore, make_entry: MakeEntry) -> None:
+def test_check_compares_the_digest_of_the_payload(store: DirectoryStore) -> None:
     """An entry whose head names another payload is corrupt, though its checksums match."""
-    entry = make_entry()
+    entry = build_entry()
     store.publish(entry._replace(head=entry.head._replace(payload_sha256="0" * 64)))
     (scanned,) = store.scan()
     assert isinstance(result := store.check(scanned), Damaged) and "SHA-256" in result.detail
 
 
-def test_entries_that_cannot_be_listed_are_an_error(
-    root: Path, store: DirectoryStore, make_entry: MakeEntry
-) -> None:
+def test_entries_that_cannot_be_listed_are_an_error(root: Path, store: DirectoryStore) -> None:
     """A file where the folder of entries should be ends a scan with our own error."""
     (root / "v1").mkdir(mode=0o700, parents=True)
     root.chmod(0o700)
     (root / "v1" / "entries").write_text("")
     with pytest.raises(CacheUnusableError, match="entries"):
         list(store.scan())
-    assert isinstance(store.get(make_entry().key), Absent)
+    assert isinstance(store.get(build_entry().key), Absent)
 
 
 def test_read_error_is_a_miss_that_quarantines_nothing(
-    store: DirectoryStore, make_entry: MakeEntry, entry_path: EntryPath, monkeypatch: pytest.MonkeyPatch
+    store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A disk or server that fails to read says nothing about an entry's bytes."""
-    entry = make_entry()
+    entry = build_entry()
     store.publish(entry)
 
     def fail(*_: object) -> bytes:
@@ -118,4 +105,4 @@ def test_read_error_is_a_miss_that_quarantines_nothing(
         assert scanned.head is None and "Input/output error" in scanned.damage_detail
         assert not store.quarantine(scanned, "odd")
     assert isinstance(store.get(entry.key), Found)
-    assert entry_path(entry).exists()
+    assert entry_path(store, entry).exists()

@@ -3,14 +3,14 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from gpucache.model import Entry
 from gpucache.store import DirectoryStore, refused_root
+from tests.store.conftest import build_entry
 
 pytestmark = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can look as another user"
@@ -20,11 +20,11 @@ _OTHER = 54321
 
 
 @pytest.fixture
-def root(make_entry: Callable[..., Entry]) -> Iterator[Path]:
+def root() -> Iterator[Path]:
     """A shared root of the administrator with one entry, in a folder that every user can reach."""
     ground = Path(tempfile.mkdtemp(prefix="gpucache-test-"))
     ground.chmod(0o755)
-    DirectoryStore(ground / "root", writable=True, shared=True).publish(make_entry())
+    DirectoryStore(ground / "root", writable=True, shared=True).publish(build_entry())
     yield ground / "root"
     shutil.rmtree(ground)
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from gpucache.errors import CacheUnusableError
-from gpucache.model import Entry
 from gpucache.store import (
     Absent,
     Damage,
@@ -18,9 +17,8 @@ from gpucache.store import (
     RootRefused,
     root_state,
 )
+from tests.store.conftest import build_entry, entry_path
 
-EntryPath = Callable[[Entry], Path]
-MakeEntry = Callable[..., Entry]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only the administrator can give files away")
 
 
@@ -50,25 +48,25 @@ def test_root_others_can_write_to_is_refused(tmp_path: Path, mode: int) -> None:
     assert f"chmod go-w {tmp_path}" in _refusal(tmp_path)
 
 
-def test_root_that_is_a_file_is_refused(tmp_path: Path, make_entry: MakeEntry) -> None:
+def test_root_that_is_a_file_is_refused(tmp_path: Path) -> None:
     """A file in the root's place is named with the remedy, and every verb ends in our own error."""
     root = tmp_path / "file"
     root.write_text("mine")
     store = DirectoryStore(root, writable=True)
     assert "GPUCACHE_DIR" in _refusal(root)
     with pytest.raises(CacheUnusableError):
-        store.publish(make_entry())
+        store.publish(build_entry())
     with pytest.raises(CacheUnusableError):
         list(store.scan())
-    assert isinstance(result := store.get(make_entry().key), Absent) and result.reason
+    assert isinstance(result := store.get(build_entry().key), Absent) and result.reason
     assert root.read_text() == "mine"
 
 
-def test_dangling_link_is_refused(tmp_path: Path, make_entry: MakeEntry) -> None:
+def test_dangling_link_is_refused(tmp_path: Path) -> None:
     """A root that is a link to nothing is not made at the link's other end."""
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(CacheUnusableError, match="link to nothing"):
-        DirectoryStore(tmp_path / "link", writable=True).publish(make_entry())
+        DirectoryStore(tmp_path / "link", writable=True).publish(build_entry())
     assert not (tmp_path / "elsewhere").exists()
 
 
@@ -84,11 +82,11 @@ def test_root_of_somebody_else_is_refused(tmp_path: Path) -> None:
     assert "uid 12345" in _refusal(tmp_path / "link")
 
 
-def test_refused_root_gives_no_hit(root: Path, store: DirectoryStore, make_entry: MakeEntry) -> None:
+def test_refused_root_gives_no_hit(root: Path, store: DirectoryStore) -> None:
     """An entry is not served from a root that others could have written to."""
-    store.publish(make_entry())
+    store.publish(build_entry())
     root.chmod(0o777)
-    result = store.get(make_entry().key)
+    result = store.get(build_entry().key)
     assert isinstance(result, Absent) and "chmod" in (result.reason or "")
 
 
@@ -118,26 +116,22 @@ def _foreign(path: Path) -> None:
 @pytest.mark.parametrize(
     "spoil", [_group_writable, _linked, _fifo, _folder, pytest.param(_foreign, marks=needs_root)]
 )
-def test_untrusted_entry_is_not_served(
-    store: DirectoryStore, make_entry: MakeEntry, entry_path: EntryPath, spoil: Callable[[Path], None]
-) -> None:
+def test_untrusted_entry_is_not_served(store: DirectoryStore, spoil: Callable[[Path], None]) -> None:
     """An entry that is a link, no regular file or writable by others is a reported miss, and stays."""
-    entry = make_entry()
+    entry = build_entry()
     store.publish(entry)
-    spoil(entry_path(entry))
+    spoil(entry_path(store, entry))
     result = store.get(entry.key)
     assert isinstance(result, Damaged)
     assert (result.damage, result.quarantined) == (Damage.UNTRUSTED, False)
     assert [found.damage for found in store.scan()] == [Damage.UNTRUSTED]
     assert store.detail(entry.key) is None
-    assert os.path.lexists(entry_path(entry))
+    assert os.path.lexists(entry_path(store, entry))
 
 
-def test_link_out_of_the_root_is_not_followed(
-    tmp_path: Path, root: Path, store: DirectoryStore, make_entry: MakeEntry
-) -> None:
+def test_link_out_of_the_root_is_not_followed(tmp_path: Path, root: Path, store: DirectoryStore) -> None:
     """A folder of entries that is a link leads nowhere, and is reported."""
-    entry = make_entry()
+    entry = build_entry()
     store.publish(entry)
     folder = root / "v1" / "entries" / entry.key.hex[:2]
     folder.rename(tmp_path / "outside")
