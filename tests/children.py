@@ -2,26 +2,23 @@
 
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tests.patience import PATIENCE_S
 
 
-def run_python(
-    *words: str | Path, env: Mapping[str, str], stdin: str | None = None, cwd: Path | None = None
-) -> str:
+def run_text(command: Sequence[object], **more: Any) -> subprocess.CompletedProcess[str]:
+    """A command that has ended, with its output as text; how it ended is for the test to judge."""
+    usual = {"capture_output": True, "text": True, "check": False, "timeout": PATIENCE_S}
+    done: subprocess.CompletedProcess[str] = subprocess.run(list(map(str, command)), **usual | more)
+    return done
+
+
+def run_python(*words: object, env: Mapping[str, str] | None = None, stdin: str | None = None) -> str:
     """What Python prints when it is run with some words; it has to end well, else its stderr is shown."""
-    done = subprocess.run(
-        [sys.executable, *words],
-        env=env,
-        input=stdin,
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
-    )
+    done = run_text([sys.executable, *words], env=env, input=stdin)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

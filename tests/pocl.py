@@ -6,7 +6,6 @@ named, it is the first.
 
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from functools import cache
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.patience import PATIENCE_S
+from tests.children import run_text
 
 PLATFORM = "Portable Computing Language"
 SYSTEM_ICD = Path("/etc/OpenCL/vendors/pocl.icd")
@@ -55,13 +54,9 @@ def _problem(icd: Path | None = None) -> str:
     with tempfile.TemporaryDirectory() as folder:
         if icd is not None:
             shutil.copy(icd, folder)
-        done = subprocess.run(
+        done = run_text(
             [sys.executable, "-c", _BUILD, PLATFORM],
             env={**os.environ, "OCL_ICD_VENDORS": folder, "POCL_CACHE_DIR": folder},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE_S,
         )
     if done.returncode == 0:
         return ""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gpucache.store import DirectoryStore
-from tests.children import run_python
+from tests.children import run_python, run_text
 from tests.pocl import need_pocl
 
 pytestmark = pytest.mark.slow
@@ -104,7 +104,7 @@ def _keep_what_was_left(platform: str, settings: Mapping[str, str], icd_vendors:
     if platform == "pocl":
         command = [sys.executable, "-m", "gpucache", "warm", "--misses"]
         environment = {**settings, "OCL_ICD_VENDORS": str(icd_vendors)}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        done = run_text(command, env=environment)
         assert done.returncode == 0, done.stdout + done.stderr
 
 

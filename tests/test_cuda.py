@@ -14,7 +14,7 @@ import pytest
 
 from gpucache.sources.closure_memos import WORTH_FILES
 from gpucache.store import DirectoryStore
-from tests.children import run_python
+from tests.children import run_python, run_text
 from tests.nvrtc import need_nvrtc
 from tests.patience import PATIENCE_S
 
@@ -74,14 +74,7 @@ def _run(root: Path, *jobs: Job, **settings: str) -> list[Outcome]:
 
 
 def _gpucache(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "gpucache", *arguments],
-        env=_environment(root, {}),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
-    )
+    return run_text([sys.executable, "-m", "gpucache", *arguments], env=_environment(root, {}))
 
 
 def _job(source: str = _SHOW, **more: Any) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Opening a file some folders below an open one, in one step and folder by folder."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import pytest
 
 from gpucache import folders
 from gpucache.folders import Folder, give_back
-from tests.patience import PATIENCE_S
+from tests.children import run_text
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="has no folders by descriptor")
 
@@ -102,14 +101,7 @@ def test_no_descriptor_is_left_open(outer: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="has no such filters")
 def test_filter_of_calls_ends_no_process(outer: Path) -> None:
     """Where a filter would end the process for the one step, it is not tried."""
-    done = subprocess.run(
-        [sys.executable, "-c", _FILTERED, str(outer)],
-        cwd=Path(__file__).parents[1],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
-    )
+    done = run_text([sys.executable, "-c", _FILTERED, str(outer)], cwd=Path(__file__).parents[1])
     if done.stderr.startswith("no filter"):
         pytest.skip(done.stderr.strip())
     assert done.returncode == 0, done.stderr
@@ -119,12 +111,5 @@ def test_filter_of_calls_ends_no_process(outer: Path) -> None:
 @pytest.mark.parametrize("refused", ["import", "ctypes.dlopen", "ctypes.dlsym"])
 def test_program_that_forbids_native_calls_is_served(outer: Path, refused: str) -> None:
     """Where an audit hook of the program refuses ctypes, files are opened folder by folder."""
-    done = subprocess.run(
-        [sys.executable, "-c", _AUDITED, str(outer), refused],
-        cwd=Path(__file__).parents[1],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
-    )
+    done = run_text([sys.executable, "-c", _AUDITED, str(outer), refused], cwd=Path(__file__).parents[1])
     assert done.returncode == 0, done.stderr

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.children import run_python
+from tests.children import run_python, run_text
 from tests.nvrtc import need_nvrtc
 from tests.patience import PATIENCE_S
 
@@ -266,13 +266,8 @@ def test_a_header_behind_a_macro_is_found_as_warm_built_it(tmp_path: Path) -> No
         encoding="ascii",
     )
     environ = {**os.environ, "GPUCACHE_DIR": str(tmp_path / "cache")}
-    warmed = subprocess.run(
-        [sys.executable, "-m", "gpucache", "warm", "--manifest", str(tmp_path / "gpucache.toml")],
-        env=environ,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
+    warmed = run_text(
+        [sys.executable, "-m", "gpucache", "warm", "--manifest", str(tmp_path / "gpucache.toml")], env=environ
     )
     assert warmed.returncode == 0, warmed.stdout + warmed.stderr
     named = {"target": "sm_80", "include_path": [str(tmp_path)], "headers": ["value.h"]}

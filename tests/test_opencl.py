@@ -14,8 +14,7 @@ import pytest
 from gpucache.keys import digest
 from gpucache.model import Entry
 from gpucache.store import DirectoryStore, Found
-from tests.children import run_python
-from tests.patience import PATIENCE_S
+from tests.children import run_python, run_text
 from tests.pocl import need_pocl
 
 pytestmark = pytest.mark.slow
@@ -91,14 +90,7 @@ def _compiled(outcomes: Sequence[Outcome]) -> list[int]:
 def _warm(settings: Mapping[str, str], *arguments: str) -> None:
     if "opencl:pocl" in arguments:
         need_pocl()
-    done = subprocess.run(
-        [sys.executable, "-m", "gpucache", "warm", *arguments],
-        env=settings,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
-    )
+    done = run_text([sys.executable, "-m", "gpucache", "warm", *arguments], env=settings)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

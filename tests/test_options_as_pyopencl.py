@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.children import run_python
+from tests.children import run_python, run_text
 from tests.patience import PATIENCE_S
 from tests.pocl import need_pocl
 
@@ -190,13 +190,9 @@ def test_a_header_behind_a_macro_is_found_as_warm_built_it(
         'headers = ["value.h"]\ntargets = ["opencl:pocl"]\n',
         encoding="ascii",
     )
-    warmed = subprocess.run(
+    warmed = run_text(
         [sys.executable, "-m", "gpucache", "warm", "--manifest", str(tmp_path / "gpucache.toml")],
         env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
     )
     assert warmed.returncode == 0, warmed.stdout + warmed.stderr
     named = {"include_path": [str(tmp_path)], "headers": ["value.h"]}

@@ -2,14 +2,13 @@
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.patience import PATIENCE_S
+from tests.children import run_text
 
 _README = Path(__file__).parents[1] / "README.md"
 _SNIPPET = re.compile(r"<!-- snippet: (\w+) -->\n```\w+\n(.*?)```\n", re.DOTALL)
@@ -64,21 +63,15 @@ def test_the_kernel_of_the_readme_fails_as_it_says(
     snippets = _snippets()
     (kernels / "gather.cl").write_text(snippets["checked"], encoding="ascii")
     begin = snippets["opencl"].split("program = ")[0]
-    done = subprocess.run(
+    done = run_text(
         [sys.executable, "-c", begin + snippets["checks"]],
         cwd=kernels.parent,
         env={**os.environ, **opencl_environment, "GPUCACHE_DIR": str(kernels.parent / "cache")},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
     )
     said = snippets["checks"].split("# KernelCheckError: ")[1].strip()
     assert done.stderr.strip().endswith(f"gpucache.errors.KernelCheckError: {said}")
 
 
 def _run(command: list[str], folder: Path, environment: Mapping[str, str]) -> None:
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S
-    )
+    done = run_text(command, cwd=folder, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import gpucache
+from tests.children import run_text
 from tests.patience import PATIENCE_S
 from tests.pocl import PLATFORM, name_pocl, need_pocl
 
@@ -147,13 +148,9 @@ def shared(ground: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (sources / "show.cl").write_text(_OPENCL, encoding="ascii")
     (sources / "show.cu").write_text(_CUDA, encoding="ascii")
     wanted = ("--target", "cuda:sm_90", "--target", "opencl:pocl", "--local-size", "64")
-    done = subprocess.run(
+    done = run_text(
         [sys.executable, "-m", "gpucache", "--root", str(root), "warm", "--shared", str(sources), *wanted],
         env={**os.environ, "OCL_ICD_VENDORS": str(ground)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return root

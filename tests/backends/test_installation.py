@@ -18,7 +18,7 @@ from gpucache.backends.installation import Installation
 from gpucache.host import file_stamps
 from gpucache.keys import NOT_FOUND
 from gpucache.payload.library import Library
-from tests.children import run_python
+from tests.children import run_python, run_text
 from tests.patience import PATIENCE_S
 
 _BUILD, _READ = "compiler build", "compiler built-ins"
@@ -177,13 +177,8 @@ def test_pocl_rebuilt_under_its_version_is_another_toolchain(tmp_path: Path) -> 
 
 
 def _gpucache(copy: Path, root: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "gpucache", "--root", str(root), *arguments],
-        env=_environment(copy),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
+    done = run_text(
+        [sys.executable, "-m", "gpucache", "--root", str(root), *arguments], env=_environment(copy)
     )
     return done.stdout + done.stderr
 

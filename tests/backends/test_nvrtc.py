@@ -14,6 +14,7 @@ from gpucache.engine.prepare import closure_of
 from gpucache.errors import CompileError, NoDeviceError, OptionError, TargetError
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Language, Program, Target
 from gpucache.payload import PayloadKind, describe
+from tests.children import run_text
 from tests.nvrtc import need_nvrtc
 from tests.patience import PATIENCE_S
 
@@ -303,14 +304,7 @@ assert foretold.resolve() == Path("/" + builtins).resolve(), (foretold, builtins
 @pytest.mark.skipif(sys.platform != "linux", reason="what is loaded is told by /proc")
 def test_the_builtins_are_known_before_they_are_loaded() -> None:
     """The library that enters the key is the one that NVRTC loads when it first compiles."""
-    done = subprocess.run(
-        [sys.executable, "-c", _MAPPED],
-        env=os.environ,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
-    )
+    done = run_text([sys.executable, "-c", _MAPPED], env=os.environ)
     assert done.returncode == 0, done.stderr
 
 

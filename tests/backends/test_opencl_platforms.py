@@ -14,8 +14,7 @@ import pytest
 from gpucache.errors import NoDeviceError, TargetError
 from gpucache.keys import digest
 from gpucache.model import Target
-from tests.children import run_python
-from tests.patience import PATIENCE_S
+from tests.children import run_python, run_text
 from tests.pocl import SYSTEM_ICD, need_pocl, need_pypi_pocl
 
 cl = pytest.importorskip("pyopencl")
@@ -143,13 +142,7 @@ def two_pocls() -> dict[str, dict[str, Any]]:
 
 
 def _gpucache(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "gpucache", "--root", str(root), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
-    )
+    return run_text([sys.executable, "-m", "gpucache", "--root", str(root), *arguments])
 
 
 def test_two_pocls_have_names_of_their_own(two_pocls: dict[str, dict[str, Any]], tmp_path: Path) -> None:
@@ -199,9 +192,7 @@ print(json.dumps([[platforms._row(each).available, builds(each.handle)] for each
 
 def test_what_is_available_compiles_and_nothing_else() -> None:
     """A device is available where a plain build succeeds; a PoCL too old for this CPU is not."""
-    done = subprocess.run(
-        [sys.executable, "-c", _BUILDS], capture_output=True, text=True, check=False, timeout=PATIENCE_S
-    )
+    done = run_text([sys.executable, "-c", _BUILDS])
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert [available for available, _ in told] == [succeeded for _, succeeded in told]

@@ -1,7 +1,6 @@
 """Checks in CUDA C++, compiled by NVRTC in every mode."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from gpucache.checks import include_dirs
 from gpucache.checks.calls import instrument
 from gpucache.errors import CompileError
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Checks, Language, Program, Target
-from tests.patience import PATIENCE_S
+from tests.children import run_text
 
 pytest.importorskip("cuda.bindings.nvrtc")
 
@@ -78,13 +77,9 @@ print(check.line, check.function, check.message)
 @pytest.mark.slow
 def test_the_library_knows_the_table_of_a_hit(tmp_path: Path) -> None:
     """What was compiled and what comes from the cache have the same failure table, and plain code none."""
-    done = subprocess.run(
+    done = run_text(
         [sys.executable, "-P", "-c", _TABLE, str(Path(__file__).with_name("checked.cu"))],
         env={**os.environ, "GPUCACHE_DIR": str(tmp_path / "cache")},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
     )
     assert done.stdout == "True None async\n14 gather index %d is outside of 0 to %d\n", done.stderr
 
@@ -115,14 +110,7 @@ def test_a_batch_has_one_table(tmp_path: Path, mode: Checks) -> None:
     command = [sys.executable, "-P", "-c", _BATCH, str(Path(__file__).with_name("checked.cu")), mode]
     environment = {**os.environ, "GPUCACHE_DIR": str(tmp_path / "cache")}
     for required in ("", "1"):
-        done = subprocess.run(
-            command,
-            env={**environment, "GPUCACHE_REQUIRE": required},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE_S,
-        )
+        done = run_text(command, env={**environment, "GPUCACHE_REQUIRE": required})
         table = "checked.cu 5 doubled\nmore.cu 3 more\n"
         told = "None 1\n" if mode is Checks.NONE else f"{mode} 1\n{table}"
         assert done.stdout == f"[None, None] {told}", done.stderr
@@ -159,11 +147,5 @@ def test_a_failure_on_a_gpu_is_told(mode: str) -> None:
     """The stream is usable before and after it."""
     if not any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg"))):
         pytest.skip("needs a CUDA GPU with its driver: neither /dev/nvidiactl nor /dev/dxg is there")
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", _LAUNCH, str(Path(__file__).with_name("checked.cu")), mode],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
-    )
+    done = run_text([sys.executable, "-P", "-c", _LAUNCH, str(Path(__file__).with_name("checked.cu")), mode])
     assert done.stdout == "sound\nindex 16843009 is outside of 0 to 255\n", done.stderr

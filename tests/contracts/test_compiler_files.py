@@ -4,14 +4,13 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.patience import PATIENCE_S
+from tests.children import run_text
 
 # Compiles with the first compiler of a kind that works here, and says what it is made of before and after.
 # The loader of OpenCL loads the others as well.
@@ -84,17 +83,13 @@ def traced(
     folder = tmp_path_factory.mktemp("traced")
     for name, text in (("h.h", "#define V 3\n"), ("k.cl", _OPENCL), ("k.cu", _CUDA), ("begun", "")):
         (folder / name).write_text(text, encoding="ascii")
-    done = subprocess.run(
+    done = run_text(
         [
             *(strace, "-f", "-y", "-o", str(folder / "trace"), "-e", "trace=open,openat"),
             *(sys.executable, "-P", "-c", _BUILD, request.param, str(folder)),
         ],
         cwd=folder,
         env=_environment(request.param, folder, icd_vendors),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
     )
     if done.returncode != 0 and "ptrace" in done.stderr:
         pytest.skip("strace may not trace here")

@@ -1,14 +1,13 @@
 """A file of gigabytes in a cache: looking at it takes neither its size in memory nor an exception."""
 
 import resource
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.children import run_text
 from tests.contracts.examples import EXAMPLES, open_example
-from tests.patience import PATIENCE_S
 
 _LARGE = 3 << 30
 _ROOM = 900 << 20
@@ -27,8 +26,6 @@ def test_it_is_looked_at_in_little_memory(name: str, tmp_path: Path) -> None:
         with EXAMPLES[name].file_of(entry).open("r+b") as file:
             file.truncate(_LARGE)
     command = [sys.executable, "-m", "gpucache", "verify", "--cache", f"{name}:{place}"]
-    done = subprocess.run(
-        command, preexec_fn=_limited, capture_output=True, text=True, check=False, timeout=PATIENCE_S
-    )
+    done = run_text(command, preexec_fn=_limited)
     assert done.returncode in (0, 3), done.stderr
     assert "defect" not in done.stderr and "memory" not in done.stderr

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from gpucache.engine.workers.capacity import turn_count
-from tests.children import has_ended
+from tests.children import has_ended, run_text
 from tests.patience import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.slow
@@ -70,14 +70,7 @@ class Contrary:
 
     def run(self, *words: object, **more: str) -> dict[str, Any]:
         """The outcomes of sources by name."""
-        done = subprocess.run(
-            self.command(*words),
-            env={**self.environ, **more},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE_S,
-        )
+        done = run_text(self.command(*words), env={**self.environ, **more})
         assert done.stderr == ""
         return {Path(row["program"]).stem: row for row in json.loads(done.stdout)["outcomes"]}
 

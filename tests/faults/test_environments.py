@@ -14,8 +14,8 @@ import pytest
 
 from gpucache.model import Entry
 from gpucache.store import DirectoryStore, Found
+from tests.children import run_text
 from tests.faults.conftest import build_entry
-from tests.patience import PATIENCE_S
 from tests.pocl import need_pocl
 
 pytestmark = [
@@ -53,13 +53,9 @@ def run(tmp_path: Path) -> Run:
         root: Path, setting: str = "true", level: str = "info", text: str = _PROGRAM, threads: int = 4
     ) -> list[str]:
         program.write_text(f"THREADS = {threads}\n{text}", encoding="ascii")
-        done = subprocess.run(
+        done = run_text(
             ["sh", "-c", f'{setting}; exec "$0" "$@"', sys.executable, program],
             env={**os.environ, "GPUCACHE_DIR": str(root), "GPUCACHE_LOG": level},
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
         )
         assert done.returncode == 0, done.stderr
         return done.stderr.splitlines()
@@ -230,9 +226,7 @@ def test_a_umask_that_takes_the_owners_rights(tmp_path: Path) -> None:
     """The folders that a command makes for itself can be entered, also by who is no administrator."""
     bound = "setpriv --bounding-set=-dac_override,-dac_read_search" if os.geteuid() == 0 else ""
     line = f"umask 0777; {bound} {sys.executable} -m gpucache --json bench --runs 2 -- true"
-    done = subprocess.run(
-        ["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
+    done = run_text(["sh", "-c", line], cwd=tmp_path)
     assert len(json.loads(done.stdout)["outcomes"]) == 1 and not done.stderr, done
 
 
@@ -247,13 +241,9 @@ def test_a_temporary_folder_without_the_right_to_execute(
     words = ["--json", "warm", str(source), "--local-size", "1", "--target", "opencl:pocl"]
 
     def warm(*more: str) -> dict[str, str]:
-        done = subprocess.run(
+        done = run_text(
             [sys.executable, "-m", "gpucache", "--root", str(tmp_path / "root"), *words, *more],
             env={**opencl_environment, "TMPDIR": str(disk)},
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
         )
         (outcome,) = json.loads(done.stdout)["outcomes"]
         return dict(outcome)

@@ -14,8 +14,8 @@ import pytest
 
 from gpucache.host import os_errors
 from gpucache.store import DirectoryStore
+from tests.children import run_text
 from tests.faults.conftest import build_entry
-from tests.patience import PATIENCE_S
 
 needs_strace = pytest.mark.skipif(
     shutil.which("strace") is None, reason="strace is not installed, which makes system calls fail"
@@ -38,12 +38,8 @@ def _failing(
     """Run gpucache on a root while a system call on one place always fails."""
     name = errno.errorcode[error]
     tracer = ("strace", "-f", "-qq", "-o", os.devnull, "-P", place, "-e", f"inject={call}:error={name}")
-    return subprocess.run(
-        [*map(str, tracer), sys.executable, "-m", "gpucache", "--root", str(root), *map(str, words)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
+    return run_text(
+        [*map(str, tracer), sys.executable, "-m", "gpucache", "--root", str(root), *map(str, words)]
     )
 
 

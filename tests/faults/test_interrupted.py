@@ -1,14 +1,13 @@
 """Ctrl-C amid entries: the command says how far it came, and what is done stays done."""
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from gpucache.store import DirectoryStore
+from tests.children import run_text
 from tests.faults.conftest import build_entry
-from tests.patience import PATIENCE_S
 
 _STRUCK_AT_ENTRY = """
 import sys
@@ -50,12 +49,6 @@ def test_an_interrupt_says_how_far_it_came(
     for seed in "abcd":
         store.publish(build_entry(seed))
     script = _STRUCK_AT_ENTRY.format(owner=owner, function=function)
-    done = subprocess.run(
-        [sys.executable, "-c", script, "--root", store.root, *words],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    done = run_text([sys.executable, "-c", script, "--root", store.root, *words])
     assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", f"gpucache: interrupted; {told}")
     assert len(list(store.scan())) == left

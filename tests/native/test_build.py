@@ -16,6 +16,7 @@ import pytest
 import gpucache
 from gpucache.errors import NoDeviceError
 from gpucache.native import build, locate
+from tests.children import run_text
 from tests.patience import PATIENCE_S
 
 _PROJECT = Path(gpucache.__file__).parents[1]
@@ -139,14 +140,10 @@ def test_a_wheel_has_the_libraries_where_there_is_a_compiler(
     nowhere = tmp_path / "nowhere"
     nowhere.mkdir()
     environ = {**os.environ, "PYTHONPATH": ""}
-    done = subprocess.run(
+    done = run_text(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path / "dist"],
         cwd=project,
         env=environ if with_compiler else {**environ, "PATH": str(nowhere)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     [wheel] = (tmp_path / "dist").iterdir()

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from gpucache.native import build
+from tests.children import run_text
 from tests.native.peer import BEFORE_INPUTS, Kind, NVRTCKeeper, Peer, frame
-from tests.patience import PATIENCE_S, TIME_OUT_MS
+from tests.patience import TIME_OUT_MS
 
 _PROGRAM = Path(__file__).with_name("nvrtc_program.c")
 _SANITIZED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1")
@@ -56,15 +57,7 @@ def run(place: Path, library: Path) -> Run:
             environ["LD_AUDIT"] = str(place / build.file_name("nvrtc_audit"))
             environ["GPUCACHE_RUN_SOCKET"] = str(peer.path)
             environ["GPUCACHE_RUN_TIMEOUT_MS"] = TIME_OUT_MS
-        done = subprocess.run(
-            [place / "program", mode, library],
-            env=environ,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=PATIENCE_S,
-            check=False,
-        )
+        done = run_text([place / "program", mode, library], env=environ, errors="replace")
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout
 

@@ -14,6 +14,7 @@ from gpucache.backends.cuda import nvrtc
 from gpucache.errors import NoDeviceError
 from gpucache.host.files_seen import files_seen
 from gpucache.native import build, locate
+from tests.children import run_text
 from tests.native.peer import Kind, NVRTCKeeper, Peer, frame
 from tests.patience import PATIENCE_S, TIME_OUT_MS, wait_until
 
@@ -82,15 +83,7 @@ def shimmed(programs: Path, library: Path, audit: Path) -> Run:
 
 
 def _run(*command: str | Path, **variables: str) -> str:
-    done = subprocess.run(
-        command,
-        env={**_without_libraries(os.environ), **variables},
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    done = run_text(command, env={**_without_libraries(os.environ), **variables}, errors="replace")
     return f"{done.stdout}{done.stderr}ended with {done.returncode}"
 
 

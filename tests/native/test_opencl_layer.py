@@ -5,7 +5,6 @@ what it prints without us.
 """
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from gpucache.host.files_seen import files_seen
+from tests.children import run_text
 from tests.native.peer import Answer, Keeper, Kind, Peer, always, devices_of, environment, frame
-from tests.patience import PATIENCE_S, wait_until
+from tests.patience import wait_until
 from tests.pocl import PLATFORM, need_pocl
 
 INTEL = "Intel(R) OpenCL"
@@ -63,9 +63,7 @@ def run(
 
 
 def _output(command: list[str], environ: Mapping[str, str]) -> str:
-    done = subprocess.run(
-        command, env=environ, capture_output=True, text=True, check=False, timeout=PATIENCE_S
-    )
+    done = run_text(command, env=environ)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
