@@ -1,9 +1,11 @@
 """Isolation of every test from the machine it runs on, and where real OpenCL runtimes lie."""
 
 import os
+import shutil
 import signal
+import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from pathlib import Path
 
@@ -83,3 +85,20 @@ def icd_vendors(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def opencl_environment(icd_vendors: Path, own_home: None) -> Mapping[str, str]:
     """The environment of a child process that is to see Intel's runtime and PoCL."""
     return {**os.environ, "OCL_ICD_VENDORS": str(icd_vendors)}
+
+
+@pytest.fixture
+def mount(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """A file system in memory with options such as ``size=64k``; skips where none may be mounted."""
+    place = tmp_path / "disk"
+    place.mkdir(0o700)
+
+    def make(options: str) -> Path:
+        command = ["mount", "-t", "tmpfs", "-o", f"mode=0700,{options}", "tmpfs", str(place)]
+        if shutil.which("mount") is None or subprocess.run(command, capture_output=True).returncode:
+            pytest.skip("no right to mount a file system here")
+        return place
+
+    yield make
+    if place.is_mount():
+        subprocess.run(["umount", place], check=True)

@@ -1,9 +1,8 @@
 """A full disk is named as the reason wherever a command writes a file that a user names, and none stays."""
 
-import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,17 +19,11 @@ WHY = "(No space left on device); make room on its disk"
 
 
 @pytest.fixture
-def full_disk(tmp_path: Path) -> Iterator[Path]:
+def full_disk(mount: Callable[[str], Path]) -> Path:
     """A disk of 16 KiB, with no room for a byte more; folders can still be made."""
-    place = tmp_path / "disk"
-    place.mkdir(0o700)
-    mount = shutil.which("mount")
-    command = [mount or "", "-t", "tmpfs", "-o", "size=16k,mode=0700", "tmpfs", str(place)]
-    if mount is None or subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        pytest.skip("no right to mount a small disk here")
+    place = mount("size=16k")
     (place / "filler").write_bytes(bytes(16 << 10))
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
+    return place
 
 
 def test_a_profile_on_a_full_disk_is_not_written(full_disk: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -61,28 +61,6 @@ def run(tmp_path: Path) -> Run:
         return done.stderr.splitlines()
 
     return run
-
-
-@pytest.fixture
-def mount(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """A file system in memory with the options given; skips where none may be mounted."""
-    place = tmp_path / "disk"
-    place.mkdir(0o700)
-    mounted = []
-
-    def make(options: str) -> Path:
-        command = ["mount", "-t", "tmpfs", "-o", f"mode=0700,{options}", "tmpfs", str(place)]
-        if (
-            shutil.which("mount") is None
-            or subprocess.run(command, capture_output=True, check=False).returncode != 0
-        ):
-            pytest.skip("no right to mount a file system here")
-        mounted.append(place)
-        return place
-
-    yield make
-    for each in mounted:
-        subprocess.run(["umount", each], check=True)
 
 
 def _told_once(said: list[str], *words: str) -> None:

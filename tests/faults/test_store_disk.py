@@ -119,21 +119,9 @@ say(type(store.get(build_entry().key)).__name__)
     assert _said(start(script, tmp_path / "cache")) == ["EFBIG", "0", "Found"]
 
 
-@pytest.fixture
-def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 64 KiB."""
-    place = tmp_path / "disk"
-    place.mkdir(0o700)
-    mount = shutil.which("mount")
-    command = [mount or "", "-t", "tmpfs", "-o", "size=64k,mode=0700", "tmpfs", str(place)]
-    if mount is None or subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        pytest.skip("no right to mount a small disk here")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
-
-
-def test_full_disk(tiny_disk: Path) -> None:
+def test_full_disk(mount: Callable[[str], Path]) -> None:
     """A full disk raises ENOSPC and leaves no half of an entry; hits go on, records are lost in silence."""
+    tiny_disk = mount("size=64k")
     store = DirectoryStore(tiny_disk / "cache", writable=True)
     store.publish(build_entry())
     with pytest.raises(OSError, match=r".") as caught:

@@ -26,8 +26,7 @@ from gpucache.intercept.wire import Kind
 from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead
 from gpucache.native import build
 from gpucache.store import DirectoryStore
-from tests.native.test_index import _build, _compile, _lie, _said
-from tests.patience import PATIENCE_S
+from tests.native.test_index import Layer, _build, _changed, _compile, _lie, _said, _touched
 from tests.unprivileged import needs_root
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the libraries are for Linux")
@@ -188,21 +187,20 @@ def test_eviction_quarantine_and_repair_hold_at_once(root: Root) -> None:
 
 
 @pytest.mark.parametrize("what", ["root", "row", "entry"])
-def test_what_others_may_write_to_is_not_believed(root: Root, what: str) -> None:
-    """A root, a row and an entry alike."""
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda path: path.chmod(0o777),
+        pytest.param(lambda path: os.chown(path, 65534, 65534), marks=needs_root),
+    ],
+)
+def test_what_is_not_this_users_alone_is_not_believed(
+    root: Root, what: str, spoil: Callable[[Path], object]
+) -> None:
+    """A root, a row and an entry alike, that others may write to or that another user owns."""
     one = root.answered()
     files = {"root": root.path, "row": root.keep(one), "entry": root.publish()}
-    files[what].chmod(0o777)
-    assert root.ask(one) is None
-
-
-@needs_root
-@pytest.mark.parametrize("what", ["root", "row", "entry"])
-def test_what_another_user_owns_is_not_believed(root: Root, what: str) -> None:
-    """Though it be readable."""
-    one = root.answered()
-    files = {"root": root.path, "row": root.keep(one), "entry": root.publish()}
-    os.chown(files[what], 65534, 65534)
+    spoil(files[what])
     assert root.ask(one) is None
 
 
@@ -234,14 +232,10 @@ def test_a_hit_sets_the_last_use_as_the_store_does(
     assert (file.stat().st_mtime_ns != used_ns) is set_
 
 
-def _touched(path: Path) -> None:
-    os.utime(path, ns=(1, 1))
-
-
-def _changed(path: Path) -> None:
-    status = path.stat()
-    path.write_bytes(path.read_bytes()[::-1])
-    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+def _stamped(status: os.stat_result) -> bytes:
+    """The stamp of a file that is not young."""
+    times = status.st_mtime_ns, status.st_ctime_ns
+    return struct.pack("<5Q", status.st_dev, status.st_ino, status.st_size, *times)
 
 
 def _replaced(path: Path) -> None:
@@ -287,9 +281,7 @@ def test_a_stamp_stands_for_a_file_or_its_whole_content_does(
     young = _stamp(str(path), path.stat())
     assert not any(young[:16])
     status = path.stat()
-    whole = struct.pack(
-        "<5Q", status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-    )
+    whole = _stamped(status)
     header = root.answered(Condition("F", b"", bytes(path), (whole if old else young) + sum_))
     library = root.answered(Condition("S", b"", bytes(path), whole), options=b"-O2")
     root.keep(header), root.keep(library)
@@ -300,20 +292,9 @@ def test_a_stamp_stands_for_a_file_or_its_whole_content_does(
 
 def test_a_file_that_appears_beside_a_compilers_is_seen(root: Root, tmp_path: Path) -> None:
     """By the stamp of their folder."""
-    status = tmp_path.stat()
-    stamp = struct.pack(
-        "<5Q", status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-    )
-    one = root.answered(Condition("L", b"", bytes(tmp_path), stamp))
-    root.keep(one)
-    assert root.ask(one) == (_HIT if tmp_path.stat() == status else None)
     folder = tmp_path / "folder"
     folder.mkdir()
-    status = folder.stat()
-    stamp = struct.pack(
-        "<5Q", status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-    )
-    one = root.answered(Condition("L", b"", bytes(folder), stamp))
+    one = root.answered(Condition("L", b"", bytes(folder), _stamped(folder.stat())))
     root.keep(one)
     assert root.ask(one) == _HIT
     (folder / "new.h").touch()
@@ -377,20 +358,12 @@ def test_answers_under_other_conditions_stand_beside_each_other(root: Root) -> N
     assert root.ask(root.answered()) == _HIT
 
 
-@needs_root
-def test_a_full_disk_keeps_no_row_and_harms_nobody(tmp_path: Path) -> None:
+def test_a_full_disk_keeps_no_row_and_harms_nobody(mount: Callable[[str], Path]) -> None:
     """Nothing is raised, and nothing half of it is left."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k,mode=0700", "tmpfs", str(disk)]).returncode:
-        pytest.skip("nothing can be mounted here")
-    try:
-        store = DirectoryStore(disk / "root", writable=True)
-        store.keep_answers("0" * 16, bytes(1 << 20))
-        assert store.answers("0" * 16) is None
-        assert not list((disk / "root" / "v1" / "tmp").iterdir())
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
+    store = DirectoryStore(mount("size=16k") / "root", writable=True)
+    store.keep_answers("0" * 16, bytes(1 << 20))
+    assert store.answers("0" * 16) is None
+    assert not list((store.root / "v1" / "tmp").iterdir())
 
 
 def test_a_root_that_is_only_read_gets_no_row(root: Root) -> None:
@@ -412,7 +385,7 @@ def test_a_row_answers_whole_builds_and_compiles_alone(
         questions += [replace(whole, kind=kind, question=whole.question[:length]) for length in lengths]
     for one in questions:
         root.keep(one)
-    said = _asked(index_program, questions, [root.path] * len(questions), tmp_path, random.Random(1))
+    said = _asked(index_program, tmp_path, questions, [root.path] * len(questions))
     assert said == [b"none"] * len(questions)
 
 
@@ -425,7 +398,7 @@ def test_a_condition_of_a_field_that_is_not_there_never_holds(
     for field in (count, 1 << 40):
         questions.append(root.answered(Condition("F", b"%d" % field, b"a.h"), options=b"-D=%d" % field))
         root.keep(questions[-1])
-    said = _asked(index_program, questions, [root.path] * len(questions), tmp_path, random.Random(1))
+    said = _asked(index_program, tmp_path, questions, [root.path] * len(questions))
     assert said == [b"none"] * len(questions)
 
 
@@ -446,28 +419,12 @@ def test_rows_full_of_lies_harm_nobody(root: Root, index_program: Path, tmp_path
         if draw.random() < 0.4:
             entry.write_bytes(_lie(draw, entry.read_bytes()))
         roots.append(place)
-    said = _asked(index_program, [plain] * 400, roots, tmp_path, draw)
+    said = _asked(index_program, tmp_path, [plain] * 400, roots)
     assert len(said) == 400
     assert {b"none", _said(replace(plain, answer=tuple(_HIT)))} <= set(said)
 
 
-def _asked(
-    program: Path, questions: Sequence[Answered], roots: Sequence[Path], folder: Path, draw: random.Random
-) -> list[bytes]:
+def _asked(program: Path, folder: Path, questions: Sequence[Answered], roots: Sequence[Path]) -> list[bytes]:
     """What the index of each root says to a program, which asks plainly, by threads, or by a child."""
-    lines = []
-    for number, (one, root) in enumerate(zip(questions, roots, strict=True)):
-        question = folder / f"question-{number}"
-        fields = b"".join(struct.pack("<I", len(field)) + field for field in one.question)
-        question.write_bytes(bytes([one.kind]) + fields)
-        lines.append(f"{draw.choice('-tf')}\t{question}\t{root}\n")
-    done = subprocess.run(
-        [program],
-        input="".join(lines).encode(),
-        env={"GPUCACHE_RUN_SOCKET": "/nonexistent/socket"},
-        capture_output=True,
-        check=False,
-        timeout=PATIENCE_S,
-    )
-    assert done.returncode == 0, done.stderr.decode(errors="replace")
-    return done.stdout.splitlines()
+    asking = Layer(program, folder)
+    return asking.ask_all(questions, "-tf", indexes=roots, GPUCACHE_RUN_SOCKET="/nonexistent/socket")
