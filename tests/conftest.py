@@ -49,7 +49,8 @@ def clean_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("xdg-cache")))
         patch.setenv("POCL_CACHE_DIR", str(tmp_path_factory.mktemp("pocl-cache")))
         path = os.environ.get("PYTHONPATH", "")
-        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(_PACKAGE_PARENT), path])))
+        checkout = str(Path(__file__).parents[1])  # for those that import from tests
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(_PACKAGE_PARENT), checkout, path])))
         yield
 
 

@@ -1,13 +1,12 @@
 """What every store promises, on disk and in memory."""
 
 from collections.abc import Callable
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead
 from gpucache.store import Absent, DirectoryStore, Found, MemoryStore
+from tests.faults.conftest import build_entry
 
 Store = DirectoryStore | MemoryStore
 
@@ -22,20 +21,15 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     return _STORES[request.param](tmp_path)
 
 
-def _entry(seed: str, payload: bytes) -> Entry:
-    head = EntryHead("saxpy", "cuda:sm_90", "cubin", 10**18, 10**6, sha256(payload).hexdigest())
-    return Entry(CacheKey(sha256(seed.encode()).hexdigest()), head, EntryDetail(()), payload)
-
-
 def test_unknown_key_is_absent(store: Store) -> None:
     """A key nothing was published under is absent, without a reason."""
-    assert store.get(_entry("a", b"").key) == Absent()
+    assert store.get(build_entry("a", b"").key) == Absent()
 
 
 @pytest.mark.parametrize("payload", [b"", b"x", bytes(range(256)) * 300])
 def test_published_entry_is_found(store: Store, payload: bytes) -> None:
     """What was published comes back with key, head and payload, and its size was told."""
-    entry = _entry("a", payload)
+    entry = build_entry("a", payload)
     assert store.publish(entry) >= len(payload)
     found = store.get(entry.key)
     assert isinstance(found, Found)
@@ -44,15 +38,15 @@ def test_published_entry_is_found(store: Store, payload: bytes) -> None:
 
 def test_last_published_wins(store: Store) -> None:
     """Publishing under a key again replaces what was there."""
-    store.publish(_entry("a", b"first"))
-    store.publish(_entry("a", b"second"))
-    found = store.get(_entry("a", b"").key)
+    store.publish(build_entry("a", b"first"))
+    store.publish(build_entry("a", b"second"))
+    found = store.get(build_entry("a", b"").key)
     assert isinstance(found, Found) and found.payload == b"second"
 
 
 def test_keys_are_apart(store: Store) -> None:
     """Entries under different keys do not touch each other."""
-    store.publish(_entry("a", b"of a"))
-    store.publish(_entry("b", b"of b"))
-    results = [store.get(_entry(seed, b"").key) for seed in "ab"]
+    store.publish(build_entry("a", b"of a"))
+    store.publish(build_entry("b", b"of b"))
+    results = [store.get(build_entry(seed, b"").key) for seed in "ab"]
     assert [found.payload for found in results if isinstance(found, Found)] == [b"of a", b"of b"]

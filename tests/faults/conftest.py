@@ -1,7 +1,6 @@
 """Entries, and other processes that use a store."""
 
 import inspect
-import os
 import shutil
 import subprocess
 import sys
@@ -12,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-import gpucache
 from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead
 
 Child = subprocess.Popen[str]
@@ -48,7 +46,6 @@ def block(*_: object, **__: object) -> None:
 def start() -> Iterator[Callable[[str, Path], Child]]:
     """Start a process on a root; it has ``store``, ``build_entry``, ``say`` and ``block``."""
     children: list[Child] = []
-    path = os.pathsep.join([str(Path(gpucache.__file__).parent.parent), *filter(None, sys.path)])
 
     def begin(script: str, root: Path) -> Child:
         child = subprocess.Popen(
@@ -56,7 +53,6 @@ def start() -> Iterator[Callable[[str, Path], Child]]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | {"PYTHONPATH": path},
         )
         children.append(child)
         return child

@@ -33,7 +33,6 @@ def place() -> Iterator[Path]:
 def _said(*words: object) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, _PROCESS, *map(str, words)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         stdout=subprocess.PIPE,
         check=True,
         timeout=4 * PATIENCE_S,

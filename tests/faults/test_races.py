@@ -27,7 +27,7 @@ pytestmark = [
 def _run(*words: object, **environment: str) -> str:
     done = subprocess.run(
         [sys.executable, *map(str, words)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environment},
+        env={**os.environ, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -231,9 +231,3 @@ def test_nothing_outside_the_root_is_removed(tmp_path: Path, store: DirectorySto
     for path in (outside, store.root / "v1" / "entries" / ".." / ".." / ".." / "outside.gpc"):
         assert store.remove(scanned._replace(folder=path.parent, name=path.name), "old") is not None
     assert outside.exists()
-
-
-def test_store_is_an_entry_store(root: Path) -> None:
-    """The directory store does all that the verbs ask of a store on disk."""
-    store: DirectoryStore = DirectoryStore(root, writable=False)
-    assert (store.root, store.writable) == (root, False)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import xxhash
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucache.model import CacheKey, Check, Entry, EntryDetail, EntryHead, KeyField
@@ -72,7 +72,6 @@ def _assemble(entry: Entry, head: bytes, detail: bytes) -> bytes:
     return (front + sums + head + detail).ljust(start, b"\0") + entry.payload
 
 
-@settings(deadline=None, max_examples=80, derandomize=True, database=None)
 @given(key=_KEYS, head=_HEADS, detail=_DETAILS, payload=st.binary(max_size=200))
 def test_round_trip(
     tmp_path_factory: pytest.TempPathFactory,
@@ -150,21 +149,11 @@ def test_lengths_are_bounded_before_reading(tmp_path: Path, offset: int, layout:
     assert _damage(tmp_path / "entry", bytes(data), build_entry()) is Damage.CORRUPT
 
 
-def test_longer_file_is_corrupt(tmp_path: Path) -> None:
-    """Bytes after the payload are no part of an entry."""
-    assert _damage(tmp_path / "entry", encode(build_entry()) + b"\0", build_entry()) is Damage.CORRUPT
-
-
 def test_newer_version_is_unsupported_whatever_its_lengths(tmp_path: Path) -> None:
     """Another format version is told before its size is judged by our table."""
     data = bytearray(encode(build_entry()))
     struct.pack_into("<I", data, 8, 2)
     assert _damage(tmp_path / "entry", bytes(data[:-7]), build_entry()) is Damage.UNSUPPORTED
-
-
-def test_entry_of_another_key_is_misplaced(tmp_path: Path) -> None:
-    """A sound entry is not served under another key."""
-    assert _damage(tmp_path / "entry", encode(build_entry("b")), build_entry("a")) is Damage.MISPLACED
 
 
 _HEAD_FIELDS = sorted(json.loads(encode_head(EntryHead("", "", "", 0, 0, ""))))
@@ -185,10 +174,11 @@ def test_a_table_of_other_rows_is_refused(row: object) -> None:
         decode_head(json.dumps(fields | {"failures": [row]}).encode())
 
 
-def test_a_head_that_tells_nothing_of_a_log_has_none() -> None:
-    """Entries written before their heads told of a log are read as they were."""
+@pytest.mark.parametrize("name", ["has_log", "place"])
+def test_a_head_of_before_there_was_a_field_is_read(name: str) -> None:
+    """It has none, and everything else of it counts."""
     fields = json.loads(encode_head(build_entry().head))
-    del fields["has_log"]
+    del fields[name]
     assert decode_head(json.dumps(fields).encode()) == build_entry().head
 
 
@@ -205,14 +195,6 @@ def test_head_of_other_types_is_corrupt(tmp_path: Path, name: str) -> None:
     for head in heads:
         data = _assemble(entry, json.dumps(head).encode(), b"{}")
         assert _damage(tmp_path / "entry", data, entry) is Damage.CORRUPT
-
-
-def test_a_head_of_before_there_were_places_is_read() -> None:
-    """It has none, and everything else of it counts."""
-    head = EntryHead("show", "cuda:sm_90", "cubin", 1, 2, "")
-    fields = json.loads(encode_head(head))
-    del fields["place"]
-    assert decode_head(json.dumps(fields).encode()) == head
 
 
 @pytest.mark.parametrize(
@@ -234,13 +216,6 @@ def test_detail_of_other_types_is_corrupt(tmp_path: Path, detail: bytes) -> None
     with pytest.raises(EntryFormatError) as caught:
         read.detail()
     assert caught.value.damage is Damage.CORRUPT
-
-
-def test_number_is_not_a_truth_value() -> None:
-    """True is no number, though Python counts it as one."""
-    fields = json.loads(encode_head(EntryHead("", "", "", 0, 0, ""))) | {"created_ns": True}
-    with pytest.raises(ValueError, match="whole number"):
-        decode_head(json.dumps(fields).encode())
 
 
 @pytest.mark.parametrize("cap", ["HEAD_CAP", "DETAIL_CAP", "TOTAL_CAP"])

@@ -1,16 +1,13 @@
 """Entries in memory: bounded, and safe over fork."""
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-import gpucache
 from gpucache.model import Entry
 from gpucache.store import Absent, Found, MemoryStore
 from gpucache.store.memory import ENTRY_OVERHEAD_BYTES
+from tests.children import run_python
 from tests.store.conftest import build_entry
 
 _ONE = ENTRY_OVERHEAD_BYTES + 100
@@ -82,6 +79,4 @@ store.get(ForkingKey("b" * 64))
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_child_of_a_fork_does_not_inherit_a_held_lock() -> None:
     """A process forked while another thread uses the store can use it too."""
-    path = os.pathsep.join([str(Path(gpucache.__file__).parent.parent), *filter(None, sys.path)])
-    done = subprocess.run([sys.executable, "-c", _FORK], env=os.environ | {"PYTHONPATH": path}, check=False)
-    assert done.returncode == 0
+    run_python("-c", _FORK)

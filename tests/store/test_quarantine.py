@@ -1,12 +1,10 @@
 """Damaged entries: out of the way, recorded and bounded."""
 
-import os
-import socket
 from pathlib import Path
 
 import pytest
 
-from gpucache.store import Absent, Damage, Damaged, DirectoryStore, Event, Found
+from gpucache.store import Absent, Damage, Damaged, DirectoryStore, Event
 from gpucache.store.format import encode
 from gpucache.store.quarantine import FILE_CAP
 from tests.store.conftest import build_entry, entry_path
@@ -80,51 +78,9 @@ def test_quarantine_is_bounded(root: Path, store: DirectoryStore) -> None:
     assert kept == {f"{entry.key.hex}.gpc" for entry in entries[3:]}
 
 
-def _socket(place: Path) -> None:
-    # By a short name, as the path of a socket may have no more than 107 bytes.
-    here = Path.cwd()
-    os.chdir(place.parent)
-    try:
-        with socket.socket(socket.AF_UNIX) as bound:
-            bound.bind("socket")
-    finally:
-        os.chdir(here)
-    place.with_name("socket").rename(place)
-
-
 def _folder(place: Path) -> None:
     place.mkdir()
     (place / "thesis.txt").write_text("of somebody")
-
-
-@pytest.fixture(params=[_socket, _folder, os.mkfifo], ids=["socket", "folder", "fifo"])
-def odd(request: pytest.FixtureRequest, store: DirectoryStore) -> Path:
-    """Something that is no file, in the place of an entry."""
-    store.publish(build_entry())
-    place = entry_path(store, build_entry())
-    place.unlink()
-    request.param(place)
-    return place
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has neither sockets nor FIFOs among its files")
-def test_what_is_no_file_gives_way_to_an_entry(odd: Path, root: Path, store: DirectoryStore) -> None:
-    """It is not believed, and the next build is kept in its place; a folder goes aside with what is in it."""
-    result = store.get(build_entry().key)
-    assert isinstance(result, Damaged) and result.detail == "it is not a regular file"
-    was_folder = odd.is_dir()
-    store.publish(build_entry())
-    assert isinstance(store.get(build_entry().key), Found)
-    aside = list(root.glob("v1/quarantine/*/thesis.txt"))
-    assert len(aside) == was_folder
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has neither sockets nor FIFOs among its files")
-def test_what_is_no_file_is_repaired(odd: Path, store: DirectoryStore) -> None:
-    """A scan finds it untrusted, and a repair moves it aside."""
-    (scanned,) = store.scan()
-    assert (scanned.damage, scanned.unread) == (Damage.UNTRUSTED, False)
-    assert store.quarantine(scanned, "untrusted") and list(store.scan()) == []
 
 
 def test_folders_in_quarantine_are_bounded(root: Path, store: DirectoryStore) -> None:

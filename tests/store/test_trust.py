@@ -99,25 +99,13 @@ def _linked(path: Path) -> None:
     path.symlink_to(moved)
 
 
-def _fifo(path: Path) -> None:
-    path.unlink()
-    os.mkfifo(path, 0o600)
-
-
-def _folder(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
-
-
 def _foreign(path: Path) -> None:
     os.chown(path, 12345, 12345)
 
 
-@pytest.mark.parametrize(
-    "spoil", [_group_writable, _linked, _fifo, _folder, pytest.param(_foreign, marks=needs_root)]
-)
+@pytest.mark.parametrize("spoil", [_group_writable, _linked, pytest.param(_foreign, marks=needs_root)])
 def test_untrusted_entry_is_not_served(store: DirectoryStore, spoil: Callable[[Path], None]) -> None:
-    """An entry that is a link, no regular file or writable by others is a reported miss, and stays."""
+    """An entry that is a link, somebody else's or writable by others is a reported miss, and stays."""
     entry = build_entry()
     store.publish(entry)
     spoil(entry_path(store, entry))
