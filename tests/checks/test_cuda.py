@@ -65,6 +65,7 @@ from gpucache.checks import calls
 source = open(sys.argv[1]).read()
 build = {"target": "compute_90", "name": "checked.cu"}
 first = cuda.compile_program(source, checks="async", **build)
+cuda.flush()
 calls._calls = None  # a hit reads no check
 second = cuda.compile_program(source, checks="async", **build)
 plain = cuda.compile_program(source, **build)
