@@ -325,7 +325,7 @@ _ALSO_ELSEWHERE: Mapping[str, frozenset[str]] = {
     "pyopencl": frozenset({"backends", "bench", "opencl", "intercept", "answers.run_lines", *_TOLD_IN_HELP}),
     "cuda.core": frozenset({"backends", "bench", "cuda", *_TOLD_IN_HELP}),
     # Variables and files of a compiler that one project makes together with its cache.
-    "mesa": frozenset({"backends.opencl", "payload.vulkan"}),
+    "mesa": frozenset({"backends.opencl", "payload.containers"}),
     # What names itself after what it is for, as kinds of payloads and of kernels do.
     "vulkan": frozenset({"payload", "caches.taichi"}),
     "triton": frozenset({"caches.inductor", "caches.vllm"}),

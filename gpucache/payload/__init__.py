@@ -22,17 +22,17 @@ __all__ = ["PayloadInfo", "PayloadKind", "describe", "fits", "holds_no_kernel"]
 
 _READERS = (
     (b"\x7fELF", "elf.read_elf"),
-    (b"\x50\xed\x55\xba", "nvidia.read_fatbin"),
-    (b"\xed\x43\x4e\x7f", "nvidia.read_ltoir"),
-    (b"poclbin\0", "opencl.read_poclbin"),
-    (b"rusticl\0", "opencl.read_rusticl"),
+    (b"\x50\xed\x55\xba", "containers.read_fatbin"),
+    (b"\xed\x43\x4e\x7f", "containers.read_ltoir"),
+    (b"poclbin\0", "containers.read_poclbin"),
+    (b"rusticl\0", "containers.read_rusticl"),
     (b"\x03\x02\x23\x07", "spirv.read_spirv"),
     (b"\x07\x23\x02\x03", "spirv.read_spirv"),
     (b"BC\xc0\xde", "bitcode.read_bitcode"),
     (b"\xde\xc0\x17\x0b", "bitcode.read_bitcode"),
     (b"__CLANG_OFFLOAD_BUNDLE__", "amd.read_bundle"),
     (b"CCOB", "amd.read_bundle"),
-    (b"\x20\0\0\0\1\0\0\0", "vulkan.read_pipelines"),
+    (b"\x20\0\0\0\1\0\0\0", "containers.read_pipelines"),
 )
 """The module and function that read what begins with a magic number; PTX has none and is tried last."""
 

@@ -33,21 +33,6 @@ def test_a_name_is_soon_found_or_not(source: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "attributes",
-    [
-        "__attribute__((reqd_work_group_size(64, 1, 1)))",
-        "__attribute__((vec_type_hint(float4))) __attribute__((reqd_work_group_size(8, 8, 1)))",
-        "__attribute__((a, b(1)))",
-    ],
-)
-def test_a_name_stands_behind_attributes(attributes: str) -> None:
-    """A kernel is named whatever attributes stand before its type."""
-    assert list(kernel_names(f"__kernel {attributes} void solve(__global float *a) {{}}".encode())) == [
-        "solve"
-    ]
-
-
-@pytest.mark.parametrize(
     ("source", "name"),
     [
         (
@@ -89,6 +74,10 @@ def test_a_kernel_is_named_as_real_programs_write_it(source: str, name: str) -> 
         (b"kernel\nvoid  show (int x) {}", ["show"]),
         (b"kernel __attribute__((reqd_work_group_size(1, 1, 1))) void show(int x) {}", ["show"]),
         (b"kernel void __attribute__((vec_type_hint(int))) show(int x) {}", ["show"]),
+        (
+            b"__kernel __attribute__((vec_type_hint(float4))) __attribute__((a(8, 8), b(1))) void show() {}",
+            ["show"],
+        ),
         (b"kernel void a() {} kernel void b() {} kernel void c() {}", ["a", "b", "c"]),
         (b"kernel void a(); kernel void a() {}", ["a"]),
         (b"void show() {} int mykernel void_(", []),

@@ -1,0 +1,169 @@
+"""Containers of drivers and compilers, each with a header of its own behind a magic number.
+
+They are NVIDIA's fatbins and LTO-IR, poclbin, rusticl's binaries, and what ``vkGetPipelineCacheData`` gives.
+NVIDIA documents neither of its own: every statement about their layout comes from files that ``fatbinary``
+13.0 and NVRTC 11.8, 12.4, 12.9 and 13.5 made, and fields that were not understood are not read.
+"""
+
+from collections.abc import Iterator
+
+from gpucache.payload.reading import BrokenError, PayloadKind, Reading
+
+_FATBIN_KINDS = {1: "compute_", 2: "sm_"}
+_TAG_ARCHITECTURE = 1
+_TAG_SPECIFIC = 0x20
+_TAG_END = 0x63
+_TAGS_READ = 256
+_IMAGES_READ = 4096
+_POCL_READ = range(6, 12)
+_POCL_WITH_ROOT_SIZE = 9
+_POCL_WITH_GLOBALS = 10
+_POCL_HAS_GLOBALS = 2
+_KERNEL_LIMIT = 65_536
+_BUILD_HASH_BYTES = 41
+_VENDORS = {
+    0x1002: "AMD",
+    0x1010: "Imagination",
+    0x106B: "Apple",
+    0x10DE: "NVIDIA",
+    0x13B5: "Arm",
+    0x5143: "Qualcomm",
+    0x8086: "Intel",
+    0x10005: "Mesa",
+}
+"""From the PCI's list and, of those beyond it, the specification's ``VkVendorId``."""
+
+
+def read_fatbin(reading: Reading) -> None:
+    """Describe a fatbin, whose header is u32 magic, u16 version, u16 header size and u64 size of the images.
+
+    The header of an image is u16 kind (1 for PTX, 2 for a cubin), u16, u32 header size, u64 content size, and
+    at offset 28 the architecture as u32. Raises BrokenError where an image or the whole leaves the payload,
+    as every cut behind the magic number makes it.
+    """
+    reading.kind = PayloadKind.FATBIN
+    version, header_size, size = reading.unpack("<HHQ", 4, "fatbin header")
+    reading.note("fatbin version", version)
+    reading.note_names("images", _images(reading, header_size, header_size + size))
+    reading.require(header_size + size, "last image")
+
+
+def _images(reading: Reading, start: int, end: int) -> Iterator[str]:
+    for _ in range(_IMAGES_READ):
+        if start >= end:
+            return
+        kind, _unread, header_size, size = reading.unpack("<HHIQ", start, "image header")
+        (number,) = reading.unpack("<I", start + 28, "image header")
+        yield f"{_FATBIN_KINDS.get(kind, f'kind {kind} for sm_')}{number}"
+        start += max(header_size, 32) + size
+        reading.require(start, "image")
+
+
+def read_ltoir(reading: Reading) -> None:
+    """Describe NVRTC's LTO-IR, which is encoded NVVM IR behind pairs of u16 tag and u16 value.
+
+    The u16 at offset 12 says where the pairs begin, the u32 at 16 where they end, and the u32 at 20 where the
+    content begins. Tag 1 holds ten times the architecture, tag 0x20 holds 1 for an ``a`` architecture (an
+    ``f`` leaves no trace), and tag 0x63 ends the pairs. The length of the content is stored nowhere, so a cut
+    behind the header is not noticed. LTO-IR is code for a virtual architecture, so its architecture is shown
+    as ``compute_90``.
+    """
+    reading.kind = PayloadKind.LTOIR
+    start, _unread, end, content = reading.unpack("<HHII", 12, "LTO-IR header")
+    reading.require(max(end, content + 1), "LTO-IR header")
+    tags: dict[int, int] = {}
+    for offset in range(start, min(end, start + 4 * _TAGS_READ), 4):
+        tag, value = reading.unpack("<HH", offset, "LTO-IR header")
+        if tag == _TAG_END:
+            break
+        tags[tag] = value
+    if number := tags.get(_TAG_ARCHITECTURE):
+        reading.architecture = f"compute_{number // 10}{'a' if tags.get(_TAG_SPECIFIC) else ''}"
+
+
+def read_poclbin(reading: Reading) -> None:
+    """Describe a poclbin, which is little-endian. Source: PoCL's ``pocl_binary.c``.
+
+    The header holds the magic, u64 device id, u32 version, u32 number of kernels, u64 flags, from version 9
+    on u32 root entries, then 41 bytes of build hash, and from version 10 on a u64 where flag bit 1 is set.
+    The root files follow: from version 9 on behind their size as u64, before that one file as u32 and name,
+    u32 and content. Each kernel is u64 size of all of it, u64, u32, u32 and name, and a rest that is not read
+    here. Versions 8 (PoCL 3.0) and 9 (3.1) were read from real files; 6, 7, 10 and 11 follow the source; of
+    other versions only the header up to the flags is read. The kernels must end where the payload does, so
+    every cut is a problem.
+    """
+    reading.kind = PayloadKind.POCLBIN
+    device, version, count, flags = reading.unpack("<QIIQ", 8, "poclbin header")
+    reading.note("poclbin version", version)
+    reading.note("device id", f"{device:016x}")
+    if version not in _POCL_READ:
+        reading.note("kernels", count)
+        return
+    start = 32 if version < _POCL_WITH_ROOT_SIZE else 36
+    reading.require(start + _BUILD_HASH_BYTES, "poclbin header")
+    reading.note("build hash", reading.text(start, start + _BUILD_HASH_BYTES))
+    start += _BUILD_HASH_BYTES
+    if version >= _POCL_WITH_GLOBALS and flags & _POCL_HAS_GLOBALS:
+        start += 8
+    if count > _KERNEL_LIMIT:
+        raise BrokenError(f"it claims {count} kernels, more than the {_KERNEL_LIMIT} that are read")
+    start = _root_end(reading, version, start)
+    reading.note_names("kernels", _pocl_kernels(reading, start, count), kernels=True)
+
+
+def _root_end(reading: Reading, version: int, start: int) -> int:
+    if version >= _POCL_WITH_ROOT_SIZE:
+        (size,) = reading.unpack("<Q", start, "size of the program files")
+        end = start + 8 + size
+    else:
+        (size,) = reading.unpack("<I", start, "name of the program file")
+        content = start + 4 + size
+        (size,) = reading.unpack("<I", content, "program file")
+        end = content + 4 + size
+    reading.require(end, "program files")
+    return end
+
+
+def _pocl_kernels(reading: Reading, start: int, count: int) -> Iterator[str]:
+    for index in range(count):
+        size, _files, _arguments, length = reading.unpack("<QQII", start, f"header of kernel {index}")
+        if 24 + length > size:
+            raise BrokenError(f"kernel {index} has {size} bytes and a name of {length}")
+        reading.require(start + size, f"content of kernel {index}")
+        yield reading.text(start + 24, start + 24 + length)
+        start += size
+    if start != len(reading.data):
+        raise BrokenError(f"the last kernel ends at byte {start} of the payload's {len(reading.data)}")
+
+
+def read_rusticl(reading: Reading) -> None:
+    """Describe a binary of Mesa's rusticl; every cut of version 1 is a problem.
+
+    Behind the magic stand, each as u32, the version (only 1 was seen), the length of the device's name, the
+    length of the SPIR-V, and OpenCL's binary type; then come the name and the SPIR-V.
+    """
+    reading.kind = PayloadKind.RUSTICL
+    version, name_length, spirv_length, _type = reading.unpack("<4I", 8, "rusticl header")
+    reading.note("rusticl version", version)
+    if version != 1:
+        return
+    reading.require(24 + name_length + spirv_length, "SPIR-V")
+    reading.note("device", reading.text(24, 24 + name_length))
+    reading.note("SPIR-V bytes", spirv_length)
+
+
+def read_pipelines(reading: Reading) -> None:
+    """Describe a pipeline cache by its header, which is little-endian wherever it was written.
+
+    Source: Vulkan specification, ``VkPipelineCacheHeaderVersionOne``; checked against what Mesa's lavapipe
+    gives. u32 size of the header (32) and u32 version (1) stand for a magic number; u32 vendor, u32 device
+    and the 16 bytes of a UUID follow, by which a driver refuses what another one or another version of it
+    made. How much of the driver's follows is not said, so of all cuts only one in the header is a problem.
+    """
+    reading.kind = PayloadKind.VULKAN_PIPELINES
+    vendor, device = reading.unpack("<II", 8, "header")
+    reading.architecture = f"{vendor:04x}:{device:04x}"
+    reading.note("vendor", _VENDORS.get(vendor, f"{vendor:#06x}"))
+    reading.note("device", f"{device:#06x}")
+    reading.require(32, "header")
+    reading.note("UUID", reading.cut(16, 32).hex())
