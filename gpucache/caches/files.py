@@ -1,7 +1,7 @@
 """The files of other caches: read with bounds, never through a link, leaving access times alone.
 
 Owns how a foreign file is opened and told apart from what it was at the scan, the files of one entry, and the
-walk below a folder. Works on open folders (``gpucache.folders.Folder``). Must not know any format.
+walk below a directory. Works on open directories (``gpucache.folders.Folder``). Must not know any format.
 """
 
 import os
@@ -19,9 +19,9 @@ from gpucache.units import format_size
 
 BLOCK_BYTES = 512
 HERE = "."
-"""The name of an entry's own folder among the files of the entry."""
+"""The name of an entry's own directory among the files of the entry."""
 DEEPEST = 8
-"""Folders below an entry's own folder that are looked into."""
+"""Directories below an entry's own directory that are looked into."""
 MOST_FILES = 20_000
 """Files of one entry; the rest is not looked at."""
 _PAUSE_S = 0.05
@@ -30,7 +30,7 @@ _QUIET = getattr(os, "O_NOATIME", 0)
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What tells whether a file is still the one that was seen."""
+    """The identity of a file, by which a change since the scan shows."""
 
     device: int
     inode: int
@@ -44,13 +44,13 @@ class Identity:
 
 
 def allocated_bytes(status: os.stat_result) -> int:
-    """What a file takes on disk."""
+    """A file's size on disk."""
     blocks: int = getattr(status, "st_blocks", -(-status.st_size // BLOCK_BYTES))
     return blocks * BLOCK_BYTES
 
 
 def open_folder(root: Path, *parts: str) -> Folder:
-    """A folder below a root, which may itself be a link, but nothing below it. Raises OSError."""
+    """A directory below a root, which may itself be a link, but nothing below it. Raises OSError."""
     folder = Folder.at(root)
     if not parts:
         return folder
@@ -153,32 +153,32 @@ class Files:
 
     root: Path
     parts: tuple[str, ...]
-    """The names of the folders from the root to the one that the files are in."""
+    """The names of the directories from the root to the one that the files are in."""
     key: str
     seen: Mapping[str, os.stat_result]
     """Statuses, links not followed, by name in that folder. Where an entry is a folder: all that is below it
-    by path with slashes, folders among it, and the folder itself as ``HERE``."""
+    by path with slashes, directories among it, and the directory itself as ``HERE``."""
     complete: bool = True
-    """Whether there were no more than ``MOST_FILES``, and all of its folders could be read."""
+    """Whether there were no more than ``MOST_FILES``, and all of its directories could be read."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of its files, and of folders where the entry is one."""
+        """The names of its files, and of directories where the entry is one."""
         return tuple(name for name in self.seen if name != HERE)
 
     @property
     def folder(self) -> Path:
-        """The folder that the files are in."""
+        """The directory that the files are in."""
         return self.root.joinpath(*self.parts)
 
     @property
     def path(self) -> Path:
-        """What people are shown: the folder that the entry is, or its first file."""
+        """The path shown to people: the directory that the entry is, or its first file."""
         return self.folder if HERE in self.seen else self.folder / self.names[0]
 
     @property
     def size_bytes(self) -> int:
-        """What its files take on disk, and the folders that go with them."""
+        """The size on disk of its files, and of the directories that go with them."""
         return sum(map(allocated_bytes, self.seen.values()))
 
     @property
@@ -193,11 +193,11 @@ class Files:
 
     @property
     def owned(self) -> bool:
-        """Whether all of it belongs to who runs this."""
+        """Whether all of it belongs to this user."""
         return not hasattr(os, "geteuid") or all(one.st_uid == os.geteuid() for one in self.seen.values())
 
     def open(self, *below: str) -> Folder:
-        """The folder that the files are in, or one below it; raises OSError."""
+        """The directory that the files are in, or one below it; raises OSError."""
         return open_folder(self.root, *self.parts, *below)
 
     def read(self, name: str, limit_bytes: int) -> bytes:
@@ -225,7 +225,7 @@ class Files:
 
 
 def tree(folder: Folder, root: Path, parts: tuple[str, ...], key: str) -> Files:
-    """An entry that is a folder, with all that is below it; raises OSError where the folder does not read."""
+    """An entry that is a directory, with everything below it; raises OSError if it cannot be read."""
     seen: dict[str, os.stat_result] = {}
     complete = True
     for path, status, _why in below(folder):
@@ -242,7 +242,7 @@ def below(folder: Folder) -> Iterator[tuple[str, os.stat_result | None, str]]:
     """Everything below an open folder, each folder ahead of what is in it: path with slashes, and status.
 
     A folder that was not looked into, as it lies too deep, is mounted there or does not open, comes a second
-    time without a status but with the reason. Raises OSError where the folder itself does not read.
+    time without a status but with the reason. Raises OSError where the directory itself does not read.
     """
     yield from _below(folder, "", folder.status().st_dev, 0)
 

@@ -1,4 +1,4 @@
-"""Formats whose entries are files, or folders of files, and those whose entries are one binary each.
+"""Formats whose entries are files, or directories of files, and those whose entries are one binary each.
 
 Owns whom files are believed from, how an entry's files are removed, what is told of everything that is no
 entry (links, folders that do not open, what dead writers left, strangers), and what is wrong with a binary. A
@@ -31,12 +31,12 @@ OF_OPENCL = frozenset(
         PayloadKind.CUBIN, PayloadKind.AMDGPU, PayloadKind.RUSTICL, PayloadKind.LLVM_BITCODE,
     }
 )  # fmt: skip
-"""What drivers of OpenCL give as the binary of a program."""
+"""The binary formats that OpenCL drivers return for a program."""
 _BEGINNING_BYTES = 64 << 10
 
 
 class FilesFormat(Format[Files]):
-    """A cache whose entries are files, or folders of files, that a layout names.
+    """A cache whose entries are files, or directories of files, that a layout names.
 
     Everything in it that the layout does not name is a stranger: told, and never touched.
     """
@@ -45,21 +45,21 @@ class FilesFormat(Format[Files]):
     item: ClassVar[type] = Files
     wanted: ClassVar[Mapping[str, str]] = {"key": "hex digits of an entry, as 'gpucache inspect' lists them"}
     folders_removed: ClassVar[int] = 0
-    """How many of the folders that an entry's files lie in go with the last file in them."""
+    """How many of the directories that an entry's files lie in go with the last file in them."""
     bare: ClassVar[str] = ""
     """What the owner does at the folder of an entry that has none of its files, a clause that begins with a
-    verb: where that is no good, an entry stays while something else lies in its folder."""
+    verb: where that is no good, an entry stays while something else lies in its directory."""
 
     largest_bytes: ClassVar[int] = 1 << 30
     """The largest file whose bytes are given out."""
 
     @classmethod
     def whose(cls, path: Path) -> Whose:
-        """By the names in a folder."""
+        """By the names in a directory."""
         return cls.layout.whose(path)
 
     def items(self, prefix: str) -> Iterator[Files]:
-        """What the layout names."""
+        """The layout's names."""
         return self.layout.items(self.root, prefix, self.not_read)
 
     def bars(self, item: Files) -> Problem | None:
@@ -70,7 +70,7 @@ class FilesFormat(Format[Files]):
         return None
 
     def stays(self, item: Files) -> str:
-        """That what else lies in the folder would keep it, without the entry, where that does harm."""
+        """That what else lies in the directory would keep it, without the entry, where that does harm."""
         if not self.bare:
             return ""
         with item.open() as folder:
@@ -81,7 +81,7 @@ class FilesFormat(Format[Files]):
         return f"{why}; move that elsewhere" if others else ""
 
     def no_file(self, status: os.stat_result, what: str) -> Problem:
-        """What is told of a link, a pipe or such in the place of an entry's file."""
+        """The problem of a link, a pipe or similar in place of an entry's file."""
         if stat.S_ISLNK(status.st_mode):
             return Problem(
                 FindingKind.UNTRUSTED,
@@ -94,7 +94,7 @@ class FilesFormat(Format[Files]):
         )
 
     def trust(self, item: Files) -> Iterator[Problem]:
-        """What others own, or may write to."""
+        """Files that others own, or can write to."""
         for name, status in item.seen.items():
             if why := places.distrust(status, move=self.place.move):
                 what = "" if len(item.seen) == 1 else "of its folder: " if name == HERE else f"{name}: "
@@ -109,7 +109,7 @@ class FilesFormat(Format[Files]):
         return item.unchanged()
 
     def remove(self, item: Files) -> Kept | None:
-        """Its files, one by one in the order of ``removal_order``, and the folder where it is one."""
+        """Its files, one by one in the order of ``removal_order``, and the directory where it is one."""
         if not item.unchanged():
             return Kept()
         for name in self.removal_order(item.names):
@@ -143,7 +143,7 @@ class FilesFormat(Format[Files]):
         return gone
 
     def removal_order(self, names: Sequence[str]) -> Sequence[str]:
-        """The names of an entry in the order in which they go: first what a program looks for first."""
+        """The names of an entry in removal order: first the file that a program looks for first."""
         return sorted(names, reverse=True)
 
     @contextmanager
@@ -164,7 +164,7 @@ class FilesFormat(Format[Files]):
             os.close(fd)
 
     def beside(self) -> Iterator[Checked]:
-        """Folders that others may write to, links, what dead writers left, and strangers."""
+        """Directories that others may write to, links, what dead writers left, and strangers."""
         strange = Tally()
         for node in self.layout.beside(self.root):
             told = self._beside(node)
@@ -185,7 +185,7 @@ class FilesFormat(Format[Files]):
                 yield self.told(self.root.joinpath(*node.parts), told)
 
     def stranger(self, node: Node) -> Problem:
-        """What is told of a stranger in a folder below the root; those in the root are told together."""
+        """The report on a stranger in a directory below the root; those in the root are reported together."""
         path, folder = printable("/".join(node.parts), None), "/".join(node.parts[:-1])
         beside_left = any(re.fullmatch(one.pattern.rpartition("/")[0], folder) for one in self.layout.left)
         return Problem(
@@ -201,7 +201,7 @@ class FilesFormat(Format[Files]):
         return not start
 
     def clear(self, checked: Checked) -> Checked:
-        """Remove what a dead writer left, if it still is that."""
+        """Remove a dead writer's leftover, if it still is one."""
         path = Path(checked.entry)
         with suppress(OSError, ValueError):
             parts = path.relative_to(self.root).parts
@@ -216,7 +216,7 @@ class FilesFormat(Format[Files]):
         return checked
 
     def _beside(self, node: Node) -> Problem | None:
-        """What is wrong with something that is no entry; None where nothing is, or where it is told later."""
+        """The problem of something that is not an entry; None if there is none, or it is reported later."""
         name = node.parts[-1] if node.parts else self.root.name
         match node.role:
             case Role.FOLDER:
@@ -271,25 +271,25 @@ class BinaryFormat(FilesFormat):
     """
 
     kinds: ClassVar[frozenset[PayloadKind]]
-    """What the owner stores."""
+    """The binary format that the owner stores."""
     consequence: ClassVar[str]
-    """What becomes of a program whose entry is broken; ends the sentences about that."""
+    """What happens to a program whose entry is broken; ends the sentences about that."""
     shows = "a CUDA binary"
     empty: ClassVar[str] = ""
     """What is told of an empty file, where that is not what becomes of a broken one."""
     checked_bytes: ClassVar[int] = 256 << 20
     """Of larger files only the beginning is looked at."""
     scanned_bytes: ClassVar[int] = 64 << 10
-    """What a scan reads of a file; of a larger one the names of kernels may remain unknown."""
+    """The part of a file that a scan reads; a larger one may leave kernel names unknown."""
     _checked: tuple[str, PayloadKind] | None = None
-    """The file that was checked last, and what it holds."""
+    """The file that was checked last, and its content."""
 
     def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:  # noqa: ARG002 - see below
         """The binary in a file, or in its beginning if that is not ``whole``; and what is wrong around it."""
         return data, None
 
     def used_ns(self, status: os.stat_result) -> int:
-        """When an entry was used last: when it was written or, where the disk notes that, read."""
+        """The last use of an entry: when it was written or, if the disk notes that, read."""
         return max(status.st_atime_ns, status.st_mtime_ns)
 
     def look(self, item: Files) -> Look:
@@ -310,7 +310,7 @@ class BinaryFormat(FilesFormat):
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """What it holds, whole up to a bound."""
+        """Its content, whole up to a bound."""
         name, status = next(iter(item.seen.items()))
         whole = status.st_size <= self.checked_bytes
         data = item.part(name, 0, self.checked_bytes if whole else self.scanned_bytes)
@@ -333,7 +333,7 @@ class BinaryFormat(FilesFormat):
         return self.unwrap(super().payload(item), whole=True)[0]
 
     def _wrong(self, binary: bytes, info: PayloadInfo, *, whole: bool) -> Problem | None:
-        """What is wrong with a binary; of its beginning only whether it is one."""
+        """The problem of a binary; of its beginning only whether it is one."""
         if not binary:
             detail = self.empty or f"it is empty; {self.consequence}"
             return Problem(FindingKind.TRUNCATED, detail) if whole else None

@@ -1,4 +1,4 @@
-"""Every system that is not ours, made from its places and its format.
+"""Every system that is not gpucache's own, made from its places and its format.
 
 Neither the format nor the engine of its caches (``foreign_cache``) is loaded until there is a cache to open.
 Must not know any system.
@@ -43,19 +43,19 @@ class ForeignSystem:
 
     @property
     def wanted(self) -> Mapping[str, str]:
-        """The fields that ``explain`` can be asked for, each with what it means."""
+        """The fields that ``explain`` accepts, each with its meaning."""
         return self._format.wanted
 
     def question(self, request: BuildRequest, toolchain: Toolchain) -> Wanted:
-        """What ``explain`` is to be asked, to learn whether the cache would answer a build."""
+        """The question for ``explain`` that shows whether the cache would serve a build."""
         return self._format.question(request, toolchain)
 
     def locations(self, environ: Mapping[str, str]) -> Sequence[Location]:
-        """Where its programs would look in this environment, in their order, there or not."""
+        """Where its programs would look in this environment, in their order, existing or not."""
         return tuple(self._places.locations(environ))
 
     def recognises(self, path: Path) -> bool:
-        """Whether a file or folder looks like one of its caches. Raises nothing."""
+        """Whether a file or directory looks like one of its caches. Raises nothing."""
         from gpucache.caches.layout import Whose
 
         try:
@@ -71,5 +71,5 @@ class ForeignSystem:
         return ForeignCache(self._format(self._format.opened(location), clock))
 
     def isolation(self, folder: Path) -> Isolation:
-        """What makes its programs keep their cache below a folder."""
+        """The environment that makes its programs keep their cache below a directory."""
         return self._places.place.isolation(folder, self.name)

@@ -1,4 +1,4 @@
-"""The engine of every cache that is not ours, made from the format of its system.
+"""The engine of every cache that is not gpucache's own, made from the format of its system.
 
 Owns what is the same for all of them: which errors are a finding, a note or a refusal, what is kept since it
 changed, whose it is not or is locked, what a repair marks, and the answer to a key. What one program's cache
@@ -25,14 +25,14 @@ from gpucache.errors import FormatError, GpucacheError, UsageError
 from gpucache.model import KeyField
 
 _LOOKED_AT = 1000
-"""Entries that are looked at to learn whose a cache is."""
+"""How many entries are read to learn who owns a cache."""
 _KEY = re.compile(r"[0-9a-f]{4,}")
 _REMOVED = "it was removed while it was being checked"
 _CHANGED = "it changed while it was being checked; check again"
 
 
 class ForeignCache(Generic[T]):
-    """One cache of others, from its format: a ``gpucache.caches.interface.Cache``."""
+    """One third-party cache, from its format: a ``gpucache.caches.interface.Cache``."""
 
     def __init__(self, made: Format[T]) -> None:
         self._format = made
@@ -44,7 +44,7 @@ class ForeignCache(Generic[T]):
         self._failed: dict[str, None] = {}
 
     def location(self) -> Location:
-        """Where it lives, and what is wrong with the place and the limits there."""
+        """Where it is, and the problems of the place and its limits."""
         if self._limits is None:
             self._limits = ()
             with self._apart():
@@ -61,11 +61,11 @@ class ForeignCache(Generic[T]):
         return list(self._scan(prefix))
 
     def unread(self) -> Sequence[str]:
-        """Why not all of it could be looked at or worked on so far, a sentence each."""
+        """Why parts could not be read or changed so far, a sentence each."""
         return (*self._failed, *self._format.closed_folders.values())
 
     def report(self, entry: CacheEntry) -> EntryReport:
-        """What it stores about itself, and what its payload is; raises FormatError."""
+        """The facts it stores about itself, and its payload; raises FormatError."""
         item = self._item(entry)
         try:
             if (found := self._format.report(item, entry)) is not None:
@@ -78,7 +78,7 @@ class ForeignCache(Generic[T]):
         return EntryReport(entry, tuple(KeyField(*pair) for pair in pairs), info.pairs)
 
     def extract(self, entry: CacheEntry) -> bytes:
-        """The payload; raises FormatError where what the entry holds is not sound."""
+        """The payload; raises FormatError if the entry's content is not sound."""
         item = self._item(entry)
         try:
             barred = self._format.bars(item)
@@ -115,7 +115,7 @@ class ForeignCache(Generic[T]):
         return Checked(entry.key, told, notes, checksum=checksum)
 
     def leftovers(self) -> Iterator[Checked]:
-        """What belongs to no entry, and what is wrong with the cache as a whole."""
+        """Everything that belongs to no entry, and the problems of the cache as a whole."""
         with self._apart():
             made = self._format
             if why := made.closed():
@@ -151,7 +151,7 @@ class ForeignCache(Generic[T]):
         return self._format.together
 
     def remove_together(self, entries: Iterable[CacheEntry], why: str) -> Sequence[Kept | None]:
-        """What ``remove`` does, of several entries: what became of each, in their order."""
+        """Remove several entries like ``remove``: the outcome of each, in their order."""
         every = list(entries)
         going = [self._item(one) for one in every if not one.stays]
         if self.together > 1 and going:
@@ -169,7 +169,7 @@ class ForeignCache(Generic[T]):
             return ()
 
     def repair(self, checked: Checked, entry: CacheEntry | None) -> Checked:
-        """Take what is wrong out of the way, so that the owner makes it anew; what is gone is marked."""
+        """Remove problems, so that the owner makes the files anew; removed ones are marked."""
         try:
             return self._repaired(checked, entry)
         except Exception as error:
@@ -196,7 +196,7 @@ class ForeignCache(Generic[T]):
         return checked._replace(findings=tuple(marked))
 
     def explain(self, wanted: Wanted) -> Iterator[Reach]:
-        """Whether the cache would answer what is wanted; raises UsageError."""
+        """Whether the cache would serve the request; raises UsageError."""
         made = self._format
         for name in wanted:
             if name not in made.wanted and not made.asks_itself:
@@ -331,7 +331,7 @@ class ForeignCache(Generic[T]):
 
     @contextmanager
     def _apart(self) -> Iterator[None]:
-        """What fails within costs this cache alone, and is told by ``unread``; what is gone is no failure."""
+        """A failure within affects this cache alone; ``unread`` reports it, unless a file is missing."""
         try:
             yield
         except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""What a system tells the engine of its caches: a format, which is facts and small functions, and no more.
+"""The interface of a cache format: the facts and small functions that a system gives the engine.
 
 To add a system, write a row in ``systems``, and a class below that row and ``FilesFormat`` with its facts and
 ``look``, ``check`` and ``payload``, which its module calls ``FORMAT``; ``cupy`` and ``jax`` beside this are
@@ -37,21 +37,21 @@ Clock = Callable[[], int]
 
 
 class Item(Protocol):
-    """An entry as a scan found it: what names, sizes and dates it. ``Files`` is one; a row can be another."""
+    """An entry as a scan found it: its names, sizes and times. ``Files`` is one; a row can be another."""
 
     @property
     def key(self) -> str:
-        """What tells it from every other entry of the cache, hex digits where it can be."""
+        """Its unique identity in the cache, hex digits if possible."""
         ...
 
     @property
     def path(self) -> Path:
-        """What people are shown."""
+        """The name shown to people."""
         ...
 
     @property
     def size_bytes(self) -> int:
-        """What it takes on disk."""
+        """Its size on disk."""
         ...
 
     @property
@@ -61,7 +61,7 @@ class Item(Protocol):
 
     @property
     def owned(self) -> bool:
-        """Whether all of it belongs to who runs this."""
+        """Whether all of it belongs to this user."""
         ...
 
 
@@ -70,7 +70,7 @@ T = TypeVar("T", bound=Item)
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a glance at an entry tells, cheap enough for a scan of a hundred thousand."""
+    """The quick description of an entry, cheap enough for a scan of a hundred thousand."""
 
     program: str = ""
     target: str = ""
@@ -80,11 +80,11 @@ class Look:
     fields: tuple[tuple[str, str], ...] = ()
     """Stored key fields by label; ``evict --unlike`` compares them."""
     problem: Problem | None = None
-    """What is wrong at a glance."""
+    """The problems found at a glance."""
     made_ns: int | None = None
     """When it was made; None for the time at which its first file was written."""
     compile_ns: int | None = None
-    """What compiling it took; None where that is not stored."""
+    """The time to compile it; None if that is not stored."""
     used_ns: int | None = None
     """The last use as the owner keeps it; None for the time at which it was written."""
     stays: str = ""
@@ -124,7 +124,7 @@ class Format(Places, ABC, Generic[T]):
     """
 
     item: ClassVar[type]
-    """What ``items`` gives."""
+    """The items that ``items`` yields."""
     wanted: ClassVar[Mapping[str, str]] = {}
     """The fields that ``explain`` can be asked for. One called ``key`` is answered by the engine."""
     opaque: ClassVar[str] = ""
@@ -140,13 +140,13 @@ class Format(Places, ABC, Generic[T]):
     """What is told of a key whose entry is sound, where the owner would not simply serve it."""
     key_digits: ClassVar[int] = 64
     shows: ClassVar[str] = "of its making"
-    """What an entry that ``shows`` whose it is, is; completes 'nothing beside it is ...'."""
+    """The kind of an entry that ``shows`` its owner; completes 'nothing beside it is ...'."""
     trusts_variables: ClassVar[bool] = False
     """Whether a place that a variable names is never taken for somebody else's."""
     leaves_to_owner: ClassVar[bool] = True
     """Whether a repair leaves what belongs to another user."""
     checksums: ClassVar[bool] = False
-    """Whether ``check`` compares a checksum over what an entry holds with what the owner stored."""
+    """Whether ``check`` compares the content with a checksum that the owner stored."""
     together: ClassVar[int] = 1
     """How many removals share one lock or commit at most, where that costs the owner's programs less."""
     mends: ClassVar[frozenset[FindingKind]] = frozenset(kind for kind in FindingKind if kind.wrong)
@@ -157,9 +157,9 @@ class Format(Places, ABC, Generic[T]):
         self.root = Path(location.root)
         self.now_ns = clock
         self.closed_folders: dict[Path, str] = {}
-        """Of the folders of entries that could not be read so far why not, a sentence each."""
+        """The reasons why directories of entries could not be read so far, a sentence each."""
 
-    # What is asked without a cache.
+    # Questions without a cache.
 
     @classmethod
     def opened(cls, location: Location) -> Location:
@@ -169,25 +169,25 @@ class Format(Places, ABC, Generic[T]):
 
     @classmethod
     def question(cls, request: BuildRequest, toolchain: Toolchain) -> Wanted:  # noqa: ARG003 - opaque keys
-        """What ``explain`` is to be asked, to learn whether the cache would answer a build."""
+        """The question for ``explain`` that shows whether the cache would serve a build."""
         return {}
 
     @classmethod
     def require(cls, root: Path) -> None:
-        """Raise CacheUnusableError for what can be no cache, such as a file where a folder is wanted."""
+        """Raise CacheUnusableError if this cannot be a cache, such as a file in place of a directory."""
         places.require_folder(root, f"name the folder of a cache of {cls.owner}")
 
     @classmethod
     @abstractmethod
     def whose(cls, path: Path) -> Whose:
-        """Whose a file or folder is by what lies there; raises OSError, ValueError."""
+        """The owner of a file or directory, by its content; raises OSError, ValueError."""
 
     def limits(self) -> Iterator[str]:
         """What the entries show to be wrong with the owner's limits, a sentence each with the remedy."""
         yield from ()
 
     def not_read(self, path: Path, error: OSError) -> None:
-        """Keep that a folder of entries could not be read, for those who count what is in the cache."""
+        """Keep that a directory of entries could not be read, for those who count what is in the cache."""
         why = f"{path} cannot be read ({error.strerror}), so its contents are unknown; fix its permissions"
         self.closed_folders[path] = why
 
@@ -200,11 +200,11 @@ class Format(Places, ABC, Generic[T]):
 
     @abstractmethod
     def look(self, item: T) -> Look | None:
-        """What a scan tells of an entry, from little of it; None for what turns out to be none."""
+        """The facts of an entry from a scan, which reads little of it; None if it is not an entry."""
 
     @abstractmethod
     def check(self, item: T) -> Iterator[Problem]:
-        """What is wrong with what an entry holds, or worth knowing; it is read whole. Or UnjudgedError."""
+        """Problems of, or notes on, an entry's content; it is read whole. Or UnjudgedError."""
 
     @abstractmethod
     def payload(self, item: T) -> bytes:
@@ -227,11 +227,11 @@ class Format(Places, ABC, Generic[T]):
         return ""
 
     def trust(self, item: T) -> Iterator[Problem]:  # noqa: ARG002 - a row is as the whole is
-        """Why an entry is not to be believed, whatever it holds."""
+        """Why an entry is not trustworthy, whatever its content."""
         yield from ()
 
     def notes(self, item: T) -> Iterator[str]:  # noqa: ARG002 - most have none
-        """What a check could not tell of an entry, a sentence each."""
+        """What a check could not determine about an entry, a sentence each."""
         yield from ()
 
     def unreadable(self, error: OSError) -> Problem:
@@ -241,7 +241,7 @@ class Format(Places, ABC, Generic[T]):
 
     @abstractmethod
     def unchanged(self, item: T) -> bool:
-        """Whether an entry is as the scan saw it."""
+        """Whether an entry is unchanged since the scan."""
 
     @abstractmethod
     def remove(self, item: T) -> Kept | None:
@@ -252,7 +252,7 @@ class Format(Places, ABC, Generic[T]):
         return ""
 
     def finish_removals(self) -> Sequence[str]:
-        """Do what the owner's rules ask for after removals (totals, empty folders): sentences that say so."""
+        """Apply the owner's rules after removals (totals, empty directories): sentences that report it."""
         return ()
 
     def lock(self, item: T) -> AbstractContextManager[None]:  # noqa: ARG002 - most owners have none
@@ -260,7 +260,7 @@ class Format(Places, ABC, Generic[T]):
         return nullcontext()
 
     def remove_together(self, items: Sequence[T]) -> Sequence[Kept | None]:
-        """What ``remove`` does, of up to ``together`` entries: what became of each, in their order."""
+        """Remove up to ``together`` entries like ``remove``: the outcome of each, in their order."""
         return [self.remove(item) for item in items]
 
     def discard(self, item: T) -> Kept | None:
@@ -284,7 +284,7 @@ class Format(Places, ABC, Generic[T]):
             return problems
         return [one for one in problems if one.paths and self.take(item, one.paths)]
 
-    # What an entry tells beside its look.
+    # Facts of an entry besides its look.
 
     def report(self, item: T, entry: CacheEntry) -> EntryReport | None:  # noqa: ARG002 - most have no more
         """Everything that the entry stores about itself where that is more than its fields and its payload: a
@@ -300,7 +300,7 @@ class Format(Places, ABC, Generic[T]):
         fields of ``wanted`` alone. Raises UsageError."""
         return None
 
-    # What belongs to no entry.
+    # Everything that belongs to no entry.
 
     def whole(self) -> Iterator[Checked]:
         """What is wrong with the whole (totals, an index, a lock, a database), by the path it is about, and
@@ -308,7 +308,7 @@ class Format(Places, ABC, Generic[T]):
         yield from ()
 
     def closed(self) -> str:
-        """Why nothing can be known of what lies at the place, a sentence; empty where it can."""
+        """Why the content of the place is unknown, a sentence; empty if it can be known."""
         return places.closed(self.root, move=self.place.move)
 
     def is_foreign(self) -> bool:
@@ -319,11 +319,11 @@ class Format(Places, ABC, Generic[T]):
         return False
 
     def beside(self) -> Iterator[Checked]:
-        """What lies in the cache and belongs to no entry; raises OSError where the root does not read."""
+        """Everything in the cache that belongs to no entry; raises OSError if the root cannot be read."""
         yield from ()
 
     def clear(self, checked: Checked) -> Checked:
-        """Take out of the way what ``beside`` or ``whole`` told, where that can be; the same, marked."""
+        """Remove the problems from ``beside`` or ``whole``, if possible; the same ones, marked."""
         return checked
 
     def told(self, path: Path, problem: Problem, name: str = "", program: str = "") -> Checked:

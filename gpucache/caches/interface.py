@@ -1,4 +1,4 @@
-"""What every cache can be asked, whoever keeps it, and what every system that keeps caches can.
+"""The interface of every cache, whichever program keeps it, and of every system that keeps caches.
 
 Owns the two protocols that inspect, verify and evict work on: a ``System`` knows where caches of its
 kind live, a ``Cache`` is one of them, opened. Nothing found in a cache is ever loaded, unpickled or
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpucache.answers.why import Reach
 
 Wanted = Mapping[str, tuple[bytes, ...]]
-"""What an explanation is asked for: values by field name, in the order given; all of them raw bytes."""
+"""The question of an explanation: values by field name, in the order given; all of them raw bytes."""
 
 
 class Cache(Protocol):
@@ -29,11 +29,11 @@ class Cache(Protocol):
 
     @property
     def name(self) -> str:
-        """What people and ``--cache`` call its system."""
+        """The name that people and ``--cache`` use for its system."""
         ...
 
     def location(self) -> Location:
-        """Where it lives, what decided that, and what is wrong with the place. Raises nothing."""
+        """Where it is, why, and the problems of the place. Raises nothing."""
         ...
 
     def scan(self) -> Iterator[CacheEntry]:
@@ -45,7 +45,7 @@ class Cache(Protocol):
         ...
 
     def unread(self) -> Sequence[str]:
-        """Why not all of it could be looked at or worked on so far, a sentence each."""
+        """Why parts could not be read or changed so far, a sentence each."""
         ...
 
     def report(self, entry: CacheEntry) -> EntryReport:
@@ -61,7 +61,7 @@ class Cache(Protocol):
         ...
 
     def leftovers(self) -> Iterator[Checked]:
-        """What belongs to no entry, and what is wrong with the cache as a whole."""
+        """Problems of everything that is not an entry, and of the cache as a whole."""
         ...
 
     def remove(self, entry: CacheEntry, why: str) -> "Kept | None":
@@ -69,7 +69,7 @@ class Cache(Protocol):
         ...
 
     def finish_removals(self) -> Sequence[str]:
-        """Do what the owner's rules ask for after removals (totals, empty folders): sentences that say so."""
+        """Apply the owner's rules after removals (totals, empty directories): sentences that report it."""
         ...
 
     def repair(self, checked: Checked, entry: CacheEntry | None) -> Checked:
@@ -81,7 +81,7 @@ class Cache(Protocol):
         ...
 
     def explain(self, wanted: Wanted) -> "Iterator[Reach]":
-        """Whether the cache would answer what is wanted, and if not what is in the way.
+        """Whether the cache would serve a build, and if not why.
 
         Raises UsageError for a field that this system has not, naming those it has.
         """
@@ -98,13 +98,13 @@ class RemovesTogether(Protocol):
         ...
 
     def remove_together(self, entries: Iterable[CacheEntry], why: str) -> "Iterable[Kept | None]":
-        """What ``remove`` does, of several entries: what became of each, in their order."""
+        """Remove several entries like ``remove``: the outcome of each, in their order."""
         ...
 
 
 @runtime_checkable
 class Rescanned(Protocol):
-    """A cache that can be scanned while its entries are removed, so that nobody has to keep them all."""
+    """A cache that can be scanned while its entries are removed, so that no caller has to keep them all."""
 
     def entries(self, *, heads: bool = True) -> Iterable[CacheEntry]:
         """Every entry; each walk over them is a ``scan`` of its own, and without ``heads`` tells no more of
@@ -130,7 +130,7 @@ class Rebuildable(Cache, Protocol):
         ...
 
     def beside_bytes(self) -> int:
-        """What everything beside the entries takes on disk."""
+        """The disk space of everything besides the entries."""
         ...
 
     def sweep(self, max_size_bytes: int | None, why: str = "") -> str:
@@ -146,7 +146,7 @@ class Isolation(NamedTuple):
 
     environment: tuple[tuple[str, str], ...] = ()
     lacking: str = ""
-    """What cannot be redirected, as a sentence; empty where everything can."""
+    """The parts that cannot be redirected, as a sentence; empty if everything can."""
     turn_on: tuple[tuple[str, str], ...] = ()
     """What is set as well where its programs keep nothing as their environment is."""
 
@@ -156,43 +156,43 @@ class System(Protocol):
 
     @property
     def name(self) -> str:
-        """What people and ``--cache`` call it."""
+        """The name that people and ``--cache`` use for it."""
         ...
 
     @property
     def title(self) -> str:
-        """What it is, in a few words."""
+        """A short description."""
         ...
 
     @property
     def nowhere(self) -> str:
-        """Why an environment can lack a place for its caches, and what to set; a clause."""
+        """Why an environment can lack a place for its caches, and the remedy; a clause."""
         ...
 
     @property
     def wanted(self) -> Mapping[str, str]:
-        """The fields that ``explain`` can be asked for, each with what it means."""
+        """The fields that ``explain`` accepts, each with its meaning."""
         ...
 
     def locations(self, environ: Mapping[str, str]) -> Sequence[Location]:
-        """Where its programs would look in this environment, in their order, there or not. Raises nothing."""
+        """Where its programs would look in an environment, in order, existing or not. Raises nothing."""
         ...
 
     def recognises(self, path: Path) -> bool:
-        """Whether a file or folder looks like one of its caches. Raises nothing."""
+        """Whether a file or directory looks like one of its caches. Raises nothing."""
         ...
 
     def open(self, location: Location) -> Cache:
-        """The cache at a location; raises CacheUnusableError where it cannot be opened at all."""
+        """The cache at a location; raises CacheUnusableError if it cannot be opened at all."""
         ...
 
     def isolation(self, folder: Path) -> Isolation:
-        """What makes its programs keep their cache below a folder."""
+        """The environment that makes its programs keep their cache below a directory."""
         ...
 
     @property
     def tracing(self) -> Mapping[str, str]:
-        """The environment variables that make its programs tell what they hit and miss; empty for none."""
+        """The environment variables that make its programs log hits and misses; empty for none."""
         ...
 
     @property
@@ -207,5 +207,5 @@ class System(Protocol):
         ...
 
     def question(self, request: BuildRequest, toolchain: Toolchain) -> Wanted:
-        """What ``explain`` is to be asked, to learn whether the cache would answer a build."""
+        """The question for ``explain`` that shows whether the cache would serve a build."""
         ...

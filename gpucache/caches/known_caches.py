@@ -1,4 +1,4 @@
-"""Every known cache of an environment: which variables move it, what it holds, and whose a folder is.
+"""Every known cache of an environment: the variables that move it, its content, and its owner.
 
 Owns what counts as an entry: what a system says is one and, of programs that gpucache does not know, a file.
 Entries are told apart by name, size and the time they were written, so that a cache which is emptied and
@@ -25,7 +25,7 @@ from gpucache.errors import GpucacheError
 from gpucache.payload import PayloadKind, describe
 
 OTHERS = "others"
-"""What lies below the cache folder and belongs to no known cache."""
+"""Files below the cache directory that belong to no known cache."""
 
 _DEEPEST = 6
 """How far below its root an entry of a known cache lies at most."""
@@ -59,7 +59,7 @@ class KnownCaches:
         return cls(environ, frozenset({*others, *(system.name for system in systems() if system.driver)}))
 
     def groups(self, folder: Path) -> Iterator[Group]:
-        """The variables that put every cache below a folder."""
+        """The variables that put every cache below a directory."""
         shared = [OTHERS]
         groups = []
         for system in self._systems():
@@ -92,7 +92,7 @@ class KnownCaches:
         return self.variables(folder)
 
     def used(self, folder: Path) -> tuple[tuple[str, str], ...]:
-        """The variables of the caches below a folder that hold entries."""
+        """The variables of the caches below a directory that hold entries."""
         held = self.look({**self.environ, **self.variables(folder)}, private=True)
         full = {name for name, found in held.items() if entries({name: found})}
         return tuple(
@@ -100,7 +100,7 @@ class KnownCaches:
         )
 
     def remove_unused(self, folder: Path) -> None:
-        """Remove what was made below a folder for caches that nobody filled."""
+        """Remove what was made below a directory for caches that nobody filled."""
         for value in self.variables(folder).values():
             if Path(value).is_relative_to(folder):
                 with suppress(OSError):
@@ -133,7 +133,7 @@ class KnownCaches:
         return next((location.root for location in load_system(name).locations(environ)), "")
 
     def root_of(self, path: Path) -> Path | None:
-        """The root of the known cache that a folder lies in; None for any other folder."""
+        """The root of the known cache that a directory lies in; None for any other directory."""
         known = next((root for root in self._roots if path.is_relative_to(root)), None)
         candidates = (path, *path.parents[:_DEEPEST])
         return known or next((at for at in candidates if any(one.recognises(at) for one in systems())), None)
@@ -191,7 +191,7 @@ def _entries(cache: Cache) -> Iterator[tuple[str, Held]]:
 
 
 def _files(folder: Path, without: tuple[Path, ...]) -> Iterator[tuple[str, Held]]:
-    """Files below a folder that are not empty, up to a limit; links are not followed."""
+    """Files below a directory that are not empty, up to a limit; links are not followed."""
     number = 0
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if Path(place, name) not in without]

@@ -2,9 +2,9 @@
 
 A layout is made of patterns: parts of a path with slashes between, each part a regular expression that a
 whole name has to match, so that none may hold a slash itself; a part can refer back to a group of one above
-it, as where a file is called like its folder. A pattern takes a name only as the owner writes it: other
-letters, spaces and cases are somebody's own. Owns the walk, which is bounded in depth, follows no link, and
-stands the owner removing and renaming things meanwhile. Must not read files, nor judge.
+it, as where a file is called like its directory. A pattern takes a name only as the owner writes it: other
+letters, spaces and cases are foreign. Owns the walk, which is bounded in depth, follows no link, and
+tolerates the owner removing and renaming things meanwhile. Must not read files or judge them.
 """
 
 import os
@@ -24,10 +24,10 @@ from gpucache.caches.files import HERE, Files, tree
 from gpucache.folders import Folder
 
 LINK, STRANGER = "link", "stranger"
-"""Roles in an entry's folder: a link, and what no pattern fits or people call a copy."""
+"""Roles in an entry's directory: a link, and a name that fits no pattern or is a person's copy."""
 _NAMES_LOOKED_AT = 1000
 VERSION = r"\d+(?:\.\d+)+(?:(?:a|b|rc)\d+)?(?:\.post\d+)?(?:\.dev\d+)?(?:\+[a-z0-9]+(?:\.[a-z0-9]+)*)?"
-"""The version of a Python package as PEP 440 writes it, as the name of a folder."""
+"""The version of a Python package as PEP 440 writes it, as the name of a directory."""
 _COPY = re.compile(
     r"(?i:copy(?: \(\d+\))? of .+|.+ (?:\(\w+\)|(?:- )?copy(?: \d+)?)(?:\.\w+)*|.+(?:~|\.(?:bak|old|orig)))",
     re.DOTALL,
@@ -49,19 +49,19 @@ def is_copy(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Files that a writer leaves which was stopped; folders where the pattern ends in a slash."""
+    """Files that a stopped writer leaves; directories if the pattern ends in a slash."""
 
     pattern: str
     age_ns: int
-    """From this age on they are left over; younger ones may be in use, and are not told."""
+    """The age from which they are leftovers; younger ones may be in use, and are not reported."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What lies where below the root of a cache."""
+    """The files of a cache, by their place below the root."""
 
     entries: str | Sequence[str]
-    """Patterns of the files of entries, or of the folder that an entry is where it ends in a slash. The
+    """Patterns of the files of entries, or of the directory that an entry is where it ends in a slash. The
     groups of a pattern are the key. Files of one folder with one key are one entry, whose first file is the
     one that fits the first of the patterns."""
     left: Sequence[Left] = ()
@@ -69,19 +69,19 @@ class Layout:
     """Patterns of what else the owner keeps: locks, marks, totals, and folders with a slash behind. Such are
     no strangers, and are neither looked into nor removed."""
     signs: Sequence[str] = ()
-    """Patterns of names that show whose a folder is; those of entries where there are none."""
+    """Patterns of names that show whose a directory is; those of entries where there are none."""
     key: Callable[[Sequence[str]], str] | None = None
     """The key of the groups of a pattern where it is not simply one behind the other."""
     inside: Sequence[tuple[str, str]] = ()
-    """Where an entry is a folder: the roles of what lies in it, each with the pattern of its path below that
-    folder, with a slash behind for folders; the first that fits counts."""
+    """If an entry is a directory: the roles of its content, each with the pattern of its path below that
+    directory, with a slash behind for directories; the first that fits counts."""
 
     def items(
         self, root: Path, prefix: str = "", closed: Callable[[Path, OSError], object] = _passed
     ) -> Iterator[Files]:
-        """Every entry whose key begins with some digits, in the order of names in each folder.
+        """Every entry whose key begins with some digits, in the order of names in each directory.
 
-        Raises OSError where the root does not read; folders in it that do not are passed to ``closed``.
+        Raises OSError where the root does not read; directories in it that do not are passed to ``closed``.
         """
         with files.open_folder(root) as folder:
             for node in self._walk(folder, root, (), self._start, prefix):
@@ -91,19 +91,19 @@ class Layout:
                     closed(root.joinpath(*node.parts), node.error)
 
     def beside(self, root: Path) -> Iterator["Node"]:
-        """Everything else, with the folders that are walked; raises OSError where the root does not read."""
+        """Everything else, with the directories walked; raises OSError if the root cannot be read."""
         with files.open_folder(root) as folder:
             for node in self._walk(folder, root, (), self._start, None):
                 if isinstance(node, Node):
                     yield node
 
     def role(self, path: str, *, folder: bool) -> str:
-        """What something in an entry's folder is by its path, ``STRANGER`` for what no pattern fits."""
+        """The role of a path in an entry's directory, ``STRANGER`` for one that fits no pattern."""
         name = f"{path}/" if folder else path
         return next((role for role, pattern in self._inside if pattern.fullmatch(name)), STRANGER)
 
     def roles(self, item: Files) -> Mapping[str, Sequence[str]]:
-        """What lies in an entry's folder by role, links and strangers among them, in the order of names.
+        """The content of an entry's directory by role, links and strangers among them, in the order of names.
 
         What lies below a stranger is not looked at; what is mounted there is one, whatever it is called.
         """
@@ -128,17 +128,17 @@ class Layout:
         return [(role, re.compile(pattern, re.DOTALL)) for role, pattern in self.inside]
 
     def key_at(self, parts: Sequence[str]) -> str:
-        """The key of the entry whose file lies at a place, by its names; empty where none is called so."""
+        """The key of the entry whose file is at a place, by its names; empty if none has such a name."""
         found = ((way, way.fits(parts)) for way in self._entry_ways if len(way.parts) == len(parts))
         return next((self._key((way, match.groups())) for way, match in found if match), "")
 
     def left_at(self, parts: Sequence[str]) -> Left | None:
-        """What a place is left over from, where its names say so."""
+        """The leftover that a place is, if its names say so."""
         ways = (way for way in self._ways if way.left is not None and len(way.parts) == len(parts))
         return next((way.left for way in ways if way.fits(parts)), None)
 
     def whose(self, root: Path) -> "Whose":
-        """Whose a folder is, as far as is looked, by the names in it; raises OSError.
+        """The owner of a directory, as far as the names in it show; raises OSError.
 
         It is somebody else's where it holds things, and nothing in it shows that it is the owner's.
         """
@@ -169,9 +169,9 @@ class Layout:
     def _walk(
         self, folder: Folder, root: Path, parts: tuple[str, ...], steps: "list[_Step]", prefix: str | None
     ) -> "Iterator[Files | Node]":
-        """Everything below an open folder: the entries, or with no ``prefix`` all that is none."""
+        """Everything below an open directory: the entries, or without ``prefix`` everything else."""
         if prefix is None:
-            # By name: that fails where a folder may be listed but not entered.
+            # By name: that fails where a directory may be listed but not entered.
             yield Node(Role.FOLDER, parts, folder.lstat(os.curdir))
         entries: dict[str, list[tuple[int, str]]] = {}
         folders: list[tuple[str, list[_Step]]] = []
@@ -198,7 +198,7 @@ class Layout:
         on: "list[_Step]",
         prefix: str | None,
     ) -> "Iterator[Files | Node]":
-        """What is in a folder, which is an entry or on the way to some."""
+        """The content of a directory, which is an entry or on the way to some."""
         try:
             with folder.folder(name) as inner:
                 if len(on[0][0].parts) > len(parts):
@@ -215,11 +215,11 @@ class Layout:
     def _sort(
         self, found: "os.DirEntry[str]", steps: "list[_Step]", above: tuple[str, ...], prefix: str
     ) -> "tuple[Role, list[_Step]]":
-        """What a name is, and the patterns that it fits."""
+        """The kind of a name, and the patterns that it fits."""
         depth, path = len(above), (*above, found.name)
         ways = (way for way, _ in steps if len(way.parts) > depth)
         on = [(way, match.groups()) for way in ways if (match := way.fits(path))]
-        if self.key is None:  # digits so far tell which folders can hold the key
+        if self.key is None:  # digits so far tell which directories can hold the key
             on = [(way, groups) for way, groups in on if _near("".join(groups), prefix)]
         here = [step for step in on if len(step[0].parts) == depth + 1]
         deeper = [step for step in on if len(step[0].parts) > depth + 1]
@@ -237,29 +237,29 @@ class Layout:
 
 
 class Whose(Enum):
-    """Whose a place is by what lies there."""
+    """The owner of a place, by its content."""
 
     OWN = auto()
-    """The owner's: an entry of it is there."""
+    """The owner's: it has an entry."""
     FOREIGN = auto()
-    """Somebody else's: things are there, and none is the owner's."""
+    """Foreign: it has files, and none is the owner's."""
     UNKNOWN = auto()
-    """It is empty, not there, or holds nothing that tells."""
+    """It is empty, does not exist, or has nothing that decides."""
 
 
 class Role(Enum):
-    """What something below the root is."""
+    """The kind of something below the root."""
 
     ENTRY = auto()
     OWN = auto()
     FOLDER = auto()
-    """A folder on the way to entries, which may be trusted or not."""
+    """A directory on the way to entries, which may be trusted or not."""
     LEFT = auto()
     LINK = auto()
-    """A link with the name of a folder or a file of the owner's."""
+    """A link with the name of a directory or a file of the owner's."""
     STRANGER = auto()
     CLOSED = auto()
-    """A folder of the owner's name that does not open."""
+    """A directory with the owner's name that cannot be opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +270,7 @@ class Node:
     parts: tuple[str, ...]
     status: os.stat_result
     left: Left | None = None
-    """What it is left over from, where its name says so."""
+    """The leftover that it is, if its name says so."""
     error: OSError | None = None
 
 
@@ -296,7 +296,7 @@ class _Way:
 
 
 _Step = tuple[_Way, tuple[str, ...]]
-"""A pattern that fits so far, and what its groups took."""
+"""A pattern that fits so far, and the values of its groups."""
 
 
 def _compiled(pattern: str, *, left: Left | None = None, own: bool = False, rank: int = 0) -> _Way:
@@ -312,7 +312,7 @@ def _near(digits: str, prefix: str) -> bool:
 def _node(
     role: Role, folder: Folder, parts: tuple[str, ...], left: Left | None = None, error: OSError | None = None
 ) -> Iterator[Node]:
-    with suppress(FileNotFoundError):  # it went meanwhile
+    with suppress(FileNotFoundError):  # it was removed meanwhile
         yield Node(role, parts, folder.lstat(parts[-1]), left, error)
 
 

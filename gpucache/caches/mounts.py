@@ -1,4 +1,4 @@
-"""What a path lies on: the mounts of this process, and which of them holds a path.
+"""The mounts of this process, and which of them contains a path.
 
 Owns the reading of ``/proc/self/mountinfo`` (proc(5)) and the kinds of file systems. Where there is no
 such file nothing is known. Must not know whose cache lies there, nor what is wrong with that.
@@ -22,7 +22,7 @@ _LAYER = frozenset({"overlay", "aufs", "fuse-overlayfs", "fuse.fuse-overlayfs"})
 
 
 class Medium(StrEnum):
-    """What kind of place a file system is for a cache."""
+    """The kind of place that a file system is for a cache."""
 
     DISK = "disk"
     MEMORY = "memory"
@@ -39,7 +39,7 @@ class Mount(NamedTuple):
 
     @property
     def medium(self) -> Medium:
-        """What kind of place it is."""
+        """The kind of place it is."""
         for medium, kinds in ((Medium.NETWORK, _NETWORK), (Medium.MEMORY, _MEMORY), (Medium.LAYER, _LAYER)):
             if self.kind in kinds:
                 return medium
@@ -47,12 +47,12 @@ class Mount(NamedTuple):
 
 
 def parse(text: str) -> tuple[Mount, ...]:
-    """The mounts of a mountinfo, in its order; lines that do not read are left out."""
+    """The mounts of a mountinfo, in its order; invalid lines are left out."""
     return tuple(filter(None, map(_mount, text.splitlines())))
 
 
 def mount_of(path: Path, mounts: tuple[Mount, ...]) -> Mount | None:
-    """The mount that holds an absolute path: the last of those with the longest point above it."""
+    """The mount that contains an absolute path: the last of those with the longest point above it."""
     holding = [mount for mount in mounts if path.is_relative_to(mount.point)]
     if not holding:
         return None

@@ -30,7 +30,7 @@ _SCANNED_BYTES = 4096
 
 
 class OpaqueFormat(FilesFormat):
-    """A cache of which the place is known, and by which names it can be recognised."""
+    """A cache of which gpucache knows the place and the names that identify it."""
 
     signs: ClassVar[Sequence[str]]
     """Patterns, as those of a layout, of names that no other program gives its files."""
@@ -44,7 +44,7 @@ class OpaqueFormat(FilesFormat):
 
     @classmethod
     def whose(cls, path: Path) -> Whose:
-        """By what is called as the owner calls its files."""
+        """The owner, by the names of files."""
         return Layout(cls.signs).whose(path)
 
     def items(self, prefix: str) -> Iterator[Files]:
@@ -62,7 +62,7 @@ class OpaqueFormat(FilesFormat):
                     yield Files(self.root, tuple(above), key, {name: status})
 
     def beside(self) -> Iterator[Checked]:
-        """Folders that others may write to, and those that were not looked into."""
+        """Directories that others may write to, and those that were not looked into."""
         with files.open_folder(self.root) as folder:
             if why := places.distrust(folder.lstat(os.curdir), move=self.place.move):
                 yield self.told(self.root, Problem(FindingKind.UNTRUSTED, why))
@@ -75,7 +75,7 @@ class OpaqueFormat(FilesFormat):
                     yield self.told(path, Problem(FindingKind.UNTRUSTED, f"of the folder {name}: {why}"))
 
     def look(self, item: Files) -> Look:
-        """Its path, and what its beginning says that it is."""
+        """Its path, and the kind that its beginning shows."""
         ((name, status),) = item.seen.items()
         info = describe(item.part(name, 0, _SCANNED_BYTES))
         return Look(
@@ -107,7 +107,7 @@ class OpaqueFormat(FilesFormat):
             )
 
     def report(self, item: Files, entry: CacheEntry) -> EntryReport:
-        """What the bytes are."""
+        """The kind of the bytes."""
         info = describe(self.payload(item))
         return EntryReport(
             entry, (KeyField("key", "opaque: gpucache does not read this format"),), info.pairs

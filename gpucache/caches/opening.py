@@ -1,4 +1,4 @@
-"""The caches of others on this machine, opened: where their systems keep them, or at a place that is named.
+"""The other caches on this machine, opened: where their systems keep them, or at a named place.
 
 One that is there and cannot be opened is ``Unusable``, so that it does not hide the others. Loads the systems
 that are asked for and no others. Must not know our own cache.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def found_caches(environ: Mapping[str, str]) -> list[Cache]:
-    """Every cache of others that is here, and those that are missing where their owner will not make them."""
+    """Every other cache that exists, and the missing ones that their owner will not create."""
     return [
         _opened(system, location)
         for system in systems()
@@ -32,7 +32,7 @@ def found_caches(environ: Mapping[str, str]) -> list[Cache]:
 
 
 def every_cache(environ: Mapping[str, str]) -> list[Cache]:
-    """The cache of every place where programs look, there or not."""
+    """The cache of every place where programs look, existing or not."""
     return [
         _opened(system, location)
         for system in systems()
@@ -90,7 +90,7 @@ class Unusable:
         return self._location.cache
 
     def location(self) -> Location:
-        """Where it lies, with why it cannot be opened."""
+        """Where it is, with the reason why it cannot be opened."""
         problems = self._location.problems
         return (
             self._location
@@ -123,7 +123,7 @@ class Unusable:
         raise CacheUnusableError(self._reason)
 
     def leftovers(self) -> Iterator[Checked]:
-        """That it cannot be opened, which is nothing that verify may pass over."""
+        """The finding that it cannot be opened, which verify must report."""
         finding = Finding(self.name, self._location.root, FindingKind.UNTRUSTED, self._reason)
         yield Checked(self._location.root, (finding,), counts=False)
 

@@ -40,7 +40,7 @@ class OwnCache:
         self._location = location
 
     def location(self) -> Location:
-        """Where it lives and what is wrong with the place."""
+        """Where it is, and the problems of the place."""
         return self._location
 
     def scan(self) -> Iterator[CacheEntry]:
@@ -52,7 +52,7 @@ class OwnCache:
         return OwnEntries(self._store, heads)
 
     def unread(self) -> list[str]:
-        """Folders of entries that scans could not list, a sentence each."""
+        """Directories of entries that scans could not list, a sentence each."""
         return self._store.unread()
 
     def find(self, prefix: str) -> list[CacheEntry]:
@@ -61,7 +61,7 @@ class OwnCache:
         return [_entry(scanned) for scanned in found if scanned is not None]
 
     def report(self, entry: CacheEntry) -> EntryReport:
-        """Key fields, build log and what the payload is; raises FormatError."""
+        """Key fields, build log and kind of the payload; raises FormatError."""
         from gpucache.payload import describe
 
         whole = self._whole(entry)
@@ -81,7 +81,7 @@ class OwnCache:
         )
 
     def artifact(self, entry: CacheEntry) -> Artifact:
-        """What the entry holds; raises FormatError, also for bytes of an unknown kind."""
+        """The entry's content; raises FormatError, also for bytes of an unknown kind."""
         whole = self._whole(entry)
         try:
             kind = ArtifactKind(whole.head.artifact_kind)
@@ -145,13 +145,13 @@ class OwnCache:
         return self._store.remove(_scanned(entry), why)
 
     def remove_together(self, entries: Iterable[CacheEntry], why: str) -> "Iterator[Kept | None]":
-        """What ``remove`` does, of several entries: each is removed before the next is read."""
+        """Remove several entries like ``remove``: each is removed before the next is read."""
         from gpucache.answers.evict import ALL  # which nothing but a removal needs
 
         return self._store.remove_together(map(_scanned, entries), why, everything=why == ALL)
 
     def beside_bytes(self) -> int:
-        """What everything beside the entries takes on disk."""
+        """The disk space of everything besides the entries."""
         return self._store.beside_bytes()
 
     def sweep(self, max_size_bytes: int | None, why: str = "") -> str:
@@ -200,13 +200,13 @@ def _marked(checked: Checked) -> Checked:
 
 
 def _judged(entry: CacheEntry, whole: Entry) -> Checked:
-    """What a sound file says that is not so."""
+    """The false claims of a sound file."""
     problems = (*_contents(whole), *_key(whole))
     return Checked(entry.key, tuple(_finding(entry, kind, detail) for kind, detail in problems))
 
 
 def _contents(whole: Entry) -> Iterator[tuple[FindingKind, str]]:
-    """What the payload is against what the head says it is."""
+    """The payload's kind compared with the head's claim."""
     from gpucache.payload import describe, fits
 
     info = describe(whole.payload)
@@ -320,7 +320,7 @@ class OwnSystem:
         return () if root is None else (Location(self.name, str(root), decided_by, enabled=True),)
 
     def recognises(self, path: Path) -> bool:
-        """Whether a folder is a root."""
+        """Whether a directory is a root."""
         return registry.is_own(path)
 
     def open(self, location: Location) -> OwnCache:
@@ -332,7 +332,7 @@ class OwnSystem:
         return OwnCache(DirectoryStore(root, writable=False), location)
 
     def isolation(self, folder: Path) -> Isolation:
-        """A root below a folder."""
+        """A root below a directory."""
         return Isolation((("GPUCACHE_DIR", str(folder / self.name)),))
 
     def question(self, request: BuildRequest, toolchain: Toolchain) -> Wanted:  # noqa: ARG002 - the protocol's

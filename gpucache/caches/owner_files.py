@@ -27,11 +27,11 @@ class LockedFormat(FilesFormat):
 
     lock_name: ClassVar[str]
     lock_is_record: ClassVar[bool] = False
-    """Whether they take it with fcntl(2), and not with flock(2)."""
+    """Whether they take it with fcntl(2) instead of flock(2)."""
     _was_held = False
 
     def lock_place(self, item: Files) -> tuple[str, ...]:  # noqa: ARG002 - most have one for all
-        """The names of the folders from the root to the one that holds the lock of an entry."""
+        """The names of the directories from the root to the one that holds the lock of an entry."""
         return ()
 
     @contextmanager
@@ -58,9 +58,9 @@ class SummedFormat(FilesFormat):
 
     sum_name: ClassVar[str]
     sum_is_alone: ClassVar[bool]
-    """Whether the file holds nothing else."""
+    """Whether the file contains nothing else."""
     without_sum: ClassVar[str]
-    """What the owner does where the sum does not read; a clause."""
+    """The owner's reaction to an unreadable sum; a clause."""
     _uncorrected = ""
 
     def summed(self, item: Files) -> int:
@@ -68,7 +68,7 @@ class SummedFormat(FilesFormat):
         return item.size_bytes
 
     def whole(self) -> Iterator[Checked]:
-        """A sum that does not read."""
+        """An unreadable sum."""
         try:
             with open_folder(self.root) as folder:
                 size = len(read_part(folder, self.sum_name, 0, _SUM_BYTES + 1))
@@ -84,7 +84,7 @@ class SummedFormat(FilesFormat):
         yield self.told(self.root / self.sum_name, Problem(FindingKind.CORRUPT, detail))
 
     def remove(self, item: Files) -> Kept | None:
-        """The entry, and its size from the sum."""
+        """Remove the entry, and subtract its size from the sum."""
         kept = super().remove(item)
         if kept is None:
             try:

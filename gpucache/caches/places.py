@@ -1,7 +1,7 @@
-"""Where a cache lives, what decided that, and what is wrong with the place, each with the line that mends it.
+"""Where a cache is, why, and the problems of the place, each with the line that fixes it.
 
 Owns the questions about a path that do not depend on whose cache it is. A system says with a ``Place`` which
-variables and folders its programs look at. Must not know any format.
+variables and directories its programs look at. Must not know any format.
 """
 
 import os
@@ -21,19 +21,19 @@ FEW_INODES = 1000
 LITTLE_BYTES = 64 << 20
 WINDOWS = os.name == "nt"
 XDG = "XDG_CACHE_HOME"
-"""The folder of all caches that have no variable of their own, which moves them together."""
+"""The directory of all caches without a variable of their own, which moves them together."""
 _ADMINISTRATOR = 0
 _NOTHING: Mapping[str, Collection[str]] = {}
 
 
 class Var(NamedTuple):
-    """A variable that names the place of a cache, or a folder above it. An empty one counts as unset."""
+    """A variable that names the place of a cache, or a directory above it. An empty one counts as unset."""
 
     name: str
     below: str = ""
-    """What the owner adds to the variable's value."""
+    """The path that the owner adds to the variable's value."""
     top: bool = False
-    """Whether an empty one is the root folder of the machine."""
+    """Whether an empty one is the root directory of the machine."""
 
     def find(self, environ: Mapping[str, str]) -> tuple[Path, str] | None:
         """The place, and the variable that decided it; None where it is not set."""
@@ -44,7 +44,7 @@ class Var(NamedTuple):
 
 
 class Home(NamedTuple):
-    """A place below the home folder."""
+    """A place below the home directory."""
 
     below: str
     expanded: bool = False
@@ -66,13 +66,13 @@ class Temporary(NamedTuple):
     """A place among temporary files, where Python's ``tempfile`` puts them unless its owner says where."""
 
     prefix: str
-    """What stands in front of the user's name."""
+    """The prefix of the user's name."""
     user: bool = True
     """Whether the user's name follows, so that each has a place of their own."""
     folder: str = ""
     """Where its owner puts them, whatever variables say."""
     inside: str = ""
-    """What follows the name: a folder in that place."""
+    """What follows the name: a directory in that place."""
 
     @property
     def below(self) -> str:
@@ -94,13 +94,13 @@ class Place(NamedTuple):
     """Where programs look for a cache in an environment, and which variables change that: facts alone."""
 
     ways: tuple[Var | Home | Temporary, ...]
-    """In the order in which the owner asks them; the first that answers decides."""
+    """In the owner's order; the first that gives a place decides."""
     move: str
-    """What puts the cache elsewhere, as a clause: the remedy of whatever is wrong with the place."""
+    """The way to move the cache, as a clause: the remedy of every problem of the place."""
     nowhere: str
-    """Why an environment can lack a place, and what to set; a clause."""
+    """Why an environment can lack a place, and the remedy; a clause."""
     also: tuple[Var | Home | Temporary, ...] = ()
-    """Where programs above the owner put it: each is a cache beside the first where a folder is there."""
+    """Where programs above the owner put it: each is a cache beside the first where a directory is there."""
     off: Mapping[str, Collection[str]] = _NOTHING
     """By variable the values, in lower case, with which programs use no cache; empty where any value does."""
     along: tuple[tuple[str, str], ...] = ()
@@ -110,9 +110,9 @@ class Place(NamedTuple):
     leaf: str = ""
     """The last part of a redirected place; the system's name where it is empty."""
     lacking: str = ""
-    """What no variable redirects, as a sentence; empty where all is redirected."""
+    """The parts that no variable redirects, as a sentence; empty if all are redirected."""
     makes: bool = True
-    """Whether the owner makes the place where it is missing."""
+    """Whether the owner creates the place if it is missing."""
     runs: bool = False
     """Whether the owner loads libraries from there."""
     opt_in: bool = False
@@ -123,7 +123,7 @@ class Place(NamedTuple):
         return next(filter(None, (way.find(environ) for way in self.ways)), None)
 
     def beside(self, environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
-        """Every other place that is there, and what decided it."""
+        """Every other existing place, and the reason for it."""
         seen = {absolute(found[0]) for found in (self.find(environ),) if found is not None}
         for named, decided_by in filter(None, (way.find(environ) for way in self.also)):
             if absolute(named) not in seen and is_folder(named):
@@ -131,14 +131,14 @@ class Place(NamedTuple):
                 yield named, decided_by
 
     def why_off(self, environ: Mapping[str, str]) -> str:
-        """Why programs use no cache, as a sentence; empty where they use it."""
+        """Why programs use no cache, as a sentence; empty if they use it."""
         for name, values in self.off.items():
             if name in environ and (not values or environ[name].lower() in values):
                 return f"{name}={environ[name]} turns the cache off, so every start compiles; unset it"
         return ""
 
     def relative(self, named: Path, decided_by: str) -> str:
-        """What is wrong with a place that is not absolute; empty for one that is."""
+        """The problem of a place that is not absolute; empty for an absolute one."""
         if named.is_absolute():
             return ""
         first = next((way.name for way in self.ways if isinstance(way, Var)), decided_by)
@@ -149,7 +149,7 @@ class Place(NamedTuple):
         )
 
     def isolation(self, folder: Path, name: str) -> Isolation:
-        """What puts the cache below a folder: its first variable, which others may follow as well."""
+        """The variables that put the cache below a directory: its first one, which others may follow."""
         first = next((way for way in self.ways if isinstance(way, Var)), None)
         if first is None:
             return Isolation(lacking=self.lacking)
@@ -164,13 +164,13 @@ class Places:
     """
 
     name: ClassVar[str]
-    """What people and ``--cache`` call the system."""
+    """The name that people and ``--cache`` use for the system."""
     title: ClassVar[str]
     owner: ClassVar[str]
-    """What sentences call the program whose cache it is, such as ``PoCL`` or ``the CUDA driver``."""
+    """The program that owns the cache, for sentences, such as ``PoCL`` or ``the CUDA driver``."""
     place: ClassVar[Place]
     tracing: ClassVar[Mapping[str, str]] = {}
-    """The variables that make programs tell what they hit and miss."""
+    """The variables that make programs log hits and misses."""
     driver: ClassVar[bool] = False
     """Whether a driver keeps it, below every program and whatever else that caches."""
     below: ClassVar[Mapping[str, str]] = {}
@@ -184,7 +184,7 @@ class Places:
 
     @classmethod
     def off(cls, environ: Mapping[str, str]) -> str:
-        """Why programs use no cache, as a sentence; empty where they use it."""
+        """Why programs use no cache, as a sentence; empty if they use it."""
         return cls.place.why_off(environ)
 
     @classmethod
@@ -195,7 +195,7 @@ class Places:
 
     @classmethod
     def at_place(cls, root: Path) -> Iterator[str]:
-        """What is wrong with a place, a sentence each with the remedy."""
+        """The problems of a place, a sentence each with the remedy."""
         place = cls.place
         found = problems(root, move=place.move, makes=place.makes, runs=place.runs)
         yield from found
@@ -205,7 +205,7 @@ class Places:
 
     @classmethod
     def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """Where programs look in an environment, in their order, there or not."""
+        """Where programs look in an environment, in their order, existing or not."""
         found = cls.place.find(environ)
         for named, decided_by in (*((found,) if found else ()), *cls.place.beside(environ)):
             root = absolute(named)
@@ -243,7 +243,7 @@ def problems(root: Path, *, move: str, makes: bool = True, runs: bool = False) -
 
 
 def closed(root: Path, *, move: str) -> str:
-    """Why nothing can be known of what lies at a place; empty where it can. Raises nothing."""
+    """Why the content of a place is unknown; empty if it can be known. Raises nothing."""
     try:
         folder = stat.S_ISDIR(root.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -268,9 +268,9 @@ def shows_uses(root: Path) -> bool:
 
 
 def require_folder(root: Path, remedy: str) -> None:
-    """Raise CacheUnusableError for what is there and no folder, with a remedy as a clause.
+    """Raise CacheUnusableError for what is there and no directory, with a remedy as a clause.
 
-    A folder that is not there, or that may not be looked at, is a problem of the location.
+    A directory that is not there, or that may not be looked at, is a problem of the location.
     """
     try:
         folder = stat.S_ISDIR(root.stat().st_mode)
@@ -284,7 +284,7 @@ def require_folder(root: Path, remedy: str) -> None:
 
 
 def distrust(status: os.stat_result, *, move: str) -> str:
-    """Why a folder or file of this owner and mode is not to be believed; empty where it is."""
+    """Why a directory or file with this owner and mode is not trustworthy; empty if it is."""
     if sys.platform == "win32":
         return ""
     if status.st_uid not in (_ADMINISTRATOR, os.geteuid()):
@@ -297,7 +297,7 @@ def distrust(status: os.stat_result, *, move: str) -> str:
 
 
 def on_mount(mount: Mount, root: Path, *, move: str, runs: bool) -> Iterator[str]:
-    """What is wrong with a cache at ``root`` on a mount."""
+    """The problems of a cache at ``root`` on a mount."""
     if "noexec" in mount.options and runs:
         yield (
             f"{mount.point} is mounted noexec, so the libraries in it cannot be loaded; "
@@ -368,7 +368,7 @@ def _room(root: Path, move: str) -> Iterator[str]:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a folder is there. Raises nothing."""
+    """Whether a directory exists. Raises nothing."""
     try:
         return stat.S_ISDIR(path.stat().st_mode)
     except (OSError, ValueError):
@@ -376,7 +376,7 @@ def is_folder(path: Path) -> bool:
 
 
 def absolute(path: Path) -> Path:
-    """A path from the root; as it stands where the current directory is gone."""
+    """A path from the root; unchanged if the current directory is gone."""
     try:
         return path.absolute()
     except OSError:
@@ -388,7 +388,7 @@ def _home_on_record() -> str | None:
 
 
 def _on_record(what: str) -> str | None:
-    """A field of the user's record; None where there is none."""
+    """A field of the user's record; None if there is none."""
     if sys.platform == "win32":
         return None
     import pwd

@@ -93,12 +93,12 @@ def of_others(name: str) -> "ForeignSystem":
 
 
 def is_own(path: Path) -> bool:
-    """Whether a folder is a root of our own store."""
+    """Whether a directory is a root of our own store."""
     return is_there(path / "v1")
 
 
 def is_there(path: Path) -> bool:
-    """Whether something is at a path that may be looked at. Raises nothing."""
+    """Whether a visible path exists. Raises nothing."""
     try:
         path.stat()
     except (OSError, ValueError):
@@ -124,7 +124,7 @@ def is_name(text: str) -> bool:
 
 
 def _place(text: str) -> Path:
-    """A place as people name it; raises UsageError where nothing is there."""
+    """A path as people give it; raises UsageError if nothing exists there."""
     try:
         path = Path(text).absolute()
     except OSError:

@@ -1,6 +1,6 @@
-"""Where programs keep the caches of every system that is not ours: a row for each system.
+"""Where programs keep the caches of every third-party system: a row for each system.
 
-A row is facts: names, variables, folders, switches and limits. What an owner does that no fact says is a
+A row is facts: names, variables, directories, switches and limits. What an owner does that no fact says is a
 method of its row. Must not know any format: that is imported when there is a cache to open.
 """
 
@@ -253,7 +253,7 @@ class MesaPlaces(Places):
 
     @classmethod
     def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """The folders of the three forms that are there; that of the first where none is."""
+        """The directories of the three forms that are there; that of the first where none is."""
         for location in super().locations(environ):
             named = [location.root + form for form in _MESA_FORMS]
             found = [place for place in named if places.is_folder(Path(place))]
@@ -311,7 +311,7 @@ class NvidiaGlPlaces(Places):
 
     @classmethod
     def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
-        """A folder that is not there, with which nothing is kept, and a size that is none."""
+        """A directory that is not there, with which nothing is kept, and a size that is none."""
         if (named := environ.get(_GL_PATH)) and not places.is_folder(Path(named)):
             yield f"{_GL_PATH} names a folder that does not exist, so nothing is kept; run 'mkdir -p {named}'"
         if (size := environ.get(_GL_SIZE)) and not (size.isascii() and size.isdecimal()):
@@ -528,9 +528,9 @@ class HashcatPlaces(Places):
 
     @classmethod
     def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """The folder below the cache folder, or an older one in the home folder where that is there.
+        """The directory below the cache directory, or an older one in the home directory where that is there.
 
-        hashcat asks for the home folder on the user's record, whatever HOME says.
+        hashcat asks for the home directory on the user's record, whatever HOME says.
         """
         environ = {name: value for name, value in environ.items() if name != "HOME"}
         older = Home(".hashcat/kernels", expanded=True).find(environ)
@@ -586,7 +586,7 @@ class OpenCVPlaces(Places):
 
     @classmethod
     def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """The first cache folder that is there; where none is, OpenCV takes one that all users share."""
+        """The first cache directory that is there; where none is, OpenCV takes one that all users share."""
         there = dict(environ)
         if "XDG_CACHE_HOME" in there and not places.is_folder(Path(there["XDG_CACHE_HOME"])):
             del there["XDG_CACHE_HOME"]

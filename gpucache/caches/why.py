@@ -24,13 +24,13 @@ _TEXTS_COMPARED = 5000
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """How much it counts that a field differs."""
+    """The weight of a difference in a field."""
 
     weight: int = 1
     alike: Callable[[Any, Any], float] | None = None
-    """How much a stored and an asked value have in common, from 0 to 1; None where any two have nothing."""
+    """The similarity of a stored and a requested value, from 0 to 1; None if they have nothing in common."""
     least: float = 0.0
-    """How much they must have in common for the entry to be near at all."""
+    """The least similarity for the entry to be near at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Near(Generic[T]):
     differing: tuple[str, ...]
     """The labels of the fields in which it differs; empty for one that has all that is asked for."""
     wrong: Problem | None = None
-    """What keeps an item that has all of it from being served."""
+    """The reason why an item with all requested fields is not served."""
 
     def differences(self, asked: Fields) -> tuple[Difference, ...]:
         """The differing fields, where the values are texts."""
@@ -85,7 +85,7 @@ def nearest(
 def _rank(
     stored: Fields, asked: Fields, differing: Iterable[str], known: Mapping[str, Field]
 ) -> tuple[float, float] | None:
-    """How far an item is from what is asked for; None where it is not near."""
+    """The distance of an item from the request; None if it is not near."""
     weight = unlike = 0.0
     for label in differing:
         field = known.get(label, Field())
@@ -98,7 +98,7 @@ def _rank(
 
 
 class TextsAlike:
-    """How much two texts have in common; only so many pairs are compared, as that takes time."""
+    """The similarity of two texts; only a limited number of pairs are compared, as that takes time."""
 
     def __init__(self, least: float = 0.0) -> None:
         self._matcher = SequenceMatcher(autojunk=False)
@@ -117,7 +117,7 @@ class TextsAlike:
 
 
 def once(wanted: Wanted, name: str) -> bytes | None:
-    """The value of a field that is asked for; None without one, UsageError for several."""
+    """The value of a requested field; None without one, UsageError for several."""
     values = wanted.get(name, ())
     if len(values) > 1:
         raise UsageError(f"the field {name!r} is given {len(values)} times; give it once")
