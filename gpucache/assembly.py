@@ -1,7 +1,7 @@
-"""Puts the concrete parts together from settings: the one place where they meet.
+"""Puts the concrete parts together from settings, in one place.
 
-The CLI and the library come through here. Owns no behaviour beyond choosing parts. A part that not all
-need is imported by the function that puts it in: every program that uses the library waits for the rest.
+The CLI and the library come through here. Owns no behaviour beyond choosing parts. A part that only some need
+is imported by its function: every program that uses the library waits for the rest.
 """
 
 import os
@@ -57,7 +57,7 @@ def _open_store(settings: Settings, *, shared: bool) -> HitStore:
 
 
 def open_system_roots(settings: Settings) -> "list[tuple[OwnCache, DirectoryStore]]":
-    """Every system root that can be read, as a cache of its own."""
+    """Every system root that can be read, as a separate cache."""
     from gpucache.answers.entries import Location
     from gpucache.caches.own import OwnCache
     from gpucache.store import DirectoryStore
@@ -74,7 +74,7 @@ def open_system_roots(settings: Settings) -> "list[tuple[OwnCache, DirectoryStor
 
 
 def is_private(settings: Settings) -> bool:
-    """Whether the root is there and only its owner may read it."""
+    """Whether the root exists and only its owner may read it."""
     root = settings.require_root()
     return root_state(root) is Root.USABLE and not root.stat().st_mode & stat.S_IROTH
 
@@ -87,7 +87,7 @@ def open_cache(settings: Settings) -> "OwnCache":
 
 
 def locate(settings: Settings) -> "Location":
-    """Where our cache lives, what decided that, and what is wrong with the place."""
+    """Where our cache is, the origin of that place, and the problems with it."""
     from gpucache.answers.entries import Location
     from gpucache.caches.own import OwnCache
 
@@ -103,7 +103,7 @@ def locate(settings: Settings) -> "Location":
 
 
 def remember_targets(settings: Settings, devices: "Sequence[Device]") -> None:
-    """Keep what a probe found for completions, below a root that is there and may be written."""
+    """Keep the result of a probe for completions, below a root that exists and is writable."""
     from gpucache.probe.last_targets import FILE, load_last, save_last
     from gpucache.store import DirectoryStore
 
@@ -111,7 +111,7 @@ def remember_targets(settings: Settings, devices: "Sequence[Device]") -> None:
     if root is None or settings.read_only or root_state(root) is not Root.USABLE:
         return
     if os.path.lexists(root / FILE) and not DirectoryStore(root, writable=False).is_marked():
-        return  # a folder of somebody else's may have such a file of its own
+        return  # a directory of another user may have such a file
     asked = {row.backend for row in devices}
     others = [target for target in load_last(root) if target.backend not in asked]
     save_last(root, [*others, *(row.target for row in devices if row.target is not None and row.available)])
@@ -120,7 +120,7 @@ def remember_targets(settings: Settings, devices: "Sequence[Device]") -> None:
 def open_layers(
     settings: Settings, *, memory: MemoryStore | None = None, shared: bool = False, command: str = "gpucache"
 ) -> "Layers":
-    """Every layer that can be used; what cannot is left out, with its reason. Raises nothing."""
+    """Every usable layer; the others are left out, with the reason. Raises nothing."""
     from gpucache.engine.store_layers import Layers
 
     user: HitStore | None = None
@@ -159,7 +159,7 @@ def _refused(settings: Settings) -> "dict[Path, RefusedRoot]":
 
 
 def _unasked(settings: Settings) -> list[Path]:
-    """Other places where this user's entries may lie: the default root, and GPUCACHE_DIR's beside --root."""
+    """Other possible places of this user's entries: the default root, and GPUCACHE_DIR's next to --root."""
     asked = {settings.root, *settings.system_dirs}
     with suppress(OSError):  # a current directory that is gone
         return [root for root in other_roots(os.environ) if root not in asked]
@@ -183,7 +183,7 @@ def _trim(store: "DirectoryStore", settings: Settings, limit: int) -> int:
 
 
 def _problems(root: Path, settings: Settings) -> list[str]:
-    """What is wrong with the place, each with the remedy."""
+    """The problems with the place, each with its remedy."""
     if settings.disabled:
         return ["GPUCACHE_DISABLE is set, so no program uses it; unset it"]
     state = root_state(root)

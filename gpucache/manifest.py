@@ -24,7 +24,7 @@ _MAX_BYTES = 4 * 1024 * 1024
 _MAX_VARIANTS = 1024
 _PATHS = ("include", "headers")
 _MAX_ENTRIES = 200_000
-"""How many files and folders are looked at for one pattern."""
+"""How many files and directories are looked at for one pattern."""
 _MAX_PARTS = 100
 _HEADER = re.compile(r"\s*\[{1,2}\s*[\"']?(defaults|program)[\"']?\s*\]")
 
@@ -38,41 +38,41 @@ class Field:
     """A value in TOML."""
     meaning: str
     shared: bool = True
-    """Whether ``[defaults]`` may hold it, too."""
+    """Whether ``[defaults]`` may contain it, too."""
 
 
 FIELDS = (
     Field(
         "source",
         '"kernels/*.cl"',
-        "A file, or a pattern of files in which ** stands for any folders. Files that end in .cl are OpenCL "
-        "C, files that end in .cu are CUDA C++. The one field that every program needs.",
+        "A file, or a pattern of files in which ** matches any directories. Files that end in .cl are OpenCL "
+        "C, files that end in .cu are CUDA C++. The only field that every program needs.",
         shared=False,
     ),
     Field(
         "name",
         '"saxpy"',
-        "What the program is called in every answer. Without it, its path from the manifest's folder. "
+        "The program's name in all output. Without it, its path from the manifest's directory. "
         "A pattern that fits several files cannot have one.",
         shared=False,
     ),
     Field(
         "targets",
         '["cuda:sm_90", "opencl:pocl"]',
-        "What the program is built for, as gpucache devices names it. Without it, every device of the "
-        "program's language that is here; those of another language are passed over. Those of a program "
-        "replace those of the defaults, and those of --target replace both.",
+        "The targets to build for, as gpucache devices names them. Without them, every device of the "
+        "program's language on this machine; targets of another language are skipped. A program's targets "
+        "replace the defaults, and --target replaces both.",
     ),
     Field(
         "options",
         '["-cl-fast-relaxed-math"]',
-        "Build options as the compiler takes them, in their order. Those of the defaults come first.",
+        "Build options as the compiler takes them, in their order. The defaults come first.",
     ),
     Field(
         "defines",
         "{ N = 4, FAST = true }",
         "Macros: text, a number, or true and false for 1 and 0; empty text defines a macro without a value. "
-        "A program's own value wins over that of the defaults.",
+        "A program's own value wins over the default.",
     ),
     Field(
         "variants",
@@ -84,8 +84,8 @@ FIELDS = (
     Field(
         "include",
         '["include"]',
-        "Folders to search for headers, in their order, after the source's own folder, which is always "
-        "searched. Those of the defaults come last.",
+        "Directories to search for headers, in their order, after the source's own directory, which is "
+        "always searched. The defaults come last.",
     ),
     Field(
         "headers",
@@ -97,18 +97,18 @@ FIELDS = (
         "local_sizes",
         "[[64], [16, 16]]",
         "Local sizes that the program's kernels are launched with, one to three numbers each. They matter to "
-        "compilers that build late, such as PoCL. Those of a program replace those of the defaults.",
+        "compilers that build late, such as PoCL. A program's sizes replace the defaults.",
     ),
     Field(
         "checks",
         '"async"',
         "How the checks are compiled that kernels make with gpucache/check.h: none, sync (the host looks "
-        "after every launch) or async (it looks when it is asked to). --checks replaces it.",
+        "after every launch) or async (it looks on request). --checks replaces it.",
     ),
     Field(
         "name_expressions",
         '["scale<float>"]',
-        "Instances of C++ templates, and other C++ names, that the program asks for by this spelling.",
+        "Instances of C++ templates, and other C++ names, that the program requests by this spelling.",
         shared=False,
     ),
 )
@@ -118,12 +118,12 @@ _SHARED = frozenset(field.name for field in FIELDS if field.shared)
 
 
 class ProgramSpec(NamedTuple):
-    """One program to warm, with what was said about its builds."""
+    """One program to warm, with the settings of its builds."""
 
     program: Program
     options: tuple[str, ...] = ()
     include_dirs: tuple[str, ...] = ()
-    """Absolute; the source's own folder first."""
+    """Absolute; the source's directory first."""
     variants: tuple[tuple[tuple[str, str], ...], ...] = ((),)
     """Each a set of defines; one empty set where nothing varies."""
     targets: tuple[str, ...] = ()
@@ -132,12 +132,12 @@ class ProgramSpec(NamedTuple):
     headers: tuple[str, ...] = ()
     checks: Checks = Checks.NONE
     directory: str = "/"
-    """What relative names in options are meant from: the manifest's folder, or the current directory."""
+    """The base of relative names in options: the manifest's directory, or the current directory."""
     problem: str = ""
     """Why its source was not read, so that it cannot be built."""
 
     def variant(self, defines: Sequence[tuple[str, str]]) -> str:
-        """What tells a build with some defines from the program's others, such as ``N=4, checks=async``."""
+        """The label of a build with some defines among a program's others, such as ``N=4, checks=async``."""
         told = [f"{name}={value}" for name, value in defines if self._varies(name)]
         mode = [] if self.checks is Checks.NONE else [f"checks={self.checks}"]
         return ", ".join(told + mode)
@@ -156,7 +156,7 @@ def program_at(path: Path, name: str, language: Language) -> ProgramSpec:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """One table of a manifest, which can say where its fields stand."""
+    """One table of a manifest, which knows the line of each field."""
 
     values: Mapping[str, Any]
     path: Path
@@ -193,15 +193,15 @@ class _Table:
 def read_manifest(path: Path) -> list[ProgramSpec]:
     """The programs of a manifest; raises ManifestError naming line and field, SourceError for a source.
 
-    A manifest is TOML with an optional table ``[defaults]`` and one table ``[[program]]`` for each
-    program; ``FIELDS`` are what they may hold.
+    A manifest is TOML with an optional table ``[defaults]`` and one table ``[[program]]`` for each program;
+    ``FIELDS`` are their fields.
     """
     import tomllib  # which sources that are named need not
 
     text = _read(path)
     try:
         document = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # also a number or a nesting beyond what Python reads
+    except (ValueError, RecursionError) as error:  # also a number or a nesting that Python cannot read
         raise ManifestError(f"{path} is not TOML: {error}") from None
     unknown = sorted(set(document) - {"defaults", "program"})
     whole = _Table(document, path, text)
@@ -210,7 +210,7 @@ def read_manifest(path: Path) -> list[ProgramSpec]:
     defaults = _Table(_table(whole, "defaults"), path, text, "defaults")
     tables = document.get("program", [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise whole.wrong("program", "write each program as a table of its own under [[program]]")
+        raise whole.wrong("program", "write each program as a separate table under [[program]]")
     if not tables:
         raise ManifestError(f"{path} names no program; add a [[program]] table with a source")
     _refuse_unknown(defaults, _SHARED)
@@ -234,7 +234,7 @@ def _specs(table: _Table, defaults: _Table) -> list[ProgramSpec]:
         raise table.wrong("name", "a name is text")
     if name is not None and len(paths) > 1:
         raise table.wrong(
-            "name", f"one name cannot stand for the {len(paths)} files of the glob; leave it out"
+            "name", f"one name cannot be used for the {len(paths)} files of the glob; leave it out"
         )
     folder = table.path.parent.absolute()
     defines = {**_defines(defaults), **_defines(table)}
@@ -304,9 +304,9 @@ def _sources(table: _Table) -> list[Path]:
 
 
 def _matches(table: _Table, folder: str, parts: Sequence[str], seen: Iterator[int]) -> Iterator[str]:
-    """The paths below a folder that fit the parts of a pattern; ``**`` follows no link.
+    """The paths below a directory that fit the parts of a pattern; ``**`` follows no link.
 
-    ``seen`` counts the entries of folders. Raises UnreadSourceError if there are too many.
+    ``seen`` counts the entries of directories. Raises UnreadSourceError if there are too many.
     """
     if not parts:
         yield folder
@@ -332,12 +332,12 @@ def _matches(table: _Table, folder: str, parts: Sequence[str], seen: Iterator[in
 
 
 def _listed(table: _Table, folder: str, seen: Iterator[int]) -> list[os.DirEntry[str]]:
-    """The entries of a folder; none of one that cannot be listed."""
+    """The entries of a directory; none if it cannot be listed."""
     entries = []
     with suppress(OSError), os.scandir(folder) as found:
         for entry in found:
             if next(seen) >= _MAX_ENTRIES:
-                why = f"more than {_MAX_ENTRIES:,} files and folders may fit; name the folder of the sources"
+                why = f"more than {_MAX_ENTRIES:,} files may match; name the sources' directory"
                 raise UnreadSourceError(str(table.wrong("source", why)))
             entries.append(entry)
     return entries
@@ -355,7 +355,7 @@ def _folders(path: Path, table: _Table, defaults: _Table, folder: Path) -> tuple
         for include in _texts(source, "include"):
             if not os.path.isdir(folder / include):  # noqa: PTH112 - never raises
                 raise source.wrong(
-                    "include", f"{str(folder / include)!r} is no folder; correct it, or make the folder"
+                    "include", f"{str(folder / include)!r} is not a directory; correct it, or create it"
                 )
             named.append(str(folder / include))
     return tuple(dict.fromkeys(named))

@@ -1,6 +1,6 @@
-"""Where things are and how large they may be: option over environment over default, each with its origin.
+"""The places of files and their limits: option over environment over default, each with its origin.
 
-Pure over a mapping of the environment, but for asking platformdirs where user caches live. Knows
+Pure over a mapping of the environment, but for the place of user caches, which platformdirs knows. Knows
 nothing of what is stored there.
 """
 
@@ -22,13 +22,13 @@ _FALSE = frozenset({"", "0", "false", "no", "off"})
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 _LONGEST_MS = 600_000
 _NO_HOME = (
-    "this user has no home directory to keep a cache in; set GPUCACHE_DIR to a directory of its own, "
+    "this user has no home directory to keep a cache in; set GPUCACHE_DIR to a private directory, "
     "or GPUCACHE_SYSTEM_DIRS to a warmed one"
 )
 
 
 class Variable(NamedTuple):
-    """An environment variable that gpucache reads, and what it decides."""
+    """An environment variable that gpucache reads, and its meaning."""
 
     name: str
     meaning: str
@@ -37,7 +37,7 @@ class Variable(NamedTuple):
 ENVIRONMENT = (
     Variable(
         "GPUCACHE_DIR",
-        "Where the cache lives, where --root does not say; default the user's cache directory.",
+        "The directory of the cache, unless --root names one; default the user's cache directory.",
     ),
     Variable(
         "GPUCACHE_SYSTEM_DIRS",
@@ -61,25 +61,28 @@ ENVIRONMENT = (
     ),
     Variable(
         "GPUCACHE_LEARN",
-        "1: what a program left for warm --misses is built after its end, by a process of its own.",
+        "1: builds that a program left for warm --misses are made after its end, by a separate process.",
     ),
     Variable(
         "GPUCACHE_LOG",
-        "debug, info or warning: what a program logs of its hits and misses, by itself, under run or in an "
-        "exported layer; with debug a defect of the command line shows its traceback.",
+        "debug, info or warning: the log level of hits and misses, by itself, under run or in an exported "
+        "layer; with debug a defect of the command line shows its traceback.",
     ),
 )
 """Every variable that settings are made of, in the order in which people need them."""
 RUN_ENVIRONMENT = (
-    Variable("GPUCACHE_RUN_SOCKET", "Set by run for its command: where compilers ask for what is cached."),
+    Variable(
+        "GPUCACHE_RUN_SOCKET",
+        "Set by run for its command: the socket at which compilers ask for cached builds.",
+    ),
     Variable(
         "GPUCACHE_RUN_ROOTS",
-        "Set by run for its command: the caches that its compilers look into before they ask.",
+        "Set by run for its command: the caches that its compilers search before they ask.",
     ),
     Variable(
         "GPUCACHE_RUN_TIMEOUT_MS",
-        "How long a program of run's command waits for one answer, at most; then it goes on as without "
-        "gpucache. At its end run waits twice as long for what is still being kept. Default 5000.",
+        "How long a program of run's command waits for one reply, at most; then it goes on as without "
+        "gpucache. At its end run waits twice as long for builds that are still being stored. Default 5000.",
     ),
     Variable(
         "GPUCACHE_LAYER_INDEX",
@@ -87,10 +90,10 @@ RUN_ENVIRONMENT = (
     ),
     Variable(
         "GPUCACHE_LAYER_TELL",
-        "1: those libraries tell each build on standard error: a hit, or a miss and what differs.",
+        "1: those libraries report each build on standard error: a hit, or a miss and what differs.",
     ),
 )
-"""What the libraries read that are loaded into programs."""
+"""The variables of the libraries that are loaded into programs."""
 
 
 class Settings(NamedTuple):
@@ -99,7 +102,7 @@ class Settings(NamedTuple):
     root: "Path | None"
     """None if nothing names a usable place (no home)."""
     root_origin: str
-    """What decided the root: ``--root``, ``GPUCACHE_DIR`` or ``default``."""
+    """The origin of the root: ``--root``, ``GPUCACHE_DIR`` or ``default``."""
     system_dirs: "tuple[Path, ...]" = ()
     max_size_bytes: int | None = None
     memory_bytes: int = DEFAULT_MEMORY_BYTES
@@ -118,7 +121,7 @@ class Settings(NamedTuple):
 
 def read_settings(environ: Mapping[str, str], *, root: str | None = None) -> Settings:
     """Settings of an environment; ``root`` is the option, which wins. Raises UsageError on a bad value."""
-    from pathlib import Path  # not above: the names of the variables are asked for before --version
+    from pathlib import Path  # not above: --version needs the names of the variables first
 
     path, origin = find_root(environ, root)
     max_size = environ.get("GPUCACHE_MAX_SIZE", "")
@@ -142,9 +145,9 @@ def read_settings(environ: Mapping[str, str], *, root: str | None = None) -> Set
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    """A sentence for each variable that looks like ours and is not, with the nearest that is.
+    """A warning for each unknown variable whose name resembles ours, with the nearest of ours.
 
-    And for each of ours whose value nobody reads, beside those for which ``read_settings`` raises.
+    And for each of ours whose value is ignored, apart from those for which ``read_settings`` raises.
     """
     known = [variable.name for variable in (*ENVIRONMENT, *RUN_ENVIRONMENT)]
     told = []
@@ -179,7 +182,7 @@ def other_roots(environ: Mapping[str, str]) -> "list[Path]":
 
 
 def find_root(environ: Mapping[str, str], option: str | None = None) -> "tuple[Path | None, str]":
-    """The root of our cache, None where nothing names a usable place, and what decided it.
+    """The root of our cache, None if there is no usable place, and its origin.
 
     Raises UsageError for an option that is empty.
     """
@@ -205,7 +208,7 @@ def _default_root() -> "Path | None":
     except (KeyError, RuntimeError, OSError):
         return None  # a uid without a name
     if not path.is_absolute():
-        return None  # platformdirs leaves "~" as it is if there is no home
+        return None  # platformdirs leaves "~" as it is if there is no home directory
     if sys.platform != "win32" and path.is_relative_to("/.cache") and os.geteuid() != 0:
         return None  # HOME=/, which container runtimes give to a uid without a name
     return path

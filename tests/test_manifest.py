@@ -215,19 +215,19 @@ _MISTAKES: Mapping[str, tuple[str, int, str, str]] = {
         '[[program]]\nsource = "a.cl"\n  include = ["a.cl"]',
         3,
         "include",
-        "is no folder",
+        "is not a directory",
     ),
     "include of defaults is no folder": (
         '[defaults]\ninclude = ["none"]\n[[program]]\nsource = "a.cl"\ninclude = ["inc"]',
         2,
         "include",
-        "is no folder",
+        "is not a directory",
     ),
     "include too long": (
         f'[[program]]\nsource = "a.cl"\ninclude = ["{"x" * 5000}"]',
         3,
         "include",
-        "is no folder",
+        "is not a directory",
     ),
     "targets as text": ('[[program]]\nsource = "a.cl"\ntargets = "cuda"', 3, "targets", "a list of texts"),
     "headers as text": ('[[program]]\nsource = "a.cl"\nheaders = "x.h"', 3, "headers", "a list of texts"),
@@ -301,7 +301,7 @@ def test_a_glob_does_not_walk_a_disk(read: Read, monkeypatch: pytest.MonkeyPatch
     for pattern in ("**/*.cl", "*/*.cl", "k/**"):
         far, near = read(f'[[program]]\nsource = "{pattern}"\n[[program]]\nsource = "a.cl"')
         assert far.program.name == pattern and not near.problem
-        assert far.problem.endswith("more than 2 files and folders may fit; name the folder of the sources")
+        assert far.problem.endswith("more than 2 files may match; name the sources' directory")
         assert "line 2, field 'source'" in far.problem
 
 

@@ -1,4 +1,4 @@
-"""What a CUDA program imports: ``compile_program``, ``Batch``, ``CheckedStream``, ``ProgramCache``.
+"""The interface for CUDA programs: ``compile_program``, ``Batch``, ``CheckedStream``, ``ProgramCache``.
 
 Compiles with NVRTC in the caller's process after a miss; needs neither a driver nor a GPU for a named
 architecture. A program never fails because of the cache. Loads cuda.bindings and cuda.core.
@@ -69,23 +69,23 @@ def compile_program(
     headers: Sequence[str | Path] = (),
     checks: str = "none",
 ) -> ObjectCode:
-    """A ``cuda.core.ObjectCode`` of CUDA C++, from the cache where it is there.
+    """A ``cuda.core.ObjectCode`` of CUDA C++, from the cache if it has one.
 
-    ``target`` is ``sm_90``, ``compute_90`` or such with ``cuda:`` before it; without one it is the
-    current device's architecture. ``name_expressions`` are C++ names, such as ``"scale<float>"``,
-    that ``ObjectCode.get_kernel`` then takes. ``include_path`` are the folders searched for
-    headers, among which the current directory is only if it is named; ``headers`` are those reached
-    through a macro, named by hand. ``artifact_kind`` is ``cubin``, ``ptx`` or ``ltoir``; without one
-    the target decides. ``checks`` turns on the checks that kernels make with ``gpucache/check.h``:
-    ``none``, ``sync`` or ``async``. Such kernels are launched by a ``CheckedStream``. The folder of that
-    header is searched where the source names it.
+    ``target`` is ``sm_90``, ``compute_90`` or such with ``cuda:`` before it; without one it is the current
+    device's architecture. ``name_expressions`` are C++ names, such as ``"scale<float>"``, that
+    ``ObjectCode.get_kernel`` then takes. ``include_path`` are the directories searched for headers; the
+    current directory is not among them unless it is named. ``headers`` are headers included through a macro,
+    named by hand. ``artifact_kind`` is ``cubin``, ``ptx`` or ``ltoir``; without one the target decides.
+    ``checks`` turns on the checks that kernels make with ``gpucache/check.h``: ``none``, ``sync`` or
+    ``async``. Such kernels are launched by a ``CheckedStream``. The directory of that header is searched if
+    the source names it.
 
     After a miss a thread logs the reason and publishes the code while the program goes on; ``flush`` waits
     for it.
 
-    Raises TypeError or ValueError for an argument that cannot be meant, CompileError with NVRTC's log,
-    SourceError for a check whose message does not fit its operands, TargetError, NoDeviceError, and
-    CacheMissError where GPUCACHE_REQUIRE is set and the cache misses.
+    Raises TypeError or ValueError for an invalid argument, CompileError with NVRTC's log, SourceError for a
+    check whose message does not fit its operands, TargetError, NoDeviceError, and CacheMissError where
+    GPUCACHE_REQUIRE is set and the cache misses.
     """
     given = (source, target, options, name, name_expressions, include_path, artifact_kind, headers, checks)
     request = _kept_request(given, arguments.current_directory())
@@ -115,7 +115,7 @@ def compile_program(
         raise
     except Exception as error:
         if own.failed:
-            raise  # the compiler's own answer
+            raise  # the compiler's own result
         from gpucache.engine.program_names import named
 
         request = own.request = request._replace(program=named(request.program))
@@ -144,7 +144,7 @@ def _kept_request(given: tuple[Any, ...], cwd: str) -> BuildRequest:
         if request is not None:
             return request
         made = (_any_source if target is not None else _any_source.__wrapped__)(*asking[1:])
-    except TypeError:  # what has no hash is an iterator, or is refused
+    except TypeError:  # an argument without a hash is an iterator, or is refused
         made = _any_source.__wrapped__(*given[1:], cwd)
         asking = ()
     text = arguments.source_bytes(given[0])
@@ -152,7 +152,7 @@ def _kept_request(given: tuple[Any, ...], cwd: str) -> BuildRequest:
     request = made._replace(program=made.program._replace(source=text), include_dirs=dirs)
     if asking and target is not None and len(text) <= _SOURCE_BYTES_KEPT:
         if len(_requests) >= _REQUESTS_KEPT:
-            _requests.clear()  # another thread may do so between any two lines here
+            _requests.clear()  # another thread may do so between any two of these lines
         _requests[asking] = request
     return request
 
@@ -198,7 +198,7 @@ class _OwnBuild:
         """How to compile; None for the options as they were given, which is never kept."""
         self.artifact: Artifact | None = None
         self.failed = False
-        """Whether NVRTC refused: then its error is what the program gets."""
+        """Whether NVRTC refused; the program then gets NVRTC's error."""
 
     def compile(self) -> Artifact:
         """Ask NVRTC; raises CompileError."""
@@ -238,6 +238,6 @@ def _target(text: str | None) -> Target:
             return Target("cuda", f"sm_{Device().arch}")
         except Exception as error:  # cuda.core's own, or a RuntimeError where the driver does not load
             raise NoDeviceError(
-                "no CUDA device is here to compile for; name a target, such as target='sm_90'"
+                "there is no CUDA device to compile for; name a target, such as target='sm_90'"
             ) from error
     return Target.parse(text if ":" in text else f"cuda:{text}")

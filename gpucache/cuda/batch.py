@@ -18,10 +18,10 @@ from gpucache.library.joined_sources import Part
 class Batch(AnyBatch[ObjectCode, Any]):
     """Sources for one architecture that are compiled, kept and loaded as one module where they can be.
 
-    The arguments are those of ``compile_program``, and hold for all sources. ``add`` gives a ``Routine``;
+    The arguments are those of ``compile_program``, and apply to all sources. ``add`` gives a ``Routine``;
     nothing is compiled before the ``kernel`` or ``program`` of one is asked for. Raises as
     ``compile_program`` does, then. A ``CheckedStream`` launches kernels of ``routine.program``; a failed
-    check names the source that it stands in.
+    check names its source.
     """
 
     refused = CompileError
@@ -50,11 +50,11 @@ class Batch(AnyBatch[ObjectCode, Any]):
     def add(
         self, source: str | bytes, *, name: str | None = None, name_expressions: Sequence[str] = ()
     ) -> Routine[ObjectCode, Any]:
-        """A source to be built with the others; ``name`` stands in the compiler's messages."""
+        """A source to be built with the others; ``name`` appears in the compiler's messages."""
         return self._add(source, name, arguments.texts("name_expressions", name_expressions))
 
     def build(self, part: Part, expressions: tuple[str, ...]) -> ObjectCode:
-        """A ``cuda.core.ObjectCode``, which loads itself when its first kernel is asked for."""
+        """A ``cuda.core.ObjectCode``, which loads itself when its first kernel is requested."""
         return self._build(part.source, name=part.name, name_expressions=expressions)
 
     def kernel_of(self, program: ObjectCode, name: str) -> Any:

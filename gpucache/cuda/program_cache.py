@@ -1,4 +1,4 @@
-"""``gpucache.cuda.ProgramCache``: our root behind ``cuda.core.Program.compile``. Loads cuda.core."""
+"""``gpucache.cuda.ProgramCache``: our root as cache of ``cuda.core.Program.compile``. Loads cuda.core."""
 
 import time
 from collections.abc import Iterator
@@ -23,12 +23,12 @@ NAMESPACE = "cuda.core program cache"
 class ProgramCache(ProgramCacheResource):  # type: ignore[misc] # cuda.core publishes no types
     """A cache for ``cuda.core.Program.compile(cache=...)``, kept in gpucache's root.
 
-    cuda.core hands over 32 opaque bytes, so these entries live in a namespace of their own and can
-    say no more of themselves than ``opaque-key``; they are checked and bounded like all others.
-    ``compile_program`` is the better door: it keys headers and keeps the lowered names of templates.
+    cuda.core hands over 32 opaque bytes, so these entries have a separate namespace and can only be reported
+    as ``opaque-key``; they are checked and bounded like all others. Prefer ``compile_program``: it keys
+    headers and keeps the lowered names of templates.
 
-    A damaged entry is a miss. Storing never fails because of the cache: where nothing can be kept,
-    nothing is, and a line is logged.
+    A damaged entry is a miss. Storing never fails because of the cache: an entry that cannot be stored is
+    dropped, and a line is logged.
     """
 
     def __init__(self, layers: Layers | None = None) -> None:
@@ -46,7 +46,7 @@ class ProgramCache(ProgramCacheResource):  # type: ignore[misc] # cuda.core publ
         if self._layers.require:
             raise CacheMissError(
                 "a program of cuda.core is not in the cache, and GPUCACHE_REQUIRE is set: opaque-key: "
-                "cuda.core tells nothing of it; gpucache.cuda.compile_program can say why"
+                "cuda.core gives no details of it; gpucache.cuda.compile_program can say why"
             )
         raise KeyError(key)
 

@@ -1,1 +1,1 @@
-"""What ``gpucache.opencl`` and ``gpucache.cuda`` share: arguments, layers and log of a process, batches."""
+"""Code shared by ``gpucache.opencl`` and ``gpucache.cuda``: arguments, layers, log, batches."""

@@ -1,6 +1,6 @@
 """The arguments of the library's calls, read into plain values.
 
-Owns which values are refused, and in which words. Must not know what is done with them.
+Owns the refusals and their messages. Must not know how they are used.
 """
 
 import os
@@ -78,7 +78,7 @@ def local_sizes(sizes: object) -> tuple[tuple[int, ...], ...]:
         try:
             try:
                 extents: tuple[int, ...] = (index(size),)
-            except TypeError:  # an array has __index__, which fails unless it holds one number
+            except TypeError:  # an array has __index__, which fails unless it contains one number
                 extents = tuple(map(index, size))
         except TypeError:
             raise _unfit("local_sizes", wanted, sizes) from None

@@ -82,7 +82,7 @@ class Routine(Generic[Program, Kernel]):
         return self._batch.kernel_of(self.program, name)
 
     def alone(self) -> Program:
-        """Its source as a program of its own."""
+        """Its source as a separate program."""
         return self._alone.get(lambda: self._batch.build(self.part, self.expressions))
 
 
@@ -101,7 +101,7 @@ class Batch(ABC, Generic[Program, Kernel]):
     @property
     @abstractmethod
     def refused(self) -> type[Exception]:
-        """What ``build`` raises if a program does not compile."""
+        """The error that ``build`` raises if a program does not compile."""
 
     @abstractmethod
     def build(self, part: Part, expressions: tuple[str, ...]) -> Program:
@@ -136,7 +136,7 @@ class Batch(ABC, Generic[Program, Kernel]):
         try:
             if len(routines) == 1 or instrument(joined.source, self.checks).whole:
                 return self.build(Part(joined.name, joined.source), expressions)
-            _leave_apart(together, "they have more checks than one failure table holds")
+            _leave_apart(together, "they have more checks than one failure table can contain")
         except (self.refused, SourceError) as error:
             if len(routines) == 1:
                 raise

@@ -1,14 +1,14 @@
 """Many sources joined into one program, in which each means the same as alone. Pure.
 
 The lines with which all sources begin (includes, pragmas, types, shared functions) are written once. The rest
-of each source follows behind a ``#line`` with its name, so that messages name it. Sources could affect each
+of each source follows after a ``#line`` with its name, so that messages name it. Sources could affect each
 other: by a macro; by a name that two of them declare, which C++ may silently take for an overload; by a
 header that is included again under other macros. So the sources are read, and if this cannot be ruled out
 they are ``Apart``, with the reason. The macros of a source are undefined at its end, and an ``#error`` stops
 a source whose macro was defined before.
 
-Only names that are put together with ``##`` are not seen: if two sources make the same one, a compiler of C
-refuses it, and C++ takes them for overloads.
+Only names built with ``##`` are missed: if two sources make the same one, a C compiler refuses it, and C++
+treats them as overloads.
 """
 
 import re
@@ -33,7 +33,7 @@ _BETWEEN = re.compile(rb"\\\r?\n|//(?:\\\r?\n|[^\n])*|/\*.*?\*/", re.DOTALL)
 _DIRECTIVE = re.compile(rb"\s*(?:#|%:|\?\?=)\s*(\w*)\s*(.*)", re.DOTALL)
 _NAME = re.compile(rb"[A-Za-z_]\w*")
 _HARMLESS_PRAGMAS = (b"unroll", b"nounroll", b"once")
-# Words before a parenthesis, a brace or a comma that are no names of the program's own.
+# Words before a parenthesis, a brace or a comma that the program does not declare.
 _PLAIN = re.compile(
     rb"(?:u?(?:char|short|int|long)|float|double|half|bool|size_t|u?intptr_t|u?int(?:8|16|32|64)_t)\d*"
     rb"|void|unsigned|signed|const|volatile|auto|noexcept|override|final|sizeof|struct|union|enum|class"
@@ -77,7 +77,7 @@ class _Token(NamedTuple):
 
 @dataclass(slots=True)
 class _Body:
-    """The rest of a source behind the lines with which all begin."""
+    """The rest of a source after the lines with which all begin."""
 
     part: Part
     start: int
@@ -87,7 +87,7 @@ class _Body:
     """Names that it defines or undefines, and whether it does so only if they are not defined."""
 
 
-class _Unfit(Exception):  # noqa: N818 - an answer on its way up, and no error
+class _Unfit(Exception):  # noqa: N818 - a result on its way up, not an error
     """Why sources are apart."""
 
 
@@ -115,7 +115,7 @@ def _read(part: Part) -> list[_Token]:
         if kind is None:
             continue
         if kind in ("open", "raw") or match["unended"] is not None or text in (b"#", b'"', b"'"):
-            raise _Unfit(f"{part.name} holds a raw string, or a comment or text that does not end")
+            raise _Unfit(f"{part.name} contains a raw string, or an unterminated comment or string")
         if kind == "directive":
             text = b" ".join(_BETWEEN.sub(b" ", text).split())
         tokens.append(_Token(kind, text, match.end()))
@@ -198,7 +198,7 @@ def _take_directive(body: _Body, name: bytes, rest: bytes, depth: int, before: b
 
 
 def _declared(part: Part, code: Sequence[_Token], macros: Container[bytes]) -> Iterator[bytes]:
-    """The names that a source declares for everything behind it, and some that it only mentions."""
+    """The names that a source declares for all text after it, and some that it only mentions."""
     at, fresh, see_through = 0, True, 0
     while at < len(code):
         kind, text, _ = code[at]
@@ -207,7 +207,7 @@ def _declared(part: Part, code: Sequence[_Token], macros: Container[bytes]) -> I
             at, fresh = _closed(code, at + 1, {b"<": b">"}), True
             continue
         if text == b"_Pragma" or (text == b"using" and following == b"namespace"):
-            raise _Unfit(f"{part.name} says '{_text(text)}', which holds for all that stands behind it")
+            raise _Unfit(f"{part.name} says '{_text(text)}', which affects all text after it")
         if text == b"enum":
             yield from _constants(code, at)
         elif kind == "word" and following == b"(" and not _PLAIN.fullmatch(text):
@@ -236,7 +236,7 @@ def _constants(code: Sequence[_Token], at: int) -> Iterator[bytes]:
 
 
 def _closed(code: Sequence[_Token], at: int, closing: dict[bytes, bytes]) -> int:
-    """The place behind the bracket that closes the one at ``at``; ``at`` plus one if that is none."""
+    """The position after the bracket that closes the one at ``at``; ``at`` plus one if there is none."""
     depth = 0
     for end in range(at, len(code)):
         kind, text, _ = code[end]
@@ -276,7 +276,7 @@ def _written(body: _Body) -> bytes:
 
 
 def _line(name: str, number: int) -> bytes:
-    """A ``#line`` directive; characters that its name cannot hold are left out."""
+    """A ``#line`` directive; characters that its name cannot contain are left out."""
     spelled = "".join(char for char in name if char.isprintable()).replace("\\", "/").replace('"', "'")
     return b'#line %d "%s"\n' % (number, spelled.encode(errors="replace"))
 

@@ -1,7 +1,7 @@
 """A miss: the program goes on with what was compiled, and a thread explains it, keeps it and logs it.
 
-Imported by the first build that misses. Owns the order of that work, its bound, and what becomes of it at a
-fork and at the end of the process. Must not know a GPU stack.
+Imported by the first build that misses. Owns the order of that work, its bound, and its fate at a fork and at
+the end of the process. Must not know a GPU stack.
 """
 
 import os
@@ -27,9 +27,9 @@ _LEAD_S = 0.001
 class _Later:
     """Work that no program waits for, done in order by one thread, which ends when there is none left.
 
-    The thread is no daemon: every exit that joins threads, that of a ``multiprocessing`` child among them,
-    waits for the little that may be left. ``os._exit`` loses it. A fork waits for the piece that runs, so
-    that its child inherits no lock of this thread, and leaves the rest to the parent.
+    The thread is not a daemon: every exit that joins threads, in a ``multiprocessing`` child too, waits for
+    the little that may be left. ``os._exit`` loses it. A fork waits for the piece that runs, so that its
+    child inherits no lock of this thread, and leaves the rest to the parent.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class _Later:
             )
 
     def _begin(self) -> None:
-        # If it were dropped before the locks know of the fork, it would unlock what the parent builds.
+        # If it were dropped before the locks know of the fork, it would unlock the parent's build.
         self._parents = vars(self).get("_waiting")
         self._running = threading.RLock()
         self._changed = threading.Condition()
@@ -97,7 +97,7 @@ LATER = _Later()
 
 
 def flush() -> None:
-    """Wait until every miss so far is explained and logged, and what was compiled is in the cache.
+    """Wait until every miss so far is explained and logged, and the compiled artifacts are in the cache.
 
     An exit of the process does so by itself. Call it before ``os._exit``, or to read the log, the journal or
     the cache in the same process.
@@ -106,7 +106,7 @@ def flush() -> None:
 
 
 def reason(layers: Layers, prepared: Prepared, met: NoEntry | Miss) -> Callable[[], Miss]:
-    """What explains a miss when it is called; raises CacheMissError if the settings require a hit."""
+    """The function that explains a miss; it raises CacheMissError if the settings require a hit."""
 
     @cache
     def why() -> Miss:

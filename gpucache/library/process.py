@@ -1,4 +1,4 @@
-"""What the library has once in a process: settings and layers, the counter of hits and misses, and the log.
+"""The library's state in a process: settings and layers, the counter of hits and misses, and the log.
 
 Owns the library's promise that a cache never makes a program fail. Must not import a GPU stack.
 """
@@ -30,7 +30,7 @@ HOW_TO_WARM = "'gpucache warm --misses' builds it for the next start"
 _LOW_PRIORITY = 10
 _SENTENCES_KEPT = 64
 _INFO, _WARNING = 20, 30
-"""Levels of ``logging``, which a hit that tells nothing does not import."""
+"""Levels of ``logging``, which a hit that logs nothing does not import."""
 _INTERPRETERS = ("python", "pypy")
 _NAMES = (*(variable.name for variable in ENVIRONMENT), "HOME", "XDG_CACHE_HOME")
 
@@ -67,7 +67,7 @@ class _Counter:
             os.register_at_fork(after_in_child=self._begin)
 
     def _begin(self) -> None:
-        self._lock = threading.Lock()  # a thread that the fork did not copy may hold the old one
+        self._lock = threading.Lock()  # a thread that the fork did not copy may have the old one locked
         self._hits = self._misses = 0
         self._layers: Layers | None = None
 
@@ -114,7 +114,7 @@ class _Learner:
             return
         import subprocess  # which takes longer to import than a hit
 
-        # In a session of its own, with no open file of ours, so that nobody waits for it.
+        # Run in a separate session, without our open files, so that nothing waits for it.
         environment = {name: value for name, value in os.environ.items() if name != "GPUCACHE_LEARN"}
         for root in tuple(self._roots):  # threads may go on adding
             options = ("--root", str(root), "--quiet", "warm", "--misses", "--jobs", "1")
@@ -130,7 +130,7 @@ class _Learner:
                     cwd=os.sep,
                     start_new_session=True,
                 )
-                child.returncode = 0  # nobody waits for it, and Popen should not warn of that
+                child.returncode = 0  # no code waits for it, and Popen should not warn of that
                 os.setpriority(os.PRIO_PROCESS, child.pid, _LOW_PRIORITY)
                 yield_as_before(child.pid)
 
@@ -193,17 +193,17 @@ def say_once(sentence: str) -> None:
     if len(_SAID) >= _SENTENCES_KEPT:
         _SAID.clear()
     mine = object()
-    if _SAID.setdefault(sentence, mine) is mine:  # without a lock, as a fork could leave one held
+    if _SAID.setdefault(sentence, mine) is mine:  # without a lock, as a fork could leave one locked
         _log(_WARNING, "%s", sentence)
 
 
 def _log(level: int, form: str, *told: object) -> None:
     """Log a line in which no name breaks the line or moves a terminal's cursor."""
     if level == _INFO and "logging" not in sys.modules:
-        return  # so nobody listens; it takes longer to import than a hit
+        return  # so there is no listener; importing it takes longer than a hit
     logger = _logger()
     if logger.isEnabledFor(level):
-        from gpucache.units import printable  # most hits tell nothing
+        from gpucache.units import printable  # most hits log nothing
 
         logger.log(level, form, *(printable(one, None) if isinstance(one, str) else one for one in told))
 
@@ -239,7 +239,7 @@ def _logger() -> "Logger":
 
 
 def _listen(level: str) -> None:
-    """Print our log lines if GPUCACHE_LOG asks for them and nobody else does so."""
+    """Print our log lines if GPUCACHE_LOG asks for them and no handler of the program does."""
     if not level or _logger().handlers:
         return
     import logging
@@ -247,7 +247,7 @@ def _listen(level: str) -> None:
     logger = _logger()
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
-        return  # which is told with all variables
+        return  # which gets all variables
     logger.setLevel(number)
     if logger.hasHandlers():
         return  # the program has a handler, and would print each line twice

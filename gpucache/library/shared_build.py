@@ -10,7 +10,7 @@ Built = TypeVar("Built")
 
 _MOST_BUILDS = 2
 _CHANGED = threading.Condition()
-"""Held while the state of a build changes, never while anything is built."""
+"""Locked while the state of a build changes, never while anything is built."""
 
 
 def _after_fork() -> None:
@@ -23,7 +23,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class _Open(NamedTuple):
-    """Nobody builds it; ``failed`` is the error of the last build."""
+    """No thread builds it; ``failed`` is the error of the last build."""
 
     builds: int = 0
     failed: Exception | None = None
@@ -51,7 +51,7 @@ class SharedBuild(Generic[Built]):
         self._state: _Open | _InProgress | _Built[Built] = _Open()
 
     def get(self, build: Callable[[], Built]) -> Built:
-        """The result, built by this call if nobody else did; raises what ``build`` raises."""
+        """The result, built by this call if nobody else did; raises the errors of ``build``."""
         me = (os.getpid(), threading.get_ident())
         with _CHANGED:
             before = self._when_ended(*me)
@@ -65,14 +65,14 @@ class SharedBuild(Generic[Built]):
         except Exception as error:
             self._become(_Open(before.builds + 1, error))
             raise
-        except BaseException:  # an interrupt is no failure of the build
+        except BaseException:  # an interrupt is not a failed build
             self._become(before)
             raise
         self._become(_Built(value))
         return value
 
     def _when_ended(self, process: int, thread: int) -> "_Open | _Built[Built]":
-        """Wait until nobody builds, and return the state. The caller holds the condition."""
+        """Wait until no thread builds, and return the state. The caller has the condition locked."""
         while isinstance(state := self._state, _InProgress):
             if state.process != process:
                 return state.before

@@ -1,9 +1,9 @@
-"""What a PyOpenCL program imports: ``build_program``, ``install``, ``Batch`` and ``CheckedQueue``.
+"""The interface for PyOpenCL programs: ``build_program``, ``install``, ``Batch`` and ``CheckedQueue``.
 
-Compiles in the caller's process after a miss, and gives the program what the compiler gave: a program
-made from a binary knows less of itself. A compiler that builds late is left to build as it does without
-us, and what was wanted is noted for ``gpucache warm --misses``. A program never fails because of the
-cache: what goes wrong with it ends in a plain build by PyOpenCL. Loads PyOpenCL.
+Compiles in the caller's process after a miss, and gives the program the compiler's result: a program made
+from a binary knows less about itself. A compiler that builds late builds as it does without us, and the
+request is noted for ``gpucache warm --misses``. A program never fails because of the cache: any fault of the
+cache ends in a plain build by PyOpenCL. Loads PyOpenCL.
 """
 
 from collections.abc import Sequence
@@ -56,30 +56,27 @@ def build_program(
     headers: Sequence[str | Path] = (),
     checks: str = "none",
 ) -> Any:
-    """A built ``pyopencl.Program``, from the cache where it is there.
+    """A built ``pyopencl.Program``, from the cache if it has one.
 
-    ``options`` are build options as PyOpenCL takes them, ``devices`` those of the context to build for,
-    without it all; ``include_path`` are folders searched for headers before PyOpenCL's own.
-    ``local_sizes`` are the local (work-group) sizes the program launches with, such as
-    ``[(64,), (16, 16)]``: a compiler that builds late (PoCL) then has them in the binary, for grids of
-    under 65,536 work items in each dimension; ``gpucache warm`` adds those for larger ones.
-    ``headers`` are those reached through a macro, named by hand as in a manifest. ``name`` is for
-    people: it is what ``gpucache inspect`` shows. SPIR-V as ``source`` is built and not kept.
-    ``checks`` turns on the checks that kernels make with ``gpucache/check.h``: ``none``, ``sync`` or
-    ``async``. Such kernels are launched by a ``CheckedQueue``. The folder of that header is searched
-    where the source names it.
+    ``options`` are build options as PyOpenCL takes them, ``devices`` the devices to build for (default: all
+    of the context); ``include_path`` are directories searched for headers before PyOpenCL's own.
+    ``local_sizes`` are the local (work-group) sizes the program launches with, such as ``[(64,), (16, 16)]``:
+    a compiler that builds late (PoCL) then has them in the binary, for grids of under 65,536 work items in
+    each dimension; ``gpucache warm`` adds the binaries for larger ones. ``headers`` are headers included
+    through a macro, named by hand as in a manifest. ``name`` is for people: ``gpucache inspect`` shows it.
+    SPIR-V as ``source`` is built and not cached. ``checks`` turns on the checks that kernels make with
+    ``gpucache/check.h``: ``none``, ``sync`` or ``async``. Such kernels are launched by a ``CheckedQueue``.
+    The directory of that header is searched if the source names it.
 
     After a miss the program is the compiler's own; a thread logs the reason and publishes the binary while
-    the program goes on, and ``flush`` waits for it. After a hit it knows its source, its options and
-    what the compiler said, and warns where the compiler did. It is made of a binary, and so its
-    ``kind`` says, its kernels' ``attributes`` are empty (sizes that they require hold, and are
-    answered), and on Intel's driver they answer nothing about their arguments' names and types: with
-    ``-cl-kernel-arg-info`` such a program is not kept.
+    the program goes on, and ``flush`` waits for it. After a hit it knows its source, its options and the
+    compiler's log, and warns where the compiler did. It is made from a binary, as its ``kind`` says; its
+    kernels' ``attributes`` are empty (sizes that they require apply, and are reported), and Intel's driver
+    gives no names and types of their arguments: with ``-cl-kernel-arg-info`` such a program is not cached.
 
-    Raises TypeError or ValueError for an argument that cannot be meant,
-    ``gpucache.errors.SourceError`` for a check whose message does not fit its operands,
-    ``gpucache.errors.CacheMissError`` where GPUCACHE_REQUIRE is set and the cache misses, and
-    PyOpenCL's own errors where the program does not compile.
+    Raises TypeError or ValueError for an invalid argument, ``gpucache.errors.SourceError`` for a check whose
+    message does not fit its operands, ``gpucache.errors.CacheMissError`` where GPUCACHE_REQUIRE is set and
+    the cache misses, and PyOpenCL's own errors where the program does not compile.
     """
     if not isinstance(context, cl.Context):
         raise TypeError(f"context must be a pyopencl.Context, not {context!r}")

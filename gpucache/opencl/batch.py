@@ -17,9 +17,9 @@ from gpucache.opencl import build_program
 class Batch(AnyBatch[Any, Any]):
     """Sources for one context that are compiled, kept and loaded as one program where they can be.
 
-    The arguments are those of ``build_program``, and hold for all sources. ``add`` gives a ``Routine``;
-    nothing is compiled before the ``kernel`` or ``program`` of one is asked for. Raises as
-    ``build_program`` does, then. A failed check names the source that it stands in.
+    The arguments are those of ``build_program``, and apply to all sources. ``add`` gives a ``Routine``;
+    nothing is compiled before the ``kernel`` or ``program`` of one is asked for. Raises as ``build_program``
+    does, then. A failed check names its source.
     """
 
     refused = cl.Error
@@ -50,7 +50,7 @@ class Batch(AnyBatch[Any, Any]):
         )
 
     def add(self, source: str | bytes, *, name: str | None = None) -> Routine[Any, Any]:
-        """A source to be built with the others; ``name`` stands in the compiler's messages."""
+        """A source to be built with the others; ``name`` appears in the compiler's messages."""
         return self._add(source, name)
 
     def build(self, part: Part, expressions: tuple[str, ...]) -> Any:  # noqa: ARG002 - C has no such names

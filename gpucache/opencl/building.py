@@ -1,6 +1,6 @@
-"""One build of a PyOpenCL program: from entries, by its compiler, or by PyOpenCL as if we were not there.
+"""One build of a PyOpenCL program: from entries, by its compiler, or by PyOpenCL as without gpucache.
 
-A program never fails because of the cache: what goes wrong with it ends in a plain build by PyOpenCL.
+A program never fails because of the cache: any fault of the cache ends in a plain build by PyOpenCL.
 """
 
 import time
@@ -41,7 +41,7 @@ def built(layers: Layers, request: BuildRequest, call: "Call") -> Any:
         raise
     except Exception as error:
         if call.failed:
-            raise  # the compiler's own answer
+            raise  # the compiler's own result
         from gpucache.engine.program_names import named
 
         process.uncached(layers, named(request.program).name, error)
@@ -49,7 +49,7 @@ def built(layers: Layers, request: BuildRequest, call: "Call") -> Any:
 
 
 def _of_platform(context: Any) -> Sequence[str]:
-    """What PyOpenCL adds to every build on a platform, such as after ``pyopencl.enable_debugging``."""
+    """Options that PyOpenCL adds to each build on a platform, such as after ``pyopencl.enable_debugging``."""
     return cl._PLAT_BUILD_OPTIONS.get(context.devices[0].platform.name, [])
 
 
@@ -83,7 +83,7 @@ def _answer(layers: Layers, prepared: Sequence[Prepared], call: "Call") -> Any:
 
 
 class Call:
-    """What one call asked for, and its build from source: made at most once, for all its devices."""
+    """The request of one call, and its build from source: made at most once, for all its devices."""
 
     def __init__(
         self,
@@ -99,16 +99,16 @@ class Call:
         self.options = options
         self._request = request
         self.named = devices
-        self._cache_dir = cache_dir  # where PyOpenCL is to keep what it builds
+        self._cache_dir = cache_dir  # the directory in which PyOpenCL keeps its builds
         self.devices = [device for device in context.devices if devices is None or device in devices]
         self.names_odd_devices = devices is not None and len(self.devices) != len(devices)
-        """Whether it names none, one twice or another context's, to which PyOpenCL has the answer."""
+        """Whether it names no device, one twice or another context's; PyOpenCL then reports the error."""
         self.program: Any = None
         self.failed = False
-        """Whether the compiler refused: then its error is what the program gets."""
+        """Whether the compiler refused; the program then gets the compiler's error."""
         self.compile_ns = 0
         self.table: tuple[Check, ...] = ()
-        """The failure table of what was built or loaded."""
+        """The failure table of the built or loaded program."""
 
     def plain(self) -> Any:
         """PyOpenCL's own build, as if gpucache were not there."""
@@ -131,7 +131,7 @@ class Call:
         )
 
     def _as_given(self) -> str | Sequence[str]:
-        """The options as the program gave them, with its folders."""
+        """The options as the program gave them, with its directories."""
         if not self._request.include_dirs:
             return self.options
         import shlex
@@ -140,7 +140,7 @@ class Call:
         return [*given, command_line(tuple(f"-I{path}" for path in self._request.include_dirs))]
 
     def build_by(self, make: Callable[[str | bytes], Any]) -> Any:
-        """The program that ``make`` makes of the source as it is compiled; raises what it raises."""
+        """The program that ``make`` makes from the compiled source; raises the errors of ``make``."""
         started = time.perf_counter_ns()
         try:
             self.program = make(self._checked())

@@ -1,6 +1,6 @@
-"""``pyopencl.Program.build`` while programs that nobody changed are to come from the cache.
+"""``pyopencl.Program.build`` while unmodified programs are to come from the cache.
 
-A function of somebody else may have been put there before ours or after it, and each calls the one before.
+Another package may have replaced it before or after us; each function calls the one before it.
 """
 
 import threading
@@ -17,7 +17,7 @@ from gpucache.opencl.building import ANY, Call, built
 
 
 class _Hook:
-    """What stands there, and what stood there before."""
+    """The function that is installed, and the one before it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -54,7 +54,7 @@ class _Hook:
                 call = _call_of(program, options, devices, cache_dir)
             if call is None:
                 return before(program, options=options, devices=devices, cache_dir=cache_dir)
-            self._inside.now = True  # whatever builds below here is left alone
+            self._inside.now = True  # all builds below this call are left alone
             try:
                 _become(program, built(process.layers(), *call))
             finally:
@@ -65,7 +65,7 @@ class _Hook:
 
 
 def _is_source(program: Any) -> bool:
-    """Whether a program is to be built from source, and nobody has asked it for anything yet."""
+    """Whether a program is to be built from source, and has not been queried yet."""
     return vars(program).get("_prg", program) is None and isinstance(
         vars(program).get("_source"), str | bytes
     )
@@ -74,7 +74,7 @@ def _is_source(program: Any) -> bool:
 def _call_of(
     program: Any, options: str | Sequence[str] | None, devices: Sequence[Any] | None, cache_dir: str | None
 ) -> "tuple[BuildRequest, Call] | None":
-    """What the build of a program asks for; None for what PyOpenCL itself is to refuse."""
+    """The request of a program's build; None if PyOpenCL itself is to refuse it."""
     try:
         text = arguments.source_bytes(program._source)
         given = arguments.build_options(() if options is None else options)
@@ -103,12 +103,12 @@ _HOOK = _Hook()
 
 
 def install() -> None:
-    """Have every ``pyopencl.Program`` of this process built by ``build_program`` from here on.
+    """Have every ``pyopencl.Program`` of this process built by ``build_program`` from now on.
 
-    One line serves a program that nobody changed, also where the OpenCL loader takes no layers, and then
-    all libraries in its process: it takes the place of ``pyopencl.Program.build``, whose arguments,
-    answers and errors stay. What is no source, or was asked for something before it was built, is left to
-    PyOpenCL. Calling it again changes nothing; ``uninstall`` undoes it.
+    One line serves an unmodified program and all libraries in its process, also where the OpenCL loader takes
+    no layers: it replaces ``pyopencl.Program.build`` and keeps its arguments, results and errors. A program
+    without source, or one queried before its build, is left to PyOpenCL. Calling it again changes nothing;
+    ``uninstall`` undoes it.
     """
     _HOOK.install()
 

@@ -1,4 +1,4 @@
-"""A build that is no hit: by its compiler, or by PyOpenCL as if we were not there; what is kept and logged.
+"""A build that missed: by its compiler, or by PyOpenCL as without gpucache; what is cached and logged.
 
 Imported by the first build that misses.
 """
@@ -83,7 +83,7 @@ def _named(device: Any, prepared: Prepared) -> Prepared:
 def _given(
     layers: Layers, prepared: Sequence[Prepared], outcomes: Sequence[Hit | Artifact], call: Call
 ) -> Any:
-    """What the compiler gave, or the program of entries that another process published meanwhile."""
+    """The compiler's program, or the program of entries that another process published meanwhile."""
     hits = [outcome for outcome in outcomes if isinstance(outcome, Hit)]
     for one, outcome in zip(prepared, outcomes, strict=True):
         if isinstance(outcome, Hit):
@@ -92,7 +92,7 @@ def _given(
 
 
 def _left(layers: Layers, missed: Sequence[tuple[Prepared, Callable[[], Miss]]], call: Call) -> Any:
-    """The program built by PyOpenCL as if gpucache were not there; what a late compiler's wanted is noted."""
+    """The program built by PyOpenCL as without gpucache; a late compiler's request is noted."""
     program = call.plain()
     for one, why in missed:
         LATER.add(layers, one, partial(_leave, layers, one, why, call.compile_ns, _environment(one)))
@@ -114,7 +114,7 @@ def _environment(prepared: Prepared) -> Variables:
 
 
 def _compiler(call: Call, device: Any, prepared: Prepared) -> Callable[[], Artifact]:
-    """What gives the artifact of one device."""
+    """The function that returns the artifact of one device."""
 
     def compile_() -> Artifact:
         request = prepared.request

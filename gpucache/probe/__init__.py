@@ -1,1 +1,1 @@
-"""What devices and compilers are here, asked in child processes so that a broken driver harms nobody."""
+"""The devices and compilers of this machine, probed in child processes as broken drivers may crash."""

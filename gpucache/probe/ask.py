@@ -1,10 +1,10 @@
-"""Ask what devices and compilers are here, one child process for each backend, with a time limit.
+"""Find the devices and compilers of this machine, one child process for each backend, with a time limit.
 
-This module owns the children, which do not outlive this process. Asking leaves nothing behind: some compilers
-write into their cache as soon as somebody asks for their devices, so the children are given a folder for that
-which is removed afterwards, and which changes nothing in their answers. A process that ends while another
-thread asks calls ``end_asking`` first. A backend whose child dies, hangs or answers nonsense becomes a row
-with its error. This module must not import a GPU stack itself.
+This module owns the children, which do not outlive this process. A probe leaves no files: some compilers
+write into their cache as soon as their devices are listed, so the children get a directory for that which is
+removed afterwards, and which does not change their results. A process that ends while another thread probes
+calls ``end_asking`` first. A backend whose child dies, hangs or prints nonsense becomes a row with its error.
+This module must not import a GPU stack itself.
 """
 
 import json
@@ -25,8 +25,8 @@ from gpucache.probe.codec import device_from_json
 
 TIMEOUT_S = 60.0
 _READ_S = 1.0
-"""How long reading an answer may always take, also when waiting for another child used up the time limit."""
-# With -P the child imports nothing that lies in the current directory.
+"""How long reading a result may always take, even if waiting for another child used up the time limit."""
+# With -P the child imports nothing from the current directory.
 _COMMAND = (sys.executable, "-P", "-m", "gpucache.probe.child")
 
 _askers: set[threading.Thread] = set()
@@ -43,7 +43,7 @@ def ask(
 ) -> list[Device]:
     """Every row of the named backends, or of all; never raises for what a driver does.
 
-    ``meanwhile`` is called once while the drivers think.
+    ``meanwhile`` is called once while the drivers work.
     """
     names = tuple(backend_names() if backends is None else backends)
     with ExitStack() as ends:
@@ -58,7 +58,7 @@ def ask(
 
 
 def end_asking() -> None:
-    """End what other threads ask, as this process ends: first the children, then the folders of these."""
+    """End the probes of other threads, as this process ends: first the children, then their directories."""
     _ending.set()
     for child in tuple(_children):
         child.kill()
@@ -67,7 +67,7 @@ def end_asking() -> None:
 
 
 def _folder(ends: ExitStack) -> str:
-    """Where the children's drivers may keep what they write; empty where no such folder can be made."""
+    """A directory in which the children's drivers may keep files; empty if none can be made."""
     try:
         return str(ends.enter_context(scratch("probe")))
     except OSError:
@@ -76,9 +76,9 @@ def _folder(ends: ExitStack) -> str:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Hold interrupts back, so that none comes between the start of a child and the note that ends it.
+    """Block interrupts, so that none comes between the start of a child and the note that ends it.
 
-    The children inherit this and hear no interrupt at all; SIGKILL, which nothing holds back, ends them.
+    The children inherit this and get no interrupt at all; SIGKILL, which cannot be blocked, ends them.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -91,7 +91,7 @@ def _undisturbed() -> Iterator[None]:
 
 
 def _start(command: Sequence[str], ends: ExitStack) -> "subprocess.Popen[bytes] | OSError":
-    """A child that is asked, which ``ends`` will end; or the reason why it could not be started."""
+    """A child that probes, which ``ends`` will end; or the reason why it could not be started."""
     try:
         child = start_group(command, ends, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     except OSError as error:
@@ -115,7 +115,7 @@ def _answer(
         out, errors = child.communicate(timeout=max(_READ_S, end_s - time.monotonic()))
     except subprocess.TimeoutExpired:
         child.kill()
-        return [_broken(backend, f"the probe did not answer within {timeout_s:g} s; the driver hangs")]
+        return [_broken(backend, f"the probe did not finish within {timeout_s:g} s; the driver hangs")]
     if child.returncode != 0:
         return [_broken(backend, _death(child.returncode, errors))]
     try:
@@ -124,7 +124,7 @@ def _answer(
             return [_broken(backend, str(document["error"]))]
         return [device_from_json(value) for value in document["devices"]]
     except (ValueError, TypeError, KeyError, RecursionError, TargetError):
-        return [_broken(backend, "the probe's answer does not read")]
+        return [_broken(backend, "the probe's output is not valid")]
 
 
 def _death(status: int, stderr: bytes) -> str:
@@ -134,8 +134,8 @@ def _death(status: int, stderr: bytes) -> str:
             name = signal.Signals(-status).name
         except ValueError:
             name = f"signal {-status}"
-        return f"the driver crashed while it was asked ({name}); check its installation"
-    return f"the driver failed while it was asked: {last or f'exit status {status}'}"
+        return f"the driver crashed during the probe ({name}); check its installation"
+    return f"the driver failed during the probe: {last or f'exit status {status}'}"
 
 
 def _broken(backend: str, detail: str) -> Device:

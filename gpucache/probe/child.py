@@ -1,6 +1,6 @@
-"""The probe's child process: asks one backend for its devices and writes them as JSON to stdout.
+"""The probe's child process: lists the devices of one backend and writes them as JSON to stdout.
 
-It is a process of its own because drivers crash and hang. It loads the GPU stack.
+It is a separate process because drivers crash and hang. It loads the GPU stack.
 """
 
 import json
@@ -17,12 +17,12 @@ from gpucache.probe.codec import device_to_json
 
 
 def main(arguments: list[str]) -> int:
-    """Answer for the backend named by the first argument; the second is a folder for what drivers write."""
+    """Probe the backend named by the first argument; the second is a directory for the drivers' files."""
     backend = load_backend(arguments[0])
     if arguments[1]:
         _keep_out(backend, arguments[1])
     answer = os.dup(1)
-    os.dup2(2, 1)  # what drivers print to stdout goes to stderr, so that the answer stands alone
+    os.dup2(2, 1)  # the drivers' stdout goes to stderr, so that stdout has nothing but the result
     document: dict[str, object]
     try:
         document = {"devices": [device_to_json(device) for device in backend.devices()]}
@@ -34,10 +34,10 @@ def main(arguments: list[str]) -> int:
 
 
 def _keep_out(backend: Backend, folder: str) -> None:
-    """Have compilers that keep a cache by themselves write into a folder, and not into the user's own.
+    """Make compilers that keep a cache write into a directory, and not into the user's cache.
 
     One whose own cache cannot be written or made is left alone: PoCL then shows no device to programs, and
-    the answer is to be the same.
+    the result must be the same.
     """
     for kept in backend.caches:
         place = os.environ.get(kept.variable) or Path(user_cache_dir(), kept.default)

@@ -18,7 +18,7 @@ def device_to_json(device: Device) -> dict[str, Any]:
 
 
 def device_from_json(value: object) -> Device:
-    """The device of a JSON value; raises ValueError for what is no device, TargetError for its target."""
+    """The device of a JSON value; raises ValueError if it is not a device, TargetError for its target."""
     record = _of(dict, value)
     target, toolchain = record.get("target"), record.get("toolchain")
     return Device(

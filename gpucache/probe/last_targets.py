@@ -1,4 +1,4 @@
-"""The targets that the last probe found, kept for completions, which never probe. Losing them is no error."""
+"""The targets that the last probe found, kept for completions, which never probe. Losing them is harmless."""
 
 import contextlib
 import json
@@ -30,7 +30,7 @@ def save_last(root: Path, targets: Sequence[Target]) -> None:
 
 
 def load_last(root: Path) -> list[Target]:
-    """The targets of the last probe; empty if nothing was kept or it does not read."""
+    """The targets of the last probe; empty if none were kept or the file cannot be parsed."""
     try:
         # A pipe must not hold this up, and a link must not lead it elsewhere.
         flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)

@@ -1,7 +1,7 @@
-"""Device profiles: what a probe found and the variables that matter, saved to be asked about elsewhere.
+"""Device profiles: a probe's result and the variables that matter, saved for use elsewhere.
 
-This module owns the form of the file and the comparison of two profiles. A profile holds no host name and no
-user name. It is read strictly, because anybody may have written it.
+This module owns the form of the file and the comparison of two profiles. A profile contains no host name and
+no user name. It is read strictly, because anyone may have written it.
 """
 
 import json
@@ -58,7 +58,7 @@ def load_profile(path: Path) -> Profile:
         return _profile(json.loads(data))
     except (ValueError, TypeError, KeyError, RecursionError, TargetError) as error:
         raise UsageError(
-            f"{path} is no device profile ({error}); write one there with 'gpucache devices --save FILE'"
+            f"{path} is not a device profile ({error}); write one there with 'gpucache devices --save FILE'"
         ) from None
 
 

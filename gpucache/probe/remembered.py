@@ -1,8 +1,8 @@
-"""What a probe found, for the next process: a probe takes as long as a small program's start.
+"""The result of a probe, for the next process: a probe takes as long as a small program's start.
 
-A memory counts only until the next boot of this machine and where all variables that a loader or a driver may
-read, and every file and folder that decides which drivers are found, or is one, are as they were. Rows of
-drivers whose files are not known are not kept. Must not know who keeps the memory, nor load a GPU stack.
+A memory counts only until the next boot of this machine and if all variables that a loader or a driver may
+read, and every file and directory that decides which drivers are found, or is one, are unchanged. Rows of
+drivers whose files are not known are not kept. Must not know who keeps the memory, or load a GPU stack.
 """
 
 import json
@@ -23,7 +23,7 @@ from gpucache.probe.codec import device_from_json, device_to_json
 EARLY, EARLY_FILE = "configuration at the start", "cl.cfg"
 """Read from the current directory by Intel's runtime when it is loaded."""
 _VENDORS = "/etc/OpenCL/vendors"
-"""Where a loader of OpenCL looks for drivers that is told nothing."""
+"""Where an OpenCL loader looks for drivers without any configuration."""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 """Another machine, whose CPU differs, may have the same files: a copied image, a home on a network."""
 _OF_A_SHELL = re.compile(r"_|PWD|OLDPWD|SHLVL|TERM.*|COLUMNS|LINES|SSH_.*|PYTEST_.*|GPUCACHE_.*")
@@ -31,14 +31,14 @@ _OF_A_SHELL = re.compile(r"_|PWD|OLDPWD|SHLVL|TERM.*|COLUMNS|LINES|SSH_.*|PYTEST
 
 
 class Memory(Protocol):
-    """Where something is kept under 64 hex digits. Nothing here raises."""
+    """A store of texts under 64 hex digits. Nothing here raises."""
 
     def recall(self, name: str) -> bytes | None:
-        """What was kept; None if nothing is."""
+        """The stored text; None if there is none."""
         ...
 
     def remember(self, name: str, data: bytes) -> None:
-        """Keep something; losing it is no error."""
+        """Store a text; losing it is not an error."""
         ...
 
 
@@ -55,7 +55,7 @@ def recalled(memory: Memory, backend: str) -> list[Device]:
 
 
 def remember(memory: Memory, backend: str, rows: Sequence[Device]) -> None:
-    """Keep the rows of a backend whose drivers' files are known, with the state of what they depend on."""
+    """Keep the rows of a backend whose drivers' files are known, with the state of their dependencies."""
     kept = [row for row in rows if row.files and row.toolchain and EARLY not in dict(row.toolchain.fields)]
     if kept:
         paths = {path for row in kept for file in row.files for path in (file, os.path.dirname(file))}  # noqa: PTH120
@@ -66,7 +66,7 @@ def remember(memory: Memory, backend: str, rows: Sequence[Device]) -> None:
 
 
 def _name(backend: str) -> str:
-    """Where devices are remembered: those of a loader that is told the same, as all of them name a target."""
+    """The key of the devices: of a loader with the same configuration, as all of them name a target."""
     told = sorted((name, value) for name, value in os.environ.items() if not _OF_A_SHELL.fullmatch(name))
     boot = ""
     with suppress(OSError):
@@ -75,7 +75,7 @@ def _name(backend: str) -> str:
 
 
 def _state(path: str) -> list[int] | None:
-    """What tells that a file or folder is another; None if it is not there."""
+    """The state of a file or directory, which differs after a change; None if it does not exist."""
     with suppress(OSError, ValueError):
         found = os.stat(path)  # noqa: PTH116 - a path of text
         return [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]

@@ -1,8 +1,8 @@
-"""What a recording tells: builds, and what was seen of each. Frozen values and pure folds.
+"""The content of a recording: builds, and the observations of each. Frozen values and pure folds.
 
-A build is known by the digest of all that decides what comes out. What was seen of it (local sizes, how long
-it took, who asked first) grows, and is no part of that digest. So the union of two recordings is taken build
-by build, and neither order nor repetition changes it. The types say what a line of a recording may hold.
+A build is identified by the digest of all that decides its result. Its observations (local sizes, duration,
+first requester) grow, and are not part of that digest. So the union of two recordings is taken build by
+build, and neither order nor repetition changes it. The types say what a line of a recording may contain.
 """
 
 import hashlib
@@ -24,14 +24,14 @@ COMMAND_CAP = 1024
 HEADERS_CAP = 20_000
 _INT64 = (1 << 63) - 1
 SHA256 = r"\A[0-9a-f]{64}\Z"
-# Making and removing folders takes a call of Python for each.
+# Making and removing directories takes a Python call for each.
 BELOW = r"\A(?:(?!\.{1,2}(?:/|\Z))[^/\0]{1,255}(?:/(?!\Z)|\Z)){1,256}\Z"
 WHOLE = r"\A[^\0]*\Z"
 
 Text = Annotated[str, Meta(max_length=TEXT_CAP, pattern=WHOLE)]
 Digest = Annotated[str, Meta(pattern=SHA256)]
 Path = Annotated[str, Meta(max_length=4096, pattern=BELOW)]
-"""Stays below the folder that it is meant from."""
+"""A path that stays below its base directory."""
 Number = Annotated[int, Meta(ge=0, le=_INT64)]
 Texts = Annotated[tuple[Text, ...], Meta(max_length=LIST_CAP)]
 Pairs = Annotated[tuple[tuple[Text, Text], ...], Meta(max_length=LIST_CAP)]
@@ -52,7 +52,7 @@ class Header:
 
 @dataclass(frozen=True)
 class RecordedBuild:
-    """One program as it was built for one device, wherever its files lay."""
+    """One program as it was built for one device, wherever its files were."""
 
     program: Text
     """Its name for people."""
@@ -60,9 +60,9 @@ class RecordedBuild:
     source: Digest
     """SHA-256 of the source, with lines that end in LF."""
     options: Texts
-    """Build options as given, without include folders."""
+    """Build options as given, without include directories."""
     folders: Annotated[tuple[Path, ...], Meta(max_length=LIST_CAP)]
-    """The include folders in search order, below the tree; those without a header are left out."""
+    """The include directories in search order, below the tree; ones without a header are left out."""
     headers: Annotated[tuple[Header, ...], Meta(max_length=HEADERS_CAP)]
     includes: tuple[Include, ...]
     """The include closure as it was keyed."""
@@ -78,7 +78,7 @@ class RecordedBuild:
     name_expressions: Texts = ()
     artifact_kind: ArtifactKind = ArtifactKind.OPENCL_BINARY
     file_name: Text = ""
-    """What a program that calls NVRTC itself calls its source; empty for OpenCL."""
+    """The source's name in a program that calls NVRTC itself; empty for OpenCL."""
     made_up: bool = False
     """Whether it makes up another such name for each run."""
     memory_headers: Annotated[tuple[tuple[Text, Digest], ...], Meta(max_length=HEADERS_CAP)] = ()
@@ -86,7 +86,7 @@ class RecordedBuild:
 
     @cached_property
     def digest(self) -> str:
-        """What tells it from every other build."""
+        """The digest that identifies this build."""
         return hashlib.sha256(canonical(self.values())).hexdigest()
 
     def values(self) -> dict[str, object]:
@@ -100,32 +100,32 @@ class RecordedBuild:
 
     @property
     def what(self) -> tuple[object, ...]:
-        """What is built, whatever for: equal for one program on two devices."""
+        """The build without its target: equal for one program on two devices."""
         found = frozenset(header.digest for header in self.headers)
         asked = (self.options, self.name_expressions, self.memory_headers, self.file_name)
         return self.program, self.language, self.source, *asked, found
 
     def blobs(self) -> tuple[str, ...]:
-        """What has to be there to build it again."""
+        """The digests of the files needed to build it again."""
         found = (self.source, *(header.digest for header in self.headers))
         return tuple(dict.fromkeys((*found, *(digest for _, digest in self.memory_headers))))
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Call:
-    """Where a program was that called NVRTC itself: what holds places hits only a call from there."""
+    """The directory of a program that called NVRTC itself: a build that embeds paths hits only from there."""
 
     roots: Texts
-    """The absolute folders that its tree of headers lay in."""
+    """The absolute directories that contained its tree of headers."""
     directory: Text
     """The current directory."""
     folders: Texts
-    """The include folders as the program gave them."""
+    """The include directories as the program gave them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What was seen of one build, by any process at any time."""
+    """The observations of one build, by any process at any time."""
 
     local_sizes: Annotated[frozenset[tuple[Text, Size]], Meta(max_length=16_384)] = frozenset()
     """Kernels with the local sizes they were launched with; an empty size was left to the driver."""
@@ -136,14 +136,14 @@ class Seen:
     refused: bool = False
     """Whether its compiler refused it, at any time."""
     roots: Annotated[frozenset[Texts], Meta(max_length=LIST_CAP)] = frozenset()
-    """Where its tree of headers lay: what holds the places of its files hits only there. Of OpenCL alone."""
+    """Where its tree of headers was: a build that embeds paths hits only there. OpenCL only."""
     calls: Annotated[frozenset[Call], Meta(max_length=LIST_CAP)] = frozenset()
     """The same of a program that called NVRTC itself."""
     first: tuple[Number, Annotated[str, Meta(max_length=4 * COMMAND_CAP, pattern=WHOLE)]] | None = None
     """The first instant, in nanoseconds since 1970, and the command that it was seen in."""
 
     def union(self, other: "Seen") -> "Seen":
-        """What was seen by either."""
+        """The observations of both."""
         firsts = [each.first for each in (self, other) if each.first is not None]
         return Seen(
             self.local_sizes | other.local_sizes,
@@ -168,26 +168,26 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """Builds by their digests, and what was seen of them."""
+    """Builds by their digests, and the observations of them."""
 
     builds: Mapping[str, RecordedBuild] = field(default_factory=dict)
     seen: Mapping[str, Seen] = field(default_factory=dict)
 
     def union(self, other: "Recording") -> "Recording":
-        """What either holds."""
+        """The builds of both."""
         seen = dict(self.seen)
         for name, one in other.seen.items():
             seen[name] = seen[name].union(one) if name in seen else one
         return Recording({**self.builds, **other.builds}, seen)
 
     def rows(self) -> list[tuple[RecordedBuild, Seen]]:
-        """Every build with what was seen of it, in an order that does not depend on who wrote first."""
+        """Every build with its observations, in an order that does not depend on who wrote first."""
         rows = [(build, self.seen.get(name, Seen())) for name, build in self.builds.items()]
         return sorted(rows, key=lambda row: (row[0].program, row[0].target, row[0].digest))
 
 
 def union(recordings: Iterable[Recording]) -> Recording:
-    """What any of several holds."""
+    """The builds of all of several."""
     return reduce(Recording.union, recordings, Recording())
 
 

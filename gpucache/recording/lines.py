@@ -1,4 +1,4 @@
-"""A line of a recording: its form, version 1, and how it is read without believing it.
+"""A line of a recording: its form, version 1, and how it is read without trusting it.
 
 A line is a JSON object in ASCII, of at most ``LINE_CAP`` bytes with its newline:
 
@@ -6,8 +6,8 @@ A line is a JSON object in ASCII, of at most ``LINE_CAP`` bytes with its newline
     {"gpucache recording": 1, "of": "<digest of a build>", "seen": {...}}
 
 ``build`` has the fields of ``RecordedBuild``, and ``seen`` those of ``Seen``. The second form adds to a build
-that the same file names. A line that does not read in full is damaged: it is reported, and skipped. Older
-lines have no ``calls`` among what was seen.
+that the same file names. A line that cannot be parsed in full is damaged: it is reported, and skipped. Older
+lines have no ``calls`` in ``seen``.
 """
 
 import json
@@ -42,7 +42,7 @@ _FOUND = r"\A[0-9a-f]{64}( in memory)?\Z"
 _FORMS = {
     SHA256: "a SHA-256",
     _FOUND: "a SHA-256",
-    BELOW: "a path that leads nowhere else, of at most 256 folders",
+    BELOW: "a path that stays below its base, of at most 256 directories",
     WHOLE: "a text without a NUL",
 }
 
@@ -59,7 +59,7 @@ _Includes = Annotated[tuple[_Include, ...], msgspec.Meta(max_length=2 * HEADERS_
 
 
 class DamagedLineError(Exception):
-    """A line that does not read; says why."""
+    """A line that cannot be parsed; says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def build_line(build: RecordedBuild, seen: Seen) -> bytes:
 
 
 def seen_line(of: str, seen: Seen) -> bytes:
-    """The line of what was seen later of a build."""
+    """The line for later observations of a build."""
     return _line({"of": of, "seen": _seen_values(seen)})
 
 
@@ -100,7 +100,7 @@ def read_line(data: bytes) -> Line:
     build = _converted(given | {"includes": ()}, RecordedBuild, "build")
     backend, _, name = build.target.partition(":")
     if not name or backend != _BACKENDS[build.language]:
-        raise DamagedLineError(f"its target is none of {build.language}")
+        raise DamagedLineError(f"its target is not one of {build.language}")
     build = replace(build, includes=tuple(Include(one.name, one.digest) for one in includes))
     return Line(build.digest, build, seen)
 

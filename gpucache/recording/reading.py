@@ -1,6 +1,6 @@
-"""Reading a recording that anyone may have written: bounded, checked, and nothing of it believed.
+"""Reading a recording that anyone may have written: bounded, checked, and nothing in it trusted.
 
-What is damaged is a problem that is told; the rest is read.
+Damaged parts are reported as problems; the rest is read.
 """
 
 import os
@@ -23,27 +23,27 @@ from gpucache.sources.rules import Limits
 SUFFIX = ".jsonl"
 FILES_CAP = 10_000
 BYTES_CAP = 256 << 20
-"""Of all lines together; what lies behind them is not read."""
+"""Of all lines together; lines after it are not read."""
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 _DIGEST = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingFolder:
-    """A recording that was read from a folder."""
+    """A recording that was read from a directory."""
 
     folder: Path
     recording: Recording
     damage: tuple[PassedOver, ...] = ()
     blobs: frozenset[str] = frozenset()
-    """The sources and headers that are there."""
+    """The sources and headers that exist."""
 
     def has_sources(self, build: RecordedBuild) -> bool:
-        """Whether all is there that a build is made of."""
+        """Whether all files of a build exist."""
         return self.blobs.issuperset(build.blobs())
 
     def content(self, digest: str) -> bytes:
-        """The bytes of a digest; raises SourceError for what is not there or was changed."""
+        """The bytes of a digest; raises SourceError if they are missing or were changed."""
         limit = Limits().file_bytes
         try:
             with _opened(self.folder / BLOBS / digest) as file:
@@ -58,7 +58,7 @@ class RecordingFolder:
 
 
 def read_recording(folder: Path) -> RecordingFolder:
-    """What a folder holds; raises SourceError where it is no recording."""
+    """The content of a directory; raises SourceError if it is not a recording."""
     try:
         names = sorted(name for name in os.listdir(folder) if name.endswith(SUFFIX))  # noqa: PTH208
     except OSError as error:
@@ -67,7 +67,7 @@ def read_recording(folder: Path) -> RecordingFolder:
             "name the folder that 'gpucache record -o' wrote"
         ) from None
     if not names and not (folder / BLOBS).is_dir():  # a command that built nothing leaves an empty one
-        raise SourceError(f"{str(folder)!r} is no recording; name the folder that 'gpucache record -o' wrote")
+        raise SourceError(f"{str(folder)!r} is not a recording; name the directory of 'gpucache record -o'")
     reader = _Reader(folder)
     recordings = [reader.recording(name) for name in names[:FILES_CAP]]
     if len(names) > FILES_CAP:
@@ -84,7 +84,7 @@ class _Reader:
         self.damage: list[PassedOver] = []
 
     def recording(self, name: str) -> Recording:
-        """What one file holds."""
+        """The content of one file."""
         builds: dict[str, RecordedBuild] = {}
         seen: dict[str, Seen] = {}
         try:
@@ -127,7 +127,7 @@ def _opened(path: Path) -> BinaryIO:
     file = os.fdopen(descriptor, "rb")
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         with closing(file):
-            raise OSError(None, "it is no regular file")
+            raise OSError(None, "it is not a regular file")
     return file
 
 

@@ -1,4 +1,4 @@
-"""From a recording to what ``warm`` builds: sources in memory, headers laid out below a scratch folder."""
+"""From a recording to builds for ``warm``: sources in memory, headers laid out below a scratch directory."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from gpucache.recording.trees import in_place, lay_out
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A recorded build that can be asked for again, here."""
+    """A recorded build that can be requested again on this machine."""
 
     build: RecordedBuild
     local_sizes: tuple[tuple[int, ...], ...]
     source: bytes | None
     """None where the recording keeps digests only."""
     include_dirs: tuple[str, ...] = ()
-    """The recorded include folders as they are laid out, or as its program gave them if it calls NVRTC."""
+    """The recorded include directories as laid out, or as given by its program if that calls NVRTC itself."""
     in_place: bool = False
     """Whether these are where they were recorded, with the same headers."""
     directory: str = ""
@@ -60,9 +60,9 @@ def replay(folder: RecordingFolder, place: Path) -> Iterator[Replayed]:
 
 
 def _in_place(build: RecordedBuild, seen: Seen) -> tuple[tuple[str, ...] | None, str]:
-    """The include folders of a build where it was recorded, and the directory of its call if it had one.
+    """The include directories of a build where it was recorded, and the directory of its call if it had one.
 
-    None where its headers are not there any more, or are others.
+    None if its headers no longer exist or have changed.
     """
     for call in sorted(seen.calls):
         if in_place(build, call.roots) is not None and Path(call.directory).is_dir():

@@ -1,7 +1,7 @@
 """Header files as a tree that can be laid out anywhere, so that a compiler resolves each name as before.
 
-Absolute paths are not kept: what lies below one include folder keeps its path from there, and include folders
-that lie in each other, or that a name such as ``../x.h`` climbs out of, keep how they lie to each other.
+Absolute paths are not kept: a file below an include directory keeps its path from there, and include
+directories that are nested, or that a name such as ``../x.h`` climbs out of, keep their relative places.
 """
 
 # Paths are text that may stand for any bytes, and nothing else is done with them.
@@ -20,7 +20,7 @@ _LIMIT = Limits().file_bytes
 
 
 class Tree:
-    """Where folders and files lie to each other; ``spelled`` are the names that headers are included by."""
+    """Relative places of directories and files; ``spelled`` are the names that headers are included by."""
 
     def __init__(self, folders: Iterable[str], files: Iterable[str], spelled: Iterable[str]) -> None:
         files = list(files)
@@ -36,21 +36,21 @@ class Tree:
                 for earlier, other in enumerate(lifted)
             )
         )
-        """The absolute folders that stand for the numbers at the top of the tree."""
+        """The absolute directories that the numbers at the top of the tree refer to."""
         self.folders = tuple(
             self.place(folder) for folder in known if any(_is_below(file, folder) for file in files)
         )
-        """Those that hold a file, in search order."""
+        """The directories that contain a file, in search order."""
 
     def place(self, path: str) -> str:
-        """The path of a file or folder below the tree."""
+        """The path of a file or directory below the tree."""
         path = _normal(path)
         number, root = next(pair for pair in enumerate(self.roots) if _is_below(path, pair[1]))
         return posixpath.normpath(f"{number}/{os.path.relpath(path, root)}")
 
 
 def read_headers(tree: Tree, files: Sequence[str]) -> tuple[tuple[Header, ...], dict[str, bytes]]:
-    """The headers of some files, and what they hold by digest; a file that is gone is left out.
+    """The headers of some files, and their content by digest; a file that is gone is left out.
 
     Raises OSError.
     """
@@ -69,9 +69,9 @@ def read_headers(tree: Tree, files: Sequence[str]) -> tuple[tuple[Header, ...], 
 
 
 def lay_out(build: RecordedBuild, content: Callable[[str], bytes], place: Path) -> tuple[str, ...]:
-    """Write the headers of a build below a folder, and return its include folders there.
+    """Write the headers of a build below a directory, and return its include directories there.
 
-    ``content`` gives the bytes of a digest. Raises OSError, and what ``content`` raises.
+    ``content`` gives the bytes of a digest. Raises OSError, and the errors of ``content``.
     """
     for folder in build.folders:
         (place / folder).mkdir(parents=True, exist_ok=True)
@@ -88,7 +88,7 @@ def lay_out(build: RecordedBuild, content: Callable[[str], bytes], place: Path) 
 
 
 def in_place(build: RecordedBuild, roots: Sequence[str]) -> tuple[str, ...] | None:
-    """The include folders of a build where they were recorded; None if its headers are not there any more."""
+    """The include directories of a build where they were recorded; None if its headers no longer exist."""
     disk = Disk()
     try:
         for header in build.headers:
@@ -110,7 +110,7 @@ def _normal(path: str) -> str:
 
 
 def _climb(name: str) -> int:
-    """How many folders a name leads up before it leads down."""
+    """How many directories a name leads up before it leads down."""
     depth = lowest = 0
     for part in name.split("/"):
         depth += -1 if part == ".." else part not in ("", ".")

@@ -1,7 +1,7 @@
-"""Writing a recording: one file for this process, and blobs that all share.
+"""Writing a recording: one file for this process, and blobs that all processes share.
 
-A line is one write in append mode, so a process that is killed loses at most the line it was writing. What
-cannot be written costs a line, never a program. Threads may write at the same time.
+A line is one write in append mode, so a process that is killed loses at most the line it was writing. A
+failed write costs a line, never a program. Threads may write at the same time.
 """
 
 import errno
@@ -23,10 +23,10 @@ _PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600
 
 
 class Writer:
-    """What this process writes into a recording. ``sources`` says whether blobs are kept."""
+    """The part of a recording that this process writes. ``sources`` says whether blobs are kept."""
 
     def __init__(self, folder: Path, *, sources: bool = True) -> None:
-        """Raises UsageError where the folder cannot be had, or others may read it."""
+        """Raises UsageError if the directory cannot be used, or others may read it."""
         self._folder = folder
         self.keeps_sources = sources
         """Whether anything is written but names and digests."""
@@ -38,8 +38,8 @@ class Writer:
             folder.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
             if os.name == "posix" and folder.stat().st_mode & 0o077:
                 raise UsageError(
-                    f"a recording holds sources, and others may enter {str(folder)!r}; "
-                    f"run chmod 700 on it, or name a new folder with -o"
+                    f"a recording contains sources, and others may enter {str(folder)!r}; "
+                    f"run chmod 700 on it, or name a new directory with -o"
                 )
             if sources:
                 (folder / BLOBS).mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
@@ -55,13 +55,13 @@ class Writer:
         return len(self._written)
 
     def build(self, build: RecordedBuild, seen: Seen, contents: Mapping[str, bytes]) -> str:
-        """Write a build and, by their digests, what it was made of; why not, or nothing if it is written."""
+        """Write a build and its files by their digests; return why not, or nothing if it is written."""
         with self._lock:
             if build.digest in self._written:
                 return self._add(build.digest, seen)
             line = build_line(build, seen)
             try:
-                read_line(line)  # what could not be read is not written
+                read_line(line)  # a file that could not be read is not written
                 for digest in build.blobs() if self.keeps_sources else ():
                     if digest in contents:
                         self._keep(digest, contents[digest])
@@ -74,7 +74,7 @@ class Writer:
             return ""
 
     def seen(self, digest: str, seen: Seen) -> None:
-        """Write what was seen of a build that this process wrote."""
+        """Write the observations of a build that this process wrote."""
         with self._lock:
             if digest in self._written:
                 self._add(digest, seen)

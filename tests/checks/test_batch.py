@@ -177,7 +177,7 @@ def test_more_checks_than_one_table_holds_are_built_apart(run: Run) -> None:
     check = '    GPUCACHE_CHECK(data[get_global_id(0)] < 100, "%d is large", data[get_global_id(0)]);\n'
     sources = {f"{name}.cl": text.format(_HEAD, name, never + check) for name in ("one", "two")}
     answer = run("intel", "async", "batch", sources)
-    assert answer["apart"] == ["they have more checks than one failure table holds"] * 2
+    assert answer["apart"] == ["they have more checks than one failure table can contain"] * 2
     assert [told[1] for told in answer["told"]] == [
         f"{name}.cl, line 13: 600 is large (kernel {name}, work-item 3, 0, 0)" for name in ("one", "two")
     ]

@@ -139,7 +139,7 @@ def test_junk_is_one_sentence_for_every_verb(run: Run, mixed: Filled, tmp_path: 
     ):
         answer = run(*words, at=mixed.root)
         assert (answer.code, answer.out) == (2, "")
-        assert "is no device profile" in answer.err and answer.err.count("\n") == 1
+        assert "is not a device profile" in answer.err and answer.err.count("\n") == 1
 
 
 def test_a_profile_is_for_checking_only(run: Run, mixed: Filled, saved: Path) -> None:

@@ -34,22 +34,22 @@ def _broken(code: str, *, timeout_s: float = PATIENCE_S) -> str:
 
 def test_a_child_that_fails_is_a_row_with_its_last_words() -> None:
     """The exit status alone is told where a child says nothing, else the last line it wrote."""
-    assert _broken("sys.exit(3)") == "the driver failed while it was asked: exit status 3"
+    assert _broken("sys.exit(3)") == "the driver failed during the probe: exit status 3"
     detail = _broken("sys.exit('first\\nImportError: libOpenCL.so is missing')")
-    assert detail == "the driver failed while it was asked: ImportError: libOpenCL.so is missing"
+    assert detail == "the driver failed during the probe: ImportError: libOpenCL.so is missing"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signals that kill")
 def test_a_child_that_crashes_is_a_row_with_its_signal() -> None:
     """A driver that takes its process down is told by the signal's name."""
     detail = _broken(f"import os\nos.kill(os.getpid(), {int(signal.SIGSEGV)})")
-    assert detail == "the driver crashed while it was asked (SIGSEGV); check its installation"
+    assert detail == "the driver crashed during the probe (SIGSEGV); check its installation"
 
 
 def test_a_child_that_hangs_is_a_row_with_the_limit() -> None:
     """A driver that never answers is given up after the time limit."""
     detail = _broken("import threading\nthreading.Event().wait()", timeout_s=0.5)
-    assert detail == "the probe did not answer within 0.5 s; the driver hangs"
+    assert detail == "the probe did not finish within 0.5 s; the driver hangs"
 
 
 def test_drivers_that_hang_share_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +64,7 @@ def test_drivers_that_hang_share_one_limit(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
     monkeypatch.setattr(subprocess.Popen, "communicate", hang)
     rows = ask(["a", "b"], command=_child(""))
-    assert [row.detail for row in rows] == ["the probe did not answer within 60 s; the driver hangs"] * 2
+    assert [row.detail for row in rows] == ["the probe did not finish within 60 s; the driver hangs"] * 2
     assert waited == [60, 1]
 
 
@@ -120,7 +120,7 @@ def test_the_children_end_with_whoever_asks(tmp_path: Path, number: signal.Signa
 def test_a_child_that_talks_nonsense_is_a_row(answer: str) -> None:
     """An answer that is no list of devices is never believed and never fatal."""
     written = answer.encode("utf-8", "surrogateescape")
-    assert _broken(f"sys.stdout.buffer.write({written!r})") == "the probe's answer does not read"
+    assert _broken(f"sys.stdout.buffer.write({written!r})") == "the probe's output is not valid"
 
 
 def test_a_child_that_cannot_be_started_is_a_row() -> None:

@@ -58,7 +58,7 @@ def test_what_is_no_profile_is_one_sentence(tmp_path: Path, data: bytes) -> None
     """Junk, a cut, deep nesting, a huge file and devices of nobody are refused with the file's name."""
     path = tmp_path / "p.json"
     path.write_bytes(data)
-    with pytest.raises(UsageError, match=r"is no device profile \(.*gpucache devices --save") as caught:
+    with pytest.raises(UsageError, match=r"is not a device profile \(.*gpucache devices --save") as caught:
         load_profile(path)
     assert str(path) in str(caught.value) and "\n" not in str(caught.value)
 

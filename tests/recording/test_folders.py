@@ -48,7 +48,7 @@ def test_a_folder_that_others_may_enter_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="chmod 700"):
         Writer(tmp_path)
     assert not list(tmp_path.iterdir())
-    with pytest.raises(SourceError, match="is no recording"):
+    with pytest.raises(SourceError, match="is not a recording"):
         read_recording(tmp_path)
 
 
@@ -238,9 +238,9 @@ def test_a_path_of_a_thousand_folders_costs_its_own_line(folder: Path, tmp_path:
     """Its headers could not be laid out; the other builds are."""
     header = replace(BUILD.headers[0], path=f"0/{'a/' * 1000}x.h")
     deep = replace(BUILD, headers=(header,), folders=("0/" + "a/" * 999 + "a",))
-    assert "at most 256 folders" in Writer(folder).build(deep, SEEN, CONTENTS)
+    assert "at most 256 directories" in Writer(folder).build(deep, SEEN, CONTENTS)
     with lines_of(folder).open("ab") as file:
         file.write(lines.build_line(deep, SEEN))
     found = read_recording(folder)
-    assert [(one.line, "at most 256 folders" in one.why) for one in found.damage] == [(2, True)]
+    assert [(one.line, "at most 256 directories" in one.why) for one in found.damage] == [(2, True)]
     assert [one.problem for one in replay(found, tmp_path / "place")] == [""]

@@ -128,7 +128,7 @@ def test_a_path_that_leads_elsewhere_is_told_as_such() -> None:
     """People read what a text should be, and not the expression that it does not match."""
     values = {**_LINE, "build": {**_LINE["build"], "folders": ["../up"]}}
     with pytest.raises(
-        DamagedLineError, match=r"^Expected a path that leads nowhere else.* at build.folders\[0\]$"
+        DamagedLineError, match=r"^Expected a path that stays below its base.* at build.folders\[0\]$"
     ):
         read_line(json.dumps(values).encode())
 
