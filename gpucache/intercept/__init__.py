@@ -1,4 +1,4 @@
-"""Commands that nobody changed: what their GPU compilers are asked for is answered by this process.
+"""Unmodified commands: this process answers the requests to their GPU compilers.
 
-A small library inside the command asks over a socket; everything that is decided is decided here.
+A small library inside the command asks over a socket; all decisions are made in this package.
 """

@@ -1,7 +1,7 @@
-"""Answers as an index has them: of a build or of a call of NVRTC, whole for a layer, by reference for a root.
+"""Answers for an index: of a build or of an NVRTC call, whole for a layer, by reference for a root.
 
-Owns what of an answer is kept where, and when a question gets a file in the user's root. What a file is like
-is ``index``'s, what an answer depends on ``conditions``'.
+Owns which parts of an answer are kept where, and when a question gets a file in the user's root. ``index``
+owns the file's format, ``conditions`` what an answer depends on.
 """
 
 from collections.abc import Sequence
@@ -58,12 +58,12 @@ def answered(
 
 
 def _name_holes(call: Call, name: bytes, given: Sequence[bytes]) -> tuple[Hole, ...]:
-    """What was made up in a source's name, and where it stands in the answer; raises UncoveredError."""
+    """The made-up part of a source's name, and its places in the answer; raises UncoveredError."""
     if call.file_name.stems is None:
         return ()
     stem = call.file_name.stems[0]
     if name.count(stem) != 1 or len(stem) < _MADE_UP:
-        raise UncoveredError("what was made up of its file's name stands there twice")
+        raise UncoveredError("the made-up part of its file's name is there twice")
     places, begin = [], 0
     for field in given:
         begin += 4  # its length
@@ -76,14 +76,14 @@ def _name_holes(call: Call, name: bytes, given: Sequence[bytes]) -> tuple[Hole, 
 
 
 class Rows:
-    """The index of the user's root: what was answered by key is answered there the next time."""
+    """The index of the user's root: a question answered by key is answered from there the next time."""
 
     def __init__(self, layers: Layers, since_ns: int) -> None:
         self._layers = layers
         self._strict = Strict(since_ns)
 
     def keep(self, compiler: Compiler[A], one: Build[A], hits: Sequence[Hit]) -> None:
-        """Keep the answer of a build that was a hit, or that has just been kept."""
+        """Keep the answer of a build that was a hit, or that has just been stored."""
         if self._layers.target is None:
             return
         given = compiler.fields(self._layers, one.asked, hits)

@@ -1,10 +1,10 @@
-"""A command that runs as it would without us: in the foreground, on our terminal, in our process group.
+"""A command that runs as without gpucache: in the foreground, on our terminal, in our process group.
 
-Owns its start, the signals that are passed on, and its end. A signal that somebody sends to this process goes
-on to the command; what the terminal sends reaches the command by itself. When the terminal stops the command,
-this process stops too, so that a shell sees its job stopped. If this process is killed the command goes on.
-Imports next to nothing, as every command under ``gpucache run`` waits for it. Must not know what the command
-asks for.
+Owns its start, the signals that are passed on, and its end. A signal sent to this process is passed on to the
+command; a signal from the terminal reaches the command by itself. When the terminal stops the command, this
+process stops too, so that a shell sees its job stopped. If this process is killed the command goes on.
+Imports next to nothing, as every command under ``gpucache run`` waits for it. Must not know the command's
+requests.
 """
 
 import _signal as signal  # type: ignore[import-not-found] # signal's enumerations take as long as all of this
@@ -27,7 +27,7 @@ _PASSED_ON = ("SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "S
 _TERMINAL_STOPS = ("SIGTSTP", "SIGTTIN", "SIGTTOU")
 _PYTHON_IGNORES = ("SIGPIPE", "SIGXFSZ")
 _BY_KERNEL = 0x80
-"""``SI_KERNEL``: what the terminal sends, to every process in its foreground."""
+"""``SI_KERNEL``: the code of signals from the terminal, sent to every process in its foreground."""
 
 
 def run_command(
@@ -38,7 +38,7 @@ def run_command(
 ) -> "Ended":
     """Run a command to its end while handlers answer it; raises CommandError if it cannot be started.
 
-    Where nobody could be heard, because no socket can be made here, the command runs as it would without us.
+    Where no socket can be made, so that no request could arrive, the command runs as without gpucache.
     """
     from gpucache.answers.run import Ended
 
@@ -60,7 +60,7 @@ def await_command(
             "'gpucache run' needs Linux; elsewhere programs call gpucache.opencl or gpucache.cuda"
         )
     numbers = frozenset(int(getattr(signal, name)) for name in (*_PASSED_ON, "SIGCHLD"))
-    # These are held, and threads that are started inherit that. The command gets the mask from before.
+    # These are blocked, and threads that are started inherit that. The command gets the mask from before.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     try:
         try:
@@ -80,7 +80,7 @@ def await_command(
 
 
 def _told(error: Exception) -> str:
-    """Why nobody can be heard; raises what is a defect of ours."""
+    """Why no socket can be made; raises the error if it is a defect of ours."""
     from gpucache.errors import UsageError
 
     if isinstance(error, OSError | UsageError | RuntimeError):  # the last where no thread is left
@@ -99,7 +99,7 @@ def _start(argv: "Sequence[str]", environ: "Mapping[str, str]", mask: frozenset[
 
             if error.errno != errno.ENOEXEC:
                 raise
-        # As shells do it, and what starts commands from C.
+        # As shells do it, and C programs that start commands.
         script = argv[0] if "/" in argv[0] else shutil.which(argv[0]) or argv[0]
         line = ["/bin/sh", script, *argv[1:]]
         return os.posix_spawn(line[0], line, environ, setsigmask=mask, setsigdef=defaults)

@@ -1,28 +1,28 @@
-"""What an answer of an index depends on: files, variables, the CPU. ``native/conditions.c`` looks.
+"""The conditions of an index's answer: files, variables, the CPU. ``native/conditions.c`` checks them.
 
-Each is five fields: a kind, where its path begins, the path or another text, what was found, and more of it.
+Each is five fields: a kind, the base of its path, the path or another text, the value found, and more of it.
 
-| kind | holds as long as |
+| kind | met as long as |
 |---|---|
-| F | there is this file: with this content if a value tells size, time and content, and with this number |
-| S, B | a library or other file of a compiler is as it was: by size and time, else by content |
-| A, D | nothing is at this path; a folder is there |
-| L | a folder has the same names: by its stamp alone |
+| F | this file exists: with this content if a value has size, time and content, and with this number |
+| S, B | a library or other file of a compiler is unchanged: by size and time, else by content |
+| A, D | nothing is at this path; a directory exists |
+| L | a directory has the same names: by its stamp alone |
 | R | a path leads to the same place |
-| O | nothing but this file lies in its folder |
-| W | the program is in this folder |
-| E | of all variables that fit the text's patterns and none of the value's, exactly those of more are set |
-| P | no folder of LD_LIBRARY_PATH has a file of this name |
-| C | of all features of the CPU that fit the text's patterns it has exactly those of the value |
+| O | nothing but this file is in its directory |
+| W | the program is in this directory |
+| E | of all variables that fit the text's patterns and none of the value's, exactly more's are set |
+| P | no directory of LD_LIBRARY_PATH has a file of this name |
+| C | of all features of the CPU that fit the text's patterns it has exactly the value's |
 
-A path begins nowhere, in the program's folder (``w``), where its process was at the start (``s``), or beside
-the library that a field of the question names, by its number; the library itself if the text is empty. Equal
-numbers mean that paths lead to one file. Patterns and variables each end with NUL.
+A path has no base, or begins in the program's directory (``w``), in its process's first directory (``s``), or
+next to the library that a field of the question names, by its number; the library itself if the text is
+empty. Equal numbers mean that paths lead to one file. Patterns and variables each end with NUL.
 
-A layer is taken elsewhere: there the content of a header counts, and of a compiler's file its size and
-time or blocks of its content. In a root (``Strict``) a file has a stamp, which stands for its content where
-device, inode, size and both times agree. Where that cannot be believed, as of a file that is younger than a
-file system's clock or on another machine's disk, the whole content counts.
+A layer is used elsewhere: there the content of a header counts, and of a compiler's file its size and time or
+blocks of its content. In a root (``Strict``) a file has a stamp, which replaces its content if device, inode,
+size and both times agree. Where a stamp cannot be trusted, as for a file younger than a file system's clock
+or on another machine's disk, the whole content counts.
 """
 
 # Paths are text as programs give it, and asked of the disk one by one.
@@ -61,11 +61,11 @@ _VALUE = struct.Struct("<QQQ")
 _CHUNK = 1 << 20
 _BLOCK, _BLOCKS = 4096, 256
 _NO_TIME, _MADE_UP_S = (1 << 64) - 1, 10 * 366 * 24 * 3600
-"""Systems whose files never change in place give all of them one time before 1980, which tells nothing."""
+"""Systems whose files never change in place give all of them one time before 1980, which proves nothing."""
 _FIRST_LIBRARY, _FIELDS_OF_DEVICE, _NVRTC_LIBRARY = 6, 8, 4
 _CONFIGURATION = "cl.cfg"
-"""Read by Intel's runtime from beside its library, and from where its process is when it is loaded."""
-_CHANGED = "what it was compiled of has changed since"
+"""Read by Intel's runtime from next to its library, and from its process's directory when it is loaded."""
+_CHANGED = "its inputs have changed since its compile"
 
 
 _EARLY, _CPU = "configuration at the start", "CPU features"
@@ -90,14 +90,14 @@ to the server."""
 
 
 class Strict(NamedTuple):
-    """That an answer is for a root."""
+    """The answer is for a root."""
 
     since_ns: int
-    """Since when compilers are what they were found to be: files that changed later are not covered."""
+    """When compilers were found in this state: files that changed later are not covered."""
 
 
 class UncoveredError(Exception):
-    """An answer depends on what an index cannot tell; its text is why."""
+    """An answer depends on something that an index cannot check; its text is why."""
 
 
 def of_build(
@@ -107,9 +107,9 @@ def of_build(
     files: Sequence[Sequence[str]],
     strict: Strict | None = None,
 ) -> tuple[Condition, ...]:
-    """What the answer to a build depends on; raises UncoveredError.
+    """The conditions of the answer to a build; raises UncoveredError.
 
-    For each device what was looked up, the key that was found, and the files of its driver.
+    For each device its lookup, the key that was found, and the files of its driver.
     """
     tied = any(map(_is_tied, [OPENCL] * len(keys), prepared, keys, [asked.environ] * len(keys)))
     for one, key in zip(prepared, keys, strict=True):
@@ -138,7 +138,7 @@ def of_build(
 def of_call(
     call: Call, prepared: Prepared, key: CacheKey, strict: Strict | None = None
 ) -> tuple[Condition, ...]:
-    """What the answer to a call of NVRTC depends on; raises UncoveredError."""
+    """The conditions of the answer to an NVRTC call; raises UncoveredError."""
     if call.headers:
         raise UncoveredError("it has headers in memory, whose own includes an index does not follow")
     _require_covered(prepared, key)
@@ -155,7 +155,7 @@ def of_call(
 
 
 def _require_covered(prepared: Prepared, key: CacheKey) -> None:
-    """Raise UncoveredError for a key with a field that no condition stands for."""
+    """Raise UncoveredError for a key with a field that no condition covers."""
     for item in prepared.fields if key == prepared.key else prepared.located:
         if item.label not in COVERED and header_of(item.label) is None and variable_of(item.label) is None:
             raise UncoveredError(f"the index cannot check the {item.label} of its key")
@@ -187,7 +187,7 @@ class _Found:
         self.add(Condition("E", b"", _texts(variables.reaching), _texts(variables.harmless), kept))
 
     def stand_alone(self, given: str, kept: str) -> None:
-        """Say that a source has a folder of its own whose name was made up, if it has."""
+        """Record that a source has a private directory with a made-up name, if it has."""
         folder = os.path.dirname(kept)
         if folder != os.path.dirname(given):
             self._alone = folder
@@ -196,10 +196,10 @@ class _Found:
     def add_compiler(
         self, field: int, library: str, files: Sequence[str], environ: Mapping[str, str]
     ) -> None:
-        """The files of a compiler: those in the folder of its library are looked for beside it again.
+        """The files of a compiler: files in its library's directory are looked for next to it again.
 
-        They are looked at by the names that they were found by, which may be links. A library of theirs that
-        the loader would now find in LD_LIBRARY_PATH is another.
+        They are checked by the names that they were found by, which may be links. A library of theirs that
+        the loader would now find in LD_LIBRARY_PATH differs.
         """
         real = os.path.realpath(library) if library else ""
         folder = os.path.dirname(files[0]) if files else ""
@@ -219,7 +219,7 @@ class _Found:
                 self.add(Condition("P", b"", os.fsencode(os.path.basename(file))))
 
     def add_folders(self, files: Sequence[str]) -> None:
-        """Where a compiler's own files lie, in which no other may appear that it would read, too."""
+        """Where a compiler's own files are, in which no other file may appear that it would read, too."""
         for folder in dict.fromkeys(map(os.path.dirname, files)) if self._strict else ():
             self._add_folder(folder)
 
@@ -230,7 +230,7 @@ class _Found:
         self.add(Condition("L", b"", os.fsencode(folder), stamp))
 
     def _add_names(self, folder: str, names: str) -> None:
-        """A folder whose names have this digest."""
+        """A directory whose names have this digest."""
         if self._strict is None:
             raise UncoveredError("it includes headers through a macro, which a layer does not follow")
         self._add_folder(folder)  # whose stamp is taken before it is read
@@ -242,12 +242,12 @@ class _Found:
             raise UncoveredError(_CHANGED)
 
     def add_closure(self, prepared: Prepared, backend: Backend, environ: Mapping[str, str]) -> None:
-        """All that was asked of the disk to find the headers of a program."""
+        """All disk accesses made to find the headers of a program."""
         asked = prepared.closure.asked
         if asked is None:
             raise UncoveredError("its headers could not be read for sure")
         apart = _apart(prepared, backend, environ)
-        # PoCL looks for headers beside the program, in its own cache, where nobody keeps any.
+        # PoCL looks for headers next to the program, in its own cache, where there are none.
         unseen = [prepared.compilation.rule.home if backend is OPENCL else None]
         unseen.append(self._alone)
         contents = {path: answer for question, path, answer in asked if question == "read"}
@@ -263,7 +263,7 @@ class _Found:
             if question == "real":
                 self._add_link(path, answer, place)
             elif (question == "read" and answer) or (answer.startswith("file") and contents.get(path) != ""):
-                # What is read through '..' was looked at under another name than it was read by.
+                # A file read through '..' was looked at under another name than it was read by.
                 value = self._header(path, contents[path]) if path in contents else b""
                 self.add(Condition("F", place, text, value, self._number(path)))
             elif answer.isdigit():  # a number alone is that of nothing
@@ -277,7 +277,7 @@ class _Found:
         if path == target == self._cwd:
             return
         if place:
-            raise UncoveredError(f"where {path} leads depends on the folder that it is built in")
+            raise UncoveredError(f"where {path} leads depends on the directory that it is built in")
         self.add(Condition("R", b"", os.fsencode(path), os.fsencode(target)))
 
     def _placed(self, path: str, apart: Sequence[str]) -> tuple[bytes, bytes]:
@@ -314,7 +314,7 @@ class _Found:
 
 
 def _is_tied(backend: Backend, prepared: Prepared, key: CacheKey, environ: Mapping[str, str]) -> bool:
-    """Whether an answer is for one current directory alone: it holds paths, or some may lead there or not."""
+    """Whether an answer is for one current directory alone: it contains paths, or some may lead there."""
     if key != prepared.key:
         return True
     cwd = prepared.request.cwd
@@ -328,7 +328,7 @@ def _is_tied(backend: Backend, prepared: Prepared, key: CacheKey, environ: Mappi
 
 
 def _apart(prepared: Prepared, backend: Backend, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The folders that are searched wherever the program is."""
+    """The directories that are searched wherever the program is."""
     request = prepared.request._replace(cwd=_ELSEWHERE)
     here, there = (
         (*one.include_dirs, *one.inherited_dirs, *filter(None, (one.rule.home,)))
@@ -364,7 +364,7 @@ def _read(path: str, content: str) -> bytes:
 
 
 def _stamp(path: str, status: os.stat_result) -> bytes:
-    """What stands for the content of a file; where nothing can, its size alone."""
+    """The value that identifies the content of a file; where there is none, its size alone."""
     if status.st_mtime_ns < 0 or not is_settled(path, status, time.time_ns()):
         return _no_stamp(status)
     return _STAMP.pack(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
@@ -376,7 +376,7 @@ def _no_stamp(status: os.stat_result) -> bytes:
 
 @lru_cache(maxsize=64)
 def _sum(path: str, *_: int) -> bytes:
-    """The sum of all that a file of a compiler holds; read once for each state of it."""
+    """The digest of a compiler's whole file; read once for each state of it."""
     try:
         with Path(path).open("rb") as file:
             return _sum_of(iter(lambda: file.read(_CHUNK), b""))

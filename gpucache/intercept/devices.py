@@ -34,7 +34,7 @@ class NotKnownYetError(TargetError):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a program's driver says of a device."""
+    """The properties of a device as its program's driver reports them."""
 
     library: str
     """The file of the driver; empty if that is not known."""
@@ -45,7 +45,7 @@ class Facts:
 
 
 class Devices:
-    """The OpenCL devices here, as a probe found them."""
+    """The OpenCL devices of this machine, as a probe found them."""
 
     def __init__(
         self,
@@ -73,10 +73,10 @@ class Devices:
             self._begin_probe()
 
     def match(self, facts: Facts, cwd: str) -> tuple[Target, Toolchain]:
-        """Who compiles for a device of a program in a folder; raises TargetError if nobody can tell (yet).
+        """The compiler for a device of a program in a directory; raises TargetError if it is not (yet) known.
 
-        A driver is the same if its file is, or a file with the same build id: versions alone do not tell
-        one build of a driver from another.
+        A driver is the same if its file is, or a file with the same build id: versions alone do not
+        distinguish builds of a driver.
         """
         row = self._row(facts)
         name = facts.values[3].strip()
@@ -95,7 +95,7 @@ class Devices:
         if not found:
             self._begin_probe()
             if not self._ready.wait(self._wait_s):
-                raise NotKnownYetError("the devices here were not known in time; look at 'gpucache devices'")
+                raise NotKnownYetError("the probe of devices took too long; run 'gpucache devices'")
             found = self._found(facts)
         if len({row.toolchain for row in found}) != 1:
             told = "several compilers say the same" if found else "its driver is not seen"
@@ -136,7 +136,7 @@ def _same_driver(row: Device, library: str) -> bool:
 
 @lru_cache(maxsize=32)
 def _mark(library: str) -> str:
-    from gpucache.backends.installation import mark  # a driver that lies where it was probed needs none
+    from gpucache.backends.installation import mark  # a driver in the place where it was probed needs none
 
     return mark(Path(library))
 

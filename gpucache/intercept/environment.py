@@ -1,11 +1,11 @@
-"""The environment of a command: what is added for it, and what it would be without us. Pure."""
+"""The environment of a command: the additions for it, and its state without us. Pure."""
 
-# Paths are text, as variables hold them.
+# Paths are text, as variables contain them.
 # ruff: noqa: PTH119
 
 import os
 
-TYPE_CHECKING = False  # the one of typing; a command waits for what is imported here
+TYPE_CHECKING = False  # the constant of typing; a command waits for each import of this module
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -32,9 +32,9 @@ class Libraries:
 def intercepted(
     environ: "Mapping[str, str]", socket: str, libraries: Libraries, roots: str = ""
 ) -> dict[str, str]:
-    """The environment of a command whose compilers are to ask at a socket; ours stand before its own.
+    """The environment of a command whose compilers ask at a socket; our values come before its own.
 
-    ``roots`` are those whose index they look into before they ask; without any they ask at once.
+    ``roots`` are the roots whose index they search before they ask; without any they ask at once.
     """
     added = {**environ, SOCKET: socket, ROOTS: roots}
     if not roots:
@@ -67,7 +67,7 @@ def drain_s() -> float:
 
 
 def without_us(environ: "Mapping[str, str]", libraries: Libraries) -> dict[str, str]:
-    """The environment of a program as it would be if nobody had intercepted its command."""
+    """The environment of a program as it would be without ``gpucache run``."""
     left = {name: value for name, value in environ.items() if name not in (SOCKET, ROOTS)}
     for name, library in ((LAYERS, libraries.layer), (AUDIT, libraries.audit)):
         if library and name in left:
@@ -78,6 +78,6 @@ def without_us(environ: "Mapping[str, str]", libraries: Libraries) -> dict[str, 
 
 
 def _others(value: str, library: str) -> tuple[str, ...]:
-    """What a list of libraries names beside ours, of which an exported layer has copies."""
+    """The other entries of a list of libraries, next to ours, of which an exported layer has copies."""
     name = os.path.basename(library)
     return tuple(part for part in value.split(os.pathsep) if part and os.path.basename(part) != name)

@@ -1,8 +1,8 @@
-"""Names of sources that a program makes up for each run, and what stands for them in the cache.
+"""Names of sources that a program makes up for each run, and their replacements in the cache.
 
 ``cuda.core`` writes a source with line information to a temporary file, and CuPy names every source after a
-temporary folder; NVRTC writes the name into what it gives. Such a name is kept with a fixed text in the place
-of what was made up, and a program gets its own name back.
+temporary directory; NVRTC writes the name into its results. Such a name is kept with a fixed text in place of
+the made-up part, and a program gets its own name back.
 """
 
 import os
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 KEPT = "gpucache"
-"""What stands for the eight characters that were made up: as many, and of the same kind."""
+"""The replacement of the eight made-up characters: as many, and of the same kind."""
 _PREFIX = "tmp"
 _MADE_UP = re.compile(rf"({_PREFIX}|.*_)([a-z0-9_]{{8}})(\.\w+)?")
 _VARIABLES = ("TMPDIR", "TEMP", "TMP")
@@ -22,7 +22,7 @@ _PLACES = ("/tmp", "/var/tmp", "/dev/shm", "/usr/tmp")
 
 @dataclass(frozen=True, slots=True)
 class FileName:
-    """What a program calls its source, and what that is called in the cache."""
+    """The program's name of its source, and its name in the cache."""
 
     given: str
     kept: str
@@ -30,28 +30,28 @@ class FileName:
     """The word of the name in which something was made up, as given and as kept; None if nothing was."""
 
     def to_keep(self, data: bytes) -> bytes:
-        """What the compiler gave, as it is kept."""
+        """The compiler's result as it is kept."""
         return data if self.stems is None else data.replace(self.stems[0], self.stems[1])
 
     def to_give(self, data: bytes) -> bytes:
-        """What was kept, as the program is to have it."""
+        """The kept result as the program must get it."""
         return data if self.stems is None else data.replace(self.stems[1], self.stems[0])
 
     def is_in(self, texts: Iterable[bytes]) -> bool:
-        """Whether some texts hold what was made up, or what stands for it."""
+        """Whether some texts contain the made-up part, or its replacement."""
         return self.stems is not None and any(stem in text for text in texts for stem in self.stems)
 
     def is_in_numbers(self, data: bytes) -> bool:
-        """Whether a text holds what was made up as PTX writes strings, which nothing replaces."""
+        """Whether a text contains the made-up part as PTX writes strings, which is never replaced."""
         return self.stems is not None and ", ".join(map(str, self.stems[0][-len(KEPT) :])).encode() in data
 
 
 def read_name(given: str, environ: Mapping[str, str]) -> FileName:
-    """The name of a source, in which Python's module ``tempfile`` may have made something up.
+    """The name of a source, part of which Python's module ``tempfile`` may have made up.
 
-    Then what it has made is there while the source is compiled, for its user alone; or it has the module's
-    own prefix and is gone, as the folder is that CuPy leaves before it compiles. Any other name counts as it
-    is.
+    Then the file exists while the source is compiled, for its user alone; or the name has the module's own
+    prefix and is gone, like the directory that CuPy leaves before it compiles. Any other name counts
+    unchanged.
     """
     places = dict.fromkeys((*filter(None, map(environ.get, _VARIABLES)), *_PLACES))
     place = next((one for one in map(os.path.normpath, places) if given.startswith(f"{one}/")), None)
@@ -70,10 +70,10 @@ def read_name(given: str, environ: Mapping[str, str]) -> FileName:
 
 
 def _is_made(path: Path, below: str, *, gone: bool) -> bool:
-    """Whether ``tempfile`` has made a file, or a folder that holds nothing but what is ``below`` it.
+    """Whether ``tempfile`` has made a file, or a directory that contains only the path ``below`` it.
 
-    A source that is alone in its folder includes nothing from there. ``gone`` is the answer for what is not
-    there.
+    A source that is alone in its directory includes nothing from there. ``gone`` is the result if nothing
+    exists.
     """
     try:
         status = path.lstat()

@@ -10,15 +10,15 @@ A file, little-endian, replaced as a whole and never changed in place:
 | 16 | 8 | size of the file |
 | 24 | 8 | zero |
 | 32 | 32 each | rows: digest of the source, digest of the question, place and size of the record; sorted |
-| | | records: XXH64 of what follows, then fields as ``wire`` has them |
+| | | records: XXH64 of the rest, then fields as ``wire`` has them |
 
 A record's fields are a title for people; a note, which is counted with a hit; the number of holes, of each
 the field of the question that it is in, its place and size there, and its places in the answer; the number of
 fields of the question, and these; the number of conditions, and five fields of each (``conditions``); the
 number of references, of each the field of the answer that is empty and gets the payload of an entry, and that
-entry: its key, the checksum of its description, when it was made; then the fields of the answer. A hole is
-what a program makes up for each run. ``native/index.c`` is the other reader, and compares a question byte for
-byte.
+entry: its key, the checksum of its description, when it was made; then the fields of the answer. A hole is a
+part that a program makes up for each run. ``native/index.c`` is the other reader, and compares a question
+byte for byte.
 
 An exported layer has one such file, whose answers are whole. In a root each question has a file of its own
 (``place_of``), whose answers refer to entries.
@@ -39,7 +39,7 @@ from gpucache.intercept.wire import FRAME_BYTES_CAP, Kind, number
 from gpucache.model import CacheKey
 
 INDEX_BYTES_CAP = 1 << 30
-"""The most that an index may hold."""
+"""The largest size of an index."""
 CANDIDATES_CAP = 8
 """The most answers to one question, each under other conditions: the latest are kept."""
 _MAGIC, _VERSION = b"GPCINDEX", 3
@@ -55,7 +55,7 @@ _SOURCE, _DEVICES, _DEVICE_FIELDS = 4, 6, 8
 
 
 class Hole(NamedTuple):
-    """What a program makes up for each run: where it stands in the question, and in the answer's bytes."""
+    """A part that a program makes up for each run: its place in the question, and in the answer's bytes."""
 
     field: int
     at: int
@@ -64,7 +64,7 @@ class Hole(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """What has to be as it was; see ``conditions``."""
+    """The conditions that must still be met; see ``conditions``."""
 
     kind: str
     place: bytes = b""
@@ -100,7 +100,7 @@ class Answered:
 
 
 class Row(NamedTuple):
-    """A record of an index, as it lies there."""
+    """A record of an index, as it is in the file."""
 
     of_source: int
     of_question: int
@@ -151,7 +151,7 @@ def row_of(answered: Answered) -> Row:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """What an index holds; none where it is not there. Raises CacheUnusableError for what is no index."""
+    """The content of an index; empty if it does not exist. Raises CacheUnusableError if it is damaged."""
     try:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_size > INDEX_BYTES_CAP:
@@ -167,7 +167,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def rows_of(data: bytes) -> list[Row] | None:
-    """The rows of an index; None if these bytes are none."""
+    """The rows of an index; None if these bytes are not an index."""
     with suppress(struct.error, ValueError):
         return list(_rows(data))
     return None
@@ -207,7 +207,7 @@ def encode(rows: Sequence[Row]) -> bytes:
     size = begin + sum(len(row.record) for row in rows)
     if size > INDEX_BYTES_CAP or len(rows) > _ROWS_CAP:
         raise CacheUnusableError(
-            f"an index holds at most {INDEX_BYTES_CAP >> 30} GiB; export to several folders, one per service"
+            f"an index contains at most {INDEX_BYTES_CAP >> 30} GiB; export one directory per service"
         )
     parts = [_HEADER.pack(_MAGIC, _VERSION, len(rows), size)]
     for row in rows:
@@ -222,7 +222,7 @@ def fits(row: Row) -> bool:
 
 
 def _question(record: bytes) -> bytes:
-    """A record up to its answer: what it is the answer to."""
+    """A record up to its answer: the question that it answers."""
     fields = _Cursor(record, _SUM.size)
     fields.skip(2)
     begin = fields.at
@@ -234,7 +234,7 @@ def _question(record: bytes) -> bytes:
 
 
 class _Cursor:
-    """Goes through the fields of a record; raises struct.error or ValueError behind their end."""
+    """Goes through the fields of a record; raises struct.error or ValueError after their end."""
 
     def __init__(self, data: bytes, at: int) -> None:
         self._data = data

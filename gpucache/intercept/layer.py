@@ -1,7 +1,7 @@
-"""The folder of a layer: the index, the libraries that read it, and the variables that lead programs to them.
+"""The directory of a layer: the index, the libraries that read it, and the variables that load them.
 
-It is meant to be copied to where it is used, so it is readable by everybody and writable by its owner alone.
-Every file is replaced as a whole: programs that run go on with the one that they opened.
+It is meant to be copied to where it is used, so all users may read it and only its owner may write to it.
+Every file is replaced as a whole: programs that run go on with the version that they opened.
 """
 
 import os
@@ -34,12 +34,12 @@ class Layer:
     """A layer to be written, or to be added to."""
 
     def __init__(self, folder: Path, place: str = "") -> None:
-        """``place`` is where the folder will be used, if not here. Raises UsageError, CacheUnusableError."""
+        """``place`` is where the layer will be used, if elsewhere. Raises UsageError, CacheUnusableError."""
         self.folder = folder.absolute()
         self._place = os.path.normpath(place or self.folder)
         if not _PLAIN.fullmatch(self._place):
             raise UsageError(
-                f"{self._place!r} is where the layer will lie, and would not read in an environment file; "
+                f"{self._place!r} is the layer's place, but is not valid in an environment file; "
                 "give an absolute path of letters, digits and ._-+@%,= with --at"
             )
         try:
@@ -53,17 +53,17 @@ class Layer:
             remedy = os_errors.remedy(error, "name another")
             raise UsageError(f"{folder} cannot be made a layer ({error.strerror}); {remedy}") from None
         if names and INDEX not in names:
-            raise UsageError(f"{folder} holds something else; name a new folder for the layer")
+            raise UsageError(f"{folder} contains other files; name a new directory for the layer")
         if status.st_mode & 0o022:
             raise UsageError(
                 f"others may write to {folder}, so no program would believe it; run chmod go-w on it"
             )
         self.exists = bool(names)
         """Whether there is a layer already."""
-        read_rows(self.folder / INDEX)  # it is told before the command runs if it is damaged
+        read_rows(self.folder / INDEX)  # it is reported before the command runs if it is damaged
 
     def add(self, kinds: Sequence[Kind], rows: Sequence[Row]) -> tuple[int, int]:
-        """Add answers; how many the index holds then, and how large it is. Raises CacheUnusableError."""
+        """Add answers; returns the index's number of answers, and its size. Raises CacheUnusableError."""
         with self._writing(), ExitStack() as undo:
             lib = self.folder / LIBRARIES
             if not (self.folder / INDEX).exists():
@@ -95,7 +95,7 @@ class Layer:
     @contextmanager
     def _writing(self) -> Iterator[None]:
         """Alone among those that add; raises CacheUnusableError where something cannot be written."""
-        import fcntl  # not above: other verbs ask whether a folder is a layer, on systems without it as well
+        import fcntl  # not above: other verbs look for layers on systems without it as well
 
         try:
             descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -124,5 +124,5 @@ class Layer:
 
 
 def is_layer(folder: Path) -> bool:
-    """Whether a folder holds what ``Layer`` writes."""
+    """Whether a directory contains the files that ``Layer`` writes."""
     return (folder / INDEX).is_file() and (folder / ENVIRONMENT).is_file()

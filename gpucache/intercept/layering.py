@@ -1,8 +1,8 @@
-"""What a command asks for, kept as questions with their answers, for libraries that have no server.
+"""A command's requests, kept as questions with their answers, for libraries that have no server.
 
-A command runs as under ``gpucache run``, and all that it asks for is heard. After its end each question is
-looked up once more: what was missed and kept meanwhile is found, and files are what they will be. Owns what
-is made of a question; which file it becomes is ``index``'s, what an answer depends on ``conditions``'.
+A command runs as under ``gpucache run``, and all its requests are noted. After its end each question is
+looked up once more: misses that were stored meanwhile are found, and files are in their final state. Owns the
+way from a question to its answer; ``index`` owns the file, ``conditions`` what an answer depends on.
 """
 
 from collections.abc import Iterator
@@ -28,12 +28,12 @@ from gpucache.intercept.wire import Fields, Kind
 
 _QUESTIONS_CAP = 1 << 16
 _BYTES_CAP = 1 << 30
-"""The most that is kept of what a command asks."""
+"""The most questions of a command that are kept."""
 _PROBE_S = 60.0
 
 
 class Questions:
-    """What a command asks, each once."""
+    """The questions of a command, each once."""
 
     def __init__(self, layers: Layers, libraries: Libraries) -> None:
         self._layers = layers
@@ -54,7 +54,7 @@ class Questions:
         }
 
     def answers(self) -> Iterator[tuple[Kind, Layered, Row | None]]:
-        """What becomes of each question, with its record where there is one."""
+        """The outcome of each question, with its record if it has one."""
         if any(kind is Kind.BUILD for kind, _ in self._asked):
             self._devices.begin()
         for (kind, question), asked in self._asked.items():

@@ -1,14 +1,14 @@
 """Where a command asks: a socket in a directory of this run, at which Python only waits for a first question.
 
-Owns the directory, which only this user may enter, the socket, and the thread that waits. What answers is
+Owns the directory, which only this user may enter, the socket, and the thread that waits. The server is
 imported and made when the first question comes, as most commands that hit ask none. So this module imports
 next to nothing: every command under ``gpucache run`` waits for it. Must not know what a request means.
 """
 
-# Paths are text, and what follows is imported where it is needed: see above.
+# Paths are text, and all else is imported where it is needed: see above.
 # ruff: noqa: PTH118
 
-import _socket  # socket's own classes take a process longer to make than all that is done here
+import _socket  # importing socket's own classes takes longer than all the work of this module
 import _thread
 import os
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PATH_BYTES_CAP = 100
 """The most bytes of the socket's path: sockets take 107, and names of commands' own may be shorter."""
 _NOTES = "notes"
-"""The file beside the socket into which a command's libraries write what needs no answer."""
+"""The file next to the socket into which a command's libraries write messages that need no reply."""
 _NAME = "s"
 _WAITING = 128
 
@@ -33,9 +33,9 @@ class Listening:
     """The socket of a run, from its opening to its end."""
 
     def __init__(self, answering: "Callable[[], Handlers]", roots: str = "") -> None:
-        """``answering`` gives what answers each kind of request; it is called at the first request.
+        """``answering`` returns the handlers by kind of request; it is called at the first request.
 
-        ``roots`` are those whose index is looked into before, separated by a colon.
+        ``roots`` are the roots whose index is searched first, separated by a colon.
         """
         self._answering = answering
         self.roots = roots
@@ -43,18 +43,18 @@ class Listening:
         self._path = ""
         self._listener: _socket.socket | None = None
         self.ended = False
-        """Whether nobody new is to be heard."""
+        """Whether no new connection is accepted."""
         self._heard = _thread.allocate_lock()
         self.error: Exception | None = None
-        """Why nothing could answer; None as long as nothing asks."""
+        """Why the server could not answer; None as long as there is no request."""
         self.loaded = False
         """Whether a library of ours said that it is loaded."""
         self.refused: dict[str, None] = {}
-        """The processes that asked as another user, and were not answered."""
+        """The processes that asked as another user, and were refused."""
         self.binaries = 0
-        """How many programs were made from binaries, which nobody compiles."""
+        """How many programs were made from binaries, which need no compile."""
         self.hits: list[bytes] = []
-        """What the index answered: when it was asked, how long that took, and the note of its row."""
+        """The index's answers: the time of the question, its duration, and the note of its row."""
 
     def open(self) -> str:
         """Listen; gives the path of the socket. Raises OSError, UsageError."""
@@ -71,13 +71,13 @@ class Listening:
         return path
 
     def close(self) -> None:
-        """Hear nobody new, finish what was begun within ``drain_s``, and tidy up."""
+        """Accept no new connection, finish the current ones within ``drain_s``, and clean up."""
         self.ended = True
         if self._listener is not None:
             try:  # contextlib takes as long to import as all of this
                 self._listener.shutdown(_socket.SHUT_RDWR)  # which wakes the thread that waits
             except OSError:
-                self.ended = True  # nothing could answer, so that it was closed
+                self.ended = True  # the server could not start, so that it was closed
             self._heard.acquire(timeout=2 * drain_s())
             self._listener.close()
         if self._folder is not None:
@@ -123,12 +123,12 @@ class Listening:
             try:
                 first, _ = listener._accept()  # type: ignore[attr-defined]
             except OSError:
-                return  # the command has ended, and nothing was asked
+                return  # the command has ended, and there was no question
             from gpucache.intercept.server import answer_all
 
             answer_all(listener.fileno(), self._answering(), self, first)
         except Exception as error:
             self.error = error
-            listener.close()  # whoever waits for an answer goes on without one
+            listener.close()  # a process that waits for a reply goes on without one
         finally:
             self._heard.release()

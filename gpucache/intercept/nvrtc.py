@@ -1,6 +1,6 @@
-"""What a command's call of NVRTC means: a request of our own engine, kept as it was asked for.
+"""The meaning of a command's NVRTC call: a request to our engine, kept as it was made.
 
-Owns which NVRTC is called, and which calls are none of the cache's. Looks nothing up and keeps nothing. Must
+Owns which NVRTC is called, and which calls the cache leaves alone. Looks nothing up and keeps nothing. Must
 not load a GPU stack.
 """
 
@@ -43,7 +43,7 @@ class Call:
 
     @property
     def name(self) -> str:
-        """What the source is called."""
+        """The name of the source."""
         return self.file_name.given
 
     @property
@@ -53,7 +53,7 @@ class Call:
 
     @property
     def request(self) -> BuildRequest:
-        """What is asked for; raises OptionError for what cannot be kept."""
+        """The request; raises OptionError if its result cannot be cached."""
         return request_as_asked(
             self.source,
             self.file_name.kept,
@@ -79,7 +79,7 @@ class NVRTC(Compiler[Call]):
         return read_call(fields)
 
     def prepare(self, asked: Call, memos: Memos | None = None) -> tuple[Prepared, ...]:
-        """What is looked up; raises OptionError, and NoDeviceError where NVRTC is not all there."""
+        """The lookup; raises OptionError, and NoDeviceError if NVRTC is incomplete."""
         first = prepare_call(asked, memos)
         others = GIVEN_WITH.get(ArtifactKind(first.request.artifact_kind), ())
         return (first, *(of_kind(first, other) for other in others))
@@ -90,7 +90,7 @@ class NVRTC(Compiler[Call]):
         return bool(logs[0] or not head.has_log) and head.lowered_names.keys() >= set(asked.name_expressions)
 
     def answer(self, asked: Call, hits: Sequence[Hit], logs: Sequence[bytes]) -> Iterator[bytes]:
-        """What a program is answered, behind a token that says that nothing more is to be told."""
+        """The reply to a program, after a token that says that nothing more is to be reported."""
         own = asked.file_name.to_give
         yield from (b"", own(logs[0]), number(len(hits)))
         for hit in hits:
@@ -116,7 +116,7 @@ def read_call(fields: Fields) -> Call:
 
 
 def prepare_call(call: Call, memos: Memos | None = None) -> Prepared:
-    """What is looked up; raises OptionError, and NoDeviceError where NVRTC is not all there."""
+    """The lookup; raises OptionError, and NoDeviceError if NVRTC is incomplete."""
     require_same_files(call.files_seen, call.cwd)
     request = call.request
     toolchain = _toolchain(call.library, call.version, request.target, call.environ.get(LIBRARY_PATH, ""))
@@ -125,11 +125,11 @@ def prepare_call(call: Call, memos: Memos | None = None) -> Prepared:
         raise OptionError("its source may use its file name, which differs in each run, so nothing is kept")
     folder, given = (name.rpartition("/")[0] for name in (call.file_name.kept, call.file_name.given))
     looked = [path for _, path, _ in prepared.closure.asked or () if path.startswith(f"{folder}/")]
-    # What stands for such a folder is not there, or somebody has made it so that headers are found in it.
+    # The replacement directory does not exist, or a user has made it so that headers are found in it.
     if folder != given and any(".." in path.split("/") or path in prepared.closure.files for path in looked):
         raise OptionError(
-            "it may include a header from above its source, whose folder differs in each run, or from the "
-            "folder that stands for it, so nothing is kept for it"
+            "it may include a header from above its source, whose directory differs in each run, or from the "
+            "directory that replaces it, so nothing is kept for it"
         )
     return prepared
 

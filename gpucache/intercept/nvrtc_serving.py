@@ -1,9 +1,9 @@
 """NVRTC compiles of a command, served from the cache and published.
 
-What comes out of one compile is kept as an entry for each kind of artifact, all under the same inputs: a
-cubin can then be loaded, listed, verified and evicted like any other, and PTX that nobody asks for costs no
-hit anything but its own bytes. A hit has all of them or is none, as a program may ask for any, and nothing
-could make one later: what NVRTC reads may change.
+The result of one compile is kept as an entry for each kind of artifact, all under the same inputs: a cubin
+can then be loaded, listed, verified and evicted like any other, and unused PTX costs a hit only its own
+bytes. A hit needs all of them, as a program may ask for any, and none could be made later: the files that
+NVRTC reads may change.
 """
 
 import os
@@ -28,11 +28,11 @@ _SLOW = "its headers took too long to read, so nothing is kept for it; the next 
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """What NVRTC gave."""
+    """The results of NVRTC."""
 
     code: int
     compile_ns: int
-    """Without what it waited for other compiles of its process."""
+    """Without the wait for other compiles of its process."""
     log: bytes
     artifacts: Mapping[str, bytes]
     names: Mapping[str, str]
@@ -42,11 +42,11 @@ class NVRTCServing(Session[Call]):
     """Answers a command's calls of NVRTC from layers of the cache."""
 
     def __init__(self, layers: Layers, say: Say = silent) -> None:
-        """``say`` is told each hit and each miss when it is known."""
+        """``say`` is called with each hit and each miss when it is known."""
         super().__init__(NVRTC(), layers, say)
 
     def look_up(self, asked: Call) -> tuple[tuple[Prepared, ...], tuple[Part, ...]]:
-        """The same, for a while; what includes nothing reads nothing, and saves a thread."""
+        """The same, for a while; a source without includes reads nothing, and saves a thread."""
         if b"include" not in asked.source:
             return super().look_up(asked)
         try:
@@ -65,7 +65,7 @@ class NVRTCServing(Session[Call]):
         return self.settled(token, settle)
 
     def _settled(self, one: Build[Call], given: _Given) -> Intercepted:
-        """Publish what was compiled; what became of it."""
+        """Publish the compiled artifacts; returns the outcome."""
         miss = self.missed(one)
         if given.code != 0:
             return replace(one.outcome, result=RunResult.FAILED)
@@ -90,7 +90,7 @@ def _given(fields: Fields) -> _Given:
 
 
 def _artifact(call: Call, given: _Given, kind: ArtifactKind, refusal: str | None) -> Artifact:
-    """What is kept of one kind."""
+    """The entry of one kind of artifact."""
     name = call.file_name
     payload, log = name.to_keep(given.artifacts.get(kind.value, b"")), name.to_keep(given.log)
     names = {key: os.fsdecode(name.to_keep(os.fsencode(value))) for key, value in given.names.items()}
@@ -107,14 +107,14 @@ def _refusal(one: Build[Call], given: _Given) -> str | None:
     if any(map(name.is_in_numbers, told)):
         return "it contains its file name, which differs in each run, as numbers"
     if name.is_in(told) and not _is_of_name(one):
-        return "what its file name has of this run may also come from its source"
+        return "the made-up part of its file name may also come from its source"
     if len(name.to_keep(given.log)) > LOG_LIMIT:
-        return "what the compiler said is longer than an entry keeps"
+        return "the compiler's log is longer than an entry can contain"
     return None
 
 
 def _is_of_name(one: Build[Call]) -> bool:
-    """Whether what was made up in a file name is in no text that was read, so that it came from the name."""
+    """Whether the made-up part of a file name is in no text that was read, so that it came from the name."""
     try:
         return not one.asked.file_name.is_in(_texts(one.asked, one.prepared[0]))
     except OSError:

@@ -1,7 +1,7 @@
-"""What a command's OpenCL build means: a request of our own engine, with the keys of warm and the library.
+"""The meaning of a command's OpenCL build: a request to our engine, with the keys of warm and the library.
 
-Owns what stands in the way of equal keys: PyOpenCL's mark against caches, its variable, our own layer. Looks
-nothing up and keeps nothing. Must not load a GPU stack.
+Owns the removal of whatever makes keys differ: PyOpenCL's mark against caches, its variable, our own layer.
+Looks nothing up and keeps nothing. Must not load a GPU stack.
 """
 
 import re
@@ -22,14 +22,14 @@ from gpucache.intercept.wire import Fields, Kind
 from gpucache.model import BuildRequest, Language, Program
 from gpucache.sources import Memos
 
-# PyOpenCL appends this on platforms that keep no cache of sources, so that nobody else's cache answers.
+# PyOpenCL appends this on platforms that keep no cache of sources, so that no other cache answers.
 DEFEATER = re.compile(rb"\n\n__constant int pyopencl_defeat_cache_([0-9a-f]{32}) = 0;\Z")
 _NAME_HEADERS = "for a command no headers can be named, so it is compiled as without gpucache"
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A build as a command asks for it, without what is ours or PyOpenCL's in it."""
+    """A build as a command asks for it, without our additions or PyOpenCL's."""
 
     files_seen: str
     """Which files its thread sees."""
@@ -43,7 +43,7 @@ class Asked:
 
     @property
     def name(self) -> str:
-        """What the program is called, for people."""
+        """The program's name, for people."""
         return program_name(self.source)
 
 
@@ -52,7 +52,7 @@ class OpenCL(Compiler[Asked]):
 
     ask, told, backend = Kind.BUILD, Kind.BUILT, BACKEND
     refusals = (-11, -43)
-    """CL_BUILD_PROGRAM_FAILURE and CL_INVALID_BUILD_OPTIONS; other codes tell nothing of the program."""
+    """CL_BUILD_PROGRAM_FAILURE and CL_INVALID_BUILD_OPTIONS; other codes say nothing about the program."""
     first_payload, tells_all, is_whole = 1, True, False
 
     def __init__(self, devices: Devices, libraries: Libraries) -> None:
@@ -64,7 +64,7 @@ class OpenCL(Compiler[Asked]):
         return read_build(fields, self._libraries)
 
     def prepare(self, asked: Asked, memos: Memos | None = None) -> tuple[Prepared, ...]:
-        """What is looked up for each device; raises OptionError, and TargetError for an unknown device."""
+        """The lookup for each device; raises OptionError, and TargetError for an unknown device."""
         return prepare_build(asked, self.devices, memos)
 
     def answer(self, _asked: Asked, hits: Sequence[Hit], logs: Sequence[bytes]) -> Iterator[bytes]:
@@ -92,7 +92,7 @@ def read_build(fields: Fields, libraries: Libraries) -> Asked:
 
 
 def prepare_build(asked: Asked, devices: Devices, memos: Memos | None = None) -> tuple[Prepared, ...]:
-    """What is looked up for each device; raises OptionError, and TargetError for an unknown device."""
+    """The lookup for each device; raises OptionError, and TargetError for an unknown device."""
     require_same_files(asked.files_seen, asked.cwd)
     options = as_pyopencl_reads((asked.options,))
     program = Program(asked.name, Language.OPENCL_C, asked.source)

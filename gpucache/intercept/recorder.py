@@ -1,7 +1,7 @@
-"""A command's builds, recorded and not served: every one goes to the driver as it would without us.
+"""A command's builds, recorded and not served: each goes to the driver as without gpucache.
 
-A build is written down before the command goes on, while its headers are what they were when it was asked
-for; what is known of it later, how it ended and with what local sizes it was launched, is added.
+A build is written down before the command goes on, while its headers are unchanged since the request; later
+facts, such as its end and the local sizes of its launches, are added.
 """
 
 import shlex
@@ -28,10 +28,10 @@ _SIZES_CAP = 4096
 
 
 class Recorder:
-    """Writes down what a command builds, and gives the tokens by which it speaks of its builds."""
+    """Writes down a command's builds, and gives the tokens by which it refers to them."""
 
     def __init__(self, writer: Writer, command: Sequence[str], compilers: Iterable[Compiler[Any]]) -> None:
-        """``command`` is kept as it is given: arguments may hold secrets."""
+        """``command`` is kept unchanged: arguments may contain secrets."""
         self._writer = writer
         self._command = shlex.join(command)[:COMMAND_CAP]
         self._compilers = tuple(compilers)
@@ -50,7 +50,7 @@ class Recorder:
 
     @property
     def handlers(self) -> Handlers:
-        """What answers each kind of request."""
+        """The handler of each kind of request."""
         handlers = {Kind.LAUNCHED: self._launched, Kind.OTHER: self._other, Kind.LOADED: self._loaded}
         for compiler in self._compilers:
             handlers |= {compiler.ask: partial(self._ask, compiler), compiler.told: self._told}
@@ -65,7 +65,7 @@ class Recorder:
     def _ask(self, compiler: Compiler[Any], fields: Fields) -> Reply:
         asked = compiler.read(fields)
         if asked.is_ours:
-            self._leave_out("a program of gpucache.cuda has keys of its own; warm takes its sources")
+            self._leave_out("a program of gpucache.cuda has separate keys; pass its sources to warm")
             return PASSED
         digests = []
         try:

@@ -1,8 +1,8 @@
-"""Answers at the socket that a command asks, in threads. Never fails because of what a request holds.
+"""Answers a command's requests at a socket, in threads. Never fails because of a request's content.
 
-Owns the check of who asks. A request that is malformed, unknown, or whose handler raises is answered by PASS:
-the command then does as without us. Must not know what a request means: handlers do, one for each kind; nor
-where the socket is, which ``listening`` owns.
+Owns the check of the asking user. A request that is malformed, unknown, or whose handler raises is answered
+by PASS: the command then runs as without gpucache. Must not know what a request means: handlers do, one for
+each kind; or where the socket is, which ``listening`` owns.
 """
 
 import os
@@ -28,7 +28,7 @@ from gpucache.intercept.wire import Fields, Frame, Kind, WireError, encode, rece
 _LOADED = (Kind.LOADED, Kind.NVRTC_LOADED)
 _BUILDS = (Kind.BUILD, Kind.COMPILE)
 _REFUSED_CAP = 16
-"""The most processes that are told of which none was answered."""
+"""The most refused processes that are reported."""
 READ_S = 60.0
 """How long a connection may take to send its request, or to take its reply."""
 _RETRY_S = 0.05
@@ -39,7 +39,7 @@ _CREDENTIALS = struct.Struct("3i")
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the command is told, and what is done when it has been told."""
+    """The reply to the command, and the work that follows the reply."""
 
     kind: Kind
     fields: tuple[bytes, ...] = ()
@@ -48,7 +48,7 @@ class Reply:
 
 
 PASSED = Reply(Kind.PASS, (b"",))
-"""Do as without us, and tell nothing of it."""
+"""Do as without gpucache, and report nothing of it."""
 HEARD = Reply(Kind.OK)
 
 Handler = Callable[[Fields], Reply]
@@ -60,10 +60,10 @@ _own_files = cache(files_seen)
 
 
 def require_same_files(asking: str, cwd: str) -> None:
-    """Raise OptionError unless a thread that asks sees the files that this process sees.
+    """Raise OptionError unless the asking thread sees the files that this process sees.
 
-    ``asking`` is what ``files_seen`` says there, ``cwd`` its current directory. Headers are read here and
-    compiled there.
+    ``asking`` is the result of ``files_seen`` there, ``cwd`` its current directory. Headers are read in this
+    process and compiled in that one.
     """
     if not cwd:
         raise OptionError("its current directory is gone, so nothing is kept for it")
@@ -77,15 +77,15 @@ def require_same_files(asking: str, cwd: str) -> None:
 
 
 class Service(Protocol):
-    """Answers some of what a command asks for."""
+    """Answers some of a command's requests."""
 
     @property
     def handlers(self) -> Handlers:
-        """What answers each kind of request."""
+        """The handler of each kind of request."""
         ...
 
     def finish(self) -> Sequence[Intercepted]:
-        """Called when the command has ended and no handler runs any more: what became of each build."""
+        """Called when the command has ended and no handler runs any more: the outcome of each build."""
         ...
 
 
@@ -109,11 +109,11 @@ class Later(Generic[S]):
 
     @property
     def handlers(self) -> Handlers:
-        """What answers each kind of request."""
+        """The handler of each kind of request."""
         return {kind: self._announced if kind in _LOADED else self._asked(kind) for kind in self._kinds}
 
     def finish(self) -> Sequence[Intercepted]:
-        """What became of each build, or why none was served: the command has run all the same."""
+        """The outcome of each build, or why none was served: the command has run all the same."""
         if self._error is not None:
             reason = f"the server could not be started: {self._error}"
             return (Intercepted("", "", RunResult.PASSED, reason=reason),)
@@ -129,13 +129,13 @@ class Later(Generic[S]):
             self._begin()
             in_time = self._ready.wait(step_s())
             if kind in _BUILDS and not in_time:
-                self._late += 1  # two threads may count one, which is told all the same
+                self._late += 1  # two threads may count one, which is reported all the same
             return PASSED if self.made is None else self.made.handlers[kind](fields)
 
         return answer
 
     def _begin(self) -> None:
-        """Make the service, in another thread: whoever asks waits no longer than is fit."""
+        """Make the service, in another thread, so that no request waits longer than its limit."""
         if self._begun.acquire(blocking=False):
             threading.Thread(target=self._run, name="gpucache-service", daemon=True).start()
 
@@ -161,8 +161,8 @@ def serve(handlers: Handlers) -> Iterator[Path]:
 def answer_all(listener: int, handlers: Handlers, place: Listening, first: int) -> None:
     """Answer at a listening socket until it is shut down, which is the end; ``first`` is a connection to it.
 
-    What was sent by then is read and finished, as far as that takes no longer than ``drain_s``. Who is not
-    answered, and whether our libraries are loaded, is noted in ``place``.
+    Requests sent by then are read and finished, as far as that takes no longer than ``drain_s``. Refused
+    processes, and whether our libraries are loaded, are noted in ``place``.
     """
     interval_s = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_S)
@@ -186,10 +186,10 @@ class _Server:
         self._answering: set[threading.Thread] = set()
         self._lock = threading.Lock()
         self._following = threading.Lock()
-        """Held by the thread that does what follows a reply, so that questions wait for one at most."""
+        """Locked by the thread that does the work after a reply, so that questions wait for one at most."""
 
     def drain(self) -> None:
-        """Wait for what was begun."""
+        """Wait for the work that was begun."""
         end_s = time.monotonic() + drain_s()
         with self._lock:
             begun = tuple(self._answering)
@@ -197,7 +197,7 @@ class _Server:
             thread.join(max(0.0, end_s - time.monotonic()))
 
     def accept(self) -> None:
-        """Answer until the end, and what was sent by then."""
+        """Answer until the end, and all that was sent by then."""
         while True:
             try:
                 connection, _ = self._listener.accept()
@@ -229,15 +229,15 @@ class _Server:
                     self._refuse(stranger)
                     return
                 reply = self._reply(connection)
-                with suppress(OSError):  # who only tells something waits for no reply
+                with suppress(OSError):  # a message without a question waits for no reply
                     connection.sendall(_encoded(reply))
             if reply.then is not None:
                 with self._following:
                     reply.then()
         except OSError:
-            pass  # whoever asked has gone
+            pass  # the asking process has gone
         except Exception:
-            _debug("a request was answered, and what was to follow failed", failed=True)
+            _debug("a request was answered, and the work after it failed", failed=True)
         finally:
             self._forget(threading.current_thread())
 
@@ -258,7 +258,7 @@ class _Server:
             handler = self._handlers.get(Kind(request.kind))
             return PASSED if handler is None else handler(Fields(request.fields))
         except (WireError, ValueError) as error:
-            _debug("a request does not read: %s", error)
+            _debug("a request is not valid: %s", error)
         except OSError:
             raise
         except Exception:
@@ -280,7 +280,7 @@ def _encoded(reply: Reply) -> bytes:
 
 
 def _stranger(connection: socket.socket) -> str:
-    """The process that asks, where that is another user's; the folder stops all others but root."""
+    """The process that asks, if it is another user's; the directory stops all others but root."""
     data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, uid, _ = _CREDENTIALS.unpack(data)
     if uid == os.geteuid():

@@ -1,7 +1,7 @@
 """OpenCL builds of a command, served from the cache: found, published, or noted for later.
 
-Owns what only OpenCL has: several devices, binaries that a driver refuses, devices that are not known yet,
-and compilers that go on at launches, whose builds are noted.
+Owns the parts that only OpenCL has: several devices, binaries that a driver refuses, devices that are not
+known yet, and compilers that go on at launches, whose builds are noted.
 """
 
 import time
@@ -34,16 +34,16 @@ class OpenCLServing(Session[Asked]):
     """Answers a command's OpenCL builds from layers of the cache."""
 
     def __init__(self, layers: Layers, devices: Devices, libraries: Libraries, say: Say = silent) -> None:
-        """``say`` is told each hit and each miss when it is known."""
+        """``say`` is called with each hit and each miss when it is known."""
         super().__init__(OpenCL(devices, libraries), layers, say)
         self.noted: set[CacheKey] = set()
-        """The keys of what was noted for ``warm --misses``."""
+        """The keys of the builds that were noted for ``warm --misses``."""
         self.binaries = 0
-        """How many programs were made from binaries, which nobody compiles."""
+        """How many programs were made from binaries, which need no compile."""
 
     @property
     def handlers(self) -> Handlers:
-        """What answers each kind of request."""
+        """The handler of each kind of request."""
         more = {Kind.REJECTED: self._reject, Kind.LAUNCHED: self._launched, Kind.OTHER: self._other}
         return {**super().handlers, **more}
 
@@ -97,12 +97,12 @@ class OpenCLServing(Session[Asked]):
             one.held = self.hold(one)
             for _, _, found in one.missing():
                 if isinstance(found, Hit):
-                    discard(self.layers, found, one.rejected)  # so that nobody hits what is replaced
+                    discard(self.layers, found, one.rejected)  # so that no build hits a replaced entry
         return Reply(Kind.MISS, (token, number(one.wanted)))
 
     def _launched(self, fields: Fields) -> Reply:
         one = self.builds.get(fields.take())
-        if one is None:  # most are retired, as nobody waits for their sizes
+        if one is None:  # most are retired, as no step waits for their sizes
             return PASSED
         fields.take()  # the kernel
         size = fields.text()
@@ -135,7 +135,7 @@ class OpenCLServing(Session[Asked]):
         one.outcome = replace(one.outcome, target=targets_of(one.prepared), result=RunResult.LEFT, reason=why)
 
     def _settled(self, one: Build[Asked], given: "_Result", prepared: Prepared, found: Part) -> Intercepted:
-        """Publish or note what was built for one device; what became of it."""
+        """Publish or note the build for one device; returns the outcome."""
         from gpucache.engine.missed import discard, leave
 
         miss = self.explain(one, prepared, found)
@@ -180,11 +180,11 @@ class OpenCLServing(Session[Asked]):
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """What a driver made for one device."""
+    """A driver's result for one device."""
 
     code: int
     compile_ns: int
-    """Without what it waited for other compiles of its process."""
+    """Without the wait for other compiles of its process."""
     binary: bytes
     log: bytes
 
@@ -198,5 +198,5 @@ def local_size(text: str) -> tuple[int, ...]:
     """A local size as requests have it, such as ``8,8,1``; raises WireError."""
     extents = text.split(",")
     if len(extents) > _DIMENSIONS or not all(extent.isascii() and extent.isdigit() for extent in extents):
-        raise WireError(f"{text!r} is no local size")
+        raise WireError(f"{text!r} is not a local size")
     return tuple(map(int, extents))

@@ -1,9 +1,9 @@
 """Builds of a command while it runs, whichever compiler makes them: asked for, looked up, kept.
 
-Owns what is known of each build from the question to its end, by tokens that the command hands back. A build
-that missed holds the locks of its keys until its entries are published, so that what asks for the same
-meanwhile, here or below another ``run``, waits a while and hits. What answers comes first; what explains and
-publishes is imported afterwards. Must not know what a request of a compiler says: a ``Compiler`` does.
+Owns the facts of each build from the question to its end, by tokens that the command hands back. A build that
+missed holds the locks of its keys until its entries are published, so that a request for the same meanwhile,
+here or below another ``run``, waits a while and hits. The answer comes first; the code that explains and
+publishes is imported afterwards. Must not know the content of a compiler's request: a ``Compiler`` does.
 """
 
 import threading
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from gpucache.intercept.answering import Rows
 
 YOUNG_NS = 2_000_000_000
-"""How far clocks of file systems may be behind."""
+"""How late clocks of file systems may be."""
 _NOT_IN_TIME = "the command had ended, and keeping it took too long"
 Question = tuple[bytes, ...]
 """The fields of a request."""
 Part = Hit | NoEntry
-"""What was found for one device, or for one kind of artifact."""
+"""The result of the lookup for one device, or for one kind of artifact."""
 
 
 class Asked(Protocol):
@@ -47,7 +47,7 @@ class Asked(Protocol):
 
     @property
     def name(self) -> str:
-        """What the program is called, for people."""
+        """The program's name, for people."""
         ...
 
     @property
@@ -66,18 +66,18 @@ V = TypeVar("V")
 
 
 class Compiler(ABC, Generic[A]):
-    """What the requests of one compiler's programs say, and what its answers consist of."""
+    """The content of one compiler's requests, and of their answers."""
 
     ask: ClassVar[Kind]
     told: ClassVar[Kind]
-    """The kinds of a question, and of what came of the build."""
+    """The kinds of a question, and of the build's result."""
     backend: ClassVar[Backend]
     refusals: ClassVar[tuple[int, ...]]
     """The codes by which it refuses a program."""
     first_payload: ClassVar[int]
     """Which field of an answer is the first payload; each other one is the next but one."""
     tells_all: ClassVar[bool]
-    """Whether the end of a build is told that was a hit or passed, too."""
+    """Whether the end of a build is reported that was a hit or passed, too."""
     is_whole: ClassVar[bool]
     """Whether all parts come out of one compile, so that they are kept and found together or not at all."""
 
@@ -87,7 +87,7 @@ class Compiler(ABC, Generic[A]):
 
     @abstractmethod
     def prepare(self, asked: A, memos: Memos | None = None) -> tuple[Prepared, ...]:
-        """What is looked up for each part; raises GpucacheError for what is not kept."""
+        """The lookup for each part; raises GpucacheError for a build that is not cached."""
 
     @abstractmethod
     def answer(self, asked: A, hits: Sequence[Hit], logs: Sequence[bytes]) -> Iterator[bytes]:
@@ -102,7 +102,7 @@ class Compiler(ABC, Generic[A]):
         return ()
 
     def find(self, layers: Layers, asked: A, prepared: Sequence[Prepared]) -> tuple[Part, ...]:
-        """What is found for each part; behind the first that lacks none is looked for that would not help."""
+        """The result for each part; after the first miss, parts that would not help are skipped."""
         parts: list[Part] = []
         for one in prepared:
             lacks = self.is_whole and any(isinstance(part, NoEntry) for part in parts)
@@ -123,7 +123,7 @@ def hits_of(parts: Sequence[Part]) -> list[Hit]:
 
 
 def logs_of(layers: Layers, hits: Sequence[Hit]) -> list[bytes]:
-    """What the compiler said when each was built."""
+    """The compiler's log of each build."""
     logs = (build_log(layers, hit) if hit.head.has_log else "" for hit in hits)
     return [log.encode(errors="surrogateescape") for log in logs]
 
@@ -141,19 +141,19 @@ class Build(Generic[A]):
     asked: A
     outcome: Intercepted
     asked_ns: int
-    """When it was asked for."""
+    """The time of the question."""
     is_unknown: bool = False
     """Whether its devices were not known then, so that it is looked up when it ends."""
     prepared: tuple[Prepared, ...] = ()
     """Empty where it cannot be kept, or its devices are not known yet."""
     found: tuple[Part, ...] = ()
-    """What was found for each part; hits are without their payloads."""
+    """The result for each part; hits are without their payloads."""
     wanted: bool = False
-    """Whether the command was asked for what it compiles."""
+    """Whether the command was asked for its compiled artifacts."""
     held: ExitStack = field(default_factory=ExitStack)
     """The locks of its keys."""
     rejected: str = ""
-    """What the driver said of our binaries; empty if it took them."""
+    """The driver's complaint about our binaries; empty if it took them."""
     sizes: set[tuple[int, ...]] = field(default_factory=set)
     """The local sizes that its kernels were launched with."""
     ended: bool = False
@@ -181,7 +181,7 @@ class Session(ABC, Generic[A]):
     """The builds of one compiler, answered from layers of the cache and kept there."""
 
     def __init__(self, compiler: Compiler[A], layers: Layers, say: Say) -> None:
-        """``say`` is told each hit and each miss when it is known."""
+        """``say`` is called with each hit and each miss when it is known."""
         self.compiler = compiler
         self.layers = layers
         self.say = say
@@ -193,11 +193,11 @@ class Session(ABC, Generic[A]):
 
     @property
     def handlers(self) -> Handlers:
-        """What answers each kind of request."""
+        """The handler of each kind of request."""
         return {self.compiler.ask: self._ask, self.compiler.told: self._told}
 
     def finish(self) -> tuple[Intercepted, ...]:
-        """What became of every build, after the command's end; notes what is known only then."""
+        """The outcome of every build, after the command's end; notes the facts known only then."""
         from gpucache.engine.journal import note_process
 
         with self._lock:
@@ -218,11 +218,11 @@ class Session(ABC, Generic[A]):
         return tuple(self._done)
 
     def conclude(self, _one: Build[A]) -> None:
-        """Note what is known of a build at the command's end alone."""
+        """Note the facts of a build that are known only at the command's end."""
 
     @abstractmethod
     def _told(self, fields: Fields) -> Reply:
-        """What came of a build."""
+        """The result of a build."""
 
     def _ask(self, fields: Fields) -> Reply:
         begun_ns, now_ns = time.perf_counter_ns(), time.time_ns()
@@ -243,7 +243,7 @@ class Session(ABC, Generic[A]):
         one.wanted = not one.served and self.wants(one)
         if one.wanted and not required:
             one.held = self.hold(one)
-            one.found = self._find(one)  # what had a lock may have published it
+            one.found = self._find(one)  # the process that had a lock may have published it
         hits = hits_of(one.found)
         one.found = tuple(map(_without_payload, one.found))
         if not one.served:
@@ -269,7 +269,7 @@ class Session(ABC, Generic[A]):
         return Reply(Kind.HIT, (self._begin(one), *given[1:]), then=lambda: self.keep_row(one, hits))
 
     def look_up(self, asked: A) -> tuple[tuple[Prepared, ...], tuple[Part, ...]]:
-        """What is asked for, and what is found of it; raises GpucacheError for what is not kept."""
+        """The request, and the result of its lookup; raises GpucacheError for a build that is not cached."""
         prepared = self.compiler.prepare(asked, self.layers)
         return prepared, self.compiler.find(self.layers, asked, prepared)
 
@@ -279,12 +279,12 @@ class Session(ABC, Generic[A]):
         return Reply(Kind.PASS, (self._begin(one),))
 
     def wants(self, one: Build[A]) -> bool:
-        """Whether the command shall tell what it compiles: where that is quick to get, and kept."""
+        """Whether the command shall send its compiled artifacts: if they are quick to get, and stored."""
         refused = any(prepared.refusal is not None for prepared in one.prepared)
         return self.layers.target is not None and not one.late and not refused
 
     def hold(self, one: Build[A]) -> ExitStack:
-        """Hold the locks of what a build lacks until it is closed; without those that are not had in time."""
+        """Lock the keys that a build lacks until it is closed; without locks that cannot be had in time."""
         held, end_s, store = ExitStack(), time.monotonic() + step_s(), self.layers.target
         keys = [prepared.key for _, prepared, _ in one.missing()]
         if store is not None:
@@ -302,7 +302,7 @@ class Session(ABC, Generic[A]):
         return explain(self.layers, prepared, found)
 
     def missed(self, one: Build[A]) -> Miss:
-        """Write down what a build lacks; the first miss, which becomes the reason in its outcome."""
+        """Write down a build's missing parts; returns the first miss, the reason in its outcome."""
         lacking = list(one.missing())[: 1 if self.compiler.is_whole else None]
         misses = [self.explain(one, prepared, found) for _, prepared, found in lacking]
         for (_, prepared, _), miss in zip(lacking, misses, strict=True):
@@ -327,12 +327,12 @@ class Session(ABC, Generic[A]):
         return kept.note if kept.key is None else None
 
     def keep_row(self, one: Build[A], hits: Sequence[Hit]) -> None:
-        """Have the index answer the next time; not of a late compiler, whose launches have to be told."""
+        """Have the index answer the next time; not for a late compiler, whose launches must be reported."""
         if not one.late and len(hits) == len(one.prepared):
             self._rows.keep(self.compiler, one, hits)
 
     def keep_found(self, one: Build[A]) -> None:
-        """The same of what has just been kept."""
+        """The same for a build that has just been stored."""
         self.keep_row(one, hits_of(self._find(one)))
 
     def _find(self, one: Build[A]) -> tuple[Part, ...]:
@@ -354,7 +354,7 @@ class Session(ABC, Generic[A]):
         return token
 
     def known(self, token: bytes) -> Build[A]:
-        """The build of a token; raises WireError for one that nobody gave."""
+        """The build of a token; raises WireError for an unknown one."""
         build = self.builds.get(token)
         if build is None:
             raise WireError("no build has this token")
@@ -396,7 +396,7 @@ class Session(ABC, Generic[A]):
         return replace(HEARD, then=then)
 
     def done(self, outcome: Intercepted) -> None:
-        """Keep what became of a build."""
+        """Keep the outcome of a build."""
         self._done.append(outcome)
 
     def _refuse(self, outcome: Intercepted) -> Reply:
@@ -412,7 +412,7 @@ def _without_payload(found: Part) -> Part:
 
 
 def within(limit_s: float, action: Callable[[], V]) -> V:
-    """The result of an action, or what it raises; TimeoutError where it takes longer, and then it goes on."""
+    """The result of an action, or its error; TimeoutError if it takes longer, and then it goes on."""
     results: list[V] = []
     errors: list[BaseException] = []
     ended = threading.Event()

@@ -1,6 +1,6 @@
-"""What is said of a build while a command runs: the lines of GPUCACHE_LOG, and why one has to fail.
+"""The messages about a build while a command runs: the lines of GPUCACHE_LOG, and why one has to fail.
 
-Owns the words, which are the library's. Must not know how a build is answered.
+Owns their words, which are the same as the library's. Must not know how a build is answered.
 """
 
 import sys
@@ -21,7 +21,7 @@ def silent(_: str) -> None:
 
 
 def said_at(level: str) -> Say:
-    """What prints the lines of a level of GPUCACHE_LOG; what ``warning`` shows is told at the end."""
+    """The printer of a level's lines of GPUCACHE_LOG; messages for ``warning`` are shown at the end."""
     return _say if level.lower() in ("debug", "info") else silent
 
 
@@ -47,7 +47,7 @@ def miss_line(outcome: Intercepted, compile_ns: int = 0) -> str:
 
 
 def refused(outcome: Intercepted) -> tuple[Intercepted, Reply]:
-    """A build that has to fail because it is no hit, and what its program is told."""
+    """A build that has to fail because it is not a hit, and the message for its program."""
     reason = f"{_named(outcome)}: {_why(outcome)}".encode(errors="surrogateescape")
     return replace(outcome, result=RunResult.REFUSED), Reply(Kind.REFUSED, (reason,))
 

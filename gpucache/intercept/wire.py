@@ -17,7 +17,7 @@ VERSION = 1
 FRAME_BYTES_CAP = 256 << 20
 """The most bytes that may follow the first length."""
 LARGEST = format_size(FRAME_BYTES_CAP)
-TOO_LARGE = f"it is there, and larger than the {LARGEST} that a command is handed at once"
+TOO_LARGE = f"it exists, but is larger than the {LARGEST} that a command can take at once"
 FIELD_CAP = 1 << 16
 """The most fields of a frame."""
 _LENGTH = struct.Struct("<I")
@@ -27,12 +27,12 @@ _CHUNK = 1 << 20
 
 
 class Kind(IntEnum):
-    """What a frame says. Requests come from the library, replies go to it."""
+    """The kind of a frame. Requests come from the library, replies go to it."""
 
     BUILD = 1
     """An OpenCL program is about to be built: can it be served?"""
     BUILT = 2
-    """What came of a build."""
+    """The result of a build."""
     REJECTED = 3
     """The driver refused a binary of ours."""
     LAUNCHED = 4
@@ -47,7 +47,7 @@ class Kind(IntEnum):
     COMPILE = 16
     """NVRTC is asked to compile: can it be served?"""
     COMPILED = 17
-    """What NVRTC gave."""
+    """The results of NVRTC."""
     NVRTC_LOADED = 18
     """A program loads NVRTC, and may ask for compiles soon. It does not wait for the reply."""
     PASS = 0x80
@@ -55,7 +55,7 @@ class Kind(IntEnum):
     HIT = 0x81
     """Here is the artifact."""
     MISS = 0x82
-    """Not there: compile it, and say what came of it."""
+    """Not in the cache: compile it, and send the result."""
     OK = 0x83
     """Heard."""
     REFUSED = 0x84
@@ -64,11 +64,11 @@ class Kind(IntEnum):
 
 OPENCL = (Kind.LOADED, Kind.BUILD, Kind.BUILT, Kind.REJECTED, Kind.LAUNCHED, Kind.OTHER)
 NVRTC = (Kind.NVRTC_LOADED, Kind.COMPILE, Kind.COMPILED)
-"""What a program's OpenCL layer asks, and what the library before NVRTC asks."""
+"""The questions of a program's OpenCL layer, and of the library in front of NVRTC."""
 
 
 class WireError(Exception):
-    """Bytes that are no frame, or fields that are not those of their kind."""
+    """Bytes that are not a frame, or fields that do not fit their kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Fields:
         """The next field as a number."""
         digits = self.take()
         if len(digits) > _DIGITS_CAP or not digits.removeprefix(b"-").isdigit():
-            raise WireError("a field is no number")
+            raise WireError("a field is not a number")
         return int(digits)
 
     def count(self) -> int:
@@ -147,7 +147,7 @@ def _size(fields: Iterable[bytes]) -> int:
 def receive(connection: socket.socket) -> Frame:
     """Read one frame; raises WireError for anything else, and OSError where the connection fails.
 
-    Memory is taken as bytes arrive and not as a length promises. Bytes behind the frame stay unread.
+    Memory is taken as bytes arrive and not as a length promises. Bytes after the frame stay unread.
     """
     (size,) = _LENGTH.unpack(_exactly(connection, _LENGTH.size))
     if not _HEAD.size <= size <= FRAME_BYTES_CAP:

@@ -1,4 +1,4 @@
-"""Compiles the libraries of this folder, with ``cc`` or with PyPI's ziglang.
+"""Compiles the libraries of this directory, with ``cc`` or with PyPI's ziglang.
 
 Runs when a wheel is built or the package is installed from source, and by hand as
 ``python -m gpucache.native.build``. It imports nothing of gpucache, which is not installed while it is built.
@@ -19,21 +19,21 @@ _FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-pthrea
 # A library that the process still calls into while it ends must not be unloaded; nothing is looked up late.
 _LINKING = ("-Wl,-z,nodelete", "-Wl,-z,now")
 ASKING = ("wire.c", "index.c", "conditions.c", "entries.c", "xxh3.c")
-"""What each library that asks is made of."""
+"""The sources of each library that sends questions."""
 _GLIBC = (2, 17)
-"""The oldest that ziglang builds for; what ``cc`` builds needs the one of this machine."""
+"""The oldest glibc that ziglang builds for; builds by ``cc`` need the one of this machine."""
 _ZIGLANG_MACHINES = ("x86_64", "aarch64")
 """Where PyPI has wheels of ziglang and there are GPUs; it is not asked for anywhere else."""
 
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """What one library is made of, relative to this folder."""
+    """The sources of one library, relative to this directory."""
 
     sources: tuple[str, ...]
     flags: tuple[str, ...] = ()
     needs: str = ""
-    """The name of a library that the loader shall be asked for; there is none of this name to link with."""
+    """The name of a library that the loader must request; there is none of this name to link with."""
 
 
 LIBRARIES: Mapping[str, Library] = {
@@ -57,7 +57,7 @@ LIBRARIES: Mapping[str, Library] = {
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """A command that compiles C, and what a wheel with its libraries runs on."""
+    """A command that compiles C, and the platforms that a wheel with its libraries runs on."""
 
     command: tuple[str, ...]
     platform: str
@@ -69,7 +69,7 @@ def file_name(library: str) -> str:
 
 
 def find_compiler() -> Compiler | None:
-    """What ``CC`` names, else ``cc``, else an installed ziglang; None where there is none of them."""
+    """The command in ``CC``, else ``cc``, else an installed ziglang; None if there is none of them."""
     if sys.platform != "linux":
         return None
     import importlib.util
@@ -87,7 +87,7 @@ def find_compiler() -> Compiler | None:
 
 
 def requirements() -> list[str]:
-    """What pip shall install before it makes a wheel: a compiler from PyPI, where there is none here."""
+    """The packages that pip must install before it makes a wheel: a compiler from PyPI if there is none."""
     wanted = sys.platform == "linux" and _has_glibc() and not _has_compiler()
     return ["ziglang>=0.13"] if wanted and platform.machine() in _ZIGLANG_MACHINES else []
 
@@ -101,7 +101,7 @@ def _has_glibc() -> bool:
 
 
 def build(compiler: Compiler, folder: Path, flags: Sequence[str] = ()) -> dict[str, str]:
-    """Compile every library into a folder; what is wrong with those that do not compile, by name."""
+    """Compile every library into a directory; returns the errors of failed ones, by name."""
     folder.mkdir(parents=True, exist_ok=True)
     problems = {}
     for name in LIBRARIES:
@@ -111,7 +111,7 @@ def build(compiler: Compiler, folder: Path, flags: Sequence[str] = ()) -> dict[s
 
 
 def _compile(compiler: Compiler, name: str, folder: Path, flags: Sequence[str]) -> str:
-    """Compile one library and put it in the place of one that may be in use; what is wrong, or nothing."""
+    """Compile one library and replace the one there, which may be in use; returns the error, or nothing."""
     library = LIBRARIES[name]
     with tempfile.TemporaryDirectory(dir=folder) as place:
         made = Path(place, file_name(name))
@@ -129,7 +129,7 @@ def _compile(compiler: Compiler, name: str, folder: Path, flags: Sequence[str]) 
 
 
 def _run(compiler: Compiler, arguments: Sequence[str]) -> str:
-    """Call the compiler; what it says if it fails, or nothing."""
+    """Call the compiler; returns its messages if it fails, or nothing."""
     import subprocess
 
     try:
@@ -144,9 +144,9 @@ def _run(compiler: Compiler, arguments: Sequence[str]) -> str:
 
 
 def _told(compiler: Compiler | None) -> Iterator[str]:
-    """What is wrong, a line each."""
+    """The problems, a line each."""
     if compiler is None:
-        yield "there is no C compiler here, or no use for one: install gcc or PyPI's ziglang (Linux only)"
+        yield "no usable C compiler was found: install gcc or PyPI's ziglang (Linux only)"
         return
     for name, problem in build(compiler, BUILT).items():
         yield f"{file_name(name)} was not built: {problem}"

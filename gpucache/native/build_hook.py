@@ -29,7 +29,7 @@ class NativeLibraries(BuildHookInterface):  # type: ignore[misc]
         return _load(Path(self.root, "gpucache", "native", "build.py"))
 
     def dependencies(self) -> list[str]:
-        """What the frontend shall install first."""
+        """The packages that the frontend must install first."""
         wanted: list[str] = self._native().requirements()
         return wanted
 

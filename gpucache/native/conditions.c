@@ -1,7 +1,7 @@
-/* Whether everything that an answer of the index depends on is as it was: files, variables, the CPU.
+/* Whether everything that an answer of the index depends on is unchanged: files, variables, the CPU.
 
-   A condition has five fields: its kind, where its path begins, the path or another text, what was found there,
-   and more of it. gpucache/intercept/conditions.py writes them. */
+   A condition has five fields: its kind, the base of its path, the path or another text, the value found, and
+   more of it. gpucache/intercept/conditions.py writes them. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -29,7 +29,7 @@ struct condition {
     struct wire_bytes place, text, value, more;
 };
 
-/* Files and folders by the numbers that they had: two paths of one file must be that again. */
+/* Files and directories by their numbers: two paths that led to one file must do so again. */
 struct seen {
     uint64_t count;
     struct identity {
@@ -62,9 +62,8 @@ static int as_text(struct wire_bytes field, char text[PATH_MAX]) {
     return 1;
 }
 
-/* A path that begins nowhere, in the folder of the program (w), where its process was at the start (s), or
-   beside the library that a field of the question names by its number; that library itself if the text is
-   empty. */
+/* A path without a base, in the directory of the program (w), in its process's first directory (s), or next
+   to the library that a field of the question names by its number; the library itself if the text is empty. */
 static int path_of(const struct question *question, const struct condition *one, char path[PATH_MAX]) {
     char from[PATH_MAX], text[PATH_MAX], library[PATH_MAX];
     uint64_t field;
@@ -99,7 +98,7 @@ static int is_same_file(struct seen *seen, struct wire_bytes number, const struc
     return 1;
 }
 
-/* ---- what files hold ---- */
+/* ---- contents of files ---- */
 
 static int read_some(int fd, unsigned char *bytes, size_t size, off_t from) {
     while (size) {
@@ -133,7 +132,7 @@ static int digest_file(int fd, uint64_t size, int spread, uint64_t *sum) {
     return whole;
 }
 
-/* Files of compilers that this process has read already, by what stat() says of them and what they hold. */
+/* Files of compilers that this process has read already, by the results of stat() and their contents. */
 static _Atomic uint64_t known[KNOWN];
 
 static int is_known(uint64_t mark, int add) {
@@ -146,7 +145,7 @@ static int is_known(uint64_t mark, int add) {
     return 0;
 }
 
-/* XXH3-128 of a whole file; of one that has several chunks of those of its chunks. */
+/* XXH3-128 of a whole file; for several chunks, of the digests of its chunks. */
 static int sum_file(int fd, uint64_t size, unsigned char sum[16]) {
     uint64_t chunks = size ? (size - 1) / CHUNK + 1 : 1;
     unsigned char *buffer = malloc(size < CHUNK ? size + 1 : CHUNK), *sums = malloc(16 * chunks);
@@ -165,7 +164,7 @@ static int sum_file(int fd, uint64_t size, unsigned char sum[16]) {
 
 enum { STAMP = 40, STAMP_AND_SUM = 56 };
 
-/* Whether a stamp is that of a file, or of a folder, whose stamp changes with the names in it. */
+/* Whether a stamp is that of a file, or of a directory, whose stamp changes with the names in it. */
 static int is_stamp(const unsigned char *value, const struct stat *status) {
     uint64_t changed = (uint64_t)status->st_ctim.tv_sec * 1000000000 + (uint64_t)status->st_ctim.tv_nsec;
     uint64_t written = (uint64_t)status->st_mtim.tv_sec * 1000000000 + (uint64_t)status->st_mtim.tv_nsec;
@@ -175,9 +174,8 @@ static int is_stamp(const unsigned char *value, const struct stat *status) {
     return same;
 }
 
-/* Whether a file is the one that it was, by a stamp that stands for its content, or by the content. A stamp that
-   has but a size is no file's: where it was taken the file was too young, or its system tells no times that can
-   be believed. */
+/* Whether a file is unchanged, by a stamp in place of its content, or by the content. A stamp with only a
+   size matches no file: the file was too young for one, or its system has no reliable times. */
 static int is_as_it_was(const struct condition *one, int fd, const struct stat *status) {
     const unsigned char *value = one->value.at;
     uint64_t size = (uint64_t)status->st_size;
@@ -194,9 +192,9 @@ static int is_as_it_was(const struct condition *one, int fd, const struct stat *
     return same;
 }
 
-/* A file: its value is nothing, if only that it is there was asked; in a layer its size, its time, its content.
-   There, of a header (F) the content counts; a compiler's library (S) or other file (B) need not be read where
-   its time is the same. In a root a value is a stamp, or a stamp and the sum of all that the file holds. */
+/* A file: its value is empty if it only has to exist; in a layer its size, its time, its content. There, of a
+   header (F) the content counts; a compiler's library (S) or other file (B) need not be read if its time is
+   the same. In a root a value is a stamp, or a stamp and the sum of the whole file. */
 static int file_holds(const struct condition *one, const char *path, struct seen *seen, const char **what) {
     struct stat status;
     unsigned char mark[40];
@@ -227,13 +225,13 @@ static int file_holds(const struct condition *one, const char *path, struct seen
     }
     close(fd);
     if (same && !is_same_file(seen, one->more, &status)) {
-        *what = "is another file than before";
+        *what = "is not the same file as before";
         return 0;
     }
     return same;
 }
 
-/* Whether nothing but one file lies in its folder, which may be gone. */
+/* Whether a directory contains nothing but one file, which may be gone. */
 static int is_alone(const char *path) {
     char above[PATH_MAX];
     snprintf(above, sizeof above, "%s", path);
@@ -255,7 +253,7 @@ static int path_holds(const struct question *question, const struct condition *o
     const char *what = "has changed";
     int same = 0;
     if (!path_of(question, one, path)) {
-        snprintf(why, WHY_SIZE, "the place of a file that it depends on cannot be told");
+        snprintf(why, WHY_SIZE, "the place of a file that it depends on is unknown");
         return 0;
     }
     int failed = stat(path, &status) ? errno : 0;
@@ -265,7 +263,7 @@ static int path_holds(const struct question *question, const struct condition *o
         same = failed == ENOENT || failed == ENOTDIR || failed == ENAMETOOLONG || failed == EINVAL;
         break;
     case 'D':
-        what = "is not the folder that it was";
+        what = "is not the same directory as before";
         same = !failed && S_ISDIR(status.st_mode) && is_same_file(seen, one->more, &status);
         break;
     case 'L':
@@ -277,7 +275,7 @@ static int path_holds(const struct question *question, const struct condition *o
         same = as_text(one->value, expected) && realpath(path, target) && !strcmp(target, expected);
         break;
     case 'O':
-        what = "does not lie alone in its folder";
+        what = "is not alone in its directory";
         same = is_alone(path);
         break;
     default: same = file_holds(one, path, seen, &what);
@@ -288,7 +286,7 @@ static int path_holds(const struct question *question, const struct condition *o
 
 /* ---- variables ---- */
 
-/* Whether a text fits a pattern, in which * stands for anything and ? for one character. */
+/* Whether a text fits a pattern, in which * stands for any text and ? for one character. */
 static int fits(const char *pattern, size_t size, const char *text, size_t length) {
     size_t star = SIZE_MAX, back = 0, at = 0, in = 0;
     while (at < length) {
@@ -308,7 +306,7 @@ static int fits(const char *pattern, size_t size, const char *text, size_t lengt
     return in == size;
 }
 
-/* The next of some texts, each ended by NUL: 1, or 0 behind the last. */
+/* The next of some texts, each ended by NUL: 1, or 0 after the last. */
 static int next_text(struct wire_bytes *texts, struct wire_bytes *text) {
     const char *end = texts->size ? memchr(texts->at, 0, texts->size) : NULL;
     if (!end) return 0;
@@ -358,9 +356,9 @@ static int variables_hold(const struct question *question, const struct conditio
         const char *sign = memchr(each.at, '=', each.size);
         size_t length = sign ? (size_t)(sign - (const char *)each.at) : 0;
         if (!length || !fits_any(one->text, each.at, length) || fits_any(one->value, each.at, length)) continue;
-        const char *name = each.at; /* and the value behind it */
+        const char *name = each.at; /* and the value after it */
         struct wire_bytes all = question->fields[AT_ENVIRONMENT], before = {all.at, (size_t)(name - (char *)all.at)};
-        if (is_among(before, each.at, each.size)) continue; /* what stands there twice is no second one */
+        if (is_among(before, each.at, each.size)) continue; /* a text that is listed twice is not a second one */
         if (length == strlen(LAYERS) && !memcmp(name, LAYERS, length)) {
             size_t left = without_ours(sign + 1, each.size - length - 1, layers + length + 1);
             if (!left) continue;
@@ -382,7 +380,7 @@ static int variables_hold(const struct question *question, const struct conditio
     return 0;
 }
 
-/* Whether no folder of LD_LIBRARY_PATH has a file of a name. */
+/* Whether no directory of LD_LIBRARY_PATH has a file of a name. */
 static int is_in_no_path(const struct question *question, struct wire_bytes name, char why[WHY_SIZE]) {
     static const char variable[] = "LD_LIBRARY_PATH=";
     struct wire_bytes environment = question->fields[AT_ENVIRONMENT], each;
@@ -455,10 +453,10 @@ static int holds(const struct question *question, const struct condition *one, s
     case 'C': return cpu_holds(one, why);
     case 'W':
         if (as_text(one->text, folder) && equals(question->fields[AT_FOLDER], folder)) return 1;
-        snprintf(why, WHY_SIZE, "its options or headers tie it to the folder it was exported in, %.*s",
+        snprintf(why, WHY_SIZE, "its options or headers tie it to the directory it was exported in, %.*s",
                  (int)(one->text.size < 200 ? one->text.size : 200), (const char *)one->text.at);
         return 0;
-    default: snprintf(why, WHY_SIZE, "the index asks for what this library does not know"); return 0;
+    default: snprintf(why, WHY_SIZE, "the index has a condition that this library does not know"); return 0;
     }
 }
 

@@ -1,7 +1,7 @@
 /* Entries of gpucache's own store, read for an index that refers to them: every byte is checked at every hit.
 
-   gpucache/store/format.py describes them, gpucache/store/layout.py where they lie, gpucache/store/trust.py whose
-   files are believed. */
+   gpucache/store/format.py describes them, gpucache/store/layout.py where they are, gpucache/store/trust.py
+   whose files are trusted. */
 #define _GNU_SOURCE
 #include "entries.h"
 
@@ -94,7 +94,7 @@ static int is_described(struct entry *entry, const struct reference *reference, 
     memcpy(entry->sum, header + 96, 16);
     if (!(front = malloc(entry->at))) return 0;
     memcpy(front, header, CHECKED);
-    /* What the sum is of stands together: the header's part, then head and detail. */
+    /* The bytes of the sum are contiguous: the header's part, then head and detail. */
     int sound = read_at(entry->fd, front + CHECKED, entry->at - HEADER, HEADER);
     size_t covered = CHECKED + head + detail;
     for (size_t i = covered; sound && i < entry->at - HEADER + CHECKED; i++) sound = !front[i];
@@ -128,7 +128,7 @@ int entry_open(const char *roots, const struct reference *reference, struct entr
             return 1;
         }
         close(entry->fd);
-        return 0; /* the next root may have another, but what is wrong here has to be told */
+        return 0; /* the next root may have another, but a fault of this one must be reported */
     }
     return 0;
 }

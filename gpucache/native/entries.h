@@ -7,7 +7,7 @@
 
 #include "index.h"
 
-/* An entry as a row of an index names it, and the sum of its description, so that it is no other one. */
+/* An entry as a row of an index names it, and the sum of its description, which identifies it. */
 struct reference {
     unsigned char key[32], sum[16];
     uint64_t created_ns;
@@ -21,7 +21,7 @@ struct entry {
     int is_used; /* whether its last use is to be set */
 };
 
-/* Whether an open file or directory belongs to this user or root, and nobody else may write to it. */
+/* Whether an open file or directory belongs to this user or root, and no other user may write to it. */
 int is_trusted(int fd, struct stat *status);
 
 int read_at(int fd, void *bytes, size_t size, uint64_t from);
@@ -33,7 +33,7 @@ int open_root(const char **roots);
    them a link; -1 otherwise. */
 int open_below(int root, const char *folder, const char *group, const char *name, struct stat *status);
 
-/* Open what a reference names: 1, or 0 where it is not there or not what it was. */
+/* Open the entry of a reference: 1, or 0 if it does not exist or has changed. */
 int entry_open(const char *roots, const struct reference *reference, struct entry *entry);
 
 /* Read its payload, check it, record that it was used, and close it. */

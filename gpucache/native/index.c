@@ -21,14 +21,14 @@
 #define ROW 32    /* the digests of the source and of the question, the place and the size of the record */
 #define ROWS_CAP (1u << 20)
 #define CANDIDATES_CAP 16 /* the most records that are read for one question */
-#define TOLD_CAP 4        /* the most that are read to tell why nothing was found */
+#define TOLD_CAP 4        /* the most that are read to report why nothing was found */
 #define NEAREST_CAP 256   /* the most that are read to name the one with the nearest source */
 #define NEAREST_BYTES (1u << 20)
 #define REFERENCES_CAP 128
 #define REFERENCE 56 /* the key, the sum of the description, when the entry was made */
 #define TITLE_SIZE 100
 #define BLANKS " \t\r\n" /* not by sscanf, for which a new glibc would be needed where one compiles */
-#define TAIL 80           /* of a longer source: what a program makes up for each run may stand there */
+#define TAIL 80           /* of a longer source: the part that a program makes up for each run may be there */
 
 enum { AT_OPTIONS = 3, AT_SOURCE = 4, AT_NAME = 5, AT_NVRTC_SOURCE = 6 };
 
@@ -43,7 +43,7 @@ int is_true(const char *value) {
 
 __attribute__((format(printf, 1, 2))) static void say(const char *format, ...);
 
-/* Tell of a variable whose value says neither yes nor no, which is taken for no. */
+/* Warn about a variable whose value is neither yes nor no, which counts as no. */
 static void check_flag(const char *variable) {
     const char *value = secure_getenv(variable);
     if (!value || !*value || is_true(value) || !strcmp(value, "0") || !strcasecmp(value, "false") ||
@@ -56,7 +56,7 @@ static void begin_anywhere(void) {
     if (!*start && !getcwd(start, sizeof start)) *start = 0;
 }
 
-/* Two threads may do this and the next at a time: each writes what the other does, and nothing else meanwhile. */
+/* Two threads may do this and the next at once: each writes the same values, and nothing else meanwhile. */
 static int begin_layer(void) {
     const char *path = secure_getenv("GPUCACHE_LAYER_INDEX"), *level = secure_getenv("GPUCACHE_LOG");
     const char *slash = path ? strrchr(path, '/') : NULL;
@@ -90,7 +90,7 @@ int index_begin(int of_layer) {
 
 /* ---- telling ---- */
 
-/* A line on standard error, unless whoever read that has gone: the signal would end the program. */
+/* A line on standard error, unless its reader has gone: the signal would end the program. */
 static void say(const char *format, ...) {
     char line[PATH_MAX + WHY_SIZE] = "gpucache: ";
     struct pollfd error = {.fd = 2, .events = POLLOUT};
@@ -167,10 +167,10 @@ struct index {
     uint64_t size, rows;
     const char *roots; /* of what its records refer to */
     int may_write;
-    int explains; /* whether it matters why there is no answer: where no server tells */
+    int explains; /* whether the reason of a missing answer matters: where no server reports it */
 };
 
-/* Read the header of an open file: 1, or 0 where it is no sound index. */
+/* Read the header of an open file: 1, or 0 if it is not a sound index. */
 static int begin_index(struct index *index, uint64_t size) {
     unsigned char header[HEADER];
     if (!read_at(index->fd, header, HEADER, 0) || memcmp(header, MAGIC, 8) || half_at(header + 8) != VERSION) return 0;
@@ -189,7 +189,7 @@ static int open_layer(struct index *index, char why[WHY_SIZE]) {
     int trusted =
         index->fd >= 0 && is_trusted(place, &status) && is_trusted(index->fd, &status) && S_ISREG(status.st_mode);
     if (index->fd >= 0 && !trusted)
-        snprintf(why, WHY_SIZE, "the index %.300s/%.100s, or its folder, is not this user's or root's alone", folder,
+        snprintf(why, WHY_SIZE, "the index %.300s/%.100s, or its directory, is not this user's or root's alone", folder,
                  name);
     int sound = trusted && begin_index(index, (uint64_t)status.st_size);
     if (trusted && !sound)
@@ -218,15 +218,15 @@ static int open_row(struct index *index, const char *all, int writable, uint64_t
 
 /* ---- a question ---- */
 
-/* Whether a field is compared: the process, its folder and environment and the library's place are conditions. */
+/* Whether a field is compared: process, directory, environment and the library's place are conditions. */
 static int is_compared(const struct question *question, size_t field) {
     if (field <= AT_ENVIRONMENT) return 0;
     if (question->kind == WIRE_COMPILE) return field != AT_NVRTC;
     return field < AT_DEVICES || (field - AT_DEVICES) % DEVICE_FIELDS;
 }
 
-/* The digests by which a record is found, without what a program may make up for each run: a source's tail, and
-   what NVRTC is told that the source is called. */
+/* The digests by which a record is found, without the parts that a program may make up for each run: a
+   source's tail, and the source's name for NVRTC. */
 static void find_digests(const struct question *question, uint64_t *of_source, uint64_t *of_question) {
     size_t source = question->kind == WIRE_COMPILE ? AT_NVRTC_SOURCE : AT_SOURCE;
     uint64_t all = question->kind;
@@ -248,7 +248,7 @@ static void find_digests(const struct question *question, uint64_t *of_source, u
     *of_question = all;
 }
 
-/* A stretch of a field that is made up for each run, and where in the answer it is to stand. */
+/* A stretch of a field that is made up for each run, and its places in the answer. */
 struct hole {
     uint64_t field, at, size;
     struct wire_bytes places; /* in the answer, four bytes each */
@@ -265,7 +265,7 @@ static int is_made_up(const unsigned char *at, size_t size) {
     return 1;
 }
 
-/* What fields are called where one differs. */
+/* Names of the fields, for a field that differs. */
 static void describe_field(const struct question *question, size_t field, struct wire_bytes was, char why[WHY_SIZE]) {
     static const char *const facts[] = {"platform name", "platform vendor", "platform version", "device name",
                                         "device vendor", "device version", "driver version"};
@@ -283,8 +283,8 @@ static void describe_field(const struct question *question, size_t field, struct
                  (int)was.size, (const char *)was.at);
 }
 
-/* Whether a record is of this question, each byte compared but those of holes, which come first. What differs is
-   told by the record that is the same for longest. */
+/* Whether a record is of this question, each byte compared except in holes, which come first. The record that
+   agrees the longest gives the difference to report. */
 static int is_same(const struct question *question, struct wire_reply *record, size_t *longest, char why[WHY_SIZE]) {
     uint64_t holes, count;
     struct wire_bytes was;
@@ -321,14 +321,14 @@ static int is_same(const struct question *question, struct wire_reply *record, s
     return 1;
 }
 
-/* Put what this run made up into the answer, which is what is left of the record. */
+/* Put this run's made-up parts into the answer, which is the rest of the record. */
 static int fill_holes(const struct question *question, struct wire_reply *at_holes, struct wire_reply *answer) {
     uint64_t holes;
     struct hole hole;
     if (!next_number(at_holes, &holes)) return 0;
     for (; holes; holes--) {
         if (!next_hole(at_holes, &hole) || hole.places.size % 4) return 0;
-        if (hole.field >= question->count || !is_compared(question, hole.field)) return 0; /* nobody looked at it */
+        if (hole.field >= question->count || !is_compared(question, hole.field)) return 0; /* this field was not compared */
         const unsigned char *made_up = (const unsigned char *)question->fields[hole.field].at + hole.at;
         for (size_t i = 0; i < hole.places.size; i += 4) {
             size_t at = half_at((const unsigned char *)hole.places.at + i);
@@ -346,7 +346,7 @@ static unsigned char *put_field(unsigned char *to, const void *bytes, size_t siz
     return bytes ? to + size : to;
 }
 
-/* What a record refers to, opened; how many, or -1. */
+/* The references of a record, opened; how many, or -1. */
 static int open_references(const struct index *index, struct wire_reply *record, struct entry *entries,
                            uint64_t *places) {
     uint64_t count;
@@ -366,7 +366,7 @@ static int open_references(const struct index *index, struct wire_reply *record,
     return -1;
 }
 
-/* The answer of a record, with the payloads that it refers to where they belong; one without any stays in its
+/* The answer of a record, with the payloads that it refers to in their places; one without any stays in its
    record. */
 static int make_answer(const struct index *index, struct wire_reply *record, struct wire_bytes note,
                        struct wire_reply *reply) {
@@ -413,7 +413,7 @@ static int read_record(const struct index *index, const unsigned char *row, uint
            wire_next(record, title) && wire_next(record, note);
 }
 
-/* Read a record, and answer from it if it is of this question and everything is as it was. */
+/* Read a record, and answer from it if it is of this question and everything is unchanged. */
 static int try_record(const struct question *question, const struct index *index, const unsigned char *row,
                       struct wire_reply *reply, size_t *longest, char why[WHY_SIZE]) {
     struct wire_bytes title = {0}, note = {0};
@@ -467,8 +467,8 @@ static int has_other_source(const struct question *question, struct wire_reply *
     return 1;
 }
 
-/* Where no record has this source, and everything else that is asked for: tell the one whose source is nearest, if
-   at least half of that is the same, and from which line on it differs. */
+/* If no record has this source and the rest of the question: report the one whose source is nearest, if at
+   least half of it is the same, and from which line on it differs. */
 static void name_nearest(const struct question *question, const struct index *index, char why[WHY_SIZE]) {
     const struct wire_bytes is = question->fields[question->kind == WIRE_COMPILE ? AT_NVRTC_SOURCE : AT_SOURCE];
     const char *now = is.at;
@@ -494,7 +494,7 @@ static void name_nearest(const struct question *question, const struct index *in
     }
 }
 
-/* Of the records of this source those of this question; where there are none, a few others tell what differs. */
+/* This question's records among those of its source; without any, a few others give the difference. */
 static int search(const struct question *question, const struct index *index, uint64_t of_source,
                   uint64_t of_question, struct wire_reply *reply, char why[WHY_SIZE]) {
     unsigned char row[ROW];
@@ -515,7 +515,7 @@ static int search(const struct question *question, const struct index *index, ui
     return 0;
 }
 
-/* What a source is called: as NVRTC was told, or by its first kernel; by its size where neither is there. */
+/* The name of a source: as passed to NVRTC, or its first kernel; its size if there is neither. */
 static void name_source(const struct question *question, size_t source, char title[TITLE_SIZE]) {
     struct wire_bytes is = question->fields[source], given = question->fields[AT_NAME];
     int is_cuda = question->kind == WIRE_COMPILE;
@@ -562,7 +562,7 @@ static int answer(const char *all, int writable, enum wire_kind kind, const stru
 
 int index_answer(enum wire_kind kind, const struct wire_bytes *fields, size_t count, struct wire_reply *reply) {
     if (kind == WIRE_REJECTED && count > 1)
-        tell("the driver refused what was a hit, with %.*s", (int)fields[1].size, (const char *)fields[1].at);
+        tell("the driver refused a hit, with %.*s", (int)fields[1].size, (const char *)fields[1].at);
     return answer(roots, may_write, kind, fields, count, reply);
 }
 

@@ -1,12 +1,12 @@
-/* Answers without a server: files of questions that were answered before, each with what has to be as it was.
+/* Answers without a server: files of questions that were answered before, each with its conditions.
 
    gpucache/intercept/index.py writes and describes such a file. There are two places for them:
-   GPUCACHE_LAYER_INDEX names one file with all answers of an exported layer, payloads and all. GPUCACHE_RUN_ROOTS
-   names roots of gpucache's own store, in the first of which each question has a file of its own; the payloads
-   of its answers are in entries of any of these roots.
+   GPUCACHE_LAYER_INDEX names one file with all answers of an exported layer, payloads and all.
+   GPUCACHE_RUN_ROOTS names roots of gpucache's own store, in the first of which each question has a separate
+   file; the payloads of its answers are in entries of any of these roots.
 
-   A file is opened for each question and closed again, and replaced as a whole, so that no descriptor, lock or
-   mapping is kept. It is read only where this user or root owns it and nobody else can write to it. */
+   A file is opened for each question and closed again, and replaced as a whole, so that no descriptor, lock
+   or mapping is kept. It is read only if this user or root owns it and no other user can write to it. */
 #ifndef GPUCACHE_INDEX_H
 #define GPUCACHE_INDEX_H
 
@@ -27,13 +27,13 @@ struct question {
     const char *start;
 };
 
-/* Where the first fields of a request stand, and those that say which library compiles. */
+/* The positions of the first fields of a request, and of the fields that say which library compiles. */
 enum { AT_FOLDER = 1, AT_ENVIRONMENT = 2, AT_DEVICES = 6, DEVICE_FIELDS = 8, AT_NVRTC = 4 };
 
 int is_true(const char *value); /* of a variable that says yes or no */
 
-/* Whether the first root of a run has an index. Where it has none, what answers is needed for certain, and may
-   make ready while the program starts. Here, because what tells the server so has no more of this. */
+/* Whether the first root of a run has an index. If it has none, the server is needed for certain, and may get
+   ready while the program starts. Here, because its caller uses nothing else of the index. */
 static inline int index_is_there(void) {
     char path[4096];
     const char *all = secure_getenv("GPUCACHE_RUN_ROOTS");
@@ -41,7 +41,7 @@ static inline int index_is_there(void) {
     return size > 0 && (size_t)size < sizeof path && !access(path, F_OK);
 }
 
-/* Read what names the index, that of a layer or of a run: whether there is one to ask. */
+/* Read the variable that names the index, of a layer or of a run: whether there is one to ask. */
 int index_begin(int of_layer);
 
 /* The answer to a question: 1 and a hit, which must be given to wire_done(), or 0. Changes no errno. */
@@ -51,7 +51,7 @@ int index_answer(enum wire_kind kind, const struct wire_bytes *fields, size_t co
 int index_answer_below(const char *roots, int may_write, enum wire_kind kind, const struct wire_bytes *fields,
                        size_t count, struct wire_reply *reply);
 
-/* Take as many conditions as a record counts, and see whether all of them hold: 1, or 0 and why not. */
+/* Take as many conditions as a record counts, and see whether all of them are met: 1, or 0 and why not. */
 int conditions_hold(const struct question *question, struct wire_reply *record, char why[WHY_SIZE]);
 
 /* XXH64 of some bytes; the result may be the seed of what follows. */
@@ -70,7 +70,7 @@ int open_above(int folder, const char *path, int flags);
 /* XXH3-128 of some bytes, as its canonical sixteen. */
 void xxh3(const void *bytes, size_t size, unsigned char sum[16]);
 
-/* The next field as a number in decimal: 1, or 0 where it is none. */
+/* The next field as a number in decimal: 1, or 0 if it is not one. */
 int next_number(struct wire_reply *record, uint64_t *number);
 
 #endif

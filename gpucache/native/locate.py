@@ -1,4 +1,4 @@
-"""Where the libraries of this folder are, once they are built. Every command under ``run`` waits for this."""
+"""Where the libraries of this directory are, once built. Every command under ``run`` waits for this."""
 
 # Paths are text, and ``build``, which has the same two names, is not imported.
 # ruff: noqa: PTH113, PTH118, PTH120

@@ -1,11 +1,11 @@
-/* Puts nvrtc_shim.c in the place of every NVRTC that a program loads, whatever way it finds it. See rtld-audit(7).
+/* Puts nvrtc_shim.c in the place of every NVRTC that a program loads, however it finds it. See rtld-audit(7).
 
-   The loader tells each file name before it opens it, and may be told another. The shim in turn needs a
-   library that has no file, gpucache-nvrtc.so.MAJOR, for which the file is named that the program had found.
-   The loader holds its lock all this time, so that what the shim needs is what was named last.
+   The loader passes each file name here before it opens it, and takes another in return. The shim in turn
+   needs a library that has no file, gpucache-nvrtc.so.MAJOR, for which the file is named that the program had
+   found. The loader keeps its lock all this time, so the file named last is the shim's dependency.
 
-   Of an NVRTC, and of a loader of OpenCL, the server hears as soon as it is looked for, where no index may answer
-   instead: it makes ready while the program starts. Nobody waits for an answer, and nothing is done where that cannot be told at once. */
+   The server learns of an NVRTC, and of a loader of OpenCL, as soon as it is looked for, if no index may
+   answer instead: it gets ready while the program starts. The message needs no reply; it may be lost. */
 #define _GNU_SOURCE
 #include "index.h"
 
@@ -25,10 +25,10 @@
 #define OLDEST 12 /* major versions that there is a shim for */
 #define NEWEST 13
 
-/* For each major version: what the program found, the same as the shim gets it, and our file. */
+/* For each major version: the file that the program found, the same as the shim gets it, and our file. */
 static struct {
     char found[PATH_MAX], real[PATH_MAX + 4], shim[PATH_MAX + 32];
-    int settled; /* the shim stands for this file, and goes on doing so */
+    int settled; /* the shim replaces this file, and goes on doing so */
 } versions[NEWEST - OLDEST + 1];
 static const ElfW(Ehdr) *own;
 
@@ -44,7 +44,7 @@ EXPORTED unsigned la_version(unsigned version) {
     return version < LAV_CURRENT ? version : LAV_CURRENT;
 }
 
-/* The major version that a name ends with, behind a prefix; 0 for any other name. */
+/* The major version that a name ends with, after a prefix; 0 for any other name. */
 static int major_of(const char *name, const char *prefix) {
     size_t size = strlen(prefix);
     int major = strncmp(name, prefix, size) ? 0 : atoi(name + size);
@@ -61,7 +61,7 @@ static int is_library(const char *path) {
     return whole && !memcmp(header.e_ident, own->e_ident, EI_VERSION) && header.e_machine == own->e_machine;
 }
 
-/* Tell the server, once in a process for each kind. Descriptors 0 to 2 are left to who has closed them. */
+/* Notify the server, once in a process for each kind. Descriptors 0 to 2 are left to the program. */
 static void announce(enum wire_kind kind) {
     static unsigned told;
     struct sockaddr_un address = {.sun_family = AF_UNIX};

@@ -1,12 +1,12 @@
-/* NVRTC as programs find it under gpucache: what the cache holds is served, all else is NVRTC's own.
+/* NVRTC as programs find it under gpucache: cached compiles are served, all else is NVRTC's own.
 
-   nvrtc_audit.c has the loader take this library for NVRTC and NVRTC itself for what it needs, so that every
+   nvrtc_audit.c has the loader take this library for NVRTC and NVRTC itself for its dependency, so that every
    function that is not here is found there. Programs keep the handles that NVRTC made. A compile that is
-   answered by the cache is not made, and the answer holds all that it gives. As with NVRTC each compile, even
-   one that fails, has a log and a PTX of its own; a cubin, LTO-IR, OptiX IR and lowered names stay until a
-   compile gives others. On any doubt the program gets what NVRTC says.
+   answered by the cache is not made, and the answer has all its results. As with NVRTC each compile, even one
+   that fails, has its own log and PTX; a cubin, LTO-IR, OptiX IR and lowered names stay until a compile gives
+   others. In any doubt the program gets NVRTC's result.
 
-   Built once for each major version with NVRTC_MAJOR. Keeps no lock, because a fork could leave it held. */
+   Built once for each major version with NVRTC_MAJOR. Keeps no lock, because a fork could leave it locked. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <limits.h>
@@ -21,7 +21,7 @@
 #include "wire.h"
 
 #define EXPORTED __attribute__((visibility("default")))
-#define OURS "/nonexistent/gpucache/program.cu" /* what gpucache's own library calls a source, which looks it up */
+#define OURS "/nonexistent/gpucache/program.cu" /* the name of a source in gpucache's own library, which looks it up */
 #define TEXT_(value) #value
 #define TEXT(value) TEXT_(value)
 
@@ -30,7 +30,7 @@ typedef int nvrtcResult;
 enum { SUCCESS = 0, INVALID_INPUT = 3, COMPILATION = 6, NO_NAMES_AFTER_COMPILATION = 8,
        NO_NAMES_BEFORE_COMPILATION = 9, NAME_NOT_VALID = 10, INTERNAL_ERROR = 11 };
 
-/* The functions of NVRTC that are called here; a program that calls one which NVRTC lacks gets an error. */
+/* The NVRTC functions that this file calls; a program that calls one which NVRTC lacks gets an error. */
 #define FUNCTIONS(each)                                                                                            \
     each(nvrtcVersion, (int *, int *))                                                                             \
     each(nvrtcCreateProgram,                                                                                       \
@@ -56,12 +56,12 @@ __attribute__((constructor)) static void begin(void) {
     if (!dlinfo(library, RTLD_DI_LINKMAP, &map)) real_path = map->l_name;
 #define FIND(name, parameters) real.name = (nvrtcResult(*) parameters)dlsym(library, #name);
     FUNCTIONS(FIND)
-    dlerror(); /* what was not found is no news to the program that loads this */
+    dlerror(); /* a failed lookup must not reach the program that loads this */
     wire_begin();
     wire_note("loaded");
 }
 
-/* ---- what is remembered of a program ---- */
+/* ---- the state of a program ---- */
 
 enum kind { LOG, PTX, CUBIN, LTOIR, OPTIXIR, KINDS }; /* from CUBIN on they stay from one compile to the next */
 static const char *const kind_names[KINDS] = {"log", "ptx", "cubin", "ltoir", "optixir"};
@@ -76,19 +76,19 @@ struct program {
     struct texts headers, expressions; /* of headers each name is followed by its content */
     int followed;                      /* by a callback, which an answer of the cache would not call */
     int answered;                      /* whether any compile of it was */
-    struct wire_bytes artifacts[KINDS]; /* copies of what answers gave; NULL where NVRTC is to be asked */
-    struct texts lowered; /* each expression is followed by its name, which a program may hold; the latest last */
-    int names;            /* how many of these texts are the names that count; 0 where NVRTC is to be asked */
+    struct wire_bytes artifacts[KINDS]; /* copies of an answer's results; NULL if NVRTC is to be called */
+    struct texts lowered; /* each expression is followed by its name, which a program may keep; the latest last */
+    int names;            /* how many of these texts are the names that count; 0 if NVRTC is to be called */
 };
 
-/* Programs by the handle that NVRTC gave. Slots are used again and never freed, so that nobody waits. */
+/* Programs by the handle that NVRTC gave. Slots are used again and never freed, so that no thread waits. */
 struct slot {
     _Atomic(nvrtcProgram) handle;
     struct program *program;
     struct slot *next;
 };
 static struct slot *_Atomic slots;
-static char taken; /* its address stands for the handle of a slot that is being filled */
+static char taken; /* its address is the handle of a slot that is being filled */
 
 static struct slot *slot_of(nvrtcProgram handle) {
     struct slot *slot = handle ? atomic_load(&slots) : NULL;
@@ -208,8 +208,8 @@ static int copy(struct wire_bytes *to, struct wire_bytes from, size_t more) {
     return 1;
 }
 
-/* Read an answer of the cache into copies and lowered names: 1, or 0 where it is not what such a program is
-   answered. A log comes without its NUL. */
+/* Read an answer of the cache into copies and lowered names: 1, or 0 if it does not fit such a program. A log
+   comes without its NUL. */
 static int read_answer(struct program *program, struct wire_reply *reply, struct wire_bytes got[KINDS]) {
     struct wire_bytes token, log, count, name, value;
     size_t before = program->lowered.count;
@@ -247,7 +247,7 @@ static int serve(struct program *program, struct wire_reply *reply) {
     return 1;
 }
 
-/* What NVRTC gives of one kind, in memory of our own; empty where it gives nothing. */
+/* NVRTC's result of one kind, in memory of our own; empty if it has none. */
 static struct wire_bytes fetch(nvrtcProgram handle, nvrtcResult (*size_of)(nvrtcProgram, size_t *),
                                nvrtcResult (*get)(nvrtcProgram, char *)) {
     size_t size = 0;
@@ -300,7 +300,7 @@ done:
     for (int kind = LOG; kind < KINDS; kind++) free((void *)got[kind].at);
 }
 
-/* ---- what programs call ---- */
+/* ---- functions for programs ---- */
 
 EXPORTED nvrtcResult nvrtcCreateProgram(nvrtcProgram *handle, const char *source, const char *name, int count,
                                         const char *const *headers, const char *const *names) {
@@ -343,7 +343,7 @@ EXPORTED nvrtcResult nvrtcSetFlowCallback(nvrtcProgram handle, int (*callback)(v
 }
 #endif
 
-/* Have NVRTC compile: what it gives counts more than earlier answers. With PTX comes a cubin or nothing else. */
+/* Have NVRTC compile: its results replace earlier answers. With PTX comes a cubin or nothing else. */
 static nvrtcResult compile(nvrtcProgram handle, struct program *program, int count, const char *const *options) {
     nvrtcResult result = CALL(nvrtcCompileProgram, handle, count, options);
     size_t ptx = 0, size = 0;
@@ -404,7 +404,7 @@ EXPORTED nvrtcResult nvrtcGetLoweredName(nvrtcProgram handle, const char *expres
     return result == NO_NAMES_BEFORE_COMPILATION && program && program->answered ? NAME_NOT_VALID : result;
 }
 
-/* What an answer gave of a kind; NULL where NVRTC is to be asked. */
+/* An answer's result of a kind; NULL if NVRTC is to be called. */
 static const struct wire_bytes *answer_of(nvrtcProgram handle, enum kind kind) {
     const struct program *program = program_of(handle);
     return program && program->artifacts[kind].at ? &program->artifacts[kind] : NULL;

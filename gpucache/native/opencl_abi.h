@@ -1,7 +1,7 @@
-/* The part of OpenCL's binary interface that the layer uses: Khronos' OpenCL specification gives the types, the
-   values and the functions; its cl_loader_layers extension gives the layer's own functions; the order of the
-   functions in a loader's table is that of the cl_khr_icd extension. With it the layer compiles where no
-   OpenCL headers are installed. tests/native holds it against Khronos' headers. */
+/* The part of OpenCL's binary interface that the layer uses: Khronos' OpenCL specification gives the types,
+   the values and the functions; its cl_loader_layers extension gives the layer's own functions; the order of
+   the functions in a loader's table is that of the cl_khr_icd extension. With it the layer compiles where no
+   OpenCL headers are installed. tests/native compares it with Khronos' headers. */
 #ifndef GPUCACHE_OPENCL_ABI_H
 #define GPUCACHE_OPENCL_ABI_H
 

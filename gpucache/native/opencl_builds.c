@@ -31,7 +31,7 @@ struct build {
     const char *options;
 };
 
-/* ---- What is asked of the driver ---- */
+/* ---- queries to the driver ---- */
 
 char *info_text(get_info get, void *of, cl_uint name) {
     size_t size = 0;
@@ -76,15 +76,15 @@ static bool find_devices(struct build *build, cl_uint count, const cl_device_id 
 }
 
 /* The file of the driver that a device belongs to. The first field of a handle leads to the driver's table of
-   functions, which lies in that file; a table that was put together at run time lies in none. */
+   functions, which is in that file; a table that was put together at run time is in none. */
 static char *driver_path(cl_device_id device) {
     Dl_info found;
     const void *table = *(const void *const *)device;
     return strdup(table && dladdr(table, &found) && found.dli_fname ? found.dli_fname : "");
 }
 
-/* Asked once, by one thread at a time: Intel's runtime puts each answer into one string for all threads, so
-   that asking while a command builds in several threads could break it. Platforms are never given back. */
+/* Queried once, by one thread at a time: Intel's runtime puts each result into one string for all threads, so
+   that a query while a command builds in several threads could break it. Platforms are never given back. */
 static pthread_mutex_t describing = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     cl_platform_id platform;
@@ -96,7 +96,7 @@ static void end_describing(void) { pthread_mutex_unlock(&describing); }
 
 void begin_builds(void) { pthread_atfork(begin_describing, end_describing, end_describing); }
 
-/* The facts about a platform, which stay; false where the driver does not tell them all. */
+/* The facts about a platform, which stay; false if the driver does not report them all. */
 static bool describe_platform(cl_platform_id platform, struct wire_bytes fields[PLATFORM_FACTS]) {
     static const cl_uint names[] = {CL_PLATFORM_NAME, CL_PLATFORM_VENDOR, CL_PLATFORM_VERSION};
     bool whole = false;
@@ -152,9 +152,9 @@ static bool fetch_binaries(const struct build *build, unsigned char **binaries, 
     return !below.clGetProgramInfo(handle, CL_PROGRAM_BINARIES, sizeof *binaries * count, binaries, NULL);
 }
 
-/* ---- What is said to the server ---- */
+/* ---- messages to the server ---- */
 
-/* Ask whether a build can be served, the index first unless it did not do; false where there is no answer. */
+/* Ask whether a build can be served, first the index unless already done; false without an answer. */
 static bool ask_build(const struct build *build, bool only_server, struct wire_reply *reply) {
     char seen[WIRE_FILES_SEEN_SIZE], count[WIRE_NUMBER_SIZE], folder[PATH_MAX];
     struct wire_bytes environment = wire_environment();
@@ -192,7 +192,7 @@ static void tell_rejected(const char *token, cl_int code, struct wire_reply *rep
     if (wire_ask(WIRE_REJECTED, fields, 2, reply)) wire_next(reply, &first);
 }
 
-/* Of what is served only its end is new to the server. */
+/* Of a served build only its end is new to the server. */
 static void tell_served(const struct build *build, const char *token) {
     struct wire_bytes fields[3 + 2 * MAX_DEVICES] = {wire_text(token), wire_text("0"), wire_text("0")};
     if (*token) wire_tell(WIRE_BUILT, fields, 3 + 2 * build->count);
@@ -295,12 +295,12 @@ cl_program model_of(cl_program handle, struct twin *twin) {
 
 /* ---- A build from source ---- */
 
-/* One that is under way, until its end has been told. */
+/* A build that is under way, until its end has been reported. */
 struct report {
-    atomic_int users; /* whoever asked and, where there is one, the callback */
+    atomic_int users; /* the asking program and, if there is one, the callback */
     atomic_bool told, ended;
     struct build build;
-    char *token; /* NULL where nobody wants to hear of the build */
+    char *token; /* NULL if no program wants to hear of the build */
     bool wanted; /* the binaries too */
     struct stopwatch compile;
     cl_program_notify notify;
@@ -315,7 +315,7 @@ static void end_report(struct report *report) {
 
 bool has_begun(cl_int code) { return code > CL_INVALID_VALUE; }
 
-/* What follows the end of a build, once. */
+/* The work after the end of a build, once. */
 static void finish_report(struct report *report, cl_int code) {
     if (atomic_exchange(&report->told, true)) return;
     uint64_t ns = end_compile(&report->compile);
@@ -330,7 +330,7 @@ static void end_build_once(struct report *report) {
     if (!atomic_exchange(&report->ended, true)) end_build(report->build.program);
 }
 
-/* Stands in for the command's callback, so that the end of a build is seen that returns before it is done. */
+/* Replaces the command's callback, so that the end of a build is seen that returns before it is done. */
 static void on_built(cl_program handle, void *data) {
     struct report *report = data;
     cl_int code = CL_SUCCESS;
@@ -377,7 +377,7 @@ static cl_int build_from_source(const struct build *build, const struct asked *a
 
 /* ---- A build ---- */
 
-/* Where a build may not be served, what was served before has to stand in the driver's own program. */
+/* If a build may not be served, an earlier served build is repeated in the driver's own program. */
 static bool may_ask(struct program *program, const struct build *build) {
     if (may_serve(program, build->mask)) return wire_asks();
     struct twin *twin = borrow_twin(build->handle);
@@ -390,13 +390,13 @@ static bool may_ask(struct program *program, const struct build *build) {
 }
 
 void refuse_build(struct program *program, char *log) {
-    built_by_driver(program, 0); /* what stood before is gone */
+    built_by_driver(program, 0); /* the earlier build is gone */
     set_refusal(program, log ? log : strdup(""));
 }
 
 static bool is_one(struct wire_bytes field) { return field.size == 1 && *(const char *)field.at == '1'; }
 
-/* Ask for a build, and serve what is answered; the token is to be freed. */
+/* Ask for a build, and serve the answer; the token is to be freed. */
 static bool ask_and_serve(const struct build *build, bool only_server, struct wire_reply *reply, char **token) {
     uint64_t begun_ns = wire_now();
     struct wire_bytes field;
@@ -419,7 +419,7 @@ cl_int build_known(struct program *program, cl_program handle, const struct aske
     bool sound = find_devices(&build, asked->count, asked->devices) && (asked->notify || !asked->data);
     if (sound && twin_has_kernels(program)) return CL_INVALID_OPERATION;
     bool asks = sound && may_ask(program, &build), served = asks && ask_and_serve(&build, false, &reply, &token);
-    if (!served && reply.note.at) { /* the driver refused what an index gave, of which the server has to know */
+    if (!served && reply.note.at) { /* the driver refused an index's binary, of which the server must know */
         wire_done(&reply);
         free(token);
         token = NULL;

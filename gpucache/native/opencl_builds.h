@@ -13,7 +13,7 @@ struct asked {
     void *data;
 };
 
-/* Make what is kept here survive fork(). */
+/* Make the state in this file survive fork(). */
 void begin_builds(void);
 
 /* The build as it would be without the layer. */
@@ -21,7 +21,7 @@ cl_int pass_on(cl_program handle, const struct asked *asked);
 
 enum progress {
     ENDED,
-    SERVED,    /* whoever calls has to notify */
+    SERVED,    /* the caller has to notify */
     UNDER_WAY, /* end_build() is called when the driver notifies */
 };
 
@@ -32,7 +32,7 @@ cl_int build_known(struct program *program, cl_program handle, const struct aske
 /* Have a build fail that GPUCACHE_REQUIRE does not allow: its log, which the program owns from then on, says why. */
 void refuse_build(struct program *program, char *log);
 
-/* Whether an error comes from a build that has begun, so that what was built before no longer stands. */
+/* Whether an error comes from a build that has begun, so that an earlier build is no longer valid. */
 bool has_begun(cl_int code);
 
 /* The program of a twin built from source; NULL where that fails. */
@@ -40,7 +40,7 @@ cl_program model_of(cl_program handle, struct twin *twin);
 
 typedef cl_int (*get_info)(void *, cl_uint, size_t, void *, size_t *);
 
-/* A text that a driver answers with, to be freed; NULL if it does not. */
+/* A text from a driver, to be freed; NULL if it gives none. */
 char *info_text(get_info get, void *of, cl_uint name);
 
 #endif

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define BUCKETS 1024
-#define MAX_LAUNCHES 256 /* different ones that are told of a program */
+#define MAX_LAUNCHES 256 /* different ones that are reported of a program */
 
 cl_icd_dispatch below;
 
@@ -30,7 +30,7 @@ struct program {
     size_t pins;       /* calls of the layer that are still using this */
     bool building;
     bool stopped;      /* never to be served again */
-    bool kept;         /* a reference of ours keeps the driver's program, which has no kernels of its own */
+    bool kept;         /* our reference keeps the driver's program, which has no kernels */
     uint64_t compiled; /* devices for which the driver has built it from source */
     struct twin *twin;
     char *token;
@@ -55,7 +55,7 @@ static void leave(void) { pthread_mutex_unlock(&lock); }
 
 void begin_handles(void) { pthread_atfork(enter, leave, leave); }
 
-/* ---- Tables; what follows here is called under the lock ---- */
+/* ---- Tables; the functions below are called under the lock ---- */
 
 /* The link that points to a handle's entry, or to the end of where it would be. */
 static struct entry **place_of(struct entry **table, const void *handle) {

@@ -1,7 +1,5 @@
-/* What the layer knows of the handles that a command holds, and counts from their creation on.
-
-   The lock inside is never held while a driver or the server is called, so that neither a callback nor fork()
-   can meet it held for long. */
+/* The facts and reference counts of a command's handles, from their creation on. The lock inside is
+   released before a driver or the server is called, so that no callback or fork() waits for it long. */
 #ifndef GPUCACHE_OPENCL_HANDLES_H
 #define GPUCACHE_OPENCL_HANDLES_H
 
@@ -17,16 +15,15 @@ extern cl_icd_dispatch below;
 /* A program that was created from source. */
 struct program;
 
-/* What the driver made of our binaries, for those of the program's devices that were built for. Nothing in it
-   changes but the model, so whoever has borrowed it reads it without the lock; the last one to give it back
-   releases it. */
+/* The driver's program from our binaries, for the devices of the program that were built for. Nothing in it
+   changes but the model, so its borrowers read it without the lock; the last to give it back releases it. */
 struct twin {
     size_t users;
     cl_program handle;
     cl_uint total; /* devices of the program */
     cl_uint count; /* devices of the build */
     cl_device_id devices[MAX_DEVICES];
-    cl_uint places[MAX_DEVICES]; /* where each stands among all devices of the program */
+    cl_uint places[MAX_DEVICES]; /* where each is among all devices of the program */
     char *logs[MAX_DEVICES];
     char *options;
     cl_program model; /* see keep_model() */
@@ -45,8 +42,8 @@ void begin_handles(void);
 void remember_program(cl_program handle);
 void program_retained(cl_program handle);
 
-/* To be called before the driver releases the program, which may then use the address for another. What it
-   returns is given to forget_program() afterwards; either may be NULL. */
+/* To be called before the driver releases the program, which may then use the address for another. Its
+   results are given to forget_program() afterwards; either may be NULL. */
 struct program *program_released(cl_program handle);
 void forget_program(struct program *unused);
 
@@ -56,24 +53,24 @@ void unpin_program(struct program *program);
 struct program *begin_build(cl_program handle);
 void end_build(struct program *program);
 
-/* Whether a build for some devices, a bit each, may be served. It may not where something stands in the
-   handle that was built for other devices, because both would have to stand in it; nor ever after. */
+/* Whether a build for some devices, a bit each, may be served. It may not if the handle has a build for other
+   devices, because it would have to contain both; and never after that. */
 bool may_serve(struct program *program, uint64_t devices);
 void stop_serving(struct program *program);
 
 /* Whether kernels of a twin forbid another build, as they would if they were the program's own. */
 bool twin_has_kernels(struct program *program);
 
-/* The driver has built or tried to build from source: that stands now, and no twin. */
+/* The driver has built or tried to build from source: that counts now, and no twin. */
 void built_by_driver(struct program *program, uint64_t devices);
 
-/* Our binaries stand now. */
+/* Our binaries count now. */
 void set_twin(struct program *program, struct twin *twin);
 
-/* The server's name for the build that was asked about last, or NULL; launches are told anew for it. */
+/* The server's name for the last build that was asked about, or NULL; launches are reported anew for it. */
 void set_token(struct program *program, const char *token);
 
-/* The log of a build that has to fail, which stands until the next; NULL where there is none. The program owns it. */
+/* The log of a build that has to fail, valid until the next; NULL if there is none. The program owns it. */
 void set_refusal(struct program *program, char *log);
 
 /* A copy of it, to be freed. */
@@ -86,8 +83,8 @@ struct twin *borrow_twin(cl_program handle);
 void give_back(struct twin *twin);
 void free_twin(struct twin *twin);
 
-/* The same program built from source, for questions that are not answered by what was made from a binary. It
-   is made for the first of them; where two threads make one, the first stays. NULL asks for one. */
+/* The same program built from source, for queries that a program made from a binary cannot answer. It is made
+   for the first of them; if two threads make one, the first stays. NULL asks for one. */
 cl_program keep_model(struct twin *twin, cl_program model);
 
 /* ---- Kernels, known where their program is ---- */
@@ -98,10 +95,10 @@ void kernel_retained(cl_kernel handle);
 struct program *kernel_released(cl_kernel handle); /* as program_released() */
 cl_program program_of_kernel(cl_kernel handle);    /* the command's own handle; NULL for an unknown kernel */
 
-/* The program of a kernel, pinned, where a launch may have to be told; else NULL, which is quickly said. */
+/* The program of a kernel, pinned, if a launch may have to be reported; else NULL, which is found quickly. */
 struct program *program_to_tell(cl_kernel handle, const struct local_size *size);
 
-/* Note a launch. A copy of the program's token if none like it was told before, else NULL. */
+/* Note a launch. A copy of the program's token if none like it was reported before, else NULL. */
 char *note_launch(struct program *program, cl_kernel handle, const char *name, const struct local_size *size);
 
 #endif

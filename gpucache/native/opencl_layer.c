@@ -1,11 +1,11 @@
 /* An OpenCL layer that lets gpucache serve the programs that a command builds from source.
 
-   It stands between the loader and the drivers (OPENCL_LAYERS) and holds no policy: whether a build is served
-   is said by the server at the other end of the socket, and on any doubt the call goes to the driver as if
+   It is between the loader and the drivers (OPENCL_LAYERS) and contains no policy: the server at the other
+   end of the socket decides whether a build is served, and in any doubt the call goes to the driver as if
    this file did not exist. Calls that fail in the driver change nothing here.
 
-   A served program keeps the handle that it was created with. Behind it stands a twin, which the driver made
-   from our binary: whatever depends on what was built is asked of the twin. */
+   A served program keeps the handle that it was created with. Behind it is a twin, which the driver made from
+   our binary: every query that depends on the build goes to the twin. */
 #define _GNU_SOURCE
 #include <stdatomic.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 #define EXPORTED __attribute__((visibility("default")))
 
 
-/* ---- What is served ---- */
+/* ---- served calls ---- */
 
 static cl_int build_program(cl_program handle, cl_uint count, const cl_device_id *devices,
                             const char *options, cl_program_notify notify, void *data) {
@@ -33,7 +33,7 @@ static cl_int build_program(cl_program handle, cl_uint count, const cl_device_id
     return code;
 }
 
-/* ---- What is counted ---- */
+/* ---- counted calls ---- */
 
 static cl_program create_program_with_source(cl_context context, cl_uint count,
                                              const char **strings, const size_t *lengths,
@@ -95,7 +95,7 @@ static cl_int release_kernel(cl_kernel handle) {
     return code;
 }
 
-/* ---- What is asked of the twin ---- */
+/* ---- queries to the twin ---- */
 
 static cl_int answer(const void *value, size_t size, size_t room, void *to, size_t *size_ret) {
     if (to && room < size) return CL_INVALID_VALUE;
@@ -244,12 +244,12 @@ static cl_int set_specialization_constant(cl_program program, cl_uint id, size_t
     return code;
 }
 
-/* ---- What is only recorded ---- */
+/* ---- calls that are only recorded ---- */
 
 static void tell_other(const char *call, const char *options, cl_program of) {
     if (!wire_asks()) return;
     if (wire_has_roots() && !strcmp(call, "clCreateProgramWithBinary")) {
-        wire_note("binary"); /* for which nobody starts a server */
+        wire_note("binary"); /* for which no server is started */
         return;
     }
     char pid[WIRE_NUMBER_SIZE];
@@ -269,7 +269,7 @@ static void tell_launched(const char *token, const char *name, const struct loca
     wire_tell(WIRE_LAUNCHED, fields, 3);
 }
 
-/* The kernel's name is asked before the launch, because another thread may release the kernel afterwards. */
+/* The kernel's name is read before the launch, because another thread may release the kernel afterwards. */
 static cl_int enqueue_nd_range_kernel(cl_command_queue queue, cl_kernel kernel,
                                       cl_uint dimensions, const size_t *offset,
                                       const size_t *global, const size_t *local, cl_uint count,
@@ -305,7 +305,7 @@ static cl_program create_program_with_il(cl_context context, const void *il, siz
     return handle;
 }
 
-/* What is compiled apart replaces what was built, and such a handle is never served again. */
+/* A program that is compiled apart loses its earlier build, and such a handle is never served again. */
 static cl_int compile_program(cl_program handle, cl_uint count, const cl_device_id *devices,
                               const char *options, cl_uint header_count,
                               const cl_program *headers, const char **names,
@@ -398,7 +398,7 @@ static void *get_extension(const char *name) {
     return ours_or(below.clGetExtensionFunctionAddress(name), name);
 }
 
-/* ---- What the loader asks ---- */
+/* ---- queries of the loader ---- */
 
 EXPORTED cl_int clGetLayerInfo(cl_layer_info name, size_t room, void *to, size_t *size_ret) {
     static const cl_layer_api_version version = CL_LAYER_API_VERSION_100;
@@ -432,8 +432,8 @@ static void take_over(cl_icd_dispatch *table) {
     table->clGetExtensionFunctionAddressForPlatform = get_extension_for_platform;
 }
 
-/* A process may hold several loaders, each with a table of its own. All tables lead to the same functions,
-   which call the first loader: it finds the driver by the handle, whichever loader that came from. */
+/* A process may have several loaders, each with its own table. All tables lead to the same functions, which
+   call the first loader: it finds the driver by the handle, whichever loader that came from. */
 EXPORTED cl_int clInitLayer(cl_uint count, const cl_icd_dispatch *next, cl_uint *count_ret,
                             const cl_icd_dispatch **table_ret) {
     enum { LOADERS = 8, FUNCTIONS = sizeof(cl_icd_dispatch) / sizeof(void *) };

@@ -1,8 +1,8 @@
 /* How long a compile takes, without the time for which its thread waits for other compiles of the process.
 
-   Drivers let one thread compile at a time. Where compiles overlap, the time that counts is what the thread
-   itself used; a driver that compiles in threads of its own leaves no such time, and there each of the compiles
-   has an equal share of the wait. To be included once in a library. */
+   Drivers let one thread compile at a time. Where compiles overlap, the CPU time of the thread itself counts;
+   a driver that compiles in its own threads leaves no such time, and there each of the compiles has an equal
+   share of the wait. To be included once in a library. */
 #ifndef GPUCACHE_STOPWATCH_H
 #define GPUCACHE_STOPWATCH_H
 

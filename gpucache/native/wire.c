@@ -22,7 +22,7 @@
 #define USUAL_TIMEOUT_MS 5000
 #define LONGEST_TIMEOUT_MS 600000
 #define HEADER_SIZE 8 /* the length, the version and the kind */
-#define NOTES "notes" /* the file beside the socket; gpucache/intercept/listening.py reads it */
+#define NOTES "notes" /* the file next to the socket; gpucache/intercept/listening.py reads it */
 #define NOTES_CAP (64 << 20)
 #define LINE_CAP 4096
 #define BATCH 32      /* fields sent by one system call */
@@ -32,10 +32,10 @@ extern char **environ;
 /* The only state. Atomic and without a lock, so that a child of fork() finds it usable at any moment. */
 enum { UNREAD, ASKING, READING, SILENT };
 static atomic_int state = UNREAD;
-static int stands; /* somebody was named who answers, whether or not anybody does */
+static int stands; /* a server was named, whether or not it replies */
 static struct sockaddr_un address = {.sun_family = AF_UNIX};
 static long timeout_ms = USUAL_TIMEOUT_MS;
-static int has_roots; /* whether a question is looked for in an index before the server is asked */
+static int has_roots; /* whether a question is looked up in an index before the server is asked */
 
 /* Whether a note can be written: beyond its limit on the size of files the system ends a program. */
 static int may_note(void) {
@@ -131,7 +131,7 @@ static int open_socket(void) {
     return higher;
 }
 
-/* Whether the server runs as the same user: nobody else's binaries are loaded. */
+/* Whether the server runs as the same user: no other user's binaries are loaded. */
 static int is_ours(int fd) {
     struct ucred peer;
     socklen_t size = sizeof peer;
@@ -367,7 +367,7 @@ struct wire_bytes wire_environment(void) {
     return (struct wire_bytes){both, now.size + changed};
 }
 
-/* The mount that the root directory is on; 0 before Linux 5.8, which cannot tell. */
+/* The mount that the root directory is on; 0 before Linux 5.8, which does not report it. */
 static uint64_t mount_of_root(void) {
     uint64_t told[32] = {0}; /* struct statx, which older headers lack */
     enum { MNT_ID = 0x1000, MNT_ID_AT = 18 };
@@ -377,7 +377,7 @@ static uint64_t mount_of_root(void) {
     return (uint32_t)told[0] & MNT_ID ? told[MNT_ID_AT] : 0;
 }
 
-/* A number that stands for what the thread may read: its user, groups and capabilities; 0 where nobody says. */
+/* A number for the files that the thread may read: its user, groups and capabilities; 0 if unknown. */
 static uint64_t rights(void) {
     static const char *const counted[] = {"Uid:", "Gid:", "Groups:", "CapEff:"};
     int fd = open_above(AT_FDCWD, "/proc/thread-self/status", 0);

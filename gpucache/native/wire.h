@@ -1,12 +1,12 @@
-/* The client of gpucache's socket: one connection for each request, and a reply to a question. What an index
-   answers (index.h) is not asked there, but counted in a file beside the socket. Where there is no socket, an
-   index of a layer answers builds and compiles, and nothing is told to anybody.
+/* The client of gpucache's socket: one connection for each request, and a reply to a question. A question
+   that an index answers (index.h) is not sent there, but counted in a file next to the socket. Without a
+   socket, an index of a layer answers builds and compiles, and nothing is reported.
 
    A frame is little-endian: u32 bytes that follow, u16 version, u16 kind, then fields one after another, each
    a u32 length and its bytes. Numbers inside fields are ASCII decimal. gpucache/intercept/wire.py is the
    other side.
 
-   What a program can rely on: no call here waits longer than the time-out for one exchange, raises a signal,
+   The promise to a program: no call here waits longer than the time-out for one exchange, raises a signal,
    keeps a descriptor or a lock, or changes errno. After the first failure of any kind, which includes a reply
    that is not understood, this process asks no more. Any thread may call, and so may a child after fork(). */
 #ifndef GPUCACHE_WIRE_H
@@ -43,43 +43,43 @@ struct wire_bytes {
     size_t size;
 };
 
-/* A reply whose fields have been checked to lie inside it. */
+/* A reply whose fields have been checked to be inside it. */
 struct wire_reply {
     enum wire_kind kind;
     unsigned char *body; /* allocated; the fields */
     size_t size, next;
-    struct wire_bytes note; /* of a hit that an index gave what is counted of it; it lies inside the reply */
+    struct wire_bytes note; /* the part of an index's hit that is counted; it is inside the reply */
 };
 
-/* Read GPUCACHE_RUN_SOCKET and GPUCACHE_RUN_TIMEOUT_MS, or what index.h reads, once; later calls do nothing. */
+/* Read GPUCACHE_RUN_SOCKET and GPUCACHE_RUN_TIMEOUT_MS, or index.h's variables, once. */
 void wire_begin(void);
 
-/* Whether the server or the index may be asked: there is one, and nothing has failed yet. */
+/* Whether the server or the index may be asked: it exists, and nothing has failed yet. */
 int wire_asks(void);
 
 /* Whether a build that is not served has to fail: GPUCACHE_REQUIRE is set, and there is or was somebody to ask. */
 int wire_requires(void);
 
-/* What such a build's log is to say: what a reply of this kind gives, else that nobody answered. To be freed. */
+/* The log of such a build: the text of a reply of this kind, else that no server answered. To be freed. */
 char *wire_refusal(struct wire_reply *reply);
 
 /* Make a reply that refuses a build; always 1. */
 int wire_refuse(struct wire_reply *reply, const char *why);
 
-/* Whether an index of roots is looked into before the server is asked. */
+/* Whether an index of roots is searched before the server is asked. */
 int wire_has_roots(void);
 
 /* Ask no more: for who finds that a sound reply makes no sense. */
 void wire_stop(void);
 
-/* Ask, and wait for the reply: 1, or 0 where there is none. The fields are sent from where they lie.
-   A reply must be given to wire_done(). A request above the limit is not sent, which is no failure. */
+/* Ask, and wait for the reply: 1, or 0 if there is none. The fields are sent without a copy. A reply must be
+   given to wire_done(). A request above the limit is not sent, which is not a failure. */
 int wire_ask(enum wire_kind kind, const struct wire_bytes *fields, size_t count, struct wire_reply *reply);
 
-/* The same, and what an index may hold is not looked at. */
+/* The same, without a search of the index. */
 int wire_ask_server(enum wire_kind kind, const struct wire_bytes *fields, size_t count, struct wire_reply *reply);
 
-/* Write a word into the file beside the socket, for which no server has to be started. */
+/* Write a word into the file next to the socket, for which no server has to be started. */
 void wire_note(const char *word);
 
 /* The same of a hit that an index gave, for which a program waited since a moment of wire_now(). Of other replies
@@ -87,13 +87,13 @@ void wire_note(const char *word);
 void wire_count(const struct wire_reply *reply, uint64_t since_ns);
 uint64_t wire_now(void);
 
-/* Say what needs no reply, and do not wait until it is read. */
+/* Send a message without a reply, and do not wait until it is read. */
 void wire_tell(enum wire_kind kind, const struct wire_bytes *fields, size_t count);
 
 /* Whether the fields fill a reply exactly, so that reading them needs no further care. */
 int wire_is_sound(const struct wire_reply *reply);
 
-/* The next field of a reply: 1, or 0 behind the last. It lies inside the reply. */
+/* The next field of a reply: 1, or 0 after the last. It is inside the reply. */
 int wire_next(struct wire_reply *reply, struct wire_bytes *field);
 
 void wire_done(struct wire_reply *reply);

@@ -149,7 +149,7 @@ def test_junk_is_no_source(run: Run, tmp_path: Path) -> None:
         (("layer", "out", "--keep-times", "--", "true"), "--keep-times is not for layer"),
         (("layer", "out", "--at", "relative", "--", "true"), "absolute path"),
         (("layer", "out", "--at", "/a:b", "--", "true"), "absolute path"),
-        (("layer", "full", "--", "true"), "holds something else"),
+        (("layer", "full", "--", "true"), "contains other files"),
         (("layer", "file", "--", "true"), "cannot be made a layer"),
         (("layer", "open", "--", "true"), "run chmod go-w on it"),
         (("rocfft", "out", "a.db", "--at", "/a"), "--at is for layer"),

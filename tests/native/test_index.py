@@ -247,7 +247,7 @@ _PLACES: list[tuple[str, _Made, Callable[[Path], object], str]] = [
     ("header", lambda path: (Condition("F", b"", bytes(path), _value(path)),), _moved, "cannot be read"),
     ("header in the folder", lambda path: (Condition("F", b"w", b"file", _value(path)),), _changed, "has ch"),
     ("unread file", lambda path: (Condition("F", b"", bytes(path)),), _moved, "cannot be read"),
-    ("file that is another", _twin, _linked, "is another file than before"),
+    ("file that is another", _twin, _linked, "is not the same file as before"),
     ("library", lambda path: (Condition("S", b"", bytes(path), _value(path)),), _replaced, "has changed"),
     ("library asked", lambda path: (Condition("S", b"6", b"", _value(path)),), _replaced, "has changed"),
     ("beside library", lambda path: (Condition("B", b"6", b"file", _value(path)),), _replaced, "has changed"),
@@ -258,7 +258,7 @@ _PLACES: list[tuple[str, _Made, Callable[[Path], object], str]] = [
         "folder",
         lambda path: (Condition("D", b"", bytes(path.parent)),),
         _a_file_instead_of_its_folder,
-        "is not the folder",
+        "is not the same directory",
     ),
     (
         "link",
@@ -266,8 +266,8 @@ _PLACES: list[tuple[str, _Made, Callable[[Path], object], str]] = [
         _linked_elsewhere,
         "leads to another place",
     ),
-    ("lonely file", lambda path: (Condition("O", b"", bytes(path)),), _joined, "does not lie alone"),
-    ("lonely file asked", lambda _: (Condition("O", b"6"),), _joined, "does not lie alone"),
+    ("lonely file", lambda path: (Condition("O", b"", bytes(path)),), _joined, "is not alone in"),
+    ("lonely file asked", lambda _: (Condition("O", b"6"),), _joined, "is not alone in"),
     ("name alone", lambda _: (Condition("O", b"6"),), lambda path: shutil.rmtree(path.parent), ""),
 ]
 
