@@ -65,16 +65,13 @@ ENVIRONMENT = (
     ),
     Variable(
         "GPUCACHE_LOG",
-        "debug, info or warning: the log level of hits and misses, by itself, under run or in an exported "
-        "layer; with debug a defect of the command line shows its traceback.",
+        "debug, info or warning: the log level of a program's hits and misses, by itself, under run or in an "
+        "exported layer; with debug a defect of the command line shows its traceback.",
     ),
 )
 """Every variable that settings are made of, in the order in which people need them."""
 RUN_ENVIRONMENT = (
-    Variable(
-        "GPUCACHE_RUN_SOCKET",
-        "Set by run for its command: the socket at which compilers ask for cached builds.",
-    ),
+    Variable("GPUCACHE_RUN_SOCKET", "Set by run for its command: the socket at which compilers ask."),
     Variable(
         "GPUCACHE_RUN_ROOTS",
         "Set by run for its command: the caches that its compilers search before they ask.",
