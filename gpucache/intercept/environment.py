@@ -62,7 +62,7 @@ def step_s() -> float:
 
 
 def drain_s() -> float:
-    """How many seconds the end of a run waits for what is still being kept."""
+    """How many seconds the end of a run waits for builds that are still being stored."""
     return 2 * time_out_s()
 
 

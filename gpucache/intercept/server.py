@@ -52,7 +52,7 @@ PASSED = Reply(Kind.PASS, (b"",))
 HEARD = Reply(Kind.OK)
 
 Handler = Callable[[Fields], Reply]
-"""Answers one kind of request, in any thread and in several at once. What it raises becomes PASS."""
+"""Answers one kind of request, in any thread and in several at once. Its errors become PASS."""
 Handlers = Mapping[Kind, Handler]
 
 

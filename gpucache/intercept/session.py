@@ -158,7 +158,7 @@ class Build(Generic[A]):
     """The local sizes that its kernels were launched with."""
     ended: bool = False
     settling: bool = False
-    """Whether what came of it is still being kept."""
+    """Whether its result is still being stored."""
 
     @property
     def late(self) -> bool:
@@ -361,14 +361,14 @@ class Session(ABC, Generic[A]):
         return build
 
     def end(self, token: bytes) -> None:
-        """Keep no more of a build than what became of it; the command's end may have done so."""
+        """Keep no more of a build than its outcome; the command's end may have done so."""
         with self._lock:
             build = self.builds.pop(token, None)
         if build is not None:
             self.done(build.outcome)
 
     def settled(self, token: bytes, settle: Callable[[Build[A]], Intercepted]) -> Reply:
-        """Go on with what follows the end of a build once its program has been answered.
+        """Go on with the work after the end of a build once its program has its reply.
 
         ``settle`` gives what became of it. Whatever happens to it meanwhile, its outcome is told.
         """

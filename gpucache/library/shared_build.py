@@ -51,7 +51,7 @@ class SharedBuild(Generic[Built]):
         self._state: _Open | _InProgress | _Built[Built] = _Open()
 
     def get(self, build: Callable[[], Built]) -> Built:
-        """The result, built by this call if nobody else did; raises the errors of ``build``."""
+        """The result, built by this call if no other thread did; raises the errors of ``build``."""
         me = (os.getpid(), threading.get_ident())
         with _CHANGED:
             before = self._when_ended(*me)

@@ -32,7 +32,7 @@ def save_last(root: Path, targets: Sequence[Target]) -> None:
 def load_last(root: Path) -> list[Target]:
     """The targets of the last probe; empty if none were kept or the file cannot be parsed."""
     try:
-        # A pipe must not hold this up, and a link must not lead it elsewhere.
+        # A pipe must not block this, and a link must not lead it elsewhere.
         flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
         if (root / FILE).parent.is_symlink():
             return []

@@ -64,7 +64,7 @@ def read_recording(folder: Path) -> RecordingFolder:
     except OSError as error:
         raise SourceError(
             f"the recording {str(folder)!r} cannot be read ({error.strerror}); "
-            "name the folder that 'gpucache record -o' wrote"
+            "name the directory of 'gpucache record -o'"
         ) from None
     if not names and not (folder / BLOBS).is_dir():  # a command that built nothing leaves an empty one
         raise SourceError(f"{str(folder)!r} is not a recording; name the directory of 'gpucache record -o'")

@@ -44,7 +44,7 @@ class Writer:
             if sources:
                 (folder / BLOBS).mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
         except OSError as error:
-            remedy = os_errors.remedy(error, "name another folder with -o")
+            remedy = os_errors.remedy(error, "name another directory with -o")
             raise UsageError(
                 f"{str(folder)!r} cannot be made a recording ({error.strerror}); {remedy}"
             ) from None
@@ -118,4 +118,4 @@ class Writer:
 
 
 def _unwritten(error: OSError) -> str:
-    return os_errors.unwritable("the recording", error, "name another folder with -o")
+    return os_errors.unwritable("the recording", error, "name another directory with -o")
