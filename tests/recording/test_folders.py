@@ -55,7 +55,7 @@ def test_a_folder_that_others_may_enter_is_refused(tmp_path: Path) -> None:
 def test_a_file_in_the_way_is_told(tmp_path: Path) -> None:
     """What cannot be a folder is refused before the command runs."""
     (tmp_path / "taken").touch()
-    with pytest.raises(UsageError, match="name another folder"):
+    with pytest.raises(UsageError, match="name another directory"):
         Writer(tmp_path / "taken")
 
 
