@@ -533,7 +533,7 @@ def test_a_log_that_is_too_long_is_not_kept(program: _Program) -> None:
     _, (token, _) = program.ask()
     outcome = program.tell(token, program.compile(), b"x" * 70_000)
     assert outcome.result is RunResult.LEFT
-    assert "longer than an entry keeps" in outcome.reason
+    assert "longer than an entry can contain" in outcome.reason
 
 
 @pytest.mark.usefixtures("installed")
