@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard
 
 from gpucache.units import format_count, printable, printable_lines
 
@@ -139,11 +139,18 @@ class Grid:
 
     def _row(self, row: Sequence[Cell], widths: Mapping[int, int]) -> Iterator[Pieces]:
         """The lines of a row: as many as its longest cell has."""
-        cells: list[list[Cell]] = []
-        for index, width in widths.items():
-            cell = row[index]
-            place = self.columns[index].place and isinstance(cell, str)
-            cells.append([shortened(_said(cell), width)] if place else _broken(cell, width))
+        texts = [
+            shortened(cell, width) if self.columns[index].place and isinstance(cell, str) else cell
+            for (index, width), cell in zip(widths.items(), map(row.__getitem__, widths), strict=True)
+        ]
+        if _fit(texts, widths.values()):  # so do nearly all of a hundred thousand rows
+            aligned = [
+                text.rjust(width) if self.columns[index].numeric else text.ljust(width)
+                for (index, width), text in zip(widths.items(), texts, strict=True)
+            ]
+            yield [(" " * GAP).join(aligned)]
+            return
+        cells = [_broken(cell, width) for cell, width in zip(texts, widths.values(), strict=True)]
         for parts in zip_longest(*cells, fillvalue=""):
             line: list[Cell] = []
             for (index, width), cell in zip(widths.items(), parts, strict=True):
@@ -234,6 +241,14 @@ def _console() -> "Console":
     from rich.console import Console
 
     return Console()
+
+
+def _fit(cells: Sequence[Cell], widths: Iterable[int]) -> TypeGuard[Sequence[str]]:
+    """Whether no cell has a style, or takes another number of columns than it has characters, or too many."""
+    return all(
+        isinstance(cell, str) and cell.isascii() and len(cell) <= width
+        for cell, width in zip(cells, widths, strict=True)
+    )
 
 
 def _broken(cell: Cell, width: int) -> list[Cell]:

@@ -108,4 +108,4 @@ def test_a_place_is_shortened_on_a_terminal_and_whole_in_a_pipe() -> None:
     grid = Grid((Column("cache", whole=True), Column("place", place=True)))
     grid.add("pyopencl", "/a/" + "b" * 100 + "/c")
     assert any("\N{HORIZONTAL ELLIPSIS}" in line and line.endswith("/c") for line in _lines(grid, 40))
-    assert grid.rows[0][1] in list(grid.lines(PIPE_WIDTH))[-1]
+    assert "b" * 100 in _lines(grid, PIPE_WIDTH)[-1]
