@@ -45,7 +45,14 @@ _WANTED: dict[str, Wanted] = {
 }
 _REFUSED = "untrusted"
 """What verify tells of a place that cannot be opened at all."""
-_UNREAD = ("may not be", "cannot be looked at", "cannot be read", "cannot be opened")
+_UNREAD = (
+    "may not be",
+    "cannot be looked at",
+    "cannot be accessed",
+    "cannot be entered",
+    "cannot be read",
+    "cannot be opened",
+)
 Checks = list[tuple[Checked, CacheEntry | None]]
 every_system = pytest.mark.parametrize("name", EXAMPLES)
 every_judged = pytest.mark.parametrize("name", [name for name, one in EXAMPLES.items() if not one.opaque])
