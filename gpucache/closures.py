@@ -1,6 +1,6 @@
 """The include closure of a program, as a value: every header that its compiler could read.
 
-Must not know how it is found, which ``gpucache.sources`` does.
+Must not know how it is found, which is the job of ``gpucache.sources``.
 """
 
 from collections.abc import Sequence

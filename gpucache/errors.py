@@ -1,23 +1,23 @@
 """Every exception gpucache raises, each with the exit code of the command it ends.
 
-    GpucacheError                 1  anything of ours
-    +-- UsageError                2  what was asked for cannot be meant
+    GpucacheError                 1  any error of gpucache
+    +-- UsageError                2  invalid arguments or input
     |   +-- TargetError           2  unknown, ambiguous or malformed target
-    |   +-- ManifestError         2  the warm list does not read; names line and field
-    |   +-- SourceError           2  a source or folder that cannot be read
+    |   +-- ManifestError         2  the manifest cannot be parsed; names line and field
+    |   +-- SourceError           2  a source or directory that cannot be read
     |   |   +-- UnreadSourceError 2  one over a limit of size or number; costs its own item
     |   +-- OptionError           2  a build option gpucache must refuse
     |   +-- CommandError        126  a command that cannot be started; codes as in shells
-    |       +-- CommandNotFoundError  127  one that is not there
+    |       +-- CommandNotFoundError  127  a command that does not exist
     +-- CompileError              3  the compiler refused; carries its log
     +-- KernelCheckError          3  a check inside a kernel failed; names kernel, work-item, file and line
     +-- CacheMissError            3  GPUCACHE_REQUIRE is set and the cache missed
-    +-- FormatError               3  an entry whose bytes are not what its format says
+    +-- FormatError               3  an entry whose bytes do not fit its format
     +-- NoDeviceError             4  no usable device or compiler
     +-- WorkersError              4  no worker process can be started; says why and what to do
     +-- CacheUnusableError        5  the root cannot be used; says why and what to do
 
-A message is one sentence that names the thing and the remedy. This module imports nothing of ours.
+A message is one sentence that names the thing and the remedy. This module imports nothing of gpucache.
 """
 
 from enum import IntEnum

@@ -1,7 +1,7 @@
-"""An open folder, and everything that is done to the files directly in it.
+"""An open directory, and all operations on the files directly in it.
 
 Works on open descriptors and names without slashes, so that no link in a path is followed; on a platform
-without such descriptors (Windows) it works on paths. Must not know what the files mean nor whom to trust.
+without such descriptors (Windows) it works on paths. Must not know what files mean or whom to trust.
 """
 
 import os

@@ -7,14 +7,14 @@ closure (name as spelled with digest, names that resolved nowhere, and a digest 
 canonical build options, the mode of checks where they are compiled in, artifact kind, the toolchain's
 fields, environment variables that reach the compiler, name expressions, and, where a program calls
 its compiler itself, the last part of the name that it gives its source, as symbols have it, and whether a
-folder is before that (entries of a name without one are of that name alone). A located
+directory precedes it (entries of a name without one are only for that name). A located
 key adds the directories and file name that the compiler could have written into its output. Local sizes
-are no part of a key: an artifact that is compiled for more of them serves a request that names fewer, so
-its head says for which.
+are not part of a key: an artifact that is compiled for more of them serves a request that names fewer, so
+its head lists them.
 (Entries of gpucache 0.1 with local sizes among their fields, or for such a program without the name of
-its source, are sound, and no longer asked for.)
+its source, are sound, but no longer requested.)
 
-Must not know what a field means to a compiler: backends say which fields there are.
+Must not know the meaning of a field to a compiler: backends choose the fields.
 """
 
 import posixpath

@@ -1,6 +1,6 @@
-"""The warm list: ``gpucache.toml`` read into programs with everything a build needs.
+"""The manifest: ``gpucache.toml`` read into programs with everything a build needs.
 
-Owns the manifest's grammar: ``FIELDS`` names every field, and the manual page is made of it. Reads the
+Owns the manifest's grammar: ``FIELDS`` names every field, and the manual page is made from it. Reads the
 manifest and the sources it names; knows nothing of devices.
 """
 

@@ -1,6 +1,6 @@
-"""The frozen values that walk through gpucache. Owns no behaviour beyond naming itself in text.
+"""The frozen values that are passed through gpucache. Owns no behaviour beyond naming themselves in text.
 
-Must not import anything of ours but errors: every other module may import this one.
+Must not import anything of gpucache but errors: every other module may import this one.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Sizes, ages and durations to text and back, counts and lists to text, and text made printable. Pure.
+"""Converts sizes, ages and durations to text and back, counts and lists to text, and escapes text. Pure.
 
 Sizes are written in binary units (``KiB``, ``MiB``) and read in both: ``10M`` and ``10MiB`` are
 10 x 1024 x 1024 bytes, ``10MB`` is 10 x 1000 x 1000.

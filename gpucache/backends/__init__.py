@@ -1,1 +1,1 @@
-"""Compilers: the interface, the registry, and one folder for each family."""
+"""Compilers: the interface, the registry, and one directory for each family."""

@@ -1,13 +1,13 @@
-"""The files that a compiler is installed as: its libraries, and the headers and functions that it reads.
+"""The files of an installed compiler: its libraries, and the headers and functions that it reads.
 
-This module distinguishes builds of one compiler version, by content and never by place, at a cost that every
-start of a program can bear. It must not know any compiler: a backend says which files there are.
+This module distinguishes builds of one compiler version, by content and never by path, at a cost that every
+start of a program can bear. It must not know any compiler: a backend lists the files.
 
-A library is recognised by its build id. Of a library that has none and is larger than 1 MiB (Intel's are
-200 MB), 256 blocks spread over the file are read, because whatever is inserted anywhere moves all that
-follows. Other files are read whole, because bitcode in which one constant changed is as long as before. They
-are hashed by XXH3, which reads 80 MB in some 10 ms; nobody who could write these files needs a collision.
-What was read is remembered: a file whose status is as it was is not read again by the next process.
+A library is identified by its build id. If it has none and is larger than 1 MiB (Intel's are 200 MB), 256
+blocks spread over the file are read, because an insertion anywhere moves everything after it. Other files
+are read whole, because bitcode keeps its length when a constant changes. They are hashed by XXH3, which
+reads 80 MB in some 10 ms; a user who could write these files needs no collision. Results are remembered: the
+next process does not read a file again whose status is unchanged.
 
 Loaded libraries are found on Linux only; sources: dladdr(3), dlinfo(3) and proc_pid_maps(5).
 """
@@ -41,21 +41,21 @@ _SYSTEM = (
     *("libedit.", "libbsd.", "libmd.", "libffi.", "libudev.", "libnuma.", "libhwloc", "libtbb", "libcap."),
     *("libdrm", "libX11", "libxcb", "libwayland", "libexpat.", "libelf.", "libz3.", "libsensors."),
 )
-"""The beginnings of names of libraries that compile nothing, so that their updates change no binary."""
+"""The first parts of names of libraries that compile nothing, so that their updates change no binary."""
 
 
 class Installation(NamedTuple):
-    """The files of one compiler that are there."""
+    """The files of one compiler that exist."""
 
     libraries: tuple[Path, ...]
     """The compiler's own libraries, the one that is called first; empty if that was not found."""
     builtins: tuple[Path, ...] | None = None
-    """Headers and bitcode that it reads beside them; None if it is known to read none."""
+    """The headers and bitcode that it also reads; None if it is known to read none."""
     configuration: tuple[Path, ...] | None = None
-    """The files that it configures itself from; None if it is known to have none."""
+    """The configuration files of the compiler; None if it is known to have none."""
 
     def fields(self) -> tuple[tuple[str, str], ...]:
-        """The fields of a toolchain that distinguish this build from others, by label. Raises nothing."""
+        """The fields of a toolchain that distinguish this build, by label. Raises nothing."""
         build = [mark(path) for path in self.libraries]
         fields = [("compiler build", digest("\n".join(sorted(build)).encode()) if build else NOT_FOUND)]
         for label, paths in (("compiler built-ins", self.builtins), ("configuration", self.configuration)):
@@ -66,12 +66,12 @@ class Installation(NamedTuple):
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """All files of the compiler, as they were found: some may be links."""
+        """All files of the compiler, under the paths where they were found: some may be links."""
         return (*self.libraries, *(self.builtins or ()), *(self.configuration or ()))
 
 
 class _Info(ctypes.Structure):
-    """``Dl_info``."""
+    """The C struct ``Dl_info``."""
 
     _fields_ = (
         ("file", ctypes.c_char_p),
@@ -112,7 +112,7 @@ def loaded(name: str) -> Path | None:
 
 
 def loaded_as(name: str) -> Path | None:
-    """The file of the library that is loaded under the name by which others need it; loads nothing.
+    """The file of the library that is loaded under the name other libraries need it by; loads nothing.
 
     dl_iterate_phdr(3) would also find it, but could hang: the loader is locked during its callback, a
     callback in Python waits for the interpreter, and the thread that holds the interpreter may wait for the
@@ -132,7 +132,7 @@ def loaded_as(name: str) -> Path | None:
 
 
 def with_needed(library: Path) -> tuple[Path, ...]:
-    """A loaded library and those that were loaded with it, without the system's."""
+    """A loaded library and those loaded with it, except the system's."""
     found = {library: None}
     for path in (pending := [library]):
         for name in read_library(path).needed:
@@ -144,7 +144,7 @@ def with_needed(library: Path) -> tuple[Path, ...]:
 
 
 def matching(folder: Path, patterns: Iterable[str]) -> tuple[Path, ...]:
-    """The files below a folder that match some patterns, sorted and each once."""
+    """The files below a directory that match some patterns, sorted, each once."""
     names: list[str] | None = None
     found: set[Path] = set()
     for pattern in patterns:
@@ -153,7 +153,7 @@ def matching(folder: Path, patterns: Iterable[str]) -> tuple[Path, ...]:
             found.update(folder.glob(pattern))
         elif not star:
             found.add(folder / pattern)
-        else:  # as the most are, and quicker than an expression
+        else:  # the usual case, and faster than an expression
             if names is None:
                 names = _names_in(folder)
             longest = len(pattern) - 1
@@ -173,9 +173,9 @@ def _names_in(folder: Path) -> list[str]:
 
 @contextmanager
 def remembered(memos: Memos | None, name: str) -> Iterator[None]:
-    """Use, within it, what earlier processes found in the files of a compiler, and keep what is new.
+    """Use, within the context, facts that earlier processes found in a compiler's files, and keep new ones.
 
-    ``name`` is that of its library. ``memos`` keep facts by the stamp of a file, see ``host.file_stamps``.
+    ``name`` is the name of its library. ``memos`` keep facts by a file's stamp, see ``host.file_stamps``.
     """
     shelf = digest(f"files of the compiler {name}".encode(errors="surrogateescape"))
     data = memos.recall(shelf) if memos is not None else None
@@ -191,15 +191,15 @@ def remembered(memos: Memos | None, name: str) -> Iterator[None]:
 
 
 _facts: dict[tuple[str, str], tuple[str, str]] = {}
-"""What is known of a file by the question and its path: the stamp that it had, and the answer."""
+"""The known facts of files, by question and path: the stamp that the file had, and the answer."""
 _asked: dict[tuple[str, str], bool] = {}
 """The questions of the last compiler, and whether the file was read for it."""
 
 
 def _fact(question: str, path: Path, read: Callable[[], str]) -> str:
-    """The answer to a question about a file, read again unless its stamp is as it was; raises OSError."""
+    """The answer to a question about a file, read again only if its stamp changed; raises OSError."""
     now_ns = time.time_ns()
-    status = os.stat(path)  # noqa: PTH116 - asked at every start
+    status = os.stat(path)  # noqa: PTH116 - called at every start
     stamp = " ".join(map(str, stamp_of(status)))
     of = question, str(path)
     known = _facts.get(of)
@@ -214,10 +214,10 @@ def _fact(question: str, path: Path, read: Callable[[], str]) -> str:
 
 
 def read_library(path: Path) -> Library:
-    """What a library's headers say; empty if it cannot be read or is none."""
+    """The facts in a library's headers; empty if it cannot be read or is not a library."""
 
     def read() -> str:
-        from gpucache.payload import elf  # what it said last time is remembered, as a rule
+        from gpucache.payload import elf  # usually not needed, as the facts are remembered
 
         try:
             with path.open("rb") as stream:
@@ -270,7 +270,7 @@ def _content(path: Path, whole_bytes: int | None = None) -> str:
         with path.open("rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
             if whole_bytes is not None and size > whole_bytes:
-                for number in range(_BLOCKS):  # spread evenly, the first and the last among them
+                for number in range(_BLOCKS):  # spread evenly, including the first and the last
                     file.seek((size - _BLOCK_BYTES) * number // (_BLOCKS - 1))
                     hasher.update(file.read(_BLOCK_BYTES))
             else:

@@ -1,4 +1,4 @@
-"""What a compiler has to offer so that its programs can be cached.
+"""The interface that a compiler implements so that its programs can be cached.
 
 ``plan`` is pure and needs no GPU stack; everything else loads one at its first use. Compiling and loading are
 separate, because a load belongs to a context and a compile does not.
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 class Compilation(NamedTuple):
-    """How the compiler will be called for a request, and which part of the request enters the key."""
+    """How the compiler will be called for a request, and the part of the request that enters the key."""
 
     inputs: KeyInputs
     rule: SearchRule
     include_dirs: tuple[str, ...]
     """Absolute, in search order."""
     command: tuple[str, ...]
-    """Every option that the compiler is given, with the include directories."""
+    """Every option that the compiler receives, with the include directories."""
     options: tuple[str, ...] = ()
-    """The options of the program, as it gave them, without the include directories."""
+    """The options of the program, as it passed them, without the include directories."""
     inherited_options: tuple[str, ...] = ()
     """The options that a variable adds to the command; the compiler reads the variable itself."""
     inherited_dirs: tuple[str, ...] = ()
@@ -35,35 +35,35 @@ class Compilation(NamedTuple):
     late: bool = False
     """Whether the compiler goes on compiling when a kernel is first launched with a new local size."""
     refusal: str | None = None
-    """Why the artifact may not be kept, with the remedy; None if it may."""
+    """Why the artifact may not be cached, with the remedy; None if it may."""
     holds_paths: bool = False
-    """Whether debug options put paths into the artifact whatever the source says."""
+    """Whether debug options put paths into the artifact, whatever the source."""
     lists_files: bool = False
     """Whether line options put into the artifact the path of each header that its code comes from."""
     differs: str = ""
-    """Why no two compilations of the same give the same bytes; empty if they can."""
+    """Why two compilations of the same input never give the same bytes; empty if they can."""
     may_differ: str = ""
-    """Why two compilations of the same may give other bytes; empty if they do not."""
+    """Why two compilations of the same input may give different bytes; empty if they do not."""
     linked_later: bool = False
-    """Whether the artifact is made to be linked with others, so that it may hold no kernel."""
+    """Whether the artifact is made to be linked with others, so that it may contain no kernel."""
     source_path: str = ""
-    """What the source is called if that leads through folders, which are in the artifact or the log if the
+    """The path of the source, if it has directories, which are in the artifact or the log if the
     whole name was written there; empty if the key has all of the name, or if it is always the same."""
 
 
 class CompilersCache(NamedTuple):
-    """A cache that a compiler keeps by itself, and writes into whatever it is asked."""
+    """A cache that a compiler keeps by itself, and writes to at every compile."""
 
     variable: str
-    """Names its folder."""
+    """The variable that names its directory."""
     default: str
-    """Its folder below the user's cache folder where the variable is not set."""
+    """Its directory below the user's cache directory if the variable is not set."""
     turn_on: tuple[tuple[str, str], ...] = ()
-    """The variables with which it is used, whatever others say."""
+    """The variables that enable it, whatever other variables are set."""
 
 
 class Backend(Protocol):
-    """One family of compilers. Implementations hold no state that a fork or a thread could break."""
+    """A family of compilers. Implementations have no state that a fork or a thread could break."""
 
     @property
     def name(self) -> str:
@@ -77,7 +77,7 @@ class Backend(Protocol):
 
     @property
     def caches(self) -> Sequence[CompilersCache]:
-        """What its compilers keep by themselves, for processes that are to keep out of the user's own."""
+        """The caches of its compilers, for processes that must stay out of the user's own."""
         ...
 
     @property
@@ -86,19 +86,19 @@ class Backend(Protocol):
         ...
 
     def artifact_kind(self, target: Target) -> StrEnum:
-        """The kind of artifact for a target by default."""
+        """The default kind of artifact for a target."""
         ...
 
     def plan(self, request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]) -> Compilation:
-        """How a request will be compiled; raises OptionError for options that must be refused."""
+        """Plan how a request will be compiled; raises OptionError for options that must be refused."""
         ...
 
     def environment(self, toolchain: Toolchain, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-        """The variables that are set and reach this compiler, build options among them."""
+        """The variables that are set and affect this compiler, including build options."""
         ...
 
     def devices(self) -> list[Device]:
-        """Every target here with its toolchain; a broken driver is a row with its error."""
+        """Every target of this machine with its toolchain; a broken driver is a row with its error."""
         ...
 
     def toolchain(self, target: Target) -> Toolchain:
@@ -106,7 +106,7 @@ class Backend(Protocol):
         ...
 
     def installation(self, target: Target) -> "Installation":
-        """The files of the compiler of a target here; raises TargetError or NoDeviceError."""
+        """The files of a target's compiler on this machine; raises TargetError or NoDeviceError."""
         ...
 
     def compile(self, request: BuildRequest, compilation: Compilation) -> Artifact:
@@ -116,11 +116,11 @@ class Backend(Protocol):
     def own_files(self, toolchain: Toolchain) -> tuple[str, ...]:
         """The files that the compiler may read besides the inputs of a program.
 
-        Called in a process that has compiled. These are the files of its installation and other files that it
-        looks at. A path that ends with a slash means a folder with everything in it.
+        Called in a process that has compiled. Includes the files of its installation and other files that it
+        looks at. A path that ends with a slash means a directory with everything in it.
         """
         ...
 
     def load(self, artifact: Artifact, target: Target) -> tuple[str, ...]:
-        """Load on the target's device and name its kernels; raises CompileError when rejected."""
+        """Load on the target's device and return its kernels' names; raises CompileError when rejected."""
         ...

@@ -1,4 +1,4 @@
-"""Build options as a list of tokens, read as compilers' own parsers read them. Everything here is pure.
+"""Build options as a list of tokens, parsed as compilers parse them. Everything here is pure.
 
 This module must not know which options a given compiler has.
 """
@@ -13,38 +13,38 @@ from gpucache.errors import OptionError
 from gpucache.host.environment import derived
 
 LOADED = "@loaded"
-"""The end of the name of what a variable was when the compiler was loaded, where that was something else."""
+"""The suffix of a variable's name for its value when the compiler was loaded, if that was different."""
 _NAME = r"(?a:[A-Za-z_]\w*)"
-# White space at which one compiler splits and that another takes as part of an option; and the end of a C
+# White space at which one compiler splits and which another takes as part of an option; and the end of a C
 # string.
 _ODD = r"[^\S ]|\0"
 
 
 class Spelling(NamedTuple):
-    """One option that takes a value: its canonical form and every way to write it."""
+    """An option that takes a value: its canonical form and every way to write it."""
 
     canonical: str
     """The text before the value, such as ``-D``."""
     joined: tuple[str, ...]
-    """Prefixes that have the value in the same token, the longest first."""
+    """Prefixes with the value in the same token, the longest first."""
     apart: tuple[str, ...]
     """Tokens whose value is the next token."""
     strips: bool = False
-    """Whether blanks around a value in the same token do not belong to it."""
+    """Whether blanks around a value in the same token are not part of it."""
 
 
 class Variables(NamedTuple):
-    """Which variables reach a compiler, as patterns in which * stands for anything and ? for one character.
+    """The variables that affect a compiler, as patterns: * matches any text and ? one character.
 
-    A library in C has to read these patterns as well, so they are no regular expressions.
+    A C library also reads these patterns, so they are not regular expressions.
     """
 
     reaching: tuple[str, ...]
     harmless: tuple[str, ...] = ()
-    """Those among them that change nothing of what is compiled."""
+    """Variables among them that do not affect the compiled code."""
 
     def among(self, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-        """Those of an environment, sorted."""
+        """The matching variables of an environment, sorted."""
         kept = derived(environ)
         known = kept.get(self)
         if known is None:
@@ -56,7 +56,7 @@ class Variables(NamedTuple):
 
 @cache
 def _matcher(patterns: tuple[str, ...]) -> Callable[[str], object]:
-    """A function that says whether a name fits a pattern; an expression is made where one is odd."""
+    """A function that matches names against patterns; uses a regular expression only for unusual ones."""
     plain = [one for one in patterns if not {*"*?["} & {*one.removesuffix("*")}]
     begun = tuple(one[:-1] for one in plain if one.endswith("*"))
     odd = tuple(one for one in patterns if one not in plain)
@@ -85,25 +85,25 @@ def split(options: str | Sequence[str]) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(options))
     except ValueError as error:
-        raise OptionError(f"the build options {options!r} do not read ({error}); close the quote") from None
+        raise OptionError(f"the build options {options!r} are not valid ({error}); close the quote") from None
 
 
 def trimmed(tokens: Sequence[str]) -> tuple[str, ...]:
-    """Tokens without blanks around them; raises OptionError for a token that compilers read differently."""
+    """Tokens without surrounding blanks; raises OptionError for a token that compilers read differently."""
     for token in tokens:
         if re.search(_ODD, token):
             raise OptionError(
-                f"the build option {token!r} holds white space or a zero byte that compilers read "
+                f"the build option {token!r} contains white space or a zero byte that compilers read "
                 "differently; write blanks"
             )
     return tuple(token.strip(" ") for token in tokens)
 
 
 def read(tokens: Sequence[str], spellings: Iterable[Spelling]) -> Iterable[tuple[str, str, tuple[str, ...]]]:
-    """For each option its canonical form, its value, and the tokens it was written as.
+    """The canonical form, the value and the written tokens of each option.
 
-    An option without a spelling is its own canonical form with the value ''. Raises OptionError for a value
-    that is missing.
+    An option without a spelling is its own canonical form with the value ''. Raises OptionError for a
+    missing value.
     """
     known = tuple(spellings)
     rest = iter(tokens)
@@ -125,7 +125,7 @@ def read(tokens: Sequence[str], spellings: Iterable[Spelling]) -> Iterable[tuple
 
 
 def with_value(definition: str) -> str:
-    """The definition that ``-D`` makes: a name alone is defined as 1."""
+    """The definition that ``-D`` makes: a bare name is defined as 1."""
     return f"{definition}=1" if re.fullmatch(_NAME, definition) else definition
 
 
@@ -140,7 +140,7 @@ def _match(token: str, spellings: tuple[Spelling, ...]) -> tuple[Spelling, str |
 
 
 def changed_since_loaded(reaching: Iterable[tuple[str, str]]) -> str | None:
-    """Why nothing is kept of a build where a variable was another when the compiler was loaded."""
+    """Why a build is not cached if a variable changed after the compiler was loaded; None if none did."""
     for name, _ in reaching:
         if name.endswith(LOADED):
             return (

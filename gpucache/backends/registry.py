@@ -1,4 +1,4 @@
-"""The backends by name: our own, and for other names those of third parties, through entry points.
+"""The backends by name: our own, and third-party ones through entry points.
 
 A backend is imported on demand, and importing it loads no GPU stack.
 """
@@ -12,12 +12,12 @@ _OURS = {"opencl": "gpucache.backends.opencl", "cuda": "gpucache.backends.cuda"}
 
 
 def backend_names() -> tuple[str, ...]:
-    """The names of our own backends."""
+    """The names of the built-in backends."""
     return tuple(_OURS)
 
 
 def load_backend(name: str) -> Backend:
-    """The backend of a name; raises TargetError if there is none."""
+    """The backend of a name; raises TargetError if it does not exist."""
     if name in _OURS:
         backend: Backend = import_module(_OURS[name]).BACKEND
         return backend

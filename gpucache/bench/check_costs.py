@@ -1,6 +1,6 @@
-"""What checks inside kernels cost: the suite of ``bench --checks`` on every OpenCL device asked for.
+"""The cost of checks inside kernels: the suite of ``bench --checks`` on every requested OpenCL device.
 
-Owns the plan and the figures. Each target is timed in a process of its own. Must not know how anything is
+Owns the plan and the figures. Each target is timed in a separate process. Must not know how kernels are
 launched.
 """
 
@@ -22,14 +22,14 @@ LOCAL_SIZE = 128
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One kernel of ``gpucache/examples/checks``; its items hold whole groups of ``LOCAL_SIZE``."""
+    """One kernel of ``gpucache/examples/checks``; its items fill whole groups of ``LOCAL_SIZE``."""
 
     name: str
     kind: str
-    """What is typical of it, for people."""
+    """Its typical feature, for people."""
     items: int
     launches: int
-    """How many launches one sample times, each on what the one before wrote."""
+    """How many launches one sample times, each on the results of the one before."""
     reads: bool = False
     """Whether the host reads a number after every launch."""
 
@@ -46,7 +46,7 @@ SUITE = (
 
 @dataclass(frozen=True, slots=True)
 class CheckedJob:
-    """What a worker is handed: the suite for one target, and how often it takes each sample."""
+    """The job of a worker: the suite for one target, and how often it takes each sample."""
 
     request: BuildRequest
     toolchain: Toolchain
@@ -63,7 +63,7 @@ def plan_checked(
     """The suite for each target; raises TargetError or NoDeviceError."""
     for text in targets:
         if not text.startswith(f"{BACKEND}:"):
-            raise TargetError(f"--checks times OpenCL devices, and {text} is none; leave it out")
+            raise TargetError(f"--checks times OpenCL devices, and {text} is not one; leave it out")
     chosen = [select_target(text, devices) for text in targets] or default_devices(devices, BACKEND)
     jobs = []
     for device in chosen:
@@ -73,7 +73,7 @@ def plan_checked(
                 CheckedJob(BuildRequest(program, device.target, include_dirs=folders), device.toolchain, runs)
             )
     if not jobs:
-        raise NoDeviceError("no OpenCL device is here to time checks on; 'gpucache devices' says why")
+        raise NoDeviceError("no OpenCL device exists to time checks on; 'gpucache devices' says why")
     return jobs
 
 
@@ -83,7 +83,7 @@ def run_checked(
     timeout_s: float,
     running: Callable[[Sequence[CheckedJob]], None],
 ) -> Iterator[CheckedCase]:
-    """Each kernel's figures as its target is done."""
+    """The figures of each kernel, as soon as its target is done."""
     bounds = Bounds(jobs=1, timeout_s=timeout_s, fresh=True)
     for job, answer in run_isolated(measure, jobs, bounds, running):
         target = str(job.request.target)

@@ -1,8 +1,8 @@
-"""Any command as what bench starts: with empty caches, with full ones, and as it is.
+"""Starts any command: with empty caches, with full ones, and with the user's own.
 
-Owns the arms of a command: cold starts each with fresh empty folders for every known cache, warm ones
-with folders that were filled until nothing new was written, and as it is with the user's own caches.
-What a start wrote is its proof. Must not know which caches there are nor how they are redirected.
+Owns the arms of a command: cold starts each with fresh empty directories for every known cache, warm ones
+with directories that were filled until nothing new was written, and starts with the user's own caches.
+The files that a start wrote are its proof. Must not know which caches exist or how they are redirected.
 """
 
 import shlex
@@ -32,18 +32,18 @@ _NOTHING_WRITTEN = (
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command, what it runs among, and how it is run."""
+    """A command, its environment, and how it is run."""
 
     argv: tuple[str, ...]
     around: CacheEnvironment
     timeout_s: float
     prepare: str = ""
-    """For a shell, before every start."""
+    """A shell command to run before every start."""
     same_output: bool = False
     as_is: bool = False
 
     def plan(self) -> Planned:
-        """The one case of a command."""
+        """Plan the one case of a command."""
         redirects = tuple(self.around.variables(Path("DIR")).items())
         case = BenchCase(shlex.join(self.argv), "", BenchVerdict.FAILED, redirects=redirects)
         return Planned(case, self._begin)
@@ -57,7 +57,7 @@ class Command:
             primed.append(run)
         if primed[-1].error:
             return f"the first runs failed: {primed[-1].error}"
-        say("looking where it caches")
+        say("finding its caches")
         clues = Clues(
             primed[0].cpu_ns, homeless=self._homeless(place), places=self._places(place, begun_ns, environ)
         )
@@ -79,7 +79,7 @@ class Command:
         return Begun(partial(self._start, place), known)
 
     def _homeless(self, place: Path) -> Homeless | None:
-        """A cold start with an empty home folder; None where the command does not run so."""
+        """A cold start with an empty home directory; None if the command does not run that way."""
         folder = place / "homeless"
         environ = self._environ(folder)
         done = self._run({**environ, **hidden_caches.homeless_environment(folder, self.around.environ)})
@@ -88,7 +88,7 @@ class Command:
         return None if done.error else Homeless(done.cpu_ns, wrote)
 
     def _places(self, place: Path, begun_ns: int, environ: Mapping[str, str]) -> tuple[str, ...] | None:
-        """The caches outside of our folders that a warm start reads; None where it cannot be traced."""
+        """The caches outside our directories that a warm start reads; None if it cannot be traced."""
         words = (*self.argv, str(Path.cwd()))
         watched = Watched(begun_ns, time.time_ns(), place, self.around.root_of, words)
         return hidden_caches.trace(lambda argv: self._run(environ, argv), self.argv, place / "trace", watched)

@@ -1,16 +1,16 @@
-"""What cold against warm comes to: a paired ratio with its interval, a verdict, and what a gate lets through.
+"""Compares cold with warm starts: a paired ratio with its interval, a verdict, and the result of a gate.
 
 Pure. Owns the rules of a verdict and their order: a start that failed, a warm start that missed, a cold
-start that was not cold, a cache elsewhere, a ratio that cannot be told, a loaded machine, too few pairs,
-noise larger than the effect. Owns the caveats, the notes and the break-even as well, and the rule that a
-peer is what it claims to be only if its first start filled a cache of its own and no later one did. Must not
+start that was not cold, a cache elsewhere, an unknown ratio, a loaded machine, too few pairs,
+noise larger than the effect. Also owns the caveats, the notes and the break-even, and the rule that a
+peer is genuine only if its first start filled its own cache and no later one did. Must not
 know how samples were taken.
 
-The interval of a ratio is read from the sorted ratios alone: their k-th lowest and k-th highest enclose
+The interval of a ratio is read from the sorted ratios: their k-th lowest and k-th highest enclose
 the median with a probability that follows from coin tosses, whatever the noise looks like. Between the
-two k next to the wanted confidence it is interpolated as by Hettmansperger and Sheather (1986), which keeps
-it at what it claims from six pairs on; five span all of their ratios, at 94 %. A bootstrap of the median
-claims too much where pairs are few: of seven, it lies wholly above 1 for 6 % of all noise, and this one for
+two k next to the requested confidence it is interpolated as by Hettmansperger and Sheather (1986), which
+keeps its confidence from six pairs on; five span all of their ratios, at 94 %. A bootstrap of the median
+claims too much for few pairs: for seven, it is wholly above 1 for 6 % of all noise, and this one for
 2.5 %. Ratios are compared on a logarithmic scale, on which twice and half as fast are equally far from 1.
 """
 
@@ -39,27 +39,27 @@ from gpucache.units import format_duration
 
 CONFIDENCE = 0.95
 LOADED = 0.25
-"""The share of all cores that others may use before figures are not believed."""
+"""The share of all cores that others may use before figures are unreliable."""
 NARROW = 1.25
-"""An interval around 1 whose ends differ by less than this says that there is no difference."""
+"""An interval around 1 whose ends differ by less than this means no difference."""
 PHASES = ("process start", "context", *CACHED)
-"""The parts of a start of a source, in their order; a command is timed as a whole."""
+"""The parts of a source's start, in order; a command is timed as a whole."""
 PAIR = (Arm.COLD, Arm.WARM)
 NO_LAUNCH = (
-    "this compiler builds late and no local size is declared, so the cost at first launch is not known; "
+    "this compiler builds late and no local size is declared, so the cost at first launch is unknown; "
     "give --local-size, or local_sizes in a manifest"
 )
-NOT_LOADED = "nothing was loaded, as no device of this target is here"
+NOT_LOADED = "nothing was loaded, as this machine has no device of this target"
 _FIRST_RUN = 1.5
-"""How many times the median a first start may take before that is told."""
+"""How many times the median a first start may take before that is reported."""
 _SLOW_NS = 1_000_000_000
 """A warm start that takes longer is slow, however long a cold one takes."""
 
 
 def paired_ratio(numerators: Sequence[int], denominators: Sequence[int]) -> Ratio:
-    """Median of the ratios of pairs, with the ends of its 95 % interval; needs at least one pair.
+    """The median of the ratios of pairs, with the ends of its 95 % interval; needs at least one pair.
 
-    Of fewer than five pairs the ends are the lowest and the highest ratio, which is no such interval.
+    For fewer than five pairs the ends are the lowest and the highest ratio, which is not such an interval.
     """
     logs = sorted(
         math.log(max(over, 1) / max(under, 1)) for over, under in zip(numerators, denominators, strict=True)
@@ -69,7 +69,7 @@ def paired_ratio(numerators: Sequence[int], denominators: Sequence[int]) -> Rati
 
 
 def compare_cached(cold: Sequence[Sample], others: Sequence[Sample]) -> CachedPart | None:
-    """What a cache can change of cold starts beside that of their partners; None where it was not timed."""
+    """The part of cold starts that a cache can change, against their partners'; None if it was not timed."""
     cold_ns = [sample.cached_ns for sample in cold if sample.cached_ns is not None]
     others_ns = [sample.cached_ns for sample in others if sample.cached_ns is not None]
     if not cold_ns or len(cold_ns) != len(others_ns):
@@ -80,7 +80,7 @@ def compare_cached(cold: Sequence[Sample], others: Sequence[Sample]) -> CachedPa
 def _low_end(ordered: Sequence[float]) -> float:
     """The lower end of the interval, of values in ascending order."""
     count, rank = len(ordered), 1
-    # Of the 2**count ways in which tosses fall: those with rank - 1 heads, and those with fewer than rank.
+    # Of the 2**count outcomes of the tosses: those with rank - 1 heads, and those with fewer than rank.
     ways, below = 1, 1
     while True:
         ways = ways * (count - rank + 1) // rank
@@ -97,18 +97,18 @@ def _low_end(ordered: Sequence[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What speaks for or against a comparison, beside its durations."""
+    """The evidence for or against a comparison, besides its durations."""
 
     foreign_load: float = 0.0
-    """The share of all cores that other processes used meanwhile; 0 to 1."""
+    """The share of all cores that other processes used in the meantime; 0 to 1."""
     cold_writes: bool = True
     """Whether a cold start is known to write into some cache below (it did while warming)."""
     same_output: bool = False
-    """Whether all starts must print the same."""
+    """Whether all starts must print the same output."""
     elsewhere: str = ""
-    """What says that a cold start found something cached that no variable moves; empty for nothing."""
+    """Why a cold start is thought to have used a cache that no variable moves; empty if not."""
     no_ratio: str = ""
-    """Why there is no ratio; empty where there is one."""
+    """Why there is no ratio; empty if there is one."""
 
 
 NO_PAIR = "it was interrupted before a pair of starts was complete"
@@ -116,12 +116,12 @@ NOT_REACHED = "it was interrupted before this was reached"
 
 
 def interrupted_after(pairs: int) -> str:
-    """What an interrupt left, for the caveats of a case."""
+    """The result of an interrupt, for the caveats of a case."""
     return f"it was interrupted after {pairs} {'pair' if pairs == 1 else 'pairs'} of starts"
 
 
 def judge(samples: Sequence[Sample], ratio: Ratio | None, evidence: Evidence) -> tuple[BenchVerdict, str]:
-    """The verdict of cold against warm, with its reason; the first that holds."""
+    """The verdict of cold against warm, with its reason; the first that applies."""
     failed = next((sample for sample in samples if sample.error), None)
     if failed is not None:
         article = "an" if failed.arm == Arm.AS_IS else "a"
@@ -135,7 +135,7 @@ def judge(samples: Sequence[Sample], ratio: Ratio | None, evidence: Evidence) ->
 
 
 def _compare(ratio: Ratio, pairs: int) -> tuple[BenchVerdict, str]:
-    """What figures that can be believed come to."""
+    """The verdict of reliable figures."""
     if pairs < FEWEST_PAIRS:
         counted = "1 pair of starts is" if pairs == 1 else f"{pairs} pairs of starts are"
         few = f"{counted} too few to tell noise from effect; take {FEWEST_PAIRS} or more"
@@ -149,7 +149,7 @@ def _compare(ratio: Ratio, pairs: int) -> tuple[BenchVerdict, str]:
         ends = f"{ratio.low:.2f} and {ratio.high:.2f}"
         return (
             BenchVerdict.DEGRADED,
-            f"the noise is larger than the effect: the ratio lies between {ends}{more}",
+            f"the noise is larger than the effect: the ratio is between {ends}{more}",
         )
     seen = math.ceil(100 * (max(ratio.high, 1 / ratio.low) - 1))
     return BenchVerdict.NO_DIFFERENCE, f"one of {seen} % or more would have shown"
@@ -165,7 +165,7 @@ def _doubts(samples: Sequence[Sample], evidence: Evidence) -> Iterator[str]:
     if wrote:
         yield f"the warm starts missed: they wrote into {', '.join(wrote)}"
     if evidence.cold_writes and any(not sample.growth for sample in cold):
-        yield "the cold starts were not cold: they wrote nothing into their empty caches, so another answered"
+        yield "the cold starts were not cold: they wrote nothing into their empty caches, so another was used"
     if evidence.elsewhere:
         yield evidence.elsewhere
     if evidence.no_ratio:
@@ -176,39 +176,39 @@ def _doubts(samples: Sequence[Sample], evidence: Evidence) -> Iterator[str]:
 
 
 def is_peer(arm: str) -> bool:
-    """Whether starts of an arm use neither our cache, nor none, nor whatever the user has."""
+    """Whether an arm's starts use neither our cache, nor none, nor the user's own caches."""
     return arm not in (Arm.COLD, Arm.WARM, Arm.AS_IS)
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """All that was found out about one program on one target, or about one command."""
+    """All measured facts about one program on one target, or about one command."""
 
     first: tuple[Sample, ...] = ()
-    """Starts of each arm that are not counted, which fill the caches of those that are warm."""
+    """Uncounted starts of each arm, which fill the caches of the warm ones."""
     samples: tuple[Sample, ...] = ()
-    """The counted ones, in the order they were taken."""
+    """The counted starts, in the order they were taken."""
     late: bool = False
     """Whether the compiler goes on compiling at first launches."""
     warming_ns: int | None = None
-    """What filling the caches cost; None where that is not known."""
+    """The cost of filling the caches; None if unknown."""
     wrote: bool = False
-    """Whether a run that filled the caches wrote into one; what the first cold start wrote counts, too."""
+    """Whether a run that filled the caches wrote into one; the first cold start's writes also count."""
     clues: Clues = field(default_factory=Clues)
-    """What was seen of caches elsewhere."""
+    """The signs of caches elsewhere."""
     no_ratio: str = ""
-    """Why cold and warm starts are the same; empty where they may differ."""
+    """Why cold and warm starts are the same; empty if they may differ."""
     same_output: bool = False
-    """Whether all starts must print the same."""
+    """Whether all starts must print the same output."""
     foreign_load: float = 0.0
     against: tuple[str, ...] = ()
-    """The arms beside the pair that took part."""
+    """The arms that took part besides the pair."""
     caveats: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 def fold(case: BenchCase, measured: Measured) -> BenchCase:
-    """The case of what was measured; the first start that failed and is no peer's makes it failed."""
+    """The case of the measurements; it fails with the first failed start, unless that is a peer's."""
     taken = measured.samples or measured.first
     case = replace(case, samples=taken)
     cold, warm = _of(Arm.COLD, taken), _of(Arm.WARM, taken)
@@ -250,7 +250,7 @@ def fold(case: BenchCase, measured: Measured) -> BenchCase:
 
 
 def _break_even(case: BenchCase, measured: Measured) -> BreakEven | None:
-    """None where it is not known that anything is saved."""
+    """The break-even of a case; None if it is unknown whether anything is saved."""
     if case.verdict is not BenchVerdict.FASTER or measured.warming_ns is None:
         return None
     if case.cold is None or case.warm is None or case.cold.median_ns <= case.warm.median_ns:
@@ -272,8 +272,8 @@ def _first_run(case: BenchCase, measured: Measured) -> Iterator[str]:
             times = sample.total_ns / max(case.cold.median_ns, 1)
             yield (
                 f"the first start took {times:.1f} times the median of the others "
-                f"({format_duration(sample.total_ns)}); it is not counted, as it may read from disk what "
-                "later ones find in memory"
+                f"({format_duration(sample.total_ns)}); not counted, as it may read from disk files that "
+                "later starts find in memory"
             )
 
 
@@ -302,7 +302,7 @@ def _has(phase: str, sample: Sample) -> bool:
 
 
 def _typical(cold: Sequence[Sample]) -> tuple[Growth, ...]:
-    """What the cold start that wrote the middle number of entries wrote."""
+    """The caches written by the cold start that wrote the median number of entries."""
     entries = {sum(one.entries for one in sample.growth): sample.growth for sample in cold}
     return entries[median_low(sum(one.entries for one in sample.growth) for sample in cold)]
 
@@ -320,7 +320,7 @@ def _median_of(name: str, samples: Sequence[Sample]) -> int | None:
 def results(
     arms: Iterable[str], first: Sequence[Sample], samples: Sequence[Sample], cold: Sequence[Sample]
 ) -> Iterator[ArmResult]:
-    """Each arm beside the cold starts of its pairs; nothing for one that failed."""
+    """Each arm compared with the cold starts of its pairs; without arms that failed."""
     for arm in arms:
         own = [sample for sample in samples if sample.arm == arm]
         if not own or len(own) != len(cold) or any(sample.error for sample in own):
@@ -332,7 +332,7 @@ def results(
 
 
 def failures(arms: Iterable[str], samples: Iterable[Sample]) -> Iterator[str]:
-    """A sentence for each peer that failed, in its own words."""
+    """A sentence for each peer that failed, with its own message."""
     failed: dict[str, str] = {}
     for sample in samples:
         if sample.error:
@@ -341,16 +341,16 @@ def failures(arms: Iterable[str], samples: Iterable[Sample]) -> Iterator[str]:
 
 
 def _doubt(arm: str, first: Sequence[Sample], own: Sequence[Sample]) -> str:
-    """Why a peer's starts are not what they seem to be; empty where they are."""
+    """Why a peer's starts are not genuine; empty if they are."""
     wrote = _caches(own)
     if wrote:
         return f"its starts missed: they wrote into {', '.join(wrote)}"
     filled = _caches(sample for sample in first if sample.arm == arm)
     if not filled:
-        return "nothing is cached here, so these are cold starts"
+        return "nothing is cached, so these are cold starts"
     if arm == Arm.DRIVER or arm in filled:
         return ""
-    return f"it keeps nothing of its own for this platform and leaves that to {', '.join(filled)}"
+    return f"it has no cache for this platform and leaves that to {', '.join(filled)}"
 
 
 def _caches(samples: Iterable[Sample]) -> list[str]:
@@ -358,7 +358,7 @@ def _caches(samples: Iterable[Sample]) -> list[str]:
 
 
 def below(cases: Iterable[BenchCase], wanted: float) -> Iterator[str]:
-    """A sentence for each case that is not surely so many times as fast."""
+    """A sentence for each case whose speed-up is not reliably as high as wanted."""
     for case in cases:
         program = f"{case.program} ({case.variant})" if case.variant else case.program
         name = f"{program} on {case.target}" if case.target else program

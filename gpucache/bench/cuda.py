@@ -1,8 +1,8 @@
-"""One start of a CUDA program with NVRTC, on a GPU of the target where one is here. Loads NVRTC.
+"""One start of a CUDA program with NVRTC, on a GPU of the target if this machine has one. Loads NVRTC.
 
-As a peer it is built as a cuda.core program does that gives ``Program.compile`` a cache. Source of what
-cuda.core takes: ``ProgramOptions`` and ``Program.compile`` of cuda-core 1.2. Its cache refuses programs with
-headers or name expressions unless their author makes keys by hand, and then the error says so.
+As a peer it is built like a cuda.core program that gives ``Program.compile`` a cache. Source for the
+arguments: ``ProgramOptions`` and ``Program.compile`` of cuda-core 1.2. Its cache refuses programs
+with headers or name expressions unless their author makes keys by hand; the error says so.
 """
 
 import re
@@ -59,7 +59,7 @@ class CUDASession:
                 raise NoDeviceError(f"cuda.core does not load ({error}); install it") from None
 
     def build(self, request: BuildRequest, compilation: Compilation) -> None:
-        """Compile with NVRTC, or with cuda.core and its cache, and load where there is a GPU."""
+        """Compile with NVRTC, or with cuda.core and its cache, and load if a GPU exists."""
         if self._folder is None:
             self.load(nvrtc.compile_source(request, compilation))
         else:
@@ -87,7 +87,7 @@ class CUDASession:
 
 
 def compile_with_cuda_core(request: BuildRequest, compilation: Compilation, folder: str) -> Artifact:
-    """Call ``Program.compile(cache=FileStreamProgramCache(folder))``; raises CompileError with its words."""
+    """Call ``Program.compile`` with a file cache in ``folder``; raises CompileError with its words."""
     from cuda.core import Program, ProgramOptions
     from cuda.core.utils import FileStreamProgramCache
 
@@ -102,13 +102,13 @@ def compile_with_cuda_core(request: BuildRequest, compilation: Compilation, fold
             name_expressions=request.name_expressions,
             cache=FileStreamProgramCache(folder),
         ).code
-    except Exception as error:  # cuda.core's own, and what its bindings raise
+    except Exception as error:  # cuda.core's own errors, and those of its bindings
         raise CompileError(f"cuda.core did not compile it ({_first_sentence(error)})", str(error)) from None
     return Artifact(request.artifact_kind, bytes(code))
 
 
 def program_options(options: tuple[str, ...]) -> dict[str, Any]:
-    """NVRTC's options by cuda.core's names; raises CompileError for an option that it has no name for."""
+    """NVRTC's options by cuda.core's names; raises CompileError for an option without a name there."""
     named: dict[str, Any] = {}
     for option in options:
         if option in _FLAGS:
@@ -129,7 +129,7 @@ def program_options(options: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _includes(request: BuildRequest, compilation: Compilation) -> bool:
-    """Whether the program includes anything, so that its author would name folders."""
+    """Whether the program includes anything, so that its author would name directories."""
     closure = read_closure(
         Wanted(
             request.program.source,

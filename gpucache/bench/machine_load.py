@@ -1,7 +1,7 @@
-"""How much of the machine other processes used meanwhile.
+"""The share of the machine that other processes used during a measurement.
 
-Owns the reading of /proc/stat and what is ours of it: this process and the children it has waited for.
-Where a kernel tells nothing (macOS, Windows, a sandbox) nobody is taken to have used anything.
+Owns the reading of /proc/stat and our own share of it: this process and the children it has waited for.
+If a kernel reports nothing (macOS, Windows, a sandbox), the load of other processes counts as zero.
 """
 
 import os
@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 STAT = Path("/proc/stat")
-# Of the line "cpu": user, nice, system, irq, softirq and steal are work; idle and iowait are not. What
-# guests use is counted in user and nice already.
+# In the line "cpu", user, nice, system, irq, softirq and steal are work; idle and iowait are not. The time of
+# guests is already counted in user and nice.
 _BUSY = (0, 1, 2, 5, 6, 7)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What cores have done so far, at an instant."""
+    """The work of the cores so far, at an instant."""
 
     at_s: float
     """A monotonic clock."""
     busy_s: float
-    """Seconds of all cores together, whoever used them."""
+    """Seconds of all cores together, used by any process."""
     own_s: float
-    """Seconds that this process and its children that ended used."""
+    """Seconds used by this process and its ended children."""
     cores: int
 
 
@@ -41,7 +41,7 @@ def foreign_share(before: Reading | None, after: Reading | None) -> float:
 
 
 def parse_stat(text: str, ticks_per_s: float) -> tuple[float, int] | None:
-    """Busy seconds of all cores and their number, of the text of /proc/stat; None where it tells neither."""
+    """Busy seconds and number of all cores, from the text of /proc/stat; None if it lacks either."""
     lines = [line.split() for line in text.splitlines() if line.startswith("cpu")]
     cores = sum(1 for words in lines if words[0] != "cpu")
     total = next((words[1:] for words in lines if words[0] == "cpu"), [])
@@ -53,7 +53,7 @@ def parse_stat(text: str, ticks_per_s: float) -> tuple[float, int] | None:
 
 
 def read(stat: Path = STAT) -> Reading | None:
-    """The cores now; None where the kernel does not tell."""
+    """The current reading; None if the kernel does not report it."""
     try:
         told = parse_stat(stat.read_text(encoding="ascii"), os.sysconf("SC_CLK_TCK"))
     except (OSError, ValueError, AttributeError):  # no sysconf on Windows
@@ -66,6 +66,6 @@ def read(stat: Path = STAT) -> Reading | None:
 
 
 def measure_load() -> Callable[[], float]:
-    """Begin to measure; what is given back ends it with the share that others used."""
+    """Begin to measure; the returned function ends it and returns the share that others used."""
     before = read()
     return lambda: foreign_share(before, read())

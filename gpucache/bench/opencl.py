@@ -39,7 +39,7 @@ class OpenCLSession:
         self._through_peer = through_peer
         self._program: Any = None
         self._kernels: dict[str, Any] = {}
-        # Buffers are held here, because setting an argument does not keep its buffer alive.
+        # Buffers are kept here, because setting an argument does not keep its buffer alive.
         self._ready: list[tuple[Launch, list[Any]]] = []
 
     def build(self, request: BuildRequest, compilation: Compilation) -> None:
@@ -88,7 +88,7 @@ class OpenCLSession:
 
 
 def launches(request: BuildRequest, compilation: Compilation) -> tuple[Launch, ...]:
-    """Every kernel at every declared or required local size, if all arguments are understood; else none."""
+    """Every kernel at every declared or required local size, if all arguments are known; else empty."""
     told = compilation._replace(command=(*compilation.command, "-cl-kernel-arg-info"))
     device = platforms.find(request.target)
     context = compiler.context_of(device)  # programs of Intel's runtime do not keep their context alive
@@ -123,9 +123,9 @@ def _describe(kernel: Any, index: int) -> str | None:
 
 
 def build_with_pyopencl(context: Any, request: BuildRequest, compilation: Compilation) -> Any:
-    """A ``pyopencl.Program`` that is built through PyOpenCL's own cache; raises CompileError.
+    """A ``pyopencl.Program`` built through PyOpenCL's own cache; raises CompileError.
 
-    PyOpenCL keeps no cache for platforms that have one of their own (PoCL, NVIDIA); there its build is the
+    PyOpenCL has no cache for platforms that have their own (PoCL, NVIDIA); there its build is the
     driver's.
     """
     try:
@@ -145,7 +145,7 @@ def measure(
 ) -> dict[str, dict[Checks, list[int]]]:
     """For each kernel and mode as many durations as runs, in ns, taken in turn in this process.
 
-    Raises CompileError, and GpucacheError if a kernel computes something else with checks than without.
+    Raises CompileError, and GpucacheError if checks change the result of a kernel.
     """
     device = platforms.find(target)
     context = compiler.context_of(device)
@@ -166,7 +166,7 @@ def _case(context: Any, programs: Mapping[Checks, Any], case: Kernel, runs: int)
         one.run()
         wanted = one.values() if wanted is None else wanted
         if not np.array_equal(one.values(), wanted):
-            raise GpucacheError(f"{case.name} computes otherwise with checks than without")
+            raise GpucacheError(f"{case.name} computes a different result with checks")
     durations: dict[Checks, list[int]] = {mode: [] for mode in ready}
     modes = list(ready)
     for number in range(runs):
@@ -207,7 +207,7 @@ class _Ready:
         self._checked.synchronise()
 
     def values(self) -> Any:
-        """What the last two launches wrote."""
+        """The results of the last two launches."""
         found = np.empty((2, self._case.items), np.float32)
         for place, numbers in zip(found, self._numbers, strict=True):
             cl.enqueue_copy(self._queue, place, numbers)

@@ -1,8 +1,8 @@
-"""Starts with nothing cached against starts with everything cached, and beside them those of others.
+"""Runs starts with nothing cached against starts with everything cached, and next to them starts of peers.
 
-Owns the order: rounds of one start of each arm in an order drawn anew, so that no arm is always first,
-until there are enough of them or somebody interrupts. A kind of start (``sources``, ``commands``) says what
-its case is called, fills the caches of its warm starts, and makes one start of an arm at a time.
+Owns the order: rounds of one start of each arm in a newly drawn order, so that no arm is always first,
+until there are enough of them or the user interrupts. A kind of start (``sources``, ``commands``) names its
+case, fills the caches of its warm starts, and makes one start of an arm at a time.
 """
 
 import random
@@ -21,7 +21,7 @@ from gpucache.host.interrupts import disarm
 from gpucache.host.scratch import scratch
 
 Say = Callable[[str], None]
-"""Told what is done now, for people who wait."""
+"""Receives the current step, for people who wait."""
 _SEED = 5
 
 
@@ -30,7 +30,7 @@ class Extent:
     """How many pairs of starts are taken for each case."""
 
     runs: int | None = None
-    """Pairs; with a budget the least number of them."""
+    """The number of pairs; with a budget, the minimum."""
     budget_s: float | None = None
 
     @property
@@ -39,7 +39,7 @@ class Extent:
         return FEWEST_PAIRS if self.runs is None else self.runs
 
     def is_enough(self, pairs: int, rounds: int, elapsed_s: float) -> bool:
-        """Whether to stop after some pairs; all rounds, with those that are not counted, took so long."""
+        """Whether to stop after some pairs, when all rounds, including uncounted ones, took this long."""
         if pairs < self.least:
             return False
         return self.budget_s is None or elapsed_s * (rounds + 1) / rounds > self.budget_s
@@ -50,11 +50,11 @@ class Begun:
     """A program or command that is ready to be started."""
 
     start: Callable[[str, int], Sample]
-    """Makes a start of an arm in the round of a number, and says what it wrote into which cache."""
+    """Makes a start of an arm in a numbered round, and reports what it wrote into which cache."""
     known: Measured
-    """What is known before the first start; with the arms beside the pair."""
+    """The facts known before the first start, with the arms besides the pair."""
     uncounted: int = 0
-    """The first rounds that only fill caches."""
+    """The number of first rounds that only fill caches."""
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -68,12 +68,12 @@ class Planned:
 
     case: BenchCase
     begin: Callable[[Path, Say], Begun | str] | None = None
-    """Makes it ready below an empty folder, or says why it failed; None where nothing is to be tried."""
+    """Prepares it below an empty directory, or returns why that failed; None if nothing is to be tried."""
 
 
 @contextmanager
 def start_folder(place: Path, arm: str, number: int) -> Iterator[Path]:
-    """Where a start's caches lie: cold starts get a folder each, which goes, the others share their arm's."""
+    """The directory of a start's caches: a cold start has its own, removed later; others share an arm's."""
     if arm != Arm.COLD:
         yield place / arm
         return
@@ -85,10 +85,10 @@ def start_folder(place: Path, arm: str, number: int) -> Iterator[Path]:
 def run_bench(
     plan: Iterable[Planned], extent: Extent, *, progress: Callable[[str], None] = lambda _: None
 ) -> Iterator[BenchCase]:
-    """The cases of a plan one by one, each in a folder of its own that goes afterwards.
+    """The cases of a plan one by one, each in its own directory, which is removed afterwards.
 
-    An interrupt ends the measuring: the case at hand comes to what its whole pairs say, the rest to
-    nothing. Raises CommandError for a command that cannot be started.
+    An interrupt ends the measuring: the current case is computed from its complete pairs, the rest have no
+    result. Raises CommandError for a command that cannot be started.
     """
     interrupted = False
     for planned in plan:
@@ -146,7 +146,7 @@ def _measure(case: BenchCase, begun: Begun, extent: Extent, say: Say) -> BenchCa
 
 
 def _rounds(begun: Begun, extent: Extent, say: Say) -> Iterator[tuple[Sample, ...]]:
-    """All rounds; those end early where a start fails, but a peer that fails is only left out."""
+    """All rounds; they end early if a start fails, but a peer that fails is only left out."""
     draw = random.Random(_SEED)
     started = time.monotonic()
     arms = begun.arms

@@ -1,6 +1,6 @@
-"""One start of a program on one device, step by step, for each backend, and the peers that build as well.
+"""One start of a program on one device, step by step, for each backend, and the peers that also build.
 
-Owns who has a session and which libraries keep a cache of their own. Pure until a session is opened.
+Owns which backends have a session and which libraries have their own cache. Pure until a session is opened.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,18 +27,18 @@ class Peer(NamedTuple):
 
     backend: str
     programs: str
-    """Whose programs it keeps, such as ``OpenCL programs``."""
+    """The kind of programs it caches, such as ``OpenCL programs``."""
     loaded_apart: bool = False
-    """Whether its library is more than what the backend loads anyway."""
+    """Whether its library is loaded in addition to what the backend loads anyway."""
     switch: str = ""
-    """The variable that turns it off if set to 1, for a cache that is on by default."""
+    """The variable that disables it if set to 1, for a cache that is on by default."""
 
 
 PEERS = {
     "pyopencl": Peer("opencl", "OpenCL programs", switch="PYOPENCL_NO_CACHE"),
     "cuda.core": Peer("cuda", "CUDA programs", loaded_apart=True),
 }
-"""By the names of their systems among the caches of others."""
+"""The peers by the names of their systems among the third-party caches."""
 
 
 def taking_part(wanted: Iterable[str], target: Target) -> tuple[str, ...]:
@@ -48,7 +48,7 @@ def taking_part(wanted: Iterable[str], target: Target) -> tuple[str, ...]:
 
 
 def peers_libraries(arms: Iterable[str], target: Target) -> tuple[str, ...]:
-    """The peers that are libraries, which every start of their run loads: else theirs alone would pay."""
+    """The peers that are libraries; every start loads them, or only their own starts would pay for that."""
     return tuple(arm for arm in arms if arm in _named(target))
 
 
@@ -57,13 +57,13 @@ def peers_caveats(wanted: Iterable[str], target: Target) -> Iterator[str]:
     here = _named(target)
     for arm in dict.fromkeys(wanted):
         if arm in here and PEERS[arm].loaded_apart:
-            yield f"every start loads {arm}, so that its loading is not taken for its cache's"
+            yield f"every start loads {arm}, so that loading it does not count as a cost of its cache"
         if arm in PEERS and arm not in here:
             yield f"{arm} does not take part: its cache is for {PEERS[arm].programs}"
 
 
 def peers_switches(arm: str) -> Iterator[tuple[str, str | None]]:
-    """The variables that turn the peers' caches off; None unsets one, as that of the arm's own peer."""
+    """The variables that disable the peers' caches; None unsets one, as for the arm's own peer."""
     for name, peer in PEERS.items():
         if peer.switch:
             yield peer.switch, None if arm == name else "1"
@@ -77,7 +77,7 @@ class Session(Protocol):
     """One start of a program on one device, step by step."""
 
     def build(self, request: BuildRequest, compilation: Compilation) -> None:
-        """Build from source, without any cache or with that of a peer; raises CompileError."""
+        """Build from source, without any cache or with a peer's; raises CompileError."""
         ...
 
     def load(self, artifact: Artifact) -> bool:
@@ -89,7 +89,7 @@ class Session(Protocol):
         ...
 
     def set_arguments(self, launches: Sequence[Launch]) -> None:
-        """Make zeros for every argument; this is the benchmark's own work and not timed."""
+        """Make zeros for every argument; the benchmark does not time this, its own work."""
         ...
 
     def launch(self) -> bool:
@@ -102,7 +102,7 @@ def open_session(
 ) -> Session:
     """A context on the target's device, with the libraries of some peers loaded.
 
-    With a ``folder`` the peer's cache is used, which lies there if no variable moves it. Raises TargetError
+    With a ``folder`` the peer's cache is used, in that directory if no variable moves it. Raises TargetError
     or NoDeviceError.
     """
     if backend.name == "opencl":
@@ -126,7 +126,7 @@ def find_launches(backend: Backend, request: BuildRequest, compilation: Compilat
 
 
 class _Plain:
-    """A session with a backend that is not ours, which compiles and loads and launches nothing."""
+    """A session with a third-party backend, which compiles and loads and launches nothing."""
 
     def __init__(self, backend: Backend, target: Target) -> None:
         backend.toolchain(target)

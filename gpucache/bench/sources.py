@@ -1,11 +1,11 @@
-"""Sources as what bench starts: built once, then started in fresh processes, one for each sample.
+"""Starts sources: built once, then started in fresh processes, one for each sample.
 
-Owns what is prepared before anything is timed, the folders and variables of a start's caches (the drivers'
-own below every start, and a peer's below the starts of that peer), and the order of a start, which is timed
-phase by phase in its own process. Cold is what a program without any cache does: build from source, create
-kernels, launch. Warm asks the cache: key, lookup, load, create kernels, launch; where the cache misses it
-says so and builds, keeping nothing, so that every warm start finds what was prepared. Peers build as a
-program does that uses their cache.
+Owns the preparation before anything is timed, the directories and variables of a start's caches (the
+drivers' own below every start, and a peer's below the starts of that peer), and the order of a start, which
+is timed phase by phase in its own process. A cold start works like a program without any cache: build from
+source, create kernels, launch. A warm start uses the cache: key, lookup, load, create kernels, launch; if the
+cache misses it says so and builds, storing nothing, so that every warm start finds the prepared entries.
+Peers build like a program that uses their cache.
 """
 
 import os
@@ -51,22 +51,22 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class StartJob:
-    """What is built or started: plain values, handed to a fresh process."""
+    """The program to build or start: plain values, passed to a fresh process."""
 
     request: BuildRequest
     toolchain: Toolchain
     root: str = ""
-    """Of the benchmark's own cache."""
+    """The root of the benchmark's own cache."""
     launches: tuple[Launch, ...] = ()
     arm: str = Arm.COLD
     environment: tuple[tuple[str, str | None], ...] = ()
-    """Variables set, or unset, before any driver is loaded: they give caches a place of their own."""
+    """Variables set, or unset, before any driver is loaded: they move caches to separate directories."""
     peers: tuple[str, ...] = ()
-    """Peers of the run whose library every start loads, as programs do that use it."""
+    """Peers of the run whose library every start loads, as programs that use it do."""
     peer_folder: str = ""
-    """Where a peer is to keep a cache that no variable moves."""
+    """The directory of a peer's cache that no variable moves."""
     asked_ns: int = 0
-    """When the process was asked for, by the system's clock: the one that two processes share."""
+    """When the process was requested, by the system's clock, which two processes share."""
 
 
 @dataclass(slots=True)
@@ -98,7 +98,7 @@ def launches_of(job: StartJob) -> tuple[Launch, ...]:
 
 
 def start_once(job: StartJob) -> Sample:
-    """Start it among the caches of a job's environment."""
+    """Start it with the caches of a job's environment."""
     began_ns = time.time_ns()
     for name, value in job.environment:
         if value is None:
@@ -127,7 +127,7 @@ def _layers(job: StartJob) -> Layers:
 def take_sample(
     job: StartJob, backend: Backend, layers: Layers, environ: Mapping[str, str], began_ns: int
 ) -> Sample:
-    """Start the program once; what goes wrong is its error. ``began_ns`` is when this process began."""
+    """Start the program once; a failure is the sample's error. ``began_ns`` is when this process began."""
     # A clock that was set back meanwhile does not make a start shorter.
     timer = _Timer([("process start", max(0, began_ns - job.asked_ns))])
     missed = ""
@@ -154,7 +154,7 @@ def _from_cache(
     session: Session,
     timer: _Timer,
 ) -> str:
-    """Load what the cache answers, or build; why it missed, empty where it did not."""
+    """Load the cached artifact, or build; returns why it missed, or an empty text."""
     with timer.phase("key"):
         toolchain = backend.toolchain(job.request.target)
         prepared = prepare(backend, job.request, toolchain, environ, layers)
@@ -172,7 +172,7 @@ def _from_cache(
 
 
 def _load(session: Session, found: Hit, timer: _Timer) -> str:
-    """Load what was found; why the driver would not have it, empty where it did."""
+    """Load a hit; returns why the driver rejected it, or an empty text."""
     try:
         with timer.phase("load"):
             loaded = session.load(Artifact(ArtifactKind(found.head.artifact_kind), found.payload))
@@ -210,18 +210,18 @@ WORKERS = Workers(build_once, launches_of, start_once)
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """How sources are started, whichever they are."""
+    """Starts any sources."""
 
     bounds: Bounds
-    """Of each process; only their limits count."""
+    """The bounds of each process; only their limits count."""
     backends: Mapping[str, Backend]
     environ: Mapping[str, str]
     against: tuple[str, ...] = ()
-    """Peers that are started beside the pair."""
+    """Peers that are started besides the pair."""
     workers: Workers = WORKERS
 
     def plan(self, items: Sequence[WarmItem]) -> Iterator[Planned]:
-        """A case for each item; one that the plan of warm skipped says why."""
+        """A case for each item; an item that the plan of warm skipped has the reason."""
         redirects = tuple(KnownCaches.of_drivers(self.environ).variables(Path("DIR")).items())
         for item in items:
             case = BenchCase(item.program, item.target, BenchVerdict.FAILED, variant=item.variant)
@@ -241,7 +241,7 @@ class Sources:
         if isinstance(built, str):
             return built
         if isinstance(built, Built) and built.key is None:
-            return f"nothing was kept: {built.note}"
+            return f"nothing was cached: {built.note}"
         launches = one(self.workers.launches, job, bounds)
         caveats: tuple[str, ...] = ()
         if isinstance(launches, str):
@@ -275,7 +275,7 @@ class Sources:
 
 
 def one(function: Callable[[StartJob], R], job: StartJob, bounds: Bounds) -> R | str:
-    """One job in a fresh process; a sentence where it failed."""
+    """Run one job in a fresh process; returns a sentence if it failed."""
     ((_, answer),) = run_isolated(function, [job], bounds)  # to its end, so that an interrupt is not lost
     if isinstance(answer, Done):
         return answer.value

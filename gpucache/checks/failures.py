@@ -100,7 +100,7 @@ def fill(text: str, operands: Sequence[int | float]) -> str:
 
 
 def _filled(match: re.Match[str], value: int | float) -> str:
-    """A number in the form of its conversion, but always of its own type."""
+    """A number in the form of its conversion, but always of the type it has."""
     kind, before = match["kind"], f"%{match['flags']}{match['size']}"
     if isinstance(value, float):
         return f"{before}{kind if kind in _FLOATING else 'g'}" % value

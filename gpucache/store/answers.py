@@ -8,7 +8,7 @@ from gpucache.model import CacheKey, EntryHead
 
 
 class Damage(StrEnum):
-    """What is wrong with the bytes of an entry."""
+    """The kind of damage to the bytes of an entry."""
 
     TRUNCATED = "truncated"
     CORRUPT = "corrupt"

@@ -3,7 +3,7 @@
 Lines are appended in one write, so that processes do not mix them up. A file that exceeds its limit is
 rewritten with the newer half of its lines; a line that another process appends meanwhile may be lost. A line
 that is not JSON, as after a killed writer or on a full disk, is skipped. Losing lines is not an error, so
-nothing here raises OSError. Must not know what a line is about.
+nothing here raises OSError. Must not know the subject of a line.
 """
 
 import json

@@ -97,7 +97,7 @@ def degraded() -> BenchCase:
         "kernels/linear-algebra/blocked-matrix-multiplication-with-a-long-name.cl",
         "opencl:nvidia-cuda/nvidia-geforce-rtx-4090-laptop-gpu",
         BenchVerdict.DEGRADED,
-        "the noise is larger than the effect: the ratio lies between 0.74 and 1.62",
+        "the noise is larger than the effect: the ratio is between 0.74 and 1.62",
         cold=_spread(cold),
         warm=_spread(warm),
         ratio=Ratio(1.06, 0.74, 1.62),

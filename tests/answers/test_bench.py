@@ -84,7 +84,7 @@ def test_without_v_a_case_is_its_row_and_what_speaks_against_it(cases: list[Benc
     said = _joined(text)
     assert "phase " not in text and "highest" not in text and not _bars(text)
     assert "pyopencl: its binary lacks the launches" in said
-    assert "degraded: the noise is larger than the effect: the ratio lies between 0.74 and 1.62" in said
+    assert "degraded: the noise is larger than the effect: the ratio is between 0.74 and 1.62" in said
     assert "failed: a cold start failed" in said
     assert "the first start of all" not in said
     assert text.endswith("\n-v shows the phases, the spread and more of each\n")

@@ -119,7 +119,7 @@ def test_starts_are_of_the_arm_that_is_named_alike(program: BenchCase) -> None:
     "said",
     [
         *("2.81 s", "129 ms", "21.9x (18.2x to 23.0x)", "2.9x (2.6x to 3.0x)", "3.7x (3.5x to 3.9x)"),
-        "degraded: the noise is larger than the effect: the ratio lies between 0.74 and 1.62",
+        "degraded: the noise is larger than the effect: the ratio is between 0.74 and 1.62",
         "warming cost 5.20 s; each start saves 2.67 s: it pays after 2 starts",
         "load 52 ms, first launch 34 ms, process start 24 ms",
         "gpucache bench x.cl",

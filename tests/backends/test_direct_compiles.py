@@ -293,7 +293,7 @@ def test_a_name_made_up_for_each_run_is_not_kept_where_it_cannot_be_replaced(
     if kept:
         _prepared(request)
     else:
-        with pytest.raises(OptionError, match="differs in each run"):
+        with pytest.raises(OptionError, match="differs per run"):
             _prepared(request)
 
 

@@ -243,7 +243,7 @@ def test_a_source_ends_at_a_zero_byte() -> None:
 
 def test_a_virtual_architecture_gives_no_cubin() -> None:
     """A cubin for compute_90 is refused with what to ask for."""
-    with pytest.raises(CompileError, match="ask for cuda:sm_N"):
+    with pytest.raises(CompileError, match="use cuda:sm_N"):
         _compile(target="cuda:compute_90", artifact_kind=ArtifactKind.CUBIN)
 
 

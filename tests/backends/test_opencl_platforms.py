@@ -90,7 +90,7 @@ def test_no_platform_is_no_device_with_a_remedy(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(cl, "get_platforms", list)
     with pytest.raises(NoDeviceError, match=r"pip install gpucache\[embedded\]"):
         platforms.probe()
-    with pytest.raises(TargetError, match="no device here is 'opencl:pocl/cpu'"):
+    with pytest.raises(TargetError, match="no device is 'opencl:pocl/cpu'"):
         platforms.find(Target("opencl", "pocl/cpu"))
 
 

@@ -44,7 +44,7 @@ def test_a_library_that_a_driver_lacks_is_named(tmp_path: Path) -> None:
 def test_a_variable_that_leads_nowhere_is_named(place: str) -> None:
     """A folder or file that the variable names and that is not there is told."""
     (told,) = problems({"OCL_ICD_VENDORS": place})
-    assert told.startswith(f"OCL_ICD_VENDORS names {place}, where nothing is")
+    assert told.startswith(f"OCL_ICD_VENDORS names {place}, which does not exist")
 
 
 def test_each_of_several_libraries_is_tried(tmp_path: Path) -> None:

@@ -34,9 +34,9 @@ def test_every_device_is_timed_unless_some_are_named() -> None:
 
 def test_what_cannot_be_timed_is_told() -> None:
     """A CUDA target, and a machine without an OpenCL device."""
-    with pytest.raises(TargetError, match="cuda:sm_90 is none"):
+    with pytest.raises(TargetError, match="cuda:sm_90 is not one"):
         plan_checked(_SUITE, [*_DEVICES, _CUDA], ["cuda:sm_90"], 3)
-    with pytest.raises(NoDeviceError, match="no OpenCL device is here"):
+    with pytest.raises(NoDeviceError, match="no OpenCL device exists"):
         plan_checked(_SUITE, [], (), 3)
 
 

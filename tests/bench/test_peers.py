@@ -38,7 +38,7 @@ def test_every_start_loads_a_peers_library() -> None:
     """Loading cuda.core is not its cache's doing, so every start does it, and that is told."""
     assert peers_libraries(("cuda.core", Arm.DRIVER), CUDA) == ("cuda.core",)
     assert list(peers_caveats(["cuda.core"], CUDA)) == [
-        "every start loads cuda.core, so that its loading is not taken for its cache's"
+        "every start loads cuda.core, so that loading it does not count as a cost of its cache"
     ]
 
 
@@ -60,9 +60,9 @@ def _doubt(arm: str, first: tuple[str, ...], later: tuple[str, ...] = ()) -> str
             "pyopencl",
             ("pocl",),
             (),
-            "it keeps nothing of its own for this platform and leaves that to pocl",
+            "it has no cache for this platform and leaves that to pocl",
         ),
-        (Arm.DRIVER, (), (), "nothing is cached here, so these are cold starts"),
+        (Arm.DRIVER, (), (), "nothing is cached, so these are cold starts"),
         (Arm.DRIVER, ("pocl",), ("pocl",), "its starts missed: they wrote into pocl"),
     ],
 )

@@ -190,7 +190,7 @@ def test_what_does_not_build_is_not_started(run: Run) -> None:
     """Where nothing was kept there is nothing to be warm from, and the reason is told."""
     for built, reason in (
         ("it does not compile", "it does not compile"),
-        (BUILT._replace(key=None, note="the disk is full"), "nothing was kept: the disk is full"),
+        (BUILT._replace(key=None, note="the disk is full"), "nothing was cached: the disk is full"),
     ):
         starts = Starts(build=built)
         case = run(starts)

@@ -121,8 +121,8 @@ def test_what_cannot_be_meant_is_said(ran: tuple[str, dict[str, Any]]) -> None:
     assert spirv.startswith("ValueError: checks are of a program's source")
     assert message.startswith("SourceError: the check in line 2 cannot be reported: its format has '%s'")
     if mode != "none":
-        assert few.endswith("gather takes 3 arguments of its own behind GPUCACHE_CHECKED, not 1")
-        assert stray.startswith("TypeError: the kernel gather has checks and does not know its program")
+        assert few.endswith("gather takes 3 arguments after GPUCACHE_CHECKED, not 1")
+        assert stray.startswith("TypeError: the kernel gather has checks, but its program is unknown")
 
 
 def test_checks_that_do_not_fit_their_kernel_do_not_compile(ran: tuple[str, dict[str, Any]]) -> None:

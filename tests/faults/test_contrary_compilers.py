@@ -33,7 +33,7 @@ ENDS = {
     "close": "its compiler process ended with status 1, twice",
     "fork-and-crash": "its compiler process died of SIGSEGV, twice",
     "fail": "does not compile",
-    "empty": "the driver compiled the program but gave no binary",
+    "empty": "the driver compiled the program but returned no binary",
     "garbage": "what the compiler gave is not sound",
 }
 ENDLESS = ("hang", "deaf", "spin", "fork-and-hang")

@@ -28,19 +28,19 @@ class CUDABackend:
         return ArtifactKind.PTX if target.name.startswith("compute_") else ArtifactKind.CUBIN
 
     def plan(self, request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]) -> Compilation:
-        """How a request will be compiled; raises OptionError."""
+        """Plan how a request will be compiled; raises OptionError."""
         return options.plan(request, toolchain, environ)
 
     def environment(
         self,
-        toolchain: Toolchain,  # noqa: ARG002 - NVRTC is read one way
+        toolchain: Toolchain,  # noqa: ARG002 - there is only one NVRTC
         environ: Mapping[str, str],
     ) -> tuple[tuple[str, str], ...]:
-        """The variables that are set and reach NVRTC."""
+        """The variables that are set and affect NVRTC."""
         return options.reaching(environ)
 
     def devices(self) -> list[Device]:
-        """GPUs that a driver shows, and every architecture that NVRTC can build for."""
+        """The GPUs that a driver shows, and every architecture that NVRTC can build for."""
         from gpucache.backends.cuda import devices
 
         return devices.probe()

@@ -1,6 +1,6 @@
-"""Launching CUDA kernels with checks: which code has them, and the stream that owns the failure record.
+"""Launches CUDA kernels with checks: finds the code that has them, and owns the failure record.
 
-The layout of the record and the protocol are those of ``gpucache/check.h``. Loads cuda.core. Must not know
+``gpucache/check.h`` defines the layout of the record and the protocol. Loads cuda.core. Must not know
 how code was compiled.
 """
 
@@ -20,22 +20,22 @@ _known: dict[int, tuple[Any, Checked]] = {}
 
 
 def remember(code: Any, checked: Checked) -> None:
-    """Keep the failure table of an ``ObjectCode`` for as long as that lives."""
+    """Keep the failure table of an ``ObjectCode`` for the lifetime of that object."""
     name = id(code)
     _known[name] = weakref.ref(code, lambda _: _known.pop(name, None)), checked
 
 
 def checked_of(code: Any) -> Checked | None:
-    """What is known of the checks of an ``ObjectCode``; None if it was compiled without."""
+    """The known checks of an ``ObjectCode``; None if it was compiled without checks."""
     reference, checked = _known.get(id(code), (None, None))
     return checked if reference is not None and reference() is code else None
 
 
 class CheckedStream:
-    """A stream of ``cuda.core`` that launches kernels with checks and says which one failed first.
+    """A stream of ``cuda.core`` that launches kernels with checks and reports which one failed first.
 
-    It owns one failure record, which its kernels get before their own arguments. Kernels without
-    checks, and those of code compiled with ``checks="none"``, are launched as they are. Use it from one
+    It owns one failure record, which its kernels receive before their own arguments. Kernels without
+    checks, and all kernels of code compiled with ``checks="none"``, are launched as they are. Use it from one
     thread at a time.
     """
 
@@ -58,7 +58,7 @@ class CheckedStream:
         checked = checked_of(code)
         place = id(code), name
         if place not in self._kernels:
-            self._kernels[place] = code, code.get_kernel(name)  # the code is held, and so is its identity
+            self._kernels[place] = code, code.get_kernel(name)  # the code is kept, so its id stays unique
         kernel = self._kernels[place][1]
         if checked is None or kernel.num_arguments == len(args):
             launch(self.stream, config, kernel, *args)
@@ -72,7 +72,7 @@ class CheckedStream:
     def synchronise(self) -> None:
         """Wait for all launches, and raise ``gpucache.errors.KernelCheckError`` if a check failed.
 
-        Call it before the host uses what kernels wrote: after a failure that is garbage. The record is
+        Call it before the host uses the results of kernels: after a failure they are garbage. The record is
         read only if a kernel with checks was launched since the last look, and is empty again afterwards.
         """
         if self._launches.pending:

@@ -9,11 +9,11 @@ from gpucache.backends.cuda import nvrtc
 from gpucache.errors import CompileError, GpucacheError, NoDeviceError
 from gpucache.model import Artifact, ArtifactKind, Device, Target
 
-NO_DRIVER = "no CUDA driver is installed; programs can be built for named architectures, not loaded"
+NO_DRIVER = "no CUDA driver is installed; programs can be built for named architectures, but not loaded"
 
 
 def probe() -> list[Device]:
-    """The GPUs, then every architecture of NVRTC that no GPU here has."""
+    """The GPUs, then every architecture of NVRTC that no GPU of this machine has."""
     gpus = _gpus()
     here = {gpu.target for gpu in gpus}
     try:
@@ -36,7 +36,7 @@ def load(artifact: Artifact, target: Target) -> tuple[str, ...]:
 
 
 def enter(driver: Any, target: Target) -> Any:
-    """Make the primary context of a fitting GPU current, and give back its device."""
+    """Make the primary context of a fitting GPU current, and return its device."""
     device = _device_for(driver, target)
     context = _result(driver, driver.cuDevicePrimaryCtxRetain(device))
     _result(driver, driver.cuCtxSetCurrent(context))
@@ -44,12 +44,12 @@ def enter(driver: Any, target: Target) -> Any:
 
 
 def load_library(driver: Any, artifact: Artifact) -> Any:
-    """A library of the driver with the artifact in it; raises CompileError, NoDeviceError."""
+    """Load the artifact as a library of the driver; raises CompileError, NoDeviceError."""
     if artifact.kind in (ArtifactKind.LTOIR, ArtifactKind.OPTIXIR):
         raise NoDeviceError(
             "LTO-IR and OptiX-IR are linked before they are loaded, so they cannot be tried alone"
         )
-    # The driver wants PTX to end in a zero byte.
+    # The driver requires PTX to end in a zero byte.
     image = artifact.payload + (b"\0" if artifact.kind is ArtifactKind.PTX else b"")
     status, library = driver.cuLibraryLoadData(image, None, None, 0, None, None, 0)
     if status != driver.CUresult.CUDA_SUCCESS:
@@ -71,7 +71,7 @@ def _device_for(driver: Any, target: Target) -> Any:
         number = major * 10 + minor
         if number == wanted or (virtual and number >= wanted):
             return device
-    raise NoDeviceError(f"no GPU here runs {target}")
+    raise NoDeviceError(f"no GPU of this machine runs {target}")
 
 
 def _present(driver: Any) -> list[tuple[Any, int, int]]:
@@ -142,7 +142,7 @@ def find_driver() -> Any:
         raise NoDeviceError(f"cuda-python does not load ({error}); reinstall it") from None
     try:
         (status,) = driver.cuInit(0)
-    except RuntimeError:  # what the bindings raise when libcuda does not load
+    except RuntimeError:  # raised by the bindings when libcuda does not load
         raise NoDeviceError(NO_DRIVER) from None
     if status != driver.CUresult.CUDA_SUCCESS:
         raise NoDeviceError(f"the CUDA driver does not start ({status.name})")
@@ -152,5 +152,5 @@ def find_driver() -> Any:
 def _result(driver: Any, answer: tuple[Any, ...]) -> Any:
     status, *results = answer
     if status != driver.CUresult.CUDA_SUCCESS:
-        raise NoDeviceError(f"the CUDA driver answered {status.name}")
+        raise NoDeviceError(f"the CUDA driver returned {status.name}")
     return results[0] if results else None

@@ -1,4 +1,4 @@
-"""NVRTC through ``cuda.bindings.nvrtc``: compiles programs, and identifies the NVRTC that runs by its files.
+"""NVRTC through ``cuda.bindings.nvrtc``: compiles programs, and identifies the running NVRTC by its files.
 
 It needs no driver. Programs are compiled under one fixed file name, because NVRTC puts that name into
 symbols; messages get the program's own name back. This module must not know of keys or stores.
@@ -34,7 +34,7 @@ _RESULTS: Mapping[StrEnum, str] = {
 }
 _CLONE_FS = 0x200
 _IN_A_DIRECTORY = (
-    "its debug information holds the current directory, as threads can have none of their own here"
+    "its debug information contains the current directory, as a thread cannot have its own on this system"
 )
 _MISSING = "NVRTC is not installed or does not load ({}); 'pip install gpucache[embedded]' brings it"
 
@@ -48,7 +48,7 @@ def version() -> tuple[int, int]:
     """NVRTC's version; raises NoDeviceError if there is none."""
     try:
         major, minor = _call(_nvrtc().nvrtcVersion)
-    except RuntimeError as error:  # what the bindings raise when the library does not load
+    except RuntimeError as error:  # raised by the bindings when the library does not load
         raise NoDeviceError(_MISSING.format(str(error).partition("\n")[0])) from None
     return major, minor
 
@@ -60,9 +60,9 @@ def toolchain(target: Target) -> Toolchain:
 
 
 def compiler_of(target: Target, memos: Memos | None = None) -> Toolchain:
-    """The same for any target: NVRTC takes long to say whether it builds for one, which no hit needs.
+    """Like ``toolchain``, but for any target: NVRTC is slow to list its targets, and a hit needs no list.
 
-    ``memos`` keep what is found in its files.
+    ``memos`` keep facts about its files.
     """
     found = _toolchains.get(target)
     if found is None:
@@ -107,8 +107,8 @@ def installation() -> Installation:
 
 
 def nvrtc_libraries(version: tuple[int, int]) -> tuple[Path | None, Path | None]:
-    """The loaded NVRTC and the builtins library that it will use: the only files of its own that it reads."""
-    known = loaded_as(f"libnvrtc.so.{version[0]}")  # as cuda.bindings finds it; the others read long lists
+    """The loaded NVRTC and the builtins library that it will use: the only own files that it reads."""
+    known = loaded_as(f"libnvrtc.so.{version[0]}")  # as cuda.bindings finds it; others read long lists
     nvrtc = known.resolve() if known is not None else loaded("libnvrtc.so") or loaded("nvrtc64_")
     if nvrtc is None:
         return None, None
@@ -131,16 +131,16 @@ def find_builtins(nvrtc: Path, name: str) -> Path | None:
 
 
 def search_builtins(nvrtc: Path, version: tuple[int, int], library_path: str) -> tuple[list[Path], Path]:
-    """Where the loader looks in vain for the builtins of an NVRTC, and where they are.
+    """The paths where the loader looks in vain for the builtins of an NVRTC, and the path where they are.
 
-    ``library_path`` is LD_LIBRARY_PATH. Raises NoDeviceError if they are nowhere.
+    ``library_path`` is LD_LIBRARY_PATH. Raises NoDeviceError if they are not found.
     """
     passed: list[Path] = []
     for path in _candidates(nvrtc, _builtins_name(version), library_path):
         if path.is_file():
             return passed, path
         passed.append(path)
-    raise NoDeviceError(f"the builtins library of {nvrtc} is not found, so nothing is kept of it")
+    raise NoDeviceError(f"the builtins library of {nvrtc} is not found, so its results are not cached")
 
 
 def _candidates(nvrtc: Path, name: str, library_path: str) -> list[Path]:
@@ -168,14 +168,14 @@ def require_target(target: Target) -> None:
 
 
 def compile_as_asked(request: BuildRequest) -> Artifact:
-    """Compile with options that a plan refuses, for a result that is never kept; raises CompileError."""
+    """Compile with options that a plan refuses, for a result that is never cached; raises CompileError."""
     linked = ("-dlto",) if request.artifact_kind is ArtifactKind.LTOIR else ()
     folders = (f"-I{directory}" for directory in request.include_dirs)
     return _compile(request, (f"-arch={request.target.name}", *linked, *request.options, *folders))
 
 
 def compile_exactly(request: BuildRequest, options: tuple[str, ...]) -> Artifact:
-    """Compile with these options and no other, as another system would; raises CompileError, OptionError."""
+    """Compile with only these options, as another system would; raises CompileError, OptionError."""
     refuse_side_effects(options)
     return _compile(request, options)
 
@@ -191,19 +191,19 @@ def compile_source(request: BuildRequest, compilation: Compilation) -> Artifact:
     try:
         with ThreadPoolExecutor(1) as thread:
             artifact = thread.submit(_compile_in, folder, request, command).result()
-    except RuntimeError:  # a program that is ending starts no more threads
+    except RuntimeError:  # a program that is ending cannot start threads
         artifact = None
     if artifact is not None:
         return artifact
     artifact = _compile(request, command)
-    # Line information has the current directory for a file that a ``#line`` gives a relative name.
+    # Line information contains the current directory for a file to which a ``#line`` gives a relative name.
     told = request.artifact_kind is ArtifactKind.LTOIR or _here() in artifact.payload
     lost = compilation.holds_paths or request.asked or told
     return artifact._replace(refusal=_IN_A_DIRECTORY) if lost else artifact
 
 
 def _here() -> bytes:
-    """The current directory; empty if it is gone, and what no artifact holds if it is the root."""
+    """The current directory; empty if it is gone, and bytes that no artifact contains if it is the root."""
     try:
         return os.getcwdb().rstrip(b"/") or b"\0/\0"  # noqa: PTH109 - as NVRTC spells it
     except OSError:
@@ -211,10 +211,10 @@ def _here() -> bytes:
 
 
 def _compile_in(folder: str, request: BuildRequest, command: tuple[str, ...]) -> Artifact | None:
-    """Compile with a directory of this thread alone; None if a thread cannot have its own.
+    """Compile in a directory of this thread only; None if a thread cannot have its own.
 
-    NVRTC writes the current directory into debug information, and no option keeps it out. Only Linux can give
-    a thread a directory of its own, and a sandbox may forbid it.
+    NVRTC writes the current directory into debug information, and no option prevents it. Only Linux can give
+    a thread its own directory, and a sandbox may forbid it.
     """
     if not sys.platform.startswith("linux") or ctypes.CDLL(None).unshare(_CLONE_FS) != 0:
         return None
@@ -227,7 +227,7 @@ def _compile_in(folder: str, request: BuildRequest, command: tuple[str, ...]) ->
 
 def _compile(request: BuildRequest, command: tuple[str, ...]) -> Artifact:
     if request.artifact_kind is ArtifactKind.CUBIN and request.target.name.startswith("compute_"):
-        raise CompileError(f"{request.target} gives PTX, not a cubin; ask for cuda:sm_N")
+        raise CompileError(f"{request.target} yields PTX, not a cubin; use cuda:sm_N")
     api = _nvrtc()
     from gpucache.checks.calls import instrumented
 
@@ -282,10 +282,10 @@ def _output(handle: Any, kind: str) -> bytes:
 
 
 def _call(function: Any, *arguments: Any) -> Any:
-    """Call NVRTC for its one result, or a tuple of several; raises CompileError on its error code."""
+    """Call NVRTC and return its result, or a tuple of several; raises CompileError on an error code."""
     status, *results = function(*arguments)
     if status != _nvrtc().nvrtcResult.NVRTC_SUCCESS:
-        raise CompileError(f"NVRTC answered {_text(status)} to {function.__name__}")
+        raise CompileError(f"NVRTC returned {_text(status)} from {function.__name__}")
     return results[0] if len(results) == 1 else tuple(results)
 
 

@@ -1,13 +1,13 @@
-"""How a request reaches NVRTC: canonical options, search rule, environment. Everything here is pure.
+"""Plans how NVRTC compiles a request: canonical options, search rule, environment. All of it is pure.
 
-A program that calls NVRTC itself gets what NVRTC would have given, its log included. So its compile is
+A program that calls NVRTC itself gets what NVRTC would have returned, including its log. So its compile is
 planned with its own options, and with the name that it gave its source: NVRTC looks for quoted headers
-beside that name, and writes its last part into symbols and all of it into messages. Its key names the
-architecture among the options, and the last part of the name, which no other plan does. This module must
+next to that name, and writes its last part into symbols and all of it into messages. Its key has the
+architecture among the options, and the last part of the name; other plans have neither. This module must
 not import cuda, because plans are made in processes that load no GPU stack.
 """
 
-# Paths are text as programs give it, and are not normalised.
+# Paths are text as programs pass it, and are not normalised.
 # ruff: noqa: PTH118, PTH120
 
 import os
@@ -34,9 +34,9 @@ from gpucache.payload.source import kernel_names
 from gpucache.sources import Place, SearchRule
 
 FILE_NAME = "/nonexistent/gpucache/program.cu"
-"""The name under which every program is compiled, because NVRTC puts the file name into symbols.
+"""The name under which every program is compiled, because NVRTC writes the file name into symbols.
 
-NVRTC also looks for quoted includes beside this file, so the folder is one that does not exist.
+NVRTC also looks for quoted includes next to this file, so its directory must not exist.
 """
 
 _SPELLINGS = (
@@ -77,11 +77,11 @@ _SIDE_EFFECTS = (
 _LTO = r"--?(dlto|dlink-time-opt)"
 _OPTIX = r"--?optix-ir"
 _LINES = r"--?(lineinfo|generate-line-info)"
-# Through these an option reaches the front end or ptxas unseen, and it may name files of its own.
+# These pass an option to the front end or ptxas unseen, and it may name more files.
 _PASSED_ON = r"(?s)-Xcudafe=.*|-Xptxas=--?(optf|options-file).*"
 _DEBUG = r"(-Xptxas=)?(-G|--device-debug|-g|--?dopt.*)|-Xptxas=(-lineinfo|--generate-line-info)"
 _LINKED = r"-dlto|-rdc=true"
-# The current directory is searched for "name" only where the program's own name lies in it.
+# The current directory is searched for "name" only if it contains the program's own name.
 _RULE = SearchRule(
     quote=(Place.INCLUDER, Place.DIRS),
     angle=(Place.DIRS,),
@@ -92,13 +92,13 @@ _RULE = SearchRule(
 )
 _NOT_BESIDE = "--?no-source-include"
 DEFAULT_NAME = "default_program"
-"""What NVRTC calls a source without a name."""
+"""NVRTC's name for a source without a name."""
 _NO_NAME = re.compile(rf"{DEFAULT_NAME}|<.*>", re.DOTALL)
-"""A name that tells people nothing: NVRTC's own, or such as ``<null>`` and ``<string>``."""
+"""A name without meaning to people: NVRTC's default, or such as ``<null>`` and ``<string>``."""
 _DEFAULT_ARCHITECTURES = {12: "compute_52", 13: "compute_75"}
 _ARCHITECTURE = re.compile(r"(sm|compute)_\d+[af]?")
-# Source: the options in nvrtc.h of 12.0 to 13.5, without those that read or write files, that ask for no
-# cache, or that make IR of tiles, which is not kept. An option that is not known yet may do any of that.
+# Source: the options in nvrtc.h of 12.0 to 13.5, without those that read or write files, that disable
+# caches, or that make tile IR, which is not cached. An option that is not known yet may do any of that.
 # fmt: off
 _LONG = frozenset((
     "gpu-architecture", "device-c", "device-w", "relocatable-device-code", "extensible-whole-program",
@@ -125,7 +125,7 @@ _SHORT = frozenset((
 # fmt: on
 _KNOWN = frozenset([*(f"--{name}" for name in _LONG), *(f"-{name}" for name in _SHORT)])
 _TEXTS = ("-D", "-U", "-include")
-"""Options whose value may be anything."""
+"""Options whose value may be any text."""
 # The variables that NVRTC 13.5 reads were recorded at every call of getenv. These are left out, because they
 # change nothing: CUDA_CACHE_DISABLE, EDG_BASE (nothing is opened there), LLVM_IGNORED_ENV_VAR, PWD,
 # OPENSSL_ia32cap.
@@ -147,10 +147,10 @@ def request_as_asked(
     name_expressions: Sequence[str] = (),
     include_dirs: Sequence[str] = (),
 ) -> BuildRequest:
-    """What a program asks NVRTC for; raises OptionError for what cannot be kept as it was asked for.
+    """The request that a program makes of NVRTC; raises OptionError if its result cannot be cached.
 
-    ``file_name`` is what the program calls its source, and ``made_up`` whether that is another name in each
-    run. ``headers`` are those in memory by name. ``include_dirs`` are searched after those among the options.
+    ``file_name`` is the program's name for its source, and ``made_up`` whether that differs from run to run.
+    ``headers`` are in memory, by name. ``include_dirs`` are searched after the directories in the options.
     """
     flags = [f"{name}{value}" for name, value, _ in read(trimmed(options), _SPELLINGS)]
     architecture = _architecture(flags, version)
@@ -176,16 +176,16 @@ def request_as_asked(
 
 
 def _architecture(flags: Sequence[str], version: tuple[int, int]) -> str:
-    """What is compiled for: the last architecture that is named, else the one that NVRTC takes by itself."""
+    """The target architecture: the last one in the options, else NVRTC's default."""
     named = [flag.removeprefix("-arch=") for flag in flags if flag.startswith("-arch=")]
     found = named[-1] if named else _DEFAULT_ARCHITECTURES.get(version[0], "")
     if not _ARCHITECTURE.fullmatch(found):
-        raise OptionError(f"{found!r} is no architecture that is known; name one with -arch=sm_90 or such")
+        raise OptionError(f"{found!r} is not a known architecture; name one, such as -arch=sm_90")
     return found
 
 
 class _Read(NamedTuple):
-    """Options in their order: for the key, as they were written, and those that name paths, as spelled."""
+    """Options in order: for the key, as they were written, and those that name paths, as spelled."""
 
     options: list[str]
     written: list[str]
@@ -194,7 +194,7 @@ class _Read(NamedTuple):
 
     @property
     def rule(self) -> SearchRule:
-        """How NVRTC searches with these options."""
+        """The search rule of NVRTC with these options."""
         return _RULE._replace(quote=(Place.DIRS,)) if _any(_NOT_BESIDE, self.options) else _RULE
 
 
@@ -216,7 +216,7 @@ def _any(form: str, options: Sequence[str]) -> bool:
 
 
 def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]) -> Compilation:
-    """How a request will be compiled; raises OptionError for options that must be refused."""
+    """Plan how a request will be compiled; raises OptionError for options that must be refused."""
     if request.asked is not None:
         return _plan_as_asked(request, request.asked, toolchain, environ)
     folders, linked = request.include_dirs, request.artifact_kind is ArtifactKind.LTOIR
@@ -243,7 +243,7 @@ def _planned(
     if "" in given:
         raise OptionError("an empty build option is refused by NVRTC; leave it out")
     found = _read(given, _allowed)
-    # For #include_next NVRTC searches a directory that is given twice twice.
+    # For #include_next, NVRTC searches a directory twice if it is given twice.
     include_dirs = tuple(absolute(directory, cwd) for directory in (*found.dirs, *folders))
     if linked:
         found.options.append("-dlto")
@@ -258,7 +258,7 @@ def _planned(
         ),
         rule=found.rule,
         include_dirs=include_dirs,
-        # The directories stand first: the last of the other options might take one for its value.
+        # The directories come first: the last of the other options might take one as its value.
         command=(*(f"-I{directory}" for directory in include_dirs), *found.written),
         options=tuple(found.written),
         forced_includes=tuple(found.forced),
@@ -271,7 +271,7 @@ def _planned(
 def _plan_as_asked(
     request: BuildRequest, asked: AsAsked, toolchain: Toolchain, environ: Mapping[str, str]
 ) -> Compilation:
-    """How a request of a program that calls NVRTC itself is compiled; raises OptionError."""
+    """Plan how a request of a program that calls NVRTC itself is compiled; raises OptionError."""
     found = _read(trimmed(split(request.options)), _as_asked)
     options = found.options
     spelled = (*found.dirs, *request.include_dirs)  # as the program spells them, like ``__FILE__``
@@ -280,12 +280,12 @@ def _plan_as_asked(
     enciphered = request.artifact_kind in (ArtifactKind.LTOIR, ArtifactKind.OPTIXIR)
     linked = enciphered or _any(_LINKED, options)
     lined, debugged = _any(_LINES, options), _any(_DEBUG, options)
-    hidden = debugged or enciphered  # what NVRTC writes of places cannot be searched for, or is all there is
+    hidden = debugged or enciphered  # the paths that NVRTC writes cannot be found by a search, or are certain
     if asked.made_up and (hidden or (lined and linked)):
         raise OptionError(
-            "it may contain a file name that differs in each run and cannot be found in it, so it is not kept"
+            "it may contain a file name that differs per run and cannot be found in it, so it is not cached"
         )
-    # Line information holds full paths; debug information and what is enciphered the directory in any case.
+    # Line information has full paths; debug and enciphered information always have the directory.
     names = (asked.file_name, *spelled, *(name for name, _ in asked.headers))
     tells_folder = hidden or (lined and not all(map(os.path.isabs, names)))
     return Compilation(
@@ -312,17 +312,17 @@ def _plan_as_asked(
 def _as_asked(name: str, value: str) -> str:
     option = _SAME.get(name, f"{name}{with_value(value) if name == '-D' else value}")
     if name not in _TEXTS and option.partition("=")[0] not in _KNOWN:
-        raise OptionError(f"the build option {option!r} is not known to gpucache, so nothing is kept for it")
+        raise OptionError(f"the build option {option!r} is unknown to gpucache, so results are not cached")
     refuse_side_effects((option,))
     return option
 
 
 def seed(request: BuildRequest, options: Sequence[str]) -> tuple[str, ...]:
-    """The option with a random seed of the program's own, unless one was given or it is compiled as asked.
+    """The option with the program's random seed, unless one was given or it is compiled as requested.
 
-    A program may define nothing that other files could name, such as one made of templates in an unnamed
-    namespace. NVRTC then puts the time and the process id into its symbols; with a seed it puts a hash of the
-    seed there. Programs that are linked together need different seeds.
+    A program may define nothing that other files could name, as with templates in an unnamed namespace. NVRTC
+    then puts the time and the process id into its symbols; with a seed it uses a hash of the seed. Programs
+    that are linked together need different seeds.
     """
     if request.asked is not None or any(option.startswith("-frandom-seed=") for option in options):
         return ()
@@ -332,16 +332,16 @@ def seed(request: BuildRequest, options: Sequence[str]) -> tuple[str, ...]:
 
 
 def refuse_side_effects(options: tuple[str, ...]) -> None:
-    """Raise OptionError for an option that reads or writes files beside the artifact."""
+    """Raise OptionError for an option that reads or writes files besides the artifact."""
     for option in options:
         if re.fullmatch(_SIDE_EFFECTS, option) or re.fullmatch(_PASSED_ON, option):
             raise OptionError(
-                f"the build option {option!r} reads or writes files beside the artifact; leave it out"
+                f"the build option {option!r} reads or writes files besides the artifact; leave it out"
             )
 
 
 def reaching(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """The variables that are set and change what is compiled."""
+    """The variables that are set and affect the compile."""
     return VARIABLES.among(environ)
 
 
@@ -353,24 +353,24 @@ def _allowed(name: str, value: str) -> str:
     option = _SAME.get(name, f"{name}{value}")
     if name == "-arch=":
         raise OptionError(
-            f"the build option {option!r} is the target's to give; pass --target cuda:{value} instead"
+            f"the build option {option!r} belongs to the target; pass --target cuda:{value} instead"
         )
     if re.fullmatch(_LTO, option):
         raise OptionError(
-            f"the build option {option!r} changes what comes out; ask for the artifact kind ltoir"
+            f"the build option {option!r} changes the kind of artifact; ask for the artifact kind ltoir"
         )
     if re.fullmatch(_OPTIX, option):
         raise OptionError(
-            f"the build option {option!r} makes OptiX IR, which gpucache does not keep; leave it out"
+            f"the build option {option!r} makes OptiX IR, which gpucache does not cache; leave it out"
         )
     if re.fullmatch(_PASSED_ON, option):
         raise OptionError(
-            f"the build option {option!r} can make the compiler read files that no key covers; give NVRTC's "
+            f"the build option {option!r} can make the compiler read files outside the key; use NVRTC's "
             "own option instead, such as -I, -D or --diag-suppress"
         )
     if re.fullmatch(_SIDE_EFFECTS, option):
         raise OptionError(
-            f"the build option {option!r} reads or writes files beside the artifact, which a cached build "
+            f"the build option {option!r} reads or writes files besides the artifact, which a cached build "
             "would skip; leave it out"
         )
     return option

@@ -1,4 +1,4 @@
-"""OpenCL C through PyOpenCL, on whatever platforms the ICD loader finds.
+"""OpenCL C through PyOpenCL, on all platforms that the ICD loader finds.
 
 The backend object imports the modules that load PyOpenCL only when they are called, so importing this package
 loads no GPU stack.
@@ -29,33 +29,33 @@ class OpenCLBackend:
         return ArtifactKind.OPENCL_BINARY
 
     def plan(self, request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]) -> Compilation:
-        """How a request will be compiled; raises OptionError."""
+        """Plan how a request will be compiled; raises OptionError."""
         return options.plan(request, toolchain, environ)
 
     def environment(self, toolchain: Toolchain, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-        """The variables that are set and reach this compiler."""
+        """The variables that are set and affect this compiler."""
         return options.reaching(toolchain, environ)
 
     def devices(self) -> list[Device]:
-        """Every OpenCL device here."""
+        """Every OpenCL device of this machine."""
         from gpucache.backends.opencl import platforms
 
         return platforms.probe()
 
     def toolchain(self, target: Target) -> Toolchain:
-        """The toolchain that compiles for a device here; raises TargetError or NoDeviceError."""
+        """The toolchain that compiles for a device of this machine; raises TargetError or NoDeviceError."""
         from gpucache.backends.opencl import platforms
 
         return platforms.toolchain(platforms.find(target))
 
     def installation(self, target: Target) -> "Installation":
-        """The files of the implementation that a device here belongs to; raises TargetError."""
+        """The files of the implementation that a device of this machine belongs to; raises TargetError."""
         from gpucache.backends.opencl import platforms
 
         return platforms.installation(platforms.find(target))
 
     def compile(self, request: BuildRequest, compilation: Compilation) -> Artifact:
-        """Compile in a context of its own; raises CompileError with the compiler's log."""
+        """Compile in a new context; raises CompileError with the compiler's log."""
         from gpucache.backends.opencl import compiler, large_grids, platforms
 
         device = platforms.find(request.target)
@@ -68,7 +68,7 @@ class OpenCLBackend:
         )
 
     def own_files(self, toolchain: Toolchain) -> tuple[str, ...]:
-        """The files of all platforms here, and other files that their compilers look at."""
+        """The files of all installed platforms, and other files that their compilers look at."""
         from gpucache.backends.opencl import installations, platforms
 
         return installations.own_files(toolchain.implementation, platforms.installations())

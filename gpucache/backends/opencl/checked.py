@@ -1,6 +1,6 @@
-"""Launching kernels with checks: their program, and the queue that owns the failure record. Loads PyOpenCL.
+"""Launches kernels with checks: their program, and the queue that owns the failure record. Loads PyOpenCL.
 
-The layout of the record and the protocol are those of ``gpucache/check.h``. Must not know how a program was
+``gpucache/check.h`` defines the layout of the record and the protocol. Must not know how a program was
 built.
 """
 
@@ -19,7 +19,7 @@ _HIDDEN = 2  # the record and the state, before the kernel's own arguments
 
 @dataclass(frozen=True, slots=True)
 class _Origin:
-    """Where a kernel comes from."""
+    """The program, name and hidden arguments of a kernel."""
 
     checked: Checked
     name: str
@@ -41,16 +41,16 @@ class CheckedProgram(cl.Program):  # type: ignore[misc] # PyOpenCL's binding has
         return [self.knowing(kernel) for kernel in super().all_kernels()]
 
     def knowing(self, kernel: Any) -> Any:
-        """The same kernel, which now knows where it comes from."""
+        """The same kernel, with its origin recorded."""
         kernel.gpucache = _Origin(self.checked, kernel.function_name, kernel.num_args)
         return kernel
 
 
 class CheckedQueue:
-    """A command queue that launches kernels with checks and says which one failed first.
+    """A command queue that launches kernels with checks and reports which one failed first.
 
-    It owns one failure record, which its kernels get before their own arguments. Kernels without
-    checks, and those of programs built with ``checks="none"``, are launched as they are. Use it from one
+    It owns one failure record, which its kernels receive before their own arguments. Kernels without
+    checks, and all of programs built with ``checks="none"``, are launched as they are. Use it from one
     thread at a time, as the queue itself; the queue must be in order, else ValueError.
     """
 
@@ -74,7 +74,7 @@ class CheckedQueue:
         *args: Any,
         wait_for: Sequence[Any] | None = None,
     ) -> Any:
-        """Launch a kernel with its own arguments, as ``kernel(queue, ...)`` does, and give back the event.
+        """Launch a kernel with its own arguments, as ``kernel(queue, ...)`` does, and return the event.
 
         ``kernel`` comes from a program of ``build_program``, as ``program.name`` or from
         ``program.all_kernels()``, or from a ``Batch``; if argument types are set, they begin with those of
@@ -87,14 +87,14 @@ class CheckedQueue:
         if origin is None or origin.num_args == len(args):
             if origin is None and kernel.num_args == len(args) + _HIDDEN:
                 raise TypeError(
-                    f"the kernel {kernel.function_name} has checks and does not know its program; take it "
-                    "from what build_program gave, as program.name"
+                    f"the kernel {kernel.function_name} has checks, but its program is unknown; take it "
+                    "from the result of build_program, as program.name"
                 )
             return kernel(self.queue, global_size, local_size, *args, wait_for=wait_for)
         if origin.num_args != len(args) + _HIDDEN:
             raise TypeError(
-                f"the kernel {origin.name} takes {max(0, origin.num_args - _HIDDEN)} arguments of its own "
-                f"behind GPUCACHE_CHECKED, not {len(args)}"
+                f"the kernel {origin.name} takes {max(0, origin.num_args - _HIDDEN)} arguments "
+                f"after GPUCACHE_CHECKED, not {len(args)}"
             )
         state = np.int32(self._launches.state(origin.checked, origin.name))
         event = kernel(self.queue, global_size, local_size, self._record, state, *args, wait_for=wait_for)
@@ -106,7 +106,7 @@ class CheckedQueue:
     def synchronise(self) -> None:
         """Wait for all launches, and raise ``gpucache.errors.KernelCheckError`` if a check failed.
 
-        Call it before the host uses what kernels wrote: after a failure that is garbage. The record is
+        Call it before the host uses the results of kernels: after a failure they are garbage. The record is
         read only if a kernel with checks was launched since the last look, and is empty again afterwards.
         """
         if not self._launches.pending:

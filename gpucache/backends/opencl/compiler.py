@@ -1,14 +1,14 @@
 """Compiling OpenCL C to a binary, and loading binaries. Loads PyOpenCL.
 
-Builds go through PyOpenCL's binding of clBuildProgram below PyOpenCL's cache, which would otherwise be a
-second cache that answers and is written to. Builds of workers also go below its warning for every build that
-has a log, because the log is kept with the artifact. This module must not know of keys or stores.
+Builds use PyOpenCL's binding of clBuildProgram and bypass PyOpenCL's cache, which would otherwise be a second
+cache that serves and stores binaries. Builds of workers also bypass its warning for every build that has a
+log, because the log is kept with the artifact. This module must not know of keys or stores.
 
-PoCL compiles late: a binary taken after a plain build holds a generic work-group function, and every local
+PoCL compiles late: a binary taken after a plain build has a generic work-group function, and every local
 size costs a compile at its first launch. ``POCL_BINARY_SPECIALIZE_WG`` makes PoCL put the functions of given
 local sizes into the binary without running the program on made-up data. These are the functions for grids
-under 65,536 work items in each dimension (``smallgrid``), which most grids are; a second process adds those
-for larger grids, see ``large_grids``.
+under 65,536 work items in each dimension (``smallgrid``), as most grids are; a second process adds the
+functions for larger grids, see ``large_grids``.
 """
 
 import os
@@ -27,11 +27,11 @@ from gpucache.errors import CompileError
 from gpucache.model import Artifact, ArtifactKind, BuildRequest
 from gpucache.units import printable
 
-# PyOpenCL's own function, as it was at the import: a program may put another that calls this module there.
+# PyOpenCL's own function, at import time: a program may replace it by one that calls this module.
 _BUILD = cl.Program.build
 _SPECIALIZE = "POCL_BINARY_SPECIALIZE_WG"
 _specializing = threading.RLock()
-if hasattr(os, "register_at_fork"):  # a child must not wait for a thread that exists only in its parent
+if hasattr(os, "register_at_fork"):  # a child must not wait for a thread of its parent
     os.register_at_fork(
         before=_specializing.acquire,
         after_in_parent=_specializing.release,
@@ -54,8 +54,8 @@ def compile_source(
 ) -> Artifact:
     """Build for one device of a context; raises CompileError with the log under the program's own name.
 
-    ``large_grids`` is called with the local sizes that a late compiler is to build for, and adds to the
-    compiler's own cache what this process cannot make.
+    ``large_grids`` is called with the local sizes that a late compiler builds for; it adds to the
+    compiler's own cache the functions that this process cannot make.
     """
     started = time.perf_counter_ns()
     program = build_source(context, device, request, compilation)
@@ -82,7 +82,7 @@ def load_binaries(context: Any, devices: Sequence[Any], payloads: Sequence[bytes
 
 
 class _OfBinaries(cl._cl._Program):  # type: ignore[misc] # PyOpenCL's binding has no types
-    """Binaries that know the source and the logs of the build that made them."""
+    """A program from binaries that knows the source and the logs of the original build."""
 
     def __init__(
         self,
@@ -106,10 +106,10 @@ class _OfBinaries(cl._cl._Program):  # type: ignore[misc] # PyOpenCL's binding h
         return super().get_build_info(device, param)
 
     def _get_build_logs(self) -> list[tuple[Any, str]]:
-        """The logs that PyOpenCL's build warns of; a log is read only where the warning will show it."""
+        """The logs for PyOpenCL's build warning; a log is read only if the warning will show it."""
         shown = "PYOPENCL_COMPILER_OUTPUT" in os.environ
         return [
-            (device, read() if shown else "there is a log") for device, read in self._logs.items() if read
+            (device, read() if shown else "a log is available") for device, read in self._logs.items() if read
         ]
 
 
@@ -121,10 +121,10 @@ def build_binaries_as_pyopencl(
     payloads: Sequence[bytes],
     logs: Sequence[Callable[[], str] | None],
 ) -> Any:
-    """A ``pyopencl.Program`` from binaries that says of itself what one from source would.
+    """A ``pyopencl.Program`` from binaries that reports of itself what one from source would.
 
-    It knows its source, its options and the logs, and warns as PyOpenCL does of a build that has a log.
-    ``logs`` has for each device a function that reads the log, or None if the compiler said nothing.
+    It has its source, its options and the logs, and warns as PyOpenCL does of a build that has a log.
+    ``logs`` has for each device a function that reads the log, or None if the log is empty.
     Raises CompileError if the driver rejects a binary.
     """
     program = cl.Program(context, source)
@@ -137,16 +137,16 @@ def build_binaries_as_pyopencl(
 
 
 def kernel_names(program: Any) -> tuple[str, ...]:
-    """The kernels of a built program, each of which is created; raises CompileError if one cannot be."""
+    """The kernels of a built program, each of which is created; raises CompileError if creation fails."""
     try:
         return tuple(kernel.function_name for kernel in program.all_kernels())
     except cl.Error as error:
-        raise CompileError(f"the driver made no kernels of the binary ({_first_line(error)})") from None
+        raise CompileError(f"the driver created no kernels from the binary ({_first_line(error)})") from None
 
 
 def build_source(context: Any, device: Any, request: BuildRequest, compilation: Compilation) -> Any:
-    """A program built from source, PyOpenCL's plain one; raises CompileError with the log, SourceError."""
-    from gpucache.checks.calls import instrumented  # which no hit needs
+    """A plain PyOpenCL program built from source; raises CompileError with the log, SourceError."""
+    from gpucache.checks.calls import instrumented  # not needed by a hit
 
     program = cl._cl._Program(context, instrumented(request).source)
     options = command_line(compilation.command).encode(errors="surrogateescape")
@@ -166,21 +166,21 @@ def build_plainly(
     devices: Sequence[Any] | None,
     cache_dir: str | None = None,
 ) -> Any:
-    """PyOpenCL's own build with its cache, as if gpucache were not there."""
+    """PyOpenCL's own build with its cache, as without gpucache."""
     return _BUILD(cl.Program(context, source), options=options, devices=devices, cache_dir=cache_dir)
 
 
 def build_as_pyopencl(
     context: Any, source: str | bytes, options: Sequence[str], devices: Sequence[Any] | None
 ) -> Any:
-    """A ``pyopencl.Program`` built from source by PyOpenCL, with its errors and warnings, below its cache."""
+    """A ``pyopencl.Program`` built from source by PyOpenCL, with its errors and warnings, not its cache."""
     program = cl.Program(context, source)
     program._prg = cl._cl._Program(context, source)
     return _BUILD(program, options=options, devices=devices)
 
 
 def artifact_of(program: Any, device: Any, request: BuildRequest, compile_ns: int) -> Artifact:
-    """What a built ``pyopencl.Program`` holds for one of its devices; raises CompileError."""
+    """The artifact of a built ``pyopencl.Program`` for one of its devices; raises CompileError."""
     with _no_binary(request):
         binary = _binary(program, device)
     return Artifact(ArtifactKind.OPENCL_BINARY, binary, _log(program, device, request), compile_ns)
@@ -192,12 +192,12 @@ def _no_binary(request: BuildRequest) -> Iterator[None]:
         yield
     except cl.Error as error:
         raise CompileError(
-            f"the driver gave no binary of {request.program.name} ({_first_line(error)})"
+            f"the driver returned no binary of {request.program.name} ({_first_line(error)})"
         ) from None
 
 
 def specialized_binary(program: Any, device: Any, sizes: Sequence[str]) -> bytes:
-    """PoCL's binary with functions for some local sizes, and with those that its cache holds."""
+    """PoCL's binary with functions for some local sizes, and with the functions in PoCL's cache."""
     with _environment(_SPECIALIZE, ",".join(sizes)):
         return _binary(program, device)
 
@@ -216,11 +216,11 @@ def _wanted_sizes(program: Any, device: Any, request: BuildRequest, compilation:
 
 
 def _require_executable(place: str) -> None:
-    """Raise CompileError where PoCL may not load what it compiles, because it would abort the process."""
+    """Raise CompileError if PoCL may not load its own binaries, because it would abort the process."""
     if place and hasattr(os, "statvfs") and os.statvfs(place).f_flag & os.ST_NOEXEC:
         raise CompileError(
-            f"{place} is mounted noexec, and PoCL cannot load what it compiles there; "
-            "set TMPDIR to a folder elsewhere"
+            f"{place} is mounted noexec, and PoCL cannot load its binaries there; "
+            "set TMPDIR to a directory on another file system"
         )
 
 
@@ -230,7 +230,7 @@ def _binary(program: Any, device: Any) -> bytes:
     for candidate, binary in zip(devices, binaries, strict=True):
         if candidate == device and binary:
             return bytes(binary)
-    raise CompileError("the driver compiled the program but gave no binary, so it cannot be cached")
+    raise CompileError("the driver compiled the program but returned no binary, so it cannot be cached")
 
 
 def _log(program: Any, device: Any, request: BuildRequest) -> str:
@@ -247,7 +247,7 @@ def _first_line(error: BaseException) -> str:
 
 @contextmanager
 def _environment(name: str, value: str) -> Iterator[None]:
-    """Set a variable that PoCL reads when it is asked for binaries, for one thread at a time."""
+    """Set a variable that PoCL reads when binaries are requested, for one thread at a time."""
     with _specializing:
         before = os.environ.get(name)
         os.environ[name] = value

@@ -1,4 +1,4 @@
-"""The instruction sets of the CPU here, which tell apart devices that call themselves the same."""
+"""The instruction sets of this CPU, which distinguish devices that report the same name."""
 
 import platform as machine
 from functools import cache
@@ -22,11 +22,11 @@ FEATURES = (
     *("vaes", "pclmulqdq", "vpclmulqdq", "gfni", "sha*", "movbe", "movdir*", "cx16", "xop", "tbm", "mmx*"),
     *("3dnow*", "serialize", "rtm", "waitpkg", "hreset", "enqcmd", "cldemote", "uintr"),
 )
-"""Patterns of the features of an x86 that a code generator can use; mitigations and power features say
-nothing about a binary. Of other CPUs all features count. A star stands at the end alone."""
+"""Patterns of the x86 features that a code generator can use; mitigations and power features do not
+affect a binary. For other CPUs all features count. A star is allowed only at the end."""
 _BEGUN = tuple(pattern[:-1] for pattern in FEATURES if pattern.endswith("*"))
 _HEAD_BYTES = 64 << 10
-"""As many bytes as tell of one CPU; on a machine with many it takes long to be told of all."""
+"""Enough bytes to describe one CPU; reading all of a machine with many takes long."""
 
 
 @cache

@@ -1,13 +1,13 @@
-"""The files that an OpenCL implementation is made of, and the libraries that the ICD loader does not load.
+"""The files of OpenCL implementations, and the libraries that the ICD loader does not load.
 
-What PoCL, Intel's CPU runtime and Mesa's rusticl open was traced and is listed here; a test compares it for
-the first two. What the others load when they first compile is listed as their packages have it, and was not
-traced. Of any further implementation only the library and what was loaded with it are known. The linker that
-PoCL runs, and what that reads (libgcc.a and the like), are left out, because they belong to the system.
+The files that PoCL, Intel's CPU runtime and Mesa's rusticl open were traced and are listed here; a test
+compares the first two. The files that the others load at their first compile are listed from their packages,
+and were not traced. Of any further implementation only the library and those loaded with it are known. The
+linker that PoCL runs, and its files (libgcc.a and the like), are left out, because the system owns them.
 
-The loader is silent about a library that does not load, and about a variable that names nothing. libOpenCL(7)
-of ocl-icd and the README of Khronos' loader say what it reads. ``problems`` loads the same libraries, so only
-the probe's child may call it. This module loads no PyOpenCL.
+The loader is silent about a library that does not load, and about a variable whose path does not exist.
+Sources: libOpenCL(7) of ocl-icd and the README of Khronos' loader. ``problems`` loads the same libraries, so
+only the probe's child may call it. This module loads no PyOpenCL.
 """
 
 import ctypes
@@ -22,19 +22,19 @@ from gpucache.backends.opencl.options import INTEL, POCL
 
 
 class _Kind(NamedTuple):
-    """One implementation; its folders and patterns are relative to the folder of its library."""
+    """One implementation; its directories and patterns are relative to the directory of its library."""
 
     name: str
-    """The beginning of its library's name."""
+    """The first part of its library's name."""
     libraries: tuple[str, ...] = ()
     """Libraries that it loads only when it needs them."""
     builtins: tuple[str, ...] | None = None
     folders: tuple[str, ...] = ("",)
-    """Where its built-ins may lie: the first of these that holds any."""
+    """The candidate directories of its built-ins: the first one that contains any counts."""
     clang: tuple[str, ...] = ()
-    """Built-ins that it reads beside the library of clang that it was loaded with."""
+    """Built-ins that it reads next to the clang library that it was loaded with."""
     configuration: str | None = None
-    """A file beside its library from which it configures itself."""
+    """Its configuration file, next to its library."""
 
 
 _SHARES = ("../share", "../../share", "/usr/local/share", "/usr/share")
@@ -74,10 +74,10 @@ _USUAL_CACHES = (".nv", ".cache/neo_compiler_cache", ".cache/mesa_shader_cache")
 
 
 def library_of(handle: int) -> Path | None:
-    """The library of a platform or device, which is given as an address.
+    """The library of a platform or device, given as an address.
 
-    Its first field points to the implementation's table of functions (cl_khr_icd), which is in its library. A
-    table that is elsewhere is not followed.
+    Its first field points to the implementation's function table (cl_khr_icd), which is in its library. A
+    table elsewhere is not followed.
     """
     table = ctypes.c_void_p.from_address(handle).value if handle else None
     return library_at(table) if table else None
@@ -101,10 +101,10 @@ def installation_of(platform: int) -> Installation:
 
 
 def own_files(implementation: str, installations: Iterable[Installation]) -> tuple[str, ...]:
-    """The files that a compiler may read and that are no input of a program; folders end in a slash.
+    """The files that a compiler may read and that are not inputs of a program; directories end in a slash.
 
-    ``installations`` are those of all platforms here, because the loader starts all of them, whichever
-    compiles. An implementation that was never traced may read everything in the usual folders of such files.
+    ``installations`` are all platforms', because the loader starts all of them, whichever compiles. An
+    implementation that was never traced may read everything in the usual directories of such files.
     """
     here = tuple(installations)
     ptxas = shutil.which("ptxas")
@@ -121,7 +121,7 @@ def own_files(implementation: str, installations: Iterable[Installation]) -> tup
 
 
 def problems(environ: Mapping[str, str]) -> Iterator[str]:
-    """A sentence for each thing that the loader silently ignores; none on systems other than Linux."""
+    """A sentence for each problem that the loader silently ignores; none on systems other than Linux."""
     if not sys.platform.startswith("linux"):
         return
     variable = next((name for name in ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH") if environ.get(name)), "")
@@ -141,7 +141,7 @@ def problems(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _nowhere(variable: str, place: Path) -> str:
-    return f"{variable} names {place}, where nothing is; correct or unset it"
+    return f"{variable} names {place}, which does not exist; correct or unset it"
 
 
 def _unloadable(file: Path) -> Iterator[str]:
@@ -149,7 +149,7 @@ def _unloadable(file: Path) -> Iterator[str]:
         with file.open(encoding="utf-8", errors="surrogateescape") as lines:
             library = lines.read(MOST_BYTES).strip()
     except OSError as error:
-        yield f"{file} cannot be read ({error.strerror}), so its driver is left out; fix its permissions"
+        yield f"{file} cannot be read ({error.strerror}), so its driver is not loaded; fix its permissions"
         return
     yield from _refused(library, f"{file} names {library}")
 
@@ -159,4 +159,4 @@ def _refused(library: str, told: str) -> Iterator[str]:
     try:
         ctypes.CDLL(library)
     except (OSError, ValueError) as error:
-        yield f"{told}, which does not load: {error}; install what it needs, or remove what names it"
+        yield f"{told}, which does not load: {error}; install its dependencies, or remove the reference to it"

@@ -3,7 +3,7 @@
 Once PoCL has loaded a function for a kernel and a local size, the process uses it for any grid. So one
 process can build functions for small grids or for large ones, never both. This second process leaves its part
 in PoCL's own cache, and from there the build itself packs it into the binary. Only workers start it, because
-a library must not start processes. If it dies, only what it would have left is missing.
+a library must not start processes. If it dies, only its own part is missing.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def compile_apart(request: BuildRequest, compilation: Compilation, sizes: Sequence[str]) -> None:
-    """Compile for some local sizes in another process; raises nothing if that fails."""
+    """Compile for some local sizes in another process; a failure raises nothing."""
     subprocess.run(
         [sys.executable, "-P", "-m", __name__],
         input=pickle.dumps((os.getpid(), request, compilation, sizes)),
@@ -33,7 +33,7 @@ def compile_apart(request: BuildRequest, compilation: Compilation, sizes: Sequen
 
 
 def main() -> None:
-    """The process itself, which reads from a pipe what to compile."""
+    """Run the second process, which reads its job from a pipe."""
     parent, request, compilation, sizes = pickle.load(sys.stdin.buffer)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

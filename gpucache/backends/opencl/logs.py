@@ -1,14 +1,14 @@
-"""What a compiler says of a build, under the program's own name. Pure: loads no PyOpenCL."""
+"""The log of a build, under the program's own name. Pure: loads no PyOpenCL."""
 
 import re
 
 # PoCL names the source by a temporary file, Intel by a running number at the start of the line. The pattern
-# says where a path can begin, because otherwise a log of slashes alone would be searched from each of them.
+# finds where a path can begin, because otherwise a log full of slashes would be searched from each of them.
 _SOURCE_NAMES = (
     r"""(?m)(?:(?<![^\s"'(<])/[^\s"'(<]*tempfile[\w-]*\.cl|<program source>|<stdin>|^\d+(?=:\d+:\d+:))"""
 )
 
 
 def program_log(log: str, name: str) -> str:
-    """The log of a build, in which the program is called by its name."""
+    """The log of a build, in which the program has its display name."""
     return re.sub(_SOURCE_NAMES, lambda _: name, log).strip("\0\n ")

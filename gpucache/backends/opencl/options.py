@@ -1,4 +1,4 @@
-"""How a request reaches an OpenCL compiler: canonical options, search rule, environment.
+"""Plans how an OpenCL compiler builds a request: canonical options, search rule, environment.
 
 Everything here is pure. This module must not import PyOpenCL, because plans are made in processes that load
 no GPU stack.
@@ -49,15 +49,15 @@ _SIDE_EFFECTS = (
 )
 _WORD = r'(?:[^\s"]|"[^"]*"?)+'
 _BEFORE_VALUE = r"^(-D[^=]*=|-I)"
-# A binary need not hold what this option asks for. Intel's binaries do not; PoCL's do when built with it.
+# A binary may lack the information that this option requests. Intel's do; PoCL's have it if built with it.
 _ARGUMENT_INFO = "-cl-kernel-arg-info"
 _ANSWERED_BY_BINARIES = (POCL,)
 _DEBUG = "-g"
 
 # Where each implementation looks for headers, as traced. PoCL puts the current directory before every -I;
 # Intel puts it after them, and for a quoted name in the program itself also before them. PoCL writes the
-# program into its cache, so a quoted name is looked for there first. Intel has folders of its own behind all
-# others, and reads a cl.cfg. For an implementation that is not known every match is covered.
+# program into its cache, so a quoted name is looked for there first. Intel also has its own directories after
+# all others, and reads a cl.cfg. For an unknown implementation every match is covered.
 _INTEL_SYSTEM = ("/usr/local/include", "include", "/usr/include")
 _RULES = {
     POCL: SearchRule(quote=(Place.INCLUDER, Place.CWD, Place.DIRS), angle=(Place.CWD, Place.DIRS)),
@@ -75,17 +75,17 @@ _ANY_RULE = SearchRule(
     system=_INTEL_SYSTEM,
 )
 
-_RULES[NVIDIA] = _ANY_RULE._replace(assembles=False)  # ptxas knows no directive that reads a file
+_RULES[NVIDIA] = _ANY_RULE._replace(assembles=False)  # ptxas has no directive that reads a file
 
-# For each implementation the variables that reach its compiler, and those among them that do not reach what
-# it generates: places of caches, thread counts, traces. The compile itself sets POCL_BINARY_SPECIALIZE_WG.
-# What each compiler asks for was recorded at every call of getenv while it compiled (PoCL 3.0 and 3.1 with
-# LLVM 14 and 15, Intel's runtime 2026.2). These are left out, because they change no binary: HOME,
-# XDG_CACHE_HOME, TMPDIR, PATH (the linker that PoCL runs lies there), LIBRARY_PATH (PoCL links nothing that
-# lies there), PWD, ROCM_PATH, HWLOC_*, TBB_*, KMP_*, INTEL_ITTNOTIFY_*, CL_ITT_CONFIG_*,
+# For each implementation the variables that affect its compiler, and those among them that do not affect the
+# code it generates: cache paths, thread counts, traces. The compile itself sets POCL_BINARY_SPECIALIZE_WG.
+# The variables that each compiler reads were recorded at every call of getenv while it compiled (PoCL 3.0 and
+# 3.1 with LLVM 14 and 15, Intel's runtime 2026.2). These are left out, because they change no binary: HOME,
+# XDG_CACHE_HOME, TMPDIR, PATH (it contains the linker that PoCL runs), LIBRARY_PATH (PoCL links nothing from
+# it), PWD, ROCM_PATH, HWLOC_*, TBB_*, KMP_*, INTEL_ITTNOTIFY_*, CL_ITT_CONFIG_*,
 # CL_DISABLE_STACK_TRACE, LIBUNWIND_*, SYCL_CPU_* and DPCPP_CPU_* (how work is spread), DISABLE_INFER_AS,
-# ICX_S2O, LLVM_IGNORED_ENV_VAR. CPATH and its like are in the strings of the libraries, and nobody asks for
-# them.
+# ICX_S2O, LLVM_IGNORED_ENV_VAR. CPATH and the like are in the strings of the libraries, but are never
+# read.
 _LAYERS, _OUR_LAYER = "OPENCL_LAYERS", "libgpucache_opencl_layer.so"
 _LAYERS_AND_LLVM = (f"{_LAYERS}*", "LLVM_OVERRIDE_PRODUCER*")
 _VARIABLES = {
@@ -131,16 +131,16 @@ _VARIABLES = {
     ),
 }
 
-# Variables that name files which Intel's compiler reads instead of what it made itself.
+# Variables that name files which Intel's compiler reads instead of the files that it made itself.
 _NAMES_FILES = r"CL_CONFIG_REPLACE_IR_\w+|CL_CONFIG_FORCE_PROFILE_LIB_PATH|OCLBACKEND_PLUGINS"
 
 
 def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]) -> Compilation:
-    """How a request will be compiled; raises OptionError for options that must be refused."""
+    """Plan how a request will be compiled; raises OptionError for options that must be refused."""
     implementation = toolchain.implementation
     if implementation == INTEL and (naming := next(filter(_names_files, environ), None)):
         raise OptionError(
-            f"the environment variable {naming} makes the compiler read a file that no key covers; unset it"
+            f"the environment variable {naming} makes the compiler read a file outside the key; unset it"
         )
     extra = _as_driver_reads(environ.get(EXTRA_OPTIONS, "").split())
     options, dirs = _canonical(_tokens(request), request.cwd)
@@ -151,7 +151,7 @@ def plan(request: BuildRequest, toolchain: Toolchain, environ: Mapping[str, str]
     inherited, inherited_dirs = _canonical(tuple(chain.from_iterable(added)), request.cwd)
     everything = (*options, *extra_options)
     debugged = any(option.startswith(_DEBUG) for option in everything)
-    # Debug information may hold the current directory: none in Intel's, and in PoCL's a worker's own.
+    # Debug information may contain the current directory: none in Intel's, and in PoCL's a worker's own.
     tells_cwd = debugged and request.searches_cwd and implementation not in (POCL, INTEL)
     return Compilation(
         inputs=KeyInputs(
@@ -181,22 +181,22 @@ def _names_files(variable: str) -> bool:
 
 
 def _may_differ(implementation: str, *, debugged: bool) -> str:
-    """Why compiling the same again may give other bytes; empty if it does not."""
+    """Why a second compile may give different bytes; empty if it does not."""
     if implementation == INTEL:
-        return "Intel numbers the programs of a process, and writes that down"
-    return "debug information names the folder it was compiled in" if debugged else ""
+        return "Intel numbers the programs of a process, and writes the number into the binary"
+    return "debug information names the directory it was compiled in" if debugged else ""
 
 
 def _keyed(implementation: str, option: str) -> str:
-    """An option as it is in the key; PoCL and Intel's compiler are known to define a name alone as 1."""
+    """An option as it is in the key; PoCL and Intel's compiler are known to define a bare name as 1."""
     known = implementation in (POCL, INTEL) and option.startswith("-D")
     return f"-D{with_value(option[2:])}" if known else option
 
 
 def _rule(implementation: str, environ: Mapping[str, str], cwd: str) -> SearchRule:
-    """Where the compiler looks for headers.
+    """The rule by which the compiler looks for headers.
 
-    PoCL also looks beside the program, which it writes into its cache (lib/CL/pocl_cache.c,
+    PoCL also looks next to the program, which it writes into its cache (lib/CL/pocl_cache.c,
     ``pocl_cache_init_topdir``).
     """
     rule = _RULES.get(implementation, _ANY_RULE)
@@ -216,13 +216,13 @@ def _refusal(implementation: str, options: Sequence[str], environ: Mapping[str, 
     if _ARGUMENT_INFO not in options or implementation in _ANSWERED_BY_BINARIES:
         return None
     return (
-        f"the build option {_ARGUMENT_INFO!r} asks for what this driver's binaries do not hold, so a hit "
-        "could not answer; leave it out where the program does not ask about arguments"
+        f"the build option {_ARGUMENT_INFO!r} requests data that this driver's binaries lack, so a hit "
+        "could not return it; leave it out if the program does not query arguments"
     )
 
 
 def reaching(toolchain: Toolchain, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """The variables that are set and change what is compiled."""
+    """The variables that are set and affect the compile."""
     extra = ((EXTRA_OPTIONS, environ[EXTRA_OPTIONS]),) if EXTRA_OPTIONS in environ else ()
     return (*_environment(toolchain.implementation, environ), *extra)
 
@@ -230,7 +230,7 @@ def reaching(toolchain: Toolchain, environ: Mapping[str, str]) -> tuple[tuple[st
 def as_pyopencl_reads(options: str | Sequence[str] | None) -> tuple[str, ...]:
     """Options of a PyOpenCL program as the driver sees them: joined by a space, then split again.
 
-    Raises OptionError for an open quote, and for white space that compilers do not agree on.
+    Raises OptionError for an open quote, and for white space that compilers disagree on.
     """
     if not options:
         return ()
@@ -245,7 +245,7 @@ def _tokens(request: BuildRequest) -> tuple[str, ...]:
 
 
 def for_pyopencl(request: BuildRequest) -> list[str]:
-    """The options of a request for PyOpenCL's build, which adds its own folder and variable."""
+    """The options of a request for PyOpenCL's build, which adds its own directory and variable."""
     options, dirs = _canonical(_tokens(request), request.cwd)
     own = (absolute(directory, request.cwd) for directory in request.include_dirs)
     return [_quoted(token) for token in (*options, *(f"-I{directory}" for directory in (*dirs, *own)))]
@@ -253,14 +253,14 @@ def for_pyopencl(request: BuildRequest) -> list[str]:
 
 def _as_driver_reads(tokens: Sequence[str]) -> tuple[str, ...]:
     words = re.findall(_WORD, " ".join(tokens))
-    # Without the quotes that hold a word together: ``command_line`` puts them back.
+    # Without the quotes that keep a word together: ``command_line`` adds them again.
     return tuple(
         word.replace('"', "") if re.search(r"\s", word) and '\\"' not in word else word for word in words
     )
 
 
 def command_line(command: tuple[str, ...]) -> str:
-    """Options as the one string that OpenCL takes; white space is quoted after the ``=`` as PoCL wants."""
+    """Options as the single string that OpenCL takes; white space is quoted after the ``=`` as PoCL needs."""
     return " ".join(_quoted(token) for token in command)
 
 
@@ -273,7 +273,7 @@ def _quoted(token: str) -> str:
 
 @cache
 def pyopencl_include_dirs() -> tuple[str, ...]:
-    """The folder of headers that PyOpenCL adds to every build, so that its programs and ours agree."""
+    """The directory of headers that PyOpenCL adds to every build, so that its programs and ours agree."""
     from importlib.util import find_spec
 
     spec = find_spec("pyopencl")
@@ -287,28 +287,28 @@ def _canonical(tokens: tuple[str, ...], cwd: str) -> tuple[tuple[str, ...], tupl
     dirs: list[str] = []
     behind = (*tokens[1:], "-")
     if any(token == "-x" and behind[place].startswith("-") for place, token in enumerate(tokens)):
-        raise OptionError("the build option '-x' lacks its value; write the language behind it")
+        raise OptionError("the build option '-x' lacks its value; write the language after it")
     for name, value, _ in read(tokens, _SPELLINGS):
         if name == "-I":
             dirs.append(absolute(value.strip('"'), cwd))
         elif value:
             options.append(f"{name}{value}")
         elif name.startswith(_SLASH_I):
-            raise OptionError(f"the build option {name!r} is not one to every compiler; write -I")
+            raise OptionError(f"the build option {name!r} is ambiguous to compilers; write -I")
         elif re.fullmatch(_SIDE_EFFECTS, name):
             raise OptionError(
-                f"the build option {name!r} reads or writes files beside the artifact, which a cached "
+                f"the build option {name!r} reads or writes files besides the artifact, which a cached "
                 "build would skip; leave it out"
             )
         elif '"' in name.partition("=")[0]:
-            raise OptionError(f"the build option {name!r} is not one to every compiler; quote only its value")
+            raise OptionError(f"the build option {name!r} is ambiguous to compilers; quote only its value")
         else:
             options.append(name)
     return tuple(options), tuple(dirs)
 
 
 def _canonical_sizes(sizes: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
-    """Each size once and sorted, without extents of 1 at its end, because PoCL takes sizes as a set."""
+    """Each size once and sorted, without trailing extents of 1, because PoCL takes sizes as a set."""
     shortened = set()
     for size in sizes:
         while len(size) > 1 and size[-1] == 1:
@@ -318,7 +318,7 @@ def _canonical_sizes(sizes: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...
 
 
 def variables(implementation: str) -> Variables:
-    """The variables that reach a compiler; what PYOPENCL_BUILD_OPTIONS adds is keyed as options."""
+    """The variables that affect a compiler; the content of PYOPENCL_BUILD_OPTIONS is keyed as options."""
     return _VARIABLES.get(implementation, _VARIABLES[OTHER])
 
 
@@ -335,7 +335,7 @@ def _among(implementation: str, environ: Mapping[str, str]) -> list[tuple[str, s
 
 
 def _without_our_layer(name: str, value: str) -> Iterable[tuple[str, str]]:
-    """A variable as it is in a program that is not run by gpucache, whose layer changes no binary."""
+    """A variable as in a program that gpucache does not run: its own layer changes no binary."""
     if name != _LAYERS or _OUR_LAYER not in value:
         yield name, value
     elif others := [layer for layer in value.split(os.pathsep) if not layer.endswith(f"/{_OUR_LAYER}")]:

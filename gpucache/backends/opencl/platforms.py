@@ -1,4 +1,4 @@
-"""The OpenCL platforms and devices here, as targets with toolchains. Loads PyOpenCL.
+"""The OpenCL platforms and devices of this machine, as targets with toolchains. Loads PyOpenCL.
 
 This module owns the short names of platforms and devices, the mapping from a target to its device, and the
 fields that identify an OpenCL compiler. It reads the driver UUID with ctypes, because PyOpenCL does not.
@@ -53,7 +53,7 @@ def slug(text: str) -> str:
 
 
 def devices() -> list[Located]:
-    """Every device of every platform, each with a target that is unique here."""
+    """Every device of every platform, each with a target that is unique on this machine."""
     platforms = _platforms()
     names = [_platform_slug(platform) for platform in platforms]
     found: list[Located] = []
@@ -68,7 +68,7 @@ def devices() -> list[Located]:
 
 
 def probe() -> list[Device]:
-    """A row for every OpenCL device, then one for each failure; raises NoDeviceError if there is none."""
+    """A row for every OpenCL device, then one for each failure; raises NoDeviceError if there are none."""
     failed = [*_deviceless(), *problems(os.environ)]
     rows = [_row(located) for located in devices()]
     rows += [
@@ -88,12 +88,12 @@ def find(target: Target) -> Any:
     for located in devices():
         if located.target == target:
             return located.handle
-    raise TargetError(f"no device here is {str(target)!r}; run 'gpucache devices' to see the targets")
+    raise TargetError(f"no device is {str(target)!r}; run 'gpucache devices' to see the targets")
 
 
 @lru_cache(maxsize=64)
 def target_of(handle: Any) -> Target:
-    """The target that names a ``pyopencl.Device`` here."""
+    """The target of a ``pyopencl.Device`` on this machine."""
     for located in devices():
         if located.handle == handle:
             return located.target
@@ -103,7 +103,7 @@ def target_of(handle: Any) -> Target:
 def toolchain(handle: Any, memos: Memos | None = None) -> Toolchain:
     """The fields that identify a device's compiler; the UUID of a board is never among them.
 
-    ``memos`` keep what is found in the files of the compiler.
+    ``memos`` keep facts about the files of the compiler.
     """
     found = _toolchains.get(handle)
     if found is None:
@@ -154,7 +154,7 @@ def _build(platform: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _configuration() -> str | None:
-    """Digest of the file in the current directory that Intel's runtime reads; None if there is none."""
+    """The digest of the file in the current directory that Intel's runtime reads; None if it is missing."""
     path = Path("cl.cfg")
     try:
         if not path.is_file():
@@ -171,18 +171,18 @@ _AT_IMPORT = _configuration()
 
 
 def _early_configuration() -> list[tuple[str, str]]:
-    """The settings in the current directory when Intel's library was loaded.
+    """The settings that were in the current directory when Intel's library was loaded.
 
     The runtime reads some settings, such as the CPU to compile for, only when it is loaded. That moment is
-    over, so the files that are there now and were there when this module was imported both count. Settings
-    that are read at each build are covered with the headers.
+    over, so both the present files and the files at the import of this module count. Settings that are read
+    at each build are covered with the headers.
     """
     early = dict.fromkeys(found for found in (_AT_IMPORT, _configuration()) if found)
     return [("configuration at the start", found) for found in early]
 
 
 def implementation(handle: Any) -> str:
-    """Which rules apply to a device's compiler."""
+    """The name of the implementation, whose rules apply to a device's compiler."""
     return _IMPLEMENTATIONS.get(_platform_slug(handle.platform), OTHER)
 
 
@@ -199,18 +199,17 @@ def _devices_of(platform: Any) -> list[Any]:
     try:
         return list(platform.get_devices())
     except cl.Error:
-        return []  # a platform without devices raises this
+        return []  # raised by a platform without devices
 
 
 def _deviceless() -> Iterator[str]:
-    """A sentence for each platform that is installed and shows no device."""
+    """A sentence for each platform that is installed but shows no device."""
     for platform in _platforms():
         if not _devices_of(platform):
             named = f"{platform.name.strip()} ({' '.join(platform.version.split()[:4])})"
             makes = _IMPLEMENTATIONS.get(_platform_slug(platform)) == POCL
             remedy = (
-                "where it cannot make its cache it shows none, so set POCL_CACHE_DIR to a place that can be "
-                "written"
+                "it shows none without a writable cache, so set POCL_CACHE_DIR to a writable directory"
                 if makes
                 else "check its driver"
             )
@@ -257,23 +256,23 @@ def _row(located: Located) -> Device:
 
 
 def _why_not(handle: Any) -> str:
-    """Why nothing can be compiled for a device, with the remedy; empty if something can."""
+    """Why no program can be compiled for a device, with the remedy; empty if one can."""
     if not handle.compiler_available:
         kind = cl.device_type.to_string(handle.type & ~cl.device_type.DEFAULT, "%d")
         return f"{kind} without a compiler: its programs are built elsewhere"
     if implementation(handle) == POCL and handle.type & cl.device_type.CPU and not _knows_cpu(handle):
         return (
-            f"PoCL {handle.driver_version} was made with an LLVM that does not know this CPU, so it compiles "
+            f"PoCL {handle.driver_version} has an LLVM that does not know this CPU, so it compiles "
             "nothing; install a newer PoCL, such as Debian's pocl-opencl-icd, or use another platform"
         )
     return ""
 
 
 def _knows_cpu(handle: Any) -> bool:
-    """Whether the LLVM of a PoCL knows this CPU; True if that cannot be found out.
+    """Whether the LLVM of a PoCL knows this CPU; True if that cannot be determined.
 
     PoCL compiles for the CPU that LLVM names. LLVM calls a CPU that it does not know ``generic``, and Clang
-    knows no CPU of x86-64 by that name, so every build fails. A PoCL that is built for many CPUs, as from 5.0
+    has no CPU of that name for x86-64, so every build fails. A PoCL that is built for many CPUs, as from 5.0
     on and in Debian's 3.1, chooses one by its instruction sets instead, and has ``pocl_get_distro_cpu_name``.
     """
     if not sys.platform.startswith("linux") or machine.machine() != "x86_64":
@@ -286,7 +285,7 @@ def _knows_cpu(handle: Any) -> bool:
     ask = getattr(library, "pocl_get_llvm_cpu_name", None)
     if ask is None or hasattr(library, "pocl_get_distro_cpu_name"):
         return True
-    ask.restype = ctypes.c_char_p  # a few bytes of malloc that nobody frees
+    ask.restype = ctypes.c_char_p  # a few bytes of malloc that are never freed
     return ask() != b"generic"
 
 
@@ -298,7 +297,7 @@ def _kind(handle: Any) -> str:
 
 
 def _driver_uuid(handle: Any) -> str | None:
-    """CL_DRIVER_UUID_KHR of cl_khr_device_uuid as hex; None if the device has none."""
+    """The hex CL_DRIVER_UUID_KHR of cl_khr_device_uuid; None if the device has none."""
     if "cl_khr_device_uuid" not in handle.extensions.split():
         return None
     # PyOpenCL's extension module links the ICD loader, so the loader's functions are found through it.
