@@ -1,6 +1,8 @@
 """Work done as a user who may not enter what root keeps to itself, in a child process."""
 
+import mmap  # noqa: F401 - formats import these two late, when that user may not read root's Python any more
 import os
+import secrets  # noqa: F401
 import traceback
 from collections.abc import Callable
 

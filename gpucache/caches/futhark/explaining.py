@@ -96,7 +96,7 @@ class LogReading:
     """The cache file's name as given to the program."""
     outcome: Outcome = Outcome.UNSAID
     reason: bytes = b""
-    """Why it could not be read, if it exists and its key matches."""
+    """Why it could not be read; empty if it was absent or had another key."""
     store_error: bytes = b""
     """Why the file could not be written."""
 
@@ -408,7 +408,7 @@ class Recipe:
         if not self._joined:
             both = (one for one in (edit.stored, edit.wanted) if one is not None)
             return total(both, signed=self._signed)
-        # Without a last option the space before it goes too, so the one before it counts as well.
+        # The last option goes together with the space before it, so the option before it counts as well.
         first = max(0, edit.place - 1)
         stored = () if edit.stored is None else (edit.stored,)
         rest = self._options[edit.place + (edit.wanted is not None) :]

@@ -78,7 +78,7 @@ def _file(path: Path, role: str, move: str) -> Iterator[str]:
     if os.path.isdir(folder) and not os.access(folder, os.X_OK):  # noqa: PTH112 - raises nothing
         yield f"{folder} cannot be entered by this user, so the content of {path.name} is unknown; {move}"
     elif is_file(path) and not os.access(path, os.R_OK):
-        yield f"{path.name} may not be read by this user, so what it is unknown; {move}"
+        yield f"{path.name} may not be read by this user, so its content is unknown; {move}"
     elif role != SYSTEM and is_file(path) and not os.access(path, os.W_OK) and os.access(folder, os.W_OK):
         # If the directory takes nothing either, that is reported already.
         yield f"the file is read-only, so every store fails and nothing new is kept; {move}"
