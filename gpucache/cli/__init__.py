@@ -1,7 +1,7 @@
-"""The command line: one file per verb. Parse, call, render, exit code; nothing else.
+"""The command line: one file per verb, which only parses, calls, renders and gives the exit code.
 
 Must not load a GPU stack, numpy or rich to show help: every verb imports what it needs when it runs.
-Owns the way in, which imports nothing before it is ready for Ctrl-C.
+Owns the entry point, which imports nothing before it is ready for Ctrl-C.
 """
 
 import os
@@ -20,7 +20,7 @@ def main(arguments: "Sequence[str] | None" = None) -> int:
     if arguments is None:
         import gc
 
-        # What modules and entries are made of stays: looking for garbage in it took a tenth of the start.
+        # Modules and entries stay alive: collecting garbage among them took a tenth of the start.
         gc.set_threshold(_ALLOCATIONS)
     code = _run(arguments)
     if arguments is None:  # this is the whole process
@@ -31,7 +31,7 @@ def main(arguments: "Sequence[str] | None" = None) -> int:
 
         interrupted = code == ExitCode.INTERRUPTED or interrupts.disarmed()
         interrupts.ignore()
-        gc.freeze()  # nor is it looked for at the end, when all of it goes: that took another tenth
+        gc.freeze()  # everything is freed at exit: a collection then took another tenth
         threads = sys.modules.get("threading")
         if interrupted or (threads and any(one.daemon for one in threads.enumerate())):
             _leave(code)
@@ -39,16 +39,16 @@ def main(arguments: "Sequence[str] | None" = None) -> int:
 
 
 def _leave(code: int) -> None:
-    """End this process, all else being done.
+    """End this process after everything else is done.
 
-    Python itself forgets the exit code where an interrupt came during an ``exec``, of which imports are full;
-    and it may crash where a thread that nobody waits for still imports, as when a command ends before what
-    answers it is there.
+    Python itself forgets the exit code if an interrupt came during an ``exec``, which imports often run; and
+    it may crash if a thread that is not joined still imports, as when a command ends before the modules of
+    its server are loaded.
     """
     if asking := sys.modules.get("gpucache.probe.ask"):
         asking.end_asking()
     for stream in (sys.stdout, sys.stderr):
-        try:  # contextlib takes as long to import as half of what a plain run does
+        try:  # importing contextlib takes half as long as a plain run imports
             stream.flush()
         except OSError:
             continue

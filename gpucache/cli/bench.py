@@ -231,7 +231,7 @@ def _finish(
     *,
     otherwise: int | None = None,
 ) -> None:
-    """Show, export and judge what was measured, and leave."""
+    """Show, export and judge the measurements, and exit."""
     from gpucache.answers import bench_text as text
     from gpucache.answers.bench import BenchVerdict, summarise_bench
     from gpucache.bench.compare import below
@@ -279,14 +279,14 @@ def _require_export(file: Path) -> None:
         raise UsageError(MISSING)
     new = not file.exists()
     with writing(file):
-        with file.open("ab"):  # what is there stays until the end
+        with file.open("ab"):  # its present content stays until the end
             pass
         if new:
             file.unlink()
 
 
 def _fingerprint(cases: "Sequence[BenchCase]", devices: "Sequence[Device]") -> dict[str, object]:
-    """The environment of a run: software, processor, the targets measured or present, what was redirected."""
+    """The environment of a run: software, processor, the measured or present targets, redirected caches."""
     from gpucache import __version__
 
     targets = {case.target for case in cases}

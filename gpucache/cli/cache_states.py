@@ -33,7 +33,7 @@ def show_states(opened: Opened) -> None:
     own = opened.own
     ours = None if own is None else _ours(own)
     rest = [cache for cache in opened.caches if own is None or cache is not own.cache]
-    # A cache that was named by its place is asked for alone; unused places are shown for named systems.
+    # A cache named by its place is shown alone; unused places are shown for named systems.
     rest += open_unused({one.name for one in rest if one.location().decided_by != "--cache"})
     owns = {id(one.cache): one.cache for one in opened.owns}
     states = [own_state(owns[id(one)], one.scan()) if id(one) in owns else foreign_state(one) for one in rest]
@@ -50,7 +50,7 @@ def show_states(opened: Opened) -> None:
 
 
 def show_everything() -> None:
-    """Our own cache and those of others at a glance; the others also where ours has no usable place."""
+    """Our own cache and all other caches at a glance; the others also if ours has no usable place."""
     from gpucache.answers import inspect as text
     from gpucache.engine.inspect import foreign_state, own_state
     from gpucache.engine.staleness import Origins
@@ -59,7 +59,7 @@ def show_everything() -> None:
     try:
         opened = open_named(())
     except CacheUnusableError:
-        with suppress(BrokenPipeError):  # whoever read enough is told what is wrong all the same
+        with suppress(BrokenPipeError):  # a reader that closed the pipe early still gets the error
             given().show(text.overview([foreign_state(cache) for cache in [*others, *open_unused()]]))
         raise
     own = opened.own
@@ -69,7 +69,7 @@ def show_everything() -> None:
     origins = [Origins() for _ in others]
     found = [(foreign_state(cache, own), own) for cache, own in zip(others, origins, strict=True)]
     unused = [foreign_state(cache) for cache in open_unused()]
-    # What --cache all means in evict: no system root, and no place that programs are led away from.
+    # As for --cache all in evict: no system root, and no place from which programs are redirected.
     its, *judged = _judged([(ours.state, Origins() if own.system else ours.origins), *found])
     states = [*roots, *judged, *unused]
     size_bytes = sum(one.size_bytes for one in (its, *states))
@@ -85,10 +85,10 @@ def show_everything() -> None:
 
 
 def _judged(found: "Sequence[tuple[CacheState, Origins]]") -> "list[CacheState]":
-    """The states with what of each nobody reads again.
+    """The states, each with its stale entries.
 
-    Drivers are asked only about devices that two toolchains built for, as a child process for each takes a
-    second: until something was built with a new driver nobody is told of what the old one left.
+    Drivers are queried only about devices that two toolchains built for, as a child process for each takes a
+    second: the entries of an old driver are reported once something was built with the new one.
     """
     toolchains = toolchains_for(entry for _, origins in found for entry in origins.rebuilt())
     now_ns = time.time_ns()
@@ -96,7 +96,7 @@ def _judged(found: "Sequence[tuple[CacheState, Origins]]") -> "list[CacheState]"
 
 
 class _Ours(NamedTuple):
-    """Our own cache: its state, who made its entries, and what is worth knowing."""
+    """Our own cache: its state, who made its entries, and the advice on it."""
 
     state: "CacheState"
     origins: "Origins"
@@ -108,7 +108,7 @@ class _Ours(NamedTuple):
     """How many builds wait for ``warm --misses``."""
 
     def document(self, state: "CacheState") -> dict[str, Any]:
-        """The same for machines, with the state as it is known by now."""
+        """The same for machines, with the state as judged so far."""
         if not given().json:
             return {}
         from gpucache.answers.document import json_of
@@ -118,7 +118,7 @@ class _Ours(NamedTuple):
 
     @property
     def records(self) -> "Iterator[Block]":
-        """What is worth knowing, for people."""
+        """The advice and the records, for people."""
         from gpucache.answers import inspect as text
 
         now_ns = time.time_ns()

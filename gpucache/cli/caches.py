@@ -61,7 +61,7 @@ class Opened(NamedTuple):
             return select(self.caches, words, targets)
 
     def require_own(self, option: str) -> OwnOpened:
-        """Our own cache; raises UsageError where other caches were named, which the option does not suit."""
+        """Our own cache; raises UsageError if others were named, for which the option does not exist."""
         named = sum(not one.system for one in self.owns)
         if self.own is None or named > 1 or len(self.owns) < len(self.caches):
             raise UsageError(f"{option} is for gpucache's own cache; leave --cache out, or name its root")
@@ -69,7 +69,7 @@ class Opened(NamedTuple):
 
 
 def finish(opened: Opened, code: int) -> None:
-    """End a verb. What could not be read of a cache is told, and makes any exit code 5."""
+    """End a verb. Unreadable parts of a cache are reported, and make any exit code 5."""
     for sentence in opened.unread:
         complain(f"gpucache: {sentence}; entries in it are not counted")
     leave(ExitCode.CACHE_UNUSABLE if opened.unread else code)
@@ -77,7 +77,7 @@ def finish(opened: Opened, code: int) -> None:
 
 @contextmanager
 def found_or_unread(opened: Opened) -> Iterator[None]:
-    """Blame folders of entries that could not be listed, if there are any, where a name is not found."""
+    """If a name is not found, blame directories of entries that could not be listed, if there are any."""
     try:
         yield
     except UsageError:
@@ -97,7 +97,7 @@ class CacheName(Name):
         param: click.Parameter,  # noqa: ARG002 - Click's signature
         incomplete: str,
     ) -> "list[CompletionItem]":
-        """Names of systems, then folders and files."""
+        """Names of systems, then directories and files."""
         from click.shell_completion import CompletionItem
 
         names = [CompletionItem(name) for name in (*NAMES, ALL) if name.startswith(incomplete)]
@@ -105,7 +105,7 @@ class CacheName(Name):
 
 
 def cache_option(function: F) -> F:
-    """Add the option that says which caches."""
+    """Add the option that names the caches."""
     return click.option(
         "--cache", metavar="NAME|PLACE", type=CacheName(), multiple=True,
         help=f"Which caches: {', '.join((*NAMES, ALL))}, a folder or file, or NAME:PLACE; may be given "
@@ -121,7 +121,7 @@ def open_named(texts: Sequence[str], *, systems: bool = True) -> Opened:
     opened = [_open_one(text, systems=systems) for text in texts or (OWN,)]
     caches: dict[tuple[str, str], Cache] = {}
     for one in opened:
-        for cache in one.caches:  # what was named twice is one cache
+        for cache in one.caches:  # a cache that is named twice is opened once
             caches.setdefault((cache.name, cache.location().root), cache)
     once = tuple(caches.values())
     owns = tuple(own for one in opened for own in one.owns if own.cache in once)
@@ -129,14 +129,14 @@ def open_named(texts: Sequence[str], *, systems: bool = True) -> Opened:
 
 
 def open_others() -> "list[Cache]":
-    """Every cache of others that is here."""
+    """Every cache of another system on this machine."""
     from gpucache.caches.opening import found_caches
 
     return found_caches(os.environ)
 
 
 def open_everywhere() -> "list[Cache]":
-    """Our own cache, where it has a place, and every place where some system's programs keep theirs, there
+    """Our own cache, if it has a place, and every place in which a system's programs keep theirs, existing
     or not."""
     from gpucache.caches.opening import every_cache
 
@@ -148,9 +148,9 @@ def open_everywhere() -> "list[Cache]":
 
 
 def open_unused(names: "Collection[str] | None" = None) -> "list[Cache]":
-    """Caches in default places that programs do not use, because a variable leads them elsewhere.
+    """Caches in default places that programs do not use because a variable redirects them.
 
-    They are those of all systems, or of the systems that are named.
+    They are the caches of all systems, or of the systems that are named.
     """
     if names is not None and not names:
         return []
@@ -205,7 +205,7 @@ def _ours(settings: "Settings", *, systems: bool) -> Opened:
 
 
 def _ours_apart(settings: "Settings", *, systems: bool) -> Opened:
-    """The same; where it cannot be used what says why in its place, so that it does not hide the others."""
+    """The same; if it cannot be used, a stand-in with the reason, so that the others are still shown."""
     from gpucache.answers.entries import Location
     from gpucache.caches.opening import Unusable
 

@@ -1,11 +1,11 @@
-"""Completion in bash, zsh and fish: what our process answers, and the scripts that ask it.
+"""Completion in bash, zsh and fish: the candidates of our process, and the scripts that request them.
 
-Owns the few lines of shell, and Click's extension points that they talk to. Click's own scripts are
+Owns the few lines of shell, and Click's extension points that they use. Click's own scripts are
 not used because bash takes ``cuda:sm_90`` for three words, all three lose what precedes ``=``, and
 names from the cache must reach a command line quoted. A script sends the line up to the cursor and
 reads lines of type (``plain``, ``dir`` or ``file``), value and help, with a tab between them.
 
-Must not know what can be completed: the parameters say that.
+Must not know what can be completed: the parameters know that.
 """
 
 import os
@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem, ShellComplete, add_completion
 
 from gpucache.cli.group import COMPLETE, PROGRAM
 
-_CURSOR = "\x1f"  # stands where the cursor is, so that even an empty last word is not lost
+_CURSOR = "\x1f"  # marks the cursor, so that even an empty last word is not lost
 _PLAIN_IN_BASH = re.compile(r"[^\w@%+=:,./-]", re.ASCII)
 
 _BASH = """\
@@ -87,7 +87,7 @@ complete --no-files --command %(prog_name)s --arguments '(%(complete_func)s)'
 
 
 class LineComplete(ShellComplete):
-    """Answers for a line that ends at the cursor, each value a whole word of it."""
+    """Candidates for a line that ends at the cursor, each value a whole word of it."""
 
     def get_completion_args(self) -> tuple[list[str], str]:
         """The words after the program's name, and the word at the cursor up to there."""
@@ -95,7 +95,7 @@ class LineComplete(ShellComplete):
         return words[1:], last.removesuffix(_CURSOR)
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
-        """Click's answers with the ``--option=`` that it leaves out, and without control characters."""
+        """Click's candidates with the ``--option=`` that it leaves out, and without control characters."""
         option = incomplete[: incomplete.find("=") + 1] if incomplete.startswith("-") else ""
         return [
             CompletionItem(option + item.value, type=item.type, help=item.help)
@@ -109,13 +109,13 @@ class LineComplete(ShellComplete):
 
 
 class BashComplete(LineComplete):
-    """Answers without what bash counts as earlier words, and safe to stand on a command line."""
+    """Candidates without the part that bash counts as earlier words, and safe on a command line."""
 
     name = "bash"
     source_template = _BASH
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
-        """The part of each value that bash replaces: what follows the last ``:`` or ``=``."""
+        """The part of each value that bash replaces: the text after the last ``:`` or ``=``."""
         breaks = [mark for mark in ":=" if mark in os.environ.get("COMP_WORDBREAKS", "")]
         done = 1 + max((incomplete.rfind(mark) for mark in breaks), default=-1)
         items = super().get_completions(args, incomplete)
@@ -123,14 +123,14 @@ class BashComplete(LineComplete):
 
 
 class ZshComplete(LineComplete):
-    """Answers for zsh, which quotes them itself."""
+    """Candidates for zsh, which quotes them itself."""
 
     name = "zsh"
     source_template = _ZSH
 
 
 class FishComplete(LineComplete):
-    """Answers for fish, which quotes them itself."""
+    """Candidates for fish, which quotes them itself."""
 
     name = "fish"
     source_template = _FISH
@@ -140,7 +140,7 @@ SHELLS = (BashComplete, ZshComplete, FishComplete)
 
 
 def register() -> None:
-    """Make Click answer with these classes instead of its own."""
+    """Make Click use these classes instead of its own."""
     for shell in SHELLS:
         add_completion_class(shell)
 

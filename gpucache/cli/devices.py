@@ -1,4 +1,4 @@
-"""``gpucache devices``: the targets here, saved and compared."""
+"""``gpucache devices``: the targets of this machine, saved and compared."""
 
 from pathlib import Path
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Plans = Sequence[tuple[Cache, EvictPlan]]
 
 _TOLD = 5
-"""How many of the things that are left in a cache are told one by one."""
+"""How many of the things that stay in a cache are reported one by one."""
 NOTHING_ASKED = (
     "say what may go: --max-size, --older-than, --superseded, --stale, --unlike, --program, --target or --all"
 )
@@ -124,7 +124,7 @@ def evict(
 def _run(
     opened: Opened, plans: "Plans", asked: "Limits", summary: "EvictSummary", said: list[str]
 ) -> "Iterator[EvictOutcome]":
-    """Remove what is planned; when it ends, ``summary`` and the sentences that were ``said`` are whole."""
+    """Remove the planned entries; at the end, ``summary`` and the sentences in ``said`` are complete."""
     from gpucache.answers.evict import ALL, EvictSummary
     from gpucache.engine.evict import run_evict
 
@@ -147,7 +147,7 @@ def _run(
 
 
 def _show_plans(opened: Opened, plans: "Plans", *, everything: bool) -> None:
-    """Show what would be removed."""
+    """Show which entries would be removed."""
     from gpucache.answers import evict as text
     from gpucache.answers.evict import Foreseen
     from gpucache.engine.evict import foresee
@@ -211,7 +211,7 @@ def _require_names(asked: "Limits", every: "Sequence[Iterable[CacheEntry]]") -> 
 
 
 def _limits(asked: "Limits", cache: "Cache") -> "Limits":
-    """What was asked for, or the cache's own limit where nothing was."""
+    """The limits of the command line, or the cache's own limit if there are none."""
     limit_bytes = _max_size(asked, cache)
     if asked.empty and limit_bytes is None:
         own = "; or set GPUCACHE_MAX_SIZE" if cache.name == OWN else ""
@@ -224,7 +224,7 @@ def _max_size(asked: "Limits", cache: "Cache") -> int | None:
 
 
 def _left(plans: "Plans") -> list[str]:
-    """Sentences about what lies in caches besides entries; it stays, because it may be somebody else's."""
+    """Sentences about files in caches that are not entries; they stay, as they may be another program's."""
 
     told: list[str] = []
     for cache, _ in plans:
@@ -240,7 +240,7 @@ def _left(plans: "Plans") -> list[str]:
 
 
 def _ask(plans: "Plans") -> None:
-    """Ask before everything goes, naming every place; raises UsageError where nobody can answer."""
+    """Ask before removing everything, naming every place; raises UsageError if stdin cannot be asked."""
     counted = [(cache, sum(1 for _ in plan.removals())) for cache, plan in plans]
     if not any(count for _, count in counted):
         return

@@ -1,4 +1,4 @@
-"""``gpucache export``: write a cache of another system, or a layer, for machines that are not here."""
+"""``gpucache export``: write a cache of another system, or a layer, for other machines."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -31,7 +31,7 @@ and each miss with what differs. Headers in memory, headers that are included th
 that 'gpucache run' does not reach are not covered. If nothing is printed, no library of OUT was loaded: built
 by cc these need a glibc as new as this machine's. OUT holds sources, and everybody may read it. Where nothing
 could be exported, none is made."""
-"""What is said of this form by the help of export."""
+"""The text on this form in the help of export."""
 FORMS = {form.name: form for form in forms()}
 _OPTIONS = tuple(dict.fromkeys(option for form in FORMS.values() for option in form.options))
 _HELP = f"""Write OUT, a cache file of another system, which its programs then hit; or a layer.
@@ -111,7 +111,7 @@ def _refuse_given(options: dict[str, Any]) -> None:
 
 
 def _values(form: Form, options: dict[str, Any]) -> dict[str, Any]:
-    """What the options of a form were given, by their names; raises UsageError for those of another form."""
+    """The values given for the options of a form, by name; raises UsageError for options of another form."""
     by_name = {option.name: options[option.name.lstrip("-").replace("-", "_")] for option in _OPTIONS}
     for name, value in by_name.items():
         if value and name not in {option.name for option in form.options}:
@@ -131,7 +131,7 @@ def _value(option: Option, value: Any) -> Any:
 
 
 def _export_layer(folder: Path, place: str) -> None:
-    """Run the command, and write what answers its builds; ``place`` is where the folder will be used."""
+    """Run the command, and write a layer that serves its builds, for use at ``place``."""
     from gpucache.answers.layer import layer_line, left, summarise_layer
     from gpucache.assembly import open_layers
     from gpucache.caches.known_caches import KnownCaches
@@ -151,9 +151,9 @@ def _export_layer(folder: Path, place: str) -> None:
     try:
         make = Services(settings, Path(command[0]).name, found)
         opencl, nvrtc = Later(make.opencl, OPENCL), Later(make.nvrtc, NVRTC)
-        with scratch("layer") as caches:  # what a library's own cache answers is not asked for
+        with scratch("layer") as caches:  # a library's own cache would hide its builds
             environ = {**given().environment(), **KnownCaches(given().environment()).isolate(caches)}
-            environ.pop(REQUIRE, None)  # what misses is to be built for the layer
+            environ.pop(REQUIRE, None)  # misses are built for the layer
             handlers = questions.heard({**opencl.handlers, **nvrtc.handlers})
             ended = run_command(command, environ, found, handlers)
         opencl.finish(), nvrtc.finish()
@@ -166,7 +166,7 @@ def _export_layer(folder: Path, place: str) -> None:
             if row is not None:
                 rows.append(row)
                 kinds.add(kind)
-        # A command that nothing is kept of makes no new layer, which would answer nobody.
+        # A command without stored builds makes no new layer, as it would serve no program.
         answers, size = layer.add(sorted(kinds), rows) if rows or layer.exists else (0, 0)
     finally:
         remove_empty(new)

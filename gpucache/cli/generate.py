@@ -1,9 +1,9 @@
 """The files made from the code that owns their facts: man pages and completions.
 
     python -m gpucache.cli.generate          write them
-    python -m gpucache.cli.generate --check  say which are out of date; exit 3 if any is
+    python -m gpucache.cli.generate --check  list the outdated ones; exit 3 if there are any
 
-Owns where they lie in a checkout. They hold no date, no path of this machine and no terminal's width.
+Owns their places in a checkout. They contain no date, no path of this machine and no terminal's width.
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def generate(check: bool) -> None:
 
 
 def top_level(module: Path) -> Path:
-    """The checkout that a module of ``gpucache/cli/`` lies in; raises ClickException where it is none."""
+    """The checkout that contains a module of ``gpucache/cli/``; raises ClickException if there is none."""
     top = module.resolve().parents[2]
     if not (top / "pyproject.toml").is_file():
         raise click.ClickException(f"{top} is no checkout of gpucache (no pyproject.toml); run this in one")
@@ -59,7 +59,7 @@ def pages() -> dict[str, str]:
 
 
 def stray_pages(top: Path) -> Iterator[Path]:
-    """Manual pages in the checkout that are no longer made."""
+    """Manual pages in the checkout that are not made any more."""
     names = pages()
     return (path for path in sorted((top / "man").glob("gpucache*.[15]")) if path.name not in names)
 

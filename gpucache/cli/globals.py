@@ -1,6 +1,6 @@
-"""Options that every verb has, before or after it, and what they decide.
+"""Options that every verb has, before or after it, and their effects.
 
-Owns the merged value and the way a verb answers: one JSON document, or text.
+Owns the merged value and the form of a verb's output: one JSON document, or text.
 """
 
 import os
@@ -27,14 +27,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Globals(NamedTuple):
-    """What the global options say. It is no dataclass, because --help and --version would wait for those."""
+    """The values of the global options. Not a dataclass, whose import would delay --help and --version."""
 
     root: str | None = None
     json: bool = False
     quiet: bool = False
     verbose: int = 0
     command: tuple[str, ...] = ()
-    """What followed ``--``: a command of somebody else's."""
+    """The words after ``--``: a user's command."""
     running: "Running | None" = None
     """That command, where it has been run already."""
 
@@ -50,7 +50,7 @@ class Globals(NamedTuple):
         return read_settings(os.environ, root=self.root)
 
     def environment(self) -> dict[str, str]:
-        """The environment of a command of somebody else's, whose own cache of ours is at ``--root``."""
+        """The environment of a user's command, in which gpucache's cache is at ``--root``."""
         root = None if self.root is None else self.settings().root
         return {**os.environ, **({} if root is None else {"GPUCACHE_DIR": str(root.absolute())})}
 
@@ -69,14 +69,14 @@ class Globals(NamedTuple):
         summary: object,
         text: "Iterable[Block]",
     ) -> None:
-        """Answer with the document or with text, whichever is asked for, and read no more than that needs."""
+        """Print the document or the text, whichever was requested, and read no more than that needs."""
         self.document(command, outcomes, summary)
         self.show(text)
 
     def tell(
         self, command: str, outcomes: "Iterable[object]", summary: object, sentences: "Iterable[str]"
     ) -> None:
-        """The same to stderr, of a command of somebody else's, whose standard output it is."""
+        """The same to stderr, for a user's command, which owns standard output."""
         if self.json:
             from gpucache.answers.document import document
 
@@ -86,7 +86,7 @@ class Globals(NamedTuple):
                 complain(f"gpucache: {sentence}")
 
     def document(self, command: str, outcomes: "Iterable[object]", summary: object) -> None:
-        """Write the document for machines to stdout, if it is asked for: outcomes, then their summary."""
+        """Write the document for machines to stdout, if it was requested: outcomes, then their summary."""
         if self.json:
             from gpucache.answers.document import document
 
@@ -101,7 +101,7 @@ class Globals(NamedTuple):
         return display(quiet=self.quiet or self.json)
 
     def say(self, sentence: str) -> None:
-        """Write a sentence beside the product to stderr."""
+        """Write a sentence to stderr, apart from the product."""
         if self.quiet or self.json:
             return
         import shutil
@@ -139,7 +139,7 @@ def global_options(function: F) -> F:
 
 
 def _keep(context: click.Context, option: click.Parameter, value: Any) -> None:
-    """Put a global option that was given into the one merged value, wherever on the line it stands."""
+    """Put a global option that was given into the one merged value, wherever on the line it is."""
     if value in (None, False, 0):
         return
     if isinstance(value, str) and value.startswith("~"):

@@ -1,4 +1,4 @@
-"""The group of all verbs, and the version. A verb's module is imported when that verb is asked for."""
+"""The group of all verbs, and the version. A verb's module is imported when that verb is called."""
 
 from importlib import import_module
 

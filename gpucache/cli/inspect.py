@@ -1,4 +1,4 @@
-"""``gpucache inspect``: what is cached, and why something missed."""
+"""``gpucache inspect``: the contents of a cache, and the reasons of misses."""
 
 import sys
 import time
@@ -234,7 +234,7 @@ def _extract(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...], fi
 
 
 def _name(opened: Opened, cache: "Cache") -> str:
-    """What tells a cache from the others that are shown beside it; empty text where there are none."""
+    """The words that distinguish a cache from the others shown with it; empty if there are no others."""
     if len(opened.caches) == 1:
         return ""
     place = cache.location()
@@ -248,7 +248,7 @@ def _found(
 
 
 def _whole(cache: "Cache", entry: "CacheEntry") -> "EntryReport | CacheEntry":
-    """An entry with its key fields, or what is wrong with it: one damaged entry does not hide the others."""
+    """An entry with its key fields, or with its damage: one damaged entry does not hide the others."""
     from gpucache.answers.entries import Problem
 
     try:
@@ -261,7 +261,7 @@ _DAMAGED_LINES_TOLD = 5
 
 
 def _show_recording(folder: Path) -> None:
-    """Show what a recording holds; raises SourceError where it is none."""
+    """Show the contents of a recording; raises SourceError if the directory is not one."""
     from gpucache.answers.record import recording, summarise_recording
     from gpucache.engine.recorded_requests import recorded_programs
     from gpucache.recording.reading import read_recording
@@ -278,7 +278,7 @@ def _show_recording(folder: Path) -> None:
 
 
 def _show_written(names: Sequence[str]) -> None:
-    """Tell of what is written to the caches that are named, or to all, until an interrupt or unread."""
+    """Show writes to the named caches, or to all, until an interrupt or until the reader is gone."""
     from gpucache.answers import inspect as text
     from gpucache.engine.watch import watch
 

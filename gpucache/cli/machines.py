@@ -1,4 +1,4 @@
-"""The machine a command answers for: this one, or that of a device profile."""
+"""The machine that a command's result is for: this one, or the one of a device profile."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,10 +28,10 @@ def machine(
     meanwhile: Callable[[], object] = lambda: None,
     targets: Sequence[str] = (),
 ) -> Machine:
-    """This machine, asked by all backends or by some of them, or that of a profile; raises UsageError.
+    """This machine, probed by all backends or by some of them, or that of a profile; raises UsageError.
 
-    ``meanwhile`` is called while the drivers of this machine are asked. It is said which device is meant by
-    a target that could be several.
+    ``meanwhile`` is called while the drivers of this machine are probed. If a target could mean several
+    devices, a message says which one is meant.
     """
     from gpucache.engine.targets import told_choice
 
@@ -57,9 +57,9 @@ def machine_for(
     meanwhile: Callable[[], object] = lambda: None,
     memory: "Memory | None" = None,
 ) -> Machine:
-    """The machine to build programs for, or entries again; no driver of this one is asked without need.
+    """The machine to build programs for, or entries again; drivers of this one are probed only if needed.
 
-    With a ``memory`` of what probes found, none is asked for targets that are named in full and known there.
+    With a ``memory`` of earlier probes, none is made for targets that are named in full and known there.
     """
     from gpucache.assembly import backends
     from gpucache.engine.warm.plan import needed_backends
@@ -83,8 +83,8 @@ def machine_for(
 
 
 def toolchains_for(entries: "Iterable[CacheEntry]") -> "list[Toolchain]":
-    """The toolchains of this machine beside which entries may be stale; only drivers of their targets are
-    asked."""
+    """The toolchains of this machine that can show entries to be stale; only drivers of their targets are
+    probed."""
     named = {entry.target.partition(":")[0] for entry in entries if entry.toolchain_identity}
     if not named:
         return []
@@ -96,7 +96,7 @@ def toolchains_for(entries: "Iterable[CacheEntry]") -> "list[Toolchain]":
 
 
 def here(devices: "Sequence[Device]") -> "Profile":
-    """The profile of this machine: its devices, and of its environment what reaches their compilers."""
+    """The profile of this machine: its devices, and the variables that reach their compilers."""
     from gpucache.assembly import backends
     from gpucache.probe.profile import Profile
 

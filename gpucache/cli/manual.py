@@ -1,6 +1,6 @@
 """The manual pages: the command and its verbs (section 1), a manifest and the documents of ``--json`` (5).
 
-Owns their sections. Must not hold what is said elsewhere: names, options and help are read from the Click
+Owns their sections. Must not repeat facts from elsewhere: names, options and help are read from the Click
 tree, examples and words from ``verb_examples``, exit codes from the group, variables from the settings,
 fields from the manifest's grammar, keys from the types of outcomes.
 """
@@ -76,7 +76,7 @@ FILES = (
     ),
     ("v1/targets.json", "The targets that the last probe found, for completions."),
 )
-"""Paths below the cache's root, and what lies there."""
+"""Paths below the cache's root, and their contents."""
 
 _ROOT = (
     "The cache lives in the user's cache directory (~/.cache/gpucache on Linux, ~/Library/Caches/gpucache on "
@@ -98,7 +98,7 @@ def pages(context: click.Context) -> dict[str, str]:
 
 
 def commands(context: click.Context) -> dict[str, click.Command]:
-    """The commands of a group by name; nothing for a command that is no group."""
+    """The commands of a group by name; empty for a command that is not a group."""
     group = context.command
     if not isinstance(group, click.Group):
         return {}
@@ -142,11 +142,11 @@ def _commands(context: click.Context) -> Iterator[str]:
 
 def _options(context: click.Context) -> Iterator[tuple[str, str]]:
     records = (param.get_help_record(context) for param in context.command.get_params(context))
-    return (record for record in records if record and record[1])  # arguments have no help of their own
+    return (record for record in records if record and record[1])  # arguments have no help
 
 
 def _words(verb: str) -> Iterator[str]:
-    """What the words of an answer mean."""
+    """The meanings of the words in a verb's output."""
     if verb in WORDS:
         heading, kind = WORDS[verb]
         yield roff.heading(heading)
@@ -162,7 +162,7 @@ def _examples(examples: Sequence[Example]) -> Iterator[str]:
 
 
 def _exit_codes(context: click.Context) -> Iterator[str]:
-    """What the process says of the whole, and what it says of a command that could not be started."""
+    """The exit codes for the whole run, and those for a command that could not be started."""
     codes = list(ExitCode)
     if context.info_name in COMMANDED[:2]:
         yield roff.filled(
@@ -183,7 +183,7 @@ def _exit_codes(context: click.Context) -> Iterator[str]:
 
 
 def _surroundings(context: click.Context) -> Iterator[str]:
-    """Variables and files on the page of the whole command, and on the others where to read of them."""
+    """Variables and files on the page of the whole command, and on the other pages a reference to it."""
     yield roff.heading("ENVIRONMENT")
     if context.parent is not None:
         page = roff.reference(page_name(context.parent), 1)

@@ -1,6 +1,6 @@
 """Parameter types, and the options that name sources and builds.
 
-Owns completion, which never probes: it reads what the last probe and the cache left.
+Owns completion, which never probes: it reads the results of the last probe and the cache.
 """
 
 import math
@@ -89,7 +89,7 @@ class Name(click.ParamType[str]):
 
 
 class PathName(click.Path):
-    """A path. An empty one is refused, as a name is: it would mean the current folder."""
+    """A path. An empty one is refused, as a name is: it would mean the current directory."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(path_type=Path, **options)
@@ -133,7 +133,7 @@ class EntryName(Name):
         param: click.Parameter,  # noqa: ARG002 - Click's signature
         incomplete: str,
     ) -> "list[CompletionItem]":
-        """Programs with a history, and keys once two digits are there."""
+        """Programs with a history, and keys once two digits are typed."""
         from click.shell_completion import CompletionItem
 
         from gpucache.engine.program_names import ALIAS
@@ -153,13 +153,13 @@ class EntryName(Name):
 
 
 class BuildCommand(click.Command):
-    """A command with build options, which it gets as ``named``: what was said of programs and builds.
+    """A command with build options, which it gets as ``named``: everything given about programs and builds.
 
     ``-D`` and ``--option`` reach the compiler in the order given.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments, put every define among the options where it stood, and gather them all."""
+        """Parse the arguments, put every define among the options at its place, and gather them all."""
         _, _, order = self.make_parser(ctx).parse_args(list(args))
         rest = super().parse_args(ctx, args)
         defines = ctx.params.pop("defines", None) or ()

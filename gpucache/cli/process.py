@@ -1,7 +1,7 @@
 """The process: arguments in, exit code out. The one place where exceptions become sentences.
 
-What follows ``--`` is a command of somebody else's and never ours to read. Click drops the mark
-itself, so it is looked for before Click sees the arguments, and the command travels beside them.
+The words after ``--`` are a user's command, which gpucache never parses. Click drops the mark
+itself, so it is looked for before Click sees the arguments, and the command is passed separately.
 """
 
 import os
@@ -28,9 +28,9 @@ EMPTY_COMMAND = "no command follows '--'; write it there, as in 'gpucache {}'"
 
 
 def main(arguments: Sequence[str] | None = None, running: "Running | None" = None) -> int:
-    """Run the command line, or tell of a command that has been run; the exit code."""
+    """Run the command line, or report on a command that has been run; the exit code."""
     streams.prepare()
-    # A umask that takes the owner's own rights would lock us out of the folders that we make.
+    # A umask that takes permissions from the owner would lock us out of the directories that we make.
     os.umask(os.umask(0o077) & 0o077)
     own = list(sys.argv[1:] if arguments is None else arguments)
     interrupts.arm()
@@ -54,10 +54,10 @@ def main(arguments: Sequence[str] | None = None, running: "Running | None" = Non
         return _usage(own, error)
     except GpucacheError as error:
         return _fail(own, _words(error), error.exit_code)
-    except (BrokenPipeError, SystemExit):  # the second is what Click and rich make of the first
+    except (BrokenPipeError, SystemExit):  # Click and rich turn the first into the second
         if COMPLETE in os.environ:
             raise  # completion ends so
-        streams.give_up()  # whoever read us has gone; nothing is wrong
+        streams.give_up()  # the reader of our output has gone; nothing is wrong
         return 0
     except Exception as error:  # the last line of defence
         if isinstance(error.__cause__, KeyboardInterrupt):
@@ -73,7 +73,7 @@ def interrupted(arguments: Sequence[str], so_far: str = "") -> int:
 
 
 def _split(arguments: list[str]) -> tuple[list[str], tuple[str, ...], str]:
-    """Our arguments, the command after ``--``, and what is wrong with that."""
+    """Our arguments, the command after ``--``, and a sentence on a mistake in these, or empty text."""
     if "--" not in arguments:
         return arguments, (), ""
     place = arguments.index("--")
@@ -85,7 +85,7 @@ def _split(arguments: list[str]) -> tuple[list[str], tuple[str, ...], str]:
 
 
 def _read_variables(own: Sequence[str]) -> None:
-    """Make ready for a shell that asks; else tell of misspelt variables, which change nothing."""
+    """Serve a shell's completion if it asks; else warn of misspelt variables, which have no effect."""
     if COMPLETE in os.environ:
         from gpucache.cli import completion
 
@@ -101,7 +101,7 @@ def _read_variables(own: Sequence[str]) -> None:
 
 
 def _words(error: GpucacheError) -> str:
-    """What an error says, with the compiler's own words where it was one."""
+    """The message of an error, with the compiler's own words if it came from one."""
     log = error.log if isinstance(error, CompileError) else ""
     return "\n".join(filter(None, (error.message, log)))
 
@@ -134,12 +134,12 @@ def _fail(own: Sequence[str], message: str, code: int) -> int:
 
 
 def _failed(own: Sequence[str], error: OSError) -> int:
-    """Say what the operating system refused; where it names a reason, that is no defect of ours."""
+    """Print the operating system's refusal; if it names a reason, that is not a defect of gpucache."""
     if unwritten := streams.refusal():
         why = f"{os_errors.reason(unwritten)}); {os_errors.remedy(unwritten)}"
         return _fail([], f"the answer could not be written ({why} and ask again", ExitCode.UNEXPECTED)
     try:
-        os.getcwd()  # noqa: PTH109 - only whether there is one
+        os.getcwd()  # noqa: PTH109 - raises if there is none
     except OSError:
         return _fail(own, "the current folder is gone; go to another one", ExitCode.USAGE)
     if not os_errors.is_of_the_machine(error):

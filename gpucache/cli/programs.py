@@ -1,4 +1,4 @@
-"""Programs named on the command line, read with what was said about their builds."""
+"""Programs named on the command line, read with the options for their builds."""
 
 import os
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ NOTHING_NAMED = (
 
 
 class Named(NamedTuple):
-    """What the command line said of programs and builds."""
+    """The programs and the build options of the command line."""
 
     sources: tuple[Path, ...] = ()
     manifest: Path | None = None
@@ -37,7 +37,7 @@ class Named(NamedTuple):
 
     @property
     def builds(self) -> bool:
-        """Whether anything was said about how programs are built."""
+        """Whether any option for building programs was given."""
         return bool(
             self.include_dirs or self.options or self.name_expressions or self.local_sizes or self.checks
         )
@@ -87,7 +87,7 @@ def _from_sources(sources: Sequence[Path]) -> "list[ProgramSpec]":
 
 
 def _with(spec: "ProgramSpec", named: Named) -> "ProgramSpec":
-    """A program with what the command line adds to it."""
+    """A program with the additions of the command line."""
     folders = (os.fspath(folder.absolute()) for folder in named.include_dirs)
     cuda = spec.program.language is Language.CUDA_CPP
     expressions = (*spec.name_expressions, *named.name_expressions) if cuda else spec.name_expressions

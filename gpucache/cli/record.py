@@ -1,4 +1,4 @@
-"""``gpucache record -o DIR -- COMMAND``: what a command that nobody changed has compiled, for ``warm``."""
+"""``gpucache record -o DIR -- COMMAND``: record the compiles of an unmodified command, for ``warm``."""
 
 import os
 from contextlib import ExitStack, suppress
@@ -69,7 +69,7 @@ def record(folder: Path, digests_only: bool, keep_arguments: bool) -> None:
         recorded = Recorder(Writer(folder.absolute(), sources=not digests_only), told, compilers)
         environ = {**os.environ, TIMEOUT: str(_PATIENCE_MS)}
         environ.pop(REQUIRE, None)  # nothing is served, so that nothing can be a hit
-        with suppress(OSError):  # where no folder can be made the command runs alone, which is told
+        with suppress(OSError):  # without a directory the command still runs, and a message says so
             environ |= KnownCaches(os.environ).isolate(ends.enter_context(scratch("record")))
         ended = run_command(command, environ, found, recorded.handlers)
         unbegun.pop_all()

@@ -1,6 +1,6 @@
 """Text as man(7) macros: the pieces that every manual page is made of.
 
-Owns the roff. Knows nothing of what a page tells.
+Owns the roff. Knows nothing of the contents of a page.
 """
 
 import re
@@ -35,7 +35,7 @@ def subheading(words: str) -> str:
 
 
 def synopsis(command: str, pieces: str) -> str:
-    """A command in bold, with what stands for the user's words in italics."""
+    """A command in bold, with the placeholders for the user's words in italics."""
     arguments = _PLACEHOLDER.sub(r"\\fI\g<0>\\fR", escaped(pieces))
     return rf"\fB{escaped(command)}\fR {arguments}"
 

@@ -1,4 +1,4 @@
-"""``gpucache run -- COMMAND``: a command that nobody changed, whose compilers ask our cache."""
+"""``gpucache run -- COMMAND``: an unmodified command whose compilers use our cache."""
 
 import os
 import shlex
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 WITHOUT_MARK = {"allow_extra_args": True, "allow_interspersed_args": False}
-"""Click leaves a command that does not follow ``--`` to us, options of its own and all."""
+"""Click passes a command without a preceding ``--`` on to us, with all its options."""
 
 
 @click.command(options_metavar="[OPTIONS] -- COMMAND...", context_settings=WITHOUT_MARK)
@@ -102,7 +102,7 @@ def named_command(verb: str) -> tuple[str, ...]:
 
 
 def build_noted(settings: "Settings", noted: "Collection[CacheKey]") -> tuple[int, bool]:
-    """Build what the command left to be built later; how many were, and whether this was interrupted."""
+    """Build the requests that the command noted; how many were built, and whether this was interrupted."""
     from gpucache.answers.run_lines import learning_line
     from gpucache.answers.warm import WarmResult
     from gpucache.cli.warm import warm_noted
@@ -132,7 +132,7 @@ def build_noted(settings: "Settings", noted: "Collection[CacheKey]") -> tuple[in
 
 
 def _tell(outcomes: "tuple[Intercepted, ...]", summary: "RunSummary", report: Path | None) -> None:
-    """Say what became of the builds to stderr, and write the document where it is wanted."""
+    """Report the results of the builds to stderr, and write the document if a path for it is given."""
     from gpucache.answers.run_lines import reasons, summary_line
     from gpucache.intercept.environment import SOCKET
 

@@ -1,11 +1,11 @@
 """The command of ``gpucache run``, from its start to its end, and the line that is written then.
 
-Owns what answers it: nothing at first, as what the index answers is answered in the command; all that answers
-the rest is imported when the first question comes. Imports next to nothing, and neither Click nor settings:
+Owns its server: none at first, as the command itself finds hits through the index; the modules that serve
+the rest are imported at the first question. Imports next to nothing, and neither Click nor settings:
 every command waits for that. Must not know options: ``run`` does.
 """
 
-# Paths are text, as variables hold them.
+# Paths are text, as in variables.
 # ruff: noqa: PTH100, PTH111, PTH118, PTH119
 
 import os
@@ -44,7 +44,7 @@ def is_plain(arguments: "Sequence[str]") -> bool:
 
 
 def plain_roots() -> str:
-    """Where the index of a plain command lies, as settings find it."""
+    """The place of the index for a plain command, as settings find it."""
     caches = os.environ.get("XDG_CACHE_HOME", "").strip() or os.path.expanduser("~/.cache")
     root = os.environ.get("GPUCACHE_DIR") or os.path.join(caches, "gpucache")
     return joined(
@@ -53,15 +53,15 @@ def plain_roots() -> str:
 
 
 def joined(roots: "Sequence[str]") -> str:
-    """Roots as libraries read them; none at all where one cannot be told among others."""
+    """Roots as libraries read them; empty if a colon in one makes them ambiguous."""
     return "" if any(":" in root for root in roots) else ":".join(roots)
 
 
 def note_hits(roots: str, command: str, hits: int) -> bool:
-    """Append a process's hits to the journal below the first root; whether that is all there is to do.
+    """Append a process's hits to the journal below the first root; whether nothing else remains to be done.
 
-    What the journal's own room does, without what that imports: a file that is there, ours and not to be
-    rotated, and a name that needs no escaping.
+    Does the same as the journal's module without its imports, in the simple case: the file exists, is ours
+    and need not be rotated, and the name needs no escaping.
     """
     path = os.path.join(roots.partition(":")[0], "v1", "journal", "misses.jsonl")
     if not (command.isascii() and command.isprintable()) or set(command) & set('"\\'):
@@ -82,14 +82,14 @@ def note_hits(roots: str, command: str, hits: int) -> bool:
 
 
 class Running:
-    """A command that is run once, and what answered it."""
+    """A command that is run once, and the servers of its compiles."""
 
     def __init__(
         self, command: "Sequence[str]", roots: str, root: "str | None" = None, alone: str = ""
     ) -> None:
-        """``roots`` are those whose index answers, ``root`` is where the option says that the cache lives.
+        """``roots`` are those whose index serves the command; ``root`` is the cache's place from the option.
 
-        ``alone`` says why neither is to be asked.
+        ``alone`` is the reason not to use either.
         """
         self._alone = alone
         self.command = command
@@ -100,10 +100,10 @@ class Running:
         self._libraries: Libraries | None = None
         self.opencl: Later[OpenCLServing] | None = None
         self.nvrtc: Later[NVRTCServing] | None = None
-        """What answered; None if nothing was asked."""
+        """The server of NVRTC's compiles; None if it was not needed."""
 
     def run(self, environ: "Mapping[str, str]") -> None:
-        """Run it; what goes wrong before its start is raised by ``ended``."""
+        """Run it; an error before its start is raised by ``ended``."""
         try:
             self._libraries = libraries()
             self._ended = await_command(self.command, environ, self._libraries, self._listening, self._alone)
@@ -112,7 +112,7 @@ class Running:
 
     @property
     def ended(self) -> "Ended":
-        """How it ended; raises what kept it from being started."""
+        """How it ended; raises the error that kept it from being started."""
         if self._error is not None:
             raise self._error
         from gpucache.answers.run import Ended
@@ -146,7 +146,7 @@ class Running:
         return code
 
     def finish(self) -> "tuple[Intercepted, ...]":
-        """What became of each build."""
+        """The outcome of each build."""
         from gpucache.answers.run import Intercepted, RunResult
 
         hits = [_read(hit) for hit in self._listening.hits]
@@ -181,14 +181,14 @@ class Running:
 
 
 def _read(hit: bytes) -> tuple[int, int, int, str, str, str]:
-    """A hit of the index: when, how long it took, what it saved, its key, target and program."""
+    """A hit of the index: start, duration, saved time, key, target and program."""
     times, key, target, program = hit.split(b"\t")
     begun, took, saved = map(int, times.split())
     return begun, took, saved, key.decode(), target.decode("unicode_escape"), program.decode("unicode_escape")
 
 
 class Services:
-    """Makes what answers the command."""
+    """Makes the servers of the command."""
 
     def __init__(self, settings: "Settings", command: str, libraries: Libraries) -> None:
         self._settings = settings

@@ -1,6 +1,6 @@
-"""stdin, stdout and stderr: they exist, take any text, and are given up when nobody reads them.
+"""stdin, stdout and stderr: they exist, take any text, and are given up when they have no reader.
 
-Owns what is done about closed descriptors, full devices and terminals that cannot show every character.
+Owns the handling of closed descriptors, full devices and terminals that cannot show every character.
 """
 
 import io
@@ -11,11 +11,11 @@ from typing import Any, BinaryIO, cast
 
 
 def prepare() -> None:
-    """Make all three usable: a closed one leads nowhere, and what cannot be encoded is spelled out."""
+    """Make all three usable: a closed one leads nowhere, and unencodable characters are escaped."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
-        except OSError:  # else the next file that is opened would get what is printed
+        except OSError:  # else the next file to be opened would receive our output
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
     sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - lives on
     sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
@@ -28,7 +28,7 @@ def prepare() -> None:
 
 
 def _watch_product() -> None:
-    """Make stdout remember what does not reach it; Windows' consoles need their own kind of stream."""
+    """Make stdout remember failed writes; Windows' consoles need their own kind of stream."""
     if sys.platform != "win32":
         raw = _Product(1, "w", closefd=False)
         through = getattr(sys.stdout, "write_through", False)
@@ -41,7 +41,7 @@ def _watch_product() -> None:
 
 
 class _Product(io.FileIO):
-    """Standard output, which remembers why something did not reach it: Python forgets what failed once."""
+    """Standard output, which remembers why a write failed: Python forgets it after the first failure."""
 
     refused: OSError | None = None
 
@@ -49,7 +49,7 @@ class _Product(io.FileIO):
         try:
             return super().write(data)
         except OSError as error:
-            if data:  # Click writes nothing, to see what kind of a stream it has
+            if data:  # Click writes nothing, to find out the kind of stream
                 _Product.refused = error
             raise
 
@@ -68,7 +68,7 @@ def refusal() -> OSError | None:
 
 
 def unread() -> bool:
-    """Whether stdout is a pipe whose reader has gone; Windows tells that only where something is written."""
+    """Whether stdout is a pipe whose reader has gone; Windows shows that only at a write."""
     if sys.platform == "win32":
         return False
     import select
@@ -79,12 +79,12 @@ def unread() -> bool:
 
 
 def give_up() -> None:
-    """Throw away what stdout still holds and what is written to it later."""
+    """Discard the text that is still buffered for stdout and all later output."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def complain(text: str) -> None:
-    """Write a line to stderr; where that fails there is nobody left to tell."""
+    """Write a line to stderr; a failure is ignored, as it could not be reported."""
     from gpucache.units import printable_lines
 
     with suppress(OSError):

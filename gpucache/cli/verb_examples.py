@@ -1,6 +1,6 @@
-"""Examples of every verb and the words it answers with, as its manual page shows them.
+"""Examples of every verb and the words of its output, as its manual page shows them.
 
-Each example is one command that works where the files it names are there; the tests hold that.
+Each example is one command that works if the files it names exist; the tests check that.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from gpucache.answers.warm import WarmResult
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """What somebody wants, and the command for it."""
+    """A user's wish, and the command for it."""
 
     wish: str
     command: str
@@ -114,7 +114,7 @@ EXAMPLES = {
                 "gpucache export layer layer --at /opt/layer -- ./service --check"),
     ),
 }  # fmt: skip
-"""By verb, in the order of what people want first."""
+"""By verb, the most common wishes first."""
 
 WORDS: dict[str, tuple[str, type[StrEnum]]] = {
     "warm": ("RESULTS", WarmResult),
@@ -123,4 +123,4 @@ WORDS: dict[str, tuple[str, type[StrEnum]]] = {
     "run": ("RESULTS", RunResult),
     "bench": ("VERDICTS", BenchVerdict),
 }
-"""The words of a verb's answers, by verb and under their heading."""
+"""The words in a verb's output, by verb and under their heading."""

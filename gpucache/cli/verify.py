@@ -1,4 +1,4 @@
-"""``gpucache verify``: is what is cached what it says it is?"""
+"""``gpucache verify``: check that the entries of caches are intact."""
 
 import time
 from typing import TYPE_CHECKING
@@ -50,7 +50,7 @@ def verify(
     opened = open_named(cache)
     if repair and opened.settings.read_only:
         raise CacheUnusableError("GPUCACHE_READ_ONLY is set, so nothing is repaired; unset it")
-    # Of what is merely sound no more is kept than its number: there may be a hundred thousand.
+    # Sound entries are only counted: there may be a hundred thousand.
     told: list[Checked] = []
 
     def noted() -> "Iterator[Checked]":
@@ -72,7 +72,7 @@ def _run(
     *,
     repair: bool,
 ) -> "Iterator[Checked]":
-    """Every entry as it is checked; what is repaired at the end of its cache."""
+    """Every entry as it is checked; repairs come at the end of its cache."""
     from gpucache.engine.evict import superseded
     from gpucache.engine.staleness import Origins
     from gpucache.engine.verify import repaired, run_verify
@@ -90,7 +90,7 @@ def _run(
                 tries = trials.get(cache.location().root, ())
                 for checked, entry in run_verify(
                     cache,
-                    entries if what else None,  # a cache is read again rather than kept
+                    entries if what else None,  # a cache is read again rather than kept in memory
                     old=own,
                     stale=unread,
                     trials=tries,
@@ -109,7 +109,7 @@ def _run(
 
 
 def _trials(opened: Opened, *, load: bool, rebuild: bool) -> "dict[str, list[Try]]":
-    """The trials that each of our own roots is put through, by root."""
+    """The trials of the entries in each of our own roots, by root."""
     trials: dict[str, list[Try]] = {own.cache.location().root: [] for own in opened.owns}
     for option, asked in (("--load", load), ("--rebuild", rebuild)):
         if asked:

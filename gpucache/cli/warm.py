@@ -119,7 +119,7 @@ def warm(
     if check and (shared or retry):
         raise UsageError("--check compiles nothing; leave --shared and --retry out")
     settings = given().settings()
-    settings = settings._replace(read_only=True) if check else settings  # a question is no use of an entry
+    settings = settings._replace(read_only=True) if check else settings  # a check is not a use of an entry
     run = _Run(settings, jobs, timeout, shared, check, retry)
     if misses:
         _refuse_beside_misses(named, recording, profile)
@@ -141,7 +141,7 @@ def warm(
 
 
 def _complain_of(outcomes: "Sequence[WarmOutcome]") -> None:
-    """Say what went wrong where nothing else is said."""
+    """Report failures that no other output reports."""
     from gpucache.answers.warm import WarmResult
     from gpucache.units import printable
 
@@ -154,7 +154,7 @@ def _complain_of(outcomes: "Sequence[WarmOutcome]") -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What the options say of a run, whatever its items are."""
+    """The options of a run, whatever its items are."""
 
     settings: "Settings"
     jobs: int | None = None
@@ -212,7 +212,7 @@ def _warm_programs(
 
 
 def _refuse_beside_misses(named: Named, recording: Path | None, profile: Path | None) -> None:
-    """Raise UsageError for what does not go together with --misses."""
+    """Raise UsageError for options that do not go together with --misses."""
     if named._replace(local_sizes=()).anything:
         raise UsageError(
             "--misses builds what programs asked for, as they asked; leave sources and build options out"
@@ -224,7 +224,7 @@ def _refuse_beside_misses(named: Named, recording: Path | None, profile: Path | 
 
 
 def warm_noted(settings: "Settings", keys: "Collection[CacheKey]") -> "list[WarmOutcome]":
-    """Warm what was noted under some keys; raises CacheUnusableError."""
+    """Warm the requests noted under some keys; raises CacheUnusableError."""
     return _warm_misses(_Run(settings), (), (), keys)
 
 
@@ -234,7 +234,7 @@ def _warm_misses(
     local_sizes: tuple[tuple[int, ...], ...],
     keys: "Collection[CacheKey] | None" = None,
 ) -> "list[WarmOutcome]":
-    """Warm what programs noted, or what they noted under some keys."""
+    """Warm the requests that programs noted, or those noted under some keys."""
     from gpucache.engine.targets import select_target
     from gpucache.engine.warm.run import warm_missed
 
@@ -255,7 +255,7 @@ def _warm_misses(
 def _warm_recording(
     run: _Run, folder: Path, named: Named, targets: tuple[str, ...], profile: Path | None
 ) -> "list[WarmOutcome]":
-    """Warm what was recorded; its headers are laid out for the time of the run."""
+    """Warm a recording; its headers are laid out for the time of the run."""
     from gpucache.answers.warm import WarmOutcome, WarmResult
     from gpucache.assembly import backends
     from gpucache.engine.warm.plan import plan_recorded
@@ -284,12 +284,12 @@ def _warm_recording(
     with scratch("replay") as place:
         items = plan_recorded(replay(found, place), here.devices, targets, backends(), here.environment)
         outcomes = run.outcomes(items, here.environment)
-    # Of what does not read nobody knows whether it is there.
+    # Damaged parts of a recording cannot be looked up.
     return [WarmOutcome(one.place, "", WarmResult.FAILED, reason=one.why) for one in found.damage] + outcomes
 
 
 def _is_command(into: Path | None, *, alone: bool) -> bool:
-    """Whether a command is warmed; raises UsageError for what does not go together."""
+    """Whether a command is warmed; raises UsageError for options that do not go together."""
     if given().command and not alone:
         raise UsageError("a command after '--' is warmed alone; leave all but --timeout and --into out")
     if into is not None and not given().command:
@@ -305,7 +305,7 @@ def _require_root(run: _Run) -> None:
 
     settings = run.settings
     if run.check and settings.root is None and settings.system_dirs:
-        return  # whoever has no home may still ask what a shared cache holds
+        return  # a user without a home may still check a shared cache
     run.open()
     if run.check:
         return

@@ -17,7 +17,7 @@ ENVIRONMENT_FILE = "gpucache.env"
 
 
 def warm_command(timeout: float, into: Path | None) -> None:
-    """Warm every known cache by the command after ``--``; with ``into`` caches below that folder alone."""
+    """Warm every known cache by the command after ``--``; with ``into`` only caches below that directory."""
     from gpucache.answers import bench_text as text
     from gpucache.caches.known_caches import KnownCaches
     from gpucache.engine.warm.command import summarise_settle

@@ -26,19 +26,19 @@ _WITH_A_PROGRAM = "--why with a program"
 
 
 class Asked(NamedTuple):
-    """What is asked about, and how it would be built."""
+    """The subject of a question, and how it would be built."""
 
     what: tuple[str, ...]
     targets: tuple[str, ...]
     named: Named
-    """The warm list, and what was said about builds."""
+    """The programs to warm, and the options for their builds."""
     profile: Path | None
     wanted: tuple[str, ...] = ()
     """``FIELD=VALUE`` or ``FIELD=@FILE``, of the key of another system's cache."""
 
 
 def explain(opened: Opened, asked: Asked) -> None:
-    """Answer for sources, programs, two keys, or what is wanted of the caches of others."""
+    """Explain sources, programs, two keys, or requests to other caches."""
 
     from gpucache.engine.inspect import is_key_prefix
 
@@ -76,7 +76,7 @@ def _answer(opened: Opened, asked: Asked) -> None:
             items += items_of(entries, report, here.devices)
     layers = open_layers(opened.settings._replace(read_only=True), command="gpucache inspect")
     known = tuple(systems())
-    folder = None  # where this command runs, and so perhaps the program too, unless that folder is gone
+    folder = None  # the current directory, perhaps the program's too, unless it is gone
     with suppress(OSError):
         folder = str(Path.cwd())
     answers_ = why(items, backends(), layers, here.environment, folder)
@@ -94,7 +94,7 @@ def _counted(asked: int, hits: int) -> "WhySummary":
 
 
 def _meant(opened: Opened, word: str, asked: Asked) -> "tuple[Sequence[ProgramSpec], Sequence[CacheEntry]]":
-    """What a word means: programs that are read from files, or entries that are there."""
+    """The programs read from files, or the existing entries, that a word means."""
     path = Path(word)
     if path.exists():
         manifest = path if path.suffix == ".toml" else None
