@@ -44,7 +44,7 @@ _NUMBER = r"(?<![\w.])\d{2,7}(?![\w.])"
 
 
 _PACKED = struct.Struct(">Q?32sq")
-"""What is kept of an entry until all were seen, in 49 bytes, as there may be a million."""
+"""The record of an entry until all were seen, in 49 bytes, as there may be a million."""
 
 
 class _Trace(NamedTuple):
@@ -56,7 +56,7 @@ class _Trace(NamedTuple):
     digest: bytes
     """Its key."""
     payload: int
-    """The hash of its payload's digest, which tells it from the other entries of a program."""
+    """The hash of its payload's digest, which distinguishes it from the other entries of a program."""
 
     @property
     def key(self) -> str:
@@ -106,7 +106,7 @@ def advise_on(traces: Traces, fields: Fields) -> Iterator[Advice]:
 
 
 def looks_like(values: Sequence[str]) -> str:
-    """What values that never repeat look like, such as an address; empty if nothing known."""
+    """The kind of values that never repeat, such as an address; empty if it is not a known one."""
     for name, pattern in _LOOKS:
         if values and all(re.search(pattern, value) for value in values):
             return name
@@ -184,7 +184,7 @@ def _values(label: str, steps: "Sequence[Sequence[Difference]]") -> list[str]:
 
 
 def _described(label: str, values: Sequence[str]) -> str:
-    """A field with the part of its value that changes, unless that is a digest, which nobody can read."""
+    """A field with the part of its value that changes, unless that is a digest, which people cannot read."""
     changing = _changing(values)
     if re.fullmatch(_DIGEST, values[-1]):
         return label

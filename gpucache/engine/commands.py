@@ -1,6 +1,6 @@
-"""A user's command, run once in a process group of its own and timed from outside.
+"""A user's command, run once in its own process group and timed from outside.
 
-What it prints is hashed and not shown; how it fails is reported; and none of its processes runs on after its
+Its output is hashed and not shown; its failure is reported; and none of its processes runs on after its
 time limit or after this process. Must not know of caches.
 """
 
@@ -32,7 +32,7 @@ class CommandRun:
     error: str
     """How it failed, with its last lines on stderr; empty if it did not."""
     output: str
-    """SHA-256 of what it wrote to stdout."""
+    """SHA-256 of its standard output."""
     cpu_ns: int = 0
     """User CPU time of the command and of the children that it waited for; 0 on Windows."""
 
@@ -42,7 +42,7 @@ def run_command(argv: Sequence[str], environ: Mapping[str, str], timeout_s: floa
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         used_s, started = os.times().children_user, time.perf_counter_ns()
         with ExitStack() as ends:
-            with held():  # an interrupt waits until ``ends`` knows what to end
+            with held():  # an interrupt waits until ``ends`` knows the process to end
                 process = _start(argv, environ, out, err, ends)
             try:
                 code: int | None = process.wait(timeout_s)
@@ -73,7 +73,7 @@ def _start(
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End what is left of its group: everything that it started and did not detach."""
+    """End the rest of its group: every process that it started and did not detach."""
     with held():
         if hasattr(os, "killpg"):
             with suppress(OSError):

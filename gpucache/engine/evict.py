@@ -1,7 +1,7 @@
 """Which entries ``evict`` removes, a pure function of entries, limits and the time; and their removal.
 
-There may be a million entries. So they are walked once for what a limit has to know of all of them, of which
-a few numbers are kept, and again to be judged one by one.
+There may be a million entries. So they are walked once for the facts that a limit needs of all of them, kept
+as a few numbers, and again to be judged one by one.
 
 An entry has to match all filters. With a size limit the least recently used of the matching entries are
 removed, down to a low-water mark, so that eviction does not run again at the next entry. An entry that is by
@@ -25,7 +25,7 @@ from gpucache.units import format_age, format_size
 
 LOW_WATER = 0.8
 TYPICAL_NS = 200 * 10**6
-"""What compiling an entry is taken to have cost where its owner does not store that."""
+"""The assumed cost of compiling an entry whose owner does not store it."""
 _AT_ONCE_NS = 60 * 10**9
 """Entries used within so long are equally in use."""
 ORDERED_TOGETHER = 4096
@@ -37,7 +37,7 @@ of its key, its size in bytes."""
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What ``evict`` was asked for; a filter that is absent selects everything."""
+    """The options of ``evict``; a filter that is absent selects everything."""
 
     max_size_bytes: int | None = None
     older_than_ns: int | None = None
@@ -51,7 +51,7 @@ class Limits:
 
     @property
     def filters(self) -> bool:
-        """Whether anything but a size limit was asked for."""
+        """Whether there is any limit except a size limit."""
         return bool(
             self.older_than_ns is not None
             or self.superseded
@@ -63,7 +63,7 @@ class Limits:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing at all was asked for."""
+        """Whether there is no limit at all."""
         return not (self.filters or self.everything or self.max_size_bytes is not None)
 
 
@@ -79,12 +79,12 @@ class EvictPlan:
     rule: str
     chooses: Callable[[CacheEntry], bool]
     order: Callable[[CacheEntry], bytes] | None = None
-    """What sorts first goes first; None for the order in which they are read."""
+    """The sort key: the lowest goes first; None for the order in which they are read."""
 
     def removals(self, passed: Callable[[CacheEntry], object] = lambda _: None) -> Iterator[Removal]:
-        """The entries that go; ``passed`` is told of each that stays.
+        """The entries that go; ``passed`` is called with each that stays.
 
-        Of more entries than are worth keeping at once each piece is in order.
+        If they are too many to sort at once, each piece is sorted.
         """
         chosen = self._chosen(passed)
         if self.order is None:
@@ -102,13 +102,13 @@ class EvictPlan:
 
 
 Ask = Callable[[Iterable[CacheEntry]], Iterable[Toolchain]]
-"""Finds the toolchains beside which some entries may be stale."""
+"""Finds the toolchains that can show some entries to be stale."""
 
 
 def plan(
     entries: Iterable[CacheEntry], limits: Limits, now_ns: int, toolchains: Ask = lambda _: ()
 ) -> EvictPlan:
-    """What goes of one cache, whose entries are walked several times."""
+    """The plan for one cache, whose entries are walked several times."""
     [found] = plan_each([(entries, limits)], now_ns, toolchains)
     return found
 
@@ -116,7 +116,7 @@ def plan(
 def plan_each(
     caches: Sequence[tuple[Iterable[CacheEntry], Limits]], now_ns: int, toolchains: Ask = lambda _: ()
 ) -> list[EvictPlan]:
-    """The same of several caches, in their order, each with limits of its own."""
+    """The same for several caches, in their order, each with its own limits."""
     found = _filtered(caches, now_ns, toolchains)
     for number, (one, (_, limits)) in enumerate(zip(found, caches, strict=True)):
         if limits.max_size_bytes is not None:
@@ -127,10 +127,10 @@ def plan_each(
 def plan_together(
     caches: Sequence[Iterable[CacheEntry]], limits: Limits, now_ns: int, toolchains: Ask = lambda _: ()
 ) -> list[EvictPlan]:
-    """The same of several caches, which a size limit bounds together.
+    """The same for several caches, with one size limit for their total.
 
-    The least valuable entries go first, wherever they lie; what nothing removes stays as long as there is
-    anything else to remove.
+    The least valuable entries go first, in whichever cache they are; entries that cannot be removed stay as
+    long as there is anything else to remove.
     """
     found = _filtered([(entries, limits) for entries in caches], now_ns, toolchains)
     if limits.max_size_bytes is None:
@@ -139,8 +139,8 @@ def plan_together(
 
 
 def worth(entry: CacheEntry, now_ns: int) -> float:
-    """What keeping an entry is worth beside others: the time that its compiling took, for each byte on disk,
-    and less the longer ago it was used."""
+    """The value of keeping an entry, compared with others: the time that its compiling took, for each byte on
+    disk, and less the longer ago it was used."""
     compile_ns = TYPICAL_NS if entry.compile_ns is None else max(entry.compile_ns, 1)
     return compile_ns / max(entry.size_bytes, 1) / max(now_ns - entry.last_used_ns, _AT_ONCE_NS)
 
@@ -219,7 +219,7 @@ def matches_target(entry: CacheEntry, target: str) -> bool:
 def _filtered(
     caches: Sequence[tuple[Iterable[CacheEntry], Limits]], now_ns: int, toolchains: Ask
 ) -> list[EvictPlan]:
-    """What all filters choose; without any all of a cache that has a limit, else nothing."""
+    """The entries that match all filters; without a filter all of a cache that has a limit, else none."""
     judged = [Origins() for _ in caches]
     for origins, (entries, limits) in zip(judged, caches, strict=True):
         if limits.stale:
@@ -275,10 +275,10 @@ def _tests(
 def _to_low_water(
     plans: Sequence[EvictPlan], limit_bytes: int, value: Callable[[CacheEntry], float]
 ) -> list[EvictPlan]:
-    """The least valuable of what some plans choose, as many as the low-water mark needs.
+    """The least valuable of the entries that some plans choose, as many as the low-water mark needs.
 
-    Those that stay whatever is planned come last, so that the reasons are told where the limit cannot be met.
-    Of each chosen entry its place in the order is kept, 80 bytes or so.
+    Entries that can never be removed come last, so that the reasons are reported if the limit cannot be met.
+    For each chosen entry its place in the order is kept, 80 bytes or so.
     """
     total = 0
     ranks: list[bytes] = []
@@ -310,10 +310,10 @@ def _to_low_water(
 
 
 def _rank(entry: CacheEntry, rule: str, value: Callable[[CacheEntry], float], mark: float) -> bytes:
-    """What sorts as entries go: those that can, then those above the mark by themselves, then the least
-    valuable, then by key; and the size.
+    """A sort key for the order of removal: removable entries first, then those above the mark by themselves,
+    then the least valuable, then by key; and the size.
 
-    Of a key the beginning sorts, and the hash tells it from others that begin alike.
+    The key's beginning is for the order, and its hash distinguishes keys that begin alike.
     """
     refused = Removal(entry, rule).refused is not None
     key = entry.key
@@ -322,22 +322,22 @@ def _rank(entry: CacheEntry, rule: str, value: Callable[[CacheEntry], float], ma
 
 
 Passed = Callable[[CacheEntry], object]
-"""Is told of each entry that no rule chose."""
+"""Called with each entry that no rule chose."""
 
 
 def entries_of(cache: Cache, *, heads: bool = True) -> Iterable[CacheEntry]:
-    """All entries, to be walked several times, also while some are removed: as they are now, where a cache
-    cannot be scanned meanwhile. Without ``heads`` they need tell nothing but what a removal of all needs."""
+    """All entries, to be walked several times, also while some are removed: as they are now, if a cache
+    cannot be scanned meanwhile. Without ``heads`` they need only the facts for removing all of them."""
     return cache.entries(heads=heads) if isinstance(cache, Rescanned) else list(cache.scan())
 
 
 def plan_evict(cache: Cache, limits: Limits, now_ns: int, toolchains: Ask = lambda _: ()) -> EvictPlan:
-    """What would be removed from a cache."""
+    """The plan of the removals from a cache."""
     return plan(entries_of(cache), limits, now_ns, toolchains)
 
 
 def foresee(evict_plan: EvictPlan, passed: Passed = lambda _: None) -> Iterator[EvictOutcome]:
-    """What is to become of each planned removal."""
+    """The expected outcome of each planned removal."""
     for removal in evict_plan.removals(passed):
         yield EvictOutcome(removal, removal.refused, tried=False)
 
@@ -354,7 +354,7 @@ def run_evict(cache: Cache, evict_plan: EvictPlan, passed: Passed = lambda _: No
 
 
 def _together(cache: RemovesTogether, some: Iterable[Removal], rule: str) -> Iterator[EvictOutcome]:
-    """Removals that share what one costs. A cache may read them all before it tells of the first."""
+    """Removals that share the cost of one. A cache may read them all before it reports the first."""
     asked: deque[Removal] = deque()
 
     def going() -> Iterator[CacheEntry]:

@@ -94,7 +94,7 @@ def _is_poisoning(event: Event) -> bool:
 
 
 def _removed(records: Sequence[Record], prepared: Prepared) -> Miss | None:
-    """The last event of this very key, if it says why there is no entry."""
+    """The last event of this very key, if it explains why there is no entry."""
     for record in records:
         for last in record.of(prepared)[-1:]:
             when, why = format_instant(last.when_ns), last.why or "no reason kept"
@@ -110,7 +110,7 @@ def _removed(records: Sequence[Record], prepared: Prepared) -> Miss | None:
 
 
 def _lost(records: Sequence[Record], prepared: Prepared) -> Miss | None:
-    """This very key was built, and no event says why its entry is gone."""
+    """A miss if this very key was built and no event explains why its entry is gone."""
     for record in records:
         for last in record.of(prepared)[-1:]:
             if last.what == "built":
@@ -149,7 +149,7 @@ def _forgotten(records: Sequence[Record], prepared: Prepared) -> Miss | None:
 
 
 def _unread(met: NoEntry) -> Miss | None:
-    """This very key's entry is there but could not be read, or its store could not be asked for it."""
+    """A miss if this very key's entry exists but could not be read, or its store could not be queried."""
     for store, key, reason in met.unread:
         told = f"in {store.root} {reason}"
         if store.contains(key):
@@ -188,7 +188,7 @@ def _nearest(layers: Layers, records: Sequence[Record], prepared: Prepared) -> M
 
 
 def _never(layers: Layers, records: Sequence[Record], prepared: Prepared, found: Nearest) -> str | None:
-    """What was never built, if the nearest entry is another program's or for another target."""
+    """A sentence on the build that was never made, if the nearest entry is another program's or target's."""
     program, target = prepared.request.program.name, str(prepared.request.target)
     builds = [event for record in records for event in record.builds()]
     if not builds:
@@ -221,7 +221,7 @@ def _unknown(layers: Layers, prepared: Prepared, records: Sequence[Record]) -> M
 
 
 def _asked(layers: Layers) -> str:
-    """The roots that were asked."""
+    """The roots that were queried."""
     return ", ".join(str(store.root) for store in layers.on_disk())
 
 

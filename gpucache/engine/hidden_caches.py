@@ -1,17 +1,15 @@
-"""Whether a command has a cache that no variable of gpucache moves, and where it lies.
+"""Whether a command has a cache that no variable of gpucache moves, and its place.
 
-There are three signs, and each one shows what the others miss:
+There are three signs, and each one shows caches that the others miss:
 
 * The first run used far more CPU time than later cold starts: it filled a cache that was not moved. This
-  costs
-  nothing and misses a cache that was full before. CPU time, because a first run also waits for the disk.
-* A cold start with an empty home folder and an empty TMPDIR used far more CPU time than the other cold
-  starts:
-  a cache below them had saved time, and the files written anew show where it is. This costs a run and misses
-  places with an absolute path or from the user database. The run is no arm of the benchmark, as programs have
-  settings, licences and packages below the home folder. If it fails, it shows nothing.
+  costs nothing and misses a cache that was full before. CPU time, as a first run also waits for the disk.
+* A cold start with an empty home directory and an empty TMPDIR used far more CPU time than the other cold
+  starts: a cache below them had saved time, and the files written anew show where it is. This costs a run and
+  misses places with an absolute path or from the user database. The run is not an arm of the benchmark, as
+  programs have settings, licences and packages below the home directory. If it fails, it shows nothing.
 * A warm start under ``strace``, if that is installed, read files that the command wrote since the benchmark
-  began, files of a known cache, or files in a folder that is called a cache. This costs a run and misses a
+  began, files of a known cache, or files in a directory that is called a cache. This costs a run and misses a
   cache that was full before and has another name.
 
 Not used: inotify and the times of files (they need to know the places and see the files of all programs),
@@ -53,11 +51,11 @@ _CALLED_CACHE = re.compile(r"(^|[._-])caches?$", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Homeless:
-    """A cold start with an empty home folder."""
+    """A cold start with an empty home directory."""
 
     cpu_ns: int
     wrote: tuple[str, ...]
-    """The places below the home folder that it filled, the largest first."""
+    """The places below the home directory that it filled, the largest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +67,9 @@ class Clues:
     cold_ns: tuple[int, ...] = ()
     """CPU time of the cold starts."""
     homeless: Homeless | None = None
-    """The cold start without a home folder; None if it failed or was not tried."""
+    """The cold start without a home directory; None if it failed or was not tried."""
     places: tuple[str, ...] | None = ()
-    """Folders of a cache that was not moved and from which it read; None if it could not be traced."""
+    """Directories of a cache that was not moved and from which it read; None if it could not be traced."""
 
     @property
     def reason(self) -> str:
@@ -98,7 +96,7 @@ def _figures(cpu_ns: int, cold_ns: Sequence[int]) -> str:
 
 
 def homeless_environment(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    """Make an empty home folder and TMPDIR below a folder; the user's Python packages stay visible."""
+    """Make an empty home and an empty TMPDIR below a directory; the user's Python packages stay visible."""
     empty = {"HOME": str(folder / "home"), "TMPDIR": str(folder / "tmp")}
     for place in empty.values():
         Path(place).mkdir(parents=True)
@@ -107,7 +105,7 @@ def homeless_environment(folder: Path, environ: Mapping[str, str]) -> dict[str, 
 
 
 def homeless_places(folder: Path) -> tuple[str, ...]:
-    """The places that were filled below the empty home folder and TMPDIR, the largest first."""
+    """The places that were filled below the empty home directory and TMPDIR, the largest first."""
     sizes: dict[str, int] = {}
     for name, shown in (("home", "~"), ("tmp", "TMPDIR")):
         for place, _, files in os.walk(folder / name):
@@ -124,8 +122,8 @@ def trace(
 ) -> tuple[str, ...] | None:
     """The places of caches outside of ours that a command reads; None if it cannot be traced.
 
-    ``run`` runs a command line. ``strace`` writes a file for each process into ``folder``, which is made here
-    and removed afterwards.
+    ``run`` runs a command line. ``strace`` writes a file for each process into ``folder``, which this
+    function makes and removes.
     """
     if shutil.which(_TRACER[0]) is None:
         return None
@@ -155,23 +153,23 @@ def _unescaped(match: re.Match[bytes]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What distinguishes a file of a cache from other files that a traced command read."""
+    """The facts that distinguish a file of a cache from other files that a traced command read."""
 
     begun_ns: int
     """When the first run began."""
     traced_ns: int
     """When the traced run began."""
     ours: Path
-    """The folder below which caches were moved."""
+    """The directory below which caches were moved."""
     root_of: Callable[[Path], Path | None]
-    """The root of the known cache that a folder belongs to."""
+    """The root of the known cache that a directory belongs to."""
     own: tuple[str, ...] | None = None
-    """The command's words and the current directory: a folder above one of them needs more than the name.
-    None if a name never makes a folder a cache."""
+    """The command's words and the current directory: a directory above one of them needs more than the name.
+    None if a name never makes a directory a cache."""
 
 
 def places(files: Iterable[Path], watched: Watched) -> tuple[str, ...]:
-    """The folders of caches outside of ours that were read, each once, with ``~`` for the home folder."""
+    """The directories of other caches that were read, each once, with ``~`` for the home directory."""
     found: dict[Path, None] = {}
     root_of, ours = cache(watched.root_of), watched.ours.resolve()
     for path in files:
@@ -191,9 +189,9 @@ def places(files: Iterable[Path], watched: Watched) -> tuple[str, ...]:
 
 
 def _gathered(places: Sequence[Path]) -> Iterator[Path]:
-    """The places; many in one folder become that folder, as Boost.Compute has a folder for each entry.
+    """The places; many in one directory become that one, as Boost.Compute has a directory for each entry.
 
-    A folder that all programs share is no cache: the home folder, TMPDIR, and the folders above them.
+    A directory that all programs share is not a cache: the home directory, TMPDIR, and those above them.
     """
     counts = Counter(parent for place in places for parent in place.parents)
     everybodys = [Path(gettempdir()), Path("/var/tmp"), Path(os.environ.get("HOME") or "/")]

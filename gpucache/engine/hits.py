@@ -51,14 +51,14 @@ def alone(
 
 
 def _published_meanwhile(layers: Layers, prepared: Prepared, useless: Hit | None) -> Hit | None:
-    """The entry that was published while somebody else held the lock; None if there is none."""
+    """The entry that another process published while it had the lock; None if there is none."""
     found = find(layers if useless is None else layers._replace(memory=None), prepared, whole=True)
     replaced = isinstance(found, Hit) and (useless is None or found.head != useless.head)
     return found if isinstance(found, Hit) and replaced else None
 
 
 def build_log(layers: Layers, hit: Hit) -> str:
-    """What the compiler said when a hit was built; empty if its entry is gone."""
+    """The compiler's log of the build of a hit; empty if its entry is gone."""
     for store in layers.on_disk():
         detail = store.detail(hit.key)
         if detail is not None:

@@ -1,4 +1,4 @@
-"""What is in a cache: its state, and entries that are asked for. Does not change the times of last use."""
+"""The contents of a cache: its state, and the requested entries. Does not change the times of last use."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,7 +16,7 @@ Record = dict[str, object]
 
 
 def own_state(cache: Rebuildable, scanned: Iterable[CacheEntry]) -> CacheState:
-    """The state of our own cache, with the size of the files beside its entries."""
+    """The state of our own cache, with the size of the files that are not entries."""
     return state(cache, scanned)._replace(beside_bytes=cache.beside_bytes())
 
 
@@ -44,8 +44,8 @@ def state(cache: Cache, scanned: Iterable[CacheEntry]) -> CacheState:
 
 
 def foreign_state(cache: Cache, origins: Origins | None = None) -> CacheState:
-    """The state of another system's cache, with a sentence for each problem that a scan sees; who made its
-    entries is counted along."""
+    """The state of another system's cache, with a sentence for each problem that a scan finds; the origins of
+    its entries are counted in the same pass."""
     damages: list[str] = []
 
     def seen() -> Iterator[CacheEntry]:

@@ -1,4 +1,4 @@
-"""What is written to the journal: every miss with its verdict, and each process's hits and misses."""
+"""The lines of the journal: every miss with its verdict, and each process's hits and misses."""
 
 import os
 import time

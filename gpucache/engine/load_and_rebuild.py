@@ -28,12 +28,12 @@ _LANGUAGES = {"opencl": Language.OPENCL_C, "cuda": Language.CUDA_CPP}
 
 
 def load_trial(cache: Rebuildable) -> Try:
-    """What ``verify --load`` does with an entry."""
+    """The trial of an entry in ``verify --load``."""
     return partial(try_load, cache, _load, _load_other)
 
 
 def rebuild_trial(cache: Rebuildable, devices: Sequence[Device], backends: Mapping[str, Backend]) -> Try:
-    """What ``verify --rebuild`` does with an entry."""
+    """The trial of an entry in ``verify --rebuild``."""
     return partial(try_rebuild, cache, devices, backends, os.environ, _rebuild)
 
 

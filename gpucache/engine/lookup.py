@@ -38,7 +38,7 @@ LOG_LIMIT = 64 * 1024
 
 
 def look_up(layers: Layers, prepared: Prepared, *, whole: bool = False) -> Hit | Miss:
-    """What ``find`` finds, or an explained miss, for a caller that reports it."""
+    """The result of ``find``, or an explained miss, for a caller that reports it."""
     found = find(layers, prepared, whole=whole)
     if isinstance(found, Hit):
         return found
@@ -95,7 +95,7 @@ def build(
 
 
 def keep(layers: Layers, prepared: Prepared, artifact: Artifact, miss: Miss) -> Built:
-    """Publish what was compiled after a miss, where anything can be kept."""
+    """Publish the artifact that was compiled after a miss, if anything can be kept."""
     store = layers.target
     if store is None or miss.verdict is Verdict.UNCACHEABLE:
         note, told = why_not_kept(layers, miss)
@@ -106,7 +106,7 @@ def keep(layers: Layers, prepared: Prepared, artifact: Artifact, miss: Miss) -> 
 def publish(
     layers: Layers, store: "DirectoryStore", prepared: Prepared, artifact: Artifact, miss: Miss
 ) -> Built:
-    """Keep what was compiled, if it can be kept. What goes wrong with the cache becomes the note of it."""
+    """Keep the compiled artifact if it can be kept. A problem with the cache becomes the note of it."""
     if artifact.uncovered:
         unseen = (
             f"the compiler read {format_list(artifact.uncovered)}, which the key does not cover; "
@@ -151,7 +151,7 @@ def not_kept(root: Path, error: OSError | CacheUnusableError) -> str:
 def _changed(before: Closure, now: Closure, root: Path) -> str | None:
     """Which headers changed, or were different for a while; None if none did.
 
-    Folders that contain the cache's own root do not count: they change when the root is made.
+    Directories that contain the cache's own root do not count: they change when the root is made.
     """
     names = {include.name for include in {*before.includes} ^ {*now.includes}}
     moved = {path for path, _ in {*(before.stamps or ())} ^ {*(now.stamps or ())}}

@@ -1,8 +1,8 @@
 """Misses for which a program does not wait: they are noted, and ``warm --misses`` builds them later.
 
-A compiler that builds late (PoCL) compiles every kernel when it is asked for a binary. That takes seconds in
-place of milliseconds, and a crash would end the calling program. So the caller asks for no binary. Owns what
-is noted of such a miss. Must not know how a program is built.
+A compiler that builds late (PoCL) compiles every kernel when it has to return a binary. That takes seconds in
+place of milliseconds, and a crash would end the calling program. So the caller requests no binary. Owns the
+note of such a miss. Must not know how a program is built.
 """
 
 import os

@@ -27,7 +27,7 @@ _DETAILS_READ = 64
 _SOURCE = (Difference("source", "", ""),)
 
 _Rank = tuple[bool, bool, int, int]
-"""Whether it is another program, whether another device, the weight of the differences, its age."""
+"""Whether the program differs, whether the device differs, the weight of the differences, the age."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """The nearest build whose entry is still there."""
+    """The nearest build whose entry still exists."""
 
     event: Event
     same_device: bool
@@ -82,7 +82,7 @@ def was_ever_built(stores: "Iterable[DirectoryStore]", program: Program) -> bool
 
 
 def _events(store: "DirectoryStore", identity: Identity) -> list[Event]:
-    """What is recorded under a program's names, and under those that its aliases lead to."""
+    """The recorded events under a program's names, and under those that its aliases lead to."""
     led = [event.why for alias in identity.aliases for event in store.history(alias)[-_NAMES_FOLLOWED:]]
     names = dict.fromkeys([*identity.names, *led])
     return [event for name in names for event in store.history(name)]
@@ -133,7 +133,7 @@ def nearest(records: Sequence[Record], prepared: Prepared) -> Nearest | None:
 
 
 def _candidates(records: Sequence[Record], prepared: Prepared) -> Iterator[tuple[_Rank, int, _Candidate]]:
-    """Every recorded build with a lower bound of its rank, told from its event alone, and with a number."""
+    """Every recorded build with a lower bound of its rank, from its event alone, and with a number."""
     options, numbers = prepared.compilation.inputs.options, count()
     for record in records:
         latest = {event.key: event for event in record.events if event.what == "built" and event.key}

@@ -1,6 +1,6 @@
 """Differences between key fields in words, and how much each one weighs. Pure.
 
-What only the disk knows, such as a header that shadows another, is passed in.
+Facts from the disk, such as a header that shadows another, are passed in.
 """
 
 import re
@@ -96,7 +96,7 @@ def phrases(differences: Sequence[Difference], shadows: Mapping[str, str] | None
 
 
 def _other_way(differences: Sequence[Difference]) -> str:
-    """That one of two builds was asked for by a program itself, and the other was not; empty if it is not so.
+    """A phrase if only one of two builds was requested by a program itself; else empty.
 
     The options and kinds of such builds differ in any case.
     """
@@ -120,7 +120,7 @@ def _names_target(options: Iterable[str]) -> bool:
 
 
 def told_once(differences: Sequence[Difference]) -> list[Difference]:
-    """The differences, each header once: a macro may name the same header with more folders as well."""
+    """The differences, each header once: a macro may name the same header with more directories as well."""
     short = {(item.left, item.right, header_of(item.label)) for item in differences}
 
     def is_repeated(item: Difference) -> bool:
@@ -153,7 +153,7 @@ def _phrase(item: Difference, shadows: Mapping[str, str]) -> Iterable[str]:
 
 
 def _named(item: Difference) -> str:
-    """The difference of a name or folder that a program chose; empty for any other."""
+    """The difference of a name or directory that a program chose; empty for any other."""
     if item.label == SOURCE_NAME and item.left is None:
         return (
             "it was kept by an older gpucache, whose keys lack the name that the program gives its source; "

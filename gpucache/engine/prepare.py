@@ -1,6 +1,6 @@
 """From a request to its keys: the plan of the build, the include closure, the key fields, and two keys.
 
-A process keeps what it prepared last, as programs ask for the same again. A result follows from the request,
+A process keeps its latest preparations, as programs repeat their requests. A result follows from the request,
 the toolchain, the environment and the answers of the disk alone, so exactly these are compared before it is
 used again. Reads headers, nothing else. Must not know stores.
 """
@@ -27,7 +27,7 @@ from gpucache.sources import Memos, Wanted, read_closure, still_closure
 _PROGRAMS_KEPT = 64
 _SOURCE_BYTES_KEPT = 256 << 10
 _QUESTIONS_KEPT = 64
-"""Of more the answers are read from a memo of the store about as fast."""
+"""For more questions, reading the answers from a memo of the store is about as fast."""
 _CLOCK_MACROS = ("__DATE__", "__TIME__", "__TIMESTAMP__")
 _CLOCK_MACRO = r"\b__(DATE|TIME|TIMESTAMP)__\b"
 
@@ -38,7 +38,7 @@ class _Prepared(NamedTuple):
     closure: Closure
     fields: tuple[KeyField, ...]
     key: CacheKey
-    """The portable key: the same wherever the sources lie."""
+    """The portable key: the same wherever the sources are."""
 
 
 class Prepared(_Prepared):
@@ -46,18 +46,18 @@ class Prepared(_Prepared):
 
     @cached_property
     def located(self) -> tuple[KeyField, ...]:
-        """The key fields of an artifact that holds paths."""
+        """The key fields of an artifact that contains paths."""
         used = _used(self.request, self.compilation, self.closure)
         return located_fields(self.fields, self.compilation.inputs._replace(locations=used))
 
     @cached_property
     def located_key(self) -> CacheKey:
-        """The key of an artifact that holds paths."""
+        """The key of an artifact that contains paths."""
         return cache_key(self.located)
 
     @property
     def is_bound(self) -> bool:
-        """Whether the located key names folders of this machine, and not only what the program names."""
+        """Whether the located key names directories of this machine, and not only the program's own names."""
         return any(item.label in (SEARCHED, FOLDER) for item in self.located)
 
     def keys(self) -> Iterator[CacheKey]:
@@ -81,7 +81,7 @@ class Prepared(_Prepared):
 
 
 class Known(NamedTuple):
-    """What is known of a program from a recording on another machine."""
+    """Facts on a program from a recording on another machine."""
 
     source: str
     """The digest of its source."""
@@ -100,8 +100,8 @@ def prepare(
 ) -> Prepared:
     """Everything a lookup needs; raises OptionError for options that must be refused.
 
-    ``memos`` keep what is found in headers from one process to the next. ``known`` replaces source and
-    headers that are not here. With ``light`` the closure may lack its stamps, see ``stamped``.
+    ``memos`` keep the findings in headers from one process to the next. ``known`` replaces source and headers
+    that are not on this machine. With ``light`` the closure may lack its stamps, see ``stamped``.
     """
     compilation = backend.plan(request, toolchain, environ)
     closure = closure_of(request, compilation, memos, light=light) if known is None else known.closure
@@ -122,7 +122,7 @@ def prepare_again(
     environ: Mapping[str, str],
     memos: Memos | None = None,
 ) -> Prepared:
-    """What ``prepare`` gives; raises OptionError as it does.
+    """The result of ``prepare``; raises OptionError as it does.
 
     The result of an equal request is used again if every question to the disk, contents of headers included,
     still has the same answer. ``environ`` must not change later.
@@ -139,13 +139,13 @@ def prepare_again(
     small = few and len(request.program.source) <= _SOURCE_BYTES_KEPT
     if asked is not None and small and len(asked) <= _QUESTIONS_KEPT:
         if len(_kept) >= _PROGRAMS_KEPT:
-            _kept.clear()  # another thread may do so between any two lines here
+            _kept.clear()  # another thread may do so between any two lines of this function
         _kept[asking] = environ, prepared
     return prepared
 
 
 def stamped(prepared: Prepared, memos: Memos | None) -> Prepared:
-    """The same with the stamps of all that was asked of the disk, before the compiler reads any of it."""
+    """The same with the stamps of all files that were examined, before the compiler reads any of them."""
     if prepared.closure.stamps is not None:
         return prepared
     now = closure_of(prepared.request, prepared.compilation, memos)
@@ -160,7 +160,7 @@ def of_kind(prepared: Prepared, kind: ArtifactKind) -> Prepared:
 
 
 def _used(request: BuildRequest, compilation: Compilation, closure: Closure) -> tuple[str, ...]:
-    """The include directories in which headers of the closure lie; others leave no trace in an artifact.
+    """The include directories that contain headers of the closure; others leave no trace in an artifact.
 
     A header outside of them all, as ``../config.h`` may be, can have been found through any of them.
     """
@@ -196,7 +196,7 @@ def closure_of(
         definitions=[option[2:] for option in options if option.startswith("-D")],
         named_headers=request.headers,
         name_them=request.name_headers,
-        # What each includes is looked for beside its name first.
+        # The includes of each are looked for next to its name first.
         held=[(os.path.dirname(os.path.join(request.cwd, name)), text) for name, text in headers],  # noqa: PTH118, PTH120 - text in, text out
     )
     closure = read_closure(wanted, memos=memos, light=light)
@@ -225,7 +225,7 @@ def holds_paths(prepared: Prepared, payload: bytes, said: Sequence[str] = ()) ->
     paths = dict.fromkeys((*compilation.include_dirs, *compilation.inherited_dirs, *searched))
     places = [os.fsencode(place) for path in paths for place in _spelled(path, request.cwd, files)]
     kind = request.artifact_kind
-    if kind is ArtifactKind.LTOIR:  # it holds paths of headers that declare functions, in an encoding
+    if kind is ArtifactKind.LTOIR:  # it contains paths of headers that declare functions, in an encoding
         return any(include.digest is not None for include in prepared.closure.includes)
     told = payload
     if request.asked is not None:
@@ -245,7 +245,7 @@ def holds_paths(prepared: Prepared, payload: bytes, said: Sequence[str] = ()) ->
 def _spelled(path: str, cwd: str, files: Sequence[str]) -> Iterator[str]:
     """How the paths of some headers begin that were found through a directory.
 
-    A relative one may be as short as ``.``, so what follows it is needed to tell it from other bytes.
+    A relative one may be as short as ``.``, so the text after it is needed to tell it from other bytes.
     """
     if os.path.isabs(path) and path != "/":  # noqa: PTH117
         yield path

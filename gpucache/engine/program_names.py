@@ -38,7 +38,7 @@ def source_mark(source: bytes) -> str:
 
 
 class Identity(NamedTuple):
-    """What identifies a program even if it has another name."""
+    """The facts that identify a program even if it has another name."""
 
     name: str
     kernel: str

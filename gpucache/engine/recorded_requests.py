@@ -1,5 +1,5 @@
-"""What a recording keeps of a request: its inputs, wherever they lie, and how its headers were found; and the
-recorded builds as people see them."""
+"""The parts of a request in a recording: its inputs, wherever they are, and how its headers were found; and
+the recorded builds as people see them."""
 
 import os
 from collections.abc import Mapping
@@ -23,11 +23,11 @@ class Observed:
     build: RecordedBuild
     contents: Mapping[str, bytes]
     places: Seen
-    """Where its files lie."""
+    """The places of its files."""
 
 
 def observe(prepared: Prepared, environment: Pairs) -> Observed:
-    """What is recorded of a request; ``environment`` are the variables that reach its compiler.
+    """The record of a request; ``environment`` are the variables that reach its compiler.
 
     Headers that a compiler with other rules of searching could find are kept too, as the recording may be
     built for a device of another kind. Raises OSError.
@@ -99,7 +99,7 @@ def recorded_programs(found: RecordingFolder) -> list[RecordedProgram]:
 
 
 def _unnamed(request: BuildRequest, compilation: Compilation, closure: Closure) -> tuple[str, ...]:
-    """Folders that no option names, and without which a closure would be another: they are searched first."""
+    """Directories that no option names, and without which a closure would differ: they are searched first."""
     rule, found = compilation.rule, []
     if rule.home is not None:
         homeless = compilation._replace(rule=rule._replace(home=None))

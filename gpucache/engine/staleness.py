@@ -1,10 +1,10 @@
 """Which entries no program of this machine reads again, as far as that can be known from facts. Pure.
 
-Three facts tell it. The entry's device is here with another driver or toolchain. What alone reads it, such as
-the one version of Python whose name its folder has, is not on this machine. Or another version of what made
-it came later, and nothing of the older one was used since. The last two are no proof by themselves, as an
-owner can be installed where nobody looks, or run in a container: so a use within a week counts for more.
-What is not known to be out of reach is not called stale.
+There are three signs. The entry's device is on this machine with another driver or toolchain. Its only
+reader, such as the one version of Python that its directory names, is not on this machine. Or a newer version
+of its producer came later, and the older version's entries were not used since. The last two are not proofs,
+as an owner can be installed in an unknown place, or run in a container: so a use within a week overrides
+them. An entry is called stale only if one of these signs shows that it is out of reach.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +19,7 @@ WEEK_NS = 7 * 86_400 * 10**9
 
 
 class Origin(NamedTuple):
-    """What entries share that are out of reach together: who made them, and who reads them."""
+    """The facts shared by entries that are out of reach together: their producer and their reader."""
 
     producer: str
     gone: str
@@ -28,7 +28,7 @@ class Origin(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What made them, whichever version it had."""
+        """The producer without its version."""
         return self.producer.rpartition(" ")[0]
 
 
@@ -43,7 +43,7 @@ class _Uses:
 
 
 def origin(entry: CacheEntry) -> Origin:
-    """What decides whether an entry is stale."""
+    """The facts that decide whether an entry is stale."""
     return Origin(entry.producer, entry.gone, entry.toolchain, entry.toolchain_identity)
 
 
@@ -86,8 +86,8 @@ class Origins:
         return (uses.sample for uses in self.found.values())
 
     def rebuilt(self) -> list[CacheEntry]:
-        """An entry of each origin where several toolchains built for one device, so that one at most is here:
-        what the drivers have to be asked about."""
+        """An entry of each origin that needs a query of the drivers: several toolchains built for one device,
+        of which at most one is still on this machine."""
         devices: dict[frozenset[tuple[str, str]], list[CacheEntry]] = {}
         for one, uses in self.found.items():
             identity = frozenset(pair for pair in one.toolchain if pair[0] in one.toolchain_identity)
@@ -96,13 +96,13 @@ class Origins:
         return [entry for entries in devices.values() if len(entries) > 1 for entry in entries]
 
     def stale(self, toolchains: Iterable[Toolchain], now_ns: int) -> Mapping[Origin, str]:
-        """The origins that nothing here reads again, each with the reason, a clause."""
+        """The origins that no program on this machine reads again, each with the reason, a clause."""
         here = tuple(toolchains)
         told = ((one, self._why(one, uses, here, now_ns)) for one, uses in self.found.items())
         return {one: why for one, why in told if why}
 
     def summary(self, stale: Mapping[Origin, str]) -> Stale:
-        """How much that is, of what may be removed."""
+        """The number and size of the removable entries among them."""
         uses = [self.found[one] for one in stale if self.found[one].entries]
         why = dict.fromkeys(stale[one] for one in stale if self.found[one].entries)
         return Stale(sum(one.entries for one in uses), sum(one.size_bytes for one in uses), tuple(why))
@@ -120,7 +120,7 @@ class Origins:
         return f"of {one.producer}, {unused}, and {later} came since" if later else ""
 
     def _later(self, one: Origin, uses: _Uses) -> str:
-        """Another version of what made some, that came after their last use."""
+        """Another version of the producer of some entries that came after their last use."""
         if not one.producer:
             return ""
         same = [(other, its) for other, its in self.found.items() if other.kind == one.kind]
@@ -130,7 +130,7 @@ class Origins:
 
 
 def is_stale(entry: CacheEntry, toolchains: Iterable[Toolchain]) -> bool:
-    """Whether an entry's platform and device are here, but with another driver or toolchain."""
+    """Whether an entry's platform and device are on this machine, but with another driver or toolchain."""
     identity = {pair for pair in entry.toolchain if pair[0] in entry.toolchain_identity}
     same = [toolchain for toolchain in toolchains if identity and identity <= set(toolchain.fields)]
     return bool(same) and not any(set(entry.toolchain) <= set(toolchain.fields) for toolchain in same)

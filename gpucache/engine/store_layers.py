@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class NoEntry(NamedTuple):
-    """No layer has an entry that can be used, and what was found instead."""
+    """No layer has a usable entry; the damaged, unread and incomplete ones are listed."""
 
     damaged: tuple[Damaged, ...] = ()
     """Entries that are not sound."""
@@ -82,7 +82,7 @@ class Layers(NamedTuple):
 
     @property
     def not_asked(self) -> tuple[tuple[str, str], ...]:
-        """Every root that the settings name and that cannot be asked, each with a sentence that says why."""
+        """Every root that the settings name and that cannot be queried, with a sentence on the reason."""
         own = (("the user's own", self.unusable),) if self.unusable else ()
         return (*own, *((str(one.root), str(one)) for one in self.refused))
 
@@ -98,7 +98,7 @@ class Layers(NamedTuple):
         return self.target is not None
 
     def recall(self, name: str) -> bytes | None:
-        """What a root remembers under a name, the nearest first; None if none does."""
+        """The bytes that a root remembers under a name, the nearest first; None if none does."""
         if self.disabled:
             return None
         found = (store.recall(name) for store in self.on_disk())

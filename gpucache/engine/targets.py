@@ -1,4 +1,4 @@
-"""The devices that a command means, by their names and what a probe found. Pure."""
+"""The devices that a command means, by their names and the results of a probe. Pure."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -8,7 +8,7 @@ from gpucache.model import Device, Target
 from gpucache.units import format_list
 
 _VERSION = re.compile(r"-(\d+(?:\.\d+)*)([^/]*)/")
-"""What tells platforms of one name apart, as in ``opencl:pocl-3.0-rc2/cpu``."""
+"""The version that distinguishes platforms of one name, as in ``opencl:pocl-3.0-rc2/cpu``."""
 
 
 def select_target(text: str, devices: Sequence[Device]) -> Device:
@@ -17,7 +17,7 @@ def select_target(text: str, devices: Sequence[Device]) -> Device:
     Of several versions of one platform the newest that can compile is meant.
 
     Raises TargetError for a target that is malformed, unknown or ambiguous, NoDeviceError if its backend has
-    no compiler here.
+    no compiler on this machine.
     """
     wanted = Target.parse(text)
     own = [device for device in devices if device.backend == wanted.backend]
@@ -38,7 +38,7 @@ def select_target(text: str, devices: Sequence[Device]) -> Device:
 
 
 def told_choice(text: str, devices: Sequence[Device]) -> str:
-    """A sentence that says which of several devices a text means; empty where it has no choice."""
+    """A sentence that says which of several devices a text means; empty if it means only one."""
     begun = [device for device in devices if _begins(device, text)]
     chosen = _newest(text, [device for device in begun if device.available])
     if len(begun) < 2 or len(chosen) != 1 or any(str(device.target) == text for device in begun):
@@ -69,7 +69,7 @@ def _specific(wanted: Target, usable: Sequence[Device]) -> Device | None:
 
 
 def _newest(text: str, begun: list[Device]) -> list[Device]:
-    """Of devices whose platforms differ in their version those of the newest, before which a candidate is."""
+    """Of devices whose platforms differ in version, those of the newest; a release candidate is older."""
     found = [_VERSION.match(str(device.target), len(text)) for device in begun]
     ages = [(tuple(map(int, one[1].split("."))), "rc" not in one[2]) for one in found if one is not None]
     if not ages or len(ages) < len(begun):

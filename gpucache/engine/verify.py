@@ -23,9 +23,9 @@ class Trial:
     """The result of loading an entry on a device or of rebuilding it."""
 
     problem: str = ""
-    """What is wrong; empty if nothing is."""
+    """The defect; empty if there is none."""
     note: str = ""
-    """What could not be found out, and why."""
+    """A fact that could not be found out, and why."""
     unchecked: str = ""
     """Why no entry can be tried now."""
 
@@ -34,7 +34,7 @@ Try = Callable[[CacheEntry], Trial]
 _WORTH_A_SHARE = 2_000
 """How many entries are worth a process."""
 _TOGETHER = 256
-"""How many sound entries are told of at once."""
+"""How many sound entries are reported at once."""
 
 
 def run_verify(
@@ -47,11 +47,11 @@ def run_verify(
     whole: bool = True,
     sound_alike: int = 0,
 ) -> Iterator[tuple[Checked, CacheEntry | None]]:
-    """Checks each entry, then what belongs to no entry; ``whole`` is False for a selection of entries.
+    """Checks each entry, then the files of no entry; ``whole`` is False for a selection of entries.
 
     Without ``entries`` they are all that the cache has. ``old`` are the keys of superseded entries, ``stale``
-    the origins of those that nothing reads again. ``sound_alike`` is how many entries there are, where it
-    does not matter which of them nothing is to be said of: so many are shared out among the cores.
+    the origins of unused ones. ``sound_alike`` is the number of entries if the result need not say which of
+    them are sound: so many are shared out among the cores.
     """
     shares = min(cores(), sound_alike // _WORTH_A_SHARE)
     if shares > 1 and not trials and isinstance(cache, ChecksAll):
@@ -80,7 +80,7 @@ def run_verify(
 def _counted(
     found: Iterable[tuple[Checked, CacheEntry]],
 ) -> Iterator[tuple[Checked, CacheEntry, int]]:
-    """Each entry of which something is to be said; one stands for the others that came meanwhile."""
+    """Each entry with a finding; one sound entry represents the others that came meanwhile."""
     times = 0
     for checked, entry in found:
         if checked.findings or checked.notes or checked.unchecked or not checked.counts:
@@ -101,7 +101,7 @@ def _checked(cache: Cache, entries: Iterable[CacheEntry] | None) -> Iterable[tup
 
 
 def repaired(cache: Cache, found: Sequence[tuple[Checked, CacheEntry | None]]) -> list[Checked]:
-    """Repair what can be repaired, once everything was checked; returns the findings, marked as repaired."""
+    """Repair every repairable finding after all checks; returns the findings, marked as repaired."""
     return [cache.repair(checked, entry) if checked.findings else checked for checked, entry in found]
 
 

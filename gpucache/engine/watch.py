@@ -1,9 +1,9 @@
-"""What is being compiled on this machine now: entries as programs write them, in all caches that are watched.
+"""The compiles on this machine now: entries as programs write them, in all caches that are watched.
 
-The library ``watchfiles`` says where something was written (inotify on Linux), and the cache itself what is
-an entry there: it is scanned again, so that a burst of writes of one entry is one. A place that is not there
-yet is waited for. Who wrote is told only where a process still has a file of the entry open for writing. Must
-not know any system.
+The library ``watchfiles`` reports where something was written (inotify on Linux), and the cache itself finds
+the entries there: it is scanned again, so that a burst of writes of one entry is one. A place that does not
+exist yet is waited for. The writer is named only if a process still has a file of the entry open for writing.
+Must not know any system.
 """
 
 import os
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from watchfiles._rust_notify import RustNotify
 
 GROUPED_MS = 1600
-"""How long changes are gathered at most before they are told."""
+"""How long changes are gathered at most before they are reported."""
 QUIET_MS = 50
-"""How long nothing has to change before they are told."""
+"""How long nothing has to change before they are reported."""
 _MOST_LINKS = 65_536
 """Open files of other processes that are looked at."""
 Seen = dict[str, tuple[int, int]]
@@ -33,7 +33,7 @@ Seen = dict[str, tuple[int, int]]
 
 
 class _End(threading.Event):
-    """That places are to be looked for again, or that nobody is told any more."""
+    """A flag that places have to be looked for again, or that the reader is gone."""
 
     def __init__(self, unread: Callable[[], bool]) -> None:
         super().__init__()
@@ -49,9 +49,9 @@ def watch(
 ) -> Iterator[Written]:
     """Every entry that is written from now on, until an interrupt or until it is ``unread``.
 
-    ``find`` gives the caches, there or not; it is asked again when a place has come. ``started`` is called
-    with their number once nothing that is written can be missed. Raises UsageError where the library is
-    missing or the system watches no more folders.
+    ``find`` gives the caches, existing or not; it is called again when a place has come. ``started`` is
+    called with their number once no write can be missed. Raises UsageError if the library is missing or the
+    system watches no more directories.
     """
     caches = list(find())
     seen = {_place(cache): _look(cache) for cache in caches}
@@ -63,7 +63,7 @@ def watch(
             _watcher([cache.location().root for cache in here], recursive=True) as watcher,
             _arrival(awaited, came),
         ):
-            for cache in here:  # what was written before the watch began
+            for cache in here:  # writes from before the watch began
                 yield from _written(cache, seen, ())
             started(len(caches))
             started = _nothing
@@ -81,7 +81,7 @@ def watch(
 
 
 def _nothing(_: int) -> None:
-    """Told already."""
+    """Does nothing: the number was reported already."""
 
 
 def _place(cache: Cache) -> str:
@@ -112,7 +112,7 @@ def _written(cache: Cache, seen: dict[str, Seen], touched: Collection[str]) -> I
 
 
 def _opened(paths: Collection[str]) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Which processes have some files open for writing; none where the system does not tell."""
+    """The processes that have some files open for writing; none if the system does not show them."""
     wanted, looked = {os.path.realpath(path): path for path in paths}, 0
     for process in _folders(Path("/proc")):
         if not process.isdigit() or int(process) == os.getpid():
@@ -135,7 +135,7 @@ def _writes(process: str, fd: str) -> bool:
 
 
 def _command(process: str) -> str:
-    """The program that a process runs, as its name says."""
+    """The program that a process runs, by the name of the process."""
     return Path("/proc", process, "comm").read_text("utf-8", "replace").strip()
 
 
@@ -148,7 +148,7 @@ def _folders(path: Path) -> Iterable[str]:
 
 @contextmanager
 def _watcher(roots: Sequence[str], *, recursive: bool) -> Iterator["RustNotify"]:
-    """The library's watch over some folders; raises UsageError."""
+    """The library's watch over some directories; raises UsageError."""
     try:
         from watchfiles._rust_notify import RustNotify
     except ImportError:
@@ -170,7 +170,7 @@ def _watcher(roots: Sequence[str], *, recursive: bool) -> Iterator["RustNotify"]
 
 @contextmanager
 def _arrival(places: Collection[Path], came: threading.Event) -> Iterator[None]:
-    """Set ``came`` once one of some places, or a folder above it, is there that was not."""
+    """Set ``came`` once one of some missing places, or a directory above it, exists."""
     if not places:
         yield
         return

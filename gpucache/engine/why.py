@@ -1,9 +1,8 @@
 """Whether a program would hit now, and if not why: answered without compiling anything.
 
-Owns the three questions in their order: was the cache asked, which field differs, what was written instead;
+Owns the three questions in their order: was the cache queried, which field differs, what was written instead;
 and which of the caches between a program and its compiler answers first. A foreign cache itself says whether
-it is one of them and what it would answer. Must not know how an answer is shown, nor any single foreign
-cache.
+it is one of them and what it would answer. Must not know how an answer is shown, or any single foreign cache.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,7 +29,7 @@ Caches = Callable[[str], Sequence[Cache]]
 """The caches of one system that are on this machine; none if it has none."""
 _WRITTEN_TOLD = 3
 _ENTRIES_READ = 32
-"""The most entries that are read to tell how they were asked for."""
+"""The most entries that are read to find out how they were requested."""
 
 
 def why(
@@ -98,7 +97,7 @@ def _under_run(built: Sequence[tuple[Build, Record]]) -> tuple[Build, ...]:
 def items_of(
     entries: Sequence[CacheEntry], report: Callable[[CacheEntry], EntryReport], devices: Sequence[Device]
 ) -> list[WarmItem]:
-    """What a program would request now in place of its newest entries, from its own source file."""
+    """The present requests of a program in place of its newest entries, from its own source file."""
     newest: dict[tuple[str, str, str], CacheEntry] = {}
     for entry in sorted(entries, key=lambda one: one.created_ns):
         newest[entry.program, entry.target, entry.variant] = entry
@@ -139,7 +138,7 @@ def _item(
 
 
 def replies(answer: Answer, item: WarmItem, systems: Sequence[System], caches: Caches) -> tuple[Reply, ...]:
-    """Our own reply and those of the caches below ours, in the order in which a program asks them."""
+    """Our own reply and those of the caches below ours, in the order in which a program queries them."""
     hit = isinstance(answer.found, Hit)
     said = f"hit: {answer.found.key.short}" if isinstance(answer.found, Hit) else str(answer.found.verdict)
     first = Reply("gpucache", ReplyState.ANSWERS if hit else ReplyState.MISSES, said)

@@ -1,1 +1,1 @@
-"""Fill the cache before it is needed: what is to be built, how a run of it goes, and what a worker does."""
+"""Fill the cache before it is needed: the items to build, the course of a run, and the work of a worker."""

@@ -1,8 +1,8 @@
 """Warming by a command: it is run until it settles, which means that a run adds nothing to any cache.
 
-Some stacks need three runs: the first compiles, the second finds what the first wrote and writes it under
-other names, the third writes nothing. Owns the runs and the question whether they did what was wanted: the
-command may use a cache that was not moved, or none that is known. Must not know which caches there are, nor
+Some stacks need three runs: the first compiles, the second finds the files of the first and writes them under
+other names, the third writes nothing. Owns the runs and the question whether they achieved their aim: the
+command may use a cache that was not moved, or none that is known. Must not know which caches there are, or
 how they are redirected.
 """
 
@@ -26,7 +26,7 @@ _AS_LONG = 0.9
 
 
 class CacheEnvironment(Protocol):
-    """The caches around a program: how they are moved below a folder, and what they hold."""
+    """The caches around a program: how they are moved below a directory, and their contents."""
 
     @property
     def environ(self) -> Mapping[str, str]:
@@ -39,19 +39,19 @@ class CacheEnvironment(Protocol):
         ...
 
     def variables(self, folder: Path) -> Mapping[str, str]:
-        """The variables that keep every known cache below a folder."""
+        """The variables that keep every known cache below a directory."""
         ...
 
     def isolate(self, folder: Path) -> Mapping[str, str]:
-        """The same variables, after making the folders; raises OSError."""
+        """The same variables, after making the directories; raises OSError."""
         ...
 
     def look(self, environ: Mapping[str, str], *, private: bool) -> Snapshot:
-        """What the caches of an environment hold; ``private`` for one below a folder of ours."""
+        """The contents of the caches of an environment; ``private`` for one below a directory of ours."""
         ...
 
     def root_of(self, path: Path) -> Path | None:
-        """The root of the known cache that a folder belongs to; None for any other folder."""
+        """The root of the known cache that a directory belongs to; None for any other directory."""
         ...
 
     def notes(self, written: Collection[str]) -> tuple[str, ...]:
@@ -61,16 +61,16 @@ class CacheEnvironment(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What else was found out about a command that warmed caches."""
+    """The other findings about a command that warmed caches."""
 
     holds: bool = True
-    """Whether the caches to be warmed hold entries."""
+    """Whether the caches to be warmed have entries."""
     places: tuple[str, ...] | None = ()
     """Caches that it reads and that were not moved; None if it could not be traced."""
     off: tuple[str, ...] = ()
     """Caches that it would use if they were not off."""
     stray: tuple[Growth, ...] = ()
-    """What was added to the user's own caches although others were to be warmed."""
+    """The additions to the user's own caches although others were to be warmed."""
     texts: tuple[str, ...] = ()
     """Files in these caches that do not look like entries."""
 
@@ -83,12 +83,12 @@ def warm_command(
     place: Path,
     progress: Callable[[int], None],
 ) -> tuple[list[SettleRun], Proof]:
-    """The runs, and what else was found out; caches lie below ``into``, or where the user has them.
+    """The runs, and the other findings; caches are below ``into``, or where the user has them.
 
     There is one more run. If caches were moved, it is traced. If the user's own caches gained nothing, it has
     empty caches, to distinguish a command that was warm already from one that uses no known cache. ``place``
-    is an empty folder of ours; ``progress`` is called with the number of each run that begins. Raises
-    CommandError for a command that cannot be started, OSError for a folder that cannot be made.
+    is an empty directory of ours; ``progress`` is called with the number of each run that begins. Raises
+    CommandError for a command that cannot be started, OSError for a directory that cannot be made.
     """
     environ = around.environ if into is None else {**around.environ, **around.isolate(into)}
     private = into is not None
@@ -132,7 +132,7 @@ def _with_empty_caches(
 def settle(
     run: Callable[[], CommandRun], look: Callable[[], Snapshot], most: int = MOST_RUNS, least: int = 1
 ) -> Iterator[SettleRun]:
-    """Each run with what it added, until one adds nothing or fails, or there were ``most``."""
+    """Each run with its additions, until one adds nothing or fails, or there were ``most``."""
     before = look()
     for number in range(1, most + 1):
         done = run()
@@ -150,7 +150,7 @@ def summarise_settle(
     notes: tuple[str, ...] = (),
     proof: Proof | None = None,
 ) -> SettleSummary:
-    """Whether the command settled, everything that was added, and what a deployment may miss."""
+    """Whether the command settled, all additions, and the entries that a deployment may miss."""
     last = runs[-1] if runs else None
     settled = last is not None and not last.growth and not last.error
     failed = last.error if last else "it was not run"
@@ -185,7 +185,7 @@ def _unseen(proof: Proof | None) -> Iterator[str]:
 
 
 def _hidden(runs: Sequence[SettleRun]) -> str:
-    """For a command that wrote nothing: what the CPU times of the first and the last run show."""
+    """For a command that wrote nothing: a clause on the CPU times of the first and the last run, or empty."""
     first, last = runs[0], runs[-1]
     if first is last or not first.cpu_ns:
         return ""

@@ -1,4 +1,4 @@
-"""What ``warm`` has to build: programs that were named, requests that missed, or recorded builds. Pure.
+"""The builds of ``warm``: programs that were named, requests that missed, or recorded builds. Pure.
 
 Owns the items of a run, and the plain values that describe it.
 """
@@ -51,13 +51,13 @@ class WarmItem:
     toolchain: Toolchain | None = None
     skipped: str = ""
     known: Known | None = None
-    """What its recording says of source and headers; None if there is none by the same rules."""
+    """The recorded facts on source and headers; None if there is no recording by the same rules."""
     moved: bool = False
-    """Whether it was recorded elsewhere, so that an artifact which holds places would hit nobody."""
+    """Whether it was recorded elsewhere, so that an artifact with paths would never be hit."""
     unread: bool = False
     """Whether it cannot be tried as its source was not read, which is a failure."""
     absent: bool = False
-    """Whether its source is not here: it can be looked up, and not be built."""
+    """Whether its source is not on this machine: it can be looked up, and not be built."""
 
     @property
     def name(self) -> Named:
@@ -108,7 +108,7 @@ class Progress:
 
 
 Build = Callable[[Job], Hit | Built]
-"""What a worker does with a job."""
+"""The work of a worker on a job."""
 
 
 def needed_backends(specs: Sequence[ProgramSpec], targets: Sequence[str], backends: Backends) -> list[str]:
@@ -123,7 +123,7 @@ def plan_warm(
 ) -> list[WarmItem]:
     """Every build of every program; ``targets`` of the command line replace those of the manifest.
 
-    Raises TargetError or NoDeviceError for a target that is not here.
+    Raises TargetError or NoDeviceError for a target that is not on this machine.
     """
     return [item for spec in specs for item in _items(spec, devices, targets or spec.targets, backends)]
 
@@ -149,7 +149,7 @@ def plan_recorded(
     """Every recorded build, for the device that it was recorded for or for the targets of the command line.
 
     A build that was recorded for several devices is built once for each target. Its variant is the first
-    digits of the recorded build. Raises TargetError or NoDeviceError for a target that is not here.
+    digits of the recorded build. Raises TargetError or NoDeviceError as ``plan_warm`` does.
     """
     selected = [select_target(text, devices) for text in targets]
     items: dict[tuple[object, ...], WarmItem] = {}
@@ -195,7 +195,7 @@ def _replayed_items(
 
 
 def _why_absent(backend: str, devices: Sequence[Device]) -> str:
-    """Why a recorded device is not among some; if nothing of its backend is here, what is missing."""
+    """Why a recorded device is not among some; if its backend cannot compile, what is missing."""
     rows = [device for device in devices if device.backend == backend]
     if rows and not any(device.toolchain for device in rows):
         return "; ".join(device.detail for device in rows)
@@ -203,7 +203,7 @@ def _why_absent(backend: str, devices: Sequence[Device]) -> str:
 
 
 def _recorded_device(build: "RecordedBuild", devices: Sequence[Device]) -> Device | None:
-    """The device that a build was recorded for, with any driver; None if it is not here."""
+    """The device that a build was recorded for, with any driver; None if it is not on this machine."""
     known = {label: value for label, value in build.toolchain if label in build.identity}
     with suppress(GpucacheError):  # an architecture with a suffix, of which a probe has no row
         devices = [*devices, select_target(build.target, devices)]

@@ -1,4 +1,4 @@
-"""Builds in workers what ``warm`` did not find. An item whose worker died is tried once more, then given up.
+"""Builds in workers the items that ``warm`` did not find. One whose worker died is tried once more.
 
 Owns the outcome of each answer, and the poison list. Must not know what a worker does.
 """
@@ -56,7 +56,7 @@ def _round(
 ) -> "Iterator[tuple[WarmItem, Prepared, Done[Hit | Built] | Failed | Died]]":
     bounds = replace(bounds, watched=True, queued=True)
     # A compiler that builds late gets the local sizes from a variable that PoCL reads only once in a process,
-    # so each of its programs needs a process of its own.
+    # so each of its programs needs its own process.
     for late, own in ((False, bounds), (True, replace(bounds, fresh=True))):
         some = [pair for pair in pending if pair[1].compilation.late is late]
         wait_s = own.timeout_s / 2  # half of the time may pass while another process builds the same
@@ -130,7 +130,7 @@ def _answered(
 
 
 def _remove(layers: Layers, key: CacheKey) -> None:
-    """Remove what nobody would find."""
+    """Remove an entry that no lookup would find."""
     scanned = layers.target.look_at(key) if layers.target is not None else None
     if layers.target is not None and scanned is not None:
         layers.target.remove(scanned, "it holds the places of headers that are not there any more")

@@ -1,7 +1,7 @@
 """A run of ``warm``: hits are found in this process, the rest is built in workers.
 
-Owns the outcome of each item, also of one that an interrupted run did not reach, which of the requests that
-missed are built, and what is written to the journal at the end. Must not know how anything is compiled.
+Owns the outcome of each item, also of one that an interrupted run did not reach, the choice of the missed
+requests to build, and the lines in the journal at the end. Must not know how anything is compiled.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ class Session:
     check: bool = False
     retry_poisoned: bool = False
     build: Build | None = None
-    """What a worker does; None for a build that is published."""
+    """The work of a worker; None for a build that is published."""
 
     def outcomes(self, items: Sequence[WarmItem]) -> list[WarmOutcome]:
         """The outcome of each item, in their order; an interrupt ends the run and loses none of them."""
@@ -67,7 +67,7 @@ class Session:
         return sorted(as_kept(layers, outcomes), key=lambda one: order[one.program, one.target, one.variant])
 
     def run(self, layers: Layers, items: Sequence[WarmItem], running: list[Named]) -> Generator[WarmOutcome]:
-        """The outcome of each item as soon as it is known: hits first, then what workers build.
+        """The outcome of each item as soon as it is known: hits first, then the builds of workers.
 
         ``running`` has the names of those that are being built.
         """
@@ -182,7 +182,7 @@ def _without_compiling(session: Session, layers: Layers, item: WarmItem) -> Warm
 
 
 def _in_vain(item: WarmItem, prepared: Prepared, recorded: Closure) -> str:
-    """Why what was recorded would be built here under a key that nobody asks for; empty if it would not."""
+    """Why this machine would build a recorded request under a key that no program uses; empty if not."""
     now = prepared.closure
     if prepared.compilation.holds_paths and item.moved and prepared.is_bound:
         return (

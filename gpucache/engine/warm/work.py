@@ -1,9 +1,9 @@
-"""What a worker of ``warm`` does with one item: look for it once more, explain the miss, build, publish.
+"""The work on one item in a worker of ``warm``: look for it once more, explain the miss, build, publish.
 
-Owns the list of files that are no input of a program, whichever compiler reads them: those of kernel and
-loader, shared objects and archives, locales and Python's modules. A compiler's own files are known to its
-backend. Files are compared by device and inode, so that a covered file is covered under all its names; if one
-of these names later leads to another file, the key changes only for names that the closure knows.
+Owns the list of files that do not count as inputs of a program, whichever compiler reads them: those of
+kernel and loader, shared objects and archives, locales and Python's modules. A compiler's own files are known
+to its backend. Files are compared by device and inode, so that a covered file is covered under all its names;
+if one of these names later leads to another file, the key changes only for names that the closure knows.
 """
 
 import os
@@ -24,7 +24,7 @@ from gpucache.model import Artifact
 
 
 def build_job(open_layers: Callable[[], Layers], job: Job) -> Hit | Built:
-    """A hit, or what was built; ``open_layers`` opens the layers in the worker."""
+    """A hit, or a new build; ``open_layers`` opens the layers in the worker."""
     backend = load_backend(job.request.target.backend)
     layers = open_layers()
     prepared = prepare(backend, job.request, job.toolchain, os.environ, layers)
@@ -56,12 +56,12 @@ def _compile_watched(backend: Backend, prepared: Prepared) -> Artifact:
 
 
 _KERNEL = ("/proc", "/sys")
-"""Most opened files lie in these; comparing the device costs less than comparing the path."""
+"""Most opened files are in these; comparing the device costs less than comparing the path."""
 _SYSTEM = (
     *("/proc/", "/sys/", "/dev/", "/etc/", "/run/", "/var/lib/sss/", "/var/cache/", "/var/db/"),
     *("/usr/share/zoneinfo/", "/usr/lib/os-release"),
 )
-# Shared objects, which may be linker scripts, and the linker's own scripts; settings beside programs; the
+# Shared objects, which may be linker scripts, and the linker's own scripts; settings next to programs; the
 # list of OpenCL drivers; names of devices; locales; Python and the files that it reads at start.
 _NAMES = re.compile(
     r".*(\.so(\.[\w.-]+)?|/ldscripts/.*|/bin/[^/]+\.cfg|\.icd|\.ids(\.gz)?"
@@ -78,7 +78,7 @@ def uncovered(
 ) -> tuple[str, ...]:
     """The opened paths of regular files that are not covered, sorted.
 
-    ``own`` returns the compiler's own files; a path that ends in a slash stands for everything below it.
+    ``own`` returns the compiler's own files; a path that ends in a slash covers everything below it.
     """
     names = frozenset(covered)
     kernel = {Path(place).stat().st_dev for place in _KERNEL if Path(place).exists()}

@@ -1,1 +1,1 @@
-"""Processes that may crash, hang or eat memory at the cost of their own item alone, and what they read."""
+"""Processes that may crash, hang or use up memory without harm to other items, and the files they open."""

@@ -2,9 +2,9 @@
 
 Owns the reading of cores and free memory, in containers as well, and turns. Turns limit the workers of all
 runs of a user on a host, however many are started together, as hundreds of compilers would need more memory
-than there is. A turn is a locked file in a folder in shared memory that only this user may enter; the kernel
-frees the lock with the process that has it. Processes in another container have turns of their own; other
-systems have none. Must not know what workers do.
+than there is. A turn is a locked file in a directory in shared memory that only this user may enter; the
+kernel frees the lock with the process that has it. Processes in another container have their own
+turns; other systems have none. Must not know what workers do.
 """
 
 import os
@@ -23,9 +23,9 @@ _WORKER_BYTES = 1024**3
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 0.5
 _LONGEST_WAIT = 10
-"""How long a queue that moves is waited for, as a multiple of the wait for one that stands still."""
+"""How long a queue that moves is waited for, as a multiple of the wait for one that does not move."""
 SHARED = Path("/dev/shm")
-"""Where turns are kept: on this machine alone, whatever its users' homes and temporary folders are."""
+"""The place of the turns: on this machine alone, wherever its users' homes and temporary directories are."""
 PROC = Path("/proc")
 GROUPS = Path("/sys/fs/cgroup")
 # For both versions of control groups: the files of limit and usage, and the label in memory.stat of the part
@@ -72,7 +72,7 @@ def free_bytes(proc: Path = PROC, groups: Path = GROUPS) -> int:
 
 
 def _groups(controller: str, proc: Path, groups: Path) -> Iterator[Path]:
-    """The control groups of this process and those above them, as far as they can be seen here."""
+    """The control groups of this process and those above them, as far as this process can see them."""
     try:
         lines = (proc / "self/cgroup").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -107,14 +107,14 @@ def turn_count() -> int:
 
 
 class Turns:
-    """The turns that this process holds."""
+    """The turns that this process has."""
 
     def __init__(self, most: int, ends: ExitStack, shared: Path = SHARED) -> None:
         self.count = 0
         self._free = list(range(most))
         self._ends = ends
         self._folder: Path | None = None
-        with suppress(OSError):  # then turns cannot be counted here, and every one is free
+        with suppress(OSError):  # then turns cannot be counted, and every one is free
             self._folder = _own_folder(shared)
 
     def take(self) -> bool:
@@ -126,7 +126,7 @@ class Turns:
             except BlockingIOError:
                 continue
             except OSError:
-                pass  # as where there is no folder
+                pass  # as if there were no directory
             self._free.remove(number)
             self.count += 1
             return True
@@ -146,8 +146,8 @@ def turns(
 ) -> Iterator[Turns]:
     """Wait for a turn, and take as many more as are wanted and free; all at once if ``patience_s`` is None.
 
-    ``waiting`` is called now and then meanwhile. If nobody takes a turn for ``patience_s`` seconds, this goes
-    on without one, as the processes that hold them may have been stopped; so it does after ten times as long.
+    ``waiting`` is called now and then meanwhile. If no process takes a turn for ``patience_s`` seconds, this
+    goes on without one, as the processes that have them may be stopped; so it does after ten times as long.
     """
     with ExitStack() as ends:
         held, pause_s = Turns(max(wanted, turn_count()), ends, shared), _FIRST_PAUSE_S
@@ -170,7 +170,7 @@ def turns(
 
 
 def _own_folder(shared: Path) -> Path:
-    """The folder of this user's turns, which is made if it is missing; raises OSError.
+    """The directory of this user's turns, which is made if it is missing; raises OSError.
 
     If another user has taken its name, it is the first with another ending that is ours.
     """

@@ -32,7 +32,7 @@ from gpucache.engine.workers import seccomp
 R = TypeVar("R")
 
 UNANSWERED = 213
-"""The exit status of a worker whose opens are not answered any more."""
+"""The exit status of a worker whose opens get no answers any more."""
 _MARK = os.fsencode(os.devnull)
 
 
@@ -65,7 +65,7 @@ def watching() -> Iterator[socket.socket | None]:
 
 
 def _admit(inside: socket.socket) -> None:
-    """Give each worker that asks a thread of its own: if a worker is killed, its thread may wait for ever."""
+    """Give each worker that connects its own thread: if a worker is killed, its thread may wait for ever."""
     room = socket.CMSG_SPACE(2 * 4)
     while True:
         asked, handed, _, _ = inside.recvmsg(1, room, socket.MSG_CMSG_CLOEXEC)
@@ -155,7 +155,7 @@ def _install(door: socket.socket) -> int | None:
 
 
 def _require_answer() -> None:
-    """Open a file, and end this process if nobody answers, as its compile would fail of that.
+    """Open a file, and end this process if the open is not answered, as its compile would fail of that.
 
     This open also makes the watching thread list paths again that it listed before.
     """

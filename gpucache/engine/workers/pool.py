@@ -64,7 +64,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Died:
-    """The worker crashed or was ended; ``reason`` says how in words."""
+    """The worker crashed or was ended; ``reason`` gives the cause in words."""
 
     reason: str
     limit_s: float = 0.0
@@ -73,7 +73,7 @@ class Died:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How many workers there may be, and what each of them may use."""
+    """How many workers there may be, and the limits of each."""
 
     jobs: int = 1
     timeout_s: float = 300.0
@@ -130,7 +130,7 @@ def run_isolated(
 
 @contextmanager
 def _place() -> Iterator[Path]:
-    """A temporary folder for the workers, removed afterwards."""
+    """A temporary directory for the workers, removed afterwards."""
     with ExitStack() as stack:
         try:
             place = stack.enter_context(scratch("workers"))
@@ -150,7 +150,7 @@ def _said(place: Path) -> str:
 
 @dataclass(slots=True)
 class _Worker(Generic[J]):
-    """A worker process, and what it is doing."""
+    """A worker process, and its present work."""
 
     process: WorkerProcess
     ready: bool = False
@@ -218,7 +218,7 @@ class _Pool(Generic[J, R]):
                     own.send(worker.at[0])
         wait(list(self._workers), _POLL_S)
         for own, worker in list(self._workers.items()):
-            # A worker's children may hold its pipe open; they end when its end is seen.
+            # A worker's children may keep its pipe open; they end when its end is seen.
             dead = worker.process.exitcode is not None
             try:
                 answer = own.recv() if own.poll() else None
@@ -234,7 +234,7 @@ class _Pool(Generic[J, R]):
                 yield worker.at[0], Died(f"it did not end within {limit_s:g} s", limit_s)
 
     def end(self) -> None:
-        """End every worker and what it started."""
+        """End every worker and every process that it started."""
         for own in list(self._workers):
             self._end(own)
 
@@ -267,7 +267,7 @@ class _Pool(Generic[J, R]):
 
 
 def _work(channel: Connection, function: Callable[[J], R], begin: tuple[Any, ...]) -> None:
-    """What a worker does: begin, say so, and answer for one item after another."""
+    """The life of a worker: begin, report that, and answer for one item after another."""
     _begin(*begin)
     channel.send("ready")
     with suppress(EOFError):
@@ -315,11 +315,11 @@ def _death(status: int) -> Failed | Died:
 
 
 Caches = tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
-"""Of each cache that a compiler keeps the variable that names its folder, and those that turn it on."""
+"""For each cache of a compiler the variable that names its directory, and those that turn it on."""
 
 
 def _caches_of_compilers() -> Caches:
-    """Told to a worker as plain values, as it would have to import every backend to ask for them."""
+    """Passed to a worker as plain values, as it would have to import every backend to find them."""
     every = (kept for name in backend_names() for kept in load_backend(name).caches)
     return tuple((kept.variable, kept.turn_on) for kept in every)
 
@@ -332,9 +332,9 @@ def _begin(
     line: int | None,
     caches: Caches,
 ) -> None:
-    """Begin a worker: an empty directory of its own, no output, limits, and an end with its parent."""
+    """Begin a worker: its own empty directory, no output, limits, and an end with its parent."""
     if hasattr(os, "setsid"):
-        os.setsid()  # a group of its own, to be killed as one, and out of reach of a terminal
+        os.setsid()  # its own group, to be killed as one, and out of reach of a terminal
         yield_as_before()
     if line is not None:
         kill_own_group_on_exit(line)
@@ -347,7 +347,7 @@ def _begin(
     except OSError as error:
         (Path(place) / _SAID).write_text(str(error), encoding="utf-8")
         raise
-    os.environ.pop("GPUCACHE_REQUIRE", None)  # it is for programs, and what is built here is to miss
+    os.environ.pop("GPUCACHE_REQUIRE", None)  # it is for programs, and the builds of workers have to miss
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if sys.platform == "linux":
@@ -379,7 +379,7 @@ def _limit_memory(memory_bytes: int | None) -> None:
 
 
 def _isolate(place: Path, caches: Caches) -> None:
-    """Give compilers caches of their own, as their binaries may pack whatever these hold for the program."""
+    """Give compilers their own caches, as their binaries may pack the contents of these for the program."""
     for variable, turn_on in caches:
         os.environ[variable] = tempfile.mkdtemp(prefix="compiler-", dir=place)
         os.environ.update(turn_on)

@@ -1,7 +1,7 @@
-"""How a worker process starts, and what ends with it.
+"""How a worker process starts, and which processes end with it.
 
 Owns three things: no worker is started if none can start; a file of the current directory is never imported
-in place of one of Python's own; everything that a worker started ends with it. Must not know what items are.
+in place of one of Python's own; every process that a worker started ends with it. Must not know items.
 """
 
 import errno
@@ -67,9 +67,9 @@ def require_start() -> None:
 
 
 def _start_silent_tracker() -> None:
-    """Start multiprocessing's tracker, which removes what killed processes leave, without its warnings.
+    """Start multiprocessing's tracker, which cleans up after killed processes, without its warnings.
 
-    It ignores the signals that end a process, except the one of a closed terminal, which is blocked here.
+    It ignores the signals that end a process, except that of a closed terminal, which this blocks.
     """
     try:
         with _variable("PYTHONWARNINGS", "ignore"), deaf_children("SIGHUP"):
@@ -88,7 +88,7 @@ def unstartable(why: BaseException | str) -> WorkersError:
 def startable() -> Iterator[None]:
     """Workers that are started meanwhile import nothing from the current directory.
 
-    A umask that takes permissions from the owner is changed, as they could not use their folders.
+    A umask that takes permissions from the owner is changed, as they could not use their directories.
     Raises WorkersError if none can be started.
     """
     mask = os.umask(0)

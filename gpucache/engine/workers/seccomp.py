@@ -4,8 +4,8 @@ Owns the filter and the system calls; must not know what the files are for. Need
 aarch64 and no privilege. Sources: seccomp(2), seccomp_unotify(2), process_vm_readv(2), and the kernel's
 headers linux/seccomp.h, linux/filter.h and linux/audit.h.
 
-Not reported: folders, paths opened with ``O_PATH``, files that are opened for writing, too, and the opens of
-32-bit processes.
+Not reported: directories, paths opened with ``O_PATH``, files that are opened for writing, too, and the opens
+of 32-bit processes.
 """
 
 import ctypes
@@ -56,8 +56,8 @@ class _Span(ctypes.Structure):
 def install() -> int:
     """Make every open of this process, its threads and its children wait until it is answered.
 
-    Returns the descriptor from which opens are read. They wait while nobody reads it, and fail with ENOSYS
-    once it is closed. Raises OSError if the kernel or a container refuses.
+    Returns the descriptor from which opens are read. They wait while no process reads it, and fail with
+    ENOSYS once it is closed. Raises OSError if the kernel or a container refuses.
     """
     if sys.platform != "linux" or sys.maxsize < 2**32 or platform.machine() not in _MACHINES:
         raise OSError("opens cannot be told on this system")
@@ -112,7 +112,7 @@ class Listener:
     def serve(self, tell: Callable[[bytes], object]) -> None:
         """Call ``tell`` with the absolute path of each open, then let it go on, until all processes ended.
 
-        The path is empty if it cannot be read. Raises OSError if the kernel cannot be asked.
+        The path is empty if it cannot be read. Raises OSError if the kernel cannot be queried.
         """
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)
