@@ -1,1 +1,1 @@
-"""The caches of others: one engine and a format for each system. To add one, begin with ``format``."""
+"""Third-party caches: one engine and a format for each system. To add one, begin with ``format``."""

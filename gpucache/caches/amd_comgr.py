@@ -1,10 +1,10 @@
 """The cache of AMD's code object manager, which compiles for HIP's run-time compilation and for OpenCL.
 
 Source: ROCm/llvm-project, ``amd/comgr/src/comgr-cache.cpp`` and ``comgr-cache-command.cpp``, and LLVM's
-``Caching.cpp``; no entry of an AMD machine was seen. ``llvmcache-HEX`` is u64 size and the output of one step
-of compiling, then u64 size and its log, in the byte order of the machine, and nothing behind that. The name
-is a SHA of the compiler, its options and its inputs. Files are written aside and renamed, and pruned by
-AMD_COMGR_CACHE_POLICY; what does not read is compiled again.
+``Caching.cpp``; no entry from an AMD machine was available. ``llvmcache-HEX`` is u64 size and the output of
+one compile step, then u64 size and its log, in the machine's byte order, and nothing after that. The name is
+a SHA of the compiler, its options and its inputs. Files are written under a temporary name and renamed, and
+pruned by AMD_COMGR_CACHE_POLICY; an invalid file is compiled again.
 """
 
 import sys
@@ -26,7 +26,7 @@ _AGAIN = "every program that asks for it compiles it again"
 
 
 class AmdComgr(AmdComgrPlaces, FilesFormat):
-    """What it compiled, a file for each step."""
+    """The outputs of comgr's compile steps, one file per step."""
 
     layout = Layout(
         ["llvmcache-([0-9a-f]{64})"],
@@ -41,7 +41,7 @@ class AmdComgr(AmdComgrPlaces, FilesFormat):
     shows = "a result of the compiler"
 
     def look(self, item: Files) -> Look:
-        """What the output is, and whether the sizes fit the file."""
+        """Identify the output, and check that the sizes fit the file."""
         (name,), (status,) = item.names, item.seen.values()
         start = item.part(name, 0, _LENGTH_BYTES + _SCANNED_BYTES)
         size = _length(start)

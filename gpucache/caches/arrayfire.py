@@ -1,13 +1,13 @@
 """ArrayFire's kernels: a file for each program and device, of its OpenCL and its CUDA backend.
 
 Source: ArrayFire 3.8 to 3.9, ``src/backend/{opencl,cuda}/compile_module.cpp``, ``common/util.cpp`` and
-``deterministicHash.cpp``; nothing that it wrote was seen. ``KER`` and the number of a hash over sources and
-options, ``_CL_`` with the OpenCL vendor's number and the device's name or ``_CU_`` with the compute
+``deterministicHash.cpp``; no file written by it was available. ``KER`` and the number of a hash over sources
+and options, ``_CL_`` with the OpenCL vendor's number and the device's name or ``_CU_`` with the compute
 capability, and ``_AF_`` with the version. A file is u64 FNV-1a of the binary, u64 size of it and the binary;
-CUDA's kernels that were not generated have u64 number of names in front, each a kernel and its mangled name
-behind their sizes as u64. Files are written aside and renamed; what does not read is removed and compiled
-again, and nothing else is ever removed. Where the variable's folder cannot be written, ``~/.arrayfire`` is
-taken, and where that cannot ``/tmp/arrayfire``.
+CUDA kernels that were not generated begin with u64 number of names, each a kernel and its mangled name after
+their u64 sizes. Files are written under a temporary name and renamed; an invalid file is removed and compiled
+again, and nothing else is ever removed. If the variable's directory is not writable, ``~/.arrayfire`` is
+used, and if that is not, ``/tmp/arrayfire``.
 """
 
 import re
@@ -34,7 +34,7 @@ _OFFSET, _PRIME, _MASK = 0x811C9DC5, 0x01000193, (1 << 64) - 1
 
 
 class ArrayFire(ArrayFirePlaces, BinaryFormat):
-    """What ArrayFire compiled for OpenCL and CUDA devices; its other backends keep nothing."""
+    """The kernels that ArrayFire compiled for OpenCL and CUDA devices; its other backends store nothing."""
 
     layout = Layout(
         [_NAME],
@@ -84,7 +84,7 @@ class ArrayFire(ArrayFirePlaces, BinaryFormat):
         return binary, None
 
     def _wrong(self, binary: bytes, info: PayloadInfo, *, whole: bool) -> Problem | None:  # noqa: ARG002
-        """Nothing where the hash is right, as some drivers have formats that nobody else knows."""
+        """No problem if the hash is right, as some drivers use formats that only they know."""
         return None
 
 
@@ -98,7 +98,7 @@ class _Parts(NamedTuple):
 
 
 def _parts(data: bytes) -> _Parts | None:
-    """What some bytes begin with; None where they end before the binary does begin."""
+    """The parts at the beginning of a file; None if it ends before the binary begins."""
     at, kernel = 0, ""
     try:
         (count,) = _WORDS.unpack_from(data, at)

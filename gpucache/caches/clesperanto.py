@@ -1,10 +1,10 @@
-"""clesperanto's kernels: a file for each program and device, which holds what the driver gave as the binary.
+"""clesperanto's kernels: a file for each program and device, with the binary that the driver returned.
 
-Source: CLIc, ``clic/src/cache.cpp``; checked against what pyclesperanto 0.25 wrote, which is newer than that.
-Below a folder for each version (``clic-0.25.1-r4``) lies ``DEVICE-LENGTH/PROGRAM-LENGTH.bin``, digits of
-hashes of what a driver says of a device and of a kernel's source, each with the length of that. Older
-versions had decimal hashes and no folder above; CUDA's files end in ``.ptx``. Files are written aside and
-renamed, one that the driver refuses is built again, and nothing is ever removed.
+Source: CLIc, ``clic/src/cache.cpp``; checked against files of pyclesperanto 0.25, which is newer. Each
+version has a directory (``clic-0.25.1-r4``) with ``DEVICE-LENGTH/PROGRAM-LENGTH.bin``: digits of hashes of
+the driver's description of a device and of a kernel's source, each with the length of its input. Older
+versions had decimal hashes and no version directory; CUDA's files end in ``.ptx``. Files are written under a
+temporary name and renamed, a file that the driver rejects is built again, and nothing is ever removed.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ def _key(groups: Sequence[str]) -> str:
 
 
 class Clesperanto(ClesperantoPlaces, BinaryFormat):
-    """What clesperanto built for the devices of this machine."""
+    """The programs that clesperanto built for the devices of this machine."""
 
     layout = Layout(
         [rf"{_NEWER}\.(?:bin|ptx)", rf"{_OLDER}/{_OLDER}\.(?:bin|ptx)"],
@@ -48,7 +48,7 @@ class Clesperanto(ClesperantoPlaces, BinaryFormat):
     shows = "a GPU binary"
 
     def look(self, item: Files) -> Look:
-        """The version that keeps it, beside what the binary says."""
+        """Add the clesperanto version to the description of the binary."""
         version = item.parts[0].removeprefix("clic-") if len(item.parts) > 1 else ""
         return replace(super().look(item), toolchain=(("CLIc", version),))
 

@@ -2,10 +2,10 @@
 
 Source: cuda-core 1.2, cuda/core/utils/_cache_dir.py and _program_cache/_file_stream.py. An entry is the
 compiled binary as it is, at ``entries/<2 hex>/<62 hex>``; the digits are the SHA-256 of the key, which itself
-is a SHA-256 over inputs that are stored nowhere. It is written to ``tmp/entry-*`` and renamed; there is no
-lock, and a reader that finds a file gone compiles anew. Whatever lies two folders down in ``entries`` counts
-for cuda.core's eviction, which goes by access times that it sets itself at every hit. Empty folders stay, as
-a program that is about to write into one would fail. Nothing here imports cuda.
+is a SHA-256 over inputs that are not stored. It is written to ``tmp/entry-*`` and renamed; there is no lock,
+and a reader that finds a file gone compiles again. Every file two levels below ``entries`` counts for
+cuda.core's eviction, which goes by access times that it sets itself at every hit. Empty directories stay, as
+a program that is about to write into one would fail. This module never imports cuda.
 """
 
 import hashlib
@@ -48,7 +48,7 @@ class CudaCore(CudaCorePlaces, BinaryFormat):
         "gpucache.cuda.compile_program says which input changed"
     )
     served = "cuda.core would serve it, without checking it"
-    # What Program.compile stores, and what programs that use the cache as a mapping can store beside it.
+    # The kinds that Program.compile stores, and those that programs using the cache as a mapping can store.
     kinds = frozenset(
         {PayloadKind.CUBIN, PayloadKind.PTX, PayloadKind.LTOIR, PayloadKind.FATBIN, PayloadKind.ELF}
     )
@@ -56,7 +56,7 @@ class CudaCore(CudaCorePlaces, BinaryFormat):
 
     @classmethod
     def whose(cls, path: Path) -> Whose:
-        """cuda.core's with ``tmp``, and ``entries`` that hold one or are new."""
+        """cuda.core's if it has ``tmp``, and an ``entries`` that contains an entry or is new."""
         whose = super().whose(path)
         if whose is Whose.FOREIGN:
             return whose
@@ -77,7 +77,7 @@ class CudaCore(CudaCorePlaces, BinaryFormat):
         )
 
     def stranger(self, node: Node) -> Problem:
-        """A file in the place of a folder, or a folder in that of an entry, makes programs fail."""
+        """A file in place of a directory, or a directory in place of an entry, makes programs fail."""
         *above, last = node.parts
         folder = stat.S_ISDIR(node.status.st_mode)
         if above == ["entries"] and not folder and _GROUP.fullmatch(last):

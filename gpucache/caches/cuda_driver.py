@@ -1,11 +1,11 @@
-"""The CUDA driver's compute cache: of all that the driver compiles, opaque, so one entry as a whole.
+"""The CUDA driver's compute cache of everything that the driver compiles: opaque, so the whole is one entry.
 
-It is the cache of PTX, of NVIDIA's OpenCL programs and, from 12.9 on, of NVRTC's, and lies under the caches
-of all frameworks, so one that was emptied may still be served from here. Source of the variables: CUDA
-Programming Guide, "CUDA Environment Variables"; what the driver makes of values that the guide does not
-provide for is not known, and is said to be so. The layout that listings show is ``index`` and
-``<hex>/<hex>/<14 hex>``, written in place. Whether that is a rule is not documented, so another name is not
-called wrong; but whatever is not named so may be somebody else's, and is a stranger.
+It caches PTX, NVIDIA's OpenCL programs and, from 12.9 on, NVRTC's. It is below the caches of all frameworks,
+so a framework whose cache was emptied may still be served from it. Source of the variables: CUDA Programming
+Guide, "CUDA Environment Variables"; how the driver treats values that the guide does not cover is unknown,
+and is reported as unknown. The layout that listings show is ``index`` and ``<hex>/<hex>/<14 hex>``, written
+in place. Whether that is a rule is not documented, so another name is not reported as wrong; but such a file
+may belong to another program, and is a stranger.
 """
 
 import hashlib
@@ -33,10 +33,10 @@ from gpucache.units import format_size
 
 INDEX = "index"
 KEY = hashlib.sha256(b"ComputeCache").hexdigest()
-"""Of the one entry, wherever it lies."""
+"""The key of the only entry, at any location."""
 BINARY = re.compile(r"[0-9a-fA-F]{1,2}/[0-9a-fA-F]{1,2}/[0-9a-f]{14}")
 STRANGERS_COUNTED = 1000
-"""Of what is not the driver's; then the rest of a tree is not walked."""
+"""The number of foreign files after which the rest of a tree is not walked."""
 _FOLDER = re.compile(r"[0-9a-fA-F]{1,2}(?:/[0-9a-fA-F]{1,2})?")
 _TEMPORARY = re.compile(r"\.nfs[0-9a-f]+|[0-9a-f]{14}\.(?:tmp|temp)")
 _SEARCHED = stat.S_IXGRP | stat.S_IXOTH
@@ -72,11 +72,11 @@ class Survey:
     recent: int = 0
     """Binaries written within the last hour."""
     documented: int = 0
-    """Files that lie and are named exactly as in the listings."""
+    """Files whose place and name are exactly as in the listings."""
     telling: int = 0
     """How many of them have a letter in their name; a mere number may be a date or a count of somebody's."""
     strangers: Tally = field(default_factory=_one)
-    """What lies in the tree and is not named as the driver's own, links among it."""
+    """Everything in the tree that is not named as the driver's own, including links."""
     oversize: Tally = field(default_factory=_one)
     empty: Tally = field(default_factory=_one)
     temporary: Tally = field(default_factory=_one)
@@ -88,12 +88,12 @@ class Survey:
 
     @property
     def binaries(self) -> int:
-        """Files beside the index."""
+        """The number of files besides the index."""
         return self.files - self.has_index
 
     @property
     def foreign(self) -> bool:
-        """Whether it is the folder of something else, which holds files and none in the driver's layout."""
+        """Whether the directory belongs to another program: it has files, but none in the driver's layout."""
         return bool(self.files and not self.documented and (self.strangers.count or not self.has_index))
 
     def same(self, other: "Survey") -> bool:
@@ -129,8 +129,8 @@ class Survey:
 
 
 class CudaDriver(CudaDriverPlaces, Format[Survey]):
-    """The tree below one root; a driver makes anew what it lacks, but whether it stands the loss of single
-    files is not documented, so it is emptied whole or not at all, and nothing in it is mended."""
+    """The tree below one root; a driver rebuilds missing entries, but whether it tolerates the loss of single
+    files is not documented, so it is emptied whole or not at all, and nothing in it is repaired."""
 
     item = Survey
     mends = frozenset()
@@ -141,7 +141,7 @@ class CudaDriver(CudaDriverPlaces, Format[Survey]):
 
     @classmethod
     def whose(cls, path: Path) -> Whose:
-        """The driver's with an index and a binary, or with either in a folder of the driver's name."""
+        """The driver's if it has an index and a binary, or either in a directory of the driver's name."""
         with open_folder(path) as folder:
             index = any(
                 found.name == INDEX and found.is_file(follow_symlinks=False) for found in folder.entries()
@@ -151,7 +151,7 @@ class CudaDriver(CudaDriverPlaces, Format[Survey]):
         return Whose.OWN if own else Whose.UNKNOWN
 
     def items(self, prefix: str) -> Iterator[Survey]:
-        """The whole cache; none where it holds no files."""
+        """The whole cache as one entry; none if it has no files."""
         if not KEY.startswith(prefix):
             return
         found = self._survey()
@@ -195,20 +195,20 @@ class CudaDriver(CudaDriverPlaces, Format[Survey]):
             "sizes"
         )
 
-    def unchanged(self, item: Survey) -> bool:  # noqa: ARG002 - ``remove`` compares what it looked at itself
-        """Its programs add files at any time, which makes nothing of what was seen untrue."""
+    def unchanged(self, item: Survey) -> bool:  # noqa: ARG002 - ``remove`` compares its own survey
+        """True: programs may add files at any time, which does not invalidate the survey."""
         return True
 
     def payload(self, item: Survey) -> bytes:
         """Refused."""
         raise FormatError(f"{item.path} is opaque: the driver's format is not documented; copy it whole")
 
-    def report(self, item: Survey, entry: CacheEntry) -> EntryReport:  # noqa: ARG002 - a scan tells all
-        """How much there is, and that no more can be told."""
+    def report(self, item: Survey, entry: CacheEntry) -> EntryReport:  # noqa: ARG002 - a scan shows all
+        """The size of the cache, and that nothing more is known."""
         return EntryReport(entry, (KeyField("key", "opaque: its format is not documented"),), entry.fields)
 
     def remove(self, item: Survey) -> Kept | None:
-        """Empty the cache where no program uses it and nothing of others lies in it."""
+        """Empty the cache if no program uses it and it has no files of other programs."""
         now_ns = self.now_ns()
         found = survey(self.root, now_ns, None)
         if why := self._stays(found):
@@ -222,7 +222,7 @@ class CudaDriver(CudaDriverPlaces, Format[Survey]):
         return None
 
     def whole(self) -> Iterator[Checked]:
-        """Its limit, its index, and what writers left behind."""
+        """Check its limit, its index, and the leftovers of writers."""
         for problem in _worth_knowing(self._survey(), self.location.limit_bytes):
             yield self.told(self.root, problem, program=_PROGRAM)
 
@@ -304,10 +304,10 @@ def _near_the_limit(found: Survey, limit_bytes: int) -> Iterator[Problem]:
 
 
 def survey(root: Path, now_ns: int, limit_bytes: int | None) -> Survey:
-    """The tree below a root; raises OSError where the root does not read."""
+    """The tree below a root; raises OSError if the root cannot be read."""
     found = Survey(root)
     exposed = {}
-    """By folder whether others can get to it at all: modes count where they do."""
+    """By directory, whether other users can reach it at all: only then do modes matter."""
 
     def trust(path: str, status: os.stat_result, *, reached: bool) -> None:
         why = places.distrust(status, move=CUDA_MOVE)
@@ -342,10 +342,10 @@ def survey(root: Path, now_ns: int, limit_bytes: int | None) -> Survey:
 
 
 def clear(root: Path, began_ns: int) -> Tally:
-    """Remove the driver's own files that are older than an instant: those that could not be. Raises OSError.
+    """Remove the driver's own files older than an instant; returns those that stayed. Raises OSError.
 
-    What was written since is of a program that started meanwhile. The index goes first, so that such a
-    program begins a new one and is not led to binaries that are gone.
+    Newer files belong to a program that started meanwhile. The index goes first, so that such a program
+    begins a new one and does not look for binaries that are gone.
     """
     failed = _one()
     with open_folder(root) as folder:
@@ -369,7 +369,7 @@ def _clear(folder: Folder, above: str, began_ns: int, failed: Tally) -> None:
             except OSError as error:
                 failed.add(f"{path} ({error.strerror or 'it does not open'})")
                 continue
-            with suppress(OSError):  # it holds what stays
+            with suppress(OSError):  # it has files that stay
                 folder.rmdir(found.name)
 
 
@@ -386,7 +386,7 @@ def _remove(folder: Folder, name: str, began_ns: int, failed: Tally) -> None:
 
 
 def _is_its_own(path: str) -> bool:
-    """Whether a path is that of a file of the driver, or of one that it left half made."""
+    """Whether a path is that of a file of the driver, or of one that it left unfinished."""
     folder, _, name = path.rpartition("/")
     temporary = _TEMPORARY.fullmatch(name) and (not folder or _FOLDER.fullmatch(folder))
     return path == INDEX or bool(temporary) or BINARY.fullmatch(path) is not None

@@ -1,12 +1,12 @@
-"""CuPy's kernel cache: a file for each module that CuPy compiled, beside its source where that was asked for.
+"""CuPy's kernel cache: a file for each module that CuPy compiled, with its source next to it on request.
 
 Source: CuPy 14, ``cupy/cuda/_compiler_cache.py`` and ``compiler.py``. A file ``<40 hex>.cubin`` (``.ltoir``,
-on AMD ``.hsaco``) is the SHA-1 of the rest as 40 hex digits, then the binary; where C++ names were asked for,
-the mangled names stand ahead of it: ``\\x93CUPYNE\\0``, their number as u32, and each behind its length as
-u32, little-endian. It is written to a temporary file and renamed; there is no lock, limit or eviction. The
-name is a SHA-1 of source, options, architecture and NVRTC's version, which are stored nowhere, and not of
-headers that the source includes. Where the variable names the place, Jitify's headers and the modules of FFT
-callbacks lie there as well (``cupy/cuda/jitify.pyx``, ``cupy/fft/_callback.pyx``).
+on AMD ``.hsaco``) is the SHA-1 of the rest as 40 hex digits, then the binary; if C++ names were requested,
+the mangled names precede it: ``\\x93CUPYNE\\0``, their number as u32, and each after its length as u32,
+little-endian. It is written to a temporary file and renamed; there is no lock, limit or eviction. The name is
+a SHA-1 of source, options, architecture and NVRTC's version, none of which is stored; included headers are
+not part of it. A directory that the variable names also contains Jitify's headers and the modules of FFT
+callbacks (``cupy/cuda/jitify.pyx``, ``cupy/fft/_callback.pyx``).
 """
 
 import hashlib
@@ -26,7 +26,7 @@ _MISSES = "CuPy takes it for a miss, compiles it again and replaces it"
 
 
 class Cupy(CupyPlaces, BinaryFormat):
-    """What ``RawModule``, ``ElementwiseKernel`` and CuPy's own functions leave when they compile."""
+    """The modules of ``RawModule``, ``ElementwiseKernel`` and CuPy's own functions."""
 
     layout = Layout(
         [r"([0-9a-f]{40})\.(?:cubin|ltoir|hsaco)", r"([0-9a-f]{40})\.(?:cubin|ltoir|hsaco)\.cu"],
@@ -51,7 +51,7 @@ class Cupy(CupyPlaces, BinaryFormat):
     shows = "a GPU binary"
 
     def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
-        """What lies behind the SHA-1 and the mangled names."""
+        """The binary after the SHA-1 and the mangled names."""
         rest = data[_DIGITS:]
         if not data:
             return b"", Problem(FindingKind.TRUNCATED, f"it is empty; {_MISSES}") if whole else None
@@ -76,7 +76,7 @@ class Cupy(CupyPlaces, BinaryFormat):
         return super().bars(item)
 
     def is_left(self, start: bytes) -> bool:
-        """A SHA-1 and the beginning of what follows one; numbers or a list of checksums may be somebody's."""
+        """True for a SHA-1 and the beginning of its content; numbers or checksums may be a user's."""
         digits, rest = start[:_DIGITS], start[_DIGITS:]
         own = not rest or rest.startswith(_MAGIC) or describe(rest).kind in self.kinds
         return len(digits) == _DIGITS and set(digits) <= set(b"0123456789abcdef") and own

@@ -1,10 +1,10 @@
 """The kernels that Cycles, Blender's renderer, compiled by itself, where none came with it for a GPU.
 
-Source: Cycles of 2026, ``src/device/{cuda,hip,hiprt}/device_impl.cpp`` and ``src/util/path.cpp``; no file of
-its own was seen. nvcc or hipcc writes ``cycles_``, the kernel, the architecture and an MD5 over Cycles'
-sources and the compiler's options, in upper case: ``.cubin`` for CUDA, ``.ptx`` for OptiX, nothing or
-``.hipfb`` for HIP. What is there is taken as it is, so a broken one is never compiled again, and those of
-other versions stay. What comes with Cycles (``lib/*.zst``) lies with the program and is no cache.
+Source: Cycles of 2026, ``src/device/{cuda,hip,hiprt}/device_impl.cpp`` and ``src/util/path.cpp``; no file
+written by it was available. nvcc or hipcc writes ``cycles_``, the kernel, the architecture and an MD5 over
+Cycles' sources and the compiler's options, in upper case: ``.cubin`` for CUDA, ``.ptx`` for OptiX, nothing or
+``.hipfb`` for HIP. An existing file is used unchecked, so a broken one is never compiled again, and files of
+other versions stay. The kernels shipped with Cycles (``lib/*.zst``) are part of the program, not a cache.
 """
 
 from dataclasses import replace
@@ -28,7 +28,7 @@ class Cycles(CyclesPlaces, BinaryFormat):
             rf"cycles_([a-z]\w*)_(compute_\d+)_{_MD5}\.ptx",
             rf"cycles_([a-z]\w*)_(gfx[\w:+-]+)_{_MD5}(?:\.(?:hipfb|fatbin))?",
         ],
-        own=[r"Apple_\w+/"],  # archives of Metal, a folder for each device
+        own=[r"Apple_\w+/"],  # archives of Metal, a directory for each device
         key=lambda groups: groups[2].lower() + hashed(["_".join(groups[:2])])[:8],
     )
     wanted = {"key": "the 32 hex digits in a file's name, or more of an entry's"}
@@ -42,7 +42,7 @@ class Cycles(CyclesPlaces, BinaryFormat):
     shows = "a GPU binary"
 
     def look(self, item: Files) -> Look:
-        """The kernel's name in the file's, in place of that of its first function."""
+        """The kernel's name from the file name, instead of its first function's name."""
         return replace(super().look(item), program=item.names[0].split("_")[1])
 
 

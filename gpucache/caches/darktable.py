@@ -1,11 +1,11 @@
-"""darktable's kernels: a folder for each device and driver, and in it a binary and a link for each program.
+"""darktable's kernels: a directory for each device and driver, with a binary and a link for each program.
 
-Source: darktable 4.2 to 5.4, ``src/common/opencl.c``; checked against what 4.2 wrote. A folder
-``cached_v1_kernels_for_DEVICE_DRIVER`` (without ``v1`` before 4.4) has what the driver gave as the binary, in
-a file called by an MD5 of the program's source, the headers, the options and the driver, and ``NAME.cl.bin``,
-a link to it whose target darktable compares with that. A binary that the driver refuses, or that no link of
-that target leads to, is built again and replaced. All is written in place, without a lock, and folders of
-drivers that are gone stay.
+Source: darktable 4.2 to 5.4, ``src/common/opencl.c``; checked against files of 4.2. A directory
+``cached_v1_kernels_for_DEVICE_DRIVER`` (without ``v1`` before 4.4) has the driver's binary in a file named by
+an MD5 of the program's source, the headers, the options and the driver, and ``NAME.cl.bin``, a link to it
+whose target darktable compares with that. A binary that the driver rejects, or that no link with that target
+points to, is built again and replaced. All files are written in place, without a lock, and directories of
+removed drivers stay.
 """
 
 import re
@@ -30,7 +30,7 @@ _DIGEST, _NAME = "[0-9a-f]{32}", ".cl.bin"
 
 
 class Darktable(DarktablePlaces, BinaryFormat):
-    """What darktable built for the devices of this machine."""
+    """The programs that darktable built for the devices of this machine."""
 
     layout = Layout(
         [f"{_FOLDER}/({_DIGEST})"],
@@ -55,7 +55,7 @@ class Darktable(DarktablePlaces, BinaryFormat):
     shows = "a GPU binary"
 
     def look(self, item: Files) -> Look:
-        """The program whose link leads to it, with device and driver as the folder's name says them."""
+        """The program whose link points to it, with device and driver from the directory's name."""
         found = super().look(item)
         device, _, driver = item.parts[-1].partition("kernels_for_")[2].rpartition("_")
         with item.open() as folder:
@@ -74,13 +74,13 @@ class Darktable(DarktablePlaces, BinaryFormat):
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """What it holds, and that a link leads to it."""
+        """Check its binary, and that a link points to it."""
         problems = list(super().check(item))
         problem = self.look(item).problem
         yield from problems or filter(None, [problem])
 
     def remove(self, item: Files) -> Kept | None:
-        """The binary, after what leads to it."""
+        """Remove the binary after the links to it."""
         if not item.unchanged():
             return Kept()
         with item.open() as folder:
@@ -89,7 +89,7 @@ class Darktable(DarktablePlaces, BinaryFormat):
         return super().remove(item)
 
     def whole(self) -> Iterator[Checked]:
-        """What is called as a program's link and leads to no binary beside it."""
+        """Links with the name of a program's link whose binary is missing."""
         with open_folder(self.root) as top:
             names = sorted(one.name for one in top.entries() if re.fullmatch(_FOLDER, one.name))
         for name in names:
@@ -117,7 +117,7 @@ class Darktable(DarktablePlaces, BinaryFormat):
 
 
 def _links(folder: Folder) -> dict[str, str]:
-    """By name where the links of programs lead; empty for what is called so and is no link."""
+    """The targets of the programs' links by name; empty for a node with such a name that is not a link."""
     return {
         one.name: folder.readlink(one.name) if one.is_symlink() else ""
         for one in folder.entries()

@@ -1,8 +1,8 @@
-"""Formats whose entries are SQLite databases, each with the log or journal that SQLite keeps beside it.
+"""Formats whose entries are SQLite databases, each with SQLite's log or journal next to it.
 
-Owns how such an entry is read, what SQLite itself finds wrong with it, and its removal. A program that has a
-database open writes to a file without a name once that was removed, or fails to write at all, so Linux is
-asked for a lease first, which it grants for a file that nobody else has open. Must not know tables.
+Owns the reading of such an entry, SQLite's own checks of it, and its removal. A program that has a removed
+database open writes to a file without a name, or fails to write at all, so removal first takes a Linux lease,
+which is granted only for a file that no other process has open. Must not know tables.
 """
 
 import os
@@ -26,18 +26,18 @@ _COPIED_BYTES = 128 << 20
 
 
 class DatabaseFormat(FilesFormat):
-    """A cache whose entries are databases; the first file of an entry is the database, others lie beside."""
+    """A cache whose entries are databases; the first file of an entry is the database."""
 
     largest_bytes = 4 << 30
     consequence: ClassVar[str]
-    """What becomes of programs whose database does not read; ends the sentences about that."""
+    """The effect on programs whose database cannot be read; ends the sentences about that."""
 
     @abstractmethod
     def rows(self, item: Files, connection: sqlite3.Connection) -> Iterator[Problem]:
-        """What is wrong with what a sound database holds; may raise sqlite3.Error."""
+        """Problems in the rows of a sound database; may raise sqlite3.Error."""
 
     def look_at_database(self, item: Files) -> Problem | None:
-        """What is wrong at a glance: it is none, or what lies beside one has lost it."""
+        """A problem visible at a glance: it is not a database, or a file next to it has lost its database."""
         name = item.names[0]
         if name.endswith(sqlite_file.SIDES):
             return Problem(FindingKind.ORPHAN, "its database is gone, so SQLite throws it away")
@@ -47,7 +47,7 @@ class DatabaseFormat(FilesFormat):
         return None
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Whether SQLite finds it whole, and what is wrong with its rows; an empty one is a new one."""
+        """Check that SQLite finds it intact, and check its rows; an empty database is a new one."""
         if problem := self.look_at_database(item):
             yield problem
             return
@@ -72,8 +72,8 @@ class DatabaseFormat(FilesFormat):
 
     @contextmanager
     def database(self, item: Files) -> Iterator[tuple[sqlite3.Connection, sqlite_file.SqliteFile]]:
-        """A database and its header: a copy in memory, as reading a file leaves its time of use alone, and a
-        large one, or one with a log, where it lies. Raises FormatError, UnjudgedError for one that is locked.
+        """A database and its header: a copy in memory, as reading a file leaves its access time alone, or for
+        a large one, or one with a log, the file. Raises FormatError, UnjudgedError for one that is locked.
         """
         file = sqlite_file.examine(item.path)
         if file is None:
@@ -93,13 +93,13 @@ class DatabaseFormat(FilesFormat):
             raise UnjudgedError(str(error)) from error
 
     def removal_order(self, names: Sequence[str]) -> Sequence[str]:
-        """The database first, as that may be damaged without its log, and a log alone harms nobody."""
+        """The database first: without its log it may be damaged, while a log alone does no harm."""
         return sorted(names)
 
     @contextmanager
     def lock(self, item: Files) -> Iterator[None]:
-        """A lease of the database, so that no program has it open; on Windows the removal itself fails. None
-        where a link, a pipe or such lies in its place."""
+        """Take a lease of the database, so that no program has it open; on Windows the removal itself fails.
+        None if a link, a pipe or the like is in its place."""
         if not stat.S_ISREG(item.seen[item.names[0]].st_mode):
             yield
             return
@@ -123,7 +123,7 @@ def has_table(connection: sqlite3.Connection, name: str) -> bool:
 
 
 def _held(fd: int) -> str:
-    """Who may have a file open beside this process, to begin a sentence; empty for nobody."""
+    """The other processes that may have a file open, to begin a sentence; empty for none."""
     if sys.platform == "linux":
         import fcntl
 

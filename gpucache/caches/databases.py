@@ -1,10 +1,10 @@
-"""Databases opened without leaving a trace beside them, and writable where they are to be changed.
+"""Databases opened without leaving files next to them, and writable when they are to be changed.
 
-Owns which way of opening is without effect: a database with a rollback journal is read where it lies under
-SQLite's own shared lock, which leaves no file; one in write-ahead mode without a log is read as unchanging,
-as SQLite would else make ``-wal`` and ``-shm``; one with a log, or with the journal of a writer that died, is
-copied to a private folder and recovered there. Source: SQLite's "Write-Ahead Logging" and "File Locking".
-Foreign schemas are not trusted. Must not know tables.
+Owns the ways of opening that have no effect: a database with a rollback journal is read in place under
+SQLite's own shared lock, which leaves no file; one in write-ahead mode without a log is opened as immutable,
+as SQLite would otherwise create ``-wal`` and ``-shm``; one with a log, or with the journal of a dead writer,
+is copied to a private directory and recovered there. Source: SQLite's "Write-Ahead Logging" and "File
+Locking". Foreign schemas are not trusted. Must not know tables.
 """
 
 import os
@@ -25,7 +25,7 @@ from gpucache.folders import Folder
 from gpucache.units import format_size
 
 BUSY_SECONDS = 5.0
-"""How long a lock of others is waited for, as rocFFT itself waits."""
+"""How long to wait for other processes' locks, the same as rocFFT itself."""
 COPY_LIMIT_BYTES = 4 << 30
 _SAID_CHARS = 120
 _ATTEMPTS = 3
@@ -44,7 +44,7 @@ _PLAIN = (
     "auto_vacuum=NONE",
     "encoding='UTF-8'",
     "secure_delete=ON",
-    "journal_mode=MEMORY",  # nothing beside a file that is thrown away when it fails
+    "journal_mode=MEMORY",  # no journal next to a file that is discarded on failure
     "synchronous=OFF",
 )
 _HOT = ("SQLITE_READONLY_ROLLBACK", "SQLITE_READONLY_RECOVERY", "SQLITE_CANTOPEN")
@@ -60,7 +60,7 @@ class Way(Enum):
 
 
 class Reader:
-    """A database open for reading, until nobody refers to it."""
+    """A database open for reading until the last reference to it goes."""
 
     __slots__ = ("__weakref__", "_end", "connection", "size_bytes", "stamp", "way")
 
@@ -106,7 +106,7 @@ def open_reader(path: Path, file: SqliteFile) -> Reader:
 
 
 def peek(path: Path, file: SqliteFile) -> sqlite3.Connection:
-    """A database as its own file has it, whatever lies beside; raises FormatError, CacheUnusableError."""
+    """A database from its own file alone, without its log; raises FormatError, CacheUnusableError."""
     with told(path):
         return _reading(path, file.size_bytes, unchanging=True)
 
@@ -124,9 +124,9 @@ def in_memory(data: bytes, place: Path) -> sqlite3.Connection:
 
 @contextmanager
 def writing(path: Path) -> Iterator[sqlite3.Connection]:
-    """A database that is there, open for changes; raises FormatError, CacheUnusableError.
+    """An existing database, open for changes; raises FormatError, CacheUnusableError.
 
-    SQLite removes or overwrites what is called like its log or journal, so that must be one.
+    SQLite removes or overwrites any file named like its log or journal, so such a file must be one.
     """
     if strange := stranger(path):
         text = f"{strange} is no file of SQLite, which would remove it; move it elsewhere"
@@ -137,7 +137,7 @@ def writing(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def creating(path: Path) -> Iterator[sqlite3.Connection]:
-    """An empty file, open to become a database whose bytes depend on nothing but what is written."""
+    """An empty file, open to become a database whose bytes depend only on the data written."""
     with told(path), closing(_connect(f"{_uri(path)}?mode=rw", _LARGEST_LENGTH)) as connection:
         for pragma in _PLAIN:
             connection.execute(f"PRAGMA {pragma}")
@@ -146,7 +146,7 @@ def creating(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def told(path: Path) -> Iterator[None]:
-    """What SQLite raises, told as FormatError, or as CacheUnusableError where the file may be sound."""
+    """Translate SQLite's errors into FormatError, or CacheUnusableError if the file may be sound."""
     try:
         yield
     except (sqlite3.Error, OverflowError, ValueError, MemoryError) as error:
@@ -166,7 +166,7 @@ def told(path: Path) -> Iterator[None]:
 
 
 def words(said: str) -> str:
-    """What SQLite says as text that is safe and short: it quotes whatever bytes a file holds."""
+    """SQLite's message as safe and short text: it quotes arbitrary bytes of a file."""
     shown = "".join(
         char if char.isprintable() and char != "\N{REPLACEMENT CHARACTER}" else " " for char in said
     )
@@ -175,7 +175,7 @@ def words(said: str) -> str:
 
 
 def _remedy(name: str, path: Path) -> str:
-    """What to do where a file cannot be used, by SQLite's name for why."""
+    """The remedy for a file that cannot be used, by SQLite's name for the reason."""
     if name.startswith("SQLITE_FULL"):
         return f"make room on the file system of {path.parent}"
     if name.startswith("SQLITE_IOERR"):
@@ -206,7 +206,7 @@ def _reading(path: Path, size_bytes: int, *, unchanging: bool = False) -> sqlite
 
 
 def _connect(uri: str, size_bytes: int) -> sqlite3.Connection:
-    """A connection without a transaction of its own; texts that are no UTF-8 are read with marks."""
+    """A connection that opens no transactions itself; invalid UTF-8 becomes replacement characters."""
     connection = sqlite3.connect(
         uri, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=True
     )
@@ -247,7 +247,7 @@ def _recovered_copy(seen: Stamp, private: Path, size_bytes: int, way: Way) -> Re
 
 
 def _copy(path: Path, suffixes: tuple[str, ...], private: Path) -> int:
-    """Copy a database and a file beside it; how many bytes, held against the limit before any is written."""
+    """Copy a database and a file next to it; returns their size, checked beforehand against the limit."""
     names = [path.name + suffix for suffix in suffixes]
     with Folder.at(path.parent) as folder:
         total = sum(folder.lstat(name).st_size for name in names)

@@ -1,12 +1,12 @@
-"""DeepGEMM's cache: a folder for each kernel, with its CUDA source and the cubin made of that.
+"""DeepGEMM's cache: a directory for each kernel, with its CUDA source and the cubin built from it.
 
 Source: DeepGEMM of June 2026, ``csrc/jit/compiler.hpp`` and ``csrc/jit/kernel_runtime.hpp``, and 1.0,
-``deep_gemm/jit/compiler.py``; it compiles for the GPU at hand alone, and no cache that it wrote was at hand.
-``cache/kernel.NAME.DIGITS/`` holds ``kernel.cu`` and ``kernel.cubin``, and what variables ask for beside
-them; 1.0 had a library, ``kernel.so``, and ``kernel.args``. The digits are a hash of name, compiler, options
-and source, of which only the source is kept. A folder is made below ``tmp/`` and renamed; no lock is taken,
-nothing has a checksum, and nothing is ever removed. A folder without source or cubin ends every program that
-asks for its kernel, and so does a cubin that the driver does not load.
+``deep_gemm/jit/compiler.py``; it compiles only for the present GPU, and no cache written by it was available.
+``cache/kernel.NAME.DIGITS/`` contains ``kernel.cu`` and ``kernel.cubin``, and further files that variables
+request; 1.0 had a library, ``kernel.so``, and ``kernel.args``. The digits are a hash of name, compiler,
+options and source, of which only the source is stored. A directory is created below ``tmp/`` and renamed; no
+lock is taken, nothing has a checksum, and nothing is ever removed. A directory without source or cubin ends
+every program that requests its kernel, and so does a cubin that the driver cannot load.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from gpucache.payload import PayloadKind
 
 _FOLDER = r"cache/kernel\.\w+\.([0-9a-f]{32}|[0-9a-f]{12})"
 _NEEDED = (("kernel.cu", "kernel.cubin"), ("kernel.cu", "kernel.so", "kernel.args"))
-"""What a folder has to hold, today and in 1.0."""
+"""The files that a directory must contain, today and in 1.0."""
 _SOURCE_BYTES = 16 << 20
 _STARTS = (b"// Includes' hash value", b"\x7fELF")
 
@@ -58,7 +58,7 @@ class DeepGemm(DeepGemmPlaces, BinaryFormat):
         return replace(super().look(item), program=name, used_ns=item.used_ns)
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """The binary, and whether all is there."""
+        """Check the binary, and that all files are present."""
         if problem := _missing(item):
             yield problem
         else:
@@ -69,7 +69,7 @@ class DeepGemm(DeepGemmPlaces, BinaryFormat):
         return start.startswith(_STARTS)
 
     def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
-        """A digest of the source, which two entries of a kernel differ by, or else by what is not kept."""
+        """A digest of the source; two entries of a kernel with equal digests differ in inputs not stored."""
         source = digest(item.read("kernel.cu", _SOURCE_BYTES)) if "kernel.cu" in item.seen else "it is gone"
         yield "kernel", entry.program
         yield "SHA-256 of the source", source
@@ -77,7 +77,7 @@ class DeepGemm(DeepGemmPlaces, BinaryFormat):
 
 
 def _missing(item: Files) -> Problem | None:
-    """What a folder lacks that every one of DeepGEMM's has."""
+    """The missing file that every directory of DeepGEMM has."""
     needed = _NEEDED["kernel.so" in item.seen or "kernel.args" in item.seen]
     gone = next((name for name in needed if name not in item.seen), "")
     if not gone:

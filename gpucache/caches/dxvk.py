@@ -1,12 +1,12 @@
-"""DXVK's shader cache: for each program what DXVK translated for Vulkan of Direct3D's shaders.
+"""DXVK's shader cache: for each program its Direct3D shaders, translated for Vulkan.
 
-Source: DXVK 3.0, ``src/dxvk/dxvk_shader_cache.cpp``; nothing that it wrote was seen. Two files are called by
-an FNV-1a hash of the last two parts of the program's path. The list (``.dxvk.lut``) begins with ``DXVK`` and
-the version behind its length as u16; each of its rows is what DXVK of that version asks for, and ends with
-u64 place, u32 size, u32 size of what follows that, and u64 hash of a shader in ``.dxvk.bin``. Both files only
-grow, while a program has them open for itself alone; of another version, or where one of them does not read,
-both are begun anew. As rows differ from version to version, only the last of the shaders is checked. What
-drivers make of them lies in the drivers' caches. Under Wine the folder is that of Windows.
+Source: DXVK 3.0, ``src/dxvk/dxvk_shader_cache.cpp``; no file written by it was available. Two files are named
+by an FNV-1a hash of the last two parts of the program's path. The list (``.dxvk.lut``) begins with ``DXVK``
+and the version after its length as u16; each row begins with the lookup data of that DXVK version, and ends
+with u64 place, u32 size, u32 size of the data after that, and u64 hash of a shader in ``.dxvk.bin``. Both
+files only grow, while one program has them open exclusively; if the version differs, or one of them is
+invalid, both are begun again. As rows differ from version to version, only the last shader is checked. The
+drivers' caches have the compiled shaders. Under Wine the directory is that of Windows.
 """
 
 import struct
@@ -43,7 +43,7 @@ class Dxvk(DxvkPlaces, FilesFormat):
     key_digits = 16
 
     def look(self, item: Files) -> Look:
-        """The version that made it, and whether both files are there."""
+        """The DXVK version that wrote it, and whether both files exist."""
         version = _version(item)
         problem = None
         if len(item.names) < 2:
@@ -60,7 +60,7 @@ class Dxvk(DxvkPlaces, FilesFormat):
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """The last row of the list, and the shader that it names; where others lie is for DXVK to tell."""
+        """Check the last row of the list, and its shader; only DXVK can locate the others."""
         if problem := self.look(item).problem:
             yield problem
             return
@@ -85,7 +85,7 @@ class Dxvk(DxvkPlaces, FilesFormat):
 
 
 def _version(item: Files) -> str:
-    """The version in the list's header; empty where that is none."""
+    """The version in the list's header; empty if it has none."""
     start = item.part(item.names[0], 0, len(_MAGIC) + 2 + _LONGEST)
     length = int.from_bytes(start[4:6], "little")
     version = start[6 : 6 + length]

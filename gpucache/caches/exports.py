@@ -1,7 +1,7 @@
-"""Writing caches of other systems: what a system says that it can write, and how it is asked to.
+"""Writing caches of other systems: the forms that a system can write, and the request for one.
 
-Owns the words between the command line and a system that others can write for: forms, the options that a form
-takes, and what it is given. Must not know any system, nor how an outcome is shown.
+Owns the terms between the command line and a system that gpucache can write for: forms, the options of a
+form, and its inputs. Must not know any system or how an outcome is displayed.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +20,7 @@ Compile = Callable[[BuildRequest, tuple[str, ...]], Artifact]
 
 
 class Kind(Enum):
-    """What an option is followed by, and as what its value is handed on."""
+    """The type of an option's argument, and of the value passed on."""
 
     FLAG = auto()
     """Nothing; whether it was given."""
@@ -29,7 +29,7 @@ class Kind(Enum):
     TARGET = auto()
     """A target, as text."""
     FILE = auto()
-    """A file, as what it holds."""
+    """A file; the value is its content."""
     FIELD = auto()
     """``FIELD=VALUE``, as a pair."""
 
@@ -46,12 +46,12 @@ class Option:
     many: bool = False
     """Whether it may be given again, so that its value is a tuple."""
     remedy: str = ""
-    """What people are to do where its value cannot be used: a clause."""
+    """How to correct a value that cannot be used: a clause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What an export is to make of what."""
+    """The request for one export: its inputs and its output."""
 
     out: Path
     sources: tuple[Path, ...]
@@ -64,16 +64,16 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a cache of one system can be written as."""
+    """A form in which a cache of one system can be written."""
 
     name: str
     told: str
-    """What it is made of and becomes: the rest of a sentence that begins with the name, with its end."""
+    """Its inputs and its result: the rest of a sentence that begins with the name, with its end."""
     options: tuple[Option, ...]
     write: Callable[[Asked], Exported]
-    """Raises GpucacheError; then nothing is left of what was begun."""
+    """Raises GpucacheError; then no partial output is left."""
     language: Language | None = None
-    """The language of the programs that its sources are; None where they are none."""
+    """The language of its sources; None if its inputs are not sources."""
 
 
 def forms() -> Iterator[Form]:

@@ -1,6 +1,6 @@
 """The files of other caches: read with bounds, never through a link, leaving access times alone.
 
-Owns how a foreign file is opened and told apart from what it was at the scan, the files of one entry, and the
+Owns the opening of a foreign file, the detection of changes since the scan, the files of one entry, and the
 walk below a directory. Works on open directories (``gpucache.folders.Folder``). Must not know any format.
 """
 
@@ -98,10 +98,10 @@ def read_part(folder: Folder, name: str, offset: int, count: int) -> bytes:
 
 
 def overwrite(folder: Folder, name: str, content: bytes, *, whole: bool) -> None:
-    """Write over the beginning of a file, or with ``whole`` over all of it, keeping its place and mode.
+    """Overwrite the beginning of a file, or with ``whole`` all of it, keeping its place and mode.
 
-    Raises FormatError for what is no file, and for one that has another name as well, which may be somebody's
-    own and would change with it; OSError.
+    Raises FormatError if it is not a file, or has another name as well, as that may be a user's file and
+    would change with it; OSError.
     """
     fd = folder.open_file(name, flags=os.O_RDWR)
     try:
@@ -119,7 +119,7 @@ def overwrite(folder: Folder, name: str, content: bytes, *, whole: bool) -> None
 
 def take_lock(fd: int, patience_s: float, *, record: bool = False) -> bool:
     """Take the lock that an owner's programs take with flock(2), or as a ``record`` lock with fcntl(2), for
-    which the file is open for writing; waits so long, and tells whether it was had."""
+    which the file is open for writing; waits at most so long, and returns whether it was taken."""
     if sys.platform == "win32":
         return True
     import fcntl
@@ -153,11 +153,11 @@ class Files:
 
     root: Path
     parts: tuple[str, ...]
-    """The names of the directories from the root to the one that the files are in."""
+    """The names of the directories from the root to the directory of the files."""
     key: str
     seen: Mapping[str, os.stat_result]
-    """Statuses, links not followed, by name in that folder. Where an entry is a folder: all that is below it
-    by path with slashes, directories among it, and the directory itself as ``HERE``."""
+    """Statuses, links not followed, by name in that directory. If an entry is a directory: everything below
+    it by path with slashes, including directories, and the directory itself as ``HERE``."""
     complete: bool = True
     """Whether there were no more than ``MOST_FILES``, and all of its directories could be read."""
 
@@ -201,7 +201,7 @@ class Files:
         return open_folder(self.root, *self.parts, *below)
 
     def read(self, name: str, limit_bytes: int) -> bytes:
-        """A whole file; raises FormatError for a larger one, a link or what is no file, and OSError."""
+        """Read a whole file; raises FormatError if it is too large, a link or not a file, and OSError."""
         *below, last = name.split("/")
         with self.open(*below) as folder:
             return read(folder, last, limit_bytes)
@@ -239,10 +239,10 @@ def tree(folder: Folder, root: Path, parts: tuple[str, ...], key: str) -> Files:
 
 
 def below(folder: Folder) -> Iterator[tuple[str, os.stat_result | None, str]]:
-    """Everything below an open folder, each folder ahead of what is in it: path with slashes, and status.
+    """Everything below an open directory, each directory before its content: path with slashes, and status.
 
-    A folder that was not looked into, as it lies too deep, is mounted there or does not open, comes a second
-    time without a status but with the reason. Raises OSError where the directory itself does not read.
+    A directory that is not read, as it is too deep, a mount point or cannot be opened, comes a second time
+    without a status but with the reason. Raises OSError if the directory itself cannot be read.
     """
     yield from _below(folder, "", folder.status().st_dev, 0)
 

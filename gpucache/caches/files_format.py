@@ -1,8 +1,8 @@
 """Formats whose entries are files, or directories of files, and those whose entries are one binary each.
 
-Owns whom files are believed from, how an entry's files are removed, what is told of everything that is no
-entry (links, folders that do not open, what dead writers left, strangers), and what is wrong with a binary. A
-system says which files there are with its layout, and what they hold.
+Owns which users' files are trusted, the removal of an entry's files, the reports on everything that is not an
+entry (links, unreadable directories, leftovers of dead writers, strangers), and the problems of a binary. A
+system defines which files exist with its layout, and their content.
 """
 
 import os
@@ -38,17 +38,17 @@ _BEGINNING_BYTES = 64 << 10
 class FilesFormat(Format[Files]):
     """A cache whose entries are files, or directories of files, that a layout names.
 
-    Everything in it that the layout does not name is a stranger: told, and never touched.
+    Everything in it that the layout does not name is a stranger: reported, and never touched.
     """
 
     layout: ClassVar[Layout]
     item: ClassVar[type] = Files
     wanted: ClassVar[Mapping[str, str]] = {"key": "hex digits of an entry, as 'gpucache inspect' lists them"}
     folders_removed: ClassVar[int] = 0
-    """How many of the directories that an entry's files lie in go with the last file in them."""
+    """The number of directories above an entry's files that are removed with the last file in them."""
     bare: ClassVar[str] = ""
-    """What the owner does at the folder of an entry that has none of its files, a clause that begins with a
-    verb: where that is no good, an entry stays while something else lies in its directory."""
+    """What the owner does with an entry's directory that has none of its files, a clause that begins with a
+    verb: if that does harm, an entry stays while its directory has other files."""
 
     largest_bytes: ClassVar[int] = 1 << 30
     """The largest file whose bytes are given out."""
@@ -70,7 +70,7 @@ class FilesFormat(Format[Files]):
         return None
 
     def stays(self, item: Files) -> str:
-        """That what else lies in the directory would keep it, without the entry, where that does harm."""
+        """Why the entry stays: other files would keep its directory, which does harm without the entry."""
         if not self.bare:
             return ""
         with item.open() as folder:
@@ -109,7 +109,7 @@ class FilesFormat(Format[Files]):
         return item.unchanged()
 
     def remove(self, item: Files) -> Kept | None:
-        """Its files, one by one in the order of ``removal_order``, and the directory where it is one."""
+        """Remove its files, one by one in the order of ``removal_order``, and its directory if it is one."""
         if not item.unchanged():
             return Kept()
         for name in self.removal_order(item.names):
@@ -124,7 +124,7 @@ class FilesFormat(Format[Files]):
         if item.path == item.folder:
             with files.open_folder(item.root, *item.parts[:-1]) as above:
                 above.rmdir(item.parts[-1])
-        with suppress(OSError):  # something else lies there
+        with suppress(OSError):  # it has other files
             for depth in range(len(item.parts), max(0, len(item.parts) - self.folders_removed), -1):
                 with files.open_folder(item.root, *item.parts[: depth - 1]) as above:
                     above.rmdir(item.parts[depth - 1])
@@ -164,7 +164,7 @@ class FilesFormat(Format[Files]):
             os.close(fd)
 
     def beside(self) -> Iterator[Checked]:
-        """Directories that others may write to, links, what dead writers left, and strangers."""
+        """Directories that other users may write to, links, leftovers of dead writers, and strangers."""
         strange = Tally()
         for node in self.layout.beside(self.root):
             told = self._beside(node)
@@ -179,7 +179,7 @@ class FilesFormat(Format[Files]):
             yield self.told(self.root, Problem(FindingKind.LEFTOVER, detail))
 
     def unread(self) -> Iterator[Checked]:
-        """Of ``beside``: folders with the names of entries, or above some, that this user may not read."""
+        """From ``beside``: directories named like entries, or above some, that this user may not read."""
         for node in self.layout.beside(self.root):
             if node.role is Role.CLOSED and (told := self._beside(node)):
                 yield self.told(self.root.joinpath(*node.parts), told)
@@ -196,8 +196,8 @@ class FilesFormat(Format[Files]):
         )
 
     def is_left(self, start: bytes) -> bool:
-        """Whether a file that is named as what dead writers leave begins as one, with so much of it; an empty
-        one does. What people keep may have such a name by chance."""
+        """Whether a file named like a dead writer's leftover also begins like one; an empty one does. A
+        user's file may have such a name by chance."""
         return not start
 
     def clear(self, checked: Checked) -> Checked:
@@ -216,7 +216,7 @@ class FilesFormat(Format[Files]):
         return checked
 
     def _beside(self, node: Node) -> Problem | None:
-        """The problem of something that is not an entry; None if there is none, or it is reported later."""
+        """The problem of a node that is not an entry; None if there is none, or it is reported later."""
         name = node.parts[-1] if node.parts else self.root.name
         match node.role:
             case Role.FOLDER:
@@ -253,7 +253,7 @@ class FilesFormat(Format[Files]):
 
 
 def broken(name: str, data: bytes, kind: PayloadKind, end: str) -> Iterator[Problem]:
-    """What is wrong with a whole file that is to hold a binary of some kind; ``end`` is what comes of it."""
+    """The problems of a whole file that should be a binary of some kind; ``end`` is their consequence."""
     info = describe(data)
     if not data:
         yield Problem(FindingKind.TRUNCATED, f"{name} is empty; {end}")
@@ -265,18 +265,18 @@ def broken(name: str, data: bytes, kind: PayloadKind, end: str) -> Iterator[Prob
 
 
 class BinaryFormat(FilesFormat):
-    """A cache whose entries are one file each, which holds a compiled binary, with or without a wrapping.
+    """A cache whose entries are one file each: a compiled binary, with or without a wrapper.
 
-    What is not among ``kinds`` is no entry's content, and what is shows whose the cache is.
+    Content of another kind than ``kinds`` is not an entry's; content of these kinds identifies the owner.
     """
 
     kinds: ClassVar[frozenset[PayloadKind]]
     """The binary format that the owner stores."""
     consequence: ClassVar[str]
-    """What happens to a program whose entry is broken; ends the sentences about that."""
+    """The effect of a broken entry on a program; ends the sentences about that."""
     shows = "a CUDA binary"
     empty: ClassVar[str] = ""
-    """What is told of an empty file, where that is not what becomes of a broken one."""
+    """The effect of an empty file, if it differs from that of a broken one."""
     checked_bytes: ClassVar[int] = 256 << 20
     """Of larger files only the beginning is looked at."""
     scanned_bytes: ClassVar[int] = 64 << 10
@@ -285,7 +285,7 @@ class BinaryFormat(FilesFormat):
     """The file that was checked last, and its content."""
 
     def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:  # noqa: ARG002 - see below
-        """The binary in a file, or in its beginning if that is not ``whole``; and what is wrong around it."""
+        """The binary in a file, or in its beginning if not ``whole``; and the problem of its wrapper."""
         return data, None
 
     def used_ns(self, status: os.stat_result) -> int:
@@ -321,7 +321,7 @@ class BinaryFormat(FilesFormat):
             yield problem
 
     def notes(self, item: Files) -> Iterator[str]:
-        """How far a large one was looked at, and what LTO-IR does not say."""
+        """How far a large file was checked, and the information that LTO-IR lacks."""
         name, status = next(iter(item.seen.items()))
         if status.st_size > self.checked_bytes:
             yield f"it is larger than {format_size(self.checked_bytes)}: only its beginning was looked at"
@@ -333,7 +333,7 @@ class BinaryFormat(FilesFormat):
         return self.unwrap(super().payload(item), whole=True)[0]
 
     def _wrong(self, binary: bytes, info: PayloadInfo, *, whole: bool) -> Problem | None:
-        """The problem of a binary; of its beginning only whether it is one."""
+        """The problem of a binary; for a beginning only whether it is one."""
         if not binary:
             detail = self.empty or f"it is empty; {self.consequence}"
             return Problem(FindingKind.TRUNCATED, detail) if whole else None

@@ -1,12 +1,12 @@
-"""FlashInfer's cache: a folder for each module, in which ninja builds a library for some GPUs.
+"""FlashInfer's cache: a directory for each module, in which ninja builds a library for some GPUs.
 
 Source: FlashInfer 0.7, ``flashinfer/jit/core.py``, ``flashinfer/jit/cpp_ext.py`` and
-``flashinfer/jit/cute_dsl_core.py``; modules of nvcc were checked against what it built, those of the CuTe DSL
-(``MODULE_ARCH_cute_dsl/KERNEL.o`` with ``meta.json``) come from the sources. Below a folder for each version,
-and one for each set of architectures, lies ``cached_ops/MODULE/`` with ``MODULE.so``, its objects,
+``flashinfer/jit/cute_dsl_core.py``; nvcc modules were checked against its builds; modules of the CuTe DSL
+(``MODULE_ARCH_cute_dsl/KERNEL.o`` with ``meta.json``) are known from the sources only. Each version has a
+directory for each set of architectures, with ``cached_ops/MODULE/``: ``MODULE.so``, its objects,
 ``build.ninja`` and ninja's records. The name has no hash: FlashInfer writes ``build.ninja`` at each start and
-lets ninja decide, which goes by the command, its inputs' times and the records, and not by what a file holds.
-``cached_ops/tmp/MODULE.lock`` is held with flock(2) meanwhile, and nothing is ever removed.
+lets ninja decide by the command, its inputs' times and the records, not by a file's content.
+``cached_ops/tmp/MODULE.lock`` is locked with flock(2) meanwhile, and nothing is ever removed.
 """
 
 import re
@@ -26,7 +26,7 @@ from gpucache.payload import PayloadKind
 
 _ARCHS = r"(\d+[a-z]?(?:_\d+[a-z]?)*)"
 _OPS = (f"({VERSION})/{_ARCHS}/cached_ops", f"{_ARCHS}/cached_ops")
-"""Where modules lie; versions of 2025 had no folder of their own."""
+"""Where modules are; versions of 2025 had no directory for the version."""
 _MODULE = r"(?P<module>(?!tmp)[a-z][\w.-]*)"
 _OBJECT = r"[\w.-]+\.o"
 _FILES = (
@@ -73,7 +73,7 @@ class FlashInfer(FlashInferPlaces, FilesFormat):
     folders_removed = 1
 
     def look(self, item: Files) -> Look:
-        """Module and architectures, as names tell them, and whether the library is there."""
+        """Module and architectures from the names, and whether the library exists."""
         *version, archs, _, module = item.parts
         library = _library(item)
         problem = _orphan(item)
@@ -113,11 +113,11 @@ class FlashInfer(FlashInferPlaces, FilesFormat):
         return start.startswith((b"\x7fELF", b"{"))
 
     def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002
-        """What ``build.ninja`` says that it was built with: compilers, options, sources."""
+        """The build inputs that ``build.ninja`` lists: compilers, options, sources."""
         yield from _built_with(item)
 
     def lock(self, item: Files) -> AbstractContextManager[None]:
-        """The lock that FlashInfer holds while it builds this module."""
+        """Take the lock that FlashInfer holds while it builds this module."""
         return self.holding(*item.parts[:-1], "tmp", f"{item.parts[-1]}.lock")
 
 
@@ -126,7 +126,7 @@ def _is_cute(item: Files) -> bool:
 
 
 def _library(item: Files) -> str:
-    """The file that programs load; empty where there is none."""
+    """The file that programs load; empty if it does not exist."""
     first = item.names[0]
     return first if first.endswith(".so") or (first.endswith(".o") and _is_cute(item)) else ""
 

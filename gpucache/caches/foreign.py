@@ -1,7 +1,7 @@
-"""Every system that is not gpucache's own, made from its places and its format.
+"""Every third-party system, composed of its places and its format.
 
-Neither the format nor the engine of its caches (``foreign_cache``) is loaded until there is a cache to open.
-Must not know any system.
+The format and the engine of its caches (``foreign_cache``) are loaded only to open a cache. Must not know any
+system.
 """
 
 import time
@@ -64,7 +64,7 @@ class ForeignSystem:
             return False
 
     def open(self, location: Location, clock: "Clock" = time.time_ns) -> "ForeignCache[Any]":
-        """The cache at a location, there or not; raises CacheUnusableError for what can be none."""
+        """The cache at a location, existing or not; raises CacheUnusableError if it cannot be one."""
         from gpucache.caches.foreign_cache import ForeignCache
 
         self._format.require(Path(location.root))

@@ -1,8 +1,8 @@
-"""The engine of every cache that is not gpucache's own, made from the format of its system.
+"""The engine of every third-party cache, driven by the format of its system.
 
-Owns what is the same for all of them: which errors are a finding, a note or a refusal, what is kept since it
-changed, whose it is not or is locked, what a repair marks, and the answer to a key. What one program's cache
-is made of is its format's to say (``gpucache.caches.format``). Must not know any system.
+Owns the rules common to all of them: which errors are a finding, a note or a refusal, which entries are kept
+because they changed, are not the owner's or are locked, the marks of a repair, and key lookups. The format
+describes one program's cache (``gpucache.caches.format``). Must not know any system.
 """
 
 import os
@@ -25,7 +25,7 @@ from gpucache.errors import FormatError, GpucacheError, UsageError
 from gpucache.model import KeyField
 
 _LOOKED_AT = 1000
-"""How many entries are read to learn who owns a cache."""
+"""The number of entries that are read to determine the owner of a cache."""
 _KEY = re.compile(r"[0-9a-f]{4,}")
 _REMOVED = "it was removed while it was being checked"
 _CHANGED = "it changed while it was being checked; check again"
@@ -161,7 +161,7 @@ class ForeignCache(Generic[T]):
         return [self.remove(one, why) for one in every]
 
     def finish_removals(self) -> Sequence[str]:
-        """Do what the owner's rules ask for after removals."""
+        """Apply the owner's rules after removals."""
         try:
             return self._format.finish_removals()
         except Exception as error:
@@ -230,7 +230,7 @@ class ForeignCache(Generic[T]):
         try:
             barred = self._format.bars(item)
             look = Look(problem=barred) if barred else self._format.look(item)
-            shows = look.shows if look and not barred else None  # the name alone says nothing of others
+            shows = look.shows if look and not barred else None  # the name alone shows nothing
         except FileNotFoundError:
             return None, None
         except FormatError as error:

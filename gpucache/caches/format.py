@@ -1,14 +1,14 @@
 """The interface of a cache format: the facts and small functions that a system gives the engine.
 
-To add a system, write a row in ``systems``, and a class below that row and ``FilesFormat`` with its facts and
-``look``, ``check`` and ``payload``, which its module calls ``FORMAT``; ``cupy`` and ``jax`` beside this are
-the shortest examples. The engine owns all the rest: places and their problems, scanning, races with the
-owner, what may not be read, removal, repair and its marks, and the sentences that hold for every system. What
-one system needs and most do not has a method here that does nothing.
+To add a system, write a row in ``systems``, and a class, named ``FORMAT`` in its module, that inherits that
+row and ``FilesFormat`` and has its facts and ``look``, ``check`` and ``payload``; ``cupy`` and ``jax`` are
+the shortest examples. The engine owns the rest: places and their problems, scanning, races with the owner,
+unreadable entries, removal, repair and its marks, and the sentences common to all systems. Rare needs of
+single systems have methods in this class that do nothing by default.
 
-A format is made anew for every cache that is opened, so that it may remember what it found there. Its class
-methods are asked without a cache. Nothing found in a cache is loaded, unpickled or executed, and every length
-is bounded before anything is allocated.
+Every opened cache gets a new format object, which may remember its findings. Its class methods work without a
+cache. Nothing found in a cache is loaded, unpickled or executed, and every length is bounded before anything
+is allocated.
 """
 
 import time
@@ -88,21 +88,21 @@ class Look:
     used_ns: int | None = None
     """The last use as the owner keeps it; None for the time at which it was written."""
     stays: str = ""
-    """Why nothing removes it, for what it holds: a clause with the remedy; empty where something may."""
+    """Why nothing removes it, due to its content: a clause with the remedy; empty if it may be removed."""
     shows: bool = True
-    """Whether what it holds, or that it holds nothing, shows that it is the owner's. One that does not is
-    only removed or mended where its place, or another entry beside it, shows whose the cache is."""
+    """Whether its content, or its emptiness, shows that it is the owner's. Otherwise it is only removed or
+    repaired if its place, or another entry next to it, identifies the owner."""
     unique: bool = True
-    """Whether no other entry can be a newer version of it, as what its key is made from is not stored."""
+    """Whether no other entry can be a newer version of it, as the inputs of its key are not stored."""
     indivisible: str = ""
     gone: str = ""
-    """What alone reads it and is not on this machine; empty where that is not known."""
+    """The only reader of the entry, if it is not installed on this machine; empty if unknown."""
     toolchain: tuple[tuple[str, str], ...] = ()
     toolchain_identity: tuple[str, ...] = ()
 
     @property
     def producer(self) -> str:
-        """What made it, with its version, where that and no device of this machine tells who reads it."""
+        """The program and version that made it, if they, not a device here, determine its reader."""
         told = () if self.toolchain_identity else self.toolchain
         return " ".join(part for pair in told if all(pair) for part in pair)
 
@@ -116,41 +116,41 @@ class UnjudgedError(FormatError):
 
 
 class Format(Places, ABC, Generic[T]):
-    """One kind of cache, whatever its entries are. Most systems keep files: see ``FilesFormat``.
+    """One kind of cache, with entries of any type. Most systems keep files: see ``FilesFormat``.
 
-    What is asked about an entry may raise OSError, and FormatError for what does not read; FileNotFoundError
-    says that the owner removed the entry meanwhile. What becomes of a program that meets a damaged entry
-    belongs into the detail of the problem.
+    Methods about an entry may raise OSError, and FormatError for one that is not valid; FileNotFoundError
+    means that the owner removed the entry meanwhile. The effect of a damaged entry on a program belongs in
+    the detail of the problem.
     """
 
     item: ClassVar[type]
     """The items that ``items`` yields."""
     wanted: ClassVar[Mapping[str, str]] = {}
-    """The fields that ``explain`` can be asked for. One called ``key`` is answered by the engine."""
+    """The fields that ``explain`` accepts. The engine handles a field named ``key``."""
     opaque: ClassVar[str] = ""
-    """Why no miss can be explained, a clause with what to do instead, where a key's inputs are not kept."""
+    """Why no miss can be explained, a clause with the alternative, if the inputs of a key are not stored."""
     asks_itself: ClassVar[bool] = False
-    """Whether ``answer`` tells of unknown fields by itself, as some have other names as well, and of a cache
-    that is off, as it says what would be answered otherwise."""
+    """Whether ``answer`` itself reports unknown fields, as some have other names as well, and a cache that is
+    off, as it says what would be found otherwise."""
     absent: ClassVar[str] = (
         "no entry has this key: it was never built here, or was removed, of which no record is kept"
     )
-    """What is told of a key that no entry has."""
+    """The message for a key that no entry has."""
     served: ClassVar[str] = ""
-    """What is told of a key whose entry is sound, where the owner would not simply serve it."""
+    """The message for a key whose entry is sound, if the owner would not simply serve it."""
     key_digits: ClassVar[int] = 64
     shows: ClassVar[str] = "of its making"
-    """The kind of an entry that ``shows`` its owner; completes 'nothing beside it is ...'."""
+    """The kind of entry that ``shows`` its owner; completes 'nothing beside it is ...'."""
     trusts_variables: ClassVar[bool] = False
     """Whether a place that a variable names is never taken for somebody else's."""
     leaves_to_owner: ClassVar[bool] = True
-    """Whether a repair leaves what belongs to another user."""
+    """Whether a repair leaves files of other users alone."""
     checksums: ClassVar[bool] = False
     """Whether ``check`` compares the content with a checksum that the owner stored."""
     together: ClassVar[int] = 1
     """How many removals share one lock or commit at most, where that costs the owner's programs less."""
     mends: ClassVar[frozenset[FindingKind]] = frozenset(kind for kind in FindingKind if kind.wrong)
-    """The kinds of problems that the removal of the entry mends, as the owner then makes it anew."""
+    """The kinds of problems that removal of the entry fixes, as the owner then builds it again."""
 
     def __init__(self, location: Location, clock: Clock = time.time_ns) -> None:
         self.location = location
@@ -163,7 +163,7 @@ class Format(Places, ABC, Generic[T]):
 
     @classmethod
     def opened(cls, location: Location) -> Location:
-        """A location with what is wrong with the place, where it does not say that yet."""
+        """A location with the problems of its place, if it does not list them yet."""
         found = location.problems or tuple(cls.at_place(Path(location.root)))
         return location._replace(problems=found)
 
@@ -183,11 +183,11 @@ class Format(Places, ABC, Generic[T]):
         """The owner of a file or directory, by its content; raises OSError, ValueError."""
 
     def limits(self) -> Iterator[str]:
-        """What the entries show to be wrong with the owner's limits, a sentence each with the remedy."""
+        """Problems of the owner's limits that the entries show, a sentence each with the remedy."""
         yield from ()
 
     def not_read(self, path: Path, error: OSError) -> None:
-        """Keep that a directory of entries could not be read, for those who count what is in the cache."""
+        """Record that a directory of entries could not be read, for counts of the cache."""
         why = f"{path} cannot be read ({error.strerror}), so its contents are unknown; fix its permissions"
         self.closed_folders[path] = why
 
@@ -208,21 +208,21 @@ class Format(Places, ABC, Generic[T]):
 
     @abstractmethod
     def payload(self, item: T) -> bytes:
-        """The compiled bytes, checked by nobody; raises FormatError where there are none to be had."""
+        """The compiled bytes, unchecked; raises FormatError if there are none."""
 
     def has_checksum(self, item: T) -> bool:  # noqa: ARG002 - all of them or none
         """Whether this is so for one entry, where a system has both kinds."""
         return self.checksums
 
     def unsound(self, item: T) -> Problem | None:
-        """Why the payload is not given out; None where it is sound, wherever it lies and whosever it is."""
+        """Why the payload is not returned; None if it is sound, at any place and of any owner."""
         return next((one for one in self.check(item) if one.kind in _UNSOUND), None)
 
     def bars(self, item: T) -> Problem | None:  # noqa: ARG002 - a row is always readable
-        """What keeps an entry from being read at all, so that it is neither looked at nor checked."""
+        """The reason an entry cannot be read at all, so that it is neither identified nor checked."""
         return None
 
-    def stays(self, item: T) -> str:  # noqa: ARG002 - most lay out what is an entry narrowly
+    def stays(self, item: T) -> str:  # noqa: ARG002 - most layouts name entries narrowly
         """Why nothing removes it, for its names alone: a clause with the remedy; empty where one may."""
         return ""
 
@@ -231,11 +231,11 @@ class Format(Places, ABC, Generic[T]):
         yield from ()
 
     def notes(self, item: T) -> Iterator[str]:  # noqa: ARG002 - most have none
-        """What a check could not determine about an entry, a sentence each."""
+        """What a check of an entry could not determine, a sentence each."""
         yield from ()
 
     def unreadable(self, error: OSError) -> Problem:
-        """What is told of an entry that this user may not read."""
+        """The problem of an entry that this user may not read."""
         detail = f"it cannot be read ({error.strerror}), neither here nor by programs of this user"
         return Problem(FindingKind.UNTRUSTED, detail)
 
@@ -256,7 +256,7 @@ class Format(Places, ABC, Generic[T]):
         return ()
 
     def lock(self, item: T) -> AbstractContextManager[None]:  # noqa: ARG002 - most owners have none
-        """The owner's lock of what an entry lies in, held; raises HeldError where another has it, OSError."""
+        """Hold the owner's lock of an entry's place; raises HeldError if another process has it; OSError."""
         return nullcontext()
 
     def remove_together(self, items: Sequence[T]) -> Sequence[Kept | None]:
@@ -272,9 +272,9 @@ class Format(Places, ABC, Generic[T]):
         return False
 
     def mend(self, item: T, problems: Sequence[Problem]) -> Sequence[Problem]:
-        """Mend what can be of an entry that was just found to have these: those that are gone now.
+        """Repair an entry that was just found to have these problems, if possible; returns the fixed ones.
 
-        Raises HeldError, whose sentence is added to the findings, OSError.
+        Raises HeldError, whose sentence is added to the findings, and OSError.
         """
         if any(one.paths is None and one.kind in self.mends for one in problems):
             with self.lock(item):
@@ -292,19 +292,19 @@ class Format(Places, ABC, Generic[T]):
         return None
 
     def inputs(self, item: T, entry: CacheEntry) -> Iterable[tuple[str, str]]:  # noqa: ARG002 - as opaque
-        """What a report has of the key beside the fields, by label, and which inputs are not stored."""
+        """The report's facts about the key besides the fields, by label, and which inputs are not stored."""
         return (("inputs of the key", f"not stored by {self.owner}"),) if self.opaque else ()
 
     def answer(self, wanted: Wanted) -> Iterator[Reach] | None:  # noqa: ARG002 - most keep no inputs
-        """Where entries keep enough of what they were made from: one answer for each thing asked for, by
-        fields of ``wanted`` alone. Raises UsageError."""
+        """One answer for each request, by fields of ``wanted`` alone; None if entries do not store enough of
+        their inputs. Raises UsageError."""
         return None
 
     # Everything that belongs to no entry.
 
     def whole(self) -> Iterator[Checked]:
-        """What is wrong with the whole (totals, an index, a lock, a database), by the path it is about, and
-        notes; raises OSError."""
+        """Problems of the cache as a whole (totals, an index, a lock, a database), by their path, and notes;
+        raises OSError."""
         yield from ()
 
     def closed(self) -> str:
@@ -323,10 +323,10 @@ class Format(Places, ABC, Generic[T]):
         yield from ()
 
     def clear(self, checked: Checked) -> Checked:
-        """Remove the problems from ``beside`` or ``whole``, if possible; the same ones, marked."""
+        """Remove the problems from ``beside`` or ``whole``, if possible; returns them, marked."""
         return checked
 
     def told(self, path: Path, problem: Problem, name: str = "", program: str = "") -> Checked:
-        """A problem of what belongs to no entry, as ``beside`` and ``whole`` give it; by its file's name."""
+        """A problem outside of entries, as ``beside`` and ``whole`` return it; by its file's name."""
         finding = Finding.of(problem, self.name, name or path.name, program)
         return Checked(str(path), (finding,), counts=False)

@@ -1,11 +1,11 @@
 """llama.cpp's OpenCL programs, as ggml's OpenCL backend keeps them: a file for each program and device.
 
-Source: llama.cpp from July 2026 on, ``ggml/src/ggml-opencl/cl-program-cache.cpp``, checked against what that
-module wrote by itself on Intel's CPU runtime and PoCL; llama.cpp runs on Adreno and Intel's GPUs alone, none
-of which was here. A file is ``GGMLCLBC``, u32 1, u32 0 and what the driver gave as the binary; its name is a
-SHA-256 of source, options, and the names and versions of device, driver and platform. Files are written aside
-and renamed, and never removed; what the driver refuses is compiled again. Without a variable they lie among
-temporary files. ggml's Vulkan and CUDA backends keep nothing themselves.
+Source: llama.cpp from July 2026 on, ``ggml/src/ggml-opencl/cl-program-cache.cpp``, checked against files that
+this module wrote by itself on Intel's CPU runtime and PoCL; llama.cpp runs only on Adreno and Intel GPUs, and
+none was available. A file is ``GGMLCLBC``, u32 1, u32 0 and the driver's binary; its name is a SHA-256 of
+source, options, and the names and versions of device, driver and platform. Files are written under a
+temporary name and renamed, and never removed; a binary that the driver rejects is compiled again. Without a
+variable they are among temporary files. ggml's Vulkan and CUDA backends store nothing themselves.
 """
 
 from dataclasses import replace
@@ -23,7 +23,7 @@ _AGAIN = "llama.cpp compiles the program again and replaces it"
 
 
 class GgmlOpencl(GgmlOpenclPlaces, BinaryFormat):
-    """What llama.cpp and what is made of ggml had compiled."""
+    """The OpenCL programs of llama.cpp and other programs built with ggml."""
 
     layout = Layout([r"([0-9a-f]{64})\.clbin"], left=[Left(r"[0-9a-f]{64}\.clbin\.tmp\.\d+", HOUR_NS)])
     wanted = {"key": "the hex digits that GGML_OPENCL_KERNEL_CACHE_DEBUG=1 prints, or those of a file's name"}
@@ -34,7 +34,7 @@ class GgmlOpencl(GgmlOpenclPlaces, BinaryFormat):
     shows = "a file that begins as llama.cpp's do"
 
     def look(self, item: Files) -> Look:
-        """What the binary says; its header shows whose it is, as a binary can be of any kind."""
+        """Describe the binary; the file's header identifies the owner, as a binary can be of any kind."""
         start = item.part(item.names[0], 0, 8)
         return replace(super().look(item), shows=not start or self.is_left(start))
 
@@ -53,7 +53,7 @@ class GgmlOpencl(GgmlOpenclPlaces, BinaryFormat):
         return data, Problem(FindingKind.CORRUPT, f"it does not begin as llama.cpp's files do; {_AGAIN}")
 
     def _wrong(self, binary: bytes, info: PayloadInfo, *, whole: bool) -> Problem | None:
-        """What is wrong with a binary; of those of Adreno GPUs nothing is known here."""
+        """The problem of a binary; the format of Adreno GPUs is unknown."""
         unknown = info.kind is PayloadKind.UNKNOWN and binary
         return None if unknown else super()._wrong(binary, info, whole=whole)
 

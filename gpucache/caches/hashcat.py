@@ -1,9 +1,9 @@
-"""hashcat's kernels: a file for each kernel and device, which holds what the driver gave as the binary.
+"""hashcat's kernels: a file for each kernel and device, with the binary that the driver returned.
 
-Source: hashcat 6.2, ``src/backend.c`` and ``src/folder.c``; checked against what it wrote. The 8 hex digits
-in a name are the beginning of an MD5 of when hashcat was compiled, of its options and of the device and
-driver; the kernel's source is not among that. An empty file is built again, every other one is handed to the
-driver. Files are written in place, without a lock, and nothing is ever removed.
+Source: hashcat 6.2, ``src/backend.c`` and ``src/folder.c``; checked against its files. The 8 hex digits in a
+name are the beginning of an MD5 of when hashcat was compiled, of its options and of the device and driver;
+the kernel's source is not part of it. An empty file is built again, every other one is passed to the driver.
+Files are written in place, without a lock, and nothing is ever removed.
 """
 
 from dataclasses import replace
@@ -16,7 +16,7 @@ from gpucache.caches.systems import HashcatPlaces
 
 
 class Hashcat(HashcatPlaces, BinaryFormat):
-    """What hashcat built for the devices of this machine."""
+    """The kernels that hashcat built for the devices of this machine."""
 
     layout = Layout(
         [r"((?:m\d+_a\d-(?:optimized|pure)|shared|markov_[bl]e|amp_a\d))\.([0-9a-f]{8})\.kernel"],
@@ -35,7 +35,7 @@ class Hashcat(HashcatPlaces, BinaryFormat):
     empty = "it is empty, so hashcat builds it again"
 
     def look(self, item: Files) -> Look:
-        """The kernel's name, in place of those of its functions."""
+        """The kernel's name, instead of the names of its functions."""
         return replace(super().look(item), program=item.names[0].partition(".")[0])
 
 

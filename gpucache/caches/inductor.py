@@ -1,13 +1,13 @@
 """TorchInductor's caches of compiled graphs, among temporary files unless a variable names another place.
 
 Source: PyTorch 2.15, ``torch/_inductor/codecache.py``, ``torch/_inductor/runtime/cache_dir_utils.py`` and
-``torch/_functorch/_aot_autograd/autograd_cache.py``; checked against what it wrote for a CPU, and what it
-writes for GPUs alone comes from the sources. ``fxgraph/XX/KEY/`` and ``aotautograd/KEY/`` hold a pickle for
-each set of guards, called by digits of the SHA-256 of what it holds in base 32; keys are such digits behind
-an ``f`` or ``a``. Pickles run code where they are loaded; they are never unpickled here. ``XX/cDIGITS.*`` is
-generated code with its libraries, which a graph names: nobody compares the digits with a library, and a
-module of Python is run as it stands. Triton's kernels lie below ``triton/``. While a library is compiled
-``locks/cDIGITS.lock`` is held. Nothing is ever removed.
+``torch/_functorch/_aot_autograd/autograd_cache.py``; checked against its files for a CPU; the files for GPUs
+are known from the sources only. ``fxgraph/XX/KEY/`` and ``aotautograd/KEY/`` contain a pickle for each set of
+guards, named by digits of the SHA-256 of its content in base 32; keys are such digits after an ``f`` or
+``a``. Pickles run code when they are loaded; gpucache never unpickles them. ``XX/cDIGITS.*`` is generated
+code with its libraries, which a graph names: nothing compares the digits with a library, and a Python module
+is run unchecked. Triton's kernels are below ``triton/``. ``locks/cDIGITS.lock`` is held while a library is
+compiled. Nothing is ever removed.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ _DIGITS, _NAME = 51, "[a-z2-7]{51}"
 _KINDS = {"fxgraph": "compiled graph", "aotautograd": "compiled graph with gradients"}
 _CODE = rf"[a-z2-7]{{2}}/c({_NAME})"
 _WRAPPER = b"# AOT ID:"
-"""How the module of a whole graph begins, which is called by what it holds; others may have more in it."""
+"""The beginning of a whole graph's module, which is named by its content."""
 _FAILS = "TorchInductor takes it as it is, so the program ends with an error at every start"
 _RUNS = "TorchInductor runs it nevertheless"
 _LARGEST_BYTES = 1 << 30
@@ -38,7 +38,7 @@ def _key(groups: Sequence[str]) -> str:
 
 
 class Inductor(InductorPlaces, FilesFormat):
-    """What ``torch.compile`` keeps of whole graphs, and the code that it generated for them."""
+    """The graphs that ``torch.compile`` stores, and the code that it generated for them."""
 
     layout = Layout(
         [
@@ -87,7 +87,7 @@ class Inductor(InductorPlaces, FilesFormat):
         return Look(kind=kind, problem=problem)
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Whether each file is called by what it holds, and libraries are whole."""
+        """Check that each file is named by its content, and that libraries are intact."""
         for name in item.names:
             data = item.read(name, _LARGEST_BYTES)
             if item.parts[0] in _KINDS:
@@ -102,11 +102,11 @@ class Inductor(InductorPlaces, FilesFormat):
                 yield Problem(FindingKind.CORRUPT, detail)
 
     def has_checksum(self, item: Files) -> bool:
-        """Where it is a graph, whose files are called by what they hold; of libraries none compares that."""
+        """True for a graph, whose files are named by their content; nothing compares that of libraries."""
         return item.parts[0] in _KINDS
 
-    def is_left(self, start: bytes) -> bool:  # noqa: ARG002 - nobody else gives a file there such a name
-        """Whatever a file holds whose name has the numbers of a process and a thread."""
+    def is_left(self, start: bytes) -> bool:  # noqa: ARG002 - no other program names a file like this
+        """True for any content: the name has the numbers of a process and a thread."""
         return True
 
     def lock(self, item: Files) -> AbstractContextManager[None]:

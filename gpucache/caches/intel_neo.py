@@ -1,11 +1,11 @@
 """The compiler cache of Intel's GPU driver, for OpenCL, Level Zero and ocloc.
 
 Source: intel/compute-runtime of 2026, ``programmers-guide/COMPILER_CACHE.md``, ``compiler_cache.cpp`` and
-``compiler_cache_linux.cpp``; no cache of an Intel GPU was seen. A file is called by 16 hex digits of a hash
-over compiler, options, device and input, lies in the place or two folders of a digit below it, and holds the
-device binary alone. ``config.file`` is the size of all as u64, and the lock (flock) around every change; the
-driver evicts by it, so a removal corrects it. An empty file is a miss. The place that the variable names has
-to be there, or the driver caches nothing.
+``compiler_cache_linux.cpp``; no cache of an Intel GPU was available. A file is named by 16 hex digits of a
+hash over compiler, options, device and input, is in the root or two one-digit directories below it, and
+contains only the device binary. ``config.file`` is the size of all as u64, and the lock (flock) around every
+change; the driver evicts by it, so a removal corrects it. An empty file is a miss. The directory that the
+variable names must exist, or the driver caches nothing.
 """
 
 from gpucache.answers.entries import Problem
@@ -23,7 +23,7 @@ _OTHER = (b"CTNI", b"!<ar")
 
 
 class IntelNeo(IntelNeoPlaces, LockedFormat, SummedFormat, BinaryFormat):
-    """What the driver's compiler made, a file for each program."""
+    """The binaries that the driver's compiler made, a file for each program."""
 
     layout = Layout(
         [rf"{_KEY}\.{_KINDS}", rf"[0-9a-f]/[0-9a-f]/{_KEY}\.{_KINDS}"],
@@ -52,11 +52,11 @@ class IntelNeo(IntelNeoPlaces, LockedFormat, SummedFormat, BinaryFormat):
     without_sum = "the driver evicts by none"
 
     def _wrong(self, binary: bytes, info: PayloadInfo, *, whole: bool) -> Problem | None:
-        """What is wrong with a binary; of the older format and of archives nothing is known here."""
+        """The problem of a binary; the older format and archives are not checked."""
         return None if binary.startswith(_OTHER) else super()._wrong(binary, info, whole=whole)
 
     def summed(self, item: Files) -> int:
-        """What it holds, and not what it takes on disk."""
+        """The file's size, not its size on disk."""
         return sum(status.st_size for status in item.seen.values())
 
 

@@ -1,8 +1,8 @@
 """The interface of every cache, whichever program keeps it, and of every system that keeps caches.
 
-Owns the two protocols that inspect, verify and evict work on: a ``System`` knows where caches of its
-kind live, a ``Cache`` is one of them, opened. Nothing found in a cache is ever loaded, unpickled or
-executed; a removal that could break the owner is refused. Must not know how an answer is shown.
+Owns the two protocols that inspect, verify and evict work on: a ``System`` knows the places of its caches, a
+``Cache`` is one opened cache. Nothing found in a cache is ever loaded, unpickled or executed; a removal that
+could break the owner is refused. Must not know how results are displayed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ Wanted = Mapping[str, tuple[bytes, ...]]
 class Cache(Protocol):
     """One cache on disk. A cache that does not exist yet has no entries and raises nothing.
 
-    A cache of others raises UsageError and FormatError alone: whatever else fails is told by ``unread``.
+    A third-party cache raises only UsageError and FormatError: ``unread`` reports all other failures.
     """
 
     @property
@@ -49,11 +49,11 @@ class Cache(Protocol):
         ...
 
     def report(self, entry: CacheEntry) -> EntryReport:
-        """Everything that the entry stores about itself; raises FormatError when it does not read."""
+        """Everything that the entry stores about itself; raises FormatError if it cannot be parsed."""
         ...
 
     def extract(self, entry: CacheEntry) -> bytes:
-        """The compiled bytes an entry holds, fully checked; raises FormatError when it is not sound."""
+        """The compiled bytes of an entry, fully checked; raises FormatError if it is not sound."""
         ...
 
     def check(self, entry: CacheEntry) -> Checked:
@@ -73,10 +73,10 @@ class Cache(Protocol):
         ...
 
     def repair(self, checked: Checked, entry: CacheEntry | None) -> Checked:
-        """Take what is wrong out of the way; the findings that are gone come back marked as repaired.
+        """Repair the problems of an entry; returns the fixed findings, marked as repaired.
 
-        Called once all entries were checked, so it may move other entries; what it is asked for
-        twice (several findings of one group) it finds already done.
+        Called after all entries were checked, so it may move other entries; a second call for the same repair
+        (several findings of one group) finds it already done.
         """
         ...
 
@@ -107,8 +107,8 @@ class Rescanned(Protocol):
     """A cache that can be scanned while its entries are removed, so that no caller has to keep them all."""
 
     def entries(self, *, heads: bool = True) -> Iterable[CacheEntry]:
-        """Every entry; each walk over them is a ``scan`` of its own, and without ``heads`` tells no more of
-        an entry than its removal needs."""
+        """Every entry; each call is a separate ``scan``, and without ``heads`` it reads only as much of an
+        entry as its removal needs."""
         ...
 
 
@@ -117,8 +117,8 @@ class ChecksAll(Protocol):
     """A cache that reads each entry once to show and to check it."""
 
     def checked(self, share: tuple[int, int] = (0, 1)) -> Iterator[tuple[CacheEntry, Checked]]:
-        """Every entry as ``scan`` shows it, with what ``check`` says of it; of several shares only one, by
-        its number from 0 on and how many there are."""
+        """Every entry as in ``scan``, with the result of ``check``; of several shares only one, given by its
+        number from 0 on and the number of shares."""
         ...
 
 
@@ -126,7 +126,7 @@ class Rebuildable(Cache, Protocol):
     """A cache whose entries say how they were built, so that they can be tried; our own alone."""
 
     def artifact(self, entry: CacheEntry) -> Artifact:
-        """What an entry holds, fully checked; raises FormatError when it is not sound."""
+        """The artifact of an entry, fully checked; raises FormatError if it is not sound."""
         ...
 
     def beside_bytes(self) -> int:
@@ -134,9 +134,9 @@ class Rebuildable(Cache, Protocol):
         ...
 
     def sweep(self, max_size_bytes: int | None, why: str = "") -> str:
-        """Remove what killed processes left and, for a limit, the oldest records; a sentence, or nothing.
+        """Remove leftovers of killed processes and, for a limit, the oldest records; a sentence, or nothing.
 
-        ``why`` is the rule that removed all entries before, where one did: then all records go.
+        ``why`` is the rule that removed all entries before, if one did: then all records are removed.
         """
         ...
 
@@ -148,7 +148,7 @@ class Isolation(NamedTuple):
     lacking: str = ""
     """The parts that cannot be redirected, as a sentence; empty if everything can."""
     turn_on: tuple[tuple[str, str], ...] = ()
-    """What is set as well where its programs keep nothing as their environment is."""
+    """Variables that turn its programs' caching on, if it is off in their environment."""
 
 
 class System(Protocol):

@@ -1,8 +1,8 @@
-"""Which Pythons are on this machine: found by their names, told apart by what is in their files, never run.
+"""The Python interpreters on this machine: found by name, identified from their files, never run.
 
-A cache can be of one version of Python alone. Whether that is still here is asked of every folder in which an
-interpreter usually lies: those of PATH, of the system, and of pyenv, uv, conda and the like. One that lies
-elsewhere is not found, which is why nobody goes by this alone (``gpucache.engine.staleness``).
+A cache can belong to a single version of Python. This module looks for that version in the usual directories
+of interpreters: in PATH, in the system, and in pyenv, uv, conda and the like. An interpreter elsewhere is not
+found, so callers never rely on this alone (``gpucache.engine.staleness``).
 """
 
 import mmap
@@ -31,7 +31,7 @@ _LIBRARIES = ("lib/libpython{}*.so*", "lib/*/libpython{}*.so*")
 
 
 def is_gone(version: str) -> bool:
-    """Whether no Python of a version such as ``3.11`` or ``3.11.7`` is found; False where none can be told.
+    """Whether no Python of a version such as ``3.11`` or ``3.11.7`` is found; False if that is unknown.
 
     Raises nothing.
     """
@@ -77,7 +77,7 @@ def _folders() -> Iterator[str]:
 
 @cache
 def _versions(place: Path, short: str) -> frozenset[str]:
-    """The whole versions that an interpreter and its libraries name, the one in its ``sys.version`` too."""
+    """The full versions that an interpreter and its libraries name, including its ``sys.version``."""
     real = Path(os.path.realpath(place))
     libraries = (one for pattern in _LIBRARIES for one in real.parent.parent.glob(pattern.format(short)))
     start, found = f"{short}.".encode(), set[str]()

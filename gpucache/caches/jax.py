@@ -1,12 +1,12 @@
-"""JAX's persistent compilation cache: a file for each executable that XLA compiled, off until it has a place.
+"""JAX's persistent compilation cache: a file for each executable that XLA compiled, off by default.
 
 Source: JAX 0.10, ``jax/_src/lru_cache.py``, ``compilation_cache.py`` and ``cache_key.py``. ``<module>-<64
-hex>-cache`` is zstd, or zlib where Python has no zstd, of the seconds that compiling took as u32, big-endian,
-and the executable, which JAX hands to XLA: it is never loaded here. The digits are a SHA-256 of the program
-and all that compiles it, stored nowhere. Where JAX_COMPILATION_CACHE_MAX_SIZE bounds the cache ``-atime``
-beside it has the nanoseconds of the last use as u64, little-endian, and ``.lockfile`` is held (flock) around
-every read and write. Files are written in place, and what is there is never written again. XLA keeps what
-it tuned in a folder of its own there.
+hex>-cache`` is zstd, or zlib if Python has no zstd, of the compile time in seconds as u32, big-endian, and
+the executable, which JAX passes to XLA: gpucache never loads it. The digits are a SHA-256 of the program and
+everything that compiles it, which is not stored. If JAX_COMPILATION_CACHE_MAX_SIZE bounds the cache,
+``-atime`` next to it has the nanoseconds of the last use as u64, little-endian, and ``.lockfile`` is locked
+(flock) around every read and write. Files are written in place, and existing files are never rewritten. XLA
+stores its tuning results in a separate directory there.
 """
 
 import os
@@ -36,7 +36,7 @@ _STAYS = "JAX warns and compiles it again at every run, and never replaces it"
 
 
 class Jax(JaxPlaces, LockedFormat):
-    """What ``jax.jit`` leaves on every platform."""
+    """The executables that ``jax.jit`` stores on every platform."""
 
     layout = Layout(
         [rf"[\w.-]+-([0-9a-f]{{64}})-{kind}" for kind in ("cache", "atime")],
@@ -68,7 +68,7 @@ class Jax(JaxPlaces, LockedFormat):
         start, seconds = item.part(name, 0, _BEGINNING_BYTES), b""
         packed = "zstd" if start.startswith(ZSTD) else "zlib" if start.startswith(ZLIB) else ""
         problem = None if packed else Problem(FindingKind.CORRUPT, f"it is neither zstd nor zlib; {_STAYS}")
-        with suppress(BrokenError):  # as where this Python does not read zstd
+        with suppress(BrokenError):  # for example if this Python cannot read zstd
             seconds = unpack(start, 4)
         uses = [int.from_bytes(item.part(beside, 0, 8), "little") for beside in item.names[1:]]
         return Look(
@@ -82,7 +82,7 @@ class Jax(JaxPlaces, LockedFormat):
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Whether what was packed is whole, with its checksum where it has one."""
+        """Check that the compressed data is intact, with its checksum if it has one."""
         name, status = next(iter(item.seen.items()))
         try:
             if not status.st_size:
@@ -105,7 +105,7 @@ class Jax(JaxPlaces, LockedFormat):
             )
 
     def has_checksum(self, item: Files) -> bool:
-        """That of zlib, and of zstd where its frame says that it has one."""
+        """Whether it has one: zlib always, zstd if its frame says so."""
         start = item.part(item.names[0], 0, 5)
         return start.startswith(ZLIB) or (start.startswith(ZSTD) and len(start) > 4 and bool(start[4] & 4))
 
@@ -115,7 +115,7 @@ class Jax(JaxPlaces, LockedFormat):
             yield f"it is larger than {format_size(_LARGEST_BYTES)} and was not read"
 
     def report(self, item: Files, entry: CacheEntry) -> EntryReport:
-        """How long its compiling took; what the executable is, is not looked into."""
+        """The time that compiling it took; the executable itself is not examined."""
         item.again()
         fields = (KeyField("key", entry.key), *(KeyField(*pair) for pair in entry.fields))
         unstored = KeyField("inputs of the key", "not stored by JAX")

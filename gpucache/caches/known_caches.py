@@ -1,12 +1,12 @@
 """Every known cache of an environment: the variables that move it, its content, and its owner.
 
-Owns what counts as an entry: what a system says is one and, of programs that gpucache does not know, a file.
-Entries are told apart by name, size and the time they were written, so that a cache which is emptied and
-filled again at each start is seen. Of the files of unknown programs empty ones are no entries, as several
-owners leave one at each start, nor are logs and text that is no PTX (settings, lists of recent files), which
-are marked as text, nor what SQLite keeps for those that have a database open, which each of them writes anew.
-A cache that is off until a variable is set is turned on where it is moved. Must not run anything, nor know
-any system, nor why somebody compares two moments.
+Owns the definition of an entry: the entries of known systems and, for programs that gpucache does not know,
+files. Entries are identified by name, size and write time, so that a cache which is emptied and filled again
+at each start is noticed. Among the files of unknown programs empty ones do not count, as several owners leave
+one at each start. Neither do logs and text other than PTX (settings, lists of recent files), which are marked
+as text, or SQLite's files for open databases, which every program writes again. A cache that is off until a
+variable is set is turned on when it is moved. Must not run anything, or know any system or the purpose of
+comparing two snapshots.
 """
 
 import os
@@ -28,7 +28,7 @@ OTHERS = "others"
 """Files below the cache directory that belong to no known cache."""
 
 _DEEPEST = 6
-"""How far below its root an entry of a known cache lies at most."""
+"""The maximum depth of a known cache's entry below its root."""
 _FILES = 200_000
 _HEAD_BYTES = 4096
 # The last is SQLite's index of its log, https://sqlite.org/walformat.html
@@ -37,7 +37,7 @@ _NO_ENTRIES = (".log", ".lock", "-shm")
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The variables that belong together: where caches are, and what turns them on there."""
+    """Variables that belong together: they set the places of caches, and turn caching on there."""
 
     caches: tuple[str, ...]
     """The names of the caches that they move."""
@@ -81,8 +81,8 @@ class KnownCaches:
         return dict(pair for group in self.groups(folder) for pair in group.variables)
 
     def isolate(self, folder: Path) -> Mapping[str, str]:
-        """The same, once there are the folders of drivers, as some of them do not make theirs, and the one
-        below which strangers keep theirs; raises OSError."""
+        """The same variables, after creating the directories of drivers, as some drivers do not, and the
+        parent directory of unknown programs' caches; raises OSError."""
         drivers = {OTHERS, *(system.name for system in self._systems() if system.driver)}
         for group in self.groups(folder):
             if drivers & {*group.caches}:
@@ -92,7 +92,7 @@ class KnownCaches:
         return self.variables(folder)
 
     def used(self, folder: Path) -> tuple[tuple[str, str], ...]:
-        """The variables of the caches below a directory that hold entries."""
+        """The variables of the caches below a directory that have entries."""
         held = self.look({**self.environ, **self.variables(folder)}, private=True)
         full = {name for name, found in held.items() if entries({name: found})}
         return tuple(
@@ -100,15 +100,15 @@ class KnownCaches:
         )
 
     def remove_unused(self, folder: Path) -> None:
-        """Remove what was made below a directory for caches that nobody filled."""
+        """Remove the directories that were created below a directory for caches and are still empty."""
         for value in self.variables(folder).values():
             if Path(value).is_relative_to(folder):
                 with suppress(OSError):
                     Path(value).rmdir()
 
     def look(self, environ: Mapping[str, str], *, private: bool) -> Snapshot:
-        """What they hold in an environment; with ``private``, which says that they were moved, what else lies
-        below the cache folder, too, and nothing of caches that no variable moves, as those are the user's."""
+        """The entries of the caches in an environment; ``private`` means that the caches were moved: includes
+        other files below the cache directory, and omits the user's caches, which no variable moves."""
         moved = frozenset(self.variables(Path(os.sep)) if private else ())
         held: dict[str, dict[str, Held]] = {}
         roots: list[Path] = []
@@ -133,7 +133,7 @@ class KnownCaches:
         return next((location.root for location in load_system(name).locations(environ)), "")
 
     def root_of(self, path: Path) -> Path | None:
-        """The root of the known cache that a directory lies in; None for any other directory."""
+        """The root of the known cache that contains a directory; None for any other directory."""
         known = next((root for root in self._roots if path.is_relative_to(root)), None)
         candidates = (path, *path.parents[:_DEEPEST])
         return known or next((at for at in candidates if any(one.recognises(at) for one in systems())), None)
@@ -180,7 +180,7 @@ class KnownCaches:
 
 
 def _keeps(system: System, environ: Mapping[str, str]) -> bool:
-    """Whether its programs keep what they compile; a place of all users is read alone."""
+    """Whether its programs store compiled code; they only read a place shared by all users."""
     return any(one.enabled and one.role != "system" for one in system.locations(environ))
 
 

@@ -1,8 +1,8 @@
-"""Where a cache keeps which files below its root, and the walk that finds them.
+"""The layout of a cache's files below its root, and the walk that finds them.
 
-A layout is made of patterns: parts of a path with slashes between, each part a regular expression that a
-whole name has to match, so that none may hold a slash itself; a part can refer back to a group of one above
-it, as where a file is called like its directory. A pattern takes a name only as the owner writes it: other
+A layout is made of patterns: parts of a path with slashes between, each part a regular expression that must
+match a whole name, so no part may contain a slash itself; a part can refer back to a group of an earlier
+part, as for a file named like its directory. A pattern matches names only as the owner writes them: other
 letters, spaces and cases are foreign. Owns the walk, which is bounded in depth, follows no link, and
 tolerates the owner removing and renaming things meanwhile. Must not read files or judge them.
 """
@@ -38,7 +38,7 @@ def _passed(_: Path, __: OSError) -> None: ...
 
 
 def hashed(names: Sequence[str]) -> str:
-    """40 hex digits for a key where the owner's names have none, or not enough to tell two entries apart."""
+    """40 hex digits for a key if the owner's names have none, or too few to distinguish two entries."""
     return sha1("/".join(names).encode("utf-8", "surrogateescape"), usedforsecurity=False).hexdigest()
 
 
@@ -61,15 +61,15 @@ class Layout:
     """The files of a cache, by their place below the root."""
 
     entries: str | Sequence[str]
-    """Patterns of the files of entries, or of the directory that an entry is where it ends in a slash. The
-    groups of a pattern are the key. Files of one folder with one key are one entry, whose first file is the
-    one that fits the first of the patterns."""
+    """Patterns of the files of entries, or of its directory if the pattern ends in a slash. The groups of a
+    pattern are the key. Files of one directory with one key are one entry, whose first file is the one that
+    matches the first pattern."""
     left: Sequence[Left] = ()
     own: Sequence[str] = ()
-    """Patterns of what else the owner keeps: locks, marks, totals, and folders with a slash behind. Such are
-    no strangers, and are neither looked into nor removed."""
+    """Patterns of the owner's other files: locks, marks, totals, and, ending in a slash, directories. They
+    are not strangers, and are neither read nor removed."""
     signs: Sequence[str] = ()
-    """Patterns of names that show whose a directory is; those of entries where there are none."""
+    """Patterns of names that identify the owner of a directory; the patterns of entries if there are none."""
     key: Callable[[Sequence[str]], str] | None = None
     """The key of the groups of a pattern where it is not simply one behind the other."""
     inside: Sequence[tuple[str, str]] = ()
@@ -81,7 +81,7 @@ class Layout:
     ) -> Iterator[Files]:
         """Every entry whose key begins with some digits, in the order of names in each directory.
 
-        Raises OSError where the root does not read; directories in it that do not are passed to ``closed``.
+        Raises OSError if the root cannot be read; unreadable directories in it are passed to ``closed``.
         """
         with files.open_folder(root) as folder:
             for node in self._walk(folder, root, (), self._start, prefix):
@@ -103,9 +103,9 @@ class Layout:
         return next((role for role, pattern in self._inside if pattern.fullmatch(name)), STRANGER)
 
     def roles(self, item: Files) -> Mapping[str, Sequence[str]]:
-        """The content of an entry's directory by role, links and strangers among them, in the order of names.
+        """The content of an entry's directory by role, including links and strangers, in the order of names.
 
-        What lies below a stranger is not looked at; what is mounted there is one, whatever it is called.
+        The content of a stranger is not examined; a mount point is always a stranger, whatever its name.
         """
         found: dict[str, list[str]] = {role: [] for role in (LINK, STRANGER, *dict(self.inside))}
         folders = {""}
@@ -140,7 +140,7 @@ class Layout:
     def whose(self, root: Path) -> "Whose":
         """The owner of a directory, as far as the names in it show; raises OSError.
 
-        It is somebody else's where it holds things, and nothing in it shows that it is the owner's.
+        It is foreign if it is not empty and nothing in it shows that it is the owner's.
         """
         signs = [_compiled(one) for one in self.signs] or self._entry_ways
         aside = [way for way in self._ways if way.left is not None or way.own]
@@ -219,7 +219,7 @@ class Layout:
         depth, path = len(above), (*above, found.name)
         ways = (way for way, _ in steps if len(way.parts) > depth)
         on = [(way, match.groups()) for way in ways if (match := way.fits(path))]
-        if self.key is None:  # digits so far tell which directories can hold the key
+        if self.key is None:  # the digits so far show which directories can contain the key
             on = [(way, groups) for way, groups in on if _near("".join(groups), prefix)]
         here = [step for step in on if len(step[0].parts) == depth + 1]
         deeper = [step for step in on if len(step[0].parts) > depth + 1]
@@ -264,7 +264,7 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Something below the root that is no entry: its place, and its status, links not followed."""
+    """A node below the root that is not an entry: its place, and its status, links not followed."""
 
     role: Role
     parts: tuple[str, ...]
@@ -291,7 +291,7 @@ class _Way:
 
     def fits(self, path: Sequence[str]) -> "re.Match[str] | None":
         """The match of the beginning of the pattern with as many names."""
-        # A name holds no slash, so each of the pattern's stands for one of the path's.
+        # A name has no slash, so each slash of the pattern matches one of the path.
         return None if is_copy(path[-1]) else self.parts[len(path) - 1].fullmatch("/".join(path))
 
 
@@ -328,7 +328,7 @@ def _files(
 
 
 def _follows(folder: Folder, sign: _Way, above: tuple[str, ...], *, empty: bool) -> bool:
-    """Whether names lead along a pattern; what does not open is no sign against it with ``empty``."""
+    """Whether names match along a pattern; an unreadable directory may match it with ``empty``."""
     for found in islice(folder.entries(), _NAMES_LOOKED_AT):
         path = (*above, found.name)
         if not sign.fits(path):

@@ -1,12 +1,12 @@
 """Mesa's shader cache, of OpenGL, Vulkan and rusticl: files for each entry, or a database, or an archive.
 
 Source: Mesa 22 to 26, ``src/util/disk_cache_os.c``, ``mesa_cache_db.c`` and ``fossilize_db.c``; checked
-against what rusticl of 22.3 wrote. Below ``mesa_shader_cache`` an entry is ``XX/`` and the rest of a SHA-1 or
+against files of rusticl 22.3. Below ``mesa_shader_cache`` an entry is ``XX/`` and the rest of a SHA-1 or
 BLAKE3: u8 version, driver and GPU as C strings, u8 size of pointers, u64 flags, zeros up to four bytes, u32 0
 or 1 and then a u32 number of keys with 20 bytes each, CRC-32 of the rest (inverted), u32 size, and the rest,
-packed by zstd. ``index`` begins with the u64 size of all entries on disk, by which Mesa evicts, so a removal
-corrects it. ``mesa_shader_cache_db`` holds ``mesa_cache.db`` and ``.idx``, ``mesa_shader_cache_sf`` an
-archive of Fossilize for each driver and GPU: those are one entry each, which Mesa alone can thin out.
+compressed by zstd. ``index`` begins with the u64 size of all entries on disk, by which Mesa evicts, so a
+removal corrects it. ``mesa_shader_cache_db`` has ``mesa_cache.db`` and ``.idx``, ``mesa_shader_cache_sf`` a
+Fossilize archive for each driver and GPU: each of these is one entry, which only Mesa can trim.
 """
 
 import struct
@@ -38,7 +38,7 @@ def _key(groups: Sequence[str]) -> str:
 
 
 class Mesa(MesaPlaces, SummedFormat):
-    """What Mesa's compilers made, in whichever of its three forms."""
+    """The shaders that Mesa's compilers made, in any of its three forms."""
 
     checksums = True
     layout = Layout(
@@ -99,7 +99,7 @@ class Mesa(MesaPlaces, SummedFormat):
         return f"Mesa keeps all its entries in it; remove {item.folder} as a whole while no program uses it"
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """The CRC-32 of an entry; of a database those of all."""
+        """The CRC-32 of an entry; for a database the CRC-32 of every row."""
         if problem := self.look(item).problem:
             yield problem
         elif item.names[0].endswith(".db"):
@@ -112,7 +112,7 @@ class Mesa(MesaPlaces, SummedFormat):
                 yield Problem(FindingKind.CORRUPT, f"its CRC-32 is not that of what it holds; {_AGAIN}")
 
     def payload(self, item: Files) -> bytes:
-        """What Mesa packed, which only the driver understands."""
+        """Mesa's compressed payload, which only the driver can read."""
         data = item.read(item.names[0], _LARGEST_BYTES)
         head = _head(data)
         return data if head is None else data[head.size_bytes :]
@@ -123,7 +123,7 @@ class _Head(NamedTuple):
     gpu: str
     crc: int
     size_bytes: int
-    """Up to what is packed."""
+    """The size up to the compressed data."""
 
 
 def _head(data: bytes) -> _Head | None:
@@ -146,7 +146,7 @@ def _head(data: bytes) -> _Head | None:
 
 
 def _database_damage(item: Files) -> Problem | None:
-    """What is wrong with a database: its index is of another one, or a CRC-32 does not fit its row."""
+    """The damage of a database: its index belongs to another one, or a CRC-32 does not match its row."""
     name, *index = item.names
     data = item.read(name, _LARGEST_BYTES)
     if not index or item.part(index[0], 0, _DATABASE.size) != data[: _DATABASE.size]:

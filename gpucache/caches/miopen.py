@@ -1,12 +1,12 @@
-"""MIOpen's databases: the kernels that it compiled for each kind of GPU, and what it measured.
+"""MIOpen's databases: the kernels that it compiled for each kind of GPU, and its measurements.
 
 Source: MIOpen of October 2024, ``src/binary_cache.cpp``, ``src/include/miopen/kern_db.hpp``,
-``src/sqlite_db.cpp`` and ``src/db_record.cpp``; read against the databases of measurements in its repository,
-while no cache of kernels that it wrote was at hand. A folder for each version holds ``GPU_CUS.ukdb``, in
-SQLite: a row of ``kern_db`` has the name of a kernel's source and its options, which are all of its key, the
-binary (by bzip2 where ``uncompressed_size`` is not 0) and the MD5 of that. MIOPEN_CUSTOM_CACHE_DIR is taken
-as it is, without a version. Beside its settings lie ``.udb``, in SQLite, and ``.udb.txt`` and ``.ufdb.txt``,
-lines of ``PROBLEM=SOLVER:VALUES;...``. Programs wait for SQLite's own locks; nothing is ever evicted.
+``src/sqlite_db.cpp`` and ``src/db_record.cpp``; checked against the databases of measurements in its
+repository; no kernel cache written by it was available. Each version has a directory with ``GPU_CUS.ukdb``,
+in SQLite: a row of ``kern_db`` has the name of a kernel's source and its options, which are its whole key,
+the binary (bzip2 if ``uncompressed_size`` is not 0) and its MD5. MIOPEN_CUSTOM_CACHE_DIR is used as it is,
+without a version. Next to its settings are ``.udb``, in SQLite, and ``.udb.txt`` and ``.ufdb.txt``, lines of
+``PROBLEM=SOLVER:VALUES;...``. Programs wait for SQLite's own locks; nothing is ever evicted.
 """
 
 import bz2
@@ -31,7 +31,7 @@ _GPU = r"gfx(?:9[0-9a-f]{2}|1[0-9a-f]{3}|8\d\d)"
 _NAMES = (r"([0-9.]+)/(gfx\w+\.ukdb)", r"(gfx\w+\.ukdb)", r"(gfx[\w.]+\.udb)", r"(gfx[\w.]+\.uf?db\.txt)")
 _BINARY_BYTES, _LINE_BYTES = 256 << 20, 1 << 20
 _MOST = 20
-"""Kernels of a database that are told one by one."""
+"""The number of a database's kernels that are listed individually."""
 _NAMED = "SELECT kernel_name, kernel_args FROM kern_db ORDER BY 1, 2 LIMIT 1000"
 _ROWS = "SELECT id, kernel_name, length(kernel_blob), kernel_hash, uncompressed_size FROM kern_db"
 _RECORD = re.compile(rb"[^=]+=[^:;]+:[^;]*(?:;[^:;]+:[^;]*)*;?")
@@ -39,7 +39,7 @@ _FAILS = "MIOpen raises an error whenever it wants that kernel, as long as the r
 
 
 class Miopen(MiopenPlaces, DatabaseFormat):
-    """What MIOpen keeps for each of its versions and each kind of GPU: a file is an entry."""
+    """The files that MIOpen stores for each of its versions and each kind of GPU: a file is an entry."""
 
     layout = Layout(
         [*_NAMES, *(name + side for name in _NAMES[:3] for side in sqlite_file.SIDES)],
@@ -57,7 +57,7 @@ class Miopen(MiopenPlaces, DatabaseFormat):
     folders_removed = 1
 
     def look(self, item: Files) -> Look:
-        """Version, GPU, and what the database is for."""
+        """Version, GPU, and the purpose of the database."""
         name = item.names[0]
         text = name.endswith(".txt")
         wrong = None if text else self.look_at_database(item)
@@ -89,7 +89,7 @@ class Miopen(MiopenPlaces, DatabaseFormat):
                 yield Problem(FindingKind.CORRUPT, f"{detail}; {_FAILS}")
 
     def mend(self, item: Files, problems: Sequence[Problem]) -> Sequence[Problem]:
-        """Take the rows of broken kernels out; a database that does not read goes as a whole."""
+        """Remove the rows of broken kernels; an unreadable database is removed as a whole."""
         wrong = [one for one in problems if one.kind in self.mends]
         if not wrong:
             return ()
@@ -121,10 +121,10 @@ class Miopen(MiopenPlaces, DatabaseFormat):
 
 
 def _broken(connection: sqlite3.Connection) -> Iterator[tuple[int, str]]:
-    """The kernels that MIOpen would not take: their rows, and what is wrong with each."""
+    """The kernels that MIOpen would reject: their rows, and the problem of each."""
     for number, name, length, digest, size in connection.execute(_ROWS):
         if any(isinstance(one, int) and one > _BINARY_BYTES for one in (length, size)):
-            continue  # larger than what is read
+            continue  # larger than the limit for reading
         ((blob,),) = connection.execute("SELECT kernel_blob FROM kern_db WHERE id = ?", (number,))
         shown = f"its kernel {printable(str(name))}"
         try:

@@ -1,7 +1,7 @@
 """The mounts of this process, and which of them contains a path.
 
-Owns the reading of ``/proc/self/mountinfo`` (proc(5)) and the kinds of file systems. Where there is no
-such file nothing is known. Must not know whose cache lies there, nor what is wrong with that.
+Owns the reading of ``/proc/self/mountinfo`` (proc(5)) and the kinds of file systems. Without that file
+nothing is known. Must not know which caches are on a mount, or what is wrong with one.
 """
 
 import re
@@ -61,7 +61,7 @@ def mount_of(path: Path, mounts: tuple[Mount, ...]) -> Mount | None:
 
 
 def mounts() -> tuple[Mount, ...]:
-    """The mounts of this process; none where the system does not tell."""
+    """The mounts of this process; none if the system does not report them."""
     try:
         with Path("/proc/self/mountinfo").open("rb") as file:
             return parse(file.read(_LIMIT_BYTES).decode(errors="surrogateescape"))

@@ -1,11 +1,11 @@
 """Numba's cache of functions with ``cache=True``: an index for each, and a file for each compiled version.
 
-Source: Numba 0.68, ``numba/core/caching.py``, and numba-cuda, which copied it; checked against what it wrote.
-Below NUMBA_CACHE_DIR a folder for each folder of sources is called by the name of that and a SHA-1 of its
-path. ``MODULE.FUNCTION-LINE.pyXY.nbi`` is a pickle of Numba's version, and one of a stamp of the source and a
+Source: Numba 0.68, ``numba/core/caching.py``, and numba-cuda, which copied it; checked against its files.
+Below NUMBA_CACHE_DIR each source directory has one, named by its name and a SHA-1 of its path.
+``MODULE.FUNCTION-LINE.pyXY.nbi`` is a pickle of Numba's version, and one of a stamp of the source and a
 dictionary from signature and target to the name of a ``.N.nbc``, which is a pickle with object code. Files
-are written aside and renamed, and nothing is ever removed. Numba unpickles what is there; here opcodes are
-only listed. Without the variable files lie in ``__pycache__`` beside each source, where nobody lists them.
+are written under a temporary name and renamed, and nothing is ever removed. Numba unpickles the files;
+gpucache only lists opcodes. Without the variable files are in ``__pycache__`` next to each source, unseen.
 """
 
 import re
@@ -29,7 +29,7 @@ _AGAIN = "Numba compiles it again"
 
 
 class Numba(NumbaPlaces, FilesFormat):
-    """What functions with ``cache=True`` leave, for CPUs and for CUDA."""
+    """The compiled versions of functions with ``cache=True``, for CPUs and for CUDA."""
 
     layout = Layout(
         [rf"{_FUNCTION}\.nbi", rf"{_FUNCTION}\.\d+\.nbc", rf"{_FUNCTION}\.lcs"],
@@ -71,7 +71,7 @@ class Numba(NumbaPlaces, FilesFormat):
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Whether both pickles of the index and those of all versions end as pickles do."""
+        """Check that the index's two pickles and those of all versions end properly."""
         if problem := self.look(item).problem:
             yield problem
             return
@@ -95,7 +95,7 @@ class Numba(NumbaPlaces, FilesFormat):
 
 
 def _version(start: bytes) -> str | None:
-    """Numba's version from the first pickle of an index; None where that is none."""
+    """Numba's version from the first pickle of an index; None if it has none."""
     texts, _ = pickles.texts(start, 1)
     return texts[0] if len(texts) == 1 and re.fullmatch(r"\d[\w.+!-]*", texts[0]) else None
 

@@ -1,9 +1,9 @@
-"""OptiX' disk cache of what it compiled for ray tracing: a database, which is opaque.
+"""OptiX's disk cache of ray tracing programs: a database, which is opaque.
 
 Source: NVIDIA's ``optix_host.h`` of OptiX 7 and 8 (``optixDeviceContextSetCacheLocation`` and
-``...SetCacheDatabaseSizes``), and what people published of their folders and logs; no cache of an NVIDIA GPU
-was seen. ``optix7cache.db`` is SQLite's, with its log and index beside it while a program runs; its tables
-are not documented. OptiX evicts by itself, and throws a broken database away and begins anew.
+``...SetCacheDatabaseSizes``), and published directory listings and logs; no cache of an NVIDIA GPU was
+available. ``optix7cache.db`` is an SQLite database, with its log and index next to it while a program runs;
+its tables are not documented. OptiX evicts by itself, and replaces a broken database with a new one.
 """
 
 from gpucache.caches.opaque import OpaqueFormat
@@ -11,7 +11,7 @@ from gpucache.caches.systems import OptixPlaces
 
 
 class Optix(OptixPlaces, OpaqueFormat):
-    """What OptiX, a part of NVIDIA's driver, compiled for programs that trace rays."""
+    """The programs that OptiX, a part of NVIDIA's driver, compiled for ray tracing."""
 
     signs = (r"optix\d*cache\.db",)
     rewritten = r".*-(?:wal|shm)"

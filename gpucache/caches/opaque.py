@@ -1,11 +1,11 @@
-"""Caches that gpucache finds, measures and moves, and whose format it does not read: each file is an entry.
+"""Caches that gpucache finds, measures and moves without reading their format: each file is an entry.
 
-Owns what holds for all of them. An entry is named by its path below the root, and its key is a digest of
-that. What its payload is, is told where its bytes say so; nothing is called damaged but what others own or
-may write to, and nothing is removed, as the owner's rules for single files are not known here.
+Owns the rules common to all of them. An entry is named by its path below the root, and its key is a digest of
+that path. Its payload kind is reported if the bytes identify it; the only problems reported are files that
+other users own or may write to, and nothing is removed, as the owner's rules for single files are unknown.
 
-A system whose format becomes known leaves this module: its class then goes below ``FilesFormat``, with a
-layout of its own, ``look``, ``check`` and ``payload``, and the facts that only this class asks for go.
+A system whose format becomes known leaves this module: its class then derives from ``FilesFormat``, with its
+own layout, ``look``, ``check`` and ``payload``, and drops the facts that only this class requires.
 """
 
 import hashlib
@@ -33,9 +33,9 @@ class OpaqueFormat(FilesFormat):
     """A cache of which gpucache knows the place and the names that identify it."""
 
     signs: ClassVar[Sequence[str]]
-    """Patterns, as those of a layout, of names that no other program gives its files."""
+    """Patterns, as in a layout, of names that no other program gives its files."""
     rewritten: ClassVar[str] = "(?!)"
-    """What the path of a file matches that a hit writes anew, and that is no entry."""
+    """The pattern of the paths of files that a hit rewrites, and that are not entries."""
     layout = Layout(())
     trusts_variables = True
     wanted = {}
@@ -93,7 +93,7 @@ class OpaqueFormat(FilesFormat):
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Nothing of what it holds; that it is still there."""
+        """Check only that the entry still exists, not its content."""
         item.again()
         yield from ()
 

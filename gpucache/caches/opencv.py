@@ -1,11 +1,11 @@
 """OpenCV's OpenCL binaries: a file for each kernel source and device, with one build for each set of options.
 
-Source: OpenCV 4.14 and 5.0, ``modules/core/src/ocl.cpp``; checked against what they wrote. A folder of each
-version (``5.x/opencl_cache``) or the place that is named holds folders called by vendor, device and driver,
-and in them ``MODULE--NAME_DIGEST.bin``: u32 length and text of the digest, u32 64 and as many u32 offsets of
-chains, each link of which is u32 offset of the next, u32 lengths, the build options and the driver's binary.
-Programs hold a record lock on ``.lock``. Nothing is checked but the digest, and only
-a wrong digest is ever mended. OpenCV removes the folders of other drivers of a device, and nothing else.
+Source: OpenCV 4.14 and 5.0, ``modules/core/src/ocl.cpp``; checked against their files. A directory for each
+version (``5.x/opencl_cache``), or the configured place, contains directories named by vendor, device and
+driver, and in them ``MODULE--NAME_DIGEST.bin``: u32 length and text of the digest, u32 64 and as many u32
+offsets of chains, each link of which is u32 offset of the next, u32 lengths, the build options and the
+driver's binary. Programs hold a record lock on ``.lock``. OpenCV checks only the digest, and only a wrong
+digest is ever repaired. It removes the directories of a device's other drivers, and nothing else.
 """
 
 import stat
@@ -41,7 +41,7 @@ class _Build(NamedTuple):
 
 
 class OpenCV(OpenCVPlaces, LockedFormat, BinaryFormat):
-    """What OpenCV's functions had compiled for ``UMat``."""
+    """The programs that OpenCV's functions compiled for ``UMat``."""
 
     layout = Layout(
         [f"{_DEVICE}/{_FILE}", rf"(\d+\.\w+)/opencl_cache/{_DEVICE}/{_FILE}"],
@@ -105,7 +105,7 @@ class OpenCV(OpenCVPlaces, LockedFormat, BinaryFormat):
         return item.part(item.names[0], builds[0].at, builds[0].size_bytes)
 
     def lock_place(self, item: Files) -> tuple[str, ...]:
-        """Each version and device has a lock of its own."""
+        """The directory of each version and device, as each has its own lock."""
         return item.parts[:-1]
 
     def whole(self) -> Iterator[Checked]:
@@ -118,7 +118,7 @@ class OpenCV(OpenCVPlaces, LockedFormat, BinaryFormat):
 
 
 def _builds(item: Files) -> tuple[list[_Build], Problem | None]:
-    """What a file holds up to where it breaks, and why it does."""
+    """The builds in a file up to a problem, and that problem."""
     ((name, status),) = item.seen.items()
     digest = name.removesuffix(".bin").rpartition("_")[2].encode()
     begins = len(digest).to_bytes(4, "little") + digest

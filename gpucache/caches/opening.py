@@ -1,7 +1,7 @@
-"""The other caches on this machine, opened: where their systems keep them, or at a named place.
+"""The third-party caches on this machine, opened at their systems' places or at a given place.
 
-One that is there and cannot be opened is ``Unusable``, so that it does not hide the others. Loads the systems
-that are asked for and no others. Must not know our own cache.
+An existing cache that cannot be opened is ``Unusable``, so that it does not hide the others. Loads only the
+requested systems. Must not know our own cache.
 """
 
 import os
@@ -42,9 +42,9 @@ def every_cache(environ: Mapping[str, str]) -> list[Cache]:
 
 
 def unused_caches(environ: Mapping[str, str], names: Collection[str] | None = None) -> list[Cache]:
-    """Caches where systems, all or those named, keep them by default, which no program looks at now.
+    """Caches at the default places of systems, all or those named, that no program uses now.
 
-    A variable sends their programs elsewhere; what was kept before is still on disk.
+    A variable sends their programs elsewhere; the earlier entries are still on disk.
     """
     found: list[Cache] = []
     for system in [load_system(name) for name in SYSTEMS if names is None or name in names]:
@@ -60,14 +60,14 @@ def unused_caches(environ: Mapping[str, str], names: Collection[str] | None = No
 
 
 def present_caches(name: str) -> Sequence[Cache]:
-    """The caches of one system that this environment names and that are there."""
+    """The existing caches of one system in this environment."""
     return [cache for cache in open_places(name, None, os.environ) if is_there(Path(cache.location().root))]
 
 
 def open_places(name: str, place: Path | None, environ: Mapping[str, str]) -> list[Cache]:
-    """The caches of one system: at a place, or where the environment puts them; none where it has no place.
+    """The caches of one system: at a place, or where the environment puts them; none if it has no place.
 
-    Raises UsageError for a system that nobody knows.
+    Raises UsageError for an unknown system.
     """
     system = load_system(name)
     known = system.locations(environ)
@@ -78,7 +78,7 @@ def open_places(name: str, place: Path | None, environ: Mapping[str, str]) -> li
 
 
 class Unusable:
-    """A cache that cannot be opened: it gives the reason, and refuses what would need the cache."""
+    """A cache that cannot be opened: it returns the reason, and refuses operations that need the cache."""
 
     def __init__(self, location: Location, reason: str) -> None:
         self._location = location
@@ -147,7 +147,7 @@ class Unusable:
 
 
 def _opened(system: System, location: Location) -> Cache:
-    """A cache, or in the place of one that cannot be opened what is wrong with it."""
+    """A cache, or an ``Unusable`` with the reason if it cannot be opened."""
     try:
         return system.open(location)
     except CacheUnusableError as error:

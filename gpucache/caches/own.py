@@ -1,7 +1,7 @@
 """Our own store, shown as one cache among others.
 
-Owns the translation from stored entries to what every cache answers, and the checks that only our
-format allows: the key recomputed from its key fields, the payload against what the entry says.
+Owns the translation of stored entries to the interface of every cache, and the checks that only our format
+allows: the key against its key fields, the payload against the entry's head.
 """
 
 import os
@@ -115,7 +115,7 @@ class OwnCache:
         return _judged(entry, answer)
 
     def checked(self, share: Share = ALL) -> Iterator[tuple[CacheEntry, Checked]]:
-        """Every entry of a share with what ``check`` says of it, each file read once."""
+        """Every entry of a share with the result of its ``check``, each file read once."""
         for scanned, whole in self._store.scan_whole(share):
             entry = _entry(scanned)
             yield entry, self.check(entry) if whole is None else _judged(entry, whole)
@@ -155,7 +155,7 @@ class OwnCache:
         return self._store.beside_bytes()
 
     def sweep(self, max_size_bytes: int | None, why: str = "") -> str:
-        """Remove what killed processes left and, for a limit, the oldest records; a sentence, or nothing."""
+        """Remove killed processes' leftovers and, for a limit, the oldest records; a sentence, or nothing."""
         swept = self._store.sweep(0 if why else max_size_bytes, why)
         what = "leftovers"
         if why:
@@ -210,7 +210,7 @@ def _contents(whole: Entry) -> Iterator[tuple[FindingKind, str]]:
     from gpucache.payload import describe, fits
 
     info = describe(whole.payload)
-    opaque = whole.head.language == ""  # an entry of ProgramCache, which is told no target
+    opaque = whole.head.language == ""  # an entry of ProgramCache, which has no target
     misfit = None if opaque else fits(info, whole.head.artifact_kind, whole.head.target)
     if misfit is not None:
         yield FindingKind.MISLABELLED, misfit

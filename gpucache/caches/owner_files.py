@@ -1,7 +1,7 @@
-"""Files that owners keep beside their entries and that a removal minds: a lock, and the sum of all sizes.
+"""Owners' files next to their entries that a removal must respect: a lock, and the sum of all sizes.
 
-Owns how such a lock is waited for and how such a sum is corrected. A format whose owner has one names it and
-stands below the class for it. Must not know any system.
+Owns the waiting for such a lock and the correction of such a sum. A format whose owner has one names it and
+derives from its class. Must not know any system.
 """
 
 import os
@@ -31,12 +31,12 @@ class LockedFormat(FilesFormat):
     _was_held = False
 
     def lock_place(self, item: Files) -> tuple[str, ...]:  # noqa: ARG002 - most have one for all
-        """The names of the directories from the root to the one that holds the lock of an entry."""
+        """The names of the directories from the root to the directory of an entry's lock."""
         return ()
 
     @contextmanager
     def lock(self, item: Files) -> Iterator[None]:
-        """The lock, waited for once, as a thousand entries would wait for hours; where there is one yet."""
+        """Hold the lock if it exists; only the first entry waits long, as a thousand would wait for hours."""
         try:
             with open_folder(self.root, *self.lock_place(item)) as folder:
                 fd = folder.open_file(self.lock_name, flags=os.O_RDWR if self.lock_is_record else 0)
@@ -64,7 +64,7 @@ class SummedFormat(FilesFormat):
     _uncorrected = ""
 
     def summed(self, item: Files) -> int:
-        """What an entry counts in the sum: what it takes on disk."""
+        """The size of an entry in the sum: its size on disk."""
         return item.size_bytes
 
     def whole(self) -> Iterator[Checked]:

@@ -1,4 +1,4 @@
-"""What pickles hold, told from their opcodes alone: nothing in them is looked up, made or called."""
+"""The content of pickles, from their opcodes alone: nothing in them is looked up, created or called."""
 
 import io
 import pickletools
@@ -13,7 +13,7 @@ def texts(data: bytes, pickles: int) -> tuple[list[str], Problem | None]:
     try:
         for _ in range(pickles):
             found += [value for _, value, _ in pickletools.genops(stream) if isinstance(value, str)]
-    except Exception as error:  # the opcodes of arbitrary bytes raise what they like
+    except Exception as error:  # the opcodes of arbitrary bytes can raise anything
         if stream.tell() >= len(data):
             return found, Problem(FindingKind.TRUNCATED, "ends in the middle of a pickle")
         return found, Problem(FindingKind.CORRUPT, f"is no pickle ({error})")

@@ -21,7 +21,7 @@ FEW_INODES = 1000
 LITTLE_BYTES = 64 << 20
 WINDOWS = os.name == "nt"
 XDG = "XDG_CACHE_HOME"
-"""The directory of all caches without a variable of their own, which moves them together."""
+"""The directory of all caches without their own variable, which moves them together."""
 _ADMINISTRATOR = 0
 _NOTHING: Mapping[str, Collection[str]] = {}
 
@@ -52,7 +52,7 @@ class Home(NamedTuple):
     user's record decides."""
 
     def find(self, environ: Mapping[str, str]) -> tuple[Path, str] | None:
-        """The place, and what decided it; None where there is no home."""
+        """The place, and the variable or default that decided it; None if there is no home directory."""
         decided_by = "USERPROFILE" if WINDOWS else "HOME"
         home = environ.get(decided_by)
         if self.expanded and home is None:
@@ -68,11 +68,11 @@ class Temporary(NamedTuple):
     prefix: str
     """The prefix of the user's name."""
     user: bool = True
-    """Whether the user's name follows, so that each has a place of their own."""
+    """Whether the user's name follows, so that each user has a separate place."""
     folder: str = ""
     """Where its owner puts them, whatever variables say."""
     inside: str = ""
-    """What follows the name: a directory in that place."""
+    """The part after the name: a directory in that place."""
 
     @property
     def below(self) -> str:
@@ -100,7 +100,7 @@ class Place(NamedTuple):
     nowhere: str
     """Why an environment can lack a place, and the remedy; a clause."""
     also: tuple[Var | Home | Temporary, ...] = ()
-    """Where programs above the owner put it: each is a cache beside the first where a directory is there."""
+    """The places where programs built on the owner put it: each existing one is a cache besides the first."""
     off: Mapping[str, Collection[str]] = _NOTHING
     """By variable the values, in lower case, with which programs use no cache; empty where any value does."""
     along: tuple[tuple[str, str], ...] = ()
@@ -116,10 +116,10 @@ class Place(NamedTuple):
     runs: bool = False
     """Whether the owner loads libraries from there."""
     opt_in: bool = False
-    """Whether no variable says that programs use it, so that a place counts as used once it is there."""
+    """Whether no variable shows that programs use it, so that an existing place counts as used."""
 
     def find(self, environ: Mapping[str, str]) -> tuple[Path, str] | None:
-        """The place as the environment names it, maybe a relative one, and what decided it; None for none."""
+        """The place that the environment names, possibly relative, and the reason; None if there is none."""
         return next(filter(None, (way.find(environ) for way in self.ways)), None)
 
     def beside(self, environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
@@ -158,7 +158,7 @@ class Place(NamedTuple):
 
 
 class Places:
-    """Where the programs of a system look for its caches: all that is asked of it where none is here.
+    """The places where the programs of a system look for its caches; all that is needed while it has none.
 
     None of this raises anything.
     """
@@ -189,8 +189,8 @@ class Places:
 
     @classmethod
     def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:  # noqa: ARG003 - most have none
-        """What is wrong with the owner's variables, a sentence each with the remedy; that they turn the
-        cache off, and that a place is relative, is told already."""
+        """Problems of the owner's variables, a sentence each with the remedy; that they turn the cache off,
+        or that a place is relative, is reported already."""
         yield from ()
 
     @classmethod
@@ -227,10 +227,10 @@ class Places:
 
 
 def problems(root: Path, *, move: str, makes: bool = True, runs: bool = False) -> tuple[str, ...]:
-    """What is wrong with a place; ``move`` is the remedy that puts the cache elsewhere, as a clause.
+    """The problems of a place; ``move`` is the remedy that puts the cache elsewhere, as a clause.
 
-    ``makes`` tells whether the owner makes the place where it is missing, ``runs`` whether it loads
-    libraries from there. Raises nothing.
+    ``makes`` is whether the owner creates the place if it is missing, ``runs`` whether it loads libraries
+    from there. Raises nothing.
     """
     try:
         status = root.stat()
@@ -256,7 +256,7 @@ def closed(root: Path, *, move: str) -> str:
 
 
 def shows_uses(root: Path) -> bool:
-    """Whether whoever reads a file below a place runs on this machine, and leaves the time of it. Raises
+    """Whether every reader of a file below a place runs on this machine and leaves an access time. Raises
     nothing."""
     try:
         if os.statvfs(root).f_flag & os.ST_NOATIME:
@@ -268,9 +268,9 @@ def shows_uses(root: Path) -> bool:
 
 
 def require_folder(root: Path, remedy: str) -> None:
-    """Raise CacheUnusableError for what is there and no directory, with a remedy as a clause.
+    """Raise CacheUnusableError if a place exists but is not a directory, with a remedy as a clause.
 
-    A directory that is not there, or that may not be looked at, is a problem of the location.
+    A missing or unreadable directory is a problem of the location.
     """
     try:
         folder = stat.S_ISDIR(root.stat().st_mode)
@@ -334,7 +334,7 @@ def _unwritable(root: Path, move: str) -> str:
 
 
 def _read_only(path: Path) -> bool:
-    """Whether it is mounted read-only, which does not show in what the administrator may do."""
+    """Whether it is mounted read-only, which the permissions of the administrator do not show."""
     try:
         return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
     except (OSError, AttributeError):
@@ -347,7 +347,7 @@ def _ground(root: Path, *, move: str, runs: bool) -> Iterator[str]:
     told = list(on_mount(mount, root, move=move, runs=runs)) if mount else []
     yield from told
     temporary = Path("/tmp").resolve()
-    # What is mounted below /tmp is not emptied with it.
+    # A file system mounted below /tmp is not emptied with it.
     apart = mount is not None and temporary in Path(mount.point).parents
     if not told and not apart and real.is_relative_to(temporary):
         yield f"it lies in /tmp and is lost at the next boot; {move}"
@@ -388,7 +388,7 @@ def _home_on_record() -> str | None:
 
 
 def _on_record(what: str) -> str | None:
-    """A field of the user's record; None if there is none."""
+    """A field of the user's record; None if it does not exist."""
     if sys.platform == "win32":
         return None
     import pwd

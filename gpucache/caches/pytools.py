@@ -1,10 +1,10 @@
 """pytools' dictionaries on disk: an SQLite database for each of them and each version of Python.
 
-Source: pytools 2026.1, ``pytools/persistent_dict.py``; checked against what it wrote. PyOpenCL, loopy and
-others keep generated code there. A file is called by the dictionary's name and ``sys.version_info``; its one
-table ``dict`` has a digest of a key and a pickle of key and value. pytools unpickles what is there; here
-opcodes are only listed. Rows are never evicted, and a file stays when its Python goes. A program has its
-databases open until it ends, and fails to store anything where one was removed meanwhile.
+Source: pytools 2026.1, ``pytools/persistent_dict.py``; checked against its files. PyOpenCL, loopy and others
+store generated code there. A file is named by the dictionary's name and ``sys.version_info``; its one table
+``dict`` has a digest of a key and a pickle of key and value. pytools unpickles the rows; gpucache only lists
+opcodes. Rows are never evicted, and a file stays when its Python is removed. A program keeps its databases
+open until it ends, and cannot store anything if one was removed meanwhile.
 """
 
 import sqlite3
@@ -24,7 +24,7 @@ _NAME = r"pdict-(v\d+)-(.+)-(\d+\.\d+\.\d+)\.(\w+\.\d+)\.sqlite"
 
 
 class Pytools(PytoolsPlaces, DatabaseFormat):
-    """What programs keep in pytools' ``PersistentDict``."""
+    """The entries that programs store in pytools' ``PersistentDict``."""
 
     layout = Layout([_NAME, f"{_NAME}-wal", f"{_NAME}-shm", f"{_NAME}-journal"], key=hashed)
     opaque = "a dictionary keeps its keys as pickles, which are not unpickled here"

@@ -1,8 +1,8 @@
-"""Which systems' caches gpucache knows, by name.
+"""The systems whose caches gpucache knows, by name.
 
-Owns the names and the way from a name or a path to a system; a module is imported when its system is
-asked for. Names of others' are looked up among the entry points ``gpucache.caches``, and only when a
-name is not ours. Must not open a cache.
+Owns the names and the lookup of a system by name or path; a module is imported when its system is requested.
+Third-party names are looked up among the entry points ``gpucache.caches``, and only if a name is not ours.
+Must not open a cache.
 """
 
 from collections.abc import Iterator
@@ -57,20 +57,20 @@ SYSTEMS = {
     "dxvk": "gpucache.caches.dxvk",
     "vulkan": "gpucache.caches.vulkan",
 }
-"""Modules of the formats of others' caches by the name of their system; each has a ``FORMAT``."""
+"""Modules of the third-party formats by the name of their system; each has a ``FORMAT``."""
 NAMES = (OWN, *SYSTEMS)
 EXPORTERS = ("gpucache.caches.futhark.export", "gpucache.caches.rocfft.export")
 """Modules of those whose caches can be written; each has its ``FORMS``."""
 
 
 def systems() -> "Iterator[System]":
-    """Every system of ours, in the order in which people are told of them."""
+    """All of our systems, in display order."""
     for name in SYSTEMS:
         yield load_system(name)
 
 
 def load_system(name: str) -> "System":
-    """The system of a name; raises UsageError for one that nobody knows."""
+    """The system of a name; raises UsageError for an unknown one."""
     if name == OWN:
         from gpucache.caches.own import SYSTEM
 
@@ -107,7 +107,7 @@ def is_there(path: Path) -> bool:
 
 
 def system_at(path: Path) -> "System":
-    """The system whose cache lies at a path; raises UsageError for what no system recognises."""
+    """The system whose cache is at a path; raises UsageError if no system recognises it."""
     for system in systems():
         if system.recognises(path):
             return system
@@ -119,7 +119,7 @@ def system_at(path: Path) -> "System":
 
 
 def is_name(text: str) -> bool:
-    """Whether a text is the name of a system, ours or of others."""
+    """Whether a text is the name of a system, ours or third-party."""
     return text in NAMES or bool(_of_others(text))
 
 
@@ -148,9 +148,9 @@ def _of_others(name: str) -> "EntryPoints":
 
 
 def split(text: str) -> tuple[str | None, Path | None]:
-    """System and path of what ``--cache`` was given: ``NAME``, ``NAME:PATH`` or ``PATH``.
+    """System and path from the value of ``--cache``: ``NAME``, ``NAME:PATH`` or ``PATH``.
 
-    Raises UsageError for a path where nothing is and for what is neither.
+    Raises UsageError for a path that does not exist and for any other text.
     """
     if text in (ALL, *NAMES):
         return text, None

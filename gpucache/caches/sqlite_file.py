@@ -1,4 +1,4 @@
-"""The file around the table: SQLite's header, and the files that SQLite lays beside a database.
+"""The file around the table: SQLite's header, and the files that SQLite puts next to a database.
 
 Source: SQLite's database file format, 1.3 (header) and 4 (write-ahead log). Must not know tables. All of it
 is read without SQLite, so that looking at a damaged file has no effect.
@@ -26,16 +26,16 @@ VERSIONS = slice(18, 20)
 
 
 class UnreadableError(CacheUnusableError):
-    """This user may not read the file, or not look into its folder."""
+    """This user may not read the file, or not search its directory."""
 
 
 Stamp = tuple[Identity | None, ...]
-"""What tells whether a database, its log or its journal changed."""
+"""A value that changes with a database, its log or its journal."""
 
 
 @dataclass(frozen=True, slots=True)
 class SqliteFile:
-    """What a database file says of itself; numbers are 0 where it says nothing that can be."""
+    """A database file's header; numbers are 0 if it has no possible value for them."""
 
     status: os.stat_result
     database: bool
@@ -44,7 +44,7 @@ class SqliteFile:
     page_bytes: int = 0
     pages: int = 0
     header: bool = False
-    """Whether the whole header is there."""
+    """Whether the whole header exists."""
 
     @property
     def size_bytes(self) -> int:
@@ -58,9 +58,9 @@ class SqliteFile:
 
 
 def examine(path: Path) -> SqliteFile | None:
-    """A file's header; None where there is no file.
+    """A file's header; None if there is no file.
 
-    Raises FormatError for a link or no file, UnreadableError, CacheUnusableError.
+    Raises FormatError for a link or a node that is not a file, UnreadableError, CacheUnusableError.
     """
     try:
         with Folder.at(path.parent) as folder, files.opened(folder, path.name) as (fd, status):
@@ -82,7 +82,7 @@ def _sqlite_file(head: bytes, status: os.stat_result) -> SqliteFile:
     page = int.from_bytes(head[16:18], "big")
     page = 65536 if page == 1 else page
     sound = 512 <= page <= 65536 and page & (page - 1) == 0
-    # The number of pages counts only where whoever wrote it also wrote the change counter.
+    # The number of pages counts only if its writer also wrote the change counter.
     counted = head[24:28] == head[92:96]
     pages = int.from_bytes(head[28:32], "big") if counted else 0
     return SqliteFile(status, True, (head[18], head[19]), page if sound else 0, pages, header=True)
@@ -93,13 +93,13 @@ _BEGINNINGS = {
     "-shm": ((3007000).to_bytes(4, "little"), (3007000).to_bytes(4, "big")),
     "-journal": (b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7",),
 }
-"""How the files beside a database begin; zeros are what SQLite or a crash leaves of one."""
+"""The beginnings of the files next to a database; SQLite or a crash can leave zeros instead."""
 NO_FILE = 1 << 62
-"""Stands for the size of something that is not a regular file."""
+"""The size given for a node that is not a regular file."""
 
 
 def sides(path: Path) -> Mapping[str, int]:
-    """The files beside a database by their suffix, each with its size; what is no file counts as large."""
+    """The files next to a database by their suffix, each with its size; ``NO_FILE`` for other nodes."""
     found = {}
     for suffix in SIDES:
         status = _status(path, suffix)
@@ -109,7 +109,7 @@ def sides(path: Path) -> Mapping[str, int]:
 
 
 def stranger(path: Path) -> str:
-    """The name of a file that lies in the place of one of SQLite's and is not SQLite's; empty for none."""
+    """The name of a file in the place of one of SQLite's that is not SQLite's; empty for none."""
     with suppress(OSError, FormatError), Folder.at(path.parent) as folder:
         for suffix, size in sides(path).items():
             name = path.name + suffix
@@ -120,7 +120,7 @@ def stranger(path: Path) -> str:
 
 
 def stamp(path: Path) -> Stamp:
-    """What tells whether a database and what belongs to it changed."""
+    """A value that changes with a database and its log or journal."""
     found = [_status(path, suffix) for suffix in ("", "-wal", "-journal")]
     return tuple(None if status is None else Identity.of(status) for status in found)
 
@@ -128,5 +128,5 @@ def stamp(path: Path) -> Stamp:
 def _status(path: Path, suffix: str) -> os.stat_result | None:
     try:
         return path.with_name(path.name + suffix).lstat()
-    except (OSError, ValueError):  # the second where the path is no name, as that of the top
+    except (OSError, ValueError):  # the second if the path has no name, like the root directory
         return None

@@ -1,7 +1,7 @@
-"""Where programs keep the caches of every third-party system: a row for each system.
+"""The places of every third-party system's caches: a row for each system.
 
-A row is facts: names, variables, directories, switches and limits. What an owner does that no fact says is a
-method of its row. Must not know any format: that is imported when there is a cache to open.
+A row is facts: names, variables, directories, switches and limits. Other behaviour of an owner is a method of
+its row. Must not know any format: that is imported when there is a cache to open.
 """
 
 import re
@@ -74,7 +74,7 @@ class CudaDriverPlaces(Places):
 
     @classmethod
     def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:
-        """The size that the driver keeps to, by evicting older binaries; None for what is no number."""
+        """The size that the driver keeps to by evicting older binaries; None if it is not a number."""
         text = environ.get(CUDA_MAXSIZE) or str(_CUDA_DEFAULT_BYTES)
         return min(int(text), CUDA_MOST_BYTES) if _CUDA_NUMBER.fullmatch(text) else None
 
@@ -125,7 +125,7 @@ class CupyPlaces(Places):
 
     @classmethod
     def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
-        """An empty place is no place to CuPy."""
+        """CuPy does not accept an empty place."""
         if environ.get(_CUPY_VARIABLE) == "":
             yield f"{_CUPY_VARIABLE} is set and empty, so CuPy cannot be imported; unset it"
 
@@ -169,7 +169,7 @@ class JaxPlaces(Places):
 
     @classmethod
     def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """The folder that is named, but for one in a cloud's store (``gs://``), which is no folder here."""
+        """The configured directory, unless it is in a cloud's store (``gs://``), which is not local."""
         return iter(()) if "://" in environ.get(_JAX_VARIABLE, "") else super().locations(environ)
 
 
@@ -253,7 +253,7 @@ class MesaPlaces(Places):
 
     @classmethod
     def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """The directories of the three forms that are there; that of the first where none is."""
+        """The existing directories of the three forms; that of the first if none exists."""
         for location in super().locations(environ):
             named = [location.root + form for form in _MESA_FORMS]
             found = [place for place in named if places.is_folder(Path(place))]
@@ -294,7 +294,7 @@ class NvidiaGlPlaces(Places):
 
     @classmethod
     def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """The place, or the older one where that is there; both where both are."""
+        """The place, or the older one if it exists; both if both exist."""
         for location in super().locations(environ):
             limited = location._replace(limit_bytes=_gl_limit(environ, _GL_DEFAULT_BYTES))
             base = environ.get(location.decided_by)
@@ -311,7 +311,7 @@ class NvidiaGlPlaces(Places):
 
     @classmethod
     def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
-        """A directory that is not there, with which nothing is kept, and a size that is none."""
+        """A missing directory, which disables caching, and a size that is not a number."""
         if (named := environ.get(_GL_PATH)) and not places.is_folder(Path(named)):
             yield f"{_GL_PATH} names a folder that does not exist, so nothing is kept; run 'mkdir -p {named}'"
         if (size := environ.get(_GL_SIZE)) and not (size.isascii() and size.isdecimal()):
@@ -322,7 +322,7 @@ class NvidiaGlPlaces(Places):
 
 
 def _gl_limit(environ: Mapping[str, str], default_bytes: int) -> int | None:
-    """The size above which the driver removes what is old; None where it does not."""
+    """The size above which the driver evicts old entries; None if it does not."""
     if environ.get(_GL_UNLIMITED, "") not in ("", "0"):
         return None
     size = environ.get(_GL_SIZE, "")
@@ -510,7 +510,7 @@ class TaichiPlaces(Places):
 
     @classmethod
     def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:  # noqa: ARG003 - no variable changes it
-        """What Taichi cleans down from, unless its program sets another size."""
+        """The size above which Taichi cleans up, unless its program sets another size."""
         return 100 << 20
 
 
@@ -528,9 +528,9 @@ class HashcatPlaces(Places):
 
     @classmethod
     def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """The directory below the cache directory, or an older one in the home directory where that is there.
+        """The directory below the cache directory, or an older one in the home directory if it exists.
 
-        hashcat asks for the home directory on the user's record, whatever HOME says.
+        hashcat takes the home directory from the user's record, whatever HOME says.
         """
         environ = {name: value for name, value in environ.items() if name != "HOME"}
         older = Home(".hashcat/kernels", expanded=True).find(environ)
@@ -586,7 +586,7 @@ class OpenCVPlaces(Places):
 
     @classmethod
     def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """The first cache directory that is there; where none is, OpenCV takes one that all users share."""
+        """The first existing cache directory; if none exists, OpenCV uses one that all users share."""
         there = dict(environ)
         if "XDG_CACHE_HOME" in there and not places.is_folder(Path(there["XDG_CACHE_HOME"])):
             del there["XDG_CACHE_HOME"]
@@ -718,7 +718,7 @@ class VulkanPlaces(Places):
 
     @classmethod
     def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """GTK's, and Blender's where that is there."""
+        """GTK's, and Blender's if it exists."""
         for location in super().locations(environ):
             yield location
             blender = Path(location.root).parents[1] / "blender" / "vk-pipeline-cache"
@@ -766,4 +766,4 @@ PLACES: Mapping[str, type[Places]] = {
         VulkanPlaces,
     )
 }
-"""By name, in the order in which people are told of them."""
+"""By name, in display order."""

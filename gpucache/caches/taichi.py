@@ -1,14 +1,14 @@
-"""Taichi's offline cache: a file for each kernel, which only counts while the index has a row for it.
+"""Taichi's offline cache: a file for each kernel, valid only while the index has a row for it.
 
 Source: Taichi 1.7, ``taichi/util/offline_cache.h``, ``taichi/codegen/compiled_kernel_data.cpp`` and
-``taichi/compilation_manager``; checked against files that it wrote. ``T<64 hex>.tic`` is ``TIC`` and a zero,
-u32 architecture, u64 size of a JSON text, u64 size of the code, both of these, and the SHA-256 of the two in
-hex. A file is only written along with its row: one that is damaged or gone while its row stays is compiled
-again at every start. Whoever reads or writes the index makes ``ticache.lock``, and removes it afterwards.
+``taichi/compilation_manager``; checked against its files. ``T<64 hex>.tic`` is ``TIC`` and a zero, u32
+architecture, u64 size of a JSON text, u64 size of the code, both of these, and the SHA-256 of the two in hex.
+A file is only written along with its row: a damaged or missing file whose row stays is compiled again at
+every start. Readers and writers of the index create ``ticache.lock``, and remove it afterwards.
 
-The index, ``ticache.tcb``, is little-endian: u64 size of it, three u16 of Taichi's version, u64 size of
-all kernels, u64 their number, and for each the name of its file and its key with u64 lengths ahead, u64 size,
-i64 seconds when it was made and last used.
+The index, ``ticache.tcb``, is little-endian: u64 size of it, three u16 of Taichi's version, u64 size of all
+kernels, u64 their number, and for each the name of its file and its key, each after its u64 length, u64 size,
+i64 seconds of its creation and last use.
 """
 
 import hashlib
@@ -59,7 +59,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """What an index says."""
+    """The content of an index."""
 
     version: tuple[int, ...]
     rows: Mapping[str, Row]
@@ -67,7 +67,7 @@ class Index:
 
     @classmethod
     def read(cls, data: bytes) -> "Index":
-        """An index of its bytes; raises FormatError where they do not hold together."""
+        """An index from its bytes; raises FormatError if they are inconsistent."""
         rows: dict[str, Row] = {}
         try:
             size, *version, _, count = _ROWS.unpack_from(data)
@@ -109,7 +109,7 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
 
 
 class Taichi(TaichiPlaces, FilesFormat):
-    """What ``ti.kernel`` leaves for every architecture."""
+    """The kernels that ``ti.kernel`` stores for every architecture."""
 
     layout = Layout([rf"T([0-9a-f]{{{_DIGITS}}})\.tic"], own=[r"ticache\.(?:tcb|lock)"])
     wanted = {"key": "hex digits of the name of an entry's file, behind the T"}
@@ -146,7 +146,7 @@ class Taichi(TaichiPlaces, FilesFormat):
             yield Problem(FindingKind.ORPHAN, detail)
 
     def payload(self, item: Files) -> bytes:
-        """The code: LLVM's intermediate representation, or what Taichi makes for the architecture."""
+        """The code: LLVM's intermediate representation, or Taichi's output for the architecture."""
         data = item.read(item.names[0], _MOST_BYTES)
         if len(data) < _HEAD.size:
             raise FormatError(f"{item.path} ends in the middle of its head")
@@ -166,7 +166,7 @@ class Taichi(TaichiPlaces, FilesFormat):
             return [Kept(str(held)) for _ in items]
 
     def whole(self) -> Iterator[Checked]:
-        """A lock that nobody removed, an index that does not read, and rows whose files are gone."""
+        """A stale lock, an invalid index, and rows whose files are gone."""
         with suppress(FileNotFoundError):
             age_ns = self.now_ns() - (self.root / _LOCK).lstat().st_mtime_ns
             if age_ns > HOUR_NS:
@@ -183,7 +183,7 @@ class Taichi(TaichiPlaces, FilesFormat):
             yield self.told(self.root / _INDEX, Problem(FindingKind.TRUNCATED, detail))
 
     def clear(self, checked: Checked) -> Checked:
-        """Remove the lock if it still is old, an index that does not read, and rows without a file."""
+        """Remove the lock if it is still old, an invalid index, and rows without a file."""
         with suppress(OSError, HeldError):
             if checked.entry == str(self.root / _LOCK):
                 with open_folder(self.root) as folder:
@@ -201,7 +201,7 @@ class Taichi(TaichiPlaces, FilesFormat):
 
     @cached_property
     def _index(self) -> Index | None:
-        """The index; None where there is none that reads."""
+        """The index; None if it is missing or invalid."""
         with suppress(OSError, FormatError):
             return self._read()
         return None
@@ -247,7 +247,7 @@ def _name(item: Files) -> str:
 
 
 def _damage(data: bytes) -> Problem | None:
-    """What is wrong with a kernel's file, which is whole."""
+    """The damage of a complete kernel file."""
     if not data:
         return Problem(FindingKind.TRUNCATED, f"it is empty; {_FOR_EVER}")
     if not data.startswith(_MAGIC) or len(data) < _HEAD.size:

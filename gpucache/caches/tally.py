@@ -1,4 +1,4 @@
-"""Names in a cache, counted, and the first of them told: strangers, links, what is empty. Pure."""
+"""Names in a cache, counted, with the first of them listed: strangers, links, empty files. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ class Tally:
     """Names, in constant memory; as text the first of them in order and how many more there are."""
 
     named: int = 3
-    """How many are told by name."""
+    """The number of names that are listed."""
     count: int = 0
     first: list[str] = field(default_factory=list)
 

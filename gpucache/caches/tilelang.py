@@ -1,13 +1,13 @@
-"""TileLang's cache: kernels with their libraries, the device binaries in these, and what tuning found.
+"""TileLang's cache: kernels with their libraries, the device binaries in these, and tuning results.
 
 Source: TileLang 0.1.15, ``tilelang/cache/kernel_cache.py``, ``tilelang/cache/binary_cache.py`` and
-``tilelang/autotuner/param.py``. Kernels for CUDA and for the CPU, and binaries, were checked against what it
-wrote; what tuning leaves, other backends, and the form before April 2026, ``KEY/`` in the root, come from the
-sources. Below a folder for each version lie ``PLATFORM/kernels/KEY/`` with both sources, a library or cubin,
-``params.json`` and, today, ``manifest.json`` with the size and SHA-256 of each, which TileLang compares;
-``PLATFORM/autotuner/KEY/`` with the best configuration and a pickled function as well; and
+``tilelang/autotuner/param.py``. Kernels for CUDA and for the CPU, and binaries, were checked against its
+files; tuning results, other backends, and the form before April 2026, ``KEY/`` in the root, are known from
+the sources only. Each version has a directory with ``PLATFORM/kernels/KEY/`` with both sources, a library or
+cubin, ``params.json`` and, today, ``manifest.json`` with the size and SHA-256 of each, which TileLang
+compares; ``PLATFORM/autotuner/KEY/`` with the best configuration and a pickled function as well; and
 ``cuda-binaries/KEY/``, a cubin with ``metadata.json``. A key is a SHA-256 of inputs that are not stored.
-Folders are made below ``.staging`` and renamed, without locks; nothing is ever evicted.
+Directories are created below ``.staging`` and renamed, without locks; nothing is ever evicted.
 """
 
 import json
@@ -43,7 +43,7 @@ _NEEDED = {
     "cuda-binaries": ("metadata.json",),
     "ascend-binaries": ("metadata.json",),
 }
-"""By folder how the names begin of what an entry has beside its binary."""
+"""By directory the beginnings of the names of an entry's files besides its binary."""
 _CHECKING = (0, 1, 15)
 """A version that has manifests; one of August 2026 had none yet."""
 _SCANNED_BYTES, _LIST_BYTES, _LARGEST_BYTES = 256 << 10, 1 << 20, 1 << 30
@@ -54,7 +54,7 @@ _SHOWN = "TileLang serves the kernel all the same, and shows this in the place o
 
 
 class TileLang(TileLangPlaces, FilesFormat):
-    """What TileLang compiled, for itself and for the models and servers that have kernels in it."""
+    """The kernels that TileLang compiled, for itself and for models and servers that use it."""
 
     layout = Layout(
         [f"{folder}/(?:{names})" for names in (_BINARY, _SOURCES, _LISTS) for folder in _FOLDERS],
@@ -95,7 +95,7 @@ class TileLang(TileLangPlaces, FilesFormat):
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Sizes and digests against the manifest where there is one, and whether the binary is whole."""
+        """Check sizes and digests against the manifest if there is one, and that the binary is intact."""
         if problem := _missing(item):
             yield problem
             return
@@ -132,12 +132,12 @@ class TileLang(TileLangPlaces, FilesFormat):
             return item.read(item.names[0], _LARGEST_BYTES)
         raise FormatError(f"{item.folder} holds no binary")
 
-    def is_left(self, start: bytes) -> bool:  # noqa: ARG002 - nobody else gives a folder such a name
-        """Everything in a folder whose name has a key and the number of a process."""
+    def is_left(self, start: bytes) -> bool:  # noqa: ARG002 - no other program names a directory like this
+        """True for any content: the directory's name has a key and the number of a process."""
         return True
 
     def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002
-        """Digests of the generated sources, which two entries differ by, or else by what is not kept."""
+        """Digests of the generated sources; two entries with equal digests differ in inputs not stored."""
         for name in item.names:
             if re.fullmatch(_SOURCES, name):
                 yield f"SHA-256 of {name}", sha256(item.read(name, _LARGEST_BYTES)).hexdigest()
@@ -154,13 +154,13 @@ def _broken(data: bytes) -> str | None:
 
 
 def _end(item: Files) -> str:
-    """What becomes of a program that meets an entry which is broken."""
+    """The effect of a broken entry on a program."""
     family = _family(item)
     return _FAILS if family == "autotuner" else _NEVER if family.endswith("-binaries") else _AGAIN
 
 
 def _missing(item: Files) -> Problem | None:
-    """What an entry lacks without which TileLang does not take it, or takes it and fails."""
+    """The missing files of an entry without which TileLang rejects it, or accepts it and fails."""
     needed = _NEEDED[_family(item)] if len(item.parts) > 1 else ("params.",)
     if needed == _NEEDED["kernels"] and _numbers(item.parts[0]) >= _CHECKING:
         needed = (*needed, "manifest.json")
@@ -175,7 +175,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _told(item: Files) -> dict[str, tuple[object, object]]:
-    """What an entry says that its files are: size and SHA-256 by name; raises what parsing raises."""
+    """The size and SHA-256 of its files by name, from an entry itself; raises the parser's errors."""
     if "manifest.json" in item.seen:
         listed = json.loads(item.read("manifest.json", _LIST_BYTES))["files"]
     elif "metadata.json" in item.seen:

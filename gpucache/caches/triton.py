@@ -1,11 +1,11 @@
-"""Triton's cache: a folder for each kernel with every stage of its compiling, and a list of these.
+"""Triton's cache: a directory for each kernel with every stage of its compilation, and a list of them.
 
 Source: Triton 3.9, ``triton/runtime/cache.py``, ``triton/compiler/compiler.py`` and ``triton/knobs.py``. A
-folder is called by the 52 characters of a SHA-256 in base 32. ``__grp__KERNEL.json`` lists its files by their
-absolute places, ``KERNEL.json`` has the SHA-256 in hex, the target, every option and Triton's version, and
-beside it lie the source, each intermediate representation and the binary. A folder can also hold one library
-of the host's, which launches kernels, or what an autotuner measured. Files are written aside and renamed, no
-lock is taken, nothing has a checksum, and nothing is ever removed.
+directory is named by the 52 characters of a SHA-256 in base 32. ``__grp__KERNEL.json`` lists its files by
+their absolute places, ``KERNEL.json`` has the SHA-256 in hex, the target, every option and Triton's version,
+and next to it are the source, each intermediate representation and the binary. A directory can also contain
+one host library, which launches kernels, or an autotuner's measurements. Files are written under a temporary
+name and renamed, no lock is taken, nothing has a checksum, and nothing is ever removed.
 """
 
 import json
@@ -38,13 +38,13 @@ _BINARIES = {
     ".ptx": PayloadKind.PTX,
     ".so": PayloadKind.ELF,
 }
-"""What files with these endings hold; the first that is there is what runs."""
+"""The content of files by their endings; programs run the first that exists."""
 _MISSES = "Triton misses it without a word and compiles again"
 _FAILS = "Triton serves it, so the program fails at every start"
 
 
 class Triton(TritonPlaces, FilesFormat):
-    """What ``triton.jit`` leaves, and with it PyTorch's Inductor, vLLM and everything above Triton."""
+    """The kernels of ``triton.jit``, including those of Inductor, vLLM and others built on Triton."""
 
     layout = Layout(
         [
@@ -85,7 +85,7 @@ class Triton(TritonPlaces, FilesFormat):
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """The two JSON files, whether a file is empty, and what the binaries are."""
+        """Check the two JSON files, that no file is empty, and the binaries."""
         problem = self.look(item).problem
         if problem is not None:
             yield problem
@@ -98,7 +98,7 @@ class Triton(TritonPlaces, FilesFormat):
                 yield from broken(name, item.read(name, _LARGEST_BYTES), kind, _FAILS)
 
     def payload(self, item: Files) -> bytes:
-        """The binary that a program loads; of an autotuner what it measured."""
+        """The binary that a program loads; for an autotuner its measurements."""
         for ending in (*_BINARIES, ".autotune.json"):
             for name in item.names:
                 if name.endswith(ending):
@@ -121,7 +121,7 @@ class Triton(TritonPlaces, FilesFormat):
         ]
 
     def _beside_kernels(self, item: Files) -> Look:
-        """What a folder is that lists no files: a library, an autotuner's measurements, or half a kernel."""
+        """Identify a directory without a list of files: a library, an autotuner's data, or half a kernel."""
         name = item.names[0]
         if any(one.endswith(".so") for one in item.names):
             return Look(program=name.partition(".")[0], kind=PayloadKind.ELF.value)
@@ -131,7 +131,7 @@ class Triton(TritonPlaces, FilesFormat):
         return Look(problem=Problem(FindingKind.ORPHAN, detail), shows=False)
 
     def _misled(self, item: Files, group: str) -> Problem | None:
-        """What is wrong with the list of a kernel's files."""
+        """The problem of the list of a kernel's files."""
         try:
             children = _object(item.read(group, _JSON_BYTES))["child_paths"]
             places = {str(name): str(place) for name, place in children.items()}
@@ -151,7 +151,7 @@ class Triton(TritonPlaces, FilesFormat):
         return None
 
     def _described(self, item: Files, name: str) -> tuple[dict[str, Any], Problem | None]:
-        """A kernel's description, and what is wrong with it."""
+        """A kernel's description, and its problem."""
         try:
             told = _object(item.read(name, _JSON_BYTES))
         except ValueError as error:

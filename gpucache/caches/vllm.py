@@ -1,13 +1,13 @@
-"""vLLM's compile cache: the compiled graphs of models, with what their keys were made from.
+"""vLLM's compile cache: the compiled graphs of models, with the inputs of their keys.
 
 Source: vLLM 0.33, ``vllm/compilation/backends.py``, ``vllm/compilation/compiler_interface.py`` and
-``vllm/compilation/decorators.py``; no cache that vLLM wrote was at hand, and an artifact was checked against
-what PyTorch 2.15 saves for it. ``torch_compile_cache/HASH/rank_I_J/PART/`` holds an ``artifact_...`` for each
-graph and range of sizes, ``vllm_compile_cache.py``, which lists them, the graph as text, and
-``cache_key_factors.json``, in which are the variables and the three hashes that HASH is made from.
-``torch_aot_compile/HASH/rank_I_J/model`` is a whole model. Beside them lie caches of TorchInductor and
-Triton, moved there. An artifact begins with the CRC-32 of the rest, which PyTorch compares; most of it are
-pickles, which are not unpickled here. Nothing is ever removed.
+``vllm/compilation/decorators.py``; no cache written by vLLM was available; artifacts were checked against
+those that PyTorch 2.15 saves for it. ``torch_compile_cache/HASH/rank_I_J/PART/`` has an ``artifact_...`` for
+each graph and range of sizes, ``vllm_compile_cache.py``, which lists them, the graph as text, and
+``cache_key_factors.json``, with the variables and the three hashes that HASH is computed from.
+``torch_aot_compile/HASH/rank_I_J/model`` is a whole model. Next to them are caches of TorchInductor and
+Triton, moved there. An artifact begins with the CRC-32 of the rest, which PyTorch checks; most of the rest is
+pickles, which gpucache does not unpickle. Nothing is ever removed.
 """
 
 import json
@@ -41,12 +41,12 @@ _LIST, _FACTORS = "vllm_compile_cache.py", "cache_key_factors.json"
 _HASHES = ("code_hash", "config_hash", "compiler_hash")
 _TEXT_BYTES, _PIECE_BYTES, _LARGEST_BYTES = 4 << 20, 16 << 20, 1 << 30
 _CRC_BYTES, _LENGTH_STARTS = 4, bytes(7)
-"""An artifact's CRC-32, and how the length behind it begins; those of older PyTorchs begin with a length."""
+"""The size of an artifact's CRC-32, and the start of the length after it; older PyTorchs have no CRC-32."""
 _FAILS = "vLLM loads it nevertheless, so the server ends with an error at every start"
 
 
 class Vllm(VllmPlaces, FilesFormat):
-    """What vLLM keeps of the graphs of models, and what lower layers compiled for these."""
+    """The graphs of models that vLLM stores, and the output of lower layers for them."""
 
     layout = Layout(
         [
@@ -83,7 +83,7 @@ class Vllm(VllmPlaces, FilesFormat):
     folders_removed = 1
 
     def look(self, item: Files) -> Look:
-        """Part of the model, number of graphs, and the hashes; of lower layers what their formats tell."""
+        """Part of the model, number of graphs, and the hashes; for lower layers their formats' results."""
         if inner := self._inner(item):
             made, inside = inner
             return replace(made.look(inside) or Look(), toolchain=(), gone="")
@@ -99,7 +99,7 @@ class Vllm(VllmPlaces, FilesFormat):
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """The CRC-32 of each artifact, and whether all that are listed are there."""
+        """Check the CRC-32 of each artifact, and that all listed ones exist."""
         if inner := self._inner(item):
             made, inside = inner
             yield from made.check(inside)
@@ -126,7 +126,7 @@ class Vllm(VllmPlaces, FilesFormat):
         return bool(named) and all(start == _LENGTH_STARTS for start in starts)
 
     def payload(self, item: Files) -> bytes:
-        """The first artifact, the model, or what a lower layer compiled."""
+        """The first artifact, the model, or the output of a lower layer."""
         if inner := self._inner(item):
             made, inside = inner
             return made.payload(inside)
@@ -135,12 +135,12 @@ class Vllm(VllmPlaces, FilesFormat):
         raise FormatError(f"{item.folder} holds no compiled graph")
 
     def lock(self, item: Files) -> AbstractContextManager[None]:
-        """The lock that TorchInductor holds while it compiles one of its libraries; vLLM has none."""
+        """Take the lock that TorchInductor holds while it compiles one of its libraries; vLLM has none."""
         inner = self._inner(item)
         return inner[0].lock(inner[1]) if inner else nullcontext()
 
     def remove(self, item: Files) -> Kept | None:
-        """Its files; those of a lower layer by the rules of that."""
+        """Remove its files; for a lower layer by the rules of its format."""
         if inner := self._inner(item):
             made, inside = inner
             return made.remove(inside)
@@ -151,7 +151,7 @@ class Vllm(VllmPlaces, FilesFormat):
         return sorted(names, key=lambda name: (name != _LIST, name))
 
     def report(self, item: Files, entry: CacheEntry) -> EntryReport:
-        """Everything that the folder's hash was made from, as far as vLLM writes it down."""
+        """All inputs of the directory's hash that vLLM stores."""
         factors = _factors(item)
         env = factors.get("env")
         told = dict(entry.fields)
@@ -163,7 +163,7 @@ class Vllm(VllmPlaces, FilesFormat):
         return EntryReport(entry, tuple(fields), (("kind", entry.artifact_kind),))
 
     def _inner(self, item: Files) -> tuple[FilesFormat, Files] | None:
-        """The format of a lower layer's cache that an entry lies in, and the entry as that sees it."""
+        """The format of the lower layer's cache that contains an entry, and the entry in that format."""
         for folder, made in _INNER.items():
             if folder in item.parts:
                 at = item.parts.index(folder) + 1
@@ -184,7 +184,7 @@ def _crc(item: Files, name: str) -> int:
 
 
 def _factors(item: Files) -> dict[str, Any]:
-    """What is in ``cache_key_factors.json``; nothing where it is not there, or does not read."""
+    """The content of ``cache_key_factors.json``; empty if it is missing or invalid."""
     if _FACTORS not in item.seen:
         return {}
     try:
@@ -195,7 +195,7 @@ def _factors(item: Files) -> dict[str, Any]:
 
 
 def _missing(item: Files) -> Problem | None:
-    """A graph that is listed and not there, or that there is no list, without which vLLM knows of none."""
+    """The problem of a missing graph in the list, or of a missing list, without which vLLM finds none."""
     if item.names[0] == "model":
         return None
     if _LIST not in item.seen:

@@ -1,11 +1,10 @@
-"""Vulkan pipeline caches, as programs keep them: GTK's and Blender's by place, others in a folder of yours.
+"""Vulkan pipeline caches, as programs keep them: GTK's and Blender's by place, others in a given directory.
 
-Vulkan leaves it to every program where it keeps what ``vkGetPipelineCacheData`` gives, so there is no common
-place. Source: GTK 4, ``gdk/gdkvulkancontext.c``, whose files are called by the driver's UUID and version;
-Blender 4.4, ``vk_pipeline_pool.cc``, and Godot 4, ``rendering_device_driver_vulkan.cpp``, which put a header
-of their own in front. The bytes themselves were checked against those of Mesa's lavapipe; none of the three
-programs was seen to write. A driver takes no cache whose header is another's; behind that header it has its
-own format, of which nothing is known here.
+Every Vulkan program chooses where to store the result of ``vkGetPipelineCacheData``, so there is no common
+place. Source: GTK 4, ``gdk/gdkvulkancontext.c``, whose files are named by the driver's UUID and version;
+Blender 4.4, ``vk_pipeline_pool.cc``, and Godot 4, ``rendering_device_driver_vulkan.cpp``, which prepend their
+own header. The data itself was checked against that of Mesa's lavapipe; no files of the three programs were
+available. A driver rejects a cache with another driver's header; its own format after that is unknown.
 """
 
 import re
@@ -30,15 +29,15 @@ from gpucache.payload import PayloadKind, describe
 
 _GTK = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.\d+")
 _HEADS = {b"\x65\3\0\0": ("Godot", 48, 4), b"\0\xbc\0\0": ("Blender", 52, 20)}
-"""By their first four bytes whose headers those in front of a pipeline cache are, how long such a header is,
-and where in it the u32 size of the pipeline cache stands."""
+"""Headers before a pipeline cache, by their first four bytes: the program, the length of the header, and the
+offset in it of the pipeline cache's u32 size."""
 _BEGINNING_BYTES = 128
 _LOOKED_AT = 256
-"""Files of a folder that are looked at to learn what it is."""
+"""The number of a directory's files that are examined to identify it."""
 
 
 class Vulkan(VulkanPlaces, BinaryFormat):
-    """What drivers made of a program's pipelines, a file for each device, or for each program."""
+    """The pipelines that drivers compiled for a program, a file for each device, or for each program."""
 
     layout = Layout(
         [r"((?!\.goutputstream-).+)"],
@@ -54,21 +53,21 @@ class Vulkan(VulkanPlaces, BinaryFormat):
 
     @classmethod
     def whose(cls, path: Path) -> Whose:
-        """The owner's where one of a folder's first files begins as a pipeline cache does; of others nothing
-        else is looked at, wherever people say that some are."""
+        """The owner's if one of a directory's first files begins like a pipeline cache; nothing else in other
+        directories is examined, even in one that the user names."""
         with files.open_folder(path) as folder:
             found = any(_is_one(folder, found.name) for found in islice(folder.entries(), _LOOKED_AT))
         return Whose.OWN if found else Whose.UNKNOWN
 
     def items(self, prefix: str) -> Iterator[Files]:
-        """What begins as one, or is called as only GTK calls its own."""
+        """The files that begin like one, or are named as only GTK names its own."""
         for item in super().items(prefix):
             with item.open() as folder:
                 if _GTK.fullmatch(item.names[0]) or _is_one(folder, item.names[0]):
                     yield item
 
     def beside(self) -> Iterator[Checked]:
-        """What a writer of GTK's did not finish, and who may write there; all else is somebody's own."""
+        """Unfinished files of GTK, and other users' write access; all other files belong to the user."""
         for one in super().beside():
             (finding,) = one.findings
             if finding.kind is FindingKind.UNTRUSTED or self.layout.left_at((Path(one.entry).name,)):
@@ -87,7 +86,7 @@ class Vulkan(VulkanPlaces, BinaryFormat):
         return replace(super().look(item), program=program, fields=fields, unique=program == name)
 
     def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
-        """What the driver made, behind the header of the program, which says how long it is."""
+        """The driver's data after the program's header, which has its size."""
         program, inner, size = _parted(data)
         if whole and len(inner) < size:
             detail = f"{size - len(inner)} of the bytes that {program} wrote are missing; {self.consequence}"
@@ -96,8 +95,8 @@ class Vulkan(VulkanPlaces, BinaryFormat):
 
 
 def _parted(data: bytes) -> tuple[str, bytes, int]:
-    """Whose header some bytes begin with, what is behind it, and of what size that is; all of them and 0
-    where they begin with none."""
+    """The program whose header begins some bytes, the bytes after it, and their size; without such a header
+    all of the bytes and 0."""
     program, length, at = _HEADS.get(data[:4], ("", 0, 0))
     if len(data) < length or not program:
         return "", data, 0

@@ -1,11 +1,11 @@
-"""Warp's kernel cache: a folder for each module, with its source, its binaries and what a launch needs.
+"""Warp's kernel cache: a directory for each module, with its source, its binaries and its launch data.
 
-Source: Warp 1.19, ``warp/_src/context.py`` and ``warp/_src/build.py``; checked against what it wrote. Below a
-folder for each version of Warp lies ``wp_MODULE_HASH/``, with 7 hex digits of a hash over kernels, functions,
-structures and options, and in it files of that name: ``.cpp`` or ``.cu``, ``.meta`` (a JSON object
-of the shared memory of each kernel) and a binary for each device (``.sm80.cubin``, ``.sm80.ptx``,
-``.cpu0eee9287.o``). Older Warps had no digits behind ``cpu``. A folder is written aside and renamed; a hit is
-that the files are there, and nothing is ever removed. ``lto/`` holds what was made for matrix functions.
+Source: Warp 1.19, ``warp/_src/context.py`` and ``warp/_src/build.py``; checked against its files. Each
+version of Warp has a directory with ``wp_MODULE_HASH/``, with 7 hex digits of a hash over kernels, functions,
+structures and options, and in it files of that name: ``.cpp`` or ``.cu``, ``.meta`` (a JSON object of each
+kernel's shared memory) and a binary per device (``.sm80.cubin``, ``.sm80.ptx``, ``.cpu0eee9287.o``). Older
+Warps had no digits after ``cpu``. A directory is written under a temporary name and renamed; a hit needs no
+more than the files, and nothing is ever removed. ``lto/`` has matrix functions.
 """
 
 import json
@@ -32,7 +32,7 @@ _FAILS = "Warp takes it for a hit, so the program fails at every start"
 
 
 class Warp(WarpPlaces, FilesFormat):
-    """What Warp compiled of each module, for CPUs and GPUs."""
+    """The modules that Warp compiled, for CPUs and GPUs."""
 
     layout = Layout(
         [
@@ -55,7 +55,7 @@ class Warp(WarpPlaces, FilesFormat):
     folders_removed = 1
 
     def look(self, item: Files) -> Look:
-        """Module, version of Warp and devices, as names tell them."""
+        """Module, version of Warp and devices, from the names."""
         version, folder = item.parts[-2:]
         module, devices = folder[len("wp_") : -len("_0123456")], _devices(item)
         kinds = [_BINARIES.get(Path(name).suffix) for name in item.names]

@@ -1,7 +1,7 @@
-"""Why a cache misses: the stored entry nearest to what a program asks for, and the fields that differ.
+"""Why a cache misses: the stored entry nearest to a program's request, and the fields that differ.
 
-A format says which fields are ``asked`` for and what each item has ``stored`` in them. The nearest item has
-the lightest differing fields; of equally light ones it is the one whose values have more in common, and then
+A format provides the fields ``asked`` for and the values that each item has ``stored`` in them. The nearest
+item has the lightest differing fields; of equally light ones it is the one with more similar values, and then
 the first. Must not know any system.
 """
 
@@ -35,12 +35,12 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Near(Generic[T]):
-    """The item that would be found, or the one that is nearest to it."""
+    """The item that would be found, or the nearest one."""
 
     item: T
     stored: Fields
     differing: tuple[str, ...]
-    """The labels of the fields in which it differs; empty for one that has all that is asked for."""
+    """The labels of the fields in which it differs; empty for an item with all requested fields."""
     wrong: Problem | None = None
     """The reason why an item with all requested fields is not served."""
 
@@ -56,10 +56,10 @@ def nearest(
     known: Mapping[str, Field],
     wrong: Callable[[T], Problem | None] = lambda _: None,
 ) -> Near[T] | None:
-    """The first sound item that has all that is asked for, else an unsound one, else the nearest.
+    """The first sound item with all requested fields, else an unsound one, else the nearest.
 
-    None where nothing is near. ``known`` has the fields that count otherwise than ``Field()``. An item whose
-    ``stored`` raises FormatError or OSError is passed over.
+    None if nothing is near. ``known`` has the fields that count differently from ``Field()``. An item whose
+    ``stored`` raises FormatError or OSError is skipped.
     """
     best: Near[T] | None = None
     spoiled: Near[T] | None = None
