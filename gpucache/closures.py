@@ -17,33 +17,33 @@ class Include(NamedTuple):
 Asked = tuple[str, str, str]
 """A question to the disk, the path that it is about, and the answer."""
 Stamps = tuple[tuple[str, tuple[int, ...]], ...]
-"""Paths with what changes when the file or folder does."""
+"""Paths with the properties that change when the file or directory does."""
 
 
 class Closure(NamedTuple):
     """Every header the compiler could read for a program.
 
-    Equal closures mean equal content reached in the same way, wherever the files lie.
+    Equal closures mean equal content reached in the same way, wherever the files are.
     """
 
     includes: tuple[Include, ...] = ()
     resolution: str = ""
-    """Digest of which include led to which content; tells apart equal sets reached differently."""
+    """Digest of which include resolved to which content; distinguishes equal sets reached differently."""
     uncacheable: str | None = None
     """Why no key can be made, with the remedy; None if one can."""
     files: tuple[str, ...] = ()
-    """Where the headers were found; for traces and watching, never part of a key."""
+    """The paths of the headers found; for traces and watching, never part of a key."""
     stamps: "Stamps | None" = ()
-    """Each file and, ending in a slash, each searched folder with its device, inode, size, ctime and mtime:
-    what tells that one was another for a while. None where they were not taken. Never part of a key."""
+    """Each file and, ending in a slash, each searched directory with its device, inode, size, ctime, mtime:
+    they show whether one was different for a while. None if they were not taken. Never part of a key."""
     asked: Sequence[Asked] | None = ()
-    """All that was asked of the disk, in that order; None where an answer is an error that may pass.
+    """All questions asked of the disk, in order; None if an answer is an error that may pass.
     Never part of a key."""
     tells_places: bool = False
-    """Whether a constant may have been made of where a header lies, as by ``sizeof(__FILE__)``: of such a
-    constant nothing can be found in the artifact."""
+    """Whether a constant may have been made of the path of a header, as by ``sizeof(__FILE__)``: such a
+    constant cannot be found in the artifact."""
     tells_name: bool = False
-    """The same of what the source is called, as far as its compiler does not make that up for each build."""
+    """The same for the name of the source, as far as its compiler does not make that up for each build."""
     renames: bool = False
     """Whether a text may have a name that is relative to the current directory, by a ``#line``."""
 

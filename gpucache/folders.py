@@ -1,7 +1,7 @@
 """An open directory, and all operations on the files directly in it.
 
 Works on open descriptors and names without slashes, so that no link in a path is followed; on a platform
-without such descriptors (Windows) it works on paths. Must not know what files mean or whom to trust.
+without such descriptors (Windows) it works on paths. Must not know the meaning of files or whom to trust.
 """
 
 import os
@@ -19,7 +19,7 @@ _FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 # Without O_NONBLOCK opening a FIFO would wait for its other end.
 _FILE_FLAGS = _NO_LINK | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-# openat2(2), linux/openat2.h: resolve flags that forbid links and paths that leave the folder.
+# openat2(2), linux/openat2.h: resolve flags that forbid links and paths that leave the directory.
 _OPENAT2 = 437
 _THROUGH_NOTHING = 0x02 | 0x04 | 0x08
 _CLOSED_BY_EXEC = getattr(os, "O_CLOEXEC", 0)
@@ -29,8 +29,8 @@ _PR_GET_SECCOMP = 21
 def give_back(fd: int) -> None:
     """Close a descriptor that was only read from; raises nothing.
 
-    A failing disk or server may report an error here, too, but the data was read, and the descriptor is
-    closed anyway.
+    A failing disk or server may report an error in the close, too, but the data was read, and the descriptor
+    is closed anyway.
     """
     try:  # noqa: SIM105 - a hit closes several
         os.close(fd)
@@ -39,7 +39,7 @@ def give_back(fd: int) -> None:
 
 
 class Folder:
-    """A folder held open; a context manager that closes it. Every method but ``close`` raises OSError."""
+    """An open directory; a context manager that closes it. Every method but ``close`` raises OSError."""
 
     __slots__ = ("_fd", "_path")
 
@@ -49,7 +49,7 @@ class Folder:
 
     @property
     def path(self) -> Path:
-        """Where it was opened; made on demand, as a hit does not need it."""
+        """The path at which it was opened; made on demand, as a hit does not need it."""
         if isinstance(self._path, tuple):
             outer, name = self._path
             self._path = outer.path / name
@@ -57,7 +57,7 @@ class Folder:
 
     @classmethod
     def at(cls, path: Path, *, follow: bool = True) -> "Folder":
-        """The folder at a path; its last part may be a link with ``follow``, and always on Windows."""
+        """The directory at a path; its last part may be a link with ``follow``, and always on Windows."""
         if _BY_DESCRIPTOR:
             return cls(path, os.open(path, _FOLDER_FLAGS if follow else _FOLDER_FLAGS | _NO_LINK))
         if not path.is_dir():
@@ -83,11 +83,11 @@ class Folder:
             self._fd = None
 
     def status(self) -> os.stat_result:
-        """The folder's own status."""
+        """The directory's own status."""
         return self.path.stat() if self._fd is None else os.fstat(self._fd)
 
     def folder(self, *parts: str) -> "Folder":
-        """A folder in this one, or with several parts a deeper one; never through a link nor upwards."""
+        """A directory in this one, or with several parts a deeper one; never through a link or upwards."""
         if os.curdir in parts or os.pardir in parts:
             raise NotADirectoryError(f"{'/'.join(parts)} is not a folder in {self.path}")
         if len(parts) != 1:
@@ -102,7 +102,7 @@ class Folder:
         return Folder(path, None)
 
     def _walk(self, parts: tuple[str, ...]) -> "Folder":
-        """A deeper folder, opened step by step."""
+        """A deeper directory, opened step by step."""
         folder = self.folder(parts[0])
         for name in parts[1:]:
             with folder as outer:
@@ -110,7 +110,7 @@ class Folder:
         return folder
 
     def make(self, name: str, mode: int) -> "Folder":
-        """A folder in this one, made with this mode, whatever the umask, if it is missing."""
+        """A directory in this one, made with this mode, whatever the umask, if it is missing."""
         try:
             return self.folder(name)
         except FileNotFoundError:
@@ -119,14 +119,14 @@ class Folder:
             os.mkdir(self._at(name), 0o700, dir_fd=self._fd)
         except FileExistsError:
             return self.folder(name)
-        # By name, as a umask may have left us no permission to open it.
+        # By name, as a umask may have left us without permission to open it.
         os.chmod(self._at(name), mode, dir_fd=self._fd)
         return self.folder(name)
 
     def open_file(self, *parts: str, flags: int = 0) -> int:
         """A descriptor for reading, with more flags than O_RDONLY; fails with ELOOP for a link.
 
-        The last part names the file, the others the folders that lead to it from here.
+        The last part names the file, the others the directories on the way to it.
         """
         if len(parts) == 1:
             return os.open(self._at(parts[0]), os.O_RDONLY | _FILE_FLAGS | flags, dir_fd=self._fd)
@@ -160,11 +160,11 @@ class Folder:
         return os.stat(self._at(name), dir_fd=self._fd, follow_symlinks=False)
 
     def readlink(self, name: str) -> str:
-        """What a link says that it leads to."""
+        """The target that a link names."""
         return os.readlink(self._at(name), dir_fd=self._fd)
 
     def move(self, name: str, into: "Folder", new_name: str) -> None:
-        """Rename into a folder, atomically, and replace a file of that name."""
+        """Rename into a directory, atomically, and replace a file of that name."""
         os.replace(self._at(name), into._at(new_name), src_dir_fd=self._fd, dst_dir_fd=into._fd)
 
     def unlink(self, name: str) -> None:
@@ -172,16 +172,16 @@ class Folder:
         os.unlink(self._at(name), dir_fd=self._fd)
 
     def rmdir(self, name: str) -> None:
-        """Remove an empty folder, never through a link."""
+        """Remove an empty directory, never through a link."""
         os.rmdir(self._at(name), dir_fd=self._fd)
 
     def entries(self) -> Iterator[os.DirEntry[str]]:
-        """The folder's entries, one by one, unsorted; only one walk at a time, as walks share a position."""
+        """The directory's entries, one by one, unsorted; one walk at a time, as walks share a position."""
         with os.scandir(self.path if self._fd is None else self._fd) as found:
             yield from found
 
     def sync(self) -> None:
-        """Make renames into this folder survive a power cut, if the platform can do that."""
+        """Make renames into this directory survive a power cut, if the platform can do that."""
         if self._fd is not None:
             os.fsync(self._fd)
 
@@ -197,7 +197,7 @@ def _how(flags: int) -> bytes:
 
 @cache
 def _openat2() -> Callable[[int | None, bytes, bytes], int] | None:
-    """The system call that opens a file below a folder without following links; None if there is none."""
+    """The system call that opens a file below a directory without following links; None if it is missing."""
     if sys.platform != "linux":
         return None
     try:
@@ -211,7 +211,7 @@ def _openat2() -> Callable[[int | None, bytes, bytes], int] | None:
     call.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t)
 
     def openat2(folder: int | None, path: bytes, how: bytes) -> int:
-        """A descriptor, or less than 0.
+        """A descriptor, or a negative number.
 
         A filter of system calls may kill a process for an unknown call, and a program may install one at any
         time, so each call asks first.

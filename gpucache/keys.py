@@ -1,18 +1,18 @@
 """Key fields of a build, the key of key fields, and the difference of two lists. Pure, no I/O.
 
 A key is SHA-256 over a sequence of frames, each an 8-byte little-endian length and the bytes it
-counts: first the schema, then label and value of every field in order. Framing keeps bytes from
-moving between fields. What enters: language, digest of the source (CR LF taken as LF), the include
+counts: first the schema, then label and value of every field in order. Framing prevents bytes from
+moving between fields. The key covers: language, digest of the source (CR LF read as LF), the include
 closure (name as spelled with digest, names that resolved nowhere, and a digest of how names resolved),
 canonical build options, the mode of checks where they are compiled in, artifact kind, the toolchain's
-fields, environment variables that reach the compiler, name expressions, and, where a program calls
+fields, environment variables that affect the compiler, name expressions, and, if a program calls
 its compiler itself, the last part of the name that it gives its source, as symbols have it, and whether a
 directory precedes it (entries of a name without one are only for that name). A located
 key adds the directories and file name that the compiler could have written into its output. Local sizes
 are not part of a key: an artifact that is compiled for more of them serves a request that names fewer, so
 its head lists them.
 (Entries of gpucache 0.1 with local sizes among their fields, or for such a program without the name of
-its source, are sound, but no longer requested.)
+its source, are valid, but no longer requested.)
 
 Must not know the meaning of a field to a compiler: backends choose the fields.
 """
@@ -34,38 +34,38 @@ if TYPE_CHECKING:
 SCHEMA = "gpucache key 1"
 NOT_FOUND = "not found"
 SEARCHED = "searched directory"
-"""The label of a place that a located artifact may hold."""
+"""The label of a place that a located artifact may contain."""
 FOLDER = "current directory"
-"""The label of the directory in which a program was that a located artifact may name."""
+"""The label of the current directory of a program, which a located artifact may name."""
 SOURCE_NAME = "name of the source"
-"""The label of what a program calls its source where it calls its compiler itself."""
+"""The label of the name that a program gives its source if it calls its compiler itself."""
 RESOLUTION = "resolution of includes"
 """The label of how the names of headers were resolved; it differs with every header that differs."""
 _LITTLE = 16 << 10
-"""Below it Python's own SHA-256 is done before OpenSSL's, which is several times as fast, is loaded."""
+"""Below this size Python's own SHA-256 ends before OpenSSL's, which is several times as fast, is loaded."""
 _OWN_SHA256 = "_sha2" if sys.version_info >= (3, 12) else "_sha256"
 _INCLUDE, _VARIABLE = "include ", "environment "
 
 
 _FIELD = partial(tuple.__new__, KeyField)
-"""``KeyField(*pair)``, of which a hit makes many, without a call of Python."""
+"""``KeyField(*pair)``, of which a hit makes many, without a Python call."""
 
 
 class KeyInputs(NamedTuple):
-    """What a backend made of a request: the parts of the key that only it can name."""
+    """The parts of a request's key that only a backend can name."""
 
     options: tuple[str, ...]
     """Canonical build options, in order, without include directories."""
     toolchain: Toolchain
     environment: tuple[tuple[str, str], ...] = ()
     local_sizes: tuple[tuple[int, ...], ...] = ()
-    """What the artifact is compiled for beside its key; empty for a compiler that does not build late."""
+    """The sizes that the artifact is compiled for besides its key; empty unless the compiler builds late."""
     locations: tuple[str, ...] = ()
     """Directories as the compiler is given them, for the located key."""
     file_name: str = ""
     """The name the compiler is given for the source, for the located key."""
     folder: str = ""
-    """The current directory where the compiler may write it, for the located key."""
+    """The current directory if the compiler may write it, for the located key."""
 
 
 def digest(data: bytes) -> str:
@@ -82,7 +82,7 @@ def source_digest(source: bytes) -> str:
     """SHA-256 of a source whose lines end in LF, as lower-case hex.
 
     Compilers read CR LF as the end of a line, also after a backslash and in a raw string, and so do
-    most programs that read a text file: what was built of the file's bytes is theirs too.
+    most programs that read a text file: builds of the file's bytes are valid for them too.
     """
     return digest(source.replace(b"\r\n", b"\n"))
 
@@ -92,14 +92,14 @@ def key_fields(
 ) -> tuple[KeyField, ...]:
     """The portable key fields of a request, in the order in which they are hashed.
 
-    ``source`` is the digest of a source that is not here.
+    ``source`` is the digest of a source that is not available.
     """
     known = source_digest(request.program.source) if source is None else source
     return tuple(map(_FIELD, _pairs(request, closure, inputs, known)))
 
 
 def located_fields(fields: Sequence[KeyField], inputs: KeyInputs) -> tuple[KeyField, ...]:
-    """The portable fields and the places that a located artifact may hold."""
+    """The portable fields and the places that a located artifact may contain."""
     places = [KeyField(SEARCHED, place) for place in inputs.locations]
     folder = [KeyField(FOLDER, inputs.folder)] if inputs.folder else []
     return (*fields, *places, KeyField("file name", inputs.file_name), *folder)
@@ -112,10 +112,10 @@ def cache_key(fields: Iterable[KeyField]) -> CacheKey:
 
 @lru_cache(maxsize=4096)
 def _framed(texts: tuple[str, ...]) -> bytes:
-    """Texts with their lengths; kept, as most fields are those of other programs, too."""
+    """Texts with their lengths; cached, as most fields are the same for other programs."""
     parts = [
         text.encode("utf-8", "surrogatepass") for text in texts
-    ]  # every text has one encoding of its own
+    ]  # different texts have different encodings
     return b"".join([len(part).to_bytes(8, "little") + part for part in parts])
 
 
@@ -169,7 +169,7 @@ class Difference(NamedTuple):
     right: str | None
     """Its value now or in the second entry; null where it is not there."""
     several: tuple[tuple[str, ...], tuple[str, ...]] | None = None
-    """Both sides value by value where one has several, as a joined text does not tell where one ends."""
+    """Both sides value by value if one has several, as a joined text does not show where one ends."""
 
     def values(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Both sides value by value."""
@@ -179,7 +179,7 @@ class Difference(NamedTuple):
         return left, right
 
     def apart(self) -> tuple[str | None, str | None]:
-        """Both sides without the values that are on both; whole where only their order differs."""
+        """Both sides without the values that are on both; whole if only their order differs."""
         from collections import Counter
 
         left, right = map(Counter, self.values())
@@ -188,7 +188,7 @@ class Difference(NamedTuple):
 
 
 def difference(left: Sequence[KeyField], right: Sequence[KeyField]) -> tuple[Difference, ...]:
-    """What tells two lists of key fields apart, by label, in the order of the left list."""
+    """The differences between two lists of key fields, by label, in the order of the left list."""
     left_values, right_values = _by_label(left), _by_label(right)
     sides = (
         (label, left_values.get(label, ()), right_values.get(label, ()))

@@ -1,6 +1,6 @@
-"""The frozen values that are passed through gpucache. Owns no behaviour beyond naming themselves in text.
+"""The frozen values that gpucache's modules exchange. Owns no behaviour beyond naming them in text.
 
-Must not import anything of gpucache but errors: every other module may import this one.
+Must not import any module of gpucache but errors: every other module may import this one.
 """
 
 from collections.abc import Mapping
@@ -13,14 +13,14 @@ from gpucache.errors import TargetError
 
 
 class Language(StrEnum):
-    """The languages of our backends; one of a third party has an enumeration of its own."""
+    """The languages of our backends; a third-party backend has a separate enumeration."""
 
     OPENCL_C = "opencl-c"
     CUDA_CPP = "cuda-c++"
 
 
 class ArtifactKind(StrEnum):
-    """What our compilers give back; one of a third party has an enumeration of its own."""
+    """The artifacts that our compilers return; a third-party backend has a separate enumeration."""
 
     CUBIN = "cubin"
     PTX = "ptx"
@@ -30,7 +30,7 @@ class ArtifactKind(StrEnum):
 
 
 GIVEN_WITH: Mapping[StrEnum, tuple[ArtifactKind, ...]] = {ArtifactKind.CUBIN: (ArtifactKind.PTX,)}
-"""What else a program may ask its compiler for after one compile, by what that is for: a hit has it too."""
+"""The further artifacts that a program may request after one compile, by its kind: a hit includes them."""
 
 
 class Checks(StrEnum):
@@ -40,11 +40,11 @@ class Checks(StrEnum):
     SYNC = "sync"
     """The host looks after every launch."""
     ASYNC = "async"
-    """The host looks when it is asked to; until then every kernel looks first."""
+    """The host looks on request; until then every kernel looks first."""
 
 
 class Check(NamedTuple):
-    """A check of a source, as a failure table tells it; its place in the table is its code."""
+    """A check of a source, as a failure table lists it; its index in the table is its code."""
 
     line: int
     """Its line in that."""
@@ -57,7 +57,7 @@ class Check(NamedTuple):
 
 
 class Target(NamedTuple):
-    """What a program is compiled for: ``opencl:<platform>/<device>`` or ``cuda:sm_90``."""
+    """The target of a compile: ``opencl:<platform>/<device>`` or ``cuda:sm_90``."""
 
     backend: str
     name: str
@@ -67,7 +67,7 @@ class Target(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Target":
-        """The target of a text; raises TargetError when it is not of the form BACKEND:NAME."""
+        """The target that a text names; raises TargetError if it is not of the form BACKEND:NAME."""
         backend, separator, name = text.partition(":")
         if not (backend and separator and name):
             raise TargetError(
@@ -80,8 +80,8 @@ class Target(NamedTuple):
 class Toolchain(NamedTuple):
     """The compiler that runs for a target, as readable fields that enter the key.
 
-    ``identity`` labels name what stays when a driver or compiler is upgraded (platform and device
-    name, architecture); every other field is a version or build, and a difference in those alone
+    ``identity`` labels name the fields that stay the same when a driver or compiler is upgraded (platform and
+    device name, architecture); every other field is a version or build, and a difference in those alone
     makes an entry stale.
     """
 
@@ -92,7 +92,7 @@ class Toolchain(NamedTuple):
     identity: tuple[str, ...]
 
     def identity_fields(self) -> tuple[tuple[str, str], ...]:
-        """The fields that stay the same over an upgrade."""
+        """The fields that stay the same across an upgrade."""
         return tuple(pair for pair in self.fields if pair[0] in self.identity)
 
 
@@ -126,16 +126,16 @@ class Program(NamedTuple):
     language: StrEnum
     source: bytes
     path: Path | None = None
-    """Where it was read from; gives compiler messages their file name, nothing else."""
+    """The path it was read from; gives compiler messages their file name, nothing else."""
 
 
 class AsAsked(NamedTuple):
-    """What more a program says where it calls its compiler itself, and is to get what that would give it."""
+    """The extra inputs of a program that calls its compiler itself and must get the same result."""
 
     file_name: str
-    """What it calls its source."""
+    """The name it gives its source."""
     made_up: bool = False
-    """Whether it makes up another name for each run, and any of them is as good."""
+    """Whether it makes up a different name for each run, and any of them is as good."""
     headers: tuple[tuple[str, bytes], ...] = ()
     """Headers in memory by the name under which they are included; they are found before any on disk."""
 
@@ -158,14 +158,14 @@ class BuildRequest(NamedTuple):
     name_headers: str = "name the headers in the manifest (headers = [...])"
     """How headers are named by hand where this request was made, as a remedy in messages."""
     cwd: str = "/"
-    """The directory that relative include directories are meant from."""
+    """The directory to which relative include directories refer."""
     searches_cwd: bool = False
     """Whether the compiler runs in ``cwd`` and so searches it too; workers run in an empty directory."""
     variant: str = ""
-    """What tells this build from others of its program, for people, such as ``BLOCK=128``."""
+    """Text that tells this build from others of its program, for people, such as ``BLOCK=128``."""
     checks: Checks = Checks.NONE
     asked: AsAsked | None = None
-    """What to compile it as a program asked for it itself; None to compile it as gpucache does. CUDA only."""
+    """The inputs to compile it as a program itself asked; None to compile it as gpucache does. CUDA only."""
 
 
 class KeyField(NamedTuple):
@@ -195,7 +195,7 @@ _NO_NAMES: Mapping[str, str] = {}
 
 
 class Artifact(NamedTuple):
-    """Compiled bytes with the compiler's own words."""
+    """Compiled bytes with the compiler's log."""
 
     kind: StrEnum
     payload: bytes
@@ -204,15 +204,15 @@ class Artifact(NamedTuple):
     lowered_names: Mapping[str, str] = _NO_NAMES
     """Name expression to lowered (mangled) name; empty for OpenCL."""
     uncovered: tuple[str, ...] = ()
-    """Files that the compiler was seen to read and the key does not cover, so that it may not be kept."""
+    """Files that the compiler read and the key does not cover, so that it must not be stored."""
     refusal: str | None = None
-    """Why it may not be kept, though another build of the same may; None if it may."""
+    """The reason why it must not be stored, though another build of the same may; None if it may."""
 
 
 class EntryHead(NamedTuple):
-    """What a scan reads of an entry: everything but key fields, log and payload.
+    """The part of an entry that a scan reads: everything but key fields, log and payload.
 
-    A named tuple, like all that a scan makes of each of a hundred thousand entries.
+    A named tuple, like every value that a scan makes for each of a hundred thousand entries.
     """
 
     program: str
@@ -226,27 +226,27 @@ class EntryHead(NamedTuple):
     options: tuple[str, ...] = ()
     local_sizes: tuple[tuple[int, ...], ...] = ()
     located: bool = False
-    """Whether the artifact holds paths, so that only the same directories may reuse it."""
+    """Whether the artifact contains paths, so that only the same directories may reuse it."""
     lowered_names: Mapping[str, str] = _NO_NAMES
     toolchain: tuple[tuple[str, str], ...] = ()
     toolchain_identity: tuple[str, ...] = ()
     failures: tuple[Check, ...] = ()
     """The failure table; empty if no checks were compiled in."""
     place: str = ""
-    """Tells the place of a source file from another, and not where it is; empty for a source in memory."""
+    """Distinguishes places of source files without naming them; empty for a source in memory."""
     has_log: bool = False
-    """Whether the compiler said something: its log is in the detail."""
+    """Whether the compiler printed a log, which is in the detail."""
     checks: str = Checks.NONE.value
 
 
 class EntryDetail(NamedTuple):
-    """What only explaining and inspecting reads."""
+    """The part of an entry that only explaining and inspecting read."""
 
     key_fields: tuple[KeyField, ...]
     build_log: str = ""
     tool_version: str = ""
     provenance: tuple[tuple[str, str], ...] = ()
-    """Where it was built from, as far as files were read: for people and for rebuilding, never a key."""
+    """The files and places it was built from, as far as known: for people and for rebuilding, never a key."""
 
 
 class Entry(NamedTuple):

@@ -5,7 +5,7 @@ Sizes are written in binary units (``KiB``, ``MiB``) and read in both: ``10M`` a
 """
 
 TYPE_CHECKING = (
-    False  # the one of typing; what a few functions need they import, as every command waits for it
+    False  # the one of typing; functions import what they need, as every command waits for this module
 )
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,8 +15,8 @@ _AGE = r"(\d{1,18}(?:\.\d{1,18})?)\s*(s|m|h|d|w)"
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _POWERS = ("", "k", "m", "g", "t")
 PRINTED = 200
-"""How many characters of a text from a file are shown, unless somebody asks for more."""
-_LAST_SECOND = 253_402_300_799  # of the year 9999, after which there is no date
+"""How many characters of a text from a file are shown by default."""
+_LAST_SECOND = 253_402_300_799  # of the year 9999, after which no date exists
 
 
 def parse_size(text: str) -> int:
@@ -76,13 +76,13 @@ def format_count(number: int, one: str, many: str = "") -> str:
 
 
 def format_list(names: "Sequence[str]", most: int = 3) -> str:
-    """The first names and how many more there are: ``a, b, c and 4 more``."""
+    """The first names and the number of others: ``a, b, c and 4 more``."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{', '.join(names[:most])}{more}"
 
 
 def format_age(age_ns: int) -> str:
-    """How long ago, in the largest fitting unit: ``now``, ``5 min``, ``3 h``, ``12 d``."""
+    """The time since an instant, in the largest fitting unit: ``now``, ``5 min``, ``3 h``, ``12 d``."""
     seconds = age_ns // 1_000_000_000
     if seconds < 60:
         return "now"
@@ -95,7 +95,7 @@ def format_age(age_ns: int) -> str:
 def format_instant(instant_ns: int) -> str:
     """An instant as ISO 8601 in UTC with seconds, such as ``2026-01-31T08:15:00Z``.
 
-    A number read from a file may lie outside every calendar; it is shown as the nearest date.
+    A number read from a file may be outside every calendar; it is shown as the nearest date.
     """
     from datetime import UTC, datetime
 
@@ -104,7 +104,7 @@ def format_instant(instant_ns: int) -> str:
 
 
 def covered_ns(intervals: "Sequence[tuple[int, int]]") -> int:
-    """How much some intervals cover together, in the order of their beginnings."""
+    """The time that some intervals cover together, in the order of their beginnings."""
     covered, end = 0, 0
     for first, last in intervals:
         covered += max(0, last - max(first, end))
@@ -118,7 +118,7 @@ def to_ms(duration_ns: int) -> float:
 
 
 def printable(text: str | bytes, most: int | None = PRINTED) -> str:
-    """Text from a file, on one line and safe on a terminal: what is not printable becomes U+FFFD.
+    """Text from a file, on one line and safe on a terminal: unprintable characters become U+FFFD.
 
     It is cut to ``most`` characters, or bytes. Bytes are read as UTF-8.
     """
@@ -127,11 +127,11 @@ def printable(text: str | bytes, most: int | None = PRINTED) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """The same for text of any length whose line breaks and tabs are kept."""
+    """The same for text of any length, keeping line breaks and tabs."""
     return _replaced(text, "\n\t")
 
 
 def _replaced(text: str, kept: str) -> str:
-    if text.isprintable():  # as nearly all of a hundred thousand rows
+    if text.isprintable():  # as for nearly all of a hundred thousand rows
         return text
     return "".join(char if char in kept or char.isprintable() else "\ufffd" for char in text)

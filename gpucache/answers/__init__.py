@@ -1,5 +1,5 @@
-"""What the verbs answer: a file a verb with its values, their summary, and how people read them.
+"""The results of the verbs: one file per verb with its values, their summary, and their text for people.
 
-Owns what a verb can answer, its JSON documents (``document``) and its words. Must not know how an answer was
-found. Where programs or the processes of starts wait for the values, the words stand in a module beside them.
+Owns the possible results of a verb, its JSON documents (``document``) and words. Must not know how a result
+was found. Where programs or starting processes wait for the values, the words are in a separate module.
 """

@@ -1,4 +1,4 @@
-"""Outcomes of bench, of what checks inside kernels cost, and of warming by a command."""
+"""Outcomes of bench, of the cost of checks inside kernels, and of warming by a command."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -101,9 +101,9 @@ class Spread:
 
     @classmethod
     def of(cls, durations_ns: Iterable[int]) -> "Spread":
-        """The spread of at least one duration; outliers lie beyond 3 scaled median deviations."""
+        """The spread of at least one duration; outliers are more than 3 scaled median deviations away."""
         values = sorted(durations_ns)
-        from statistics import median  # which only a benchmark needs
+        from statistics import median  # only a benchmark needs it
 
         middle = median(values)
         deviation = 1.4826 * median(abs(value - middle) for value in values)
@@ -246,7 +246,7 @@ class BenchSummary:
 def summarise_bench(
     cases: Iterable[BenchCase], fail_below: float | None = None, below: tuple[str, ...] = ()
 ) -> BenchSummary:
-    """How many cases there are, how many came to each verdict, and what falls short of what was asked."""
+    """Count the cases, the cases with each verdict, and the cases that fall short of the thresholds."""
     verdicts = [BenchVerdict(case.verdict) for case in cases]
     counts = {verdict: verdicts.count(verdict) for verdict in BenchVerdict}
     return BenchSummary(len(verdicts), counts, fail_below, below)

@@ -1,7 +1,7 @@
 """Bench cases as a file for others: JSON with every sample, Markdown for a report, a plot.
 
-Owns which ending stands for what, and the layout of a plot, in inches. matplotlib draws it: cold above warm,
-phases stacked, every start a dot. Each case has an axis of its own, as programs differ by orders of
+Owns the format of each file suffix, and the layout of a plot, in inches. matplotlib draws cold above warm,
+phases stacked, every start a dot. Each case has a separate axis, as programs differ by orders of
 magnitude. Phases differ by hatches as well as by colours, so that a plot is readable in greyscale.
 matplotlib is in the extra ``plot``, and takes long to import: nothing else loads it.
 """
@@ -68,10 +68,10 @@ _HOW = (
 
 
 def export(suffix: str, cases: Sequence[BenchCase], fingerprint: Mapping[str, object]) -> bytes:
-    """The content of a file with one of ``SUFFIXES``; another raises ValueError.
+    """The content of a file with one of ``SUFFIXES``; another suffix raises ValueError.
 
-    The fingerprint is what is known of the machine and its software, as JSON values. Its ``command``, a
-    sentence or a list of words, is shown as what reproduces the figures. Raises ImportError for a plot
+    The fingerprint describes the machine and its software, as JSON values. Its ``command``, a
+    sentence or a list of words, is shown as the way to reproduce the figures. Raises ImportError for a plot
     without matplotlib.
     """
     match suffix.lower():
@@ -137,7 +137,7 @@ def _rows(case: BenchCase) -> Iterator[str]:
 
 
 def _section(case: BenchCase) -> Iterator[str]:
-    """What a case came to, its phases, and what else is worth knowing."""
+    """The verdict of a case, its phases, and further notes."""
     yield from (f"## {_text(name_of(case))}", "", _text(verdict_words(case)))
     if len(case.phases) > 1:
         yield from ("", "| phase | cold | warm |", "|---|--:|--:|")
@@ -152,12 +152,12 @@ def _row(*cells: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Text on one line, escaped so that nothing in it is read as Markdown."""
+    """Text on one line, escaped so that none of it is read as Markdown."""
     return _MARKS.sub(lambda match: f"\\{match[0]}", " ".join(text.split()))
 
 
 def _code(text: str) -> str:
-    """A code span for a table; the text may hold back quotes."""
+    """A code span for a table; the text may contain backquotes."""
     fence = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
     edge = " " if "`" in text else ""
     return f"{fence}{edge}{' '.join(text.split())}{edge}{fence}".replace("|", "\\|")
@@ -189,7 +189,7 @@ def plot(cases: Sequence[BenchCase], footer: str = "", form: str = "svg") -> byt
     about = {"Title": _TITLE, "Subject" if form == "pdf" else "Description": _clean(told)}
     undated = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[form]
     with rc_context(_STYLE), catch_warnings():
-        simplefilter("ignore")  # of letters that no font has
+        simplefilter("ignore")  # about letters that no font has
         figure = draw(cases, footer)
         dpi = min(150, _MOST_PIXELS / figure.get_figheight())
         figure.savefig(out, format=form, dpi=dpi, metadata={**about, **undated})
@@ -197,7 +197,7 @@ def plot(cases: Sequence[BenchCase], footer: str = "", form: str = "svg") -> byt
 
 
 def draw(cases: Sequence[BenchCase], footer: str = "") -> "Figure":
-    """The same as a figure of matplotlib."""
+    """The same as a matplotlib figure."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
@@ -244,7 +244,7 @@ def _clean(text: str) -> str:
 
 
 def _lines(case: BenchCase) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The text above a case with its style: its name, its verdict, and what the cache saves."""
+    """The text above a case with its style: its name, its verdict, and the time that the cache saves."""
     name = _clean(name_of(case))
     most = 88
     yield (
@@ -268,7 +268,7 @@ def _filled(look: Look) -> dict[str, Any]:
 
 
 def _draw_bars(axes: "Axes", drawn: Sequence[Bar], shown_as: Mapping[str, Look]) -> None:
-    """A bar for each arm with its figures at the right, on an axis that leaves out starts far too long."""
+    """A bar for each arm with its figures on the right, on an axis that leaves out starts far too long."""
     longest = max(max(bar.spread.median_ns for bar in drawn), 1)
     highest = max(bar.spread.high_ns for bar in drawn)
     end_ns = 1.04 * (highest if highest <= _FAR * longest else 1.25 * longest) or 1

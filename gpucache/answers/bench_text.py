@@ -1,6 +1,6 @@
 """Bench and warming by a command in words: tables, sentences, and bars of block characters.
 
-Owns what the terminal, plots and Markdown must say alike (the verdict, a ratio with its interval, the phases
+Owns what the terminal, plots and Markdown share (the verdict, a ratio with its interval, the phases
 of every arm and how each phase looks), and the layout on a terminal.
 """
 
@@ -72,7 +72,7 @@ class Bar:
         return self.spread.median_ns / length if length else 1.0
 
 
-# Okabe and Ito's colours, which stay apart in every kind of colour blindness; the long phases are darker.
+# Okabe and Ito's colours, which are distinct in every kind of colour blindness; the long phases are darker.
 LOOKS = {
     "process start": Look("#C4C4C4", "░", "."),
     "context": Look("#56B4E9", "▒", "o", "///"),
@@ -84,7 +84,7 @@ LOOKS = {
     "first launch": Look("#0072B2", "▄", "*"),
     WHOLE: Look("#5B7C99", "▇", "x"),
 }
-# Tol's muted colours, for phases that have no look of their own.
+# Tol's muted colours, for phases without a fixed style.
 _SPARE = (
     Look("#332288", "▀", "%"),
     Look("#999933", "▐", "@"),
@@ -105,7 +105,7 @@ def looks(phases: Iterable[str]) -> dict[str, Look]:
 
 
 def bars(case: BenchCase) -> tuple[Bar, ...]:
-    """The bars of the cold, the warm and the other arms, in this order; none where nothing was timed."""
+    """The bars of the cold, the warm and the other arms, in this order; none if nothing was timed."""
     if case.cold is None or case.warm is None:
         return ()
     medians = {
@@ -140,7 +140,7 @@ def _medians(samples: Sequence[Sample]) -> list[tuple[str, int]]:
 
 
 def phase_order(lists: Iterable[Iterable[str]]) -> list[str]:
-    """Every phase once. A phase that only a later list has stands behind the phase that it follows there."""
+    """Every phase once. A phase that only a later list has comes after the phase that it follows there."""
     order: list[str] = []
     for phases in lists:
         place = 0
@@ -186,12 +186,12 @@ def times(value: float, ratio: Ratio) -> str:
 
 
 def part_words(part: CachedPart) -> str:
-    """What a cache makes of the part that it can change, such as ``436 ms -> 10 ms``."""
+    """The effect of a cache on the part that it can change, such as ``436 ms -> 10 ms``."""
     return f"{format_duration(part.cold.median_ns)} -> {format_duration(part.warm.median_ns)}"
 
 
 def verdict_words(case: BenchCase) -> str:
-    """The verdict, and the ratio or the reason that it rests on."""
+    """The verdict, and the ratio or the reason that supports it."""
     if case.verdict in (BenchVerdict.FAILED, BenchVerdict.DEGRADED):
         return f"{case.verdict}: {bare(case.reason)}"
     figures = (ratio_words(case.ratio) if case.ratio else "", bare(case.reason))
@@ -199,7 +199,7 @@ def verdict_words(case: BenchCase) -> str:
 
 
 def bare(text: str) -> str:
-    """Text without a terminal's colours, which compilers leave in what they print."""
+    """Text without terminal colours, which compilers leave in their output."""
     return _COLOURS.sub("", text)
 
 
@@ -209,7 +209,7 @@ def verdict_name(verdict: BenchVerdict) -> str:
 
 
 def remarks(case: BenchCase) -> Iterator[str]:
-    """What is worth saying beside the figures, a sentence each."""
+    """Remarks on the figures, a sentence each."""
     changed = cached_words(case)
     if changed:
         yield changed
@@ -226,20 +226,20 @@ def remarks(case: BenchCase) -> Iterator[str]:
 
 
 def caveats(case: BenchCase) -> Iterator[str]:
-    """What the figures leave out or may hide, a sentence each."""
+    """The omissions and doubts of the figures, a sentence each."""
     yield from (f"{one.arm}: {one.reason}" for one in case.arms if one.reason)
     yield from case.caveats
 
 
 def _outlier_words(found: Sequence[Bar]) -> str:
-    """How many starts lie far from the others; they count like all the others."""
+    """How many starts are far from the others; they count like all the others."""
     parts = [f"{bar.spread.outliers} of {bar.spread.runs} {bar.arm} starts" for bar in found]
     verb = "lies" if len(found) == 1 and found[0].spread.outliers == 1 else "lie"
     return f"{_list(parts)} {verb} far from the others"
 
 
 def cached_words(case: BenchCase) -> str:
-    """What a cache makes of the part of a start that it can change; empty text where that is not known."""
+    """The effect of a cache on the part of a start that it can change; empty text if it is not known."""
     part = case.cached_part
     if part is None:
         return ""
@@ -248,7 +248,7 @@ def cached_words(case: BenchCase) -> str:
 
 
 def break_even_words(case: BenchCase) -> str:
-    """After how many starts warming has paid; empty text where no start is known to save anything."""
+    """The number of starts after which warming pays; empty text if no start is known to save anything."""
     one, ratio = case.break_even, case.ratio
     if one is None or not one.starts or ratio is None or ratio.low <= 1:
         return ""
@@ -259,7 +259,7 @@ def break_even_words(case: BenchCase) -> str:
 
 
 def growth_words(growth: Iterable[Growth]) -> str:
-    """What caches gained, such as ``12 entries (1.2 MiB) into pocl and 3 entries (40 KiB) into sycl``."""
+    """The growth of caches, such as ``12 entries (1.2 MiB) into pocl and 3 entries (40 KiB) into sycl``."""
     parts = [
         f"{format_count(one.entries, 'entry', 'entries')} ({format_size(one.size_bytes)}) into {one.cache}"
         for one in growth
@@ -287,7 +287,7 @@ _STYLES = {
 
 
 def bench(cases: Sequence[BenchCase], *, whole: bool = False) -> Iterator[Block]:
-    """A row for each case, and what speaks against its figures; if ``whole``, everything about each."""
+    """A row for each case, and the caveats of its figures; if ``whole``, everything about each."""
     yield _overview(cases)
     if any(case.cached_part for case in cases):
         yield plain(f"\n{_CACHED_PART}", "dim")
@@ -299,7 +299,7 @@ def bench(cases: Sequence[BenchCase], *, whole: bool = False) -> Iterator[Block]
 
 
 def _overview(cases: Sequence[BenchCase]) -> Grid:
-    """A row for each case, and below it one for each arm beside the cold and the warm one."""
+    """A row for each case, and below it one for each arm besides the cold and the warm one."""
     grid = Grid(
         (
             Column("program", prose=True),
@@ -336,7 +336,7 @@ def _median(spread: Spread | None) -> str:
 
 
 def _ratios(ratio: Ratio | None, part: CachedPart | None, of: Spread | None) -> Iterator[str]:
-    """The ratio of starts with its interval, then what becomes of the part that a cache can change."""
+    """The ratio of starts with its interval, then the effect on the part that a cache can change."""
     yield times(ratio.median, ratio) if ratio else "-"
     yield interval_words(ratio) if ratio and of and of.runs >= FEWEST_PAIRS else ""
     yield part_words(part) if part else ""
@@ -344,7 +344,7 @@ def _ratios(ratio: Ratio | None, part: CachedPart | None, of: Spread | None) -> 
 
 
 def _short(cases: Sequence[BenchCase]) -> Iterator[Block]:
-    """What the table cannot say: why a case is not faster, and what else speaks against its figures."""
+    """The facts missing from the table: why a case is not faster, and its other caveats."""
     said: dict[tuple[str, str], list[BenchCase]] = {}
     for case in cases:
         if case.reason:
@@ -438,7 +438,7 @@ class _Bars:
 
 
 def _shares(parts: Sequence[float], cells: float) -> list[int]:
-    """Whole cells for each part, shared out by the largest remainders; together they get at least one."""
+    """Whole cells for each part, distributed by the largest remainders; together they get at least one."""
     total, whole = sum(parts), max(round(cells), 1)
     exact = [part / total * whole if total else 0 for part in parts]
     shares = [int(share) for share in exact]
@@ -449,13 +449,13 @@ def _shares(parts: Sequence[float], cells: float) -> list[int]:
 
 
 def settle(runs: Iterable[SettleRun], summary: SettleSummary) -> Iterator[Block]:
-    """Each run of a command with what it added, then how it ended."""
+    """Each run of a command with the entries it added, then how it ended."""
     yield from map(settle_run, runs)
     yield from settle_end(summary)
 
 
 def settle_run(run: SettleRun) -> Block:
-    """What one run added to which cache, and how long it took."""
+    """The growth of each cache in one run, and the duration of the run."""
     took = format_duration(run.duration_ns)
     if run.error:
         return plain(f"run {run.number}: failed after {took}", "red")
@@ -463,7 +463,7 @@ def settle_run(run: SettleRun) -> Block:
 
 
 def settle_end(summary: SettleSummary) -> Iterator[Block]:
-    """Whether the runs came to rest, what is worth knowing, and what makes a program use it."""
+    """Whether the runs settled, further notes, and how to make a program use the cache."""
     style = "bold red" if summary.failed else "bold" if summary.settled else "bold yellow"
     yield plain(f"\n{settle_sentence(summary)}", style)
     yield from (plain(missed, "bold yellow") for missed in summary.missed)

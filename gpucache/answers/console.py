@@ -1,8 +1,8 @@
-"""Where text goes: the product to stdout, the talk and live progress to stderr.
+"""The destination of text: the product goes to stdout, messages and live progress to stderr.
 
 On a terminal people get tables as wide as it is; through a pipe text that is never broken or cut,
-without colour unless that is asked for, and without blanks at the ends of its lines. Nobody who reads a pipe
-waits for rich to be imported.
+without colour unless requested, and without blanks at the ends of its lines. A process that writes to a pipe
+does not import rich.
 """
 
 import os
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def show(stream: TextIO, blocks: Iterable[Block]) -> None:
-    """Write each block to a stream, as it suits whoever reads there."""
+    """Write each block to a stream, in the form that suits its reader."""
     if _is_plain(stream):
         for block in blocks:
             stream.writelines(f"{_text(line)}\n" for line in _lines(block, PIPE_WIDTH))
@@ -29,7 +29,7 @@ def show(stream: TextIO, blocks: Iterable[Block]) -> None:
 
 
 def write(console: "Console", blocks: Iterable[Block]) -> None:
-    """Write each block on lines of its own, without blanks at their ends; only what has a style is slow."""
+    """Write each block on separate lines, without blanks at their ends; only a block with a style is slow."""
     from rich.text import Text
 
     ascii_only = console.options.ascii_only
@@ -77,9 +77,9 @@ class Display:
         self._task = None if bar is None else bar.add_task("", total=None)
 
     def show(self, done: int, total: int | None, running: str) -> None:
-        """Show how far a run is."""
+        """Show the progress of a run."""
         if self._bar is not None and self._task is not None:
-            self._bar.start()  # a thread, which is not there before: a process with threads has no copies
+            self._bar.start()  # a thread, which must not exist before: a process with threads makes no copies
             self._bar.update(
                 self._task, completed=done, total=total, description=printable_lines(running[:60])
             )
@@ -87,7 +87,7 @@ class Display:
 
 @contextmanager
 def display(*, quiet: bool) -> Iterator[Display]:
-    """A display for the time of a run."""
+    """A display for the duration of a run."""
     if quiet or not sys.stderr.isatty():  # FORCE_COLOR asks for colours in a pipe, not for a moving cursor
         yield Display(None)
         return

@@ -1,4 +1,4 @@
-"""What devices answers: the targets of a machine, and what splits a cache of two."""
+"""The results of devices: the targets of a machine, and the differences that split a cache of two."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -22,7 +22,7 @@ class TargetDifference(NamedTuple):
 
 
 def devices(rows: Sequence[Device], *, whole: bool = False) -> Iterator[Block]:
-    """Every target that can be named, then what is missing and why, in sentences; toolchains if ``whole``."""
+    """Every target that can be named, then missing ones and why, in sentences; toolchains if ``whole``."""
     here = [row for row in rows if row.target is not None and row.present]
     named = [row for row in rows if row.target is not None and not row.present]
     columns = (
@@ -48,7 +48,7 @@ def devices(rows: Sequence[Device], *, whole: bool = False) -> Iterator[Block]:
 
 
 def comparison(found: Sequence[tuple[str, Difference]], left: str, right: str) -> Iterator[Block]:
-    """The fields that two machines do not share, each of them once and with the targets that have it."""
+    """The fields that differ between two machines, each once and with the targets that have it."""
     if not found:
         yield plain("No differences: both machines can share a cache.", "green")
         return

@@ -1,9 +1,9 @@
 """The one JSON document of a command, made of outcomes by their types.
 
-A record has a key for all that its type tells (``told``). The form of a value follows from its annotation:
-text (also of an enumeration, or of a type that has words of its own), number, true or false, a record, a list
-of these, a table for pairs with a name, or null. Instants become dates, durations milliseconds, and what is
-not there null or empty. An undecodable path is escaped.
+A record has a key for each value that its type selects (``told``). The form of a value follows from its
+annotation: text (also of an enumeration or a type that formats itself), number, true or false, record, list
+of these, a table for pairs with a name, or null. Instants become dates, durations milliseconds, and missing
+values null or empty. An undecodable path is escaped.
 """
 
 import json
@@ -46,7 +46,7 @@ class Key(NamedTuple):
     """The type and the attribute that say what it means."""
 
     def read(self, value: Any) -> Any:
-        """What stands under the key for an outcome; a part that is None is null."""
+        """The value under the key for an outcome; a part that is None is null."""
         for step in self.path:
             if value is None:
                 return self.form.make(None)
@@ -55,7 +55,7 @@ class Key(NamedTuple):
 
 
 def document(command: str, outcomes: Iterable[object], summary: object) -> Iterator[str]:
-    """The document of a command that ran, piece by piece, so that of many outcomes only text is kept.
+    """The document of a command that ran, piece by piece, so that only the text of many outcomes is kept.
 
     It begins once all outcomes have been read. The summary is read after them, and may count them.
     """
@@ -72,13 +72,13 @@ def document(command: str, outcomes: Iterable[object], summary: object) -> Itera
 
 
 def error_document(command: str, message: str, exit_code: int) -> str:
-    """The document of a command that could not run, on one line, as outcomes may stand on lines before it."""
+    """The document of a command that could not run, on one line, as outcomes may be on lines before it."""
     error = {"message": message, "exit_code": exit_code}
     return json.dumps({"schema": SCHEMA, "command": command, "outcomes": [], "summary": {}, "error": error})
 
 
 def line_of(outcome: object) -> str:
-    """An outcome on a line of its own."""
+    """An outcome on a separate line."""
     return json.dumps(json_of(outcome), ensure_ascii=True)
 
 
@@ -143,7 +143,7 @@ def _told_name(name: str, hint: Any, kind: type) -> str:
 
 
 def _timed(name: str, hint: Any, kind: type) -> Any:
-    """The annotation of an attribute, by whose name it is a duration."""
+    """The annotation of an attribute, whose name says whether it is a duration."""
     if is_typeddict(kind) or not name.endswith("_ns") or _is(hint, Instant):
         return hint
     return Duration | None if NoneType in get_args(hint) else Duration
@@ -167,7 +167,7 @@ _PLAIN: dict[Any, Form] = {
 
 @cache
 def form(hint: Any) -> Form:
-    """What a value that is annotated so becomes."""
+    """The JSON form of a value with an annotation."""
     if hint in _PLAIN:
         return _PLAIN[hint]
     inner = get_args(hint)
@@ -211,7 +211,7 @@ def _of_a_type(kind: Any) -> Form:
 
 
 def record_name(kind: type) -> str:
-    """What records of a type are called: ``cache entry`` for ``CacheEntry``."""
+    """The name of a type's records: ``cache entry`` for ``CacheEntry``."""
     return "".join(f" {char.lower()}" if char.isupper() else char for char in kind.__name__).strip()
 
 

@@ -1,4 +1,4 @@
-"""What any cache says of itself and of its entries."""
+"""The description of any cache and of its entries."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -199,5 +199,5 @@ class Location(NamedTuple):
 
 
 def unread_words(sentences: Sequence[str]) -> str:
-    """How much of the caches some sums leave out, behind them."""
+    """The number of places that some sums leave out, as a suffix."""
     return f", {format_count(len(sentences), 'place')} not read" if sentences else ""

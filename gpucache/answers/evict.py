@@ -1,4 +1,4 @@
-"""What evict answers: what became of each entry that a filter chose."""
+"""The results of evict: the outcome of each entry that a filter chose."""
 
 import errno
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,7 +36,7 @@ class Kept(NamedTuple):
 
     @classmethod
     def by(cls, error: OSError, place: object) -> "Kept":
-        """Why a removal below a place failed, with what mends that."""
+        """The reason why a removal below a place failed, with its remedy."""
         if isinstance(error, FileNotFoundError):
             return GONE
         if error.errno == errno.EROFS:
@@ -114,7 +114,7 @@ class EvictSummary:
     def of(self, outcomes: Iterable[EvictOutcome]) -> Iterator[EvictOutcome]:
         """Passes outcomes through, one by one, and counts them.
 
-        What changed since it was chosen counts as kept, what somebody else removed as nothing.
+        An entry that changed since it was chosen counts as kept; one that another process removed is ignored.
         """
         for outcome in outcomes:
             self.chosen += 1
@@ -136,7 +136,7 @@ class EvictSummary:
         self.kept_bytes += entry.size_bytes
 
     def include(self, other: Self) -> None:
-        """Count what another summary of this type counted."""
+        """Add the counts of another summary of this type."""
         for one in fields(self):
             setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
 
@@ -152,7 +152,7 @@ class Foreseen(EvictSummary):
     """What that would free."""
 
     def count_removed(self, entry: CacheEntry) -> None:
-        """Count an entry that would be removed and is still there."""
+        """Count an entry that would be removed and still exists."""
         self.would_remove += 1
         self.would_free_bytes += entry.size_bytes
         self.keep(entry)
@@ -177,14 +177,14 @@ class Evictions:
         self._why: dict[str, list[str]] = {}
 
     def add(self, outcome: EvictOutcome) -> None:
-        """Keep what is told of an outcome."""
+        """Keep the reported parts of an outcome."""
         if outcome.kept is not None:
             self._why.setdefault(outcome.kept.reason, []).append(outcome.removal.entry.key[:12])
         elif self._whole or len(self._shown) < ROWS_SHOWN:
             self._shown.append(outcome.removal)
 
     def plan(self, foreseen: Foreseen) -> Iterator[Block]:
-        """What would be removed, in that order, and why; all rows and columns if ``whole``."""
+        """The entries that would be removed, in order, and why; all rows and columns if ``whole``."""
         if self._shown:
             yield self._rows()
             yield from more_rows(0 if self._whole else foreseen.would_remove, "entry", "entries")
@@ -198,7 +198,7 @@ class Evictions:
         )
 
     def done(self, summary: EvictSummary) -> Iterator[Block]:
-        """What was removed, and what stayed and why; each entry that was removed only if ``whole``."""
+        """The removed entries, and those that stayed and why; each removed entry only if ``whole``."""
         for removal in self._shown if self._whole else ():
             one = removal.entry
             yield one_line(f"{one.key[:12]} {named(one.program, one.target)} was removed: {removal.rule}")
@@ -224,7 +224,7 @@ class Evictions:
         return Grid(columns, self._shown, every=self._whole)
 
     def _kept(self, one: str, many: str) -> Iterator[Block]:
-        """What stayed, once for all that share the reason; all of their keys if ``whole``."""
+        """The entries that stayed, once per shared reason; all of their keys if ``whole``."""
         for reason, keys in self._why.items():
             which = format_list(keys, len(keys) if self._whole else NAMED)
             yield plain(f"{which} {one if len(keys) == 1 else many}: {reason}", "yellow")
@@ -235,7 +235,7 @@ def _staying(one: Foreseen) -> str:
 
 
 def evict_caches(found: Sequence[tuple[Location, Foreseen]]) -> Iterator[Block]:
-    """What would go of each cache, where there are several, the most first."""
+    """The part of each cache that would be removed, the most first, if there are several caches."""
     if len(found) < 2:
         return
     columns = (

@@ -1,4 +1,4 @@
-"""What export answers: the cache file that was written."""
+"""The result of export: the cache file that was written."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Exported:
 
 
 def exported(one: Exported) -> Iterator[Block]:
-    """What was written, and from what."""
+    """The file that was written, and its sources."""
     entries = format_count(one.entries, "entry", "entries")
     yield plain(f"{one.file}: {entries} for {one.cache}, {format_size(one.size_bytes)}", "bold")
     if one.key:

@@ -1,10 +1,10 @@
 """One description of a table, drawn for a terminal of any width and for a pipe; lines and pairs likewise.
 
-On a terminal what all rows share is said once above them, rows are grouped by what is too wide for a
-column, and columns go, the least important first, before anything is broken over lines. A pipe gets
+On a terminal a value shared by all rows is printed once above them, rows are grouped by values too wide for a
+column, and columns are dropped, the least important first, before any text is wrapped. A pipe gets
 every column in every row, so that a line can be searched for by itself. Each kind gives its ``lines`` for a
 width, in pieces that may have a style; rich, which takes longer to import than a small cache to read, is
-asked only where a text is too long for its line. Must not know what is in it.
+used only if a text is too long for its line. Must not know the content.
 """
 
 import os
@@ -47,7 +47,7 @@ class Line(NamedTuple):
     """What stands for it where only ASCII can be written."""
 
     def lines(self, width: int) -> "Iterator[Pieces]":
-        """The text, broken where it is too long."""
+        """The text, wrapped where it is too long."""
         yield from ([line] for line in _broken(self, width))
 
 
@@ -115,7 +115,7 @@ class Grid:
     def add(self, *cells: Cell) -> None:
         """Add a row with a cell for each column; text is shown on one line and never read as markup.
 
-        A line break in a name or an option must not look like a row; what has several lines is a ``Line``.
+        A line break in a name or an option must not look like a row; text with several lines is a ``Line``.
         """
         self.rows.append(tuple([cell if isinstance(cell, Line) else one_line(cell).text for cell in cells]))
         self._known.clear()
@@ -143,7 +143,7 @@ class Grid:
             shortened(cell, width) if self.columns[index].place and isinstance(cell, str) else cell
             for (index, width), cell in zip(widths.items(), map(row.__getitem__, widths), strict=True)
         ]
-        if _fit(texts, widths.values()):  # so do nearly all of a hundred thousand rows
+        if _fit(texts, widths.values()):  # like nearly all of a hundred thousand rows
             aligned = [
                 text.rjust(width) if self.columns[index].numeric else text.ljust(width)
                 for (index, width), text in zip(widths.items(), texts, strict=True)
@@ -180,7 +180,7 @@ class Grid:
         return said, groups, self._widths(used, width)
 
     def _parts(self, groups: Sequence[int]) -> dict[tuple[str, ...], list[tuple[Cell, ...]]]:
-        """The rows by what they are grouped by."""
+        """The rows by the values that group them."""
         parts: dict[tuple[str, ...], list[tuple[Cell, ...]]] = {}
         for row in self.rows:
             parts.setdefault(tuple(_said(row[index]) for index in groups), []).append(row)
@@ -190,7 +190,7 @@ class Grid:
         return len({_said(row[index]) for row in self.rows}) == 1
 
     def _widths(self, used: Sequence[int], width: int) -> dict[int, int]:
-        """The widths of columns, the same in every group; without room for all the widest give way."""
+        """The widths of columns, the same in every group; without room for all, the widest shrink."""
         if width >= PIPE_WIDTH:
             return {index: self._widest(index) for index in used}
         widths = {index: self._room(index) for index in used}
@@ -208,7 +208,7 @@ class Grid:
         return sum(map(self._room, used)) + GAP * (len(used) - 1)
 
     def _room(self, index: int) -> int:
-        """How many characters a column takes, or for sentences how many it should have at least."""
+        """The number of characters a column takes, or for sentences the number it should have at least."""
         widest = self._widest(index)
         column = self.columns[index]
         return min(widest, PROSE_WIDTH if column.prose else PLACE_WIDTH if column.place else widest)
@@ -252,7 +252,7 @@ def _fit(cells: Sequence[Cell], widths: Iterable[int]) -> TypeGuard[Sequence[str
 
 
 def _broken(cell: Cell, width: int) -> list[Cell]:
-    """A text in lines of at most so many columns of a terminal, broken between words where it can be."""
+    """A text in lines of at most so many columns of a terminal, wrapped between words if possible."""
     text = _said(cell)
     lines = text.split("\n")
     if width < PIPE_WIDTH and any(_cells(line) > width for line in lines):
@@ -273,7 +273,7 @@ def _cells(text: str) -> int:
 
 
 def shortened(path: str, width: int) -> str:
-    """A path in so many characters: the home folder as ~, an ellipsis in the middle where it is too long."""
+    """A path in so many characters: the home directory as ~, an ellipsis in the middle if it is too long."""
     home = os.path.expanduser("~")  # noqa: PTH111 - raises nothing without a home
     if len(home) > 1 and path.startswith(home + os.sep):
         path = "~" + path[len(home) :]
@@ -284,39 +284,39 @@ def shortened(path: str, width: int) -> str:
 
 
 def _unindented(text: str) -> str:
-    """Text for a cell, which no terminal would move on to its own stops."""
+    """Text for a cell, without tabs, which a terminal would expand to its own stops."""
     return printable_lines(text).expandtabs()
 
 
 def plain(text: str, style: str = "") -> Line:
-    """Text for a terminal that holds no markup and no control characters."""
+    """Text for a terminal without markup and control characters."""
     return Line(_unindented(text), style)
 
 
 def one_line(text: str, style: str = "") -> Line:
-    """Text on one line: a line break in a name must not look like the end of what is said."""
+    """Text on one line: a line break in a name must not look like the end of a message."""
     return Line(printable(text.expandtabs(), None), style)
 
 
 def digest(value: str) -> str:
-    """A value as people see it: of a SHA-256 digest only its beginning."""
+    """A value as people see it: only the beginning of a SHA-256 digest."""
     return f"SHA-256 {value[:12]}" if _DIGEST.fullmatch(value) else value
 
 
 def named(program: str, target: str = "", variant: str = "") -> str:
-    """A build as people know it: its program, what tells it from others of that, and its target."""
+    """A build as people know it: its program, its variant of that, and its target."""
     return f"{program}{f' [{variant}]' if variant else ''}{f' for {target}' if target else ''}"
 
 
 def more_rows(number: int, one: str, many: str | None = None) -> Iterator[Block]:
-    """A sentence about the rows that were left out of a table, as nobody reads one to its end."""
+    """A sentence about the rows that were left out of a table, as users do not read one to its end."""
     if number > ROWS_SHOWN:
         left_out = format_count(number - ROWS_SHOWN, f"more {one}", f"more {many or one + 's'}")
         yield plain(f"and {left_out}; --json has all")
 
 
 def few(reasons: Sequence[str], *, whole: bool) -> Iterator[str]:
-    """The first reasons and how many more there are; all of them if ``whole``."""
+    """The first reasons and the number of others; all of them if ``whole``."""
     yield from reasons if whole else reasons[:NAMED]
     if not whole and len(reasons) > NAMED:
         yield f"{format_count(len(reasons) - NAMED, 'more reason')}; -v shows them"

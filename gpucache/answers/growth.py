@@ -1,4 +1,4 @@
-"""What caches hold at one moment, and what they gained between two. Pure."""
+"""The contents of caches at one moment, and their growth between two. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,23 +36,23 @@ class Growth:
 
 
 def growth(before: Snapshot, after: Snapshot) -> tuple[Growth, ...]:
-    """The entries that are new, larger or written anew, by cache; nothing for a cache that gained nothing."""
+    """The entries that are new, larger or rewritten, by cache; nothing for a cache that gained nothing."""
     grown = (_of(name, before.get(name, {}), held) for name, held in after.items())
     return tuple(one for one in grown if one.entries)
 
 
 def entries(held: Snapshot) -> int:
-    """How many entries there are."""
+    """The number of entries."""
     return sum(not one.text for each in held.values() for one in each.values())
 
 
 def texts(held: Snapshot) -> tuple[str, ...]:
-    """The files that look like no entry of a cache."""
+    """The files that do not look like a cache's entries."""
     return tuple(sorted(name for each in held.values() for name, one in each.items() if one.text))
 
 
 def joined(many: tuple[tuple[Growth, ...], ...]) -> tuple[Growth, ...]:
-    """What several runs added together, by cache."""
+    """The growth in several runs together, by cache."""
     total: dict[str, Growth] = {}
     for one in (growth for run in many for growth in run):
         other = total.get(one.cache, Growth(one.cache, 0, 0))
@@ -70,7 +70,7 @@ def _of(name: str, before: Mapping[str, Held], after: Mapping[str, Held]) -> Gro
 
 
 def _gain(before: Held | None, after: Held) -> int:
-    """Bytes that were written; an entry that was written anew counts whole, text not at all."""
+    """Bytes that were written; a rewritten entry counts whole, text not at all."""
     if after.text:
         return 0
     if before is None or before.made_ns != after.made_ns:

@@ -1,4 +1,4 @@
-"""What inspect answers: caches, their entries, one entry whole, what is written to them, the last misses."""
+"""The results of inspect: caches, their entries, one entry whole, new writes to them, the last misses."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -115,7 +115,7 @@ class CacheState(NamedTuple):
 
 
 def state(one: CacheState) -> Iterator[Block]:
-    """Where the cache is and what is in it."""
+    """The path of the cache and its contents."""
     place = one.location
     limit = _limit(place, " of {}", ", no limit")
     rows = [
@@ -134,7 +134,7 @@ def state(one: CacheState) -> Iterator[Block]:
 def foreign_state(
     one: CacheState, redirect: Sequence[tuple[str, str]], tracing: Mapping[str, str], lacking: str
 ) -> Iterator[Block]:
-    """One cache of another system: where it is, what is in it, how to redirect and to trace it."""
+    """A third-party cache: its path, its contents, how to redirect and to trace it."""
     place = one.location
     used = "" if place.enabled else "; not used by programs here"
     limit = _limit(place, " of {}", ", no limit")
@@ -154,7 +154,7 @@ def foreign_state(
 
 
 def overview(states: Sequence[CacheState]) -> Iterator[Block]:
-    """What is wrong with each, a line for each by size, those that nobody reads again apart, and the sums."""
+    """The problems of each, a line for each by size, the unused ones separately, and the sums."""
     for one in states:
         if one.location.cache != "gpucache":
             yield from _wrong(one, one.location.name)
@@ -196,9 +196,9 @@ def _limit(place: Location, bound: str, none: str) -> str:
 
 
 def written(one: Written) -> Line:
-    """A line for an entry that was just written, with who wrote it where that is known.
+    """A line for an entry that was just written, with its writer if that is known.
 
-    The day is left out, as it is today, and of an entry that was written to again all but its new size.
+    The day is left out, as it is today, and for a rewritten entry everything but its new size.
     """
     entry, size = one.entry, format_size(one.entry.size_bytes)
     if one.before_bytes is None:
@@ -225,11 +225,11 @@ def _wrong(one: CacheState, heading: str) -> Iterator[Block]:
 
 
 def entries(found: Iterable[tuple[str, CacheEntry]], now_ns: int, *, whole: bool = False) -> Iterator[Block]:
-    """A row for each entry, sorted by name, with the cache it is in where that is named.
+    """A row for each entry, sorted by name, with its cache if that is named.
 
-    With ``whole`` every column and the whole key. A table ends after so many rows, and another follows; of
-    several each row is a plain line. Each is sorted by itself and drawn while the rest is still read, so that
-    a list of any length begins at once and takes no memory.
+    With ``whole`` every column and the whole key. A table ends after so many rows, and another follows; with
+    several tables each row is a plain line. Each is sorted separately and drawn while the rest is read, so
+    that a list of any length begins at once and takes no memory.
     """
     left = iter(found)
     rows, more = list(islice(left, ROWS_IN_A_TABLE)), list(islice(left, ROWS_IN_A_TABLE))
@@ -266,7 +266,7 @@ def _order(row: tuple[str, CacheEntry]) -> tuple[str, ...]:
 
 
 def advice(found: Iterable[Advice]) -> Iterator[Block]:
-    """What is worth knowing of the keys, a sentence for each program."""
+    """Advice about the keys, a sentence for each program."""
     shown: list[Advice] = []
     unread = 0
     for one in found:
@@ -284,7 +284,7 @@ def advice(found: Iterable[Advice]) -> Iterator[Block]:
 
 
 def report(one: EntryReport, *, whole: bool) -> Iterator[Block]:
-    """What an entry stores about itself; headers and checks beyond a few only where ``whole`` asks."""
+    """The data that an entry stores about itself; headers and checks beyond a few only if ``whole``."""
     entry = one.entry
     sizes = ", ".join(one.sizes)
     by = f" by gpucache {one.tool_version}" if one.tool_version else ""
@@ -311,7 +311,7 @@ def report(one: EntryReport, *, whole: bool) -> Iterator[Block]:
         yield plain("\nFailure table", "bold")
         yield from _failure_table(one, whole=whole)
     yield plain("\nKey fields", "bold")
-    digests = whole or entry.cache != "gpucache"  # others' keys are no digests of anything that is shown
+    digests = whole or entry.cache != "gpucache"  # third-party keys are not digests of anything that is shown
     shown = _shown(one.key_fields, whole=whole)
     yield _pairs([(field.label, field.value if digests else digest(field.value)) for field in shown])
     hidden = len(one.key_fields) - len(shown)
@@ -323,7 +323,7 @@ def report(one: EntryReport, *, whole: bool) -> Iterator[Block]:
 
 
 def _failure_table(one: EntryReport, *, whole: bool) -> Iterator[Block]:
-    """What each code means that a failing kernel leaves behind."""
+    """The meaning of each code that a failing kernel leaves behind."""
     columns = (
         Column("code", lambda row: str(row.code), numeric=True),
         Column("line", lambda row: f"{row.check.file}:{row.check.line}".removeprefix(":"), whole=True),
@@ -357,10 +357,10 @@ def misses(
     most: int | None = None,
     brief: bool = False,
 ) -> Iterator[Block]:
-    """The last misses, newest first, each with its verdict: at most so many, and what repeats only once.
+    """The last misses, newest first, each with its verdict: at most so many, and repeated ones only once.
 
     ``noted`` is how many builds still wait for ``warm --misses``. With ``brief`` a miss that differs from the
-    nearest entry in many ways is told by the first.
+    nearest entry in many ways shows only the first difference.
     """
     rows = []
     cut = False
@@ -384,8 +384,8 @@ def misses(
 
 
 def _in_brief(record: Record) -> str:
-    """Of a miss that names differences the first and how many more there are; of a target that was never
-    built for, only for which one there are entries. Any other detail is whole."""
+    """The first difference of a miss and the number of others; for a target that was never
+    built for, only the target that has entries. Any other detail is whole."""
     detail = str(record.get("detail"))
     never = f"{record.get('program')} was never built for {record.get('target')}, but for "
     if detail.startswith(never):
@@ -400,9 +400,9 @@ def _in_brief(record: Record) -> str:
 
 
 def _told_once(records: Iterable[Record]) -> list[tuple[Record, int]]:
-    """The newest of all misses that tell the same, and how many there are.
+    """The newest of all misses with the same message, and their number.
 
-    They are those of a program and target with one verdict that want one key or tell it in the same words:
+    They are misses of a program and target with one verdict that want one key or have the same message:
     a program that changes at every start wants another key each time.
     """
     alike: list[list[Record]] = []
@@ -419,7 +419,7 @@ def _told_once(records: Iterable[Record]) -> list[tuple[Record, int]]:
 
 
 def processes(records: Sequence[Record], now_ns: int) -> Iterator[Block]:
-    """What the last processes counted."""
+    """The counters of the last processes."""
     rows = []
     for record in records:
         counts = f"{_count(record, 'hits', 'hit')}, {_count(record, 'misses', 'miss', 'misses')}"

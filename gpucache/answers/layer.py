@@ -1,4 +1,4 @@
-"""What export layer answers: which builds of a command its libraries answer by themselves."""
+"""The result of export layer: the builds of a command that its libraries serve by themselves."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -70,7 +70,7 @@ def summarise_layer(
 
 
 def layer_line(summary: LayerSummary) -> str:
-    """What was exported, in one line, and how it is used."""
+    """The builds that were exported, in one line, and how to use them."""
     if not summary.exported:
         why = unseen(summary.ended)
         if summary.left:
@@ -85,7 +85,7 @@ def layer_line(summary: LayerSummary) -> str:
 
 
 def left(rows: Sequence[Layered], *, whole: bool) -> Iterator[str]:
-    """Why builds were left, each reason once with how many; with ``whole`` every one by its name."""
+    """Why builds were left out, each reason once with its count; with ``whole`` every build by its name."""
     found = [row for row in rows if row.result is LayerResult.LEFT]
     if whole:
         for row in found:

@@ -1,4 +1,4 @@
-"""What a lookup answers: a hit, or a build with the reason why nothing was found."""
+"""The result of a lookup: a hit, or a build with the reason of the miss."""
 
 from enum import StrEnum
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""What record answers, and inspect of a recording: what was recorded and what was not."""
+"""The results of record and of inspecting a recording: the builds recorded and those not recorded."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -124,7 +124,7 @@ class RecordingSummary:
 
 
 def summarise_recording(rows: Iterable[RecordedProgram], damage: tuple[PassedOver, ...]) -> RecordingSummary:
-    """The summary of what a recording holds."""
+    """The summary of a recording's contents."""
     rows = tuple(rows)
     return RecordingSummary(
         builds=len(rows),
@@ -138,7 +138,7 @@ def summarise_recording(rows: Iterable[RecordedProgram], damage: tuple[PassedOve
 
 
 def recording(rows: Sequence[RecordedProgram], summary: RecordingSummary, *, whole: bool) -> Iterator[Block]:
-    """A row for each build, and the sum; ``whole`` adds when a build was first seen, and by what."""
+    """A row for each build, and the sum; ``whole`` adds when a build was first seen, and by which command."""
     columns = (
         Column("program", lambda row: row.program),
         Column("recorded", lambda row: row.recorded if whole else row.recorded[:_DIGITS], whole=True),
@@ -156,7 +156,7 @@ def recording(rows: Sequence[RecordedProgram], summary: RecordingSummary, *, who
 
 
 def recorded_line(summary: RecordSummary, *, sources: bool = True, inner: bool = False) -> str:
-    """What was recorded, in one line, and what can be done with it; ``inner`` for a record within a run."""
+    """The recorded builds, in one line, and how to use them; ``inner`` for a record within a run."""
     outer = f"; {INNER}" if inner else ""
     if not summary.builds and not summary.unrecorded:
         return f"nothing was recorded: {unseen(summary.ended)}{outer}"
@@ -170,7 +170,7 @@ def recorded_line(summary: RecordSummary, *, sources: bool = True, inner: bool =
 
 
 def unrecorded(rows: Sequence[Unrecorded], *, whole: bool) -> Iterator[str]:
-    """Why builds were not recorded, each reason once."""
+    """The reasons why builds were not recorded, each once."""
     yield from few([f"not recorded ({row.builds}): {row.reason}" for row in rows], whole=whole)
 
 
@@ -185,7 +185,7 @@ def _first(row: RecordedProgram) -> str:
 
 
 def _sizes(row: RecordedProgram) -> str:
-    """The local sizes of each kernel; with their kernel where there are several."""
+    """The local sizes of each kernel; with their kernel if there are several."""
     kernels: dict[str, list[str]] = {}
     for kernel, size in row.local_sizes:
         kernels.setdefault(kernel, []).append("x".join(map(str, size)) or "driver's")

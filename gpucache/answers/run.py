@@ -1,4 +1,4 @@
-"""Outcomes of run: what a command had compiled, and what became of each build."""
+"""Outcomes of run: the builds that a command requested, and the outcome of each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

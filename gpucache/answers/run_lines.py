@@ -1,11 +1,11 @@
-"""What a command had compiled, in one line, and why builds were not kept.
+"""The builds that a command requested, in one line, and the reasons why builds were not stored.
 
 Owns the words. They go to stderr, as standard output is the command's.
 """
 
 from gpucache.units import format_count, format_duration, format_list, printable
 
-TYPE_CHECKING = False  # the one of typing; a command waits for what is imported here
+TYPE_CHECKING = False  # the one of typing; a command waits for the imports of this module
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -27,7 +27,7 @@ def summary_line(summary: "RunSummary", *, inner: bool = False) -> str:
 
 
 def unseen(ended: "Ended", binaries: int = 0) -> str:
-    """Why no build of a command was seen; ``binaries`` are the programs that it made of these."""
+    """The reason why no build of a command was seen; ``binaries`` counts programs loaded from binaries."""
     if ended.alone:
         return f"{ALONE}: {ended.alone}"
     if ended.refused:
@@ -36,7 +36,7 @@ def unseen(ended: "Ended", binaries: int = 0) -> str:
 
 
 def unbuilt(*, loaded: bool, binaries: int = 0) -> str:
-    """The same of a command that nothing kept from asking."""
+    """The same for a command that was able to ask."""
     if not loaded:
         return UNSEEN
     if binaries:
@@ -48,12 +48,12 @@ def unbuilt(*, loaded: bool, binaries: int = 0) -> str:
 
 
 def refused(ended: "Ended") -> str:
-    """The processes that were not answered."""
+    """The processes that were not served."""
     return f"not answered, because it runs as another user: {format_list(ended.refused, 3)}"
 
 
 def learning_line(noted: int) -> str:
-    """What --learn is about to do, and that it takes a while."""
+    """A notice that --learn is about to build, and that it takes a while."""
     return (
         f"building {format_count(noted, 'program')} with all kernels for the next run; "
         "this can take as long as several plain starts"
@@ -61,7 +61,7 @@ def learning_line(noted: int) -> str:
 
 
 def counted(builds: int, hits: int, build_ns: int, saved_ns: int, ahead_ns: int) -> "Iterator[str]":
-    """The parts of the line that numbers alone give; with none but hits these are all."""
+    """The parts of the line that numbers alone give; for hits alone these are all."""
     yield f"{format_count(builds, 'build')}: {format_count(hits, 'hit')}, " + format_count(
         builds - hits, "miss", "misses"
     )
@@ -92,7 +92,7 @@ def _parts(summary: "RunSummary") -> "Iterator[str]":
 
 
 def reasons(outcomes: "Sequence[Intercepted]", *, whole: bool) -> "Iterator[str]":
-    """Why builds were not kept or not served, each reason once; with ``whole`` every build that missed."""
+    """Why builds were not stored or not served, each reason once; with ``whole`` every build that missed."""
     from gpucache.answers.grid import few, named
     from gpucache.answers.run import RunResult
 

@@ -1,8 +1,8 @@
-"""What each way of asking is answered with, and what every key means: for gpucache-json(5) and the tests.
+"""The result types of each verb, and the meaning of every key: for gpucache-json(5) and the tests.
 
-Owns which verb answers with which types, and the names of what is answered as a plain table: a command makes
+Owns which verb has which result types, and the names of results that are plain tables: a command makes
 such a summary by itself and imports none of this. A key's meaning is the docstring of its field or property,
-read from the source, and so only where there is one.
+read from the source, and so exists only where the source does.
 """
 
 import ast
@@ -280,7 +280,7 @@ class Error(TypedDict):
 
 
 def records() -> list[type]:
-    """The types of all records of documents, those that others hold behind them."""
+    """The types of all records of documents, nested ones after the others."""
     found = [one.outcome for one in ANSWERS if one.outcome]
     held: Iterable[Key] = (key for one in ANSWERS if one.summary for key in keys(one.summary))
     for kind in (*found, *(key.form.record for key in held if key.form.record)):
@@ -313,7 +313,7 @@ def words(kind: type[StrEnum]) -> Iterator[tuple[str, str]]:
 
 @cache
 def _docstrings(kind: type) -> dict[str, str]:
-    """The text below each field or member of a class and of those it is made of."""
+    """The text below each field or member of a class and of its base classes."""
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         if not base.__module__.startswith("gpucache."):

@@ -1,6 +1,6 @@
-"""How a type says which of its values a JSON document tells; ``document`` makes the documents by it.
+"""The values that a type puts into a JSON document; ``document`` makes the documents accordingly.
 
-A type tells every field, in order, each with its docstring as its meaning, or what ``told`` names.
+A type includes every field, in order, with its docstring as its meaning, or the keys that ``told`` names.
 """
 
 from collections.abc import Callable
@@ -20,10 +20,10 @@ TOLD: dict[type, str] = {}
 
 
 def told(keys: str) -> Callable[[type[T]], type[T]]:
-    """Make a type tell some keys: names of fields or properties, in order.
+    """Make a type include some keys: names of fields or properties, in order.
 
-    ``key=path.to.it`` names the value of another or of a part, which may be null where the part may be None;
-    ``part.*`` stands for all keys of a part, and for a key for each member where that counts an enumeration.
+    ``key=path.to.it`` gives a key the value of another or of a part, null if the part may be None and is;
+    ``part.*`` means all keys of a part, or a key for each member if the part counts an enumeration.
     """
 
     def kept(kind: type[T]) -> type[T]:

@@ -1,4 +1,4 @@
-"""What verify answers: what was found wrong, and what could not be told."""
+"""The results of verify: the problems found, and the entries that could not be checked."""
 
 import re
 from collections import Counter
@@ -38,7 +38,7 @@ class Finding(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem, cache: str, entry: str, program: str = "", target: str = "") -> "Finding":
-        """A problem of an entry, or of what is none, as a sentence."""
+        """A problem of an entry, or of a file that is not one, as a sentence."""
         kind = problem.kind or FindingKind.UNTRUSTED
         detail = f"{problem.detail}; {problem.remedy}" if problem.remedy else problem.detail
         return cls(cache, entry, kind, detail, program, target, paths=problem.paths)
@@ -68,7 +68,7 @@ class Checked(NamedTuple):
         return self._replace(findings=tuple(one._replace(repaired=True) for one in self.findings))
 
     def unmended(self, why: str, kinds: Collection[FindingKind]) -> "Checked":
-        """The same, in which each finding of some kinds says why it stays."""
+        """The same, in which each finding of some kinds says why it remains."""
         told = (
             one._replace(detail=f"{one.detail}; {why}") if one.kind in kinds else one for one in self.findings
         )
@@ -149,7 +149,7 @@ def summarise_verify(outcomes: Iterable[Checked]) -> VerifySummary:
 
 
 def verify(outcomes: Sequence[Checked], summary: VerifySummary, *, whole: bool = False) -> Iterator[Block]:
-    """A row for each finding, then what could not be told, then the sum; first sound entries if ``whole``."""
+    """A row for each finding, then unchecked entries, then the sum; first sound entries if ``whole``."""
     for outcome in outcomes if whole else ():
         if outcome.counts and not outcome.findings and not outcome.unchecked:
             yield plain(f"{_brief(outcome.entry)}: sound", "green")
@@ -181,14 +181,14 @@ def verify(outcomes: Sequence[Checked], summary: VerifySummary, *, whole: bool =
 
 
 def _sound(summary: VerifySummary) -> str:
-    """How many entries have no fault, and of how many of these no checksum says so."""
+    """The number of entries without a fault, and how many of these no checksum covers."""
     if not summary.without_checksum:
         return f"{summary.sound} sound"
     return f"no fault found in {summary.sound} ({summary.without_checksum} of them without a checksum)"
 
 
 def _mended(finding: Finding) -> str:
-    """What a repair did: our own store keeps what is wrong, for whoever wants to look into it."""
+    """The effect of a repair: our own store keeps damaged files, so that they can be examined."""
     if not finding.repaired:
         return ""
     if finding.cache != "gpucache":
@@ -197,7 +197,7 @@ def _mended(finding: Finding) -> str:
 
 
 def _unchecked(outcomes: Iterable[Checked]) -> Iterator[Block]:
-    """What could not be checked, once for all that share the reason."""
+    """The entries that could not be checked, once per shared reason."""
     why: dict[str, list[str]] = {}
     for outcome in outcomes:
         if outcome.unchecked:

@@ -1,4 +1,4 @@
-"""What warm answers: what became of each program for each target."""
+"""The results of warm: the outcome of each program for each target."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -115,9 +115,9 @@ _STYLES = {
 def warm(
     outcomes: Sequence[WarmOutcome], summary: WarmSummary, *, apart: str = "variant", whole: bool = False
 ) -> Iterator[Block]:
-    """A row for each item, the compiler's words for each failure (all only if ``whole``), and the sum.
+    """A row for each item, the compiler's log for each failure (all only if ``whole``), and the sum.
 
-    ``apart`` heads the column of what tells builds of one program apart.
+    ``apart`` heads the column of the values that distinguish builds of one program.
     """
     columns = (
         Column("program", lambda one: one.program),
@@ -158,7 +158,7 @@ def _beginning(log: str, *, whole: bool) -> str:
 
 
 def _reasons(outcomes: Sequence[WarmOutcome], *, whole: bool) -> Iterator[Block]:
-    """One sentence for all items with the same reason, which are named up to a few unless ``whole``."""
+    """One sentence for all items with the same reason; it names only a few of them unless ``whole``."""
     groups: dict[tuple[WarmResult, str, str], list[WarmOutcome]] = {}
     for outcome in outcomes:
         if outcome.reason and outcome.result is not WarmResult.BUILT:

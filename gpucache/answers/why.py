@@ -1,4 +1,4 @@
-"""What inspect --why answers: would a program hit in our cache or in one of others, and if not why."""
+"""The results of inspect --why: whether a program would hit in our cache or another one, and if not why."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -147,11 +147,11 @@ class Reach:
 
 
 def answers(found: Sequence[Answer], now_ns: int) -> Iterator[Block]:
-    """For each program: whether it would hit, and if not why, which fields differ and what was built."""
+    """For each program: whether it would hit; if not, why, with the differing fields and earlier builds."""
     for one in found:
         yield one_line(named(one.program, one.target, one.variant), "bold")
         unasked = "".join(f"; not {root}" for root, _ in one.not_asked)
-        if one.consulted or unasked:  # else the answer says why nothing could be asked
+        if one.consulted or unasked:  # else the result says why nothing could be queried
             yield plain(f"asked:   {', '.join(one.consulted) or 'no cache at all'}{unasked}")
         if isinstance(one.found, Hit):
             yield plain(f"answer:  hit: {one.found.key.short} in {one.found.layer}", "green")
@@ -160,7 +160,7 @@ def answers(found: Sequence[Answer], now_ns: int) -> Iterator[Block]:
         else:
             yield plain(f"answer:  {one.found.verdict}: {one.found.detail}", "yellow")
             yield from _differences(one)
-            if one.consulted:  # where nothing was asked, what was built before is not known
+            if one.consulted:  # if nothing was queried, earlier builds are unknown
                 yield from _written(one, now_ns)
         if one.under_run:
             yield plain(
@@ -180,7 +180,7 @@ def answers(found: Sequence[Answer], now_ns: int) -> Iterator[Block]:
 
 
 def comparison(left: str, right: str, told: Sequence[str]) -> Iterator[Block]:
-    """What tells two entries apart."""
+    """The differences between two entries."""
     yield plain(f"{left[:12]} -> {right[:12]}", "bold")
     for phrase in told or ("nothing: their key fields are the same",):
         yield plain(f"  {phrase}")
@@ -214,7 +214,7 @@ def _builds(built: Sequence[Build], now_ns: int) -> str:
 
 
 def _layers(one: Answer) -> Iterator[Block]:
-    """The caches below ours, in the order in which the program passes them."""
+    """The caches below ours, in the order in which the program queries them."""
     below = one.layers[1:]
     if below:
         asked = ", asked where ours misses" if one.hit else ""
@@ -230,7 +230,7 @@ def _ago(age_ns: int) -> str:
 
 
 def reaches(found: Sequence[Reach]) -> Iterator[Block]:
-    """Whether each cache would answer, and if not which field is in the way."""
+    """Whether each cache would serve the program, and if not which field prevents it."""
     for one in found:
         yield plain(f"{one.cache}: {one.wanted}", "bold")
         yield plain(f"{one.verdict}: {one.detail}", "green" if one.verdict is Served.HIT else "yellow")

@@ -1,1 +1,1 @@
-"""The operating system: environment, interrupts, process groups, temporary folders, and its errors."""
+"""The operating system: environment, interrupts, process groups, temporary directories, and its errors."""

@@ -1,6 +1,6 @@
 """The environment of this process as a plain mapping, for callers that read many variables each time.
 
-``os.environ`` encodes every name and decodes every value each time it is asked. That takes 10 us for all
+``os.environ`` encodes every name and decodes every value on each access. That takes 10 us for all
 variables, which is a third of what a whole hit may take.
 """
 
@@ -14,9 +14,9 @@ _last: tuple[dict[bytes | str, bytes | str], Mapping[str, str]] = ({}, {})
 
 
 def environment() -> Mapping[str, str]:
-    """All variables as they are now, in the mapping of the last call if none has changed. Read it only."""
+    """All current variables, in the mapping of the last call if none has changed. Read-only."""
     global _last
-    # CPython keeps the encoded variables in this dictionary. If a program has put something else in place of
+    # CPython stores the encoded variables in this dictionary. If a program has put something else in place of
     # ``os.environ``, a copy of that is returned.
     kept = getattr(os.environ, "_data", None)
     if type(kept) is not dict:
@@ -33,7 +33,7 @@ _derived: tuple[Mapping[str, str], dict[object, object]] = ({}, {})
 
 
 def derived(environ: Mapping[str, str]) -> dict[object, object]:
-    """A place to keep what follows from the mapping that ``environment`` gave last; new for any other."""
+    """A dictionary for values derived from the last mapping of ``environment``; new for any other mapping."""
     global _derived
     if environ is not _last[1] and all(environ is not marked for _, marked in _marked.values()):
         return {}
@@ -43,7 +43,7 @@ def derived(environ: Mapping[str, str]) -> dict[object, object]:
 
 
 def is_true(value: str) -> bool:
-    """Whether a variable of ours says yes, as the libraries in C read it."""
+    """Whether a variable of gpucache is set to a true value, as the C libraries read it."""
     return value.lower() in ("1", "true", "yes", "on")
 
 
@@ -53,11 +53,11 @@ _marked: dict[str, tuple[Mapping[str, str], Mapping[str, str]]] = {}
 
 
 def environment_since(mark: str, module: str = "") -> Mapping[str, str]:
-    """All variables as they are now, and what others may have been when a Python module loaded a compiler.
+    """All current variables, with other values that they may have had when a module loaded a compiler.
 
-    A variable that was another when this module was imported, or when the process began if that module was
-    already imported by then, is there with that value under its name and ``mark``, empty for none. Without a
-    ``module`` the compiler may have been loaded at any time. Read it only.
+    A variable whose value differed when this module was imported, or when the process began if the other was
+    already imported by then, is added with that value under its name and ``mark``, empty for none. Without a
+    ``module`` the compiler may have been loaded at any time. Read-only.
     """
     now = environment()
     marked = _marked.get(module)
@@ -74,7 +74,7 @@ def environment_since(mark: str, module: str = "") -> Mapping[str, str]:
 
 
 def _begun() -> Mapping[str, str]:
-    """The variables with which this process began; those of its import where that cannot be read."""
+    """The variables with which this process began; if they cannot be read, the variables at its import."""
     with suppress(OSError):
         entries = os.fsdecode(Path("/proc/self/environ").read_bytes()).split("\0")
         return {name: value for name, sign, value in (entry.partition("=") for entry in entries) if sign}

@@ -1,8 +1,8 @@
-"""Whether a file is as it was, seen by its status alone: device, inode, size and both times.
+"""Whether a file is unchanged, judged by its status alone: device, inode, size and both times.
 
-A stamp stands for a content only where the file was not young when it was taken, and only on a local file
+A stamp represents a content only if the file was not young when it was taken, and only on a local file
 system that sets the time of a change itself: a server may answer late, and another image in the same place
-may have the same numbers. So it is for headers and for the files of compilers. Must not know what files say.
+may have the same numbers. Used for headers and for compilers' files. Must not know the contents of files.
 """
 
 import os
@@ -12,28 +12,28 @@ from pathlib import Path
 Stamp = tuple[int, ...]
 """Device, inode, size in bytes, change and modification time in nanoseconds."""
 _SETTLED_NS = 60 * 10**9
-"""How old a file has to be. A step of a file system's times is up to 2 s; and who writes through a mapping in
-memory leaves the times as they are until the pages have been written back, by default after 35 s."""
+"""The age at which a file is settled. File systems' times step by up to 2 s; and a writer through mapped
+memory leaves the times unchanged until the pages have been written back, by default after 35 s."""
 _LOCAL = frozenset({0xEF53, 0x58465342, 0x9123683E, 0xF2F52010, 0x2FC12FC1, 0xCA451A4E})
 """ext4, XFS, Btrfs, F2FS, ZFS and bcachefs, as linux/magic.h numbers them. In images, such as SquashFS, all
-times are those that their maker gave; on tmpfs who writes through a mapping never changes a time."""
+times come from the image's maker; on tmpfs a writer through a mapping never changes a time."""
 _OVERLAY = 0x794C7630
 _OF_LOWER = 48
 """The bits of an inode number above which an overlay may put the number of a lower file system."""
 
 
 def stamp_of(status: os.stat_result) -> Stamp:
-    """The stamp of a file or folder of this status."""
+    """The stamp of a file or directory with this status."""
     return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns, status.st_mtime_ns
 
 
 def is_young(status: os.stat_result, now_ns: int) -> bool:
-    """Whether a file of this status may change within a time that its stamp does not tell apart."""
+    """Whether a file with this status may change within a time too short for its stamp to show."""
     return max(status.st_ctime_ns, status.st_mtime_ns) > now_ns - _SETTLED_NS
 
 
 def is_settled(path: str | bytes | Path, status: os.stat_result, now_ns: int) -> bool:
-    """Whether the stamp of a file, taken at ``now_ns`` and before it was read, stands for its content."""
+    """Whether the stamp of a file, taken at ``now_ns`` and before it was read, represents its content."""
     if is_young(status, now_ns) or status.st_ino >> _OF_LOWER:
         return False
     local = _local.get(status.st_dev)
@@ -49,9 +49,9 @@ _local: dict[int, bool] = {}
 
 
 def _is_of_upper(device: int) -> bool:
-    """Whether files of a device are on the same file system as the upper layer of an overlay.
+    """Whether files on a device are on the same file system as the upper layer of an overlay.
 
-    That can only be a local one. Files of other layers have devices of their own, which are mounted nowhere.
+    That can only be a local one. Files of other layers have separate devices, which are mounted nowhere.
     Source: Documentation/filesystems/overlayfs.rst.
     """
     place = f" {os.major(device)}:{os.minor(device)} "
@@ -63,10 +63,10 @@ def _is_of_upper(device: int) -> bool:
 
 
 def _kind_of(path: str | bytes | Path) -> int:
-    """The kind of the file system that a path is on; 0 where nobody says. Source: statfs(2)."""
+    """The kind of the file system of a path; 0 if it is unknown. Source: statfs(2)."""
     if sys.platform != "linux":
         return 0
-    import ctypes  # which a hit does not need for this
+    import ctypes  # a hit does not need it for this
 
     answer = (ctypes.c_long * 64)()
     try:

@@ -1,9 +1,9 @@
-"""Which files a thread can see and read.
+"""The identity of the files that a thread can see and read.
 
-Two threads that see the same find the same file under a path.
+Two threads with the same identity find the same file under a path.
 
 Owns the system calls. The library inside a command makes the same text (``native/wire.c``) in the thread that
-asks for a build: seen from outside, threads differ and process ids of another namespace mean other processes.
+requests a build: seen from outside, threads differ and process ids of another namespace mean other processes.
 """
 
 import ctypes
@@ -33,7 +33,7 @@ def files_seen() -> str:
 
 
 def _rights() -> int:
-    """What stands for the user, groups and capabilities of the thread. Raises OSError."""
+    """A checksum of the user, groups and capabilities of the thread. Raises OSError."""
     total = 0
     for line in Path("/proc/thread-self/status").read_bytes().splitlines(keepends=True):
         if line.startswith((b"Uid:", b"Gid:", b"Groups:", b"CapEff:")):
@@ -43,7 +43,7 @@ def _rights() -> int:
 
 
 def _mount_of_root() -> int:
-    """The number of the mount that the root directory is on; 0 before Linux 5.8, which cannot tell."""
+    """The number of the mount of the root directory; 0 before Linux 5.8, which does not report it."""
     statx = getattr(ctypes.CDLL(None), "statx", None)
     told = (ctypes.c_uint64 * 32)()  # struct statx
     if statx is None or statx(_AT_FDCWD, b"/", 0, _STATX_MNT_ID, told) != 0:

@@ -1,7 +1,7 @@
-"""Work that is shared out among copies of this process, one for each core that is used.
+"""Work distributed among copies of this process, one for each core that is used.
 
-A copy is a fork: it has all that this process knows, and starts in a millisecond. It ends with its share, and
-no later than this process. Must not know what the work is.
+A copy is a fork: it has all state of this process, and starts in a millisecond. It ends with its share, and
+no later than this process. Must not know the work.
 """
 
 import os
@@ -24,17 +24,17 @@ class _Copy(NamedTuple):
 
 
 class _End(NamedTuple):
-    """The last answer of a copy, with what it raised."""
+    """The last message of a copy, with the exception it raised."""
 
     error: Exception | None = None
 
 
 def shared_out(work: Callable[[int], Iterable[T]], shares: int) -> Iterator[T]:
-    """What ``work`` yields for each share, in any order. Answers are pickled, and wait for their reader.
+    """Yield the results of ``work`` for each share, in any order. Results are pickled, and wait for a reader.
 
-    What ``work`` raises is raised here. Raises WorkersError where a copy ended before its share was done.
-    Without forks, with threads, which may hold locks, and where no more processes can be started, this one
-    does the work itself.
+    An exception of ``work`` is raised again. Raises WorkersError if a copy ended before its share was done.
+    Without forks, with threads, which may have taken locks, and if no more processes can be started, this
+    process does the work itself.
     """
     copies: list[_Copy] = []
     alone = not hasattr(os, "fork") or threading.active_count() > 1
@@ -55,7 +55,7 @@ def shared_out(work: Callable[[int], Iterable[T]], shares: int) -> Iterator[T]:
 
 
 def _answers(copies: Sequence[_Copy]) -> Iterator[Any]:
-    """What copies answer, one answer of each in turn."""
+    """The results of the copies, one result of each in turn."""
     left = list(copies)
     while left:
         for copy in list(left):
@@ -72,10 +72,10 @@ def _answers(copies: Sequence[_Copy]) -> Iterator[Any]:
 
 
 def _begin(work: Callable[[int], Iterable[T]], share: int, others: Sequence[int]) -> _Copy:
-    """A copy at work; ``others`` is what this process reads of those that were begun before."""
+    """A copy at work; ``others`` are the pipes on which this process reads from the copies begun before."""
     reading, writing = os.pipe()
     try:
-        with interrupts.held():  # one that came in the copy would run the end of this process there
+        with interrupts.held():  # an interrupt in the copy would run the end of this process there
             pid = os.fork()
             if pid == 0:
                 _answer(work, share, writing, [reading, *others])
@@ -91,7 +91,7 @@ def _answer(work: Callable[[int], Iterable[T]], share: int, writing: int, readin
     """In a copy: do a share and end, whatever happens."""
     try:
         interrupts.forget()
-        for pipe in reading:  # so that nobody reads on once the first process has ended: writing then fails
+        for pipe in reading:  # so that no process still reads once the first has ended: writing then fails
             os.close(pipe)
         with os.fdopen(writing, "wb") as out:
             end = _End()

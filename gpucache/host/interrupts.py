@@ -1,7 +1,7 @@
 """Interrupts: which signals count as one, and how they wait for a safe moment.
 
 Python raises KeyboardInterrupt between any two steps of the main thread, also between taking a lock and
-remembering that it was taken. In a pool of futures such a lock stays taken for ever, and the end of the pool
+remembering that it was taken. In a pool of futures such a lock stays taken forever, and the end of the pool
 waits for it. A second interrupt may come during the clean-up after the first.
 """
 
@@ -26,7 +26,7 @@ def disarm() -> None:
 
 
 def disarmed() -> bool:
-    """Whether ``disarm`` was called, which is done after an interrupt."""
+    """Whether ``disarm`` was called, as happens after an interrupt."""
     return any(signal.getsignal(number) is _pass for number in _numbers())
 
 
@@ -38,7 +38,7 @@ def ignore() -> None:
 
 
 def forget() -> None:
-    """In a copy of this process: end at an interrupt, without a word."""
+    """In a copy of this process: end at an interrupt, without a message."""
     for number in _numbers():
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.SIG_DFL)
@@ -46,9 +46,9 @@ def forget() -> None:
 
 @contextmanager
 def held() -> Iterator[Callable[[], None]]:
-    """Hold back interrupts during the block; its end raises KeyboardInterrupt if one came.
+    """Defer interrupts during the block; its end raises KeyboardInterrupt if one arrived.
 
-    So does the function that is yielded. Signals that are handled by others are not held back.
+    So does the function that is yielded. Signals with other handlers are not deferred.
     """
     came: list[int] = []
 

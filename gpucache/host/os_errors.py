@@ -1,6 +1,6 @@
-"""Errors of the operating system in words: the reason of an OSError, and what mends it.
+"""Errors of the operating system in words: the reason of an OSError, and its remedy.
 
-The one place that decides what people should do about an error number. Must not know what the file was for.
+The one place that decides how people should fix an error number. Must not know the purpose of the file.
 """
 
 import errno
@@ -38,7 +38,7 @@ def remedy(error: OSError, otherwise: str = _FAILING) -> str:
 
 
 def unwritable(place: object, error: OSError, otherwise: str) -> str:
-    """Why a place that a user named cannot be written, and the remedy."""
+    """The reason why a place that a user named cannot be written, and the remedy."""
     return f"{place} cannot be written ({reason(error)}); {remedy(error, otherwise)}"
 
 

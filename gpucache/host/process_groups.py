@@ -1,8 +1,8 @@
 """Process groups that the kernel kills when this process ends, however it ends.
 
-A group is a child and what that starts in turn, such as the linker that a compiler runs. ``PR_SET_PDEATHSIG``
-reaches the child alone. So the child holds the reading end of a pipe whose writing end this process
-holds. When the writing end is closed, which a kill does as well, Linux sends SIGKILL to the whole group:
+A group is a child and its descendants, such as the linker that a compiler runs. ``PR_SET_PDEATHSIG``
+reaches the child alone. So the child keeps the reading end of a pipe whose writing end this process
+keeps. When the writing end is closed, which a kill does as well, Linux sends SIGKILL to the whole group:
 ``F_SETOWN`` and ``F_SETSIG`` of fcntl(2) ask for that. A process that leaves the group, as a daemon does, is
 not reached. Other systems have no such signal. The child asks for the signal before it runs its program: if
 this process is killed while it starts a child, that ends, too. Must not know what runs in a group.
@@ -33,13 +33,13 @@ def start_group(
     stderr: IO[bytes] | int,
     env: Mapping[str, str] | None = None,
 ) -> "subprocess.Popen[bytes]":
-    """Start a child in a session of its own, whose group is killed when this process or the block ends.
+    """Start a child in a new session, whose group is killed when this process or the block ends.
 
-    It reads nothing. Raises OSError and ValueError.
+    Its standard input is empty. Raises OSError and ValueError.
     """
     line = ends.enter_context(exit_pipe())
-    # In the child there is a copy of the pipe's writing end until it runs its program, so the signal cannot
-    # come before the child has asked for it.
+    # The child has a copy of the pipe's writing end until it runs its program, so the signal cannot
+    # arrive before the child has asked for it.
     arm = None if line is None else partial(_kill_on_exit, line)
     child = subprocess.Popen(
         list(argv),
@@ -51,7 +51,7 @@ def start_group(
         pass_fds=() if line is None else (line,),
         preexec_fn=arm,  # three system calls, which wait for no thread
     )
-    yield_as_before(child.pid, tries=1)  # whoever starts it may be timing it
+    yield_as_before(child.pid, tries=1)  # the caller may be timing it
     return child
 
 
@@ -86,11 +86,11 @@ def _kill_on_exit(held: int) -> None:
 
 
 def kill_own_group_on_exit(held: int) -> None:
-    """In a child: have its own group killed, by a pipe that other children hold as well.
+    """In a child: have its own group killed, through a pipe that other children share.
 
-    The descriptor is replaced by one of this child's own, which the processes it starts inherit.
+    The descriptor is replaced by a new one for this child, which the processes it starts inherit.
     """
-    with suppress(OSError):  # without /proc there is none
+    with suppress(OSError):  # without /proc none exists
         own = os.open(f"/proc/self/fd/{held}", os.O_RDONLY | os.O_NONBLOCK)
         os.dup2(own, held, inheritable=True)
         os.close(own)
@@ -98,11 +98,11 @@ def kill_own_group_on_exit(held: int) -> None:
 
 
 def yield_as_before(process: int | str = "self", *, tries: int = 20) -> None:
-    """Have a process that began a session give way to others as its niceness says.
+    """Make the session that a process began yield to others according to its niceness.
 
-    Linux can weigh sessions against each other, each by a niceness of its own, which begins at 0; that of its
-    processes then counts inside it alone. Others than root may change one in a tenth of a second, which is
-    waited for as often as ``tries`` says.
+    Linux can weigh sessions against each other, each by its own niceness, which begins at 0; the niceness of
+    its processes then counts only inside it. Users other than root may change one every tenth of a second;
+    the call waits for that up to ``tries`` times.
     """
     if sys.platform != "linux":
         return
@@ -122,7 +122,7 @@ def yield_as_before(process: int | str = "self", *, tries: int = 20) -> None:
 
 
 def kill_group(leader: int) -> None:
-    """Kill a group, if it has not ended. Its leader must be a child that nobody has waited for."""
+    """Kill a group, if it has not ended. Its leader must be a child that has not been waited for."""
     if sys.platform != "win32":
         with suppress(OSError):
             os.killpg(leader, signal.SIGKILL)

@@ -1,14 +1,14 @@
-"""Temporary folders of this process, and the removal of those that killed processes left behind.
+"""Temporary directories of this process, and the removal of directories that killed processes left behind.
 
-A process removes its own folders at its end. One that is killed cannot, so each process removes the abandoned
-folders of its user before it makes its first own one. A process locks its folder, and makes an empty file in
-it, the mark, once it has the lock. So a folder with a mark and without a lock is abandoned. The mark goes
-last: a folder in which a dying child still writes is found by the next sweep. Without such locks (Windows,
-some network file systems) nothing is removed. A folder that somebody named, and that was made for a command
-which then failed, is removed as well. Must not know what is kept in a folder.
+A process removes its own directories when it ends. A killed process cannot, so each process removes the
+abandoned directories of its user before it makes its first. A process locks its directory, and makes an
+empty file in it, the mark, once it has the lock. So a directory with a mark and no lock is abandoned. The
+mark goes last: the next sweep finds a directory in which a dying child still writes. Without locks (Windows,
+some network file systems) nothing is removed. A directory that a user named, and that was made for a command
+that then failed, is removed as well. Must not know the contents of a directory.
 """
 
-# Paths are text: every command that is run makes a folder, and waits for what is imported here.
+# Paths are text: every command that runs makes a directory, and waits for the imports of this module.
 # ruff: noqa: PTH102, PTH106, PTH108, PTH118, PTH208
 
 import errno
@@ -27,12 +27,12 @@ if sys.platform != "win32":
 PREFIX = "gpucache-"
 MARK = ".gpucache-scratch"
 PLACES = ("/tmp", "/dev/shm")
-"""Where temporary folders may go if TMPDIR does not do."""
+"""Where temporary directories may go if TMPDIR is unusable."""
 _swept: "set[str]" = set()
 
 
 class scratch:  # noqa: N801 - to its users a context manager like those that are functions
-    """An empty folder in TMPDIR or ``parent``, removed afterwards with everything in it; raises OSError."""
+    """An empty directory in TMPDIR or ``parent``, removed afterwards with its contents; raises OSError."""
 
     def __init__(self, purpose: str, parent: str = "") -> None:
         self._purpose = purpose
@@ -52,7 +52,7 @@ class scratch:  # noqa: N801 - to its users a context manager like those that ar
             self.remove()
 
     def make(self) -> str:
-        """Make the folder; its path."""
+        """Make the directory; returns its path."""
         self._parent = self._parent or temporary()
         sweep(self._parent)
         place = os.path.join(self._parent, f"{PREFIX}{self._purpose}-{os.urandom(6).hex()}")
@@ -68,17 +68,17 @@ class scratch:  # noqa: N801 - to its users a context manager like those that ar
         return place
 
     def remove(self) -> None:
-        """Remove the folder."""
+        """Remove the directory."""
         _remove(self._place)
         if self._lock is not None:
             os.close(self._lock)
 
 
 def temporary() -> str:
-    """Where temporary folders go; /dev/shm where Python finds no place. Raises OSError where that is none.
+    """The place for temporary directories; /dev/shm if Python finds none. Raises OSError if neither works.
 
-    Python looks for a place that files can be written to. For a folder with a socket less will do, as with
-    ``ulimit -f 0``, and in a container whose file system is read-only /dev/shm is what is left.
+    Python looks for a place where files can be written. A directory with a socket needs less, as with
+    ``ulimit -f 0``, and in a container whose file system is read-only only /dev/shm remains.
     """
     import tempfile
 
@@ -92,12 +92,12 @@ def temporary() -> str:
 
 
 def absent(folder: "Path") -> "tuple[Path, ...]":
-    """A folder and those above it that are not there; the deepest first."""
+    """A directory and its parents, as far as they do not exist; the deepest first."""
     return tuple(place for place in (folder, *folder.parents) if not os.path.lexists(place))
 
 
 def remove_empty(folders: "Iterable[Path]") -> None:
-    """Remove folders, one after another, in which nothing lies; raises nothing."""
+    """Remove the empty ones of some directories, one after another; raises nothing."""
     for folder in folders:
         try:
             folder.rmdir()
@@ -106,7 +106,7 @@ def remove_empty(folders: "Iterable[Path]") -> None:
 
 
 def sweep(parent: str) -> None:
-    """Remove what killed processes of this user left below ``parent``; done once in a process."""
+    """Remove the leftovers of this user's killed processes below ``parent``; done once in a process."""
     if sys.platform == "win32" or parent in _swept:
         return
     _swept.add(parent)
@@ -129,21 +129,21 @@ def _remove_left(place: str) -> None:
 
 
 def _remove(place: str) -> None:
-    """Remove a folder as far as that can be done; what is left keeps its mark."""
+    """Remove a directory as far as possible; a directory that remains keeps its mark."""
     mark = os.path.join(place, MARK)
     for path in [os.path.join(place, name) for name in _names(place) if name != MARK]:
         try:
             os.unlink(path)
         except OSError:
-            import shutil  # most folders hold files alone
+            import shutil  # most directories contain only files
             from contextlib import suppress
 
-            with suppress(RecursionError):  # a thousand folders in each other
+            with suppress(RecursionError):  # a thousand directories in each other
                 shutil.rmtree(path, ignore_errors=True)
     try:
         os.unlink(mark)
     except OSError:
-        mark = ""  # there is none where there are no locks
+        mark = ""  # none exists where there are no locks
     try:
         os.rmdir(place)
     except OSError:
@@ -163,7 +163,7 @@ def _make_mark(mark: str) -> None:
 
 
 def _lock(place: str) -> int | None:
-    """A descriptor that locks a folder; None if another process has the lock, or there are no locks."""
+    """A descriptor that locks a directory; None if another process has the lock, or there are no locks."""
     if sys.platform == "win32":
         return None
     try:

@@ -1,12 +1,12 @@
-"""What compiled bytes are, told from the bytes alone, whoever keeps them.
+"""The description of compiled bytes, derived from the bytes alone, whatever cache they come from.
 
-Everything here is pure: whatever the bytes say, nothing is executed, loaded or read from a disk.
+Everything in this package is pure: whatever the bytes say, nothing is executed, loaded or read from a disk.
 :func:`describe` never raises. Every length in the bytes is compared with their number before it is used, and
-what is kept of them is bounded. Each family of formats has a module, and each reader names the source of its
-format. A module is imported when bytes of its format are met, because most processes meet one format at most.
+the data kept is bounded. Each family of formats has a module, and each reader names the source of its
+format. A module is imported when bytes of its format are met, because most processes meet at most one format.
 
-This room must not know stores, compilers or devices. :func:`fits` compares what an entry claims of its
-payload with what the payload is.
+This package must not know stores, compilers or devices. :func:`fits` compares an entry's claims about its
+payload with the payload.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ _READERS = (
     (b"CCOB", "amd.read_bundle"),
     (b"\x20\0\0\0\1\0\0\0", "containers.read_pipelines"),
 )
-"""The module and function that read what begins with a magic number; PTX has none and is tried last."""
+"""The module and function that read bytes with a magic number; PTX has none and is tried last."""
 
 
 def __getattr__(name: str) -> object:
@@ -46,10 +46,10 @@ def __getattr__(name: str) -> object:
 
 
 def describe(data: bytes) -> "PayloadInfo":
-    """What some bytes are, by their magic number, or by their first directive for PTX.
+    """The description of some bytes, by their magic number, or by their first directive for PTX.
 
-    Fewer bytes than a magic number has are of kind ``unknown``. Of longer bytes a missing end is a
-    ``problem`` wherever the format says how long it is; each reader tells how far that goes.
+    Fewer bytes than a magic number has are of kind ``unknown``. In longer bytes a missing end is a
+    ``problem`` wherever the format gives its length; each reader documents how far that goes.
     """
     from gpucache.payload.reading import BrokenError, PayloadKind, Reading
 

@@ -29,10 +29,10 @@ _MACHINES = {
 
 
 def architecture(data: bytes, flags: int) -> str | None:
-    """The architecture of a code object, such as ``gfx90a``; None where nothing in it says.
+    """The architecture of a code object, such as ``gfx90a``; None if it does not say.
 
-    A loader goes by the ELF header's ``e_flags``, the lowest byte of which numbers the processor. Where that
-    is not the number of a single processor, the target in the notes is taken.
+    A loader goes by the ELF header's ``e_flags``, the lowest byte of which numbers the processor. If that
+    is not the number of a single processor, the target in the notes is used.
     """
     if machine := _MACHINES.get(flags & 0xFF):
         return f"gfx{machine}"
@@ -41,11 +41,11 @@ def architecture(data: bytes, flags: int) -> str | None:
 
 
 def read_bundle(reading: Reading) -> None:
-    """Describe an offload bundle; of a compressed one nothing is read but the magic.
+    """Describe an offload bundle; of a compressed bundle only the magic is read.
 
-    A bundle is little-endian. Behind the magic text of 24 bytes stands the number of code objects as u64, and
+    A bundle is little-endian. The magic text of 24 bytes precedes the number of code objects as u64 and,
     for each of them u64 offset, u64 size, u64 length of its identifier, and the identifier, such as
-    ``hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-``. Raises BrokenError where the list or a code object leaves the
+    ``hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-``. Raises BrokenError if the list or a code object exceeds the
     payload.
     """
     reading.kind = PayloadKind.OFFLOAD_BUNDLE
@@ -64,7 +64,7 @@ def read_bundle(reading: Reading) -> None:
 
 
 def _objects(reading: Reading) -> Iterator[tuple[str, int]]:
-    """Identifier and end of each code object."""
+    """The identifier and end of each code object."""
     part = "list of code objects"
     place = _MAGIC_BYTES + 8
     (count,) = reading.unpack("<Q", _MAGIC_BYTES, part)

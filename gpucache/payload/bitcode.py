@@ -1,10 +1,10 @@
-"""LLVM bitcode: the blocks, abbreviations and records of its bit stream, and what a module says of itself.
+"""LLVM bitcode: the blocks, abbreviations and records of its bit stream, and a module's data about itself.
 
 Source: LLVM's "Bitcode File Format" and llvm/include/llvm/Bitcode/LLVMBitCodes.h. Only the outermost level
-is read: the blocks fit into the file, a module is there, and with it the string table that its names lie
-in. Bitcode has no checksum, so a byte that changes without moving a block is not noticed. The work is
+is read: the blocks fit into the file, a module exists, and with it the string table that contains its
+names. Bitcode has no checksum, so a byte that changes without moving a block is not noticed. The work is
 bounded by the number of bytes: no field takes fewer bits than it is counted for, and blocks inside the one
-that is read are stepped over by their length.
+that is read are skipped by their length.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,11 +41,11 @@ _ARRAY_LIMIT = 65_536
 _WORK_LIMIT = 4_000_000
 """How many operands are read of one block; each becomes a number in memory."""
 _GARBAGE_BYTES = 8
-"""How many bytes after the last block are passed over, as LLVM's own reader passes them over."""
+"""How many bytes after the last block are ignored, as LLVM's own reader ignores them."""
 
 
 class Module(NamedTuple):
-    """A program as its bitcode describes it; texts are printable and empty where it does not say."""
+    """A program as its bitcode describes it; texts are printable, and empty if it does not say."""
 
     producer: str
     """Such as ``LLVM15.0.6``."""
@@ -56,7 +56,7 @@ class Module(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A block by its number: its content lies between two offsets in bytes, with ids of some bits."""
+    """A block by its number: its content is between two offsets in bytes, with ids of some bits."""
 
     number: int
     id_bits: int
@@ -65,7 +65,7 @@ class Block(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A record: code and operands; a blob or text in it is kept as bytes where it lies."""
+    """A record: code and operands; a blob or text in it is kept as bytes in place."""
 
     code: int
     operands: tuple[int, ...]
@@ -79,8 +79,8 @@ class Record(NamedTuple):
 def read_bitcode(reading: Reading) -> None:
     """Describe bitcode, bare or in its wrapper, by its length alone, which costs nothing.
 
-    Bitcode is made of 32-bit words and does not say how many: of bare bitcode a cut inside a word is
-    noticed; of wrapped bitcode every cut is.
+    Bitcode is made of 32-bit words and does not say how many: in bare bitcode a cut inside a word is
+    noticed; in wrapped bitcode every cut is.
     """
     reading.kind = PayloadKind.LLVM_BITCODE
     length = len(_unwrapped(reading))
@@ -89,7 +89,7 @@ def read_bitcode(reading: Reading) -> None:
 
 
 def read_module(data: bytes) -> Module:
-    """The module in some bytes; raises CutError where they end too early, BrokenError for other damage."""
+    """The module in some bytes; raises CutError if they end too early, BrokenError for other damage."""
     if not data:
         raise CutError("it is empty")
     data = _unwrapped(Reading(data))
@@ -125,7 +125,7 @@ def read_module(data: bytes) -> Module:
 
 
 def _unwrapped(reading: Reading) -> bytes:
-    """The bitcode in its wrapper, which says where it begins and how long it is, or without one."""
+    """The bitcode without its wrapper, which says where it begins and how long it is, if it has one."""
     if not reading.data.startswith(_WRAPPER):
         return reading.data
     offset, size = reading.unpack("<II", 8, "bitcode wrapper")
@@ -134,14 +134,14 @@ def _unwrapped(reading: Reading) -> bytes:
 
 
 def _first(data: bytes, found: Sequence[Block], number: int, code: int) -> Record | None:
-    """The first record of a code in the first block of a number."""
+    """The first record with a code in the first block with a number."""
     block = next((one for one in found if one.number == number), None)
     return next((one for one in records(data, block) if one.code == code), None) if block else None
 
 
 @dataclass(slots=True)
 class Bits:
-    """A position in some bytes, counted in bits, and where reading has to end."""
+    """A position in some bytes, counted in bits, and the position where reading must end."""
 
     data: bytes
     position: int
@@ -169,17 +169,17 @@ class Bits:
         raise BrokenError("it holds a number of more than 64 bits")
 
     def align(self) -> None:
-        """Go on at the next 32-bit word."""
+        """Continue at the next 32-bit word."""
         self.position += -self.position % 32
 
     @property
     def left(self) -> int:
-        """How many bits there are before the end."""
+        """How many bits remain before the end."""
         return self.end - self.position
 
 
 Operand = tuple[int, int]
-"""How an operand is encoded, and its width or value."""
+"""The encoding of an operand, and its width or value."""
 
 
 def blocks(data: bytes, start: int) -> Iterator[Block]:
@@ -192,7 +192,7 @@ def blocks(data: bytes, start: int) -> Iterator[Block]:
 
 
 def records(data: bytes, block: Block) -> Iterator[Record]:
-    """The records directly in a block, without those of the blocks in it; raises BrokenError."""
+    """The records directly in a block, without the records of nested blocks; raises BrokenError."""
     bits = Bits(data, block.start * 8, block.end * 8)
     known: list[tuple[Operand, ...]] = []
     work = 0
@@ -218,7 +218,7 @@ def records(data: bytes, block: Block) -> Iterator[Record]:
 
 
 def _enter(bits: Bits) -> Block:
-    """Step over a block, whose id was read; what it is."""
+    """Step over a block whose id was read; returns the block."""
     number, id_bits = bits.vbr(8), bits.vbr(4)
     bits.align()
     words = bits.take(32)
@@ -286,7 +286,7 @@ def _scalar(bits: Bits, encoding: int, value: int) -> int:
 
 
 def _count(bits: Bits, width: int, part: str) -> int:
-    """How many numbers follow; raises where so many of that width are not there, or are never written."""
+    """How many numbers follow; raises if so many of that width do not remain, or are never written."""
     count = bits.vbr(6)
     if count * width > bits.left:
         raise CutError(f"a {part} of {count} numbers ends beyond the bytes")

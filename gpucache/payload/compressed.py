@@ -1,8 +1,8 @@
-"""What was packed by zlib (RFC 1950) or into a frame of zstd (RFC 8878): whether it is whole, and what it is.
+"""Data packed by zlib (RFC 1950) or into a frame of zstd (RFC 8878): whether it is whole, and its content.
 
-A zlib stream is unpacked to be checked, and ends in a checksum. The blocks of a zstd frame say how long they
-are, so a cut is noticed without unpacking any; that needs the package ``zstandard``. Whatever the data say,
-no more is taken out of them than the caller allows.
+A zlib stream is unpacked to be checked, and ends in a checksum. The blocks of a zstd frame contain their
+lengths, so a cut is noticed without unpacking; that needs the package ``zstandard``. Whatever the data say,
+no more is unpacked than the caller allows.
 """
 
 import zlib
@@ -17,7 +17,7 @@ _PIECE_BYTES = 1 << 20
 def is_verified(data: bytes, most_bytes: int) -> bool:
     """Whether all of the data could be verified by unpacking at most ``most_bytes`` of it.
 
-    Raises CutError for data that end too early, BrokenError for damaged ones or neither zlib nor zstd.
+    Raises CutError for data that end too early, BrokenError for damaged data or neither zlib nor zstd.
     """
     if data.startswith(ZSTD):
         _require_whole_frame(data)
@@ -28,8 +28,8 @@ def is_verified(data: bytes, most_bytes: int) -> bool:
 
 
 def unpack(data: bytes, most_bytes: int) -> bytes:
-    """At most so many bytes of what was packed, from its beginning; raises BrokenError for damaged data, and
-    for zstd where this Python does not read it."""
+    """At most so many bytes of packed data, from its beginning; raises BrokenError for damaged data, and
+    for zstd if this Python cannot read it."""
     if data.startswith(ZLIB):
         try:
             return zlib.decompressobj().decompress(data, most_bytes)

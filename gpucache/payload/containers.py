@@ -1,8 +1,8 @@
-"""Containers of drivers and compilers, each with a header of its own behind a magic number.
+"""Containers of drivers and compilers, each with its own header after a magic number.
 
-They are NVIDIA's fatbins and LTO-IR, poclbin, rusticl's binaries, and what ``vkGetPipelineCacheData`` gives.
-NVIDIA documents neither of its own: every statement about their layout comes from files that ``fatbinary``
-13.0 and NVRTC 11.8, 12.4, 12.9 and 13.5 made, and fields that were not understood are not read.
+They are NVIDIA's fatbins and LTO-IR, poclbin, rusticl's binaries, and the data of ``vkGetPipelineCacheData``.
+NVIDIA documents neither of its formats: every statement about their layout comes from files by ``fatbinary``
+13.0 and NVRTC 11.8, 12.4, 12.9 and 13.5, and fields that were not understood are not read.
 """
 
 from collections.abc import Iterator
@@ -38,8 +38,8 @@ def read_fatbin(reading: Reading) -> None:
     """Describe a fatbin, whose header is u32 magic, u16 version, u16 header size and u64 size of the images.
 
     The header of an image is u16 kind (1 for PTX, 2 for a cubin), u16, u32 header size, u64 content size, and
-    at offset 28 the architecture as u32. Raises BrokenError where an image or the whole leaves the payload,
-    as every cut behind the magic number makes it.
+    at offset 28 the architecture as u32. Raises BrokenError if an image or the whole exceeds the payload,
+    as every cut after the magic number makes them.
     """
     reading.kind = PayloadKind.FATBIN
     version, header_size, size = reading.unpack("<HHQ", 4, "fatbin header")
@@ -60,12 +60,12 @@ def _images(reading: Reading, start: int, end: int) -> Iterator[str]:
 
 
 def read_ltoir(reading: Reading) -> None:
-    """Describe NVRTC's LTO-IR, which is encoded NVVM IR behind pairs of u16 tag and u16 value.
+    """Describe NVRTC's LTO-IR, which is encoded NVVM IR after pairs of u16 tag and u16 value.
 
     The u16 at offset 12 says where the pairs begin, the u32 at 16 where they end, and the u32 at 20 where the
-    content begins. Tag 1 holds ten times the architecture, tag 0x20 holds 1 for an ``a`` architecture (an
+    content begins. Tag 1 is ten times the architecture, tag 0x20 is 1 for an ``a`` architecture (an
     ``f`` leaves no trace), and tag 0x63 ends the pairs. The length of the content is stored nowhere, so a cut
-    behind the header is not noticed. LTO-IR is code for a virtual architecture, so its architecture is shown
+    after the header is not noticed. LTO-IR is code for a virtual architecture, so its architecture is shown
     as ``compute_90``.
     """
     reading.kind = PayloadKind.LTOIR
@@ -84,11 +84,11 @@ def read_ltoir(reading: Reading) -> None:
 def read_poclbin(reading: Reading) -> None:
     """Describe a poclbin, which is little-endian. Source: PoCL's ``pocl_binary.c``.
 
-    The header holds the magic, u64 device id, u32 version, u32 number of kernels, u64 flags, from version 9
+    The header has the magic, u64 device id, u32 version, u32 number of kernels, u64 flags, from version 9
     on u32 root entries, then 41 bytes of build hash, and from version 10 on a u64 where flag bit 1 is set.
-    The root files follow: from version 9 on behind their size as u64, before that one file as u32 and name,
-    u32 and content. Each kernel is u64 size of all of it, u64, u32, u32 and name, and a rest that is not read
-    here. Versions 8 (PoCL 3.0) and 9 (3.1) were read from real files; 6, 7, 10 and 11 follow the source; of
+    The root files follow: from version 9 on after their size as u64, before that one file as u32 and name,
+    u32 and content. Each kernel is u64 size of all of it, u64, u32, u32 and name, and a rest that is not
+    read. Versions 8 (PoCL 3.0) and 9 (3.1) were read from real files; 6, 7, 10 and 11 follow the source; of
     other versions only the header up to the flags is read. The kernels must end where the payload does, so
     every cut is a problem.
     """
@@ -139,7 +139,7 @@ def _pocl_kernels(reading: Reading, start: int, count: int) -> Iterator[str]:
 def read_rusticl(reading: Reading) -> None:
     """Describe a binary of Mesa's rusticl; every cut of version 1 is a problem.
 
-    Behind the magic stand, each as u32, the version (only 1 was seen), the length of the device's name, the
+    The magic is followed by, each as u32, the version (only 1 was seen), the length of the device's name, the
     length of the SPIR-V, and OpenCL's binary type; then come the name and the SPIR-V.
     """
     reading.kind = PayloadKind.RUSTICL
@@ -156,9 +156,9 @@ def read_pipelines(reading: Reading) -> None:
     """Describe a pipeline cache by its header, which is little-endian wherever it was written.
 
     Source: Vulkan specification, ``VkPipelineCacheHeaderVersionOne``; checked against what Mesa's lavapipe
-    gives. u32 size of the header (32) and u32 version (1) stand for a magic number; u32 vendor, u32 device
-    and the 16 bytes of a UUID follow, by which a driver refuses what another one or another version of it
-    made. How much of the driver's follows is not said, so of all cuts only one in the header is a problem.
+    gives. u32 size of the header (32) and u32 version (1) serve as a magic number; u32 vendor, u32 device
+    and the 16 bytes of a UUID follow, by which a driver refuses data that another driver or version
+    made. The length of the driver's data is not given, so of all cuts only one in the header is a problem.
     """
     reading.kind = PayloadKind.VULKAN_PIPELINES
     vendor, device = reading.unpack("<II", 8, "header")

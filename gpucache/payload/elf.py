@@ -1,9 +1,9 @@
 """ELF files: CUDA cubins, Intel's OpenCL binaries, AMD code objects, shared libraries, and any other.
 
-Source: the System V gABI for headers and tables; what vendors add is named where it is read. All of a
-payload's tables, sections and segments must lie inside it, so a cut is noticed wherever it takes away
+Source: the System V gABI for headers and tables; vendors' additions are named where they are read. All of a
+payload's tables, sections and segments must be inside it, so a cut is noticed wherever it takes away
 something that a table names. Compilers of cubins end them with the section or program header table:
-of a cubin, every cut behind the magic number is a problem.
+of a cubin, every cut after the magic number is a problem.
 """
 
 import re
@@ -29,7 +29,7 @@ _DT_NEEDED, _DT_STRTAB, _DT_RPATH, _DT_RUNPATH = 1, 5, 15, 29
 _TABLE_LIMIT = 65_536
 """How many sections, segments and symbols are looked at, whatever the file claims."""
 _LISTED_BYTES = 1 << 20
-"""How large the dynamic section and the notes of a library may be together."""
+"""The size limit of the dynamic section and the notes of a library together."""
 _NAME_LIMIT = 4096
 _COMMENT_BYTES = 4096
 _TOOL_ARCH = re.compile(rb"-arch sm_(\d{1,4})([af])\b")
@@ -37,18 +37,18 @@ _CLANG = re.compile(rb"clang version (\d{1,4}\.\d{1,4}\.\d{1,4})")
 
 
 class Source(Protocol):
-    """Bytes that are read piece by piece: ``Reading`` has them in memory, and a library lies on a disk."""
+    """Bytes that are read piece by piece: ``Reading`` has them in memory, and a library is on a disk."""
 
     def require(self, end: int, part: str) -> None:
-        """Raise CutError where a part that ends at offset ``end`` is not all there."""
+        """Raise CutError if a part that ends at offset ``end`` is incomplete."""
 
     def cut(self, start: int, end: int) -> bytes:
-        """The bytes between two offsets, as many as there are."""
+        """The bytes between two offsets, as many as exist."""
         ...
 
 
 class Exports(NamedTuple):
-    """What a shared library or an object file gives to others."""
+    """The exports of a shared library or an object file."""
 
     shared: bool
     machine: int
@@ -59,7 +59,7 @@ class Exports(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """How a file of some class is laid out: struct formats, and where in a row its fields are."""
+    """The layout of files of some class: struct formats, and the places of the fields in a row."""
 
     header: str
     section: str
@@ -97,12 +97,12 @@ class _File(NamedTuple):
     machine: int
     flags: int
     segments: tuple[int, int, int]
-    """Where the table begins, the size of a row, and how many there are."""
+    """Where the table begins, the size of a row, and how many rows it has."""
     sections: tuple[int, int, int]
     names_index: int
 
     def rows(self, layout: str, table: tuple[int, int, int], part: str) -> Iterator[tuple[int, ...]]:
-        """The rows of a table; raises BrokenError where it does not fit the format or leaves the file."""
+        """The rows of a table; raises BrokenError if it does not fit the format or exceeds the file."""
         offset, row_bytes, count = table
         size = struct.calcsize(self.order + layout)
         if row_bytes != size:
@@ -113,7 +113,7 @@ class _File(NamedTuple):
 
 
 def read_elf(reading: Reading) -> None:
-    """Describe an ELF file; raises BrokenError where its tables do not fit its bytes."""
+    """Describe an ELF file; raises BrokenError if its tables do not fit its bytes."""
     reading.kind = PayloadKind.ELF
     _, _, kind, machine = _machine(reading)
     reading.kind = _kind(kind, machine)
@@ -135,7 +135,7 @@ def read_elf(reading: Reading) -> None:
 
 
 def is_cut(data: bytes) -> bool:
-    """Whether an ELF file ends before its header or its section table, which linkers write last, does."""
+    """Whether an ELF file ends inside its header or its section table, which linkers write last."""
     try:
         _sections(_open(Reading(data)))
     except BrokenError as error:
@@ -144,7 +144,7 @@ def is_cut(data: bytes) -> bool:
 
 
 def read_exports(data: bytes) -> Exports:
-    """What an ELF file gives to others; raises BrokenError for what is none or contradicts itself."""
+    """The exports of an ELF file; raises BrokenError if it is not one or contradicts itself."""
     file = _open(Reading(data))
     sections = _sections(file)
     shared = file.kind == _ET_DYN
@@ -161,7 +161,7 @@ def read_exports(data: bytes) -> Exports:
 
 
 def read_library(source: Source) -> Library:
-    """What a shared library says of itself; raises BrokenError where its tables do not fit its bytes."""
+    """The headers of a shared library; raises BrokenError if its tables do not fit its bytes."""
     file = _open(source)
     segments = list(_segments(file))
     build_id: str | None = None
@@ -195,7 +195,7 @@ def read_library(source: Source) -> Library:
 
 
 def _machine(source: Source) -> tuple[str, _Layout, int, int]:
-    """Byte order and layout, which the rest is read by, and the type and machine of a file."""
+    """Byte order and layout, by which the rest is read, and the type and machine of a file."""
     ident = source.cut(0, 16)
     if not b"\x7fELF".startswith(ident[:4]):
         raise BrokenError("it is no ELF file")
@@ -238,7 +238,7 @@ def _cuda_architecture(abi_version: int, flags: int) -> str | None:
     ABI version 7 (OS ABI 0x33): number in bits 0..7, ``a`` in bit 11. ABI version 8 (OS ABI 0x41):
     number in bits 8..15, ``a`` in bit 3. Observed in cubins of NVRTC 11.8, 12.4 and 12.9 (version 7
     up to sm_90a, version 8 from sm_100), 13.5 and ptxas 13.0 (version 8 for all; these two never set
-    bit 3, not even for ``a``). ``f`` is in no flag. LLVM's ELF.h names the same fields. None for a
+    bit 3, not even for ``a``). ``f`` is not in any flag. LLVM's ELF.h names the same fields. None for a
     version that was not observed.
     """
     if abi_version == 7:
@@ -249,11 +249,11 @@ def _cuda_architecture(abi_version: int, flags: int) -> str | None:
 
 
 def _sections(file: _File) -> list[_Section]:
-    """All sections, of which the first is none; raises BrokenError where their table leaves the file."""
+    """All sections, of which the first is empty; raises BrokenError if their table exceeds the file."""
     offset, row_bytes, count = file.sections
     if offset == 0:
         return []
-    if count == 0:  # the gABI's extended numbering: the first row holds the number
+    if count == 0:  # the gABI's extended numbering: the first row has the number
         first = next(file.rows(file.layout.section, (offset, row_bytes, 1), "section table"))
         count = first[5]
     rows = file.rows(file.layout.section, (offset, row_bytes, count), "section table")
@@ -270,7 +270,7 @@ def _segments(file: _File) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _named(reading: Reading, file: _File, sections: Sequence[_Section]) -> Iterator[tuple[str, _Section]]:
-    """Every section with its name; none where no section holds the names."""
+    """Every section with its name; empty if no section contains the names."""
     index = sections[0].link if file.names_index == _SHN_XINDEX else file.names_index
     if 0 < index < len(sections):
         names = sections[index]
@@ -280,14 +280,14 @@ def _named(reading: Reading, file: _File, sections: Sequence[_Section]) -> Itera
 
 def _describe_sections(reading: Reading, named: Sequence[tuple[str, _Section]]) -> None:
     if reading.kind is not PayloadKind.CUBIN:
-        # Intel's CPU compiler leaves the machine number out of what was compiled but not linked.
+        # Intel's CPU compiler leaves the machine number out of objects that were compiled but not linked.
         if any(name.startswith(".ocl.") for name, _ in named):
             reading.kind = PayloadKind.INTEL_CPU
         reading.note_names("sections", (name for name, _ in named if name))
         return
     code = (name.removeprefix(".text.") for name, _ in named if name.startswith(".text."))
     reading.note_names("functions", code, kernels=True)
-    # The suffix that the flags leave out is in the tool's own note: .note.nv.tkinfo holds ptxas' command
+    # The suffix that the flags leave out is in the tool's own note: .note.nv.tkinfo has ptxas' command
     # line, such as "-arch sm_90a"; observed in NVRTC 13.5 and ptxas 13.0. NVIDIA documents neither the
     # section nor its text.
     note = next((section for name, section in named if name == ".note.nv.tkinfo"), None)
@@ -298,7 +298,7 @@ def _describe_sections(reading: Reading, named: Sequence[tuple[str, _Section]]) 
 
 
 def _symbols(data: bytes, file: _File, table: _Section, sections: Sequence[_Section]) -> Iterator[str]:
-    """The names of a symbol table that are global and defined."""
+    """The names in a symbol table that are global and defined."""
     if table.link >= len(sections):
         raise BrokenError("its symbols have no table of names")
     names = sections[table.link]

@@ -1,4 +1,4 @@
-"""Whether a payload is what its entry says it is, from the description of the payload alone."""
+"""Whether a payload is what its entry claims, from the description of the payload alone."""
 
 import re
 
@@ -9,7 +9,7 @@ _CUDA_KINDS = {
     ArtifactKind.CUBIN: PayloadKind.CUBIN,
     ArtifactKind.PTX: PayloadKind.PTX,
     ArtifactKind.LTOIR: PayloadKind.LTOIR,
-    ArtifactKind.OPTIXIR: PayloadKind.LTOIR,  # which begins as LTO-IR does
+    ArtifactKind.OPTIXIR: PayloadKind.LTOIR,  # it begins as LTO-IR does
 }
 _CUDA_ONLY = (PayloadKind.CUBIN, PayloadKind.FATBIN, PayloadKind.LTOIR)
 _VENDORS = {
@@ -28,15 +28,15 @@ _ARCHITECTURE = re.compile(r"(?:sm|compute)_(\d+)([a-z]?)")
 
 
 def holds_no_kernel(info: PayloadInfo) -> bool:
-    """Whether a cubin or PTX is known to hold nothing that can be launched."""
+    """Whether a cubin or PTX is known to contain nothing that can be launched."""
     return info.kind in (PayloadKind.CUBIN, PayloadKind.PTX) and info.kernels == ()
 
 
 def fits(info: PayloadInfo, artifact_kind: str, target: str) -> str | None:
-    """What does not fit between a payload and an entry's artifact kind and target, as a sentence; else None.
+    """The mismatch between a payload and an entry's artifact kind and target, as a sentence; else None.
 
-    A structural ``problem`` of the payload is a finding of its own and not looked at here. A payload that
-    does not name its architecture, an OpenCL binary of unknown format and an entry of a third party's backend
+    A structural ``problem`` of the payload is a separate finding and ignored in this check. A payload that
+    does not name its architecture, an OpenCL binary of unknown format and an entry of a third-party backend
     count as fitting.
     """
     backend, _, name = target.partition(":")
@@ -59,7 +59,7 @@ def _wrong_backend(artifact_kind: str, backend: str, expected: str) -> str | Non
 
 
 def _opencl_misfit(info: PayloadInfo, name: str) -> str | None:
-    """What is wrong where a payload in one implementation's own format is for a target of another."""
+    """The mismatch if a payload in one implementation's own format is for a target of another."""
     vendor = _VENDORS.get(info.kind)
     if vendor is None or name.startswith(vendor):
         return None
@@ -69,9 +69,9 @@ def _opencl_misfit(info: PayloadInfo, name: str) -> str | None:
 
 
 def _architecture_misfit(info: PayloadInfo, name: str) -> str | None:
-    """What is wrong where a payload was built for another architecture than its entry's.
+    """The mismatch if a payload was built for a different architecture than its entry's.
 
-    The numbers must be equal. A suffix is compared where the payload states one, and always for PTX. Whether
+    The numbers must be equal. A suffix is compared if the payload states one, and always for PTX. Whether
     a number is that of a real or a virtual architecture follows from the kind of artifact.
     """
     claimed = _ARCHITECTURE.fullmatch(name)

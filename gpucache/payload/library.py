@@ -1,4 +1,4 @@
-"""What a shared library says of itself to the loader. A value; ``elf`` reads it."""
+"""The properties of a shared library that the loader uses. A value; ``elf`` reads it."""
 
 from typing import NamedTuple
 

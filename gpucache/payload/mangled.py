@@ -1,9 +1,9 @@
-"""Names of kernels as people read them, made from the names that C++ compilers write.
+"""Readable names of kernels, made from the names that C++ compilers write.
 
 Source: the Itanium C++ ABI, section 5.1 (mangling). Only what is certain without following types is read: the
 identifiers of a name and the first plain types of its template arguments. Any other name stays as it is. A
-complete demangler would be the wrong tool for names out of a cache: a hostile name of 600 bytes stands for
-terabytes of text, at which LLVM's demangler ends the process.
+complete demangler would be the wrong tool for names from a cache: a hostile name of 600 bytes expands to
+terabytes of text, which kills the process in LLVM's demangler.
 """
 
 import re
@@ -15,7 +15,7 @@ _TYPES_SHOWN = 3
 _TYPE_NAME = "_ZTS"
 _FUNCTION = "_Z"
 _WRAPPER = "__pf_kernel_wrapper"
-"""What libsycl puts around a kernel whose range it rounds up; the kernel is its argument."""
+"""The function that libsycl puts around a kernel whose range it rounds up; the kernel is its argument."""
 _ANONYMOUS = "_GLOBAL__N_1"
 _LENGTH = re.compile(r"[1-9][0-9]{0,3}")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -27,7 +27,7 @@ _TYPES = {
 
 
 def readable(name: str) -> str:
-    """A name for people; the name itself where it is not one of C++ or not a simple one. Raises nothing."""
+    """A readable name; the name itself if it is not a C++ name or not a simple one. Raises nothing."""
     if len(name) > _NAME_BYTES:
         return name
     for start, whole in ((_TYPE_NAME, True), (_FUNCTION, False)):
@@ -37,7 +37,7 @@ def readable(name: str) -> str:
 
 
 def _name(text: str, *, whole: bool) -> str:
-    """The name at the start of a text; empty where it is not a simple one, or not all of a ``whole`` text."""
+    """The name at the start of a text; empty if it is not a simple one, or not all of a ``whole`` text."""
     nested = text.startswith("N")
     identifiers, rest = _prefix(text.removeprefix("N"), many=nested)
     if not identifiers:
@@ -54,7 +54,7 @@ def _name(text: str, *, whole: bool) -> str:
 
 
 def _prefix(text: str, *, many: bool) -> tuple[Sequence[str], str]:
-    """The identifiers that a name begins with, one or as many as there are, and the text behind them."""
+    """The identifiers that a name begins with, one or as many as there are, and the text after them."""
     found: list[str] = []
     if text.startswith("St"):
         found, text = ["std"], text[2:]

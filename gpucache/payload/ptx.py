@@ -1,8 +1,8 @@
 """PTX, NVIDIA's virtual assembly, as text. Source: the PTX ISA, chapters on syntax and directives.
 
-PTX says nowhere how long it is. A cut is noticed where the text ends inside a block, a parenthesis, a
+PTX does not contain its length. A cut is noticed if the text ends inside a block, a parenthesis, a
 comment, a string or a statement, or before ``.target``. A cut between two functions, inside the header's last
-line or inside a ``//`` comment leaves sound PTX and is not noticed. Text that ends before the end of
+line or inside a ``//`` comment leaves valid PTX and is not noticed. Text that ends before the end of
 ``.version`` is not recognised as PTX.
 """
 
@@ -15,8 +15,8 @@ from gpucache.units import printable
 _BLANK = rb"(?>\s+|//[^\n]*+|/\*(?s:.*?)\*/)*+"
 _VERSION = re.compile(_BLANK + rb"\.version\s+(\d{1,3}\.\d{1,3})(?=\s)")
 _TARGET = re.compile(_BLANK + rb"\.target\s+(?:sm|compute)_(\d{1,4}[a-z]?)(?=[\s,/])")
-# Begins with a set of characters, so that the text between pieces is passed over quickly. Dots are no such
-# characters, as every instruction has some.
+# Begins with a set of characters, so that the text between pieces is skipped quickly. Dots are not in
+# the set, as every instruction has some.
 _PIECE = re.compile(
     rb'[/"{()}]'
     rb"(?:(?<=/)(?:/[^\n]*+|(?P<comment>\*)(?s:.*?)(?:(?P<closed>\*/)|\Z))"
@@ -26,16 +26,16 @@ _PIECE = re.compile(
 _ENTRY = re.compile(rb"\.entry\s+([\w$%]{1,4096})")
 _LAST_LINE = re.compile(
     rb'.*(?:[;}]|\*/)|\.(?:version|target|address_size)\s.*|\.file\s+\d+\s+"[^"]*"(?:,.*)?|@@DWARF.*'
-    rb'|\.section\s+\.comment\s+"[^"]*"'  # what NVRTC's --version-ident adds
+    rb'|\.section\s+\.comment\s+"[^"]*"'  # NVRTC's --version-ident adds it
 )
 _SCAN_LIMIT = 64 * 1024 * 1024
 _TAIL = 65_536
 
 
 def read_ptx(reading: Reading) -> None:
-    """Describe PTX, or leave the kind as it is where the bytes are none.
+    """Describe PTX, or leave the kind unchanged if the bytes are not PTX.
 
-    Raises BrokenError where the text is not whole. NVRTC returns PTX with one NUL behind it, which is part of
+    Raises BrokenError if the text is incomplete. NVRTC returns PTX with one NUL after it, which is part of
     the payload and no problem. PTX is code for a virtual architecture, so ``.target sm_90`` is shown as the
     architecture ``compute_90``.
     """
@@ -57,7 +57,7 @@ def read_ptx(reading: Reading) -> None:
 
 
 def _entries(data: bytes, start: int, end: int) -> Iterator[str]:
-    """The names of entries; raises BrokenError after the last of them where the text is not whole."""
+    """The names of entries; raises BrokenError after the last of them if the text is incomplete."""
     depth, comment_open, string_open = 0, False, False
     entries = _ENTRY.finditer(data, start, end)
     entry = next(entries, None)
@@ -83,7 +83,7 @@ def _entries(data: bytes, start: int, end: int) -> Iterator[str]:
 
 
 def _require_last_line(tail: bytes) -> None:
-    """The last line of code must be one that can end a module; a path in it may hold the comment sign."""
+    """The last line of code must be one that can end a module; a path in it may contain the comment sign."""
     for line in reversed(tail.rstrip().splitlines()):
         code = line.partition(b"//")[0].strip()
         if code and not any(_LAST_LINE.fullmatch(text) for text in (code, line.strip())):

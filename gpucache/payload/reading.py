@@ -15,7 +15,7 @@ NAMES_SHOWN = 16
 
 
 class PayloadKind(StrEnum):
-    """What a payload is. ``elf`` is any ELF file that is none of the others."""
+    """The kind of a payload. ``elf`` is any ELF file that is none of the others."""
 
     CUBIN = "cubin"
     FATBIN = "fatbin"
@@ -39,34 +39,34 @@ _BACKENDS = {
     PayloadKind.OFFLOAD_BUNDLE: "hip",
     PayloadKind.VULKAN_PIPELINES: "vulkan",
 }
-"""What runs a payload that is not for CUDA."""
+"""The backend that runs a payload that is not for CUDA."""
 
 
 @dataclass(frozen=True, slots=True)
 class PayloadInfo:
-    """What a payload is, in words that can be shown: names out of the bytes are made printable."""
+    """The description of a payload, in words that can be shown: names from the bytes are made printable."""
 
     kind: PayloadKind
     architecture: str | None
     """Such as ``sm_90`` for NVIDIA's machine code, ``compute_90`` for PTX and LTO-IR, ``gfx90a`` for AMD's,
-    the numbers of vendor and device (``10de:2330``) for Vulkan; None where the bytes do not say. It has a
-    suffix (``sm_90a``) where the bytes state one."""
+    the numbers of vendor and device (``10de:2330``) for Vulkan; None if the bytes do not say. It has a
+    suffix (``sm_90a``) if the bytes state one."""
     detail: tuple[tuple[str, str], ...]
     """Readable pairs of label and value, the size first."""
     problem: str | None
-    """What is structurally broken in bytes that were recognised, as one sentence; None where nothing is."""
+    """The structural damage in bytes that were recognised, as one sentence; None if there is none."""
     kernels: tuple[str, ...] | None = None
-    """Names of the first kernels as the bytes spell them; None where they do not say what can be launched."""
+    """Names of the first kernels as the bytes spell them; None if they do not say what can be launched."""
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """All that is known by label, for people."""
+        """All known values by label, for people."""
         told = (("kind", self.kind.value), ("architecture", self.architecture), ("problem", self.problem))
         return (*((label, value) for label, value in told if value is not None), *self.detail)
 
     @property
     def target(self) -> str:
-        """What it was compiled for, such as ``cuda:sm_90`` or ``hip:gfx90a``; empty where it does not say."""
+        """Its target, such as ``cuda:sm_90`` or ``hip:gfx90a``; empty if the bytes do not say."""
         if self.architecture is None:
             return ""
         return f"{_BACKENDS.get(self.kind, 'cuda')}:{self.architecture}"
@@ -77,12 +77,12 @@ class BrokenError(FormatError):
 
 
 class CutError(BrokenError):
-    """The bytes end before what they say they hold."""
+    """The bytes end before all the data that they declare."""
 
 
 @dataclass(slots=True)
 class Reading:
-    """A description while it is being made, and the bytes that it is made from."""
+    """A description in progress, and the bytes that it is made from."""
 
     data: bytes
     kind: PayloadKind = PayloadKind.UNKNOWN
@@ -91,16 +91,16 @@ class Reading:
     kernels: tuple[str, ...] | None = None
 
     def require(self, end: int, part: str) -> None:
-        """Raise CutError where a part that ends at offset ``end`` is not all there."""
+        """Raise CutError if a part that ends at offset ``end`` is incomplete."""
         if end > len(self.data):
             raise CutError(f"the {part} ends at byte {end}, beyond the payload's {len(self.data)} bytes")
 
     def cut(self, start: int, end: int) -> bytes:
-        """The bytes between two offsets, as many as there are."""
+        """The bytes between two offsets, as many as exist."""
         return self.data[start:end]
 
     def unpack(self, layout: str, offset: int, part: str) -> tuple[int, ...]:
-        """The integers of a struct layout at an offset; raises CutError where they are not all there."""
+        """The integers of a struct layout at an offset; raises CutError if some are missing."""
         self.require(offset + struct.calcsize(layout), part)
         return struct.unpack_from(layout, self.data, offset)
 
@@ -113,9 +113,9 @@ class Reading:
         self.detail.append((label, str(value)))
 
     def note_names(self, plural: str, names: Iterable[str], *, kernels: bool = False) -> None:
-        """Add how many names there are and the first of them, also where reading them ends in a problem.
+        """Add the number of names and the first of them, also if reading them ends in a problem.
 
-        ``kernels`` says that they are the names of what can be launched, whatever the format calls that.
+        ``kernels`` marks them as the names of launchable functions, whatever the format calls those.
         """
         shown: list[str] = []
         count = 0

@@ -1,7 +1,7 @@
 """Source text of kernels, OpenCL C and CUDA C++ alike: the names of the kernels that it declares.
 
 Text is not compiled, so conditionals are not followed, and a kernel that a macro makes is not seen. Work is
-bounded, as a source may hold thousands of words that begin like a declaration.
+bounded, as a source may contain thousands of words that begin like a declaration.
 """
 
 import re
@@ -11,7 +11,7 @@ _READ_BYTES = 1_000_000
 _KERNELS = 1000
 _DECLARATION_BYTES = 65_536
 _FAILED_BYTES = 64 * _DECLARATION_BYTES
-"""How much is read, over and over, behind words like ``kernel`` that begin no declaration of one."""
+"""How much is read in total after words like ``kernel`` that do not begin a declaration."""
 _NAME_BYTES = 512
 _QUALIFIERS = frozenset({b"__kernel", b"kernel", b"__global__"})
 _COMMENT = rb"(?s)//[^\n]*|/\*.*?(?:\*/|\Z)"
@@ -21,7 +21,7 @@ _ATTRIBUTES = (b"__attribute__", b"__launch_bounds__")
 _MACROS_FOLLOWED = 4
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 _TOKEN = re.compile(rb"[A-Za-z_]\w*|[^\s\w]")
-# As nearly all are declared; the bound is of what may be read in vain.
+# Nearly all kernels are declared like this; the bound limits the text that may be read in vain.
 _SIMPLE = re.compile(
     rb"\s+void\s+(?!void\b|__attribute__\b|__launch_bounds__\b)([A-Za-z_]\w*)\s*\([^(){};]{0,2000}\)\s*[{;]"
 )
@@ -35,7 +35,7 @@ _QUALIFIED = _qualified(_QUALIFIERS)
 
 
 def kernel_names(source: bytes) -> Iterator[str]:
-    """The names of the kernels of a source, each once, in their order; reads no further than asked for.
+    """The names of the kernels of a source, each once, in order; reads no further than requested.
 
     Macros for a qualifier (``#define KERNEL __kernel``) and for a name (``#define KERNEL_NAME scan``) are
     followed, whatever the conditionals around them say: the first definition counts.
@@ -70,9 +70,9 @@ def kernel_names(source: bytes) -> Iterator[str]:
 
 
 def _declared(code: bytes, start: int, marks: Container[bytes], *, is_void: bool) -> tuple[bytes, int]:
-    """The name that a declaration has before its parameters, read from behind its qualifier; and its end.
+    """The name that a declaration has before its parameters, read from after its qualifier; and its end.
 
-    The name is empty where it declares no kernel, and the end is then how far it was read. Attributes have
+    The name is empty if it declares no kernel, and the end is then how far it was read. Attributes have
     parentheses, too, but the declaration goes on after them.
     """
     word, name, depth, end = b"", b"", 0, start

@@ -1,4 +1,4 @@
-"""SPIR-V: modules, and the kernels that they can be entered by. Source: its specification, 2.3 and 2.4."""
+"""SPIR-V: modules, and the kernels that are their entry points. Source: its specification, 2.3 and 2.4."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -19,7 +19,7 @@ _NAME_BYTES = 4096
 def read_spirv(reading: Reading) -> None:
     """Describe a SPIR-V module of either byte order.
 
-    Instructions must fill the module exactly: a cut inside one is noticed, between two it is not.
+    Instructions must fill the module exactly: a cut inside one is noticed, a cut between two is not.
     """
     reading.kind = PayloadKind.SPIRV
     order = "<" if reading.data.startswith(_MAGIC) else ">"
@@ -33,10 +33,10 @@ def read_spirv(reading: Reading) -> None:
 
 
 def kernel_names(data: bytes) -> tuple[str, ...]:
-    """The kernels of all little-endian modules that lie one behind the other, each once, in their order.
+    """The kernels of all little-endian modules that follow each other, each once, in order.
 
     A module declares its entry points together and before its functions, so its beginning is enough. Raises
-    nothing; bytes that do not begin as SPIR-V hold no kernel. The work is bounded, because bytes can be made
+    nothing; bytes that do not begin as SPIR-V have no kernel. The work is bounded, because bytes can be made
     to look like many modules, each of which leads through all that follow.
     """
     reading = Reading(data)
@@ -79,7 +79,7 @@ def _instructions(reading: Reading, order: str, start: int) -> Iterator[tuple[in
 
 
 def _literal(reading: Reading, order: str, start: int, end: int) -> bytes:
-    """The name that an entry point ends with: behind operation, model and function.
+    """The name at the end of an entry point: after operation, model and function.
 
     The first byte of a literal string is the lowest of its first word, whatever the byte order.
     """

@@ -1,12 +1,12 @@
 """The include closure of a program: every header the compiler could read for it.
 
 Owns the walk from the source to all its headers. It goes breadth first over a list of files, and hashes every
-edge: the number of the including file, the spelling, and number and digest of the file that was found. No
-path enters the hash, so it stays the same when a tree moves or ``-I`` is spelled otherwise. It changes when a
+edge: the number of the including file, the spelling, and the number and digest of the file it resolves to. No
+path enters the hash, so it stays the same if a tree moves or ``-I`` is spelled differently. It changes when a
 file appears earlier in the search, or when equal files are found in another way.
 """
 
-# Paths are bytes, as names in sources are, and pathlib holds text only.
+# Paths are bytes, as names in sources are, and pathlib accepts only text.
 # ruff: noqa: PTH117, PTH118, PTH119
 
 import functools
@@ -55,7 +55,7 @@ _QUOTING = tuple(re.compile(rf"\\(.)|{sign}") for sign in ('"', "'"))
 
 
 def walk_closure(wanted: Wanted, disk: Disk, memos: Memos | None) -> Closure:
-    """The closure found by a walk; ``memos`` keep scans of texts."""
+    """The closure found by a walk; ``memos`` store the scans of texts."""
     scans = Scans(memos)
     walk = _Walk(disk, scans, wanted)
     named = bool(wanted.named_headers)
@@ -129,7 +129,7 @@ class _Walk:
         )
 
     def configure(self) -> None:
-        """Cover the file from which the compiler configures itself; it includes nothing."""
+        """Cover the configuration file of the compiler; it includes nothing."""
         if self._rule.configuration is not None:
             name = os.fsencode(self._rule.configuration)
             found = (self._headers.at(place, name) for place in self._cwd)
@@ -142,7 +142,7 @@ class _Walk:
             self._edge(self._main, Mention(name, angled=False), next(found, None))
 
     def cover_named(self, names: Sequence[str]) -> None:
-        """Cover headers named by hand, under names that do not depend on where the tree lies."""
+        """Cover headers named by hand, under names that do not depend on where the tree is."""
         for name in names:
             file = next((self._headers.at(b"", path) for path in self._placed(name)), None)
             if file is None:
@@ -152,7 +152,7 @@ class _Walk:
             self._edge(self._main, Mention(self._relative(file.path), angled=False), file)
 
     def follow(self) -> None:
-        """Scan all pending files and all headers that they lead to."""
+        """Scan all pending files and all headers that they include."""
         # The list grows during the loop.
         for file in self._pending:
             if file.data is None:
@@ -170,10 +170,10 @@ class _Walk:
         self._pending.clear()
 
     def judge_paths(self) -> None:
-        """Find out whether constants may be made of a header's path, or of the source's file name.
+        """Find out whether a constant may be made of a header's path or of the source's file name.
 
-        Some compilers give the source another file name in each build. One that does not, NVRTC, names no
-        types after files; and of what the source itself prints a macro may make a constant, by ``#``.
+        Some compilers give the source a different file name in each build. NVRTC does not, and names no
+        types after files; but a macro may use ``#`` to make a constant of a path that the source prints.
         """
         named = self._rule.names_sources
         prints = PathConstants.PRINTED | PathConstants.ASSERTS if named else PathConstants.PRINTED
@@ -215,7 +215,7 @@ class _Walk:
     def refuse_pastes(self, *, named: bool) -> None:
         """Refuse texts that may paste the name of a probe, a clock or a file macro together with ``##``.
 
-        Probes are no reason if headers were ``named`` by hand, as these cover what a probe asks for.
+        Probes are not a reason if headers were ``named`` by hand, as these cover everything a probe can find.
         """
         texts = [file.text for file in self._scanned if file.text]
         paste = can_paste(texts, CLOCKS_AND_FILES if named else PROBES_CLOCKS_AND_FILES)
@@ -242,7 +242,7 @@ class _Walk:
             )
 
     def refuse_dependency(self) -> None:
-        """Refuse programs that may have the compiler compare the age of a file with a header's."""
+        """Refuse programs that may make the compiler compare the age of a file with a header's."""
         told = self._hints()
         if self.uncacheable is not None or Hint.PRAGMA | Hint.VENDOR not in told:
             return
@@ -259,7 +259,7 @@ class _Walk:
         return [file.text for file in self._scanned if file.text]
 
     def cover_candidates(self) -> bool:
-        """Cover the files that includes through macros may lead to; False if nothing is left to cover."""
+        """Cover the files that includes through macros may resolve to; False if nothing is left to cover."""
         texts = [(file, file.text) for file in self._scanned if file.text]
         macros = probing_macros([text for _, text in texts])
         asking = [
@@ -292,8 +292,8 @@ class _Walk:
                 )
                 if untold and (words.rooted or not spelled):
                     found.update(reachable_files(self._disk, root, words, entries=entries))
-                # A folder without such files, as an empty current directory, counts as if it was not there.
-                # Of the others it counts which they are, as not every form of include is searched in each.
+                # A directory without such files, such as an empty current one, counts as if it were missing.
+                # For the others their kind counts, as not every form of include is searched in each.
                 self._frame(*([b"sweep", place] if found else []))
                 for name in sorted(found):
                     mention = Mention(spelled + name, angled=True)
@@ -306,7 +306,7 @@ class _Walk:
         return True
 
     def _used(self, file: File, macros: Collection[bytes]) -> tuple[bytes, ...]:
-        """The uses of macros around a probe that are outside of directives, as NVRTC expands those too."""
+        """The uses of macros around a probe outside directives, as NVRTC expands those too."""
         if not macros:
             return ()
         return used_in_text(self._content(file), macros, trigraphs=self._rule.trigraphs)
@@ -315,7 +315,7 @@ class _Walk:
         return self._held[file] if file in self._held else self._headers.again(file)
 
     def _roots(self, asking: Sequence[File]) -> dict[bytes, bytes]:
-        """The directories in which the includes of some files are searched, each once, and which they are."""
+        """The directories in which the includes of some files are searched, each once, with its kind."""
         places = {*self._rule.places}
         found = [(folder, b"dirs") for folder in self._dirs]
         if {Place.CWD, Place.MAIN_CWD} & places:
@@ -337,7 +337,7 @@ class _Walk:
             if (file := self._headers.at(place, mention.name))
         )
         matches: list[File | None] = [*found] if every else [next(found, None)]
-        if not mention.every:  # where the includer comes itself decides which one is the next
+        if not mention.every:  # the place of the includer itself decides which directory is next
             matches = [*dict.fromkeys(matches)]
         for file in matches or [None]:
             self._edge(includer, mention, file)
@@ -370,7 +370,7 @@ class _Walk:
             self._edges.update(len(part).to_bytes(8, "little") + part)
 
     def _placed(self, name: str) -> tuple[bytes, ...]:
-        """A directory or header given by path, made absolute; none if it leads nowhere."""
+        """The absolute path of a directory or header given by path; empty if it leads nowhere."""
         path = os.fsencode(name)
         if not path or not (os.path.isabs(path) or self._cwd):
             return ()
@@ -385,7 +385,7 @@ class _Walk:
 
 
 def _readings(option: str) -> Iterable[str]:
-    """What a ``-D`` option defines as written, and as compilers read it that remove quotes or backslashes.
+    """The definition of a ``-D`` option as written, and as read by compilers that remove quotes or escapes.
 
     To define a name in quotes, Intel's runtime needs ``\\"a.h\\"``, and NVRTC ``"a.h"``.
     """

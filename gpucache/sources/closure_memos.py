@@ -1,9 +1,9 @@
-"""Closures remembered from one process to the next, each with the questions that led to it.
+"""Closures remembered from one process to the next, each with the questions asked to find it.
 
-A memo holds what the walk asked of the disk, with the answers, and the closure that it found. It is used only
-if the request and this code are the same and every question still has the same answer, the contents of
-headers as well: a walk would find the same closure. So a memo saves the scanning of texts and nothing else.
-Losing one costs a walk. Must not know where memos are kept, nor what a closure is used for.
+A memo stores the questions of the walk to the disk, the answers, and the closure that it found. It is used
+only if the request and this code are the same and every question still has the same answer, including the
+contents of headers: a walk would find the same closure. So a memo saves only the scanning of texts.
+Losing one costs a walk. Must not know where memos are stored or what a closure is used for.
 """
 
 import os
@@ -31,7 +31,7 @@ WORTH_FILES = 8
 
 @cache
 def _code() -> str:
-    """What tells the modules of this package from others; empty if they are no files, as in an archive."""
+    """The digest of this package's modules; empty if they are not files, as in an archive."""
     with suppress(OSError):
         folder = Path(__file__).parent
         modules = sorted(name for name in os.listdir(folder) if name.endswith(".py"))  # noqa: PTH208
@@ -41,26 +41,26 @@ def _code() -> str:
 
 
 class Memos(Protocol):
-    """Where memos are kept, each under 64 hex digits. Nothing here raises."""
+    """The store of memos, each under 64 hex digits. Nothing in this class raises."""
 
     @property
     def keeps(self) -> bool:
-        """Whether anything can be remembered; if not, nobody needs to prepare it."""
+        """Whether anything can be remembered; if not, callers need not prepare it."""
         ...
 
     def recall(self, name: str) -> bytes | None:
-        """The data kept under a name, undamaged; None if there is none."""
+        """The data stored under a name, undamaged; None if there is none."""
         ...
 
     def remember(self, name: str, data: bytes) -> None:
-        """Keep something under a name; losing it is no error."""
+        """Store data under a name; losing it is not an error."""
         ...
 
 
 def name_of(*given: object) -> str:
     """The name of a memo, made of the ``repr`` of everything in ``given``.
 
-    Paths are kept as text, so their meaning depends on the encoding of this process as well.
+    Paths are stored as text, so their meaning also depends on the encoding of this process.
     """
     return digest(repr((_code(), sys.getfilesystemencoding(), given)).encode())
 
@@ -68,8 +68,8 @@ def name_of(*given: object) -> str:
 def recall(memos: Memos, name: str, limits: Limits, remedy: str, *, light: bool = False) -> Closure | None:
     """The remembered closure; None if there is none, or if a walk might find another one.
 
-    The reason for being uncacheable may name the ``remedy``, so that has to be the same. With ``light`` files
-    whose stamps are as they were are not read, and the closure has no stamps.
+    The reason for being uncacheable may name the ``remedy``, so this must be the same. With ``light``, files
+    whose stamps are unchanged are not read, and the closure has no stamps.
     """
     data = memos.recall(name) if _code() else None
     if data is None:
@@ -90,7 +90,7 @@ def recall(memos: Memos, name: str, limits: Limits, remedy: str, *, light: bool 
 
 
 class _Late(Sequence[Asked]):
-    """Questions that are read from their JSON when one is wanted."""
+    """Questions that are parsed from their JSON on first use."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -113,7 +113,7 @@ class _Late(Sequence[Asked]):
 
 
 def _stood(disk: Disk) -> object:
-    """What a later process compares in place of asking again; None if a file is too young to be known so."""
+    """The state that a later process compares instead of asking again; None if a file is too young."""
     contents = disk.contents.items()
     if not all(is_settled_file(path, status, disk.began_ns) for path, status in contents):
         return None
@@ -131,7 +131,7 @@ def _stood(disk: Disk) -> object:
 
 
 def _stands(stood: Mapping[str, list[Any]]) -> bool:
-    """Whether all is as it was; raises OSError for what is gone, TypeError, ValueError, KeyError."""
+    """Whether all is unchanged; raises OSError for a missing file, TypeError, ValueError, KeyError."""
     look = os.stat
     for path, *stamp in stood["read"]:
         status = look(path)
@@ -154,7 +154,7 @@ def _stands(stood: Mapping[str, list[Any]]) -> bool:
 
 
 def still_closure(closure: Closure, limits: Limits = _LIMITS) -> Closure | None:
-    """The closure with the stamps of now if the walk would find it again, else None."""
+    """The closure with current stamps if the walk would find it again, else None."""
     if closure.asked == ():
         return closure
     disk = Disk()
@@ -169,11 +169,11 @@ def still_closure(closure: Closure, limits: Limits = _LIMITS) -> Closure | None:
 
 
 def is_settled(closure: Closure, instant_ns: int) -> bool:
-    """Whether a closure is also what a walk would have found at an instant, in nanoseconds since 1970.
+    """Whether a walk at a given instant, in nanoseconds since 1970, would have found the same closure.
 
-    It is if each file and folder that was looked at is older, and so are the folders that they lie in, up to
-    the searched one, and the links that lead there; and if no folder above was moved since. Where something
-    was not there the nearest folder counts.
+    It would if each file and directory that was examined is older, and so are their parent directories up to
+    the searched one and the links on the way; and if no directory above was moved since. For a missing
+    path the nearest existing directory counts.
     """
     searched = tuple(
         f"{path.rstrip('/')}/" for question, path, _ in closure.asked or () if question == "watch"
@@ -195,7 +195,7 @@ def is_settled(closure: Closure, instant_ns: int) -> bool:
     for question, path, _ in closure.asked or ():
         if any(changed_itself_ns(status) >= instant_ns for _, status in on_the_way(path, passed)):
             return False
-        # A build option is nowhere. Where links lead is seen by what is looked for there.
+        # A build option has no path. The targets of links are covered by the paths that are looked up there.
         if not path or question == "real":
             continue
         places[path] = None
@@ -210,7 +210,7 @@ def is_settled(closure: Closure, instant_ns: int) -> bool:
 def remember(
     memos: Memos, name: str, disk: Disk, closure: Closure, remedy: str, *, few: bool = False
 ) -> None:
-    """Keep what a walk found, if that is worth a file, as ``few`` headers are for the first of a process."""
+    """Store what a walk found, if that is worth a file, as ``few`` headers are for the first of a process."""
     is_small = len(closure.files) < WORTH_FILES and not few
     if not memos.keeps or is_small or disk.failed or disk.of_process or not _code():
         return
@@ -233,7 +233,7 @@ def remember(
 
 
 def _closure(values: Mapping[str, object], stamps: Stamps | None, asked: Sequence[Asked]) -> Closure:
-    """Raises TypeError, ValueError or KeyError for what was not written by ``remember``."""
+    """Parse a closure; raises TypeError, ValueError or KeyError for data not written by ``remember``."""
     includes, files = values["includes"], values["files"]
     resolution, uncacheable = values["resolution"], values["uncacheable"]
     if not isinstance(includes, list) or not isinstance(files, list) or not isinstance(resolution, str):

@@ -1,4 +1,4 @@
-"""Programs on disk: one source is read, or all sources below folders are found by their suffixes."""
+"""Programs on disk: reads one source, or finds all sources below directories by their suffixes."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -36,11 +36,11 @@ def load_program(path: Path, name: str, language: Language) -> Program:
 
 
 def discover(paths: Sequence[Path]) -> list[Path]:
-    """The sources meant by files and folders, each once, in the order given.
+    """The sources that files and directories stand for, each once, in the order given.
 
-    A file means itself, whatever its suffix; a folder means all ``.cl`` and ``.cu`` files below it, sorted,
-    without dot-folders and without following links to folders. Raises SourceError for a path that is
-    missing, for a folder that cannot be listed, and for a folder without sources.
+    A file stands for itself, whatever its suffix; a directory for its ``.cl`` and ``.cu`` files at any depth,
+    sorted, without hidden directories and links to directories. Raises SourceError for a missing path,
+    for a directory that cannot be listed, and for a directory without sources.
     """
     found: dict[Path, None] = {}
     for path in paths:

@@ -1,11 +1,11 @@
-"""What a walk asks of the disk, question by question, so that the same can be asked again later.
+"""The questions that a walk asks of the disk, recorded so that they can be asked again later.
 
-A closure follows from what was asked for and from these answers alone. So a remembered closure holds as long
+A closure depends only on these questions and their answers. So a remembered closure is valid as long
 as every question still has the same answer, see ``closure_memos``. Paths of one file are recognised by a
-number, given in the order in which files are seen, and not by the inode: a copied tree has the same numbers.
+number, assigned in the order in which files are seen, not by the inode: a copied tree has the same numbers.
 """
 
-# Paths are bytes, as names in sources are, and pathlib holds text only.
+# Paths are bytes, as names in sources are, and pathlib accepts only text.
 # ruff: noqa: PTH115, PTH116, PTH118, PTH120, PTH208
 
 import errno
@@ -30,12 +30,12 @@ Question = Literal["look", "read", "list", "real", "watch"]
 
 
 class Look(NamedTuple):
-    """What lies at a path, after following links."""
+    """The kind of file at a path, after following links."""
 
     kind: Literal["", "folder", "file", "other"] = ""
-    """Empty if there is nothing that this user may see."""
+    """Empty if this user can see nothing there."""
     number: int = 0
-    """Equal for two paths of one file or folder."""
+    """Equal for two paths of one file or directory."""
     error: OSError | None = None
     """Why nothing is known about it."""
 
@@ -45,17 +45,17 @@ class Disk:
 
     def __init__(self) -> None:
         self.asked: list[Asked] = []
-        """What ``Closure.asked`` holds."""
+        """The value of ``Closure.asked``."""
         self.stamps: list[tuple[str, tuple[int, ...]]] = []
         """Paths with their inode, size and times, taken before reading: they change with the file."""
         self.failed = False
         """Whether an answer was an error that may be gone next time."""
         self.seen: dict[bytes, os.stat_result | None] = {}
-        """The status of what was looked at; None where there was nothing."""
+        """The status of each path that was looked at; None if nothing was there."""
         self.contents: dict[bytes, os.stat_result] = {}
         """The status of each file before it was read."""
         self.of_process = False
-        """Whether a path leads through a link of /proc, where each process finds other files."""
+        """Whether a path leads through a link of /proc, where each process finds different files."""
         self.began_ns = time.time_ns()
         self._looks: dict[bytes, Look] = {}
         self._watched: tuple[bytes, ...] = ()
@@ -63,7 +63,7 @@ class Disk:
         self._numbers: dict[tuple[int, int], int] = {}
 
     def look(self, path: bytes) -> Look:
-        """What lies at a path, looked at once; raises ValueError for a NUL in it."""
+        """The kind of file at a path, looked at once; raises ValueError for a NUL in the path."""
         found = self._looks.get(path)
         if found is None:
             found = self._looks[path] = self._status(path)
@@ -74,7 +74,7 @@ class Disk:
         return found
 
     def read(self, path: bytes, limit: int) -> tuple[bytes, str] | None:
-        """The content of a file, at most ``limit + 1`` bytes, and its digest; None if it may not be read.
+        """The content of a file, at most ``limit + 1`` bytes, and its digest; None if it cannot be read.
 
         Raises OSError.
         """
@@ -105,7 +105,7 @@ class Disk:
         return data, content
 
     def names(self, folder: bytes) -> list[bytes]:
-        """The names in a folder, sorted; none if it is no folder. Raises OSError."""
+        """The names in a directory, sorted; empty if it is not a directory. Raises OSError."""
         try:
             found = sorted(os.listdir(folder))
         except (FileNotFoundError, NotADirectoryError):
@@ -124,9 +124,9 @@ class Disk:
         return found
 
     def watch(self, folder: bytes) -> None:
-        """Add the stamp of a folder, which changes when a name in it comes or goes.
+        """Add the stamp of a directory, which changes when a name in it is added or removed.
 
-        From now on the folders below it count as well in which something is missing.
+        From now on a directory below it in which a name is missing counts as well.
         """
         self._watched += (os.path.join(folder, b""),)
         self._watch_nearest(os.path.join(folder, b"."))
@@ -134,7 +134,7 @@ class Disk:
         self._note("watch", folder, "")
 
     def _watch_nearest(self, path: bytes) -> None:
-        """Add the stamp of the nearest folder above a path."""
+        """Add the stamp of the nearest existing directory above a path."""
         folder = os.path.join(os.path.dirname(path), b"")
         while folder.startswith(self._watched) and folder not in self._passed:
             with suppress(OSError):
@@ -144,7 +144,7 @@ class Disk:
             folder = os.path.join(os.path.dirname(folder.rstrip(b"/")), b"")
 
     def _watch_way(self, path: bytes) -> None:
-        """Add the stamps of the links and folders through which a path leads."""
+        """Add the stamps of the links and directories on the way to a path."""
         for place, status in on_the_way(path, self._passed):
             if stat.S_ISLNK(status.st_mode) and status.st_dev == _device_of_processes():
                 self.of_process = True
@@ -153,7 +153,7 @@ class Disk:
                 self.stamps.append((os.fsdecode(name), (status.st_ino, instant)))
 
     def answers(self, asked: Iterable[Asked], limit: int) -> bool:
-        """Whether every question still has its answer; asks in order and stops at the first that has not.
+        """Whether every question still has its answer; asks in order and stops at the first that differs.
 
         Raises OSError, ValueError, and KeyError for an unknown question.
         """
@@ -192,7 +192,7 @@ class Disk:
 
 @cache
 def _device_of_processes() -> int:
-    """The device of /proc, which no other file has; -1 where there is none."""
+    """The device number of /proc, which no other file has; -1 where there is none."""
     try:
         return os.lstat("/proc/self").st_dev
     except OSError:
@@ -200,9 +200,9 @@ def _device_of_processes() -> int:
 
 
 def on_the_way(path: AnyStr, passed: set[AnyStr]) -> Iterator[tuple[AnyStr, os.stat_result]]:
-    """The links and folders through which a path leads, and the path, each with its own status.
+    """The links and directories on the way to a path, and the path, each with its own status.
 
-    What is in ``passed`` is left out, and everything is added to it.
+    Paths in ``passed`` are left out, and every path returned is added to it.
     """
     pending = [path]
     for place in pending:
@@ -218,9 +218,9 @@ def on_the_way(path: AnyStr, passed: set[AnyStr]) -> Iterator[tuple[AnyStr, os.s
 
 
 def changed_itself_ns(status: os.stat_result) -> int:
-    """When a link was made, or a folder moved, in nanoseconds since 1970; 0 if only its content changed.
+    """When a link was made, or a directory moved, in nanoseconds since 1970; 0 if only its content changed.
 
-    Where a name comes or goes a folder gets both times at once; where it is moved, one.
+    When a name is added or removed, a directory gets both times at once; when it is moved, only one.
     """
     if stat.S_ISLNK(status.st_mode) or (
         stat.S_ISDIR(status.st_mode) and status.st_ctime_ns != status.st_mtime_ns

@@ -1,11 +1,11 @@
-"""Headers on disk, each read once and within bounds; a header is identified by the path it was found at.
+"""Headers on disk, each read once and within bounds; a header is identified by the path where it was found.
 
-The path, not the file, because a quoted include is searched beside the path, not beside what a link points
-to. Which paths lead to one file is recorded as well, since ``#pragma once`` looks at that. A header that may
-not be read counts as not found, as it does for a compiler of the same user.
+The path, not the file, because a quoted include is searched next to the path, not next to the target of a
+link. Paths of one file are recorded as well, since ``#pragma once`` goes by the file. A header that cannot
+be read counts as not found, as it does for a compiler run by the same user.
 """
 
-# Paths are bytes, as names in sources are, and pathlib holds text only.
+# Paths are bytes, as names in sources are, and pathlib accepts only text.
 # ruff: noqa: PTH118, PTH120
 
 import os
@@ -22,7 +22,7 @@ from gpucache.sources.scan import Hint, Scan
 from gpucache.units import format_size
 
 _FIXED = {b"": b"", rb"\.": b"", rb"\.[ \t]*\.": b".."}
-"""Parts of a path that name no file: the patterns of ``.`` and ``..``, and nothing between two slashes."""
+"""Parts of a path that name no file: the patterns of ``.``, ``..`` and the empty part between slashes."""
 _NO_HEADERS = (b"/proc", b"/sys", b"/dev")
 
 
@@ -37,19 +37,19 @@ class File:
     name: str
     """For messages: as first spelled, quoted."""
     number: int
-    """Counts files in the order in which they are found."""
+    """Its position in the order in which files are found."""
     data: bytes | None
     """The content, kept until the file is scanned."""
     path: bytes = b""
     inode: int = 0
-    """Equal for two paths of one file; counts files in the order in which they are found."""
+    """Equal for two paths of one file; numbered in the order in which they are found."""
     digest: str = ""
     text: Scan | None = None
     hints: Hint = Hint.NOTHING
 
     @property
     def directory(self) -> bytes | None:
-        """Where the search for its own quoted includes begins."""
+        """The directory in which the search for its own quoted includes begins."""
         return os.path.dirname(self.path) if self.path else None
 
 
@@ -70,14 +70,14 @@ class Headers:
         return map(os.fsdecode, self._files)
 
     def at(self, directory: bytes, name: bytes) -> File | None:
-        """The file of a name in a directory; None if there is none."""
+        """The file with a name in a directory; None if there is none."""
         path = os.path.join(directory, name)
         if path not in self._seen:
             self._seen[path] = self._find(path, repr(os.fsdecode(name)))
         return self._seen[path]
 
     def again(self, file: File) -> bytes:
-        """The content of a file, read again after its data was dropped; empty if it is gone."""
+        """The content of a file, read again after its data was dropped; empty if the file is gone."""
         with suppress(OSError):
             read = self._disk.read(file.path, self._limits.file_bytes)
             return read[0] if read else b""
@@ -105,7 +105,7 @@ class Headers:
             ) from None
 
     def _identity(self, path: bytes) -> bytes:
-        """One spelling for each place: normalised as text, except if ``..`` leaves a linked folder."""
+        """One spelling for each place: normalised as text, except if ``..`` leaves a linked directory."""
         normal = os.path.normpath(path)
         directory, base = os.path.split(path)
         if b".." not in directory or self._disk.look(os.path.dirname(normal)) == self._disk.look(directory):
@@ -138,9 +138,9 @@ class Headers:
 
 
 def reachable_files(disk: Disk, root: bytes, words: MacroWords, *, entries: int) -> Iterator[bytes]:
-    """Paths of files made of some words, relative to ``root``, depth first, sorted.
+    """Paths of files made of given words, relative to ``root``, depth first, sorted.
 
-    Raises SourceError after looking at ``entries`` names, or for a folder that may not be listed.
+    Raises SourceError after looking at ``entries`` names, or for a directory that cannot be listed.
     """
     left = entries
     outside = tuple(map(disk.look, _NO_HEADERS))

@@ -1,13 +1,13 @@
 """The names that an include through a macro can have. Pure.
 
 Only the preprocessor knows which of a macro's definitions is in force, if any. So every definition counts,
-and so does the word unexpanded. Most includes have few possible names, such as CCCL's ``#include
+and so does the unexpanded word. Most includes have few possible names, such as CCCL's ``#include
 __THRUST_HOST_SYSTEM_ALGORITH_HEADER_INCLUDE(sort.h)``: the macro expanded in all possible ways, by
 ``names_of``. That gives up if a macro uses ``##`` or takes any number of arguments, or if there are too many
 expansions.
 
-Then ``macro_words`` has to do. The preprocessor makes such a name from tokens in the include and in bodies
-of the macros that it leads to. So every word of the name is one of theirs or several of them put together,
+``macro_words`` is the fallback. The preprocessor makes such a name from tokens in the include and in bodies
+of the macros that it leads to. So every word of the name is one of these words or several joined together,
 and every other character is one of theirs, too. That leaves far fewer files than everything below the include
 directories, and needs no list of suffixes. Two things are in no text: numbers, which macros of the compiler
 may give, and the ``_cl_`` that PoCL puts before names of built-in functions.
@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
-# For compilers a dollar sign and all letters outside of ASCII are letters.
+# For compilers a dollar sign and all letters outside ASCII are letters.
 WORD = re.compile(rb"[\w$\x80-\xff]+")
 DEFINITION = re.compile(rb"^([\w$\x80-\xff]+)(\([^)\n]*\))?[ \t\v\f]*([^\n]*)", re.MULTILINE)
 FILE_NAMES = frozenset({b"__FILE__", b"__BASE_FILE__", b"__FILE_NAME__"})
@@ -27,12 +27,12 @@ RENAMED = b"_cl_"
 
 @dataclass(frozen=True, slots=True)
 class MacroWords:
-    """The words and other characters of which the name of a header can be made."""
+    """The words and other characters from which the name of a header can be made."""
 
     words: frozenset[bytes]
     signs: frozenset[int]
     upward: bool
-    """Whether a name may hold ``..``."""
+    """Whether a name may contain ``..``."""
     _known: dict[bytes, bool] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -41,7 +41,7 @@ class MacroWords:
         return ord("/") in self.signs
 
     def allows(self, component: bytes) -> bool:
-        """Whether one part of a path, between slashes, can be made of these."""
+        """Whether one part of a path, between slashes, can be made of these words and characters."""
         if not self.signs.issuperset(WORD.sub(b"", component)):
             return False
         return all(map(self._makes, WORD.findall(component)))
@@ -53,11 +53,11 @@ class MacroWords:
 
 
 Macros = Mapping[bytes, Sequence[tuple[bytes, bytes]]]
-"""For each name its definitions: parameters in parentheses, empty for a macro without any, and the body."""
+"""The definitions of each name: parameters in parentheses, empty for a macro without any, and the body."""
 
 
 def macros_of(definitions: Iterable[bytes]) -> Macros:
-    """The definitions of each name; every text holds operands of ``#define``, one a line."""
+    """The definitions of each name; every text contains operands of ``#define``, one per line."""
     macros: dict[bytes, dict[tuple[bytes, bytes], None]] = {}
     for text in definitions:
         for name, parameters, body in DEFINITION.findall(text):
@@ -107,7 +107,7 @@ Pattern = tuple[bytes, ...]
 """A path as regular expressions, one for each part between slashes; the first is empty for the root."""
 
 _Token = tuple[bytes, frozenset[bytes]]
-"""A text, and the macros that it came from and so is not expanded by again."""
+"""A text, and the macros that it came from and that do not expand it again."""
 _TOKEN = re.compile(rb'"[^"\n]*"|' + WORD.pattern + rb"|\s+|##?|%:%:|.", re.DOTALL)
 _PIECE = re.compile(WORD.pattern + rb"|[^\s\0]")
 _MOST = 512
@@ -119,11 +119,11 @@ _LITERAL = re.compile(rb'[\s\0]*(?:<([^>\n]+)>|"([^"\n]+)")')
 
 
 class _UntoldError(Exception):
-    """The names of an include cannot be found in this way."""
+    """The names of an include cannot be found by expansion."""
 
 
 def names_of(operand: bytes, macros: Macros) -> frozenset[Pattern] | None:
-    """The names that the operand of an include can expand to; None if they cannot be found in this way."""
+    """The names that the operand of an include can expand to; None if they cannot be found by expansion."""
     try:
         expanded = _Expansion(macros).all_of(_tokens(operand, frozenset()))
         # A zero byte separates tokens, as a compiler may put a blank between them.
@@ -141,7 +141,7 @@ class _Expansion:
         self._steps = 0
 
     def all_of(self, tokens: Sequence[_Token], depth: int = 0) -> set[tuple[_Token, ...]]:
-        """Every sequence of tokens that some tokens can become; ``depth`` counts the calls around them."""
+        """Every sequence of tokens that some tokens can expand to; ``depth`` counts the enclosing calls."""
         found: set[tuple[_Token, ...]] = set()
         pending: list[tuple[tuple[_Token, ...], tuple[_Token, ...]]] = [((), (*tokens,))]
         while pending:
@@ -228,7 +228,7 @@ def _text(tokens: Sequence[_Token]) -> bytes:
 def _arguments(
     rest: Sequence[_Token],
 ) -> tuple[list[list[_Token]], tuple[_Token, ...], frozenset[bytes]] | None:
-    """A call's arguments, the tokens after it, and the macros hidden at its end; None if none begins here."""
+    """A call's arguments, the tokens after it, and the macros hidden at its end; None if no call begins."""
     begin = next((number for number, (text, _) in enumerate(rest) if not text.isspace()), len(rest))
     if begin == len(rest) or rest[begin][0] != b"(":
         return None

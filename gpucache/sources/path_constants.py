@@ -1,13 +1,13 @@
 """Whether a text may make a constant of the path of a file. Pure.
 
-``sizeof(__FILE__)``, or a hash of it at compile time, makes the generated code depend on where a header lies,
+``sizeof(__FILE__)``, or a hash of it at compile time, makes generated code depend on the path of a header,
 and the artifact does not show it. So a mention of the path counts, with one exception: it is passed on whole,
 as an argument or as part of a literal, to a function that can only print it (``printf``, what ``assert``
 calls, CUB's ``Debug``) or to the assembler. Then the path is in the artifact, where it is found, or nowhere.
-A mention in the message of a pragma does not count. A header that opens one of CCCL's own namespaces by
+A mention in the message of a pragma does not count. A header that opens one of CCCL's own namespaces with
 CCCL's own macro is part of CCCL: it offers ``source_location`` to others, and does not use it.
 
-``__FILE_NAME__`` is the last part of the path, which does not depend on the header's folder;
+``__FILE_NAME__`` is the last part of the path, which does not depend on the header's directory;
 ``__BASE_FILE__`` is the path of the main source. Clang's ``__PRETTY_FUNCTION__`` names a lambda, or a type
 without a name, after its file.
 """
@@ -20,7 +20,7 @@ _CCCL = re.compile(rb"^_(?:CCCL|LIBCUDACXX)_BEGIN_NAMESPACE_\w+", re.MULTILINE)
 _INCLUDE = re.compile(rb"[ \t]*(?:#|%:)[ \t]*(?:include|import|embed|pragma)\b[^\n]*")
 _DEFINE = re.compile(rb"[ \t]*(?:#|%:)[ \t]*define\b[ \t]*(\w*)")
 _STRING = rb'"(?:[^"\\\n]|\\.)*"'
-# Bounded, as a text may be one long word or one long blank. No function that is known here has a longer name.
+# Bounded, as a text may be one long word or one long blank. No function in these lists has a longer name.
 _TOKEN = re.compile(
     _STRING + rb"|(?P<name>(?<![\w:])(?:(?:__)?asm(?:__)?\s{1,20})?[\w:]{1,80}|)\s{0,20}(?P<open>\()|\)"
 )
@@ -29,8 +29,8 @@ _PRINTS = re.compile(
     rb"|(?:__)?asm(?:__)?"
 )
 _REDEFINED = re.compile(rb"^(?:f?printf|__assert\w*|(?:__)?asm(?:__)?)\b", re.MULTILINE)
-# A definition of a function or an object. A call in the body of a macro has a literal, and so does not match;
-# nor does ``using ::printf``, which defines nothing new.
+# A definition of a function or an object. A call in the body of a macro has a literal, so it does not match;
+# neither does ``using ::printf``, which defines nothing new.
 _DEFINED = re.compile(
     rb"(?<![\w.>:])(?:f?printf|__assert(?:fail|_fail|_rtn|2))\s*(?:[={;]|\([^;{}\"#]{0,1000}\)[^;{}()\"#]{0,200}\{)"
 )
@@ -38,7 +38,7 @@ _ASSERT = re.compile(rb"(?<!\w)assert(?!\w)")
 _BEFORE = re.compile(rb"[(,\"]\s*\Z")
 _AFTER = re.compile(rb"\s*(?:" + _STRING + rb"\s*)*[,)]")
 _FARTHEST = 4096
-_LONGEST = 256  # what may follow a mention in its literal
+_LONGEST = 256  # characters after a mention in its literal
 
 
 class PathConstants(IntFlag):
@@ -56,11 +56,11 @@ class PathConstants(IntFlag):
     TYPES = 16
     """With clang, the paths of texts that define its types."""
     PRINTED = 32
-    """None, unless the program itself defines the functions that print."""
+    """None, unless the program itself defines the printing functions."""
     PRINTS = 64
-    """None by itself: it defines such a function."""
+    """None by itself: it defines a printing function."""
     ASSERTS = 128
-    """None, as ``PRINTED``: it uses ``assert``, which NVRTC itself defines to print the path."""
+    """None, like ``PRINTED``: it uses ``assert``, which NVRTC itself defines to print the path."""
 
 
 _CALL = PathConstants.HERE | PathConstants.CALLER
@@ -75,13 +75,13 @@ _MENTIONS = {
     b"source_location": _CALL,
     b"__PRETTY_FUNCTION__": PathConstants.TYPES,
 }
-# Nothing comes before the alternatives, so that the engine can skip to where one may begin.
+# Nothing precedes the alternatives, so that the engine can skip to where one may begin.
 _MENTION = re.compile(rb"(?:" + b"|".join(_MENTIONS) + rb")(?!\w)")
 _IN_WORD = re.compile(rb"\w")
 
 
 def path_constants(text: bytes) -> tuple[PathConstants, set[bytes]]:
-    """The paths of which a text may make constants, and its macros that may do so where they are used.
+    """The paths of which a text may make constants, and its macros that may make one where they are used.
 
     The text has logical lines and no comments.
     """
@@ -109,7 +109,7 @@ def path_constants(text: bytes) -> tuple[PathConstants, set[bytes]]:
 
 
 def prints_anew(definitions: bytes) -> bool:
-    """Whether a printing function is defined as a macro, by operands of ``#define``, one a line."""
+    """Whether operands of ``#define``, one per line, define a printing function as a macro."""
     return _REDEFINED.search(definitions) is not None
 
 

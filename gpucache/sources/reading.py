@@ -1,7 +1,7 @@
-"""The include closure of a program, by the cheapest way that is sure: nothing to ask, remembered, or walked.
+"""The include closure of a program, found in the cheapest safe way: nothing to ask, remembered, or walked.
 
-The walk, ``closure``, reads texts with many expressions, which take longer to make than a whole hit; so it is
-imported by the first program that needs it. Most programs ask nothing, and of the others a memo is kept.
+The walk, ``closure``, uses many regular expressions, which take longer to compile than a whole hit; so it is
+imported by the first program that needs it. Most programs ask nothing; for the others a memo is stored.
 """
 
 import os
@@ -26,7 +26,7 @@ _SIGNS_IN_OPTIONS = (*(sign.decode() for sign in _SIGNS), '"', "'")
 
 
 def asks_nothing(source: bytes, definitions: Sequence[str]) -> bool:
-    """Whether a program certainly asks nothing: no sign of a question is in its text or its ``-D`` options.
+    """Whether a program certainly asks nothing: its text and its ``-D`` options have no sign of a question.
 
     If this is False, the program may still ask nothing: only the walk can tell.
     """
@@ -39,9 +39,9 @@ def asks_nothing(source: bytes, definitions: Sequence[str]) -> bool:
 def read_closure(wanted: Wanted, *, memos: Memos | None = None, light: bool = False) -> Closure:
     """The closure of a source, resolved by the rule of its compiler.
 
-    ``memos`` keep closures of many headers for the next process. Raises nothing, whatever is on disk or in
-    the source: ``uncacheable`` says why a source cannot be keyed. With ``light`` a remembered closure stands
-    where the status of its files is as it was, and has no stamps.
+    ``memos`` store closures of many headers for the next process. Raises nothing, whatever is on disk or in
+    the source: ``uncacheable`` says why a source cannot be keyed. With ``light`` a remembered closure is used
+    if the status of its files is unchanged, and has no stamps.
     """
     source, rule, dirs, cwd, forced, definitions, named, name_them, limits, held = wanted
     texts = (source, *(text for _, text in held))
@@ -68,12 +68,12 @@ def read_closure(wanted: Wanted, *, memos: Memos | None = None, light: bool = Fa
 
 
 def _unconfigured(name: str, cwd: str | None) -> Closure | None:
-    """The closure of a source that asks nothing, where its compiler has no configuration; None if it has."""
+    """The closure of a source that asks nothing if its compiler has no configuration; None if it has one."""
     disk = Disk()
     if cwd is not None:
         place = disk.real(os.fsencode(cwd))
         if disk.look(os.path.join(place, os.fsencode(name))).kind or disk.failed:  # noqa: PTH118
             return None
-    parts = (b"0 0 0", b'"', os.fsencode(name), b"")  # as the walk frames an edge that leads nowhere
+    parts = (b"0 0 0", b'"', os.fsencode(name), b"")  # as the walk frames an edge that resolves nowhere
     edges = b"".join(len(part).to_bytes(8, "little") + part for part in parts)
     return Closure((Include(name, None),), digest(edges), asked=tuple(disk.asked))

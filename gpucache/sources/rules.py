@@ -1,4 +1,4 @@
-"""What a closure is asked for: a source, where its compiler searches for headers, and how much it reads."""
+"""The inputs of a closure: a source, the places where its compiler searches for headers, and limits."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -9,7 +9,7 @@ class Place(StrEnum):
     """One step of a header search."""
 
     INCLUDER = "includer"
-    """The directory of the file that holds the include; for a source in memory, the rule's ``home``."""
+    """The directory of the file with the include; for a source in memory, the rule's ``home``."""
     MAIN_CWD = "main cwd"
     """The current directory, for includes written in the main source only."""
     CWD = "cwd"
@@ -17,7 +17,7 @@ class Place(StrEnum):
     DIRS = "dirs"
     """The include directories, in order."""
     SYSTEM = "system"
-    """The compiler's own folders, in order."""
+    """The compiler's own directories, in order."""
 
 
 class SearchRule(NamedTuple):
@@ -26,19 +26,19 @@ class SearchRule(NamedTuple):
     quote: tuple[Place, ...]
     angle: tuple[Place, ...]
     every: bool = False
-    """Cover every match in all places: right for any order, and so for compilers that were never tried."""
+    """Cover every match in all places: correct for any order, and so for compilers that were never tried."""
     trigraphs: bool = True
-    """Whether ``??=`` and ``??/`` may be read as ``#`` and a backslash; both readings count then."""
+    """Whether ``??=`` and ``??/`` may be read as ``#`` and a backslash; both readings then count."""
     system: tuple[str, ...] = ()
     """For ``Place.SYSTEM``; relative paths start at the current directory."""
     home: str | None = None
-    """The folder to which a compiler of files writes the main source."""
+    """The directory to which a compiler of files writes the main source."""
     names_sources: bool = False
     """Whether the main source has the same file name in every build."""
     assembles: bool = True
     """Whether it assembles inline assembly as GNU's assembler does, which reads files."""
     heeds_dependency: bool = True
-    """Whether it looks at the file of a ``#pragma GCC dependency``."""
+    """Whether it reads the file of a ``#pragma GCC dependency``."""
     configuration: str | None = None
     """The name of a file that a compiler reads in the current directory, whatever the source."""
 
@@ -49,7 +49,7 @@ class SearchRule(NamedTuple):
 
     @property
     def searches_cwd(self) -> bool:
-        """Whether anything is searched for in the current directory."""
+        """Whether the current directory is searched for anything."""
         return self.configuration is not None or not {Place.CWD, Place.MAIN_CWD}.isdisjoint(self.places)
 
 
@@ -60,28 +60,28 @@ class Limits(NamedTuple):
     file_bytes: int = 64 * 1024**2
     total_bytes: int = 256 * 1024**2
     folder_entries: int = 200_000
-    """Files and folders looked at, source-like or not, for includes through macros."""
+    """Files and directories looked at, source-like or not, for includes through macros."""
 
 
 class Wanted(NamedTuple):
-    """A source in memory, with all that decides what its compiler reads."""
+    """A source in memory, with everything that decides which files its compiler reads."""
 
     source: bytes
     rule: SearchRule
-    """That of the compiler that will read it."""
+    """The search rule of its compiler."""
     include_dirs: Sequence[str] = ()
     """In search order."""
     cwd: str | None = None
-    """The compiler's current directory; None if it runs in an empty one: relative names then lead nowhere."""
+    """The compiler's current directory; None if it runs in an empty one: relative names resolve nowhere."""
     forced: Sequence[str] = ()
     """The names of ``-include`` options."""
     definitions: Sequence[str] = ()
     """The values of ``-D`` options."""
     named_headers: Sequence[str] = ()
-    """Paths of headers that macros may lead to: with any, includes through macros count as covered."""
+    """Paths of headers that macros may name: with any, includes through macros count as covered."""
     name_them: str = "name the headers in headers = [...]"
     """The sentence that proposes this remedy."""
     limits: Limits = Limits()
     held: Sequence[tuple[str, bytes]] = ()
-    """Headers in memory, each behind the folder in which its quoted includes are searched first: they are
-    read with the source, as macros of one count in the other, and are no part of the includes."""
+    """Headers in memory, each after the directory in which its quoted includes are searched first: they are
+    read with the source, as macros of one count in the other, and are not part of the includes."""

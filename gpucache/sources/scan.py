@@ -1,8 +1,8 @@
-"""What a source text asks of other files: includes, embeds, probes for headers, and the clock. Pure.
+"""The questions that a source text asks of other files: includes, embeds, header probes, and the clock. Pure.
 
 Conditionals are ignored: every directive counts, as a superset is safe in a key. Compilers and dialects
 disagree on trigraphs, on blanks after a continuing backslash, on Unicode blanks, on raw strings and on digit
-separators. A text that holds one of these is read both ways, and everything that either reading finds counts.
+separators. A text that contains one of these is read both ways, and all that either reading finds counts.
 Any bytes can be scanned.
 
 Three things go through macros and cannot be followed in the text:
@@ -14,7 +14,7 @@ Three things go through macros and cannot be followed in the text:
   definition asks nothing. Its calls do: a literal argument in ``#if`` is a probed name, whichever
   macro is called; ``probed_by_macro`` and ``used_in_text`` find any other use once all texts are known.
 
-A probe or a clock whose name is put together with ``##`` cannot be seen either: ``can_paste`` says
+A probe or a clock whose name is pasted together with ``##`` cannot be seen either: ``can_paste`` says
 whether some texts can make one.
 
 Must not touch files.
@@ -37,19 +37,19 @@ from gpucache.sources.token_pasting import (
 
 
 class Mention(NamedTuple):
-    """A header named by a text."""
+    """A header that a text names."""
 
     name: bytes
     """As spelled, without quotes or brackets."""
     angled: bool
     followed: bool = True
-    """Whether its own includes count: not for ``#embed`` or for a probe."""
+    """Whether its own includes count: they do not for ``#embed`` or for a probe."""
     every: bool = False
     """Whether any match could be meant, not only the first: ``#include_next``, ``#embed``."""
 
 
 class Hint(Flag):
-    """A part of what makes a compiler read a file; which parts a program needs ``closure`` knows."""
+    """A part of a construct that makes a compiler read a file; ``closure`` knows which parts it takes."""
 
     NOTHING = 0
     ASSEMBLY = 1
@@ -59,7 +59,7 @@ class Hint(Flag):
     STRINGS = 4
     """A macro makes strings of its arguments."""
     DOTS = 64
-    """A dot outside of strings, of which such a string and so a directive can be made."""
+    """A dot outside strings, from which such a string and so a directive can be made."""
     PRAGMA = 8
     VENDOR = 16
     """The name of a compiler that has a pragma ``dependency``."""
@@ -67,7 +67,7 @@ class Hint(Flag):
 
 
 class Scan(NamedTuple):
-    """All that one text asks for, in any of its readings."""
+    """All questions of one text, in any of its readings."""
 
     mentions: tuple[Mention, ...]
     asked: tuple[bytes, ...]
@@ -81,7 +81,7 @@ class Scan(NamedTuple):
     definitions: bytes
     """The operands of ``#define``, one per line."""
     chains: tuple[Chain, ...]
-    """What it puts together with ``##`` and may be part of the name of a probe or a clock."""
+    """Operands that it pastes together with ``##`` and that may be part of the name of a probe or a clock."""
     path_constants: int
     """The ``PathConstants`` that name the paths of which it may make constants."""
     path_macros: frozenset[bytes]
@@ -89,7 +89,7 @@ class Scan(NamedTuple):
     parts: frozenset[bytes]
     """Other words that a macro can see and that may be part of such a name."""
     renames: bool
-    """Whether a ``#line`` may call the text that follows it after another file."""
+    """Whether a ``#line`` may give the text after it the name of a different file."""
 
 
 _BLANK = rb"[ \t\v\f\0\r]"
@@ -147,12 +147,12 @@ _UNSEEN = re.compile(
 _BEHIND_LINES = re.compile(_GAP + rb"(?:\#|%:)" + _GAP + rb"(?:include|import|embed|if|elif|define)")
 _DEFINING = re.compile(rb"\n" + _BLANK + rb"*(?:\#|%:)" + _BLANK + rb"*(?:define|undef|ifdef|ifndef)\b[^\n]*")
 _STRING = re.compile(_QUOTED, re.MULTILINE)
-# The parts that no macro around a probe is used in: directives that define or compare, and conditions.
+# The parts in which no macro around a probe is used: directives that define or compare, and conditions.
 _CONDITION = re.compile(
     rb"\n" + _BLANK + rb"*(?:\#|%:)" + _BLANK + rb"*(?:define|undef|(?:el)?if\w*)\b[^\n]*"
 )
-_USED = 1000  # how far a call in the text is read
-# Compilers do not agree on whether a quote or bracket behind a backslash ends a name.
+_USED = 1000  # how many characters of a call in the text are read
+# Compilers do not agree on whether a quote or bracket after a backslash ends a name.
 _NAMES = tuple(
     re.compile(form)
     for form in (
@@ -176,11 +176,11 @@ _LITERAL = re.compile(rb'"((?:[^"\\\n]|\\.)*)"')
 _ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]+)|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
 _CONTROLS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"v": b"\v", b"f": b"\f", b"a": b"\a", b"b": b"\b"}
 _DIRECTIVE_NAMES = (b"incbin", b"include", b"macro", b"irp", b"irpc", b"rep", b"rept", b"altmacro")
-# Behind a letter a dot is a part of a name.
+# After a letter a dot is part of a name.
 _DOT = re.compile(rb"(?<![\w.$@?])\.([A-Za-z]*)(.?)", re.DOTALL)
-# Outside of strings one behind a name or a call leads to a member.
+# Outside strings a dot after a name or a call leads to a member.
 _OWN_DOT = re.compile(rb"(?<![\w.$)\]])\.(?![\d.])([A-Za-z]*)(.?)", re.DOTALL)
-# Or the name is a macro of nothing, and a directive begins; so short as members, beginnings are not counted.
+# Or the name is an empty macro, and a directive begins; beginnings as short as members are not counted.
 _BEGUN = re.compile(rb"\.\s*([A-Za-z]{3,})\b")
 _JOINS = frozenset({b"", *(b"%c" % sign for sign in b"\\%{|}$")})
 _ENDS = frozenset({b"", *(b"%c" % sign for sign in b"),#\n")})
@@ -191,7 +191,7 @@ _FIRST_MATCH = frozenset({b"__has_include"})
 
 
 def scan(data: bytes, *, trigraphs: bool = True) -> Scan:
-    """Everything a text asks for, in all its readings. Never raises."""
+    """All questions of a text, in all its readings. Never raises."""
     found = _Found()
     for text in _readings(data, trigraphs=trigraphs):
         found.add(b"\n" + text)
@@ -201,23 +201,23 @@ def scan(data: bytes, *, trigraphs: bool = True) -> Scan:
 
 
 def probing_macros(texts: Collection[Scan]) -> frozenset[bytes]:
-    """The macros that use a probe, and those that use them in turn."""
+    """The macros that use a probe, directly or through others."""
     return with_users(texts, {name for text in texts for name in text.probe_macros})
 
 
 def path_macros(texts: Collection[Scan]) -> frozenset[bytes]:
-    """The macros that may make a constant of the path of their user, and those that use them in turn."""
+    """The macros that may make a constant of the path of their user, directly or through others."""
     return with_users(texts, {name for text in texts for name in text.path_macros})
 
 
 def printing_macros(texts: Collection[Scan]) -> frozenset[bytes]:
-    """The macros that may print their user's path, as ``assert`` does, and those that use them in turn."""
+    """The macros that may print their user's path, as ``assert`` does, directly or through others."""
     lines = (line for text in texts for line in text.definitions.split(b"\n") if _PRINTING.search(line))
     return with_users(texts, {head[1] for line in lines if (head := _HEAD.match(line))})
 
 
 def with_users(texts: Collection[Scan], macros: set[bytes]) -> frozenset[bytes]:
-    """Some macros, and those whose definitions mention one of them, directly or through others."""
+    """Some macros, and all macros whose definitions mention one of them, directly or through others."""
     before = 0
     while len(macros) > before:
         before = len(macros)
@@ -243,14 +243,14 @@ def used_in_text(data: bytes, macros: Collection[bytes], *, trigraphs: bool) -> 
 
 
 def uses(text: bytes, macros: Collection[bytes]) -> Iterator[bytes]:
-    """The places that mention one of some macros as a compiler reads them, a call of several lines as one."""
+    """The places that mention one of some macros as a compiler reads them, a call over lines as one."""
     code = _CONDITION.sub(b"", text)
     for match in _any_of(macros).finditer(code):
         yield code[match.start() : match.start() + _USED].replace(b"\n", b" ")
 
 
 def hints(data: bytes, *, trigraphs: bool) -> Hint:
-    """What a text may do to make a compiler read a file, in all its readings."""
+    """The hints of a text, in all its readings, that it may make a compiler read a file."""
     found = Hint.NOTHING
     for text in _readings(data, trigraphs=trigraphs):
         signs = {hint: _any_of(words) for hint, words in _HINTS.items()}
@@ -263,7 +263,7 @@ def hints(data: bytes, *, trigraphs: bool) -> Hint:
         code = _LITERAL.sub(b'""', text)
         begun = {
             word.lower() for word in _BEGUN.findall(code)
-        }  # also in what some compilers read as a raw string
+        }  # also in text that some compilers read as a raw string
         if any(name.startswith(word) for word in begun for name in _DIRECTIVE_NAMES):
             found |= Hint.READS
         if any(_may_read(dot, _ENDS) for dot in _OWN_DOT.finditer(code)):
@@ -283,7 +283,7 @@ def probed_by_macro(text: Scan, macros: Collection[bytes]) -> tuple[bytes, ...]:
 
 
 def can_paste(texts: Sequence[Scan], names: Sequence[bytes] = PROBES_CLOCKS_AND_FILES) -> Paste | None:
-    """One of some names that these texts may put together with ``##``."""
+    """One of some names that these texts may paste together with ``##``."""
 
     def macros() -> set[bytes]:
         return {head[1] for text in texts for head in _HEAD.finditer(text.definitions)}
@@ -294,7 +294,7 @@ def can_paste(texts: Sequence[Scan], names: Sequence[bytes] = PROBES_CLOCKS_AND_
 
 
 class _Found:
-    """Collects from all readings of a text; mentions keep the order in which they are first seen."""
+    """Collects from all readings of a text; mentions are in the order in which they are first seen."""
 
     def __init__(self) -> None:
         self.mentions: dict[Mention, None] = {}
@@ -364,20 +364,20 @@ class _Found:
             self.parts |= PARTS.intersection(others)
         if b"__has_" not in operand or (head := _HEAD.match(operand)) is None:
             return
-        # A quoted name may mean another file where the macro is used, and a macro in <name> is replaced.
+        # A quoted name may mean a different file where the macro is used, and a macro in <name> is replaced.
         if any(probe in operand[head.end() :] for probe in _PROBES):
             self.probe_macros.add(head[1])
 
 
 def _may_read(match: re.Match[bytes], ends: Collection[bytes]) -> bool:
-    """Whether a dot begins a directive that makes an assembler read a file, or may with what follows."""
+    """Whether a dot begins a directive that makes an assembler read a file, or may with the next text."""
     word, following = match[1].lower(), match[2]
     joined = following in ends and any(name.startswith(word) for name in _DIRECTIVE_NAMES)
     return joined or word in _DIRECTIVE_NAMES
 
 
 def _character(match: re.Match[bytes]) -> bytes:
-    """The character that an escape stands for; letters outside of ASCII are in no directive."""
+    """The character that an escape means; letters outside ASCII are in no directive."""
     octal, *hexadecimal, other = match.groups()
     number = next((digits for digits in hexadecimal if digits), None)
     if octal or number:
@@ -393,7 +393,7 @@ def _named(literal: bytes) -> dict[bytes, None]:
 
 
 def _unclear(text: bytes, macros: Collection[bytes], literals: bytes) -> bool:
-    """Whether a macro is mentioned and what follows is not ``(`` and the first character of a literal."""
+    """Whether a macro is mentioned and not followed by ``(`` and the first character of a literal."""
     names = b"|".join(map(re.escape, sorted(macros)))
     unclear = rb"\b(?:" + names + rb")\b(?!" + _BLANK + rb"*\(" + _BLANK + rb"*[" + literals + rb"])"
     return re.search(unclear, _DEFINED.sub(b"", text)) is not None

@@ -1,8 +1,8 @@
 """Scans of texts, remembered by the text's digest: in this process, and in packs for later processes.
 
-A scan depends on the text alone, so a text is scanned once, whichever programs include it. There is a pack
-for each hex digit, for the digests that begin with it. It is a MessagePack map from a text's digest, with
-whether trigraphs were read, to its scan, which is encoded in itself. Losing a pack costs scans.
+A scan depends on the text alone, so a text is scanned once, whichever programs include it. Each hex digit
+has a pack, for the digests that begin with it. A pack is a MessagePack map from a text's digest, with
+whether trigraphs were read, to its scan, which is itself encoded. Losing a pack costs scans.
 """
 
 from typing import TypeVar
@@ -11,7 +11,7 @@ from gpucache.sources.closure_memos import WORTH_FILES, Memos, name_of
 from gpucache.sources.scan import Scan, scan
 
 PACK_BYTES_CAP = 2 << 20
-"""Above this the scans that were packed first are dropped."""
+"""Above this size the scans that were packed first are dropped."""
 WORTH_BYTES = 32 << 10
 """The amount of text that takes about as long to scan as a full pack takes to read."""
 _REMEMBERED = 4096
@@ -29,12 +29,12 @@ class Scans:
         self._new: dict[str, Scan] = {}
 
     def of(self, content: str, data: bytes, *, trigraphs: bool) -> Scan:
-        """The scan of a text with this digest."""
+        """The scan of the text with this digest."""
         key = f"{content}{trigraphs:d}"
         found = _scans.get(key)
         if found is None:
             if len(_scans) >= _REMEMBERED:
-                _scans.clear()  # another thread may do so between any two lines here
+                _scans.clear()  # another thread may do so between any two of these lines
             found = self._packed(key, len(data))
             if found is None:
                 found = self._new[key] = scan(data, trigraphs=trigraphs)
@@ -42,7 +42,7 @@ class Scans:
         return found
 
     def keep(self) -> None:
-        """Write what was scanned into the packs that were read, if there is enough of it."""
+        """Write new scans into the packs that were read, if there are enough of them."""
         if self._memos is None or not self._memos.keeps:
             return
         new = [key for key in self._new if key[0] in self._packs and key not in self._packs[key[0]]]
@@ -58,7 +58,7 @@ class Scans:
             self._memos.remember(name_of("scans", digit), encode(pack))
 
     def _packed(self, key: str, size: int) -> Scan | None:
-        """The scan in a pack; None if it has none, or if too little text was asked for to read a pack."""
+        """The scan in a pack; None if it has none, or if too little text was requested to read a pack."""
         asked = self._asked_bytes[key[0]] = self._asked_bytes.get(key[0], 0) + size
         if self._memos is None or asked < WORTH_BYTES:
             return None
@@ -71,13 +71,13 @@ class Scans:
 
 def encode(value: object) -> bytes:
     """A scan or a pack as bytes."""
-    from msgspec.msgpack import encode as encoded  # which small programs do not need
+    from msgspec.msgpack import encode as encoded  # small programs do not need it
 
     return encoded(value)
 
 
 def decode(data: bytes, kind: type[T]) -> T | None:
-    """A value of this type from its bytes; None from any others."""
+    """The value of this type encoded in bytes; None for any other bytes."""
     from msgspec import MsgspecError, msgpack
 
     try:

@@ -1,15 +1,15 @@
-"""The names of probes, clocks, file macros and such that a program can put together with ``##``. Pure.
+"""The names, such as probes, clocks and file macros, that a program can paste together with ``##``. Pure.
 
 An operand of ``##`` is either a literal word, or a parameter, which can be any word in the texts or one that
-is put together itself. This grammar gives all pieces of such a name that a program can make, through any
+is itself pasted. This grammar gives all pieces of such a name that a program can make, through any
 number of macros. Two things restrict it:
 
 * Text that no macro sees does not count: strings, directives, names of headers, messages of ``#error``.
-* A parameter beside ``##`` gives the first or the last word of its argument. So ``struct has_##member``
-  makes nothing that could be put after ``__``: the word ``struct`` comes first, wherever it is used.
+* A parameter next to ``##`` gives the first or the last word of its argument. So ``struct has_##member``
+  makes nothing that could follow ``__``: the word ``struct`` comes first, wherever it is used.
 
 Words of one or two letters that do not begin with ``_`` are not counted as arguments, as they are in every
-text; for the names of inline assembly, which are short, they are taken to be there.
+text; for the names of inline assembly, which are short, they are assumed to be present.
 """
 
 import re
@@ -28,7 +28,7 @@ _NAMES = (*PROBES_CLOCKS_AND_FILES, *ASSEMBLY, *DEPENDENCY)
 _SPANS = [(name, start, end) for name in _NAMES for start, end in combinations(range(len(name) + 1), 2)]
 _PIECES = frozenset(name[start:end] for name, start, end in _SPANS)
 PARTS = frozenset(piece for piece in _PIECES if len(piece) >= 3 or piece.startswith(b"_")) - {*_NAMES}
-"""Words that may be part of such a name if they are beside ``##``."""
+"""Words that may be part of such a name if they are next to ``##``."""
 _SHORT = (
     frozenset(name[start:end] for name, start, end in _SPANS if name in ASSEMBLY and end - start < 3) - PARTS
 )
@@ -46,7 +46,7 @@ _Operands = tuple[bytes | None, ...]
 
 
 class Chain(NamedTuple):
-    """Operands that one place of a definition puts together."""
+    """Operands that one place of a definition pastes together."""
 
     macro: bytes
     operands: _Operands
@@ -65,14 +65,14 @@ class Chain(NamedTuple):
 
 
 class Paste(NamedTuple):
-    """A name that can be put together, and the macro that puts its last two parts together."""
+    """A name that can be pasted together, and the macro that pastes its last two parts."""
 
     name: bytes
     chain: Chain
 
     @property
     def probe(self) -> bool:
-        """Whether the name is that of a probe, not of a clock or a file macro."""
+        """Whether it is the name of a probe, not of a clock or a file macro."""
         return self.name in _PROBES
 
 
@@ -94,7 +94,7 @@ def read_pastes(definition: bytes) -> tuple[list[Chain], set[bytes]]:
         for start, end in combinations(range(len(operands) + 1), 2):
             first, last = operands[start], operands[end - 1]
             whole = (start == 0 or first is None) and (end == len(operands) or last is None)
-            part = tuple(operand for operand in operands[start:end] if operand != b"")  # which is a sign
+            part = tuple(operand for operand in operands[start:end] if operand != b"")  # empty: a sign
             if (
                 whole
                 and part not in ((), (None,))
@@ -111,15 +111,15 @@ def find_paste(
     macros: Callable[[], Collection[bytes]],
     names: Sequence[bytes],
 ) -> Paste | None:
-    """The first of some names that can be put together; None if none can.
+    """The first of some names that can be pasted together; None if none can.
 
-    ``words`` are those of ``PARTS`` that macros see, without the operands of ``chains``. ``macros`` returns
-    all names of macros.
+    ``words`` are the words in ``PARTS`` that macros see, without the operands of ``chains``. ``macros()`` is
+    the names of all macros.
     """
     available = {*words, *(_SHORT if names is ASSEMBLY else ())}
     literals = {operand for chain in chains for operand in chain.operands if operand}
     if not chains or not any(is_composed(name, available | literals) for name in names):
-        return None  # as nearly always; the rest finds out which parts never meet
+        return None  # nearly always; the rest finds out which parts never meet
     defined = macros()
     before = -1
     while len(available) > before:
@@ -133,7 +133,7 @@ def find_paste(
 
 
 def _before(text: bytes, parameters: Collection[bytes]) -> bytes | None:
-    """The word before a chain; None if there is nothing, or something that may expand to nothing."""
+    """The word before a chain; None if there is none, or something that may expand to nothing."""
     text = text.rstrip()
     if not text or text[-1:] in b"(,)":
         return None
