@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _ALLOCATIONS = 100_000
-"""After how many new objects, less those that have gone, Python looks for garbage."""
+"""The number of new objects, less freed ones, after which Python collects garbage."""
 
 
 def main(arguments: "Sequence[str] | None" = None) -> int:
@@ -72,7 +72,7 @@ def _run(arguments: "Sequence[str] | None") -> int:
         return run(own, running)
     except BaseException as error:  # while modules were imported, or before or after the verb
         if not isinstance(error, KeyboardInterrupt) and not isinstance(error.__cause__, KeyboardInterrupt):
-            raise  # Python makes the second of the first while a class is made
+            raise  # an interrupt while a class is made is the cause of another error
         from gpucache.host import interrupts
 
         interrupts.disarm()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 PAIRS = 5
 _CPUINFO = Path("/proc/cpuinfo")
 SAMPLES = 15
-"""Of each kernel, with --checks."""
+"""The samples of each kernel, with --checks."""
 AGAINST = (*PEERS, Arm.DRIVER.value)
 
 
@@ -144,7 +144,7 @@ def bench(
 
 
 def _checks(targets: tuple[str, ...], runs: int | None, timeout: float) -> None:
-    """Time the suite that comes with gpucache on each OpenCL device, and leave."""
+    """Time the suite that comes with gpucache on each OpenCL device, and exit."""
     from gpucache.answers import bench_text as text
     from gpucache.answers.bench import CheckedCase, CheckedSummary, summarise_checked
     from gpucache.bench.check_costs import BACKEND, CheckedJob, plan_checked, run_checked
@@ -253,7 +253,7 @@ def _finish(
 
 
 def _export(file: Path, cases: "Sequence[BenchCase]", devices: "Sequence[Device] | None") -> None:
-    """Write cases in the format of the file's ending; raises UsageError where it cannot be written."""
+    """Write cases in the format of the file's ending; raises UsageError if it cannot be written."""
     from gpucache.answers.bench_export import export
 
     if devices is None:

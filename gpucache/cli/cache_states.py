@@ -1,4 +1,4 @@
-"""The states of caches: of those that were named, or of everything on this machine at a glance."""
+"""The states of caches: of the named ones, or of everything on this machine at a glance."""
 
 import time
 from contextlib import suppress

@@ -176,7 +176,7 @@ def _open_one(text: str, *, systems: bool) -> Opened:
 
 
 def _system_at(place: Path) -> str:
-    """The system that keeps a cache at a place; raises UsageError where there is none."""
+    """The system that keeps a cache at a place; raises UsageError if there is none."""
     try:
         return system_at(place).name
     except UsageError:
@@ -191,7 +191,7 @@ def _system_at(place: Path) -> str:
 
 
 def _ours(settings: "Settings", *, systems: bool) -> Opened:
-    """The user's root and the system roots; only the system roots where there is no home."""
+    """The user's root and the system roots; only the system roots if there is no home."""
     from gpucache.assembly import open_cache, open_store, open_system_roots, system_problems
 
     roots = open_system_roots(settings) if systems else []

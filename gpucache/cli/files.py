@@ -26,7 +26,7 @@ def read_whole(path: Path) -> bytes:
 
 @contextmanager
 def writing(file: Path) -> Iterator[None]:
-    """A context in which a file is written; raises UsageError where that fails."""
+    """A context in which a file is written; raises UsageError if that fails."""
     try:
         yield
     except OSError as error:

@@ -36,7 +36,7 @@ class Globals(NamedTuple):
     command: tuple[str, ...] = ()
     """The words after ``--``: a user's command."""
     running: "Running | None" = None
-    """That command, where it has been run already."""
+    """That command, if it has been run already."""
 
     @property
     def whole(self) -> bool:
@@ -95,7 +95,7 @@ class Globals(NamedTuple):
             click.echo()
 
     def progress(self) -> "AbstractContextManager[Display]":
-        """A bar on stderr for the time of a run, where somebody may look at it."""
+        """A bar on stderr for the time of a run, if a user may look at it."""
         from gpucache.answers.console import display
 
         return display(quiet=self.quiet or self.json)

@@ -30,7 +30,7 @@ COMMAND_LINES = {
     "bench": "bench -- ./app",
     "export": "export layer DIR -- ./app",
 }
-"""How those are called that run a command after ``--``; the first two end as it does."""
+"""The command lines of verbs that run a command after ``--``; the first two verbs end as it does."""
 COMMANDED = tuple(COMMAND_LINES)
 
 EXIT_CODES = "\b\nExit codes:\n" + "".join(f"  {code.value:<4} {code.meaning}\n" for code in ExitCode)
@@ -44,7 +44,7 @@ class Verbs(click.Group):
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """A verb, from the module that is called as it is."""
+        """A verb, from the module of the same name."""
         if cmd_name not in VERBS:
             return None
         command: click.Command = getattr(import_module(f"gpucache.cli.{cmd_name}"), cmd_name)

@@ -168,7 +168,7 @@ def _misses(opened: Opened, since: int | None) -> None:
 
 
 def _show_entries(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...]) -> None:
-    """Show the entries that words and targets name; where that is a single one, show it whole."""
+    """Show the entries that words and targets name; a single one is shown whole."""
     from gpucache.answers import inspect as text
 
     if not what:
@@ -207,7 +207,7 @@ def _show_every(opened: Opened, targets: tuple[str, ...]) -> None:
 
 
 def _extract(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...], file: Path) -> None:
-    """Write the artifact of one entry to a file; raises UsageError where not one is named."""
+    """Write the artifact of one entry to a file; raises UsageError unless exactly one is named."""
     from gpucache.units import format_size
 
     found = _found(opened, what, targets) if what else []

@@ -87,7 +87,7 @@ _ROOT = (
 
 
 def pages(context: click.Context) -> dict[str, str]:
-    """Every page by file name: that of a group, of each of its commands, of manifests and of documents."""
+    """Every page by file name: for a group, each of its commands, manifests and documents."""
     verbs = [
         click.Context(command, info_name=verb, parent=context) for verb, command in commands(context).items()
     ]

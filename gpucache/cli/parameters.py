@@ -245,7 +245,7 @@ def checks_option(function: F) -> F:
 
 
 def profile_option(function: F) -> F:
-    """Add the option that asks for another machine."""
+    """Add the option for another machine's profile."""
     return click.option(
         "--device-profile", "profile", metavar="FILE", type=PathName(dir_okay=False),
         help="Answer for the machine whose 'gpucache devices --save FILE' this is.",

@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None, running: "Running | None" = Non
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as error:
         return error.exit_code
-    except click.Abort as error:  # Click makes it of Ctrl-C, and ends the line where the terminal wrote ^C
+    except click.Abort as error:  # Click raises it for Ctrl-C, and ends the line with the terminal's ^C
         return interrupted(own, str(error.__cause__ or ""))
     except click.ClickException as error:
         return _usage(own, error)
@@ -85,7 +85,7 @@ def _split(arguments: list[str]) -> tuple[list[str], tuple[str, ...], str]:
 
 
 def _read_variables(own: Sequence[str]) -> None:
-    """Serve a shell's completion if it asks; else warn of misspelt variables, which have no effect."""
+    """Register the completion if a shell asks for it; else warn of misspelt variables, which do nothing."""
     if COMPLETE in os.environ:
         from gpucache.cli import completion
 
@@ -113,7 +113,7 @@ def _usage(own: Sequence[str], error: click.ClickException) -> int:
         streams.complain(error.format_message())
         return error.exit_code
     context = getattr(error, "ctx", None)
-    # Click forgets the verb where an option lacks its value.
+    # Click forgets the verb if an option lacks its value.
     where = context.command_path if context is not None else f"gpucache {_verb(own)}".rstrip()
     return _fail(own, f"{error.format_message().rstrip('.')}; see '{where} --help'", ExitCode.USAGE)
 

@@ -88,7 +88,7 @@ def run(learn: bool, report: Path | None) -> None:
 
 
 def named_command(verb: str) -> tuple[str, ...]:
-    """The command to be run; raises UsageError where it is not named, or not behind ``--``."""
+    """The command to be run; raises UsageError if it is missing or not after ``--``."""
     command, before = given().command, click.get_current_context().args
     line = COMMAND_LINES[verb]
     if before and command:

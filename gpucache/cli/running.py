@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _JOURNAL_CAP = 1 << 20
 _PLAIN = frozenset({"GPUCACHE_DIR"})
-"""The variables of ours with which a command may be run before options and settings are read."""
+"""The gpucache variables with which a command may be run before options and settings are read."""
 
 
 def is_plain(arguments: "Sequence[str]") -> bool:
@@ -196,7 +196,7 @@ class Services:
         self._libraries = libraries
 
     def opencl(self) -> "OpenCLServing":
-        """Of OpenCL builds."""
+        """The server of OpenCL builds."""
         from gpucache.intercept.devices import Devices
 
         layers = self.layers()
@@ -208,7 +208,7 @@ class Services:
         return OpenCLServing(layers, devices, self._libraries, said_at(self._settings.log))
 
     def nvrtc(self) -> "NVRTCServing":
-        """Of NVRTC's compiles."""
+        """The server of NVRTC's compiles."""
         from gpucache.intercept.nvrtc_serving import NVRTCServing
         from gpucache.intercept.telling import said_at
 

@@ -55,7 +55,7 @@ class _Product(io.FileIO):
 
 
 def refusal() -> OSError | None:
-    """Why not everything reached stdout so far, or None; where it did not, the rest is thrown away."""
+    """Why not everything reached stdout so far, or None; after a failure the rest is discarded."""
     refused: OSError | None = None
     try:
         sys.stdout.flush()

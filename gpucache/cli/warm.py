@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gpucache.store.directory import DirectoryStore
 
 _FOR_A_RUN = ("gpucache.engine.warm.run", "gpucache.engine.warm.work", "gpucache.answers.warm")
-"""Imported while drivers are asked, which takes as long."""
+"""Imported while drivers are probed, which takes as long."""
 NEXT = (
     "Next: 'gpucache inspect' shows what is cached, 'gpucache verify' checks it, "
     "'gpucache bench --example' times it."

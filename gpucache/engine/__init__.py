@@ -1,1 +1,1 @@
-"""The verbs: plans that are pure, and runs that yield outcomes one by one. Nothing here prints."""
+"""The verbs: plans that are pure, and runs that yield outcomes one by one. None of them prints."""

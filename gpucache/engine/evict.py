@@ -51,7 +51,7 @@ class Limits:
 
     @property
     def filters(self) -> bool:
-        """Whether there is any limit except a size limit."""
+        """Whether any filter is given, apart from a size limit."""
         return bool(
             self.older_than_ns is not None
             or self.superseded
@@ -63,7 +63,7 @@ class Limits:
 
     @property
     def empty(self) -> bool:
-        """Whether there is no limit at all."""
+        """Whether nothing is given: no filter, no size limit, and not everything."""
         return not (self.filters or self.everything or self.max_size_bytes is not None)
 
 

@@ -1,4 +1,4 @@
-"""Why a lookup missed: was the cache asked at all, and which field differs from the nearest entry.
+"""Why a lookup missed: was the cache queried at all, and which field differs from the nearest entry.
 
 Owns the verdicts and their order. Must not know how an explanation is shown.
 """
@@ -33,7 +33,7 @@ _TOLD_AS = {"evicted": "removed", "quarantined": "quarantined"}
 
 
 def explain(layers: Layers, prepared: Prepared, met: NoEntry) -> Miss:
-    """The verdict on a request for which no layer has an entry; names every root that could not be asked."""
+    """The verdict on a request without an entry in any layer; names every root that could not be queried."""
     if layers.disabled:
         return Miss(Verdict.NOT_CONSULTED, "GPUCACHE_DISABLE is set, so no cache was asked")
     if prepared.refusal is not None:
@@ -44,7 +44,7 @@ def explain(layers: Layers, prepared: Prepared, met: NoEntry) -> Miss:
     if not any(True for _ in layers.on_disk()):
         return Miss(Verdict.NOT_CONSULTED, "; ".join(sentences) or "no cache root is configured")
     miss = _verdict(layers, prepared, met)
-    if sentences and miss.verdict is Verdict.NEVER_BUILT:  # a root that was not asked may have it
+    if sentences and miss.verdict is Verdict.NEVER_BUILT:  # a root that was not queried may have it
         miss = miss._replace(verdict=Verdict.NOT_CONSULTED)
     if miss.verdict is Verdict.NOT_CONSULTED:
         return miss._replace(detail="; ".join((*sentences, miss.detail)))
@@ -161,7 +161,7 @@ def _unread(met: NoEntry) -> Miss | None:
 
 
 def _elsewhere(layers: Layers, prepared: Prepared) -> Miss | None:
-    """This very key's entry is in a root that this process does not ask."""
+    """This very key's entry is in a root that this process does not query."""
     for store in layers.unasked():
         if store.contains(prepared.key) or store.contains(prepared.located_key):
             return Miss(Verdict.NOT_CONSULTED, f"it is in {store.root}, but only {_asked(layers)} was asked")

@@ -233,6 +233,6 @@ def why_not_kept(layers: Layers, miss: Miss) -> tuple[str, bool]:
         return miss.detail, True
     if layers.read_only:
         return "GPUCACHE_READ_ONLY is set, so it was not kept", False
-    if layers.unusable:  # an explanation names every root that could not be asked
+    if layers.unusable:  # an explanation names every root that could not be queried
         return layers.unusable, miss.verdict not in (Verdict.REJECTED, Verdict.INCOMPLETE)
     return "the cache cannot be written, so it was not kept", False

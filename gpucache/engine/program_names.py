@@ -12,7 +12,7 @@ ALIAS = "alias of "
 """The beginning of the names of histories that only say under which name builds are recorded."""
 _DIGITS = 16
 _KEPT_BYTES = 64 << 10
-"""A program builds the same source again, or asks for it at a miss, so the names of small ones are kept."""
+"""Programs build or look up the same source repeatedly, so the names of small ones are kept."""
 
 
 def program_name(source: bytes) -> str:
@@ -28,7 +28,7 @@ _kept_first_kernel = lru_cache(maxsize=64)(_first_kernel)
 
 
 def named(program: Program) -> Program:
-    """A program with a name: that of its first kernel where it has none."""
+    """A program with a name: its first kernel's if it has none."""
     return program if program.name else program._replace(name=program_name(program.source))
 
 

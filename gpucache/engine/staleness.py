@@ -1,10 +1,10 @@
 """Which entries no program of this machine reads again, as far as that can be known from facts. Pure.
 
 There are three signs. The entry's device is on this machine with another driver or toolchain. Its only
-reader, such as the one version of Python that its directory names, is not on this machine. Or a newer version
-of its producer came later, and the older version's entries were not used since. The last two are not proofs,
-as an owner can be installed in an unknown place, or run in a container: so a use within a week overrides
-them. An entry is called stale only if one of these signs shows that it is out of reach.
+reader, such as the one version of Python that its directory names, is not on this machine. Or another version
+of its producer came later, and no entry of the older one was used since. The last two are not proofs, as an
+owner can be installed in an unknown place, or run in a container: so a use within a week overrides them. An
+entry is called stale only if one of these signs shows that it is out of reach.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -82,7 +82,7 @@ class Origins:
             yield entry
 
     def samples(self) -> Iterator[CacheEntry]:
-        """An entry of each."""
+        """An entry of each origin."""
         return (uses.sample for uses in self.found.values())
 
     def rebuilt(self) -> list[CacheEntry]:

@@ -22,7 +22,7 @@ class NoEntry(NamedTuple):
     damaged: tuple[Damaged, ...] = ()
     """Entries that are not sound."""
     unread: "tuple[tuple[DirectoryStore, CacheKey, str], ...]" = ()
-    """The stores that could not be asked, each with the key and the reason."""
+    """The stores that could not be queried, each with the key and the reason."""
     incomplete: Hit | None = None
     """An entry that was not compiled for all the local sizes of the request."""
 

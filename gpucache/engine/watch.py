@@ -27,7 +27,7 @@ GROUPED_MS = 1600
 QUIET_MS = 50
 """How long nothing has to change before they are reported."""
 _MOST_LINKS = 65_536
-"""Open files of other processes that are looked at."""
+"""How many open files of other processes are examined at most."""
 Seen = dict[str, tuple[int, int]]
 """Size and time of writing of entries by key."""
 
@@ -40,7 +40,7 @@ class _End(threading.Event):
         self._unread = unread
 
     def is_set(self) -> bool:
-        """Asked by the library every time that it looks for changes."""
+        """Called by the library every time that it looks for changes."""
         return super().is_set() or self._unread()
 
 
@@ -95,7 +95,7 @@ def _look(cache: Cache) -> Seen:
 
 
 def _written(cache: Cache, seen: dict[str, Seen], touched: Collection[str]) -> Iterator[Written]:
-    """The entries of a cache that are new or another since it was looked at."""
+    """The entries of a cache that are new or have changed since the last look."""
     before, now = seen.get(_place(cache), {}), Seen()
     found: list[CacheEntry] = []
     with suppress(GpucacheError):

@@ -85,7 +85,7 @@ def why(
 
 
 def _under_run(built: Sequence[tuple[Build, Record]]) -> tuple[Build, ...]:
-    """Of the newest builds those that a program asked its compiler for itself, and that are still there."""
+    """The newest builds that a program requested from its compiler itself and whose entries still exist."""
     found = []
     for build, record in built[:_ENTRIES_READ]:
         detail = record.store.detail(CacheKey(build.key))

@@ -91,7 +91,7 @@ class WarmItem:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a worker receives: plain values."""
+    """The input of a worker: plain values."""
 
     request: BuildRequest
     toolchain: Toolchain
@@ -249,7 +249,7 @@ def _replayed_item(one: "Replayed", device: Device, backend: Backend, environ: M
 
 
 def _as_asked(request: BuildRequest, one: "Replayed") -> BuildRequest:
-    """A request as a program makes it that calls its compiler itself, for the target of this one."""
+    """The request of a program that calls its compiler itself, for the target of this one."""
     build, target = one.build, request.target
     before = Target.parse(build.target).name
     named = re.compile(rf"(--gpu-architecture=|-arch=)?{re.escape(before)}")

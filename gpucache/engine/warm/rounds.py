@@ -1,4 +1,4 @@
-"""Builds in workers the items that ``warm`` did not find. One whose worker died is tried once more.
+"""Builds in workers the items that ``warm`` did not find. If a worker dies, its item is tried only once more.
 
 Owns the outcome of each answer, and the poison list. Must not know what a worker does.
 """

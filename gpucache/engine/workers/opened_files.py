@@ -7,15 +7,15 @@ and everything else works as usual.
 
 The parent answers because Yama lets only ancestors read another process, and because a thread of the worker
 could not: CPython holds its lock during some opens, such as that of ``dlopen``. The worker dies with its
-parent, and ends itself when it finds that nobody answers, as its opens fail then.
+parent, and ends itself when it finds that opens are not answered, as they fail then.
 
 It costs 10 us for each open, and several times that on a loaded machine: some 2 % of a compile of CUB, which
 opens 2,400 files, and of a compile by PoCL, which runs a linker and a Python. Tried and rejected: ``strace -f
 --seccomp-bpf``, at 6 % of a compile of CUB, as it is not installed everywhere and many containers refuse it.
-Rejected without a trial: inotify, which sees only folders that are known beforehand; fanotify, which needs a
-privilege; a preloaded library, which is native code and misses direct system calls. None of these, and not
-the filter, sees a file that was opened before the compile began, one that another process reads for the
-compiler, or a question about a name without an open, such as whether it exists.
+Rejected without a trial: inotify, which sees only directories that are known beforehand; fanotify, which
+needs a privilege; a preloaded library, which is native code and misses direct system calls. None of these,
+and not the filter, sees a file that was opened before the compile began, one that another process reads for
+the compiler, or a question about a name without an open, such as whether it exists.
 """
 
 import errno
@@ -174,4 +174,4 @@ def _told(log: int) -> frozenset[str] | None:
 
 
 OPENED_FILES = OpenedFiles()
-"""The one of this process."""
+"""The instance for this process."""

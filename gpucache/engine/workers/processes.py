@@ -147,7 +147,7 @@ if sys.platform != "win32":
         """A worker's process, whose children end with it."""
 
         def poll(self, flag: int = os.WNOHANG) -> int | None:
-            # Until somebody has waited for it, no other group can have its number.
+            # Until its parent has waited for it, no other group can have its number.
             if self.returncode is None and hasattr(os, "waitid"):
                 with suppress(OSError):
                     if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | (flag & os.WNOHANG)):
