@@ -58,7 +58,7 @@ class AmdComgr(AmdComgrPlaces, FilesFormat):
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Both sizes, and the output where its format is known."""
+        """Check both sizes, and the output if its format is known."""
         data = item.read(item.names[0], _LARGEST_BYTES)
         output = data[_LENGTH_BYTES:][: _length(data)]
         log = data[_LENGTH_BYTES + _length(data) :]
@@ -80,7 +80,7 @@ class AmdComgr(AmdComgrPlaces, FilesFormat):
 
 
 def _length(data: bytes) -> int:
-    """The size that some bytes begin with; beyond all sizes where they are too few."""
+    """The size at the beginning of a file; larger than any possible size if the file is too short."""
     if len(data) < _LENGTH_BYTES:
         return _LARGEST_BYTES << 8
     return int.from_bytes(data[:_LENGTH_BYTES], sys.byteorder)

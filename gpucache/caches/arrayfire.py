@@ -30,7 +30,7 @@ _AGAIN = "ArrayFire removes it and compiles it again"
 _WORDS = struct.Struct("=Q")
 _MOST_NAMES, _LARGEST_BYTES = 65_536, 1 << 30
 _OFFSET, _PRIME, _MASK = 0x811C9DC5, 0x01000193, (1 << 64) - 1
-"""Of FNV-1a with 32 bits, which ArrayFire reckons with in 64."""
+"""The constants of 32-bit FNV-1a, which ArrayFire computes with 64 bits."""
 
 
 class ArrayFire(ArrayFirePlaces, BinaryFormat):
@@ -54,12 +54,12 @@ class ArrayFire(ArrayFirePlaces, BinaryFormat):
     checked_bytes = largest_bytes = 32 << 20
 
     def is_left(self, start: bytes) -> bool:
-        """The beginning of such a file, of a size that a binary can have."""
+        """True for the beginning of an ArrayFire file with a possible binary size."""
         parts = _parts(start)
         return parts is not None and parts.size <= _LARGEST_BYTES
 
     def look(self, item: Files) -> Look:
-        """Kernel, device and version as the file's name and its first kernel say them."""
+        """Kernel, device and version from the file's name and its first kernel."""
         name, status = next(iter(item.seen.items()))
         _, backend, device, version = re.fullmatch(_NAME, name, re.DOTALL).groups()  # type: ignore[union-attr]
         found, parts = super().look(item), _parts(item.part(name, 0, self.scanned_bytes))
@@ -72,7 +72,7 @@ class ArrayFire(ArrayFirePlaces, BinaryFormat):
         )
 
     def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
-        """The binary, and whether it is all there and as its hash says."""
+        """The binary, and the problem if it is incomplete or its hash differs."""
         parts = _parts(data)
         binary = b"" if parts is None else data[parts.start : parts.start + parts.size]
         if not whole:
@@ -89,7 +89,7 @@ class ArrayFire(ArrayFirePlaces, BinaryFormat):
 
 
 class _Parts(NamedTuple):
-    """Of a file: the hash of its binary, where that begins, its size, and the first kernel's name."""
+    """Parts of a file: the hash of its binary, the binary's offset and size, and the first kernel's name."""
 
     hash: int
     start: int

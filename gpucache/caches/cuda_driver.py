@@ -66,7 +66,7 @@ class Survey:
     apparent_bytes: int = 0
     size_bytes: int = 0
     written_ns: int = 0
-    """Of the oldest file."""
+    """The write time of the oldest file."""
     newest_ns: int = 0
     has_index: bool = False
     recent: int = 0
@@ -74,7 +74,7 @@ class Survey:
     documented: int = 0
     """Files whose place and name are exactly as in the listings."""
     telling: int = 0
-    """How many of them have a letter in their name; a mere number may be a date or a count of somebody's."""
+    """How many of them have a letter in their name; a plain number may be another program's date."""
     strangers: Tally = field(default_factory=_one)
     """Everything in the tree that is not named as the driver's own, including links."""
     oversize: Tally = field(default_factory=_one)
@@ -163,7 +163,7 @@ class CudaDriver(CudaDriverPlaces, Format[Survey]):
             yield found
 
     def look(self, item: Survey) -> Look:
-        """How much there is."""
+        """The size of the cache."""
         fields = {
             "files": str(item.files),
             "bytes": str(item.apparent_bytes),
@@ -189,7 +189,7 @@ class CudaDriver(CudaDriverPlaces, Format[Survey]):
         yield from _untrusted(found)
 
     def notes(self, item: Survey) -> Iterator[str]:  # noqa: ARG002 - of any
-        """That the rest cannot be checked."""
+        """A note that the rest cannot be checked."""
         yield (
             "the driver's format is not documented, so nothing in it can be checked but owners, modes and "
             "sizes"
@@ -230,7 +230,7 @@ class CudaDriver(CudaDriverPlaces, Format[Survey]):
         return survey(self.root, self.now_ns(), self.location.limit_bytes)
 
     def _stays(self, found: Survey) -> str:
-        """Why the cache is not emptied, as a clause; empty where it may be."""
+        """Why the cache is not emptied, as a clause; empty if it may be."""
         if found.foreign:
             return _FOREIGN
         if found.strangers.count:
@@ -342,7 +342,7 @@ def survey(root: Path, now_ns: int, limit_bytes: int | None) -> Survey:
 
 
 def clear(root: Path, began_ns: int) -> Tally:
-    """Remove the driver's own files older than an instant; returns those that stayed. Raises OSError.
+    """Remove the driver's own files older than an instant; returns its failures. Raises OSError.
 
     Newer files belong to a program that started meanwhile. The index goes first, so that such a program
     begins a new one and does not look for binaries that are gone.
@@ -376,7 +376,7 @@ def _clear(folder: Folder, above: str, began_ns: int, failed: Tally) -> None:
 def _remove(folder: Folder, name: str, began_ns: int, failed: Tally) -> None:
     try:
         status = folder.lstat(name)
-        # No clearing takes an hour: a file from further ahead has a wrong date.
+        # No clearing takes an hour: a file dated further in the future has a wrong date.
         if stat.S_ISREG(status.st_mode) and not -HOUR_NS < began_ns - status.st_mtime_ns < 0:
             folder.unlink(name)
     except FileNotFoundError:

@@ -69,7 +69,7 @@ class Cupy(CupyPlaces, BinaryFormat):
         return rest[start:], None
 
     def bars(self, item: Files) -> Problem | None:
-        """That there is a source alone, or no file in its place."""
+        """The problem of a source without its binary, or of a node that is not a file."""
         if item.names[0].endswith(".cu"):
             detail = "it is the source of a binary that is gone, which CuPy does not read"
             return Problem(FindingKind.ORPHAN, detail)

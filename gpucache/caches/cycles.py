@@ -1,4 +1,4 @@
-"""The kernels that Cycles, Blender's renderer, compiled by itself, where none came with it for a GPU.
+"""The kernels that Cycles, Blender's renderer, compiled itself, for GPUs without shipped kernels.
 
 Source: Cycles of 2026, ``src/device/{cuda,hip,hiprt}/device_impl.cpp`` and ``src/util/path.cpp``; no file
 written by it was available. nvcc or hipcc writes ``cycles_``, the kernel, the architecture and an MD5 over

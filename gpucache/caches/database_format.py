@@ -72,8 +72,8 @@ class DatabaseFormat(FilesFormat):
 
     @contextmanager
     def database(self, item: Files) -> Iterator[tuple[sqlite3.Connection, sqlite_file.SqliteFile]]:
-        """A database and its header: a copy in memory, as reading a file leaves its access time alone, or for
-        a large one, or one with a log, the file. Raises FormatError, UnjudgedError for one that is locked.
+        """A database and its header: a copy in memory, which leaves the access time alone, or for a large
+        one, or one with a log, the file itself. Raises FormatError, UnjudgedError for one that is locked.
         """
         file = sqlite_file.examine(item.path)
         if file is None:

@@ -51,7 +51,7 @@ _HOT = ("SQLITE_READONLY_ROLLBACK", "SQLITE_READONLY_RECOVERY", "SQLITE_CANTOPEN
 
 
 class Way(Enum):
-    """How a database came to be readable."""
+    """How a database was opened for reading."""
 
     DIRECT = "where it lies"
     UNCHANGING = "where it lies, without locks"
@@ -112,7 +112,7 @@ def peek(path: Path, file: SqliteFile) -> sqlite3.Connection:
 
 
 def in_memory(data: bytes, place: Path) -> sqlite3.Connection:
-    """A database image, read in memory; raises FormatError, naming where it came from."""
+    """A database image, read in memory; raises FormatError, which names its origin."""
     with told(place):
         connection = _connect("file::memory:", len(data))
         with _or_closed(connection):

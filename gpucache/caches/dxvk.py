@@ -27,7 +27,7 @@ _MAGIC, _LONGEST = b"DXVK", 64
 _ROW_END = struct.Struct("<QIIQ")
 _LARGEST_BYTES = 64 << 20
 _OFFSET, _PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
-"""Of FNV-1a with 64 bits, of which DXVK takes eight bytes at a time, and the size at last."""
+"""The constants of 64-bit FNV-1a, which DXVK applies to eight bytes at a time, and finally to the size."""
 _ANEW = "DXVK begins both files anew"
 
 
@@ -78,7 +78,7 @@ class Dxvk(DxvkPlaces, FilesFormat):
             yield Problem(FindingKind.CORRUPT, detail)
 
     def payload(self, item: Files) -> bytes:
-        """The shaders, one behind the other."""
+        """The shaders, concatenated."""
         if len(item.names) < 2:
             raise FormatError(f"{item.path} has no file of shaders beside it, or no list")
         return item.read(item.names[1], 1 << 30)

@@ -23,9 +23,9 @@ class Kind(Enum):
     """The type of an option's argument, and of the value passed on."""
 
     FLAG = auto()
-    """Nothing; whether it was given."""
+    """No argument; the value is whether the option was given."""
     TEXT = auto()
-    """A text, as it is."""
+    """A text; the value is unchanged."""
     TARGET = auto()
     """A target, as text."""
     FILE = auto()
@@ -56,9 +56,9 @@ class Asked:
     out: Path
     sources: tuple[Path, ...]
     programs: tuple[Program, ...]
-    """The same, read, where the form wants programs."""
+    """The sources as parsed programs, if the form requires programs."""
     options: Mapping[str, Any]
-    """Values by name of those options that the form takes."""
+    """Values by name of the options that the form takes."""
     compile_exactly: Compile
 
 
@@ -77,6 +77,6 @@ class Form:
 
 
 def forms() -> Iterator[Form]:
-    """Everything that can be written."""
+    """All forms that can be written."""
     for module in EXPORTERS:
         yield from import_module(module).FORMS

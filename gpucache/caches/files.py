@@ -21,9 +21,9 @@ BLOCK_BYTES = 512
 HERE = "."
 """The name of an entry's own directory among the files of the entry."""
 DEEPEST = 8
-"""Directories below an entry's own directory that are looked into."""
+"""The number of directory levels below an entry's own directory that are read."""
 MOST_FILES = 20_000
-"""Files of one entry; the rest is not looked at."""
+"""The maximum number of files of one entry; the rest is ignored."""
 _PAUSE_S = 0.05
 _QUIET = getattr(os, "O_NOATIME", 0)
 
@@ -118,8 +118,8 @@ def overwrite(folder: Folder, name: str, content: bytes, *, whole: bool) -> None
 
 
 def take_lock(fd: int, patience_s: float, *, record: bool = False) -> bool:
-    """Take the lock that an owner's programs take with flock(2), or as a ``record`` lock with fcntl(2), for
-    which the file is open for writing; waits at most so long, and returns whether it was taken."""
+    """Take the lock that an owner's programs take with flock(2), or as a ``record`` lock with fcntl(2), which
+    requires the file to be open for writing; waits at most so long, and returns whether it was taken."""
     if sys.platform == "win32":
         return True
     import fcntl
@@ -163,7 +163,7 @@ class Files:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of its files, and of directories where the entry is one."""
+        """The names of its files, and of directories if the entry is a directory."""
         return tuple(name for name in self.seen if name != HERE)
 
     @property
@@ -188,7 +188,7 @@ class Files:
 
     @property
     def used_ns(self) -> int:
-        """When one of them was last read or written, as far as the file system keeps that."""
+        """The time of the last read or write of any of its files, as far as the file system stores it."""
         return max(max(one.st_atime_ns, one.st_mtime_ns) for one in self.seen.values())
 
     @property
@@ -213,14 +213,14 @@ class Files:
             return read_part(folder, last, offset, count)
 
     def again(self) -> "Files":
-        """The entry as it is now; raises OSError, FileNotFoundError where a file of it is gone."""
+        """The entry's current state; raises OSError, FileNotFoundError if one of its files is gone."""
         with self.open() as folder:
             if HERE in self.seen:
                 return tree(folder, self.root, self.parts, self.key)
             return replace(self, seen={name: folder.lstat(name) for name in self.seen})
 
     def unchanged(self) -> bool:
-        """Whether every file is as the scan saw it; raises OSError, FileNotFoundError where one is gone."""
+        """Whether no file changed since the scan; raises OSError, FileNotFoundError if one is gone."""
         return _identities(self.again().seen) == _identities(self.seen)
 
 

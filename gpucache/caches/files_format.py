@@ -47,15 +47,15 @@ class FilesFormat(Format[Files]):
     folders_removed: ClassVar[int] = 0
     """The number of directories above an entry's files that are removed with the last file in them."""
     bare: ClassVar[str] = ""
-    """What the owner does with an entry's directory that has none of its files, a clause that begins with a
+    """The owner's treatment of an entry's directory without any of its files, a clause that begins with a
     verb: if that does harm, an entry stays while its directory has other files."""
 
     largest_bytes: ClassVar[int] = 1 << 30
-    """The largest file whose bytes are given out."""
+    """The maximum size of a file whose bytes are returned."""
 
     @classmethod
     def whose(cls, path: Path) -> Whose:
-        """By the names in a directory."""
+        """The owner, from the names in a directory."""
         return cls.layout.whose(path)
 
     def items(self, prefix: str) -> Iterator[Files]:
@@ -63,7 +63,7 @@ class FilesFormat(Format[Files]):
         return self.layout.items(self.root, prefix, self.not_read)
 
     def bars(self, item: Files) -> Problem | None:
-        """A link, a pipe or such in the place of a file."""
+        """The problem of a link, a pipe or the like in place of a file."""
         for name, status in item.seen.items():
             if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
                 return self.no_file(status, name if len(item.seen) > 1 else "it")
@@ -94,7 +94,7 @@ class FilesFormat(Format[Files]):
         )
 
     def trust(self, item: Files) -> Iterator[Problem]:
-        """Files that others own, or can write to."""
+        """Files that other users own or can write to."""
         for name, status in item.seen.items():
             if why := places.distrust(status, move=self.place.move):
                 what = "" if len(item.seen) == 1 else "of its folder: " if name == HERE else f"{name}: "
@@ -119,7 +119,7 @@ class FilesFormat(Format[Files]):
                     folder.rmdir(last)
                 elif Identity.of(folder.lstat(last)) == Identity.of(item.seen[name]):
                     folder.unlink(last)
-                else:  # the owner made it anew meanwhile
+                else:  # the owner created it again meanwhile
                     return Kept()
         if item.path == item.folder:
             with files.open_folder(item.root, *item.parts[:-1]) as above:
@@ -131,7 +131,7 @@ class FilesFormat(Format[Files]):
         return None
 
     def take(self, item: Files, paths: Sequence[str]) -> bool:
-        """Some of its files, where they are as the scan saw them."""
+        """Remove some of its files, if they are unchanged since the scan."""
         gone = True
         for name in paths:
             *below, last = name.split("/")
@@ -148,8 +148,8 @@ class FilesFormat(Format[Files]):
 
     @contextmanager
     def holding(self, *path: str) -> Iterator[None]:
-        """A lock that the owner takes with flock(2) while it writes, by the names from the root to its file;
-        none where that is not there. Raises HeldError, OSError."""
+        """Hold a lock that the owner takes with flock(2) while it writes, by the names from the root to its
+        file; no lock if that file is missing. Raises HeldError, OSError."""
         try:
             with files.open_folder(self.root, *path[:-1]) as folder:
                 fd = folder.open_file(path[-1])
@@ -278,7 +278,7 @@ class BinaryFormat(FilesFormat):
     empty: ClassVar[str] = ""
     """The effect of an empty file, if it differs from that of a broken one."""
     checked_bytes: ClassVar[int] = 256 << 20
-    """Of larger files only the beginning is looked at."""
+    """Of larger files only the beginning is checked."""
     scanned_bytes: ClassVar[int] = 64 << 10
     """The part of a file that a scan reads; a larger one may leave kernel names unknown."""
     _checked: tuple[str, PayloadKind] | None = None
@@ -293,7 +293,7 @@ class BinaryFormat(FilesFormat):
         return max(status.st_atime_ns, status.st_mtime_ns)
 
     def look(self, item: Files) -> Look:
-        """Kernel, architecture and kind as the beginning of the binary says them."""
+        """Kernel, architecture and kind from the beginning of the binary."""
         name, status = next(iter(item.seen.items()))
         data = item.part(name, 0, self.scanned_bytes)
         whole = len(data) == status.st_size

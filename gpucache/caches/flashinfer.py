@@ -137,7 +137,7 @@ def _orphan(item: Files) -> Problem | None:
 
 
 def _is_gone(source: str) -> bool:
-    """Whether nothing is at a path; False where that may not be looked at."""
+    """Whether a path does not exist; False if that cannot be determined."""
     try:
         Path(source).stat()
     except (FileNotFoundError, NotADirectoryError):

@@ -51,7 +51,7 @@ class ForeignSystem:
         return self._format.question(request, toolchain)
 
     def locations(self, environ: Mapping[str, str]) -> Sequence[Location]:
-        """Where its programs would look in this environment, in their order, existing or not."""
+        """The places where its programs would look in this environment, in their order, existing or not."""
         return tuple(self._places.locations(environ))
 
     def recognises(self, path: Path) -> bool:
@@ -71,5 +71,5 @@ class ForeignSystem:
         return ForeignCache(self._format(self._format.opened(location), clock))
 
     def isolation(self, folder: Path) -> Isolation:
-        """The environment that makes its programs keep their cache below a directory."""
+        """The environment that moves its programs' cache below a directory."""
         return self._places.place.isolation(folder, self.name)

@@ -44,7 +44,7 @@ class ForeignCache(Generic[T]):
         self._failed: dict[str, None] = {}
 
     def location(self) -> Location:
-        """Where it is, and the problems of the place and its limits."""
+        """The place of the cache, and the problems of the place and its limits."""
         if self._limits is None:
             self._limits = ()
             with self._apart():
@@ -53,7 +53,7 @@ class ForeignCache(Generic[T]):
         return found._replace(problems=(*found.problems, *self._limits))
 
     def scan(self) -> Iterator[CacheEntry]:
-        """Every entry, one by one; raises CacheUnusableError where the place cannot be read at all."""
+        """Every entry, one by one; raises CacheUnusableError if the place cannot be read at all."""
         return self._scan("")
 
     def find(self, prefix: str) -> list[CacheEntry]:
@@ -115,7 +115,7 @@ class ForeignCache(Generic[T]):
         return Checked(entry.key, told, notes, checksum=checksum)
 
     def leftovers(self) -> Iterator[Checked]:
-        """Everything that belongs to no entry, and the problems of the cache as a whole."""
+        """Everything outside of entries, and the problems of the cache as a whole."""
         with self._apart():
             made = self._format
             if why := made.closed():
@@ -147,7 +147,7 @@ class ForeignCache(Generic[T]):
 
     @property
     def together(self) -> int:
-        """How many removals share one lock or commit at most."""
+        """The maximum number of removals that share one lock or commit."""
         return self._format.together
 
     def remove_together(self, entries: Iterable[CacheEntry], why: str) -> Sequence[Kept | None]:
@@ -155,7 +155,7 @@ class ForeignCache(Generic[T]):
         every = list(entries)
         going = [self._item(one) for one in every if not one.stays]
         if self.together > 1 and going:
-            with suppress(Exception):  # of one, or of each: then each says why it stays
+            with suppress(Exception):  # one may fail, or all: then each returns its own reason
                 done = iter(self._format.remove_together(going))
                 return [Kept(entry.stays) if entry.stays else next(done) for entry in every]
         return [self.remove(one, why) for one in every]
@@ -169,7 +169,7 @@ class ForeignCache(Generic[T]):
             return ()
 
     def repair(self, checked: Checked, entry: CacheEntry | None) -> Checked:
-        """Remove problems, so that the owner makes the files anew; removed ones are marked."""
+        """Remove problems, so that the owner builds the files again; removed ones are marked."""
         try:
             return self._repaired(checked, entry)
         except Exception as error:
@@ -226,7 +226,7 @@ class ForeignCache(Generic[T]):
                     yield entry if own else entry._replace(stays=self._unproven())
 
     def _looked(self, item: T) -> tuple[CacheEntry | None, bool | None]:
-        """An entry as a scan shows it, None for none; and whether it shows whose it is, None where unread."""
+        """The entry for a scan, or None; and whether its content shows the owner, None if it was not read."""
         try:
             barred = self._format.bars(item)
             look = Look(problem=barred) if barred else self._format.look(item)
@@ -265,7 +265,7 @@ class ForeignCache(Generic[T]):
         return entry, shows
 
     def _is_shown(self) -> bool:
-        """Whether its place or an entry shows whose it is; others, too, give files such names."""
+        """Whether its place or an entry identifies the owner; other programs use such file names, too."""
         if self._shown is None:
             ways = self._format.place.ways
             default = any(way.below and self._root.match(way.below) for way in ways)
@@ -342,7 +342,7 @@ class ForeignCache(Generic[T]):
             self._failure(error)
 
     def _failure(self, error: Exception) -> str:
-        """Keep why something failed; the same, a sentence."""
+        """Record why something failed; returns the reason, a sentence."""
         if isinstance(error, GpucacheError):
             told = str(error)
         elif isinstance(error, OSError):

@@ -75,7 +75,7 @@ class Look:
     program: str = ""
     target: str = ""
     kind: str = ""
-    """Of the artifact, as ``PayloadKind`` has it where that knows it."""
+    """The artifact's kind, as in ``PayloadKind`` if that has it."""
     variant: str = ""
     fields: tuple[tuple[str, str], ...] = ()
     """Stored key fields by label; ``evict --unlike`` compares them."""
@@ -86,7 +86,7 @@ class Look:
     compile_ns: int | None = None
     """The time to compile it; None if that is not stored."""
     used_ns: int | None = None
-    """The last use as the owner keeps it; None for the time at which it was written."""
+    """The last use as stored by the owner; None for the time at which it was written."""
     stays: str = ""
     """Why nothing removes it, due to its content: a clause with the remedy; empty if it may be removed."""
     shows: bool = True
@@ -102,7 +102,7 @@ class Look:
 
     @property
     def producer(self) -> str:
-        """The program and version that made it, if they, not a device here, determine its reader."""
+        """The program and version that made it, if they, not a local device, determine its reader."""
         told = () if self.toolchain_identity else self.toolchain
         return " ".join(part for pair in told if all(pair) for part in pair)
 
@@ -142,13 +142,13 @@ class Format(Places, ABC, Generic[T]):
     shows: ClassVar[str] = "of its making"
     """The kind of entry that ``shows`` its owner; completes 'nothing beside it is ...'."""
     trusts_variables: ClassVar[bool] = False
-    """Whether a place that a variable names is never taken for somebody else's."""
+    """Whether a place that a variable names is never considered foreign."""
     leaves_to_owner: ClassVar[bool] = True
     """Whether a repair leaves files of other users alone."""
     checksums: ClassVar[bool] = False
     """Whether ``check`` compares the content with a checksum that the owner stored."""
     together: ClassVar[int] = 1
-    """How many removals share one lock or commit at most, where that costs the owner's programs less."""
+    """The maximum number of removals that share one lock or commit, to cost the owner's programs less."""
     mends: ClassVar[frozenset[FindingKind]] = frozenset(kind for kind in FindingKind if kind.wrong)
     """The kinds of problems that removal of the entry fixes, as the owner then builds it again."""
 
@@ -195,7 +195,7 @@ class Format(Places, ABC, Generic[T]):
 
     @abstractmethod
     def items(self, prefix: str) -> Iterator[T]:
-        """Every entry whose key begins with some digits, one by one; raises OSError where the root does not
+        """Every entry whose key begins with some digits, one by one; raises OSError if the root cannot be
         read."""
 
     @abstractmethod
@@ -211,7 +211,7 @@ class Format(Places, ABC, Generic[T]):
         """The compiled bytes, unchecked; raises FormatError if there are none."""
 
     def has_checksum(self, item: T) -> bool:  # noqa: ARG002 - all of them or none
-        """Whether this is so for one entry, where a system has both kinds."""
+        """Whether one entry has a checksum, if a system has both kinds."""
         return self.checksums
 
     def unsound(self, item: T) -> Problem | None:
@@ -223,15 +223,15 @@ class Format(Places, ABC, Generic[T]):
         return None
 
     def stays(self, item: T) -> str:  # noqa: ARG002 - most layouts name entries narrowly
-        """Why nothing removes it, for its names alone: a clause with the remedy; empty where one may."""
+        """Why nothing removes it, from its names alone: a clause with the remedy; empty if it may go."""
         return ""
 
     def trust(self, item: T) -> Iterator[Problem]:  # noqa: ARG002 - a row is as the whole is
-        """Why an entry is not trustworthy, whatever its content."""
+        """Why an entry is not trustworthy, regardless of its content."""
         yield from ()
 
     def notes(self, item: T) -> Iterator[str]:  # noqa: ARG002 - most have none
-        """What a check of an entry could not determine, a sentence each."""
+        """Facts that a check of an entry could not determine, a sentence each."""
         yield from ()
 
     def unreadable(self, error: OSError) -> Problem:
@@ -248,7 +248,7 @@ class Format(Places, ABC, Generic[T]):
         """Remove an entry if it is unchanged since the scan; None once removed."""
 
     def filed_as(self, key: str) -> str:  # noqa: ARG002 - most file under the key itself
-        """Under which digits the entry of a whole key is filed, where those are others; else empty."""
+        """The digits under which a full key's entry is filed, if they differ from the key; else empty."""
         return ""
 
     def finish_removals(self) -> Sequence[str]:
@@ -287,8 +287,8 @@ class Format(Places, ABC, Generic[T]):
     # Facts of an entry besides its look.
 
     def report(self, item: T, entry: CacheEntry) -> EntryReport | None:  # noqa: ARG002 - most have no more
-        """Everything that the entry stores about itself where that is more than its fields and its payload: a
-        log, headers, variants. Raises FormatError, OSError."""
+        """Everything that the entry stores about itself, if that is more than its fields and payload: a log,
+        headers, variants. Raises FormatError, OSError."""
         return None
 
     def inputs(self, item: T, entry: CacheEntry) -> Iterable[tuple[str, str]]:  # noqa: ARG002 - as opaque
@@ -312,14 +312,14 @@ class Format(Places, ABC, Generic[T]):
         return places.closed(self.root, move=self.place.move)
 
     def is_foreign(self) -> bool:
-        """Whether the place is somebody else's, so that nothing in it is looked at. Raises nothing."""
+        """Whether the place is foreign, so that nothing in it is examined. Raises nothing."""
         named = self.location.decided_by == "--cache" or not self.trusts_variables
         with suppress(OSError, ValueError):
             return named and self.whose(self.root) is Whose.FOREIGN
         return False
 
     def beside(self) -> Iterator[Checked]:
-        """Everything in the cache that belongs to no entry; raises OSError if the root cannot be read."""
+        """Everything in the cache outside of entries; raises OSError if the root cannot be read."""
         yield from ()
 
     def clear(self, checked: Checked) -> Checked:

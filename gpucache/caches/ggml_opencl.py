@@ -39,11 +39,11 @@ class GgmlOpencl(GgmlOpenclPlaces, BinaryFormat):
         return replace(super().look(item), shows=not start or self.is_left(start))
 
     def is_left(self, start: bytes) -> bool:
-        """The beginning of such a file."""
+        """True for the beginning of a ggml file."""
         return start.startswith(_MAGIC[:8])
 
     def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
-        """The binary, behind a header that is checked where it is all there."""
+        """The binary after its header, which is checked if the file is complete."""
         if len(data) > _HEAD and data.startswith(_MAGIC):
             return data[_HEAD:], None
         if not whole:

@@ -19,7 +19,7 @@ from gpucache.payload import PayloadInfo, PayloadKind
 
 _KEY, _KINDS = "([0-9a-f]{16})", "(?:cl|l0|ocloc)_cache"
 _OTHER = (b"CTNI", b"!<ar")
-"""How binaries begin in the format with tokens for patches, and in archives for several devices."""
+"""The beginnings of binaries in the patch token format, and in archives for several devices."""
 
 
 class IntelNeo(IntelNeoPlaces, LockedFormat, SummedFormat, BinaryFormat):

@@ -33,11 +33,11 @@ class Cache(Protocol):
         ...
 
     def location(self) -> Location:
-        """Where it is, why, and the problems of the place. Raises nothing."""
+        """The place of the cache, the reason for it, and the problems of the place. Raises nothing."""
         ...
 
     def scan(self) -> Iterator[CacheEntry]:
-        """Every entry, one by one, in constant memory; damaged ones say so."""
+        """Every entry, one by one, in constant memory; damaged ones are marked."""
         ...
 
     def find(self, prefix: str) -> list[CacheEntry]:
@@ -83,7 +83,7 @@ class Cache(Protocol):
     def explain(self, wanted: Wanted) -> "Iterator[Reach]":
         """Whether the cache would serve a build, and if not why.
 
-        Raises UsageError for a field that this system has not, naming those it has.
+        Raises UsageError for a field that this system lacks, naming its fields.
         """
         ...
 
@@ -94,7 +94,7 @@ class RemovesTogether(Protocol):
 
     @property
     def together(self) -> int:
-        """How many removals share one at most."""
+        """The maximum number of removals that share one lock or commit."""
         ...
 
     def remove_together(self, entries: Iterable[CacheEntry], why: str) -> "Iterable[Kept | None]":
@@ -104,7 +104,7 @@ class RemovesTogether(Protocol):
 
 @runtime_checkable
 class Rescanned(Protocol):
-    """A cache that can be scanned while its entries are removed, so that no caller has to keep them all."""
+    """A cache that can be scanned while its entries are removed, so that callers need not store them all."""
 
     def entries(self, *, heads: bool = True) -> Iterable[CacheEntry]:
         """Every entry; each call is a separate ``scan``, and without ``heads`` it reads only as much of an
@@ -123,7 +123,7 @@ class ChecksAll(Protocol):
 
 
 class Rebuildable(Cache, Protocol):
-    """A cache whose entries say how they were built, so that they can be tried; our own alone."""
+    """A cache whose entries store how they were built, so that they can be tried; only our own."""
 
     def artifact(self, entry: CacheEntry) -> Artifact:
         """The artifact of an entry, fully checked; raises FormatError if it is not sound."""
@@ -142,7 +142,7 @@ class Rebuildable(Cache, Protocol):
 
 
 class Isolation(NamedTuple):
-    """How a program is made to use a private cache: environment variables, or why that cannot be."""
+    """How to make a program use a private cache: environment variables, or why that is impossible."""
 
     environment: tuple[tuple[str, str], ...] = ()
     lacking: str = ""
@@ -175,7 +175,7 @@ class System(Protocol):
         ...
 
     def locations(self, environ: Mapping[str, str]) -> Sequence[Location]:
-        """Where its programs would look in an environment, in order, existing or not. Raises nothing."""
+        """The places where its programs look in an environment, in order, existing or not. Raises nothing."""
         ...
 
     def recognises(self, path: Path) -> bool:
@@ -187,7 +187,7 @@ class System(Protocol):
         ...
 
     def isolation(self, folder: Path) -> Isolation:
-        """The environment that makes its programs keep their cache below a directory."""
+        """The environment that moves its programs' cache below a directory."""
         ...
 
     @property
@@ -197,13 +197,13 @@ class System(Protocol):
 
     @property
     def driver(self) -> bool:
-        """Whether a driver keeps its caches, below every program and whatever else that caches."""
+        """Whether a driver owns its caches, below every program and all other caches."""
         ...
 
     @property
     def below(self) -> Mapping[str, str]:
-        """By the implementation of a toolchain whose programs come by this cache on their way to the
-        compiler: why they do not ask it, and nothing where they do."""
+        """By the implementation of a toolchain whose programs pass this cache on their way to the compiler:
+        why they do not use it, or an empty text if they do."""
         ...
 
     def question(self, request: BuildRequest, toolchain: Toolchain) -> Wanted:

@@ -28,7 +28,7 @@ from gpucache.units import format_size
 
 _LOCK = ".lockfile"
 _LARGEST_BYTES = 1 << 30
-"""The largest file that is read, and the most that is taken out of one."""
+"""The largest file that is read, and the largest decompressed size."""
 _TOO_MUCH = f"more than {format_size(_LARGEST_BYTES)}"
 _YOUNG_NS = 60 * SECOND_NS
 _BEGINNING_BYTES = 4096
@@ -57,7 +57,7 @@ class Jax(JaxPlaces, LockedFormat):
     lock_name = _LOCK
 
     def bars(self, item: Files) -> Problem | None:
-        """That there is the time of the last use alone, or no file in the place of one."""
+        """The problem of a time of last use without its entry, or of a node that is not a file."""
         if not item.names[0].endswith("-cache"):
             return Problem(FindingKind.LEFTOVER, "it is the last use of an executable that is gone")
         return super().bars(item)
@@ -110,7 +110,7 @@ class Jax(JaxPlaces, LockedFormat):
         return start.startswith(ZLIB) or (start.startswith(ZSTD) and len(start) > 4 and bool(start[4] & 4))
 
     def notes(self, item: Files) -> Iterator[str]:
-        """That a large one is not read."""
+        """A note that a large entry is not read."""
         if next(iter(item.seen.values())).st_size > _LARGEST_BYTES:
             yield f"it is larger than {format_size(_LARGEST_BYTES)} and was not read"
 
@@ -122,7 +122,7 @@ class Jax(JaxPlaces, LockedFormat):
         return EntryReport(entry, (*fields, unstored), (("kind", entry.artifact_kind),), entry.compile_ns)
 
     def payload(self, item: Files) -> bytes:
-        """The serialized executable, as JAX hands it to XLA."""
+        """The serialized executable, as JAX passes it to XLA."""
         found = unpack(item.read(item.names[0], _LARGEST_BYTES), _LARGEST_BYTES + 1)
         if len(found) > _LARGEST_BYTES:
             raise FormatError(f"{item.path} unpacks to {_TOO_MUCH}, which is not given out")

@@ -49,13 +49,13 @@ class KnownCaches:
     """The known caches around a program that runs in an environment."""
 
     environ: Mapping[str, str]
-    """The user's own."""
+    """The user's own environment."""
     only: frozenset[str] | None = None
-    """The names of those that are moved and looked at; None for all of them."""
+    """The names of the caches that are moved and examined; None for all of them."""
 
     @classmethod
     def of_drivers(cls, environ: Mapping[str, str], *others: str) -> "KnownCaches":
-        """Those alone that drivers keep, and others by name."""
+        """Only the caches of drivers, and others by name."""
         return cls(environ, frozenset({*others, *(system.name for system in systems() if system.driver)}))
 
     def groups(self, folder: Path) -> Iterator[Group]:
@@ -129,7 +129,7 @@ class KnownCaches:
         return held
 
     def place_of(self, name: str, environ: Mapping[str, str]) -> str:
-        """Where the programs of a system keep their cache in an environment; empty for nowhere."""
+        """The place of a system's cache in an environment; empty if it has none."""
         return next((location.root for location in load_system(name).locations(environ)), "")
 
     def root_of(self, path: Path) -> Path | None:
@@ -140,7 +140,7 @@ class KnownCaches:
 
     @property
     def off(self) -> frozenset[str]:
-        """Caches that are off in the environment, and on where they are moved."""
+        """Caches that are off in the environment, and turned on when they are moved."""
         return frozenset(system.name for system, _ in self._turned_on())
 
     def notes(self, written: Collection[str]) -> tuple[str, ...]:
@@ -154,7 +154,7 @@ class KnownCaches:
         return tuple(told)
 
     def _turned_on(self) -> Iterator[tuple[System, str]]:
-        """The systems that keep nothing in the environment, each with the variable that changes that."""
+        """The systems that do not cache in the environment, each with the variable that changes that."""
         for system in self._systems():
             if not _keeps(system, self.environ):
                 for name, value in system.isolation(Path(os.sep)).environment:
@@ -167,7 +167,7 @@ class KnownCaches:
 
     @cached_property
     def _roots(self) -> tuple[Path, ...]:
-        """Where the user has them."""
+        """The places of the user's caches."""
         every = (one for name in NAMES for one in load_system(name).locations(self.environ))
         return tuple(Path(location.root) for location in every)
 

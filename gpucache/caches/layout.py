@@ -61,7 +61,7 @@ class Layout:
     """The files of a cache, by their place below the root."""
 
     entries: str | Sequence[str]
-    """Patterns of the files of entries, or of its directory if the pattern ends in a slash. The groups of a
+    """Patterns of the files of an entry, or of its directory if the pattern ends in a slash. The groups of a
     pattern are the key. Files of one directory with one key are one entry, whose first file is the one that
     matches the first pattern."""
     left: Sequence[Left] = ()
@@ -71,10 +71,10 @@ class Layout:
     signs: Sequence[str] = ()
     """Patterns of names that identify the owner of a directory; the patterns of entries if there are none."""
     key: Callable[[Sequence[str]], str] | None = None
-    """The key of the groups of a pattern where it is not simply one behind the other."""
+    """The key from the groups of a pattern, if it is not their plain concatenation."""
     inside: Sequence[tuple[str, str]] = ()
     """If an entry is a directory: the roles of its content, each with the pattern of its path below that
-    directory, with a slash behind for directories; the first that fits counts."""
+    directory, with a slash at the end for directories; the first match counts."""
 
     def items(
         self, root: Path, prefix: str = "", closed: Callable[[Path, OSError], object] = _passed
@@ -91,7 +91,7 @@ class Layout:
                     closed(root.joinpath(*node.parts), node.error)
 
     def beside(self, root: Path) -> Iterator["Node"]:
-        """Everything else, with the directories walked; raises OSError if the root cannot be read."""
+        """All other nodes, including the directories walked; raises OSError if the root cannot be read."""
         with files.open_folder(root) as folder:
             for node in self._walk(folder, root, (), self._start, None):
                 if isinstance(node, Node):
@@ -128,12 +128,12 @@ class Layout:
         return [(role, re.compile(pattern, re.DOTALL)) for role, pattern in self.inside]
 
     def key_at(self, parts: Sequence[str]) -> str:
-        """The key of the entry whose file is at a place, by its names; empty if none has such a name."""
+        """The key of the entry with a file at a place, by its names; empty if no entry has such a name."""
         found = ((way, way.fits(parts)) for way in self._entry_ways if len(way.parts) == len(parts))
         return next((self._key((way, match.groups())) for way, match in found if match), "")
 
     def left_at(self, parts: Sequence[str]) -> Left | None:
-        """The leftover that a place is, if its names say so."""
+        """The leftover at a place, if its names show one."""
         ways = (way for way in self._ways if way.left is not None and len(way.parts) == len(parts))
         return next((way.left for way in ways if way.fits(parts)), None)
 
@@ -169,9 +169,9 @@ class Layout:
     def _walk(
         self, folder: Folder, root: Path, parts: tuple[str, ...], steps: "list[_Step]", prefix: str | None
     ) -> "Iterator[Files | Node]":
-        """Everything below an open directory: the entries, or without ``prefix`` everything else."""
+        """Everything below an open directory: the entries, or without ``prefix`` all other nodes."""
         if prefix is None:
-            # By name: that fails where a directory may be listed but not entered.
+            # By name: that fails if a directory may be listed but not entered.
             yield Node(Role.FOLDER, parts, folder.lstat(os.curdir))
         entries: dict[str, list[tuple[int, str]]] = {}
         folders: list[tuple[str, list[_Step]]] = []
@@ -270,7 +270,7 @@ class Node:
     parts: tuple[str, ...]
     status: os.stat_result
     left: Left | None = None
-    """The leftover that it is, if its name says so."""
+    """The leftover that it is, if its name shows that."""
     error: OSError | None = None
 
 
@@ -279,7 +279,7 @@ class _Way:
     """A pattern, compiled."""
 
     parts: tuple[re.Pattern[str], ...]
-    """For each part the pattern of the path up to it."""
+    """For each part the pattern of the path up to and including it."""
     folder: bool
     left: Left | None = None
     own: bool = False

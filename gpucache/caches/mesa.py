@@ -93,7 +93,7 @@ class Mesa(MesaPlaces, SummedFormat):
         return Look(target=head.gpu, kind="shader", used_ns=used_ns, toolchain=(("driver", head.driver),))
 
     def stays(self, item: Files) -> str:
-        """That only files of single entries are removed."""
+        """Why a database or an archive stays: only files of single entries are removed."""
         if "." not in item.names[0]:
             return ""
         return f"Mesa keeps all its entries in it; remove {item.folder} as a whole while no program uses it"
@@ -127,7 +127,7 @@ class _Head(NamedTuple):
 
 
 def _head(data: bytes) -> _Head | None:
-    """The head of an entry; None where some bytes begin with none."""
+    """The head of an entry; None if the data does not begin with one."""
     end = data.find(b"\0", 1)
     last = data.find(b"\0", end + 1)
     if not data.startswith(b"\1") or end < 0 or last < 0:

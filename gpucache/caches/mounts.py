@@ -31,7 +31,7 @@ class Medium(StrEnum):
 
 
 class Mount(NamedTuple):
-    """One mount: where, of which kind, with which options (its own and its file system's)."""
+    """One mount: its point, its kind, and its options (its own and its file system's)."""
 
     point: str
     kind: str
@@ -52,7 +52,7 @@ def parse(text: str) -> tuple[Mount, ...]:
 
 
 def mount_of(path: Path, mounts: tuple[Mount, ...]) -> Mount | None:
-    """The mount that contains an absolute path: the last of those with the longest point above it."""
+    """The mount that contains an absolute path: the last one with the longest mount point above it."""
     holding = [mount for mount in mounts if path.is_relative_to(mount.point)]
     if not holding:
         return None

@@ -1,11 +1,11 @@
 """Numba's cache of functions with ``cache=True``: an index for each, and a file for each compiled version.
 
 Source: Numba 0.68, ``numba/core/caching.py``, and numba-cuda, which copied it; checked against its files.
-Below NUMBA_CACHE_DIR each source directory has one, named by its name and a SHA-1 of its path.
+Each source directory has a directory below NUMBA_CACHE_DIR, named by its name and its path's SHA-1.
 ``MODULE.FUNCTION-LINE.pyXY.nbi`` is a pickle of Numba's version, and one of a stamp of the source and a
 dictionary from signature and target to the name of a ``.N.nbc``, which is a pickle with object code. Files
 are written under a temporary name and renamed, and nothing is ever removed. Numba unpickles the files;
-gpucache only lists opcodes. Without the variable files are in ``__pycache__`` next to each source, unseen.
+gpucache only lists opcodes. Without the variable files are in ``__pycache__`` next to each source, unlisted.
 """
 
 import re

@@ -62,7 +62,7 @@ class OpaqueFormat(FilesFormat):
                     yield Files(self.root, tuple(above), key, {name: status})
 
     def beside(self) -> Iterator[Checked]:
-        """Directories that others may write to, and those that were not looked into."""
+        """Directories that other users may write to, and directories that were not read."""
         with files.open_folder(self.root) as folder:
             if why := places.distrust(folder.lstat(os.curdir), move=self.place.move):
                 yield self.told(self.root, Problem(FindingKind.UNTRUSTED, why))
@@ -86,7 +86,7 @@ class OpaqueFormat(FilesFormat):
         )
 
     def stays(self, item: Files) -> str:  # noqa: ARG002 - of any
-        """That single files are not removed."""
+        """Why it stays: single files are not removed."""
         return (
             f"gpucache does not know by which rules {self.owner} lets single files go; remove {self.root} as "
             "a whole while no program uses it"

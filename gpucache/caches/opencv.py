@@ -109,7 +109,7 @@ class OpenCV(OpenCVPlaces, LockedFormat, BinaryFormat):
         return item.parts[:-1]
 
     def whole(self) -> Iterator[Checked]:
-        """A link, a pipe or such in the place of the lock, for which programs wait."""
+        """A link, a pipe or the like in place of the lock, on which programs would block."""
         for place in (self.root, *self.root.glob("*/opencl_cache")):
             with suppress(OSError):
                 status = (place / _LOCK).lstat()

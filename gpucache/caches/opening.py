@@ -90,7 +90,7 @@ class Unusable:
         return self._location.cache
 
     def location(self) -> Location:
-        """Where it is, with the reason why it cannot be opened."""
+        """The place of the cache, with the reason why it cannot be opened."""
         problems = self._location.problems
         return (
             self._location
@@ -99,11 +99,11 @@ class Unusable:
         )
 
     def scan(self) -> Iterator[CacheEntry]:
-        """Nothing that can be seen."""
+        """Nothing: no entry is visible."""
         return iter(())
 
     def find(self, prefix: str) -> list[CacheEntry]:  # noqa: ARG002 - the protocol's
-        """Nothing that can be seen."""
+        """Nothing: no entry is visible."""
         return []
 
     def unread(self) -> Sequence[str]:
@@ -138,7 +138,7 @@ class Unusable:
         return ()
 
     def repair(self, checked: Checked, entry: CacheEntry | None) -> Checked:  # noqa: ARG002 - the protocol's
-        """Nothing can be done."""
+        """No repair: nothing can be done."""
         return checked
 
     def explain(self, wanted: Wanted) -> "Iterator[Reach]":  # noqa: ARG002 - the protocol's

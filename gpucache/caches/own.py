@@ -33,14 +33,14 @@ class OwnCache:
 
     name = registry.OWN
     together = 100_000
-    """Of so many removals each program is recorded once; 40 bytes of each are kept until then."""
+    """A program is recorded once per this many removals; until then each takes 40 bytes of memory."""
 
     def __init__(self, store: DirectoryStore, location: Location) -> None:
         self._store = store
         self._location = location
 
     def location(self) -> Location:
-        """Where it is, and the problems of the place."""
+        """The place of the cache, and its problems."""
         return self._location
 
     def scan(self) -> Iterator[CacheEntry]:
@@ -48,7 +48,7 @@ class OwnCache:
         return (_entry(scanned) for scanned in self._store.scan())
 
     def entries(self, *, heads: bool = True) -> "OwnEntries":
-        """Every entry, read anew by each walk; without ``heads`` by name and status alone."""
+        """Every entry, read again by each walk; without ``heads`` by name and status only."""
         return OwnEntries(self._store, heads)
 
     def unread(self) -> list[str]:
@@ -85,7 +85,7 @@ class OwnCache:
         whole = self._whole(entry)
         try:
             kind = ArtifactKind(whole.head.artifact_kind)
-        except ValueError:  # ProgramCache keeps whatever bytes it is given
+        except ValueError:  # ProgramCache stores any bytes
             raise FormatError(
                 f"the entry {entry.key[:12]} holds bytes of a kind that no driver takes"
             ) from None
@@ -304,7 +304,7 @@ class OwnEntries:
 
 
 class OwnSystem:
-    """Our own as one system among others: see ``gpucache.caches.interface.System``."""
+    """Our own store as one system among others: see ``gpucache.caches.interface.System``."""
 
     name = registry.OWN
     title = "gpucache's own cache"
@@ -324,7 +324,7 @@ class OwnSystem:
         return registry.is_own(path)
 
     def open(self, location: Location) -> OwnCache:
-        """A root to look at; raises CacheUnusableError for one that may not be believed."""
+        """An opened root; raises CacheUnusableError for one that is not trustworthy."""
         root = Path(location.root)
         state = root_state(root)
         if isinstance(state, RootRefused):

@@ -23,7 +23,7 @@ _SUM_BYTES = 8
 
 
 class LockedFormat(FilesFormat):
-    """The owner's programs lock a file, where one of them made it."""
+    """A format whose owner's programs lock a file, if one of them has created it."""
 
     lock_name: ClassVar[str]
     lock_is_record: ClassVar[bool] = False
@@ -100,5 +100,5 @@ class SummedFormat(FilesFormat):
         return kept
 
     def finish_removals(self) -> Sequence[str]:
-        """That the sum could not be corrected."""
+        """The report that the sum could not be corrected."""
         return tuple(filter(None, (*super().finish_removals(), self._uncorrected)))

@@ -7,7 +7,7 @@ from gpucache.answers.entries import FindingKind, Problem
 
 
 def texts(data: bytes, pickles: int) -> tuple[list[str], Problem | None]:
-    """The texts in so many pickles, one behind the other, and why the bytes do not begin with those."""
+    """The texts in a number of consecutive pickles, and why the bytes do not begin with these."""
     found: list[str] = []
     stream = io.BytesIO(data)
     try:

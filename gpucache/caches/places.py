@@ -36,7 +36,7 @@ class Var(NamedTuple):
     """Whether an empty one is the root directory of the machine."""
 
     def find(self, environ: Mapping[str, str]) -> tuple[Path, str] | None:
-        """The place, and the variable that decided it; None where it is not set."""
+        """The place, and the variable that decided it; None if the variable is not set."""
         value = environ.get(self.name)
         if self.top and value is not None:
             value = value or os.sep
@@ -63,14 +63,14 @@ class Home(NamedTuple):
 
 
 class Temporary(NamedTuple):
-    """A place among temporary files, where Python's ``tempfile`` puts them unless its owner says where."""
+    """A place among temporary files: in the directory of Python's ``tempfile`` unless its owner names one."""
 
     prefix: str
     """The prefix of the user's name."""
     user: bool = True
     """Whether the user's name follows, so that each user has a separate place."""
     folder: str = ""
-    """Where its owner puts them, whatever variables say."""
+    """The owner's directory for temporary files, regardless of variables."""
     inside: str = ""
     """The part after the name: a directory in that place."""
 
@@ -81,7 +81,7 @@ class Temporary(NamedTuple):
         return f"{place}/{self.inside}" if self.inside else place
 
     def find(self, environ: Mapping[str, str]) -> tuple[Path, str] | None:
-        """The place, and the variable that decided it; None where the user has no name."""
+        """The place, and the variable that decided it; None if the user has no name."""
         user = next(filter(None, map(environ.get, ("LOGNAME", "USER", "LNAME", "USERNAME"))), None)
         user = (user or _on_record("pw_name")) if self.user else ""
         asked = () if self.folder else ("TMPDIR", "TEMP", "TMP")
@@ -91,10 +91,10 @@ class Temporary(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where programs look for a cache in an environment, and which variables change that: facts alone."""
+    """The places of a cache in an environment, and the variables that change them: facts alone."""
 
     ways: tuple[Var | Home | Temporary, ...]
-    """In the owner's order; the first that gives a place decides."""
+    """In the owner's order; the first with a place decides."""
     move: str
     """The way to move the cache, as a clause: the remedy of every problem of the place."""
     nowhere: str
@@ -102,13 +102,13 @@ class Place(NamedTuple):
     also: tuple[Var | Home | Temporary, ...] = ()
     """The places where programs built on the owner put it: each existing one is a cache besides the first."""
     off: Mapping[str, Collection[str]] = _NOTHING
-    """By variable the values, in lower case, with which programs use no cache; empty where any value does."""
+    """By variable the values, in lower case, that turn the cache off; empty if any value does."""
     along: tuple[tuple[str, str], ...] = ()
-    """Variables that are set with every redirection, such as a limit that is to be out of the way."""
+    """Variables that are set with every redirection, such as a limit that must not apply."""
     turn_on: tuple[tuple[str, str], ...] = ()
-    """Variables that are set with it where programs keep nothing as their environment is."""
+    """Variables that turn caching on along with it, if programs do not cache in their environment."""
     leaf: str = ""
-    """The last part of a redirected place; the system's name where it is empty."""
+    """The last part of a redirected place; the system's name if empty."""
     lacking: str = ""
     """The parts that no variable redirects, as a sentence; empty if all are redirected."""
     makes: bool = True
@@ -172,14 +172,14 @@ class Places:
     tracing: ClassVar[Mapping[str, str]] = {}
     """The variables that make programs log hits and misses."""
     driver: ClassVar[bool] = False
-    """Whether a driver keeps it, below every program and whatever else that caches."""
+    """Whether a driver owns it, below every program and all other caches."""
     below: ClassVar[Mapping[str, str]] = {}
     """By implementation of a toolchain (``pocl``, ``intel``, ``nvidia``, ``nvrtc``, ``other``) whose programs
-    come by this cache on their way to the compiler: why they do not ask it, and nothing where they do."""
+    pass this cache on their way to the compiler: why they do not use it, or an empty text if they do."""
 
     @classmethod
     def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:  # noqa: ARG003 - most have none
-        """The size that the owner keeps to by itself; None for none, or where it is not known."""
+        """The size limit that the owner enforces; None if there is none or it is unknown."""
         return None
 
     @classmethod
@@ -205,7 +205,7 @@ class Places:
 
     @classmethod
     def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """Where programs look in an environment, in their order, existing or not."""
+        """The places where programs look in an environment, in their order, existing or not."""
         found = cls.place.find(environ)
         for named, decided_by in (*((found,) if found else ()), *cls.place.beside(environ)):
             root = absolute(named)
@@ -262,7 +262,7 @@ def shows_uses(root: Path) -> bool:
         if os.statvfs(root).f_flag & os.ST_NOATIME:
             return False
         mount = mount_of(root.resolve(), mounts())
-    except (OSError, AttributeError, RuntimeError):  # Windows, which has no such call, or a loop of links
+    except (OSError, AttributeError, RuntimeError):  # Windows, which lacks this call, or a loop of links
         return False
     return mount is None or mount.medium is not Medium.NETWORK
 

@@ -61,7 +61,7 @@ class Pytools(PytoolsPlaces, DatabaseFormat):
                 return
 
     def report(self, item: Files, entry: CacheEntry) -> EntryReport:
-        """How many rows it has."""
+        """The number of its rows."""
         try:
             with self.database(item) as (connection, _):
                 count = "SELECT count(*) FROM dict" if has_table(connection, "dict") else "SELECT 0"

@@ -60,7 +60,7 @@ SYSTEMS = {
 """Modules of the third-party formats by the name of their system; each has a ``FORMAT``."""
 NAMES = (OWN, *SYSTEMS)
 EXPORTERS = ("gpucache.caches.futhark.export", "gpucache.caches.rocfft.export")
-"""Modules of those whose caches can be written; each has its ``FORMS``."""
+"""Modules of the systems whose caches can be written; each has its ``FORMS``."""
 
 
 def systems() -> "Iterator[System]":

@@ -22,7 +22,7 @@ SIDES = ("-wal", "-shm", "-journal")
 ROLLBACK, WAL = 1, 2
 UNREAD = "give this user the right to read it and to enter its folder, or name another file"
 VERSIONS = slice(18, 20)
-"""Where the header says how the file is written and read."""
+"""The place in the header of the file's write and read versions."""
 
 
 class UnreadableError(CacheUnusableError):
@@ -53,7 +53,7 @@ class SqliteFile:
 
     @property
     def wal(self) -> bool:
-        """Whether it was left in write-ahead mode."""
+        """Whether the database is in write-ahead mode."""
         return WAL in self.versions
 
 

@@ -174,7 +174,7 @@ class JaxPlaces(Places):
 
 
 _TRITON_OF_DEVICES = tuple(f"triton/{device}" for device in range(16))
-"""Where ``torch.compile`` has the kernels of each GPU, below its own cache."""
+"""The places of each GPU's kernels of ``torch.compile``, below its own cache."""
 
 
 class TritonPlaces(Places):
@@ -352,7 +352,7 @@ class OptixPlaces(Places):
 
     @classmethod
     def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:
-        """The size above which OptiX evicts down to half of it; its own is not documented."""
+        """The size above which OptiX evicts down to half of it; its default is not documented."""
         size = environ.get(_OPTIX_SIZE, "")
         return int(size) if size.isascii() and size.isdecimal() and len(size) < 20 else None
 
@@ -576,7 +576,7 @@ class OpenCVPlaces(Places):
 
     @classmethod
     def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
-        """The value that OpenCV's own message advises, and that OpenCV takes for the beginning of a name."""
+        """The value that OpenCV's own message advises, but that OpenCV uses as the beginning of a name."""
         if environ.get(_OPENCV_DIRECTORY) == "disabled":
             yield (
                 f"{_OPENCV_DIRECTORY}=disabled does not turn the cache off, though OpenCV advises it: "
@@ -617,7 +617,7 @@ class GgmlOpenclPlaces(Places):
 
     @classmethod
     def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """As the variable says: a place, a word that turns the cache off, or one for the default."""
+        """The variable's meaning: a place, a word that turns the cache off, or one for the default."""
         off = cls.place.why_off(environ)
         by_default = off or environ.get(_GGML_OPENCL_VARIABLE) in _GGML_OPENCL_DEFAULT
         asked = {

@@ -63,7 +63,7 @@ class Index:
 
     version: tuple[int, ...]
     rows: Mapping[str, Row]
-    """By name."""
+    """Rows by the name of their file."""
 
     @classmethod
     def read(cls, data: bytes) -> "Index":
@@ -86,7 +86,7 @@ class Index:
         return cls(tuple(version), rows)
 
     def without(self, names: Collection[str]) -> bytes:
-        """The bytes of the same index without some rows."""
+        """The bytes of this index without some rows."""
         rows = [row for row in self.rows.values() if row.name not in names]
         body = b"".join(
             _bytes(row.name) + _bytes(row.key) + _ROW_END.pack(row.size_bytes, row.made_s, row.used_s)
@@ -157,7 +157,7 @@ class Taichi(TaichiPlaces, FilesFormat):
         return self.remove_together([item])[0]
 
     def remove_together(self, items: Sequence[Files]) -> Sequence[Kept | None]:
-        """The rows first: without its row Taichi compiles a kernel and writes it anew."""
+        """Remove the rows first: without its row Taichi compiles a kernel and writes its file again."""
         try:
             with self._locked():
                 self._drop({_name(item) for item in items if item.unchanged()})
@@ -217,7 +217,7 @@ class Taichi(TaichiPlaces, FilesFormat):
         return {name for name in index.rows if not os.path.lexists(self.root / f"{name}.tic")}
 
     def _drop(self, names: set[str]) -> None:
-        """Take rows out of the index, whose lock is held."""
+        """Remove rows from the index, whose lock is held."""
         with suppress(FormatError, FileNotFoundError), open_folder(self.root) as folder:
             index = Index.read(read(folder, _INDEX, _INDEX_BYTES))
             if names.isdisjoint(index.rows):

@@ -123,7 +123,7 @@ class TileLang(TileLangPlaces, FilesFormat):
                 yield Problem(FindingKind.CORRUPT, f"{name} is broken: {wrong}; {because}")
 
     def has_checksum(self, item: Files) -> bool:
-        """Where it has a manifest."""
+        """True if it has a manifest."""
         return "manifest.json" in item.seen
 
     def payload(self, item: Files) -> bytes:

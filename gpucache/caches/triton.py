@@ -30,7 +30,7 @@ _JSON_BYTES = 1 << 20
 _LARGEST_BYTES = 1 << 30
 _FOLDER, _FILE = "([A-Z2-7]{52})", r"\w[\w.-]*"
 _LONGEST = 56
-"""Characters of such a name with those that base 32 fills it up with."""
+"""The length of such a name including the padding of base 32."""
 _STAGES = "source|ttir|ttgir|llir|amdgcn|llvmir|spv"
 _BINARIES = {
     ".cubin": PayloadKind.CUBIN,

@@ -118,7 +118,7 @@ class Vllm(VllmPlaces, FilesFormat):
                 yield Problem(FindingKind.CORRUPT, f"{name} is not what its CRC-32 says; {_FAILS}")
 
     def has_checksum(self, item: Files) -> bool:
-        """Where each artifact begins with its CRC-32."""
+        """True if each artifact begins with its CRC-32."""
         if inner := self._inner(item):
             return inner[0].has_checksum(inner[1])
         named = [name for name in item.names if name.startswith("artifact_") or name == "model"]
@@ -176,7 +176,7 @@ class Vllm(VllmPlaces, FilesFormat):
 
 
 def _crc(item: Files, name: str) -> int:
-    """The CRC-32 of a file behind its first four bytes."""
+    """The CRC-32 of a file after its first four bytes."""
     crc, at = 0, _CRC_BYTES
     while piece := item.part(name, at, _PIECE_BYTES):
         crc, at = zlib.crc32(piece, crc), at + len(piece)

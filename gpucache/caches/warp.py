@@ -4,8 +4,8 @@ Source: Warp 1.19, ``warp/_src/context.py`` and ``warp/_src/build.py``; checked 
 version of Warp has a directory with ``wp_MODULE_HASH/``, with 7 hex digits of a hash over kernels, functions,
 structures and options, and in it files of that name: ``.cpp`` or ``.cu``, ``.meta`` (a JSON object of each
 kernel's shared memory) and a binary per device (``.sm80.cubin``, ``.sm80.ptx``, ``.cpu0eee9287.o``). Older
-Warps had no digits after ``cpu``. A directory is written under a temporary name and renamed; a hit needs no
-more than the files, and nothing is ever removed. ``lto/`` has matrix functions.
+Warps had no digits after ``cpu``. A directory is written under a temporary name and renamed; a hit requires
+only the files, and nothing is ever removed. ``lto/`` has code for matrix functions.
 """
 
 import json

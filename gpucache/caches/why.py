@@ -45,7 +45,7 @@ class Near(Generic[T]):
     """The reason why an item with all requested fields is not served."""
 
     def differences(self, asked: Fields) -> tuple[Difference, ...]:
-        """The differing fields, where the values are texts."""
+        """The differing fields; their values must be texts."""
         return tuple(Difference(label, self.stored.get(label), asked[label]) for label in self.differing)
 
 
@@ -106,7 +106,7 @@ class TextsAlike:
         self._left = _TEXTS_COMPARED
 
     def __call__(self, stored: str, asked: str) -> float:
-        """From 0 to 1; 0 below the least, and once so many were compared."""
+        """The similarity from 0 to 1; 0 below the minimum and after the last permitted comparison."""
         self._left -= 1
         if self._left < 0:
             return 0.0
