@@ -129,7 +129,7 @@ def main() -> None:
 
     from gpucache.backends.cuda import BACKEND
     from gpucache.backends.cuda.options import FILE_NAME
-    from gpucache.cuda import compile_program
+    from gpucache.cuda import compile_program, flush
     from gpucache.engine.prepare import closure_of
     from gpucache.errors import CompileError
     from gpucache.model import ArtifactKind, BuildRequest, Language, Program, Target
@@ -178,6 +178,7 @@ def main() -> None:
             "ours": ours(source, options, folders),
             "covered": covered(source, options, folders),
         }
+        flush()  # the thread that publishes reads headers, too
     json.dump(answers, sys.stdout)
 
 

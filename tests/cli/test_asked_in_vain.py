@@ -16,7 +16,7 @@ def test_removing_all_without_anybody_to_ask_needs_a_yes(run: Run, cache: Path) 
     before = sorted(cache.rglob("*.gpc"))
     answer = run("evict", "--all")
     assert (answer.code, sorted(cache.rglob("*.gpc"))) == (2, before)
-    assert "say --yes" in answer.err
+    assert "pass --yes" in answer.err
 
 
 def test_a_check_that_could_not_check_all_is_no_pass(
