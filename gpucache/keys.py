@@ -25,8 +25,8 @@ from functools import lru_cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpucache.answers.told import told
 from gpucache.model import BuildRequest, CacheKey, Checks, KeyField, Toolchain
+from gpucache.told import told
 
 if TYPE_CHECKING:
     from gpucache.closures import Closure

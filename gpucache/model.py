@@ -8,8 +8,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from gpucache.answers.told import OrNull, told
 from gpucache.errors import TargetError
+from gpucache.told import OrNull, told
 
 
 class Language(StrEnum):

@@ -41,6 +41,7 @@ _LEAVES = frozenset(
         "answers",
         "closures",
         "keys",
+        "told",
         "checks",
         "payload",
         "folders",
@@ -211,6 +212,12 @@ def test_the_table_has_no_way_back() -> None:
     for name, wanted in ALLOWED.items():
         ways.setdefault(_room(name), set()).update({_room(one) for one in wanted} - {_room(name)})
     assert list(TopologicalSorter(ways).static_order())
+
+
+def test_shared_values_know_no_verb() -> None:
+    """What every room imports does not import the answers of the command line's verbs."""
+    values = ("model", "keys", "units", "closures", "errors", "told")
+    assert [one for module in values for one in _ours(module) if one.partition(".")[0] == "answers"] == []
 
 
 def _has_source(path: Path) -> bool:

@@ -7,7 +7,7 @@ from math import exp, log
 from typing import NamedTuple
 
 from gpucache.answers.growth import Growth
-from gpucache.answers.told import Duration, OrNull, told
+from gpucache.told import Duration, OrNull, told
 
 FEWEST_FOR_OUTLIERS = 8
 """Of fewer durations nobody can say which lie far from the others."""

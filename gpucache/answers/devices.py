@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gpucache.answers.grid import Block, Column, Grid, plain
-from gpucache.answers.told import told
 from gpucache.keys import Difference
 from gpucache.model import Device
+from gpucache.told import told
 from gpucache.units import format_list
 
 _TARGETS_SHOWN = 2

@@ -15,7 +15,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from gpucache.answers import lookup
-from gpucache.answers.told import TOLD, Duration, Instant, OrNull
+from gpucache.told import TOLD, Duration, Instant, OrNull
 from gpucache.units import format_instant, to_ms
 
 SCHEMA = 1

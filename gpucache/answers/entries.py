@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from gpucache.answers.told import Instant, OrNull, told
 from gpucache.model import Check, KeyField
+from gpucache.told import Instant, OrNull, told
 from gpucache.units import format_count
 
 

@@ -18,8 +18,8 @@ from gpucache.answers.grid import (
     one_line,
     plain,
 )
-from gpucache.answers.told import told
 from gpucache.host import os_errors
+from gpucache.told import told
 from gpucache.units import format_count, format_list, format_size
 
 ALL = "--all"

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from gpucache.answers.entries import CacheEntry, EntryReport, Location
 from gpucache.answers.grid import SIZE, Block, Cell, Column, Grid, Line, Pairs, digest, named, one_line, plain
-from gpucache.answers.told import Instant, told
 from gpucache.model import Checks, KeyField
+from gpucache.told import Instant, told
 from gpucache.units import format_age, format_count, format_duration, format_instant, format_size, printable
 
 ROWS_IN_A_TABLE = 2000

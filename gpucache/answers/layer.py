@@ -8,7 +8,7 @@ from enum import StrEnum
 from gpucache.answers.grid import few, named
 from gpucache.answers.run import Ended
 from gpucache.answers.run_lines import unseen
-from gpucache.answers.told import OrNull, told
+from gpucache.told import OrNull, told
 from gpucache.units import format_count, format_size, printable
 
 

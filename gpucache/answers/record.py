@@ -7,7 +7,7 @@ from typing import NamedTuple
 from gpucache.answers.grid import Block, Cell, Column, Grid, few, plain
 from gpucache.answers.run import Ended
 from gpucache.answers.run_lines import INNER, unseen
-from gpucache.answers.told import Instant, told
+from gpucache.told import Instant, told
 from gpucache.units import format_count, format_duration, format_instant
 
 _DIGITS = 12

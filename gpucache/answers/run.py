@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from gpucache.answers.told import OrNull, told
+from gpucache.told import OrNull, told
 from gpucache.units import covered_ns
 
 if TYPE_CHECKING:  # a command waits for what its run imports

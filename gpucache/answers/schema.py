@@ -29,12 +29,12 @@ from gpucache.answers.inspect import Advice, CacheState, Written
 from gpucache.answers.layer import Layered, LayerSummary
 from gpucache.answers.record import RecordedProgram, RecordingSummary, RecordSummary, Unrecorded
 from gpucache.answers.run import Intercepted, RunSummary
-from gpucache.answers.told import told
 from gpucache.answers.verify import Finding, VerifySummary
 from gpucache.answers.warm import WarmOutcome, WarmSummary
 from gpucache.answers.why import Answer, Reach
 from gpucache.keys import Difference
 from gpucache.model import Device
+from gpucache.told import told
 
 
 class RecordedDifference(TypedDict):

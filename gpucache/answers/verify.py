@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from gpucache.answers.entries import FindingKind, Problem, unread_words
 from gpucache.answers.grid import NAMED, ROWS_SHOWN, Block, Column, Grid, more_rows, plain
-from gpucache.answers.told import told
 from gpucache.errors import ExitCode
+from gpucache.told import told
 from gpucache.units import format_count, format_list
 
 _KEY = re.compile(r"[0-9a-f]{12,}(-\d+)?")

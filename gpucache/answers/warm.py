@@ -7,8 +7,8 @@ from enum import StrEnum
 
 from gpucache.answers.grid import NAMED, SIZE, Block, Column, Grid, named, one_line, plain
 from gpucache.answers.lookup import Verdict
-from gpucache.answers.told import OrNull, told
 from gpucache.errors import ExitCode
+from gpucache.told import OrNull, told
 from gpucache.units import format_count, format_duration, format_list, format_size, printable
 
 LOG_LINES = 20

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from gpucache.answers.grid import Block, Column, Grid, digest, named, one_line, plain
 from gpucache.answers.lookup import Hit, Miss, Verdict
-from gpucache.answers.told import Instant, OrNull, told
 from gpucache.keys import Difference
 from gpucache.model import CacheKey
+from gpucache.told import Instant, OrNull, told
 from gpucache.units import format_age
 
 

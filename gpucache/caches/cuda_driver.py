@@ -218,7 +218,7 @@ class CudaDriver(CudaDriverPlaces, Format[Survey]):
         failed = clear(self.root, now_ns)
         if failed.count:
             told = f"{failed.count} of its files could not be removed ({failed.first[0]})"
-            return Kept(f"{told}; mend their rights")
+            return Kept(f"{told}; fix their permissions")
         return None
 
     def whole(self) -> Iterator[Checked]:
@@ -253,7 +253,7 @@ def _untrusted(found: Survey) -> Iterator[Problem]:
         yield Problem(FindingKind.UNTRUSTED, detail)
     if found.distrusted.count:
         detail = (
-            f"{found.distrusted}: not to be believed, and the driver loads it; mend that, or empty the cache"
+            f"{found.distrusted}: not to be believed, and the driver loads it; fix that, or empty the cache"
         )
         yield Problem(FindingKind.UNTRUSTED, detail)
 
