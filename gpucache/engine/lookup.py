@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from gpucache import __version__
 from gpucache.answers.lookup import Built, Hit, Miss, Verdict
-from gpucache.closures import Closure
 from gpucache.engine.explain import explain
 from gpucache.engine.hits import WAIT_S, alone
 from gpucache.engine.hits import build_log as build_log
@@ -91,20 +90,29 @@ def build(
         if published is not None:
             return published
         note_miss(layers, prepared, miss)
-        return keep(layers, prepared, compile_(), miss)
+        artifact = compile_()
+        return keep(layers, prepared, artifact, miss, changed_headers(layers, prepared))
 
 
-def keep(layers: Layers, prepared: Prepared, artifact: Artifact, miss: Miss) -> Built:
-    """Publish the artifact that was compiled after a miss, if anything can be kept."""
+def keep(layers: Layers, prepared: Prepared, artifact: Artifact, miss: Miss, changed: str | None) -> Built:
+    """Publish the artifact that was compiled after a miss, if anything can be kept.
+
+    ``changed`` is the result of ``changed_headers`` right after the compile.
+    """
     store = layers.target
     if store is None or miss.verdict is Verdict.UNCACHEABLE:
         note, told = why_not_kept(layers, miss)
         return Built(artifact, miss, None, note=note, told_by_miss=told)
-    return publish(layers, store, prepared, artifact, miss)
+    return publish(layers, store, prepared, artifact, miss, changed)
 
 
 def publish(
-    layers: Layers, store: "DirectoryStore", prepared: Prepared, artifact: Artifact, miss: Miss
+    layers: Layers,
+    store: "DirectoryStore",
+    prepared: Prepared,
+    artifact: Artifact,
+    miss: Miss,
+    changed: str | None,
 ) -> Built:
     """Keep the compiled artifact if it can be kept. A problem with the cache becomes the note of it."""
     if artifact.uncovered:
@@ -115,9 +123,6 @@ def publish(
         return Built(artifact, Miss(Verdict.UNCACHEABLE, unseen), None, note=unseen, told_by_miss=True)
     if artifact.refusal is not None:
         return Built(artifact, miss, None, note=f"{artifact.refusal}, so it was not kept")
-    changed = _changed(
-        prepared.closure, closure_of(prepared.request, prepared.compilation, layers), store.root
-    )
     if changed is not None:
         return Built(artifact, miss, None, note=f"{changed} while it was compiled, so it was not kept")
     wrong: str | None = "it is empty"
@@ -148,11 +153,16 @@ def not_kept(root: Path, error: OSError | CacheUnusableError) -> str:
     return f"nothing could be kept in {root}: {os_errors.reason(error)}; {os_errors.remedy(error)}"
 
 
-def _changed(before: Closure, now: Closure, root: Path) -> str | None:
-    """Which headers changed, or were different for a while; None if none did.
+def changed_headers(layers: Layers, prepared: Prepared) -> str | None:
+    """The headers that changed since ``stamped``, or were different for a while; None if none did.
 
-    Directories that contain the cache's own root do not count: they change when the root is made.
+    Ask before the program goes on: it may remove headers that it wrote for one compile. Directories that
+    contain the cache's own root do not count: they change when the root is made.
     """
+    if layers.target is None:
+        return None
+    before, root = prepared.closure, layers.target.root
+    now = closure_of(prepared.request, prepared.compilation, layers)
     names = {include.name for include in {*before.includes} ^ {*now.includes}}
     moved = {path for path, _ in {*(before.stamps or ())} ^ {*(now.stamps or ())}}
     files = sorted(names or (path for path in moved if not path.endswith("/")))

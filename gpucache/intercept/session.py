@@ -319,11 +319,13 @@ class Session(ABC, Generic[A]):
 
     def publish(self, prepared: Prepared, artifact: Artifact, miss: Miss) -> str | None:
         """Keep an artifact; why not, where it is not kept."""
-        from gpucache.engine.lookup import publish, why_not_kept
+        from gpucache.engine.lookup import changed_headers, publish, why_not_kept
 
         if self.layers.target is None or prepared.refusal is not None:
             return why_not_kept(self.layers, miss)[0]
-        kept = publish(self.layers, self.layers.target, stamped(prepared, self.layers), artifact, miss)
+        prepared = stamped(prepared, self.layers)
+        changed = changed_headers(self.layers, prepared)
+        kept = publish(self.layers, self.layers.target, prepared, artifact, miss, changed)
         return kept.note if kept.key is None else None
 
     def keep_row(self, one: Build[A], hits: Sequence[Hit]) -> None:

@@ -133,6 +133,8 @@ def build(
 
     The key's lock is held until the artifact is published. Raises what ``compile_`` raises.
     """
+    from gpucache.engine.lookup import changed_headers
+
     prepared = stamped(prepared, layers)
 
     def note() -> None:
@@ -144,7 +146,7 @@ def build(
         from gpucache.engine.lookup import keep
 
         with lock:
-            process.tell(layers, prepared, keep(layers, prepared, artifact, why()))
+            process.tell(layers, prepared, keep(layers, prepared, artifact, why(), changed))
 
     with ExitStack() as held:
         published = held.enter_context(alone(layers, prepared, useless=useless))
@@ -152,6 +154,7 @@ def build(
             return published
         LATER.add(layers, prepared, note)
         artifact = compile_()
+        changed = changed_headers(layers, prepared)
         lock = held.pop_all()
     LATER.add(layers, prepared, publish)
     return artifact

@@ -79,6 +79,19 @@ def test_a_program_goes_on_before_its_miss_is_explained_and_published(layers: La
         assert held
 
 
+def test_a_program_may_remove_its_headers_as_soon_as_its_build_returns(
+    layers: Layers, tmp_path: Path
+) -> None:
+    """Whether they changed during the compile is asked before."""
+    assert layers.user is not None
+    (tmp_path / "x.h").write_text("#define V 1\n", encoding="ascii")
+    ready = make_ready('#include "x.h"\nkernel void show() {}', include_dirs=(tmp_path,))
+    with _waiting():
+        _built(layers, Compiler(), ready)
+        (tmp_path / "x.h").unlink()
+    assert layers.user.contains(ready.key)
+
+
 def test_a_build_before_the_publication_of_the_same_is_a_hit_in_memory(layers: Layers) -> None:
     """It waits for the publication, and compiles nothing."""
     compiler = Compiler()
