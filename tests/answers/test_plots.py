@@ -1,6 +1,5 @@
 """The plot of a bench: files that are valid and inactive, and a figure that is true to what was measured."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from io import BytesIO
 from itertools import combinations, pairwise
@@ -15,11 +14,11 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from gpucache.answers.bench import BenchCase, BenchVerdict, Ratio, Spread
+from gpucache.answers.bench import BenchVerdict, Ratio, Spread
 from gpucache.answers.bench_export import PLOTS, draw, plot
 from gpucache.answers.bench_text import LOOKS, bars, phase_order
+from tests.answers.cases import CASES, MS, PROGRAM
 
-MS = 10**6
 FORMATS = [suffix.removeprefix(".") for suffix in PLOTS]
 BEGINS = {"png": b"\x89PNG\r\n", "svg": b"<?xml", "pdf": b"%PDF-"}
 
@@ -43,15 +42,15 @@ def _length(axes: Axes, arm: str) -> float:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_file_is_the_same_each_time(cases: Sequence[BenchCase], form: str) -> None:
+def test_a_file_is_the_same_each_time(form: str) -> None:
     """A file has the form of its ending, and no date."""
-    once = plot(cases, "gpucache bench", form)
-    assert once.startswith(BEGINS[form]) and once == plot(cases, "gpucache bench", form)
+    once = plot(CASES, "gpucache bench", form)
+    assert once.startswith(BEGINS[form]) and once == plot(CASES, "gpucache bench", form)
 
 
-def test_an_svg_says_in_words_what_it_shows(cases: Sequence[BenchCase]) -> None:
+def test_an_svg_says_in_words_what_it_shows() -> None:
     """It has text for its text, a description, and nothing that is active or elsewhere."""
-    content = plot(cases)
+    content = plot(CASES)
     picture = ElementTree.fromstring(content)
     whole = " ".join(picture.itertext())
     for part in ("fft.cl on opencl:pocl/cpu: faster: 21.9x", "it pays after 2 starts", "129 ms", "pyopencl"):
@@ -62,30 +61,30 @@ def test_an_svg_says_in_words_what_it_shows(cases: Sequence[BenchCase]) -> None:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_names_are_text(program: BenchCase, form: str) -> None:
+def test_names_are_text(form: str) -> None:
     """Whatever a program, target or reason is called, a file is made, and an SVG is valid."""
     name = '<script>x</script> a"b&c $x$ \\frac ]]> &#0; 内核 \x00\x1b[1m\ud800\ufffe\n'
-    case = replace(program, program=name, target=name, notes=(name,))
+    case = replace(PROGRAM, program=name, target=name, notes=(name,))
     content = plot([case, replace(case, verdict=BenchVerdict.FAILED, reason=name, cold=None)], name, form)
     if form == "svg":
         assert not list(ElementTree.fromstring(content).iter("{http://www.w3.org/2000/svg}script"))
 
 
-def test_bars_are_as_long_as_their_medians(program: BenchCase) -> None:
+def test_bars_are_as_long_as_their_medians() -> None:
     """Every bar is as long as the median of its arm, on an axis that names its unit."""
-    (axes,) = draw([program]).axes
-    spreads = {"cold": program.cold, "warm": program.warm} | {one.arm: one.spread for one in program.arms}
+    (axes,) = draw([PROGRAM]).axes
+    spreads = {"cold": PROGRAM.cold, "warm": PROGRAM.warm} | {one.arm: one.spread for one in PROGRAM.arms}
     assert axes.get_xlabel() == "duration of a start (s)"
     for arm, spread in spreads.items():
         assert spread and _length(axes, arm) == pytest.approx(spread.median_ns / 1e9)
-    assert program.cold
-    longer = replace(program, cold=replace(program.cold, median_ns=2 * program.cold.median_ns), arms=())
-    assert _length(draw([longer]).axes[0], "cold") == pytest.approx(2 * program.cold.median_ns / 1e9)
+    assert PROGRAM.cold
+    longer = replace(PROGRAM, cold=replace(PROGRAM.cold, median_ns=2 * PROGRAM.cold.median_ns), arms=())
+    assert _length(draw([longer]).axes[0], "cold") == pytest.approx(2 * PROGRAM.cold.median_ns / 1e9)
 
 
-def test_phases_are_stacked_and_differ_without_colour(program: BenchCase) -> None:
+def test_phases_are_stacked_and_differ_without_colour() -> None:
     """Each phase begins where the last ended, and the legend shows the colour and hatch of every one."""
-    figure = draw([program])
+    figure = draw([PROGRAM])
     parts = _bars(figure.axes[0])["cold"]
     phases = ["process start", "context", "compile", "kernels", "first launch"]
     for one, other in pairwise(parts):
@@ -95,24 +94,24 @@ def test_phases_are_stacked_and_differ_without_colour(program: BenchCase) -> Non
     assert {*phases, "load", "lookup"} <= {text.get_text() for text in figure.legends[0].get_texts()}
 
 
-def test_every_start_is_drawn(program: BenchCase) -> None:
+def test_every_start_is_drawn() -> None:
     """Each start is a dot; one that is far too long is written at the end of the axis."""
-    figure = draw([program])
+    figure = draw([PROGRAM])
     (axes,) = figure.axes
     drawn = (one for one in axes.collections if isinstance(one, PathCollection))
     dots = sum(np.shape(one.get_offsets())[0] for one in drawn)
-    assert dots == len(program.samples) - 1
+    assert dots == len(PROGRAM.samples) - 1
     assert "to 5.04 s →" in _texts(figure)
     assert _length(axes, "cold") > 0.7 * axes.get_xlim()[1]
 
 
-def test_starts_are_of_the_arm_that_is_named_alike(program: BenchCase) -> None:
+def test_starts_are_of_the_arm_that_is_named_alike() -> None:
     """A sample comes from another process, so that its arm is equal to that of the case and not the same."""
-    apart = tuple(replace(sample, arm="".join([*sample.arm])) for sample in program.samples)
+    apart = tuple(replace(sample, arm="".join([*sample.arm])) for sample in PROGRAM.samples)
     figures = [
-        [(bar.parts, bar.totals_ns) for bar in bars(replace(program, samples=one))] for one in (apart, ())
+        [(bar.parts, bar.totals_ns) for bar in bars(replace(PROGRAM, samples=one))] for one in (apart, ())
     ]
-    assert figures[0] == [(bar.parts, bar.totals_ns) for bar in bars(program)] != figures[1]
+    assert figures[0] == [(bar.parts, bar.totals_ns) for bar in bars(PROGRAM)] != figures[1]
 
 
 @pytest.mark.parametrize(
@@ -125,15 +124,15 @@ def test_starts_are_of_the_arm_that_is_named_alike(program: BenchCase) -> None:
         "gpucache bench x.cl",
     ],
 )
-def test_figures_are_text(cases: Sequence[BenchCase], said: str) -> None:
+def test_figures_are_text(said: str) -> None:
     """Medians, ratios, verdicts, the phases of a short bar and the command are written."""
-    assert said in _texts(draw(cases, "gpucache bench x.cl"))
+    assert said in _texts(draw(CASES, "gpucache bench x.cl"))
 
 
 @pytest.mark.parametrize("many", [0, 1, 3, 12])
-def test_nothing_overlaps_or_is_cut(cases: Sequence[BenchCase], many: int) -> None:
+def test_nothing_overlaps_or_is_cut(many: int) -> None:
     """However many cases there are, no text covers another, and everything is inside the picture."""
-    named = [replace(cases[number % 4], program=f"p{number} {'long ' * 40}.cl") for number in range(many)]
+    named = [replace(CASES[number % 4], program=f"p{number} {'long ' * 40}.cl") for number in range(many)]
     figure = draw(named, "gpucache bench " + "--option " * 40)
     figure.savefig(BytesIO(), format="png")
     shown: list[Any] = [text for text in figure.findobj(Text) if text.get_text().strip()]
@@ -143,11 +142,11 @@ def test_nothing_overlaps_or_is_cut(cases: Sequence[BenchCase], many: int) -> No
 
 
 @pytest.mark.parametrize("longest_ms", [0, 0.02, 0.9, 35, 980, 1300, 90_000])
-def test_an_axis_fits_any_duration(program: BenchCase, longest_ms: float) -> None:
+def test_an_axis_fits_any_duration(longest_ms: float) -> None:
     """From nothing to minutes there is an axis from zero in milliseconds or seconds."""
     ns = round(longest_ms * MS)
     spread = Spread(ns, ns, ns, 5)
-    case = replace(program, cold=spread, warm=spread, ratio=Ratio(1, 1, 1), arms=(), samples=(), phases=())
+    case = replace(PROGRAM, cold=spread, warm=spread, ratio=Ratio(1, 1, 1), arms=(), samples=(), phases=())
     (axes,) = draw([case]).axes
     assert axes.get_xlabel() == f"duration of a start ({'s' if longest_ms >= 1000 else 'ms'})"
     assert axes.get_xlim()[0] == 0 < axes.get_xlim()[1]

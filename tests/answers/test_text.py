@@ -11,13 +11,17 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from gpucache.answers import bench_text as bench
 from gpucache.answers import devices, evict, inspect, layer, record, run_lines, verify, warm, why
+from gpucache.answers.bench import BenchVerdict, BreakEven, Ratio, SettleRun, SettleSummary, Spread
+from gpucache.answers.bench_export import export
 from gpucache.answers.console import write
 from gpucache.answers.devices import TargetDifference
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location, Problem
 from gpucache.answers.evict import EvictOutcome, EvictSummary, Foreseen, Kept, Removal
 from gpucache.answers.export import Exported, Source, exported
 from gpucache.answers.grid import PIPE_WIDTH, Block
+from gpucache.answers.growth import Growth
 from gpucache.answers.inspect import Advice, AdviceKind, CacheState, Stale, Written
 from gpucache.answers.layer import Layered, LayerResult, summarise_layer
 from gpucache.answers.lookup import Hit, Miss, Verdict
@@ -28,10 +32,12 @@ from gpucache.answers.warm import WarmOutcome, WarmResult, summarise_warm
 from gpucache.answers.why import Answer, Build, Reach, Reply, ReplyState, Served
 from gpucache.keys import Difference
 from gpucache.model import CacheKey, Check, Device, EntryHead, KeyField, Target, Toolchain
+from tests.answers.cases import CASES as BENCHED
+from tests.answers.cases import COMMAND, MS, PROGRAM, WROTE
 
 APPROVED = Path(__file__).with_name("approved.txt")
 ENDED, LOADED = Ended(0), Ended(0, loaded=True)
-MS, S = 10**6, 10**9
+S = 10**9
 NOW = 7200 * S
 KEYS = [f"{digit * 12}{'0' * 52}" for digit in "abc"]
 LONG = "kernels/linear-algebra/blocked-matrix-multiplication.cl"
@@ -166,6 +172,18 @@ GONE = EvictOutcome(Removal(ENTRY, "unused for 30 d, superseded"))
 OLD = Finding(
     "gpucache", KEYS[0], FindingKind.CORRUPT, "it says cubin and is PTX, which is something else", LONG, GPU
 )
+
+PLAIN = replace(PROGRAM, arms=(), samples=(), phases=(), notes=())
+BRIEF = replace(PLAIN, cold=None, warm=None, cached_part=None, break_even=None)
+ALIKE = [replace(BRIEF, program=name, caveats=("it was not loaded",)) for name in ("a.cl", "b.cl")]
+FAR = Spread(9, 8, 99, 10, outliers=2)
+RUNS = [SettleRun(1, 4200 * MS, WROTE), SettleRun(2, 2 * S, (Growth("pocl", 1, 10),)), SettleRun(3, S)]
+BROKEN = "it ended with status 3: \x1b[31mno device\x1b[0m"
+ADDED = (Growth("pocl", 13, 1_258_301), WROTE[1])
+SHELL = (("POCL_CACHE_DIR", "/srv/my caches/pocl"), ("SYCL_CACHE_PERSISTENT", "1"))
+ODD = replace(BENCHED[-1], program="a|b`c\n# d.cu", target="<b>*x*")
+FILE = "file: "
+"""What is written into a file has no width."""
 
 CASES: dict[str, Callable[[], Iterable[Block]]] = {
     "warm: results": lambda: _warmed(
@@ -341,6 +359,47 @@ CASES: dict[str, Callable[[], Iterable[Block]]] = {
         *_ran(ended=Ended(0, alone="no socket")),
         *_ran(ended=Ended(0, refused=("app (process 7, user 0)",))),
     ],
+    "bench": lambda: bench.bench(BENCHED),
+    "bench, whole": lambda: bench.bench(BENCHED, whole=True),
+    "bench: few pairs": lambda: bench.bench(
+        [replace(PLAIN, verdict=BenchVerdict.UNDECIDED, cold=Spread(9, 8, 99, 4))]
+    ),
+    "bench: caveats": lambda: [*bench.bench(ALIKE), *bench.bench([*ALIKE, COMMAND])],
+    "bench: verdicts": lambda: bench.bench(
+        [
+            replace(BRIEF, verdict=verdict, reason=reason, ratio=Ratio(1.5, 0.98, 2.25))
+            for verdict in BenchVerdict
+            for reason in ("", "the reason why")
+        ],
+        whole=True,
+    ),
+    "bench: outliers": lambda: [
+        *bench.bench([replace(PLAIN, cold=FAR)], whole=True),
+        *bench.bench([replace(PLAIN, warm=replace(FAR, outliers=1))], whole=True),
+    ],
+    "bench: nothing saved": lambda: bench.bench(
+        [
+            replace(BRIEF, break_even=BreakEven(S, S, 1), ratio=Ratio(1.1, 0.9, 1.3)),
+            replace(BRIEF, break_even=BreakEven(0, S, 0)),
+        ],
+        whole=True,
+    ),
+    "settled": lambda: bench.settle(
+        RUNS, SettleSummary(3, True, "", ADDED, notes=("jax was not moved",), environment=SHELL)
+    ),
+    "settled: warm before": lambda: bench.settle(RUNS[2:], SettleSummary(1, True, "", ())),
+    "settled: missed": lambda: bench.settle(
+        RUNS[2:], SettleSummary(1, True, "", (), missed=("nothing was warmed",))
+    ),
+    "settled: never": lambda: bench.settle([], SettleSummary(10, False, "", WROTE[:1], restless=WROTE)),
+    "settled: failed": lambda: bench.settle(
+        [RUNS[0], SettleRun(2, S, error=BROKEN)], SettleSummary(2, False, BROKEN, WROTE[:1])
+    ),
+    "file: bench": lambda: [export(".md", [*BENCHED, ODD], {"command": "gpucache bench x.cl"}).decode()],
+    "file: bench again": lambda: [
+        export(".md", [PLAIN], {"command": ["gpucache", "bench", "-D", "TEXT=a b"]}).decode(),
+        export(".md", [PLAIN], {}).decode(),
+    ],
     "exported": lambda: exported(
         Exported("futhark", "f.cache", 1, 4096, (Source("f.cu", 1),), "abc", ("It is read once.",))
     ),
@@ -357,7 +416,7 @@ def _drawn(name: str, width: int) -> str:
 
 
 def _text(name: str) -> str:
-    narrow, wide = _drawn(name, 80), _drawn(name, PIPE_WIDTH)
+    narrow, wide = _drawn(name, PIPE_WIDTH if name.startswith(FILE) else 80), _drawn(name, PIPE_WIDTH)
     return narrow if narrow == wide else f"{narrow}--- through a pipe\n{wide}"
 
 
@@ -375,7 +434,7 @@ def test_every_text_is_approved() -> None:
 def test_people_read_what_was_approved(name: str) -> None:
     """The text is that of the file, and on a terminal no line is too long for it."""
     assert _text(name) == _approved()[name]
-    assert all(len(line) <= 80 for line in _drawn(name, 80).splitlines())
+    assert name.startswith(FILE) or all(len(line) <= 80 for line in _drawn(name, 80).splitlines())
 
 
 if __name__ == "__main__":
