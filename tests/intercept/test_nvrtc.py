@@ -435,6 +435,7 @@ def test_what_an_older_gpucache_kept_is_told(tmp_path: Path) -> None:
         before,
         BACKEND.compile(request, now.compilation),
         Miss(Verdict.NEVER_BUILT, ""),
+        None,
     )
     miss = explain(layers, now, NoEntry())
     assert miss.verdict is Verdict.KEY_CHANGED
