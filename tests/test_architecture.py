@@ -332,8 +332,10 @@ def test_every_module(rule: str) -> None:
     assert [module for module in _modules() if not _HOLDS[rule](module)] == []
 
 
-_TOLD_IN_HELP = frozenset({"cli.parameters", "cli.verb_examples", "manifest", "model"})
-"""Targets and caches are named there in examples, and nowhere else in the words for people."""
+_TOLD_IN_HELP = frozenset(
+    {"cli.manual", "cli.parameters", "cli.topics", "cli.verb_examples", "manifest", "model"}
+)
+"""Compilers and caches are named there for people, in examples and manual pages."""
 _ALSO_ELSEWHERE: Mapping[str, frozenset[str]] = {
     # What backends compile with is called as the cache that it keeps.
     "pocl": frozenset({"backends", "payload", *_TOLD_IN_HELP, "caches.pyopencl"}),

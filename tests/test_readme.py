@@ -1,77 +1,79 @@
-"""The README's own snippets, word for word: what it warms, its programs hit."""
+"""The README's samples in their order, as a newcomer pastes them, and the sample of a manual page."""
 
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from gpucache.cli import topics
 from tests.children import run_text
 
 _README = Path(__file__).parents[1] / "README.md"
-_SNIPPET = re.compile(r"<!-- snippet: (\w+) -->\n```\w+\n(.*?)```\n", re.DOTALL)
-_SAXPY = '#include "n.h"\nkernel void saxpy(global float *y) { y[get_global_id(0)] *= N + M; }\n'
-_SCALE = '#include "n.h"\nextern "C" __global__ void scale(float *y) { y[threadIdx.x] *= M; }\n'
+_SAMPLE = re.compile(r"(?<!-->\n)```(sh|console)\n(.*?)```\n", re.DOTALL)
+"""A block for the shell, unless a comment above it says otherwise."""
+_VARIES = (
+    (r"[0-9]+(?:\\\.[0-9]+)?\\ (?:ms|s|[KM]iB)\b", r"[0-9.]+ (?:ms|s|[KM]iB)"),
+    (r"\b[0-9a-f]{12}\b", "[0-9a-f]{12}"),
+    (r"/home/me\S*", r"\\S+"),
+    ("─+", "─+"),
+    (r"(?:\\ )+", " +"),
+    (r"\\\.\\\.\\\.", ".*"),
+)
+"""Patterns of escaped text, and the pattern of what may be there instead."""
 
 
-@pytest.fixture
-def kernels(tmp_path: Path) -> Path:
-    """The folder that the README's snippets speak of, in a project of its own."""
-    folder = tmp_path / "kernels"
-    folder.mkdir()
-    for name, text in {"saxpy.cl": _SAXPY, "scale.cu": _SCALE, "n.h": "#define M 2\n"}.items():
-        (folder / name).write_text(text, encoding="ascii")
-    return folder
+def _commands() -> Iterator[tuple[str, str]]:
+    """Each sample's shell commands, and the output that it shows."""
+    for kind, text in _SAMPLE.findall(_README.read_text(encoding="utf-8")):
+        if kind == "sh":
+            yield text, ""
+        else:
+            for one in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+                command, _, shown = one.partition("\n")
+                yield command, shown
 
 
-def _snippets() -> dict[str, str]:
-    return dict(_SNIPPET.findall(_README.read_text(encoding="utf-8")))
-
-
-def test_the_programs_of_the_readme_compile() -> None:
-    """The README has a snippet for the shell, a kernel, and three that are Python."""
-    snippets = _snippets()
-    assert set(snippets) == {"warm", "opencl", "cuda", "checked", "checks"}
-    for name in ("opencl", "cuda", "checks"):
-        compile(snippets[name], f"README.md, {name}", "exec")
+def _pattern(shown: str) -> str:
+    pattern = re.escape(shown.strip())
+    for varying, instead in _VARIES:
+        pattern = re.sub(varying, instead, pattern)
+    return pattern
 
 
 @pytest.mark.slow
-def test_the_snippets_end_in_hits(kernels: Path, opencl_environment: Mapping[str, str]) -> None:
-    """The programs of the README find what its commands built, where a miss would be an error."""
+def test_the_samples_do_as_shown(tmp_path: Path) -> None:
+    """In an empty directory with an empty home, each prints what the README shows."""
     pytest.importorskip("cuda.bindings.nvrtc")
-    snippets = _snippets()
-    environment = {
-        **os.environ,
-        **opencl_environment,
-        "GPUCACHE_DIR": str(kernels.parent / "cache"),
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
-    }
-    _run(["sh", "-e", "-c", snippets["warm"]], kernels.parent, environment)
-    for name in ("opencl", "cuda"):
-        program = [sys.executable, "-c", snippets[name]]
-        _run(program, kernels.parent, {**environment, "GPUCACHE_REQUIRE": "1"})
+    (tmp_path / "home").mkdir()
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("GPUCACHE_", "XDG_"))}
+    kept["HOME"] = str(tmp_path / "home")
+    kept["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    commands = list(_commands())
+    assert len(commands) > 10
+    for command, shown in commands:
+        done = run_text(["bash", "-ec", f"{{ {command}\n}} 2>&1"], cwd=tmp_path, env=kept)
+        if shown:
+            assert re.fullmatch(_pattern(shown), done.stdout.strip(), re.DOTALL), (
+                command,
+                done.stdout,
+                shown,
+            )
+        else:
+            assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.slow
-def test_the_kernel_of_the_readme_fails_as_it_says(
-    kernels: Path, opencl_environment: Mapping[str, str]
+def test_the_kernel_of_the_page_on_checks_fails_as_shown(
+    tmp_path: Path, opencl_environment: Mapping[str, str]
 ) -> None:
-    """The program that launches it ends with the sentence that stands beside its last line."""
-    snippets = _snippets()
-    (kernels / "gather.cl").write_text(snippets["checked"], encoding="ascii")
-    begin = snippets["opencl"].split("program = ")[0]
+    """The program that launches it ends with the sentence below it."""
+    (tmp_path / "gather.cl").write_text(topics.KERNEL, encoding="ascii")
     done = run_text(
-        [sys.executable, "-c", begin + snippets["checks"]],
-        cwd=kernels.parent,
-        env={**os.environ, **opencl_environment, "GPUCACHE_DIR": str(kernels.parent / "cache")},
+        [sys.executable, "-c", topics.LAUNCHER],
+        cwd=tmp_path,
+        env={**os.environ, **opencl_environment, "GPUCACHE_DIR": str(tmp_path / "cache")},
     )
-    said = snippets["checks"].split("# KernelCheckError: ")[1].strip()
-    assert done.stderr.strip().endswith(f"gpucache.errors.KernelCheckError: {said}")
-
-
-def _run(command: list[str], folder: Path, environment: Mapping[str, str]) -> None:
-    done = run_text(command, cwd=folder, env=environment)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr.strip().endswith("gpucache.errors." + topics.FAILURE.replace("\n", " "))

@@ -35,6 +35,9 @@ class Var(NamedTuple):
     top: bool = False
     """Whether an empty one is the root directory of the machine."""
 
+    def __str__(self) -> str:
+        return os.path.join("~" if self.name == "HOME" else f"${self.name}", self.below).rstrip(os.sep)  # noqa: PTH118 - text in, text out
+
     def find(self, environ: Mapping[str, str]) -> tuple[Path, str] | None:
         """The place, and the variable that decided it; None if the variable is not set."""
         value = environ.get(self.name)
@@ -50,6 +53,9 @@ class Home(NamedTuple):
     expanded: bool = False
     """Whether the owner asks as ``os.path.expanduser`` does: an empty HOME is the top, and without one the
     user's record decides."""
+
+    def __str__(self) -> str:
+        return f"~/{self.below}"
 
     def find(self, environ: Mapping[str, str]) -> tuple[Path, str] | None:
         """The place, and the variable or default that decided it; None if there is no home directory."""
@@ -73,6 +79,9 @@ class Temporary(NamedTuple):
     """The owner's directory for temporary files, regardless of variables."""
     inside: str = ""
     """The part after the name: a directory in that place."""
+
+    def __str__(self) -> str:
+        return f"{self.folder or '/tmp'}/{self.below.replace('*', 'USER')}"
 
     @property
     def below(self) -> str:
@@ -176,6 +185,14 @@ class Places:
     below: ClassVar[Mapping[str, str]] = {}
     """By implementation of a toolchain (``pocl``, ``intel``, ``nvidia``, ``nvrtc``, ``other``) whose programs
     pass this cache on their way to the compiler: why they do not use it, or an empty text if they do."""
+
+    @classmethod
+    def described(cls) -> str:
+        """The system and its places, in sentences for people."""
+        ways = ", else ".join(dict.fromkeys(map(str, cls.place.ways)))
+        lacking = cls.place.lacking
+        more = f" {lacking[0].upper()}{lacking[1:]}." if lacking else ""
+        return f"{cls.title}, in {ways or 'the file or directory that you name'}.{more}"
 
     @classmethod
     def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:  # noqa: ARG003 - most have none

@@ -92,6 +92,13 @@ def of_others(name: str) -> "ForeignSystem":
     return ForeignSystem(PLACES[name], SYSTEMS[name])
 
 
+def described(name: str) -> str:
+    """One of ``SYSTEMS`` and its places, in sentences for people."""
+    from gpucache.caches.systems import PLACES
+
+    return PLACES[name].described()
+
+
 def is_own(path: Path) -> bool:
     """Whether a directory is a root of our own store."""
     return is_there(path / "v1")

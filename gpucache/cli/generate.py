@@ -61,7 +61,7 @@ def pages() -> dict[str, str]:
 def stray_pages(top: Path) -> Iterator[Path]:
     """Manual pages in the checkout that are not made any more."""
     names = pages()
-    return (path for path in sorted((top / "man").glob("gpucache*.[15]")) if path.name not in names)
+    return (path for path in sorted((top / "man").glob("gpucache*.[157]")) if path.name not in names)
 
 
 def tree() -> click.Context:

@@ -1,4 +1,4 @@
-"""The manual pages: the command and its verbs (section 1), a manifest and the documents of ``--json`` (5).
+"""The manual pages: commands (section 1), a manifest and the documents of ``--json`` (5), topics (7).
 
 Owns their sections. Must not repeat facts from elsewhere: names, options and help are read from the Click
 tree, examples and words from ``verb_examples``, exit codes from the group, variables from the settings,
@@ -12,7 +12,7 @@ import click
 
 from gpucache.answers.document import record_name
 from gpucache.answers.schema import ANSWERS, Answered, Document, Error, meanings, records, words
-from gpucache.cli import roff
+from gpucache.cli import roff, topics
 from gpucache.cli.group import COMMANDED
 from gpucache.cli.verb_examples import EXAMPLES, WORDS, Example
 from gpucache.errors import ExitCode
@@ -86,15 +86,42 @@ _ROOT = (
 )
 
 
+_COMPILERS = (
+    "gpucache uses the OpenCL platforms and the NVRTC of the machine. The extra embedded installs two "
+    "compilers from PyPI: NVRTC, and PoCL for CPUs (x86-64 Linux). That PoCL is of 2022 and cannot compile "
+    "for some newer CPUs, which gpucache devices reports; Debian's pocl-opencl-icd can.",
+    "run, record and export layer put a library in C into the command. It is compiled at install time with "
+    "cc, or with ziglang from PyPI if there is no cc.",
+    "Intel's CPU runtime from PyPI needs an ICD file so that the OpenCL loader can find it:",
+)
+_INTEL = """\
+.venv/bin/pip install intel-opencl-rt intel-cmplr-lib-rt
+mkdir icd && echo $PWD/.venv/lib/libintelocl.so > icd/intel.icd
+export OCL_ICD_VENDORS=$PWD/icd"""
+_COMPLETION = (
+    "Manual pages and completions are installed below share in the environment. A place that the shell "
+    "searches by itself, such as /usr/local or ~/.local, needs none of these lines; an environment .venv "
+    "does:"
+)
+_SHELLS = """\
+share="$PWD/.venv/share"
+export MANPATH="$share/man:"
+source "$share/bash-completion/completions/gpucache"   # bash
+fpath+=("$share/zsh/site-functions")          # zsh, before compinit
+cd ~/.config/fish/completions &&                # fish
+    ln -s "$share"/fish/vendor_completions.d/gpucache.fish ."""
+
+
 def pages(context: click.Context) -> dict[str, str]:
     """Every page by file name: for a group, each of its commands, manifests and documents."""
     verbs = [
         click.Context(command, info_name=verb, parent=context) for verb, command in commands(context).items()
     ]
-    every = [(page_name(one), 1) for one in (context, *verbs)] + [(MANIFEST, 5), (JSON, 5)]
+    every = [(page_name(one), 1) for one in (context, *verbs)] + [(MANIFEST, 5), (JSON, 5), *topics.PAGES]
     found = {f"{page_name(one)}.1": _page(one, every) for one in (context, *verbs)}
-    formats = {f"{MANIFEST}.5": _manifest(), f"{JSON}.5": _json()}
-    return found | {name: "\n".join(lines) + "\n" for name, lines in formats.items()}
+    others = {f"{MANIFEST}.5": _manifest(), f"{JSON}.5": _json()}
+    others |= {f"{name}.7": lines for name, lines in topics.pages()}
+    return found | {name: "\n".join(lines) + "\n" for name, lines in others.items()}
 
 
 def commands(context: click.Context) -> dict[str, click.Command]:
@@ -192,6 +219,8 @@ def _surroundings(context: click.Context) -> Iterator[str]:
     variables = (*ENVIRONMENT, *RUN_ENVIRONMENT)
     yield from roff.listing((variable.name, variable.meaning) for variable in variables)
     yield from (roff.heading("FILES"), roff.filled(_ROOT), *roff.listing(FILES))
+    yield from (roff.heading("COMPILERS"), *roff.paragraphs(_COMPILERS), *roff.verbatim(_INTEL))
+    yield from (roff.heading("COMPLETION"), roff.filled(_COMPLETION), *roff.verbatim(_SHELLS))
 
 
 def _paragraphs(command: click.Command) -> list[str]:
