@@ -27,6 +27,7 @@ from gpucache.host import os_errors
 from gpucache.keys import digest
 from gpucache.model import Artifact, BuildRequest, Check, Checks, Entry, EntryDetail, EntryHead
 from gpucache.payload import describe, fits
+from gpucache.sources import still_closure
 from gpucache.store.interface import Event
 from gpucache.units import format_list
 
@@ -162,7 +163,7 @@ def changed_headers(layers: Layers, prepared: Prepared) -> str | None:
     if layers.target is None:
         return None
     before, root = prepared.closure, layers.target.root
-    now = closure_of(prepared.request, prepared.compilation, layers)
+    now = still_closure(before) or closure_of(prepared.request, prepared.compilation, layers)
     names = {include.name for include in {*before.includes} ^ {*now.includes}}
     moved = {path for path, _ in {*(before.stamps or ())} ^ {*(now.stamps or ())}}
     files = sorted(names or (path for path in moved if not path.endswith("/")))

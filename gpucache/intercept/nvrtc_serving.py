@@ -56,15 +56,16 @@ class NVRTCServing(Session[Call]):
 
     def _told(self, fields: Fields) -> Reply:
         token, given = fields.take(), _given(fields)
+        refusal = _refusal(self.known(token), given)  # which may read headers
 
         def settle(one: Build[Call]) -> Intercepted:
-            outcome = self._settled(one, given)
+            outcome = self._settled(one, given, refusal)
             self.say(miss_line(outcome, given.compile_ns))
             return outcome
 
         return self.settled(token, settle)
 
-    def _settled(self, one: Build[Call], given: _Given) -> Intercepted:
+    def _settled(self, one: Build[Call], given: _Given, refusal: str | None) -> Intercepted:
         """Publish the compiled artifacts; returns the outcome."""
         miss = self.missed(one)
         if given.code != 0:
@@ -73,9 +74,8 @@ class NVRTCServing(Session[Call]):
         if one.wanted and any(kind.value not in given.artifacts for kind in kinds):
             why = "NVRTC did not return all the artifacts, so nothing was kept"
             return replace(one.outcome, reason=why)
-        refusal = _refusal(one, given)
         for kind, each in zip(kinds, one.prepared, strict=True):
-            if why_not := self.publish(each, _artifact(one.asked, given, kind, refusal), miss):
+            if why_not := self.publish(one, each, _artifact(one.asked, given, kind, refusal), miss):
                 return replace(one.outcome, reason=why_not)
         self.keep_found(one)
         return replace(one.outcome, result=RunResult.KEPT)

@@ -18,9 +18,9 @@ from gpucache.intercept.devices import Devices, NotKnownYetError
 from gpucache.intercept.environment import Libraries
 from gpucache.intercept.opencl import Asked, OpenCL
 from gpucache.intercept.server import HEARD, PASSED, Handlers, Reply
-from gpucache.intercept.session import YOUNG_NS, Build, Part, Session, targets_of
+from gpucache.intercept.session import YOUNG_NS, Build, Part, Session, targets_of, wanted
 from gpucache.intercept.telling import Say, is_required, miss_line, refused, silent
-from gpucache.intercept.wire import LARGEST, Fields, Kind, WireError, number
+from gpucache.intercept.wire import LARGEST, Fields, Kind, WireError
 from gpucache.model import Artifact, ArtifactKind, CacheKey
 from gpucache.sources import is_settled
 
@@ -52,7 +52,7 @@ class OpenCLServing(Session[Asked]):
         if not isinstance(error, NotKnownYetError):
             return super().passed(one, error)
         one.is_unknown, one.wanted = True, self.layers.target is not None
-        return Reply(Kind.MISS, (self._begin(one), number(one.wanted)))
+        return Reply(Kind.MISS, (self._begin(one), wanted(one)))
 
     def _told(self, fields: Fields) -> Reply:
         token = fields.take()
@@ -98,7 +98,7 @@ class OpenCLServing(Session[Asked]):
             for _, _, found in one.missing():
                 if isinstance(found, Hit):
                     discard(self.layers, found, one.rejected)  # so that no build hits a replaced entry
-        return Reply(Kind.MISS, (token, number(one.wanted)))
+        return Reply(Kind.MISS, (token, wanted(one)))
 
     def _launched(self, fields: Fields) -> Reply:
         one = self.builds.get(fields.take())
@@ -158,7 +158,7 @@ class OpenCLServing(Session[Asked]):
             refusal = "some of its headers may have changed since it was compiled"
         artifact = Artifact(ArtifactKind.OPENCL_BINARY, given.binary, said, given.compile_ns, refusal=refusal)
         self.note_miss(prepared, miss)
-        if why_not := self.publish(prepared, artifact, miss):
+        if why_not := self.publish(one, prepared, artifact, miss):
             return replace(outcome, result=RunResult.LEFT, reason=why_not)
         return replace(outcome, result=RunResult.KEPT)
 

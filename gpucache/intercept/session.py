@@ -20,7 +20,7 @@ from gpucache.answers.lookup import Hit, Miss
 from gpucache.answers.run import Intercepted, RunResult
 from gpucache.backends.interface import Backend
 from gpucache.engine.hits import build_log, find
-from gpucache.engine.prepare import Prepared, stamped
+from gpucache.engine.prepare import Prepared
 from gpucache.engine.store_layers import Layers, NoEntry
 from gpucache.errors import GpucacheError
 from gpucache.intercept.environment import step_s
@@ -150,6 +150,8 @@ class Build(Generic[A]):
     """The result for each part; hits are without their payloads."""
     wanted: bool = False
     """Whether the command was asked for its compiled artifacts."""
+    changed: str | None = None
+    """Which of its headers had changed when it ended; None if none had."""
     held: ExitStack = field(default_factory=ExitStack)
     """The locks of its keys."""
     rejected: str = ""
@@ -250,7 +252,7 @@ class Session(ABC, Generic[A]):
             if required:
                 self.missed(one)
                 return self._refuse(one.outcome)
-            return Reply(Kind.MISS, (self._begin(one), number(one.wanted)))
+            return Reply(Kind.MISS, (self._begin(one), wanted(one)))
         one.held.close()
         one.wanted = False
         given = self.compiler.fields(self.layers, asked, hits)
@@ -317,15 +319,13 @@ class Session(ABC, Generic[A]):
 
         note_miss(self.layers, prepared, miss)
 
-    def publish(self, prepared: Prepared, artifact: Artifact, miss: Miss) -> str | None:
+    def publish(self, one: Build[A], prepared: Prepared, artifact: Artifact, miss: Miss) -> str | None:
         """Keep an artifact; why not, where it is not kept."""
-        from gpucache.engine.lookup import changed_headers, publish, why_not_kept
+        from gpucache.engine.lookup import publish, why_not_kept
 
         if self.layers.target is None or prepared.refusal is not None:
             return why_not_kept(self.layers, miss)[0]
-        prepared = stamped(prepared, self.layers)
-        changed = changed_headers(self.layers, prepared)
-        kept = publish(self.layers, self.layers.target, prepared, artifact, miss, changed)
+        kept = publish(self.layers, self.layers.target, prepared, artifact, miss, one.changed)
         return kept.note if kept.key is None else None
 
     def keep_row(self, one: Build[A], hits: Sequence[Hit]) -> None:
@@ -372,13 +372,16 @@ class Session(ABC, Generic[A]):
     def settled(self, token: bytes, settle: Callable[[Build[A]], Intercepted]) -> Reply:
         """Go on with the work after the end of a build once its program has its reply.
 
-        ``settle`` gives what became of it. Whatever happens to it meanwhile, its outcome is told.
+        ``settle`` gives what became of it. Whatever happens to it meanwhile, its outcome is told. Headers are
+        read again before the reply, for which a program waits that may have some: see ``wanted``.
         """
         with self._lock:
             one = self.known(token)
             if one.ended:
                 raise WireError("this build has ended before")
             one.ended = one.settling = True
+        if one.wanted:
+            one.changed = self._changed(one)
         one.outcome = replace(one.outcome, build_ns=time.perf_counter_ns() - one.outcome.begun_ns)
 
         def then() -> None:
@@ -397,6 +400,13 @@ class Session(ABC, Generic[A]):
 
         return replace(HEARD, then=then)
 
+    def _changed(self, one: Build[A]) -> str | None:
+        from gpucache.engine.lookup import changed_headers
+
+        lacking = list(one.missing())[: 1 if self.compiler.is_whole else None]
+        changes = (changed_headers(self.layers, prepared) for _, prepared, _ in lacking)
+        return next(filter(None, changes), None)
+
     def done(self, outcome: Intercepted) -> None:
         """Keep the outcome of a build."""
         self._done.append(outcome)
@@ -407,6 +417,11 @@ class Session(ABC, Generic[A]):
         self.say(miss_line(outcome))
         self.done(outcome)
         return reply
+
+
+def wanted(one: Build[A]) -> bytes:
+    """Whether the command shall send its compiled artifacts, and wait as its headers are read again."""
+    return number(one.wanted + (one.wanted and any(each.closure.files for each in one.prepared)))
 
 
 def _without_payload(found: Part) -> Part:

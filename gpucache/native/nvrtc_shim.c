@@ -257,8 +257,8 @@ static struct wire_bytes fetch(nvrtcProgram handle, nvrtcResult (*size_of)(nvrtc
     return (struct wire_bytes){NULL, 0};
 }
 
-static void tell(nvrtcProgram handle, struct program *program, struct wire_bytes token, int wanted, nvrtcResult result,
-                 uint64_t ns) {
+static void tell(nvrtcProgram handle, struct program *program, struct wire_bytes token, enum wire_wanted wanted,
+                 nvrtcResult result, uint64_t ns) {
     struct texts *expressions = &program->expressions;
     struct request request = {.room = 6 + 2 * KINDS + 2 * expressions->count};
     char digits[4][WIRE_NUMBER_SIZE];
@@ -294,7 +294,7 @@ static void tell(nvrtcProgram handle, struct program *program, struct wire_bytes
         known++;
     }
     *number = wire_number(known, digits[3]);
-    wire_tell(WIRE_COMPILED, request.fields, request.count);
+    wire_tell(WIRE_COMPILED, request.fields, request.count, wanted == WIRE_WANTED_AND_WAITS);
     free(request.fields);
 done:
     for (int kind = LOG; kind < KINDS; kind++) free((void *)got[kind].at);
@@ -367,7 +367,7 @@ static void refuse(struct program *program, char *log) {
 EXPORTED nvrtcResult nvrtcCompileProgram(nvrtcProgram handle, int count, const char *const *options) {
     struct program *program = program_of(handle);
     struct wire_reply reply;
-    struct wire_bytes token = {NULL, 0}, wanted = {NULL, 0};
+    struct wire_bytes token = {NULL, 0};
     uint64_t begun_ns = wire_now();
     int sane = count >= 0 && (options || !count);
     for (int i = 0; sane && i < count; i++) sane = options[i] != NULL;
@@ -383,11 +383,11 @@ EXPORTED nvrtcResult nvrtcCompileProgram(nvrtcProgram handle, int count, const c
         return COMPILATION;
     }
     if (!asked) return compile(handle, program, count, options);
-    if (wire_next(&reply, &token)) wire_next(&reply, &wanted);
+    enum wire_wanted wanted = wire_next(&reply, &token) ? wire_next_wanted(&reply) : WIRE_NOT_WANTED;
     struct stopwatch timed = begin_compile();
     nvrtcResult result = compile(handle, program, count, options);
     uint64_t took = end_compile(&timed);
-    if (token.size) tell(handle, program, token, reply.kind == WIRE_MISS && number_of(wanted), result, took);
+    if (token.size) tell(handle, program, token, wanted, result, took);
     wire_done(&reply);
     return result;
 }

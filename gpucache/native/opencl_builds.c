@@ -195,10 +195,11 @@ static void tell_rejected(const char *token, cl_int code, struct wire_reply *rep
 /* Of a served build only its end is new to the server. */
 static void tell_served(const struct build *build, const char *token) {
     struct wire_bytes fields[3 + 2 * MAX_DEVICES] = {wire_text(token), wire_text("0"), wire_text("0")};
-    if (*token) wire_tell(WIRE_BUILT, fields, 3 + 2 * build->count);
+    if (*token) wire_tell(WIRE_BUILT, fields, 3 + 2 * build->count, 0);
 }
 
-static void tell_built(const struct build *build, const char *token, bool wanted, cl_int code, uint64_t ns) {
+static void tell_built(const struct build *build, const char *token, enum wire_wanted wanted, cl_int code,
+                       uint64_t ns) {
     unsigned char *binaries[MAX_DEVICES] = {0};
     size_t sizes[MAX_DEVICES] = {0};
     char number[WIRE_NUMBER_SIZE], duration[WIRE_NUMBER_SIZE];
@@ -210,7 +211,7 @@ static void tell_built(const struct build *build, const char *token, bool wanted
         if (fetched) fields[3 + 2 * i] = (struct wire_bytes){binaries[place], sizes[place]};
         fields[4 + 2 * i] = wire_text(build_log(build->handle, build->devices[i]));
     }
-    wire_tell(WIRE_BUILT, fields, 3 + 2 * build->count);
+    wire_tell(WIRE_BUILT, fields, 3 + 2 * build->count, wanted == WIRE_WANTED_AND_WAITS);
     for (cl_uint i = 0; i < build->count; i++) free((void *)fields[4 + 2 * i].at);
     for (cl_uint i = 0; i < build->total; i++) free(binaries[i]);
 }
@@ -301,7 +302,7 @@ struct report {
     atomic_bool told, ended;
     struct build build;
     char *token; /* NULL if no program wants to hear of the build */
-    bool wanted; /* the binaries too */
+    enum wire_wanted wanted; /* the binaries too */
     struct stopwatch compile;
     cl_program_notify notify;
     void *data;
@@ -352,7 +353,7 @@ cl_int pass_on(cl_program handle, const struct asked *asked) {
 }
 
 static cl_int build_from_source(const struct build *build, const struct asked *asked, const char *token,
-                                bool wanted, enum progress *progress) {
+                                enum wire_wanted wanted, enum progress *progress) {
     struct report *report = calloc(1, sizeof *report);
     if (!report) return pass_on(build->handle, asked);
     report->build = *build;
@@ -394,8 +395,6 @@ void refuse_build(struct program *program, char *log) {
     set_refusal(program, log ? log : strdup(""));
 }
 
-static bool is_one(struct wire_bytes field) { return field.size == 1 && *(const char *)field.at == '1'; }
-
 /* Ask for a build, and serve the answer; the token is to be freed. */
 static bool ask_and_serve(const struct build *build, bool only_server, struct wire_reply *reply, char **token) {
     uint64_t begun_ns = wire_now();
@@ -413,7 +412,6 @@ cl_int build_known(struct program *program, cl_program handle, const struct aske
     struct build build = {
         .program = program, .handle = handle, .options = asked->options ? asked->options : ""};
     struct wire_reply reply = {.kind = WIRE_PASS};
-    struct wire_bytes field;
     char *token = NULL;
     set_refusal(program, NULL);
     bool sound = find_devices(&build, asked->count, asked->devices) && (asked->notify || !asked->data);
@@ -425,7 +423,7 @@ cl_int build_known(struct program *program, cl_program handle, const struct aske
         token = NULL;
         served = ask_and_serve(&build, true, &reply, &token);
     }
-    bool wanted = token && reply.kind == WIRE_MISS && wire_next(&reply, &field) && is_one(field);
+    enum wire_wanted wanted = token ? wire_next_wanted(&reply) : WIRE_NOT_WANTED;
     bool refused = sound && !served && wire_requires();
     if (refused) refuse_build(program, wire_refusal(&reply));
     wire_done(&reply);

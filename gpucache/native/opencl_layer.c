@@ -256,7 +256,7 @@ static void tell_other(const char *call, const char *options, cl_program of) {
     char *source = of ? info_text((get_info)below.clGetProgramInfo, of, CL_PROGRAM_SOURCE) : NULL;
     struct wire_bytes fields[] = {wire_number((uint64_t)getpid(), pid), wire_text(call), wire_text(options),
                                   wire_text(source)};
-    wire_tell(WIRE_OTHER, fields, 4);
+    wire_tell(WIRE_OTHER, fields, 4, 0);
     free(source);
 }
 
@@ -266,7 +266,7 @@ static void tell_launched(const char *token, const char *name, const struct loca
     for (cl_uint i = 0; i < size->dimensions; i++)
         used += snprintf(text + used, sizeof text - (size_t)used, "%s%zu", i ? "," : "", size->of[i]);
     struct wire_bytes fields[] = {wire_text(token), wire_text(name), wire_text(text)};
-    wire_tell(WIRE_LAUNCHED, fields, 3);
+    wire_tell(WIRE_LAUNCHED, fields, 3, 0);
 }
 
 /* The kernel's name is read before the launch, because another thread may release the kernel afterwards. */
@@ -452,7 +452,7 @@ EXPORTED cl_int clInitLayer(cl_uint count, const cl_icd_dispatch *next, cl_uint 
         char pid[WIRE_NUMBER_SIZE];
         struct wire_bytes process = wire_number((uint64_t)getpid(), pid);
         wire_note("loaded");
-        if (!index_is_there()) wire_tell(WIRE_LOADED, &process, 1); /* so that the server makes ready meanwhile */
+        if (!index_is_there()) wire_tell(WIRE_LOADED, &process, 1, 0); /* so that the server makes ready meanwhile */
     }
     if (wire_asks() || wire_requires()) take_over(&tables[mine]);
     *count_ret = functions;

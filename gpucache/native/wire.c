@@ -294,8 +294,16 @@ void wire_count(const struct wire_reply *reply, uint64_t since_ns) {
                               (const char *)reply->note.at));
 }
 
-void wire_tell(enum wire_kind kind, const struct wire_bytes *fields, size_t count) {
-    if (atomic_load(&state) == ASKING) exchange(kind, fields, count, NULL);
+void wire_tell(enum wire_kind kind, const struct wire_bytes *fields, size_t count, int waits) {
+    struct wire_reply reply = {.kind = WIRE_PASS};
+    if (atomic_load(&state) == ASKING) exchange(kind, fields, count, waits ? &reply : NULL);
+    wire_done(&reply);
+}
+
+enum wire_wanted wire_next_wanted(struct wire_reply *reply) {
+    struct wire_bytes field;
+    if (reply->kind != WIRE_MISS || !wire_next(reply, &field) || field.size != 1) return WIRE_NOT_WANTED;
+    return (enum wire_wanted)(*(const char *)field.at - '0');
 }
 
 int wire_next(struct wire_reply *reply, struct wire_bytes *field) {

@@ -87,8 +87,13 @@ void wire_note(const char *word);
 void wire_count(const struct wire_reply *reply, uint64_t since_ns);
 uint64_t wire_now(void);
 
-/* Send a message without a reply, and do not wait until it is read. */
-void wire_tell(enum wire_kind kind, const struct wire_bytes *fields, size_t count);
+/* Send a message, and wait for the reply only if asked to; the reply itself says nothing. */
+void wire_tell(enum wire_kind kind, const struct wire_bytes *fields, size_t count, int waits);
+
+/* The next field of a reply about a build that missed. A program that has to wait may change the headers of
+   the build as soon as it goes on, and the server reads them again before it replies. */
+enum wire_wanted { WIRE_NOT_WANTED, WIRE_WANTED, WIRE_WANTED_AND_WAITS };
+enum wire_wanted wire_next_wanted(struct wire_reply *reply);
 
 /* Whether the fields fill a reply exactly, so that reading them needs no further care. */
 int wire_is_sound(const struct wire_reply *reply);

@@ -30,7 +30,7 @@ def core(mode: str, *more: str) -> None:
         options["lineinfo"] = True
     if mode == "wrong":
         source = "oops"
-    if mode == "header":
+    if mode in ("header", "removed"):
         source, options["include_path"] = f'#include "value.h"\n{source}'.replace("T(7)", "VALUE"), [more[0]]
     try:
         code = Program(source, "c++", ProgramOptions(**options)).compile(
@@ -39,6 +39,10 @@ def core(mode: str, *more: str) -> None:
     except Exception as error:
         say(type(error).__name__, error)
         return
+    if mode == "removed":
+        Path(more[0], "value.h").unlink()
+        if more[1]:
+            Path(more[0]).rmdir()
     told = [] if mode == "lines" else [hashlib.sha256(code.code).hexdigest()]  # those lines name another file
     say(*told, len(code.code), code.symbol_mapping)
 

@@ -3,13 +3,16 @@
 It builds one source once for each factor, launches it, and prints the sums. A factor that is no number does
 not compile, and the error is printed. ``kill`` as a factor kills the parent process there. After ``log``
 errors come with what the compiler said, and after ``option`` builds have an option that is not served;
-``compile`` compiles without linking. ``NAME=VALUE`` sets a variable, which is removed without a value.
+``compile`` compiles without linking, and ``header`` builds with a header that is removed as soon as the build
+returns. ``NAME=VALUE`` sets a variable, which is removed without a value.
 """
 
 import os
 import signal
 import sys
+import tempfile
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pyopencl as cl
@@ -39,7 +42,12 @@ for factor in sys.argv[2:] or ["2"]:
         if factor == "compile":
             program.compile("-DFACTOR=1")
             continue
-        program = program.build(f"-DFACTOR={factor}{option}")
+        if factor == "header":
+            with tempfile.TemporaryDirectory() as folder:
+                Path(folder, "factor.h").write_text("#define FACTOR 4\n")
+                program = cl.Program(context, f'#include "factor.h"\n{SOURCE}').build(["-I", folder])
+        else:
+            program = program.build(f"-DFACTOR={factor}{option}")
     except cl.RuntimeError as error:
         sys.stdout.write(f"{type(error).__name__} {error.code}{f' {error}' if told else ''}\n")
         continue

@@ -376,7 +376,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Program:
 def test_a_compile_is_kept_and_found(program: _Program, tmp_path: Path) -> None:
     """The second request is answered with the cubin and the log of the first."""
     kind, (token, wanted) = program.ask()
-    assert (kind, wanted) == (Kind.MISS, b"1")
+    assert (kind, wanted) == (Kind.MISS, b"2")
     cubin = program.compile()
     assert program.tell(token, cubin, b"said\xff\0twice").result is RunResult.KEPT
     again = _Program(tmp_path / "root", tmp_path)
@@ -396,7 +396,7 @@ def test_a_hit_has_all_kinds_or_is_none(program: _Program, tmp_path: Path, gone:
     assert len(list(store.remove_together(going, "--all"))) == 1
     again = _Program(root, tmp_path)
     kind, (token, wanted) = again.ask()
-    assert (kind, wanted) == (Kind.MISS, b"1")
+    assert (kind, wanted) == (Kind.MISS, b"2")
     outcome = again.tell(token, cubin)
     assert (outcome.result, outcome.verdict) == (RunResult.KEPT, Verdict.EVICTED)
     assert _Program(root, tmp_path).ask()[0] is Kind.HIT
@@ -452,6 +452,33 @@ def test_a_header_that_changes_while_it_is_compiled(program: _Program, tmp_path:
     outcome = program.tell(token, cubin)
     assert outcome.result is RunResult.LEFT
     assert "value.h changed while it was compiled" in outcome.reason
+
+
+@pytest.mark.usefixtures("installed")
+def test_headers_may_be_removed_as_soon_as_the_program_has_its_reply(
+    program: _Program, tmp_path: Path
+) -> None:
+    """They were read again before, and a program without headers need not wait for that."""
+    _, (token, wanted) = program.ask()
+    follow = program.told(token, program.compile())
+    (tmp_path / "value.h").unlink()
+    follow()
+    assert (wanted, program.serving.finish()[-1].result) == (b"2", RunResult.KEPT)
+    _, (_, wanted) = program.ask(source=b"__global__ void without_headers() {}")
+    assert wanted == b"1"
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("whole", ["", "folder"])
+def test_a_program_that_removes_its_headers_is_kept(run: Run, tmp_path: Path, whole: str) -> None:
+    """It writes them for one compile, and removes them, or their directory too, when that returns."""
+    for result in ("kept", "hit"):
+        folder = tmp_path / f"headers of {result}"
+        folder.mkdir()
+        (folder / "value.h").write_text("#define VALUE 7\n")
+        _, (outcome,) = run("core", "removed", folder, whole)
+        assert outcome["result"] == result
+        assert folder.exists() is not bool(whole)
 
 
 @pytest.mark.usefixtures("installed")
@@ -595,7 +622,7 @@ def test_what_may_lie_beside_a_made_up_folder_is_not_asked_for(program: _Program
     """The folder that stands for it is to be empty, so that nothing is found from it."""
     name = tempfile.mkdtemp(prefix="tmp", dir=tmp_path) + "/kern.cu"
     kind, (_, wanted) = program.ask(name=name)
-    assert (kind, wanted) == (Kind.MISS, b"1")
+    assert (kind, wanted) == (Kind.MISS, b"2")
     assert program.ask(name=name, source=b'#include "../value.h"\n' + _SHOW)[0] is Kind.PASS
     (tmp_path / "tmpgpucache").mkdir()
     (tmp_path / "tmpgpucache" / "value.h").touch()

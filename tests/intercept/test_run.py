@@ -50,6 +50,13 @@ def test_a_miss_is_kept_and_hit_by_the_next_run(program: Program, environment: M
     assert "gpucache: 2 builds: 2 hits, 0 misses; " in hit.err
 
 
+def test_a_header_that_is_removed_after_its_build_is_no_obstacle(program: Program) -> None:
+    """The program writes it to a temporary directory, builds, and removes both."""
+    program(INTEL, 2)  # so that the device is known
+    missed, hit = program(INTEL, "header"), program(INTEL, "header")
+    assert (missed.out, hit.out, missed.results, hit.results) == ("256.0\n", "256.0\n", ["kept"], ["hit"])
+
+
 @pytest.mark.parametrize(("before", "then"), [("", "corei7"), ("corei7", "")], ids=["set", "removed"])
 def test_a_variable_that_is_changed_after_the_compiler_was_loaded_keeps_nothing(
     program: Program, before: str, then: str

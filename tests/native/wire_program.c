@@ -45,7 +45,7 @@ static void ask(size_t count) {
     if (answered) say(&reply);
     if (answered) wire_done(&reply);
     if (!answered) puts("none");
-    wire_tell(WIRE_OTHER, fields, 0); /* heard by the server only where it was understood before */
+    wire_tell(WIRE_OTHER, fields, 0, 0); /* heard by the server only where it was understood before */
     free(large);
     free(fields);
 }
