@@ -16,8 +16,10 @@ from typing import Any
 import pytest
 
 from gpucache.cli import main
-from gpucache.model import Device
+from gpucache.keys import cache_key
+from gpucache.model import Device, Entry
 from gpucache.probe.ask import ask
+from gpucache.store import DirectoryStore
 from tests.pocl import name_pocl, need_pocl
 
 DOUBLE_CL = '#include "factor.h"\n__kernel void twice(__global float *a) { a[get_global_id(0)] *= FACTOR; }\n'
@@ -237,3 +239,26 @@ def entry_files(root: Path) -> list[Path]:
 @pytest.fixture
 def entries() -> Callable[[Path], list[Path]]:
     return entry_files
+
+
+def an_older_toolchains(entry: Entry, age_ns: int) -> Entry:
+    """The same build by another version of its toolchain, made that much earlier."""
+    label, old = next(pair for pair in entry.head.toolchain if pair[0] not in entry.head.toolchain_identity)
+    fields = tuple(
+        field._replace(value="0.1") if (field.label, field.value) == (label, old) else field
+        for field in entry.detail.key_fields
+    )
+    toolchain = tuple((name, "0.1" if name == label else value) for name, value in entry.head.toolchain)
+    head = entry.head._replace(toolchain=toolchain, created_ns=entry.head.created_ns - age_ns)
+    return entry._replace(key=cache_key(fields), head=head, detail=entry.detail._replace(key_fields=fields))
+
+
+def entry_of(root: Path, target: str) -> tuple[DirectoryStore, Entry]:
+    """The store of a root, and its entry for a target."""
+    store = DirectoryStore(root, writable=True)
+    for scanned in store.scan():
+        if scanned.head is not None and scanned.head.target == target:
+            entry = store.check(scanned)
+            assert isinstance(entry, Entry)
+            return store, entry
+    raise LookupError(target)

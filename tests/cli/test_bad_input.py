@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,95 +43,178 @@ def here(write: Write, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-# Arguments, and words that the sentence must hold: the thing, and the remedy.
-WRONG = {
-    "no program": ("warm", "no program is named", "--manifest"),
-    "missing file": ("warm gone.cl", "'gone.cl'", "check its path"),
-    "missing among others": ("warm k.cl gone.cl --target cuda:sm_90", "'gone.cl'", "check its path"),
-    "folder without sources": ("warm empty", "'empty'", ".cu files"),
-    "no source": ("warm text.txt", "text.txt", ".cl"),
-    "missing include folder": ("warm k.cl -I gone", "gone", "--help"),
-    "malformed target": ("warm v.cu --target sm_90", "'sm_90'", "BACKEND:NAME"),
-    "unknown backend": ("warm v.cu --target metal:m1", "'metal:m1'", "metal"),
-    "unknown device": ("warm k.cl --target opencl:none", "'opencl:none'", "the targets here are"),
-    "architecture no compiler has": ("warm v.cu --target cuda:sm_20", "'cuda:sm_20'", "cuda:sm_90"),
-    "unknown field": (
-        "warm --manifest unknown.toml",
-        "unknown.toml, line 4, field 'block'",
-        "the fields are",
-    ),
-    "wrong value": (
-        "warm --manifest wrong.toml",
-        "wrong.toml, line 3, field 'local_sizes'",
-        "[[64], [16, 16]]",
-    ),
-    "no TOML": ("warm --manifest broken.toml", "broken.toml", "TOML"),
-    "empty manifest": ("warm --manifest none.toml", "none.toml names no program", "[[program]]"),
-    "source of a manifest": ("warm --manifest gone.toml", "gone.cl", "check its path"),
-    "missing manifest": ("warm --manifest no.toml", "no manifest no.toml", "--manifest FILE"),
-    "sources and manifest": ("warm k.cl --manifest unknown.toml", "do not go together", "give one"),
-    "bad local size": ("warm k.cl --local-size 0", "'0'", "16x16"),
-    "bad jobs": ("warm k.cl --jobs 0", "--jobs", "1<=x"),
-    "bad timeout": ("warm k.cl --timeout 0", "--timeout", "--help"),
-    "a command after --": ("verify -- make all", "'--'", "warm, bench and export"),
-    "words before and after --": ("bench k.cl -- make all", "'--'", "leave sources"),
-    "unknown verb": ("prime k.cl", "'prime'", "--help"),
-    "unknown option": ("warm k.cl --fast", "--fast", "gpucache warm --help"),
-    "unknown program": ("inspect none.cl", "'none.cl'", "gpucache inspect --list"),
-    "unknown key": ("inspect 0123456789ab", "'0123456789ab'", "gpucache inspect --list"),
-    "unknown entry to verify": ("verify none.cl", "'none.cl'", "gpucache inspect --list"),
-    "unknown cache": ("inspect --cache none", "'none'", "gpucache"),
-    "nothing asked of evict": ("evict", "--max-size", "GPUCACHE_MAX_SIZE"),
-    "all and a filter": ("evict --all --superseded", "--all stands alone", "leave the other"),
-    "bad size": ("evict --max-size lots", "'lots' is not a size", "512M"),
-    "no value": ("evict --max-size", "'--max-size' requires an argument", "see 'gpucache evict --help'"),
-    "bad age": ("evict --older-than yesterday", "'yesterday' is not an age", "30d"),
-    "bench of nothing": ("bench", "no program is named", "--example"),
-    "bad runs": ("bench k.cl --runs 0", "--runs", "--help"),
+# What is typed, and words of its one sentence: the thing, and the remedy.
+REFUSED: dict[str, tuple[str, ...]] = {
+    "warm": ("no program is named", "--manifest"),
+    "warm gone.cl": ("'gone.cl'", "check its path"),
+    "warm k.cl gone.cl --target cuda:sm_90": ("'gone.cl'", "check its path"),
+    "warm empty": ("'empty'", ".cu files"),
+    "warm text.txt": ("text.txt", ".cl"),
+    "warm k.cl -I gone": ("gone", "--help"),
+    "warm v.cu --target sm_90": ("'sm_90'", "BACKEND:NAME"),
+    "warm v.cu --target metal:m1": ("'metal:m1'", "metal"),
+    "warm k.cl --target opencl:none": ("'opencl:none'", "the targets here are"),
+    "warm v.cu --target cuda:sm_20": ("'cuda:sm_20'", "cuda:sm_90"),
+    "warm --manifest unknown.toml": ("unknown.toml, line 4, field 'block'", "the fields are"),
+    "warm --manifest wrong.toml": ("wrong.toml, line 3, field 'local_sizes'", "[[64], [16, 16]]"),
+    "warm --manifest broken.toml": ("broken.toml", "TOML"),
+    "warm --manifest none.toml": ("none.toml names no program", "[[program]]"),
+    "warm --manifest gone.toml": ("gone.cl", "check its path"),
+    "warm --manifest no.toml": ("no manifest no.toml", "--manifest FILE"),
+    "warm k.cl --manifest unknown.toml": ("do not go together", "give one"),
+    "warm k.cl --local-size 0": ("'0'", "16x16"),
+    "warm k.cl --jobs 0": ("--jobs", "1<=x"),
+    "warm k.cl --timeout 0": ("--timeout", "--help"),
+    "warm k.cl --timeout nan": ("--timeout", "finite"),
+    "warm k.cl --name-expression k<float>": ("--name-expression",),
+    "warm k.cl --check --shared": ("leave --shared and --retry out",),
+    "warm k.cl --check --retry": ("leave --shared and --retry out",),
+    "warm k.cl --into here": ("after '--'",),
+    "warm --": ("as in 'gpucache warm -- ./app'",),
+    "warm --into here -- true": ("leave --root out",),
+    "warm -j 3 -- true": ("is warmed alone",),
+    "warm --shared -- true": ("is warmed alone",),
+    "warm --check -- true": ("is warmed alone",),
+    "warm --retry -- true": ("is warmed alone",),
+    "warm -D N=1 -- true": ("is warmed alone",),
+    "warm --misses --into here -- true": ("is warmed alone",),
+    "warm --misses k.cl": ("leave sources and build options out",),
+    "warm --misses -D N=4": ("leave sources and build options out",),
+    "warm --misses --example": ("leave sources and build options out",),
+    "warm --misses --check --device-profile far.json": ("leave --device-profile out",),
+    "warm --misses --recording none": ("two ways to name programs",),
+    "warm --recording none a.cl": ("--recording", "leave sources and build options out"),
+    "warm --recording none --misses": ("--recording",),
+    "warm --recording none -D N=1": ("--recording",),
+    "warm --recording none --local-size 8": ("--recording",),
+    "warm --recording none --example": ("--recording",),
+    "warm --recording empty": ("gpucache record -o",),
+    "verify -- make all": ("'--'", "warm, bench and export"),
+    "verify none.cl": ("'none.cl'", "gpucache inspect --list"),
+    "verify --cache sycl:nonesuch": ("nonesuch",),
+    "prime k.cl": ("'prime'", "--help"),
+    "warm k.cl --fast": ("--fast", "gpucache warm --help"),
+    "inspect none.cl": ("'none.cl'", "gpucache inspect --list"),
+    "inspect 0123456789ab": ("'0123456789ab'", "gpucache inspect --list"),
+    "inspect --cache none": ("'none'", "gpucache, ", "rocfft"),
+    "inspect --cache empty": ("holds no cache",),
+    "inspect --cache futhark": ("--cache futhark:PLACE",),
+    "inspect --cache rocfft": ("in memory", "ROCFFT_RTC_CACHE_PATH"),
+    "inspect --quiet --verbose": ("--quiet", "--verbose"),
+    "--verbose inspect -q": ("--quiet", "--verbose"),
+    "inspect --why --list x.cl": ("--why and --list",),
+    "inspect --misses --extract x.bin": ("--misses and --extract",),
+    "inspect --misses x.cl": ("--misses",),
+    "inspect --extract x.bin": ("--extract needs one entry",),
+    "inspect --why": ("--why needs to know of what",),
+    "inspect --why no-such.cl": ("no source 'no-such.cl', and no entry is of a program, target or key",),
+    "inspect --why twice.cl -D A": ("there is no file 'twice.cl'",),
+    "inspect --why 0000 ffff": ("0 entries have a key that begins with 0000",),
+    "inspect --why x.cl --manifest none.toml": ("do not go together",),
+    "inspect twice.cl -D A": ("add --why",),
+    "inspect twice.cl --option=-O3": ("add --why",),
+    "inspect twice.cl --local-size 64": ("add --why",),
+    "inspect --device-profile x.json": ("add --why",),
+    "inspect --want source=x": ("add --why",),
+    "inspect --why --want source": ("FIELD=VALUE",),
+    "inspect --why --want =x": ("FIELD=VALUE",),
+    "inspect --why --want source=@nowhere": ("nowhere cannot be read",),
+    "inspect --why --want source=@/dev/zero": ("regular file",),
+    "inspect --since 1h": ("add --misses",),
+    "inspect --recording none saxpy": ("--recording",),
+    "inspect --recording none --list": ("--recording",),
+    "inspect --recording none --cache pocl": ("--recording",),
+    "inspect --recording none --misses": ("--recording",),
+    "inspect --recording none --why a.cl": ("--recording",),
+    "inspect --watch saxpy.cl": ("--watch tells of what is written from now on",),
+    "inspect --watch --list": ("--watch tells of what is written from now on",),
+    "inspect --watch --misses": ("--watch tells of what is written from now on",),
+    "evict": ("--max-size", "GPUCACHE_MAX_SIZE"),
+    "evict --all --superseded": ("--all stands alone", "leave the other"),
+    "evict --all --max-size 1G": ("--all stands alone", "leave the other"),
+    "evict --max-size lots": ("'lots' is not a size", "512M"),
+    "evict --max-size": ("'--max-size' requires an argument", "see 'gpucache evict --help'"),
+    "evict --older-than yesterday": ("'yesterday' is not an age", "30d"),
+    "evict --unlike gfx90a": ("FIELD=VALUE",),
+    "evict --program nosuch": ("no entry is of the program 'nosuch'",),
+    "evict --target nosuch": ("no entry is of the target 'nosuch'",),
+    "devices --save x.json --compare a.json b.json": ("--save", "--compare"),
+    "bench": ("no program is named", "--example"),
+    "bench --": ("as in 'gpucache bench -- ./app'",),
+    "bench k.cl --runs 0": ("--runs", "--help"),
+    "bench k.cl -- make all": ("'--'", "leave sources"),
+    "bench -- true": ("leave --root out",),
+    "bench v.cu --same-output": ("are for a command",),
+    "bench v.cu --as-is": ("are for a command",),
+    "bench v.cu --prepare x": ("are for a command",),
+    "bench v.cu -- ./app": ("timed alone",),
+    "bench --target cuda:sm_90 -- ./app": ("timed alone",),
+    "bench --against driver -- ./app": ("timed alone",),
+    "bench v.cu --fail-below 0": ("--fail-below",),
+    "bench v.cu --budget 0": ("--budget",),
+    "bench v.cu --against futhark": ("--against",),
+    "bench --fail-below inf -- true": ("finite",),
+    "bench --budget nan -- true": ("finite",),
+    "bench --checks k.cl": ("leave all but --target",),
+    "bench --checks --target cuda:sm_90": ("--checks times OpenCL devices",),
+    "bench v.cu --export figures.txt": (".json, .md, .png, .svg or .pdf", "figures.txt"),
+    "bench v.cu --export figures": (".json, .md, .png, .svg or .pdf", "figures"),
+    "bench v.cu --export missing/figures.json": ("cannot be written", "missing/figures.json"),
+    "run ls -la": ("write '--' before the command, as in 'gpucache run -- ls -la'",),
+    "run --learn ls": ("write '--' before the command, as in 'gpucache run -- ls'",),
+    "run ls -- true": ("only options may stand before '--'; leave 'ls' out",),
+    "record -o new ls": ("as in 'gpucache record -o DIR -- ls'",),
+    "record -o new --": ("as in 'gpucache record -o DIR -- ./app'",),
+    "record -o new": ("no command is named",),
+    "record -- true": ("-o",),
+    "export layer new --": ("as in 'gpucache export layer DIR -- ./app'",),
+    "export layer new": ("no command is named",),
+    "export layer new a.cu": ("takes a command behind '--'",),
+    "export layer new --keep-times -- true": ("--keep-times is not for layer",),
+    "export rocfft new a.db --at /a": ("--at is for layer",),
+    "export rocfft new a.db -- true": ("a command behind '--' is for layer",),
+    "export rocfft new": ("name its sources",),
+    "export rocfft empty a.db": ("is a folder",),
+    "export futhark x.cache v.cu -v": ("leave --verbose out",),
+    "export futhark new v.cu": ("--target",),
+    "export futhark new v.cu --target opencl:pocl": ("opencl:pocl",),
+    "export futhark new v.cu --target cuda:sm_90 --keep-times": ("--keep-times is not for futhark",),
+    "export futhark new v.cu --log nowhere": ("nowhere cannot be read",),
 }
+# An empty name comes from an unset variable of a script, and is not the current folder.
+EMPTY = (
+    "warm ''", "warm -I '' k.cl", "warm --manifest ''", "warm --recording ''", "warm --into '' -- true",
+    "warm --check --device-profile '' k.cl", "bench ''", "bench --export '' k.cl", "inspect ''",
+    "inspect --cache ''", "inspect --extract '' k.cl", "inspect --recording ''", "verify --cache ''",
+    "evict --all --cache ''", "devices --save ''", "devices --compare '' ''", "record -o '' -- true",
+    "run --report '' -- true", "export layer '' -- true", "export layer out --at '' -- true",
+    "--root '' devices",
+)  # fmt: skip
+REFUSED |= dict.fromkeys(EMPTY, ("empty",)) | {"inspect --cache pocl:": ("'pocl:'",)}
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_an_error_is_one_sentence(run: Run, here: Path, root: Path, nvrtc: str, case: str) -> None:
-    """The command ends with one line that names the thing and the remedy, and leaves no cache behind."""
-    arguments, *parts = WRONG[case]
-    answer = run(*arguments.split())
-    assert answer.code == 2
-    assert_sentence(answer, parts)
-    assert answer.out == ""
-    assert not list(root.rglob("*"))
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_an_error_is_one_document_with_json(run: Run, here: Path, nvrtc: str, case: str) -> None:
-    """With --json stdout carries one document with the same sentence and exit code."""
-    arguments, *_ = WRONG[case]
-    answer = run("--json", *arguments.split())
+@pytest.mark.parametrize("line", REFUSED)
+def test_what_cannot_be_meant_is_one_sentence(
+    run: Run, here: Path, root: Path, nvrtc: str, line: str
+) -> None:
+    """It names the thing and the remedy, as a document with --json; nothing is read, run or written."""
+    before = sorted(here.rglob("*"))
+    answer = run("--json", *shlex.split(line))
     document = answer.document
     assert (answer.code, document["error"]["exit_code"]) == (2, 2)
     assert answer.err == f"gpucache: {document['error']['message']}\n"
-    verb = arguments.split()[0]
-    assert document["command"] == ("" if verb == "prime" else verb)
-    assert (document["outcomes"], document["summary"]) == ([], {})
-
-
-EMPTY = (
-    "warm|", "warm|-I||k.cl", "warm|--manifest|", "warm|--recording|", "warm|--into||--|true", "bench|",
-    "warm|--check|--device-profile||k.cl", "bench|--export||k.cl", "inspect|", "inspect|--cache|",
-    "inspect|--cache|pocl:", "inspect|--extract||k.cl", "inspect|--recording|", "verify|--cache|",
-    "evict|--all|--cache|", "devices|--save|", "devices|--compare|||", "record|-o||--|true",
-    "run|--report||--|true", "export|layer||--|true", "export|layer|out|--at||--|true", "--root||devices",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("line", EMPTY)
-def test_an_empty_name_is_not_the_current_folder(run: Run, here: Path, root: Path, line: str) -> None:
-    """It comes from an unset variable of a script, and nothing is read, written or run for it."""
-    before = sorted(here.rglob("*"))
-    answer = run(*line.split("|"))
-    assert answer.code == 2 and answer.out == ""
-    assert_sentence(answer, ["empty" if not line.endswith("pocl:") else "'pocl:'"])
+    verb = next((word for word in shlex.split(line) if word in VERBS), "")
+    assert (document["command"], document["outcomes"], document["summary"]) == (verb, [], {})
+    assert_sentence(answer, REFUSED[line])
     assert sorted(here.rglob("*")) == before and not root.exists()
+
+
+@pytest.mark.parametrize("line", ["warm", "evict --max-size", "prime k.cl"])
+def test_without_json_stdout_is_empty(run: Run, here: Path, line: str) -> None:
+    """The sentence alone is said."""
+    answer = run(*shlex.split(line))
+    assert (answer.code, answer.out) == (2, "")
+    assert_sentence(answer, ())
 
 
 def test_every_path_of_the_command_line_refuses_to_be_empty() -> None:
@@ -140,7 +224,7 @@ def test_every_path_of_the_command_line_refuses_to_be_empty() -> None:
     assert len(paths) > 10 and all(isinstance(one, PathName) for one in paths)
 
 
-def assert_sentence(answer: Answer, parts: list[str]) -> None:
+def assert_sentence(answer: Answer, parts: Sequence[str]) -> None:
     assert answer.err.startswith("gpucache: ")
     assert answer.err.count("\n") == 1 and answer.err.endswith("\n")
     for part in parts:

@@ -279,24 +279,6 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpucache.bench.run.run_bench", refuse)
 
 
-@pytest.mark.parametrize(
-    ("place", "words"),
-    [
-        ("figures.txt", ".json, .md, .png, .svg or .pdf"),
-        ("figures", ".json, .md, .png, .svg or .pdf"),
-        ("missing/figures.json", "cannot be written"),
-    ],
-)
-def test_a_place_for_an_export_is_tried_first(
-    run: Run, write: Write, nvrtc: str, nothing_runs: None, tmp_path: Path, place: str, words: str
-) -> None:
-    """Another ending, or a place that cannot be written, is said before anything is measured."""
-    answer = run("bench", write({"p.cu": VECTOR}), "--target", nvrtc, "--export", tmp_path / place)
-    assert (answer.code, answer.err.count("\n")) == (2, 1)
-    assert words in answer.err and place in answer.err
-    assert not (tmp_path / place).exists()
-
-
 @pytest.mark.parametrize("form", ["png", "svg", "pdf"])
 def test_a_plot_needs_its_extra(
     run: Run, nothing_runs: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
@@ -319,29 +301,6 @@ def test_trying_an_export_leaves_what_is_there(
     assert file.read_text(encoding="utf-8") == "earlier"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ("bench p.cu --same-output", "are for a command"),
-        ("bench p.cu --as-is", "are for a command"),
-        ("bench p.cu --prepare x", "are for a command"),
-        ("bench p.cu -- ./app", "timed alone"),
-        ("bench --target cuda:sm_90 -- ./app", "timed alone"),
-        ("bench --against driver -- ./app", "timed alone"),
-        ("bench p.cu --fail-below 0", "--fail-below"),
-        ("bench p.cu --budget 0", "--budget"),
-        ("bench p.cu --against futhark", "--against"),
-    ],
-)
-def test_what_does_not_go_together_is_a_usage_error(
-    run: Run, nothing_runs: None, arguments: str, words: str
-) -> None:
-    """Options of a command need one, and a command takes no programs; one sentence says so."""
-    answer = run(*arguments.split())
-    assert answer.code == 2
-    assert words in answer.err
-
-
 def test_a_command_is_judged_and_exported_like_a_program(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, devices: Any
 ) -> None:
@@ -361,11 +320,3 @@ def test_a_command_is_judged_and_exported_like_a_program(
     assert (answer.code, pairs, command.as_is, command.same_output) == (3, 5, True, False)
     assert "./app -x is 2.00 times as fast" in answer.err
     assert json.loads(file.read_text(encoding="utf-8"))["outcomes"][0]["program"] == "./app -x"
-
-
-@pytest.mark.parametrize("option", ["--fail-below", "--timeout", "--budget"])
-@pytest.mark.parametrize("value", ["nan", "inf"])
-def test_a_bound_is_a_finite_number(run: Run, option: str, value: str) -> None:
-    """What is neither more nor less than any figure is no bound."""
-    answer = run("bench", option, value, "--", "true")
-    assert answer.code == 2 and "finite" in answer.err

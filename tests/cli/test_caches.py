@@ -45,18 +45,6 @@ def test_a_place_can_be_named_with_its_system(run: Run, tmp_path: Path) -> None:
     assert (answer.code, answer.document["summary"]["sound"]) == (3, 0)
 
 
-def test_a_system_without_a_place_says_so(run: Run) -> None:
-    """Futhark keeps no place of its own, and the way to name one is told."""
-    answer = run("inspect", "--cache", "futhark")
-    assert answer.code == 2 and "--cache futhark:PLACE" in answer.err
-
-
-def test_an_unknown_name_lists_the_known(run: Run) -> None:
-    """A name that no system has is answered with those that are."""
-    answer = run("inspect", "--cache", "nonesuch")
-    assert answer.code == 2 and "gpucache, " in answer.err and "rocfft" in answer.err
-
-
 def test_inspect_shows_each_cache_on_a_line(run: Run, rocfft: Path) -> None:
     """Without arguments every cache that is here has a line, after our own state."""
     answer = run("inspect", at=None)
@@ -119,12 +107,6 @@ def test_evict_without_a_bound_is_refused(run: Run, rocfft: Path) -> None:
     assert answer.code == 2 and "--max-size" in answer.err
 
 
-def test_unlike_wants_field_and_value(run: Run, rocfft: Path) -> None:
-    """A filter that cannot be read removes nothing."""
-    assert run("evict", "--cache", "rocfft", "--unlike", "gfx90a").code == 2
-    assert run("--json", "inspect", "--cache", "rocfft").document["summary"]["caches"][0]["entries"] == 3
-
-
 def test_why_answers_for_what_is_wanted(run: Run, futhark: Path, tmp_path: Path) -> None:
     """A wanted source and log hit, and a changed option is named with exit 3."""
     (tmp_path / "source").write_bytes(SOURCE)
@@ -145,18 +127,6 @@ def test_why_answers_for_what_is_wanted(run: Run, futhark: Path, tmp_path: Path)
     [outcome] = miss.document["outcomes"]
     assert (miss.code, outcome["verdict"]) == (3, "key-changed")
     assert outcome["differences"][0]["now"] == "-lineinfo"
-
-
-@pytest.mark.parametrize("text", ["source", "=x", "source=@nowhere"])
-def test_a_want_that_cannot_be_read_is_refused(run: Run, futhark: Path, text: str) -> None:
-    """What is wanted is a field with a value or a file that is there."""
-    answer = run("inspect", "--why", "--cache", futhark, "--want", text)
-    assert (answer.code, answer.out) == (2, "")
-
-
-def test_want_needs_why(run: Run, futhark: Path) -> None:
-    """A wanted field without the question is a mistake."""
-    assert run("inspect", "--cache", futhark, "--want", "source=x").code == 2
 
 
 def test_an_unknown_field_lists_the_known(run: Run, rocfft: Path) -> None:
@@ -212,11 +182,6 @@ def test_several_caches_can_be_named(run: Run, rocfft: Path, futhark: Path) -> N
     assert {"rocfft", "futhark"} <= {line.split()[0] for line in listed.splitlines() if line.strip()}
 
 
-def test_a_place_where_nothing_is_is_refused(run: Run, tmp_path: Path) -> None:
-    """A mistyped place is no clean cache."""
-    assert run("verify", "--cache", f"sycl:{tmp_path / 'nonesuch'}").code == 2
-
-
 def test_a_field_that_no_entry_has_is_refused(run: Run, rocfft: Path) -> None:
     """A mistyped field of --unlike is answered with those that there are."""
     answer = run("evict", "--cache", "rocfft", "--unlike", "architecture=gfx90a")
@@ -237,12 +202,6 @@ def test_nothing_that_a_terminal_obeys_is_printed(run: Run, futhark: Path) -> No
     assert "\x1b" not in answer.out and "\ufffd[31mb" in answer.out
 
 
-def test_a_file_that_is_no_file_is_no_wanted_value(run: Run, futhark: Path) -> None:
-    """Endless and waiting things are refused at once."""
-    answer = run("inspect", "--why", "--cache", futhark, "--want", "source=@/dev/zero")
-    assert answer.code == 2 and "regular file" in answer.err
-
-
 def test_all_caches_together_need_a_yes(run: Run, rocfft: Path) -> None:
     """Nothing goes from every cache where nobody can be asked."""
     assert run("evict", "--cache", "all", "--all").code == 2
@@ -254,13 +213,6 @@ def test_others_are_shown_where_our_own_has_no_place(run: Run, rocfft: Path, tmp
     (tmp_path / "file").write_bytes(b"")
     answer = run("inspect", at=tmp_path / "file")
     assert answer.code == 5 and str(rocfft) in answer.out
-
-
-def test_a_system_that_keeps_nothing_says_why(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without its variable rocFFT keeps kernels in memory, which is why they miss."""
-    monkeypatch.delenv("ROCFFT_RTC_CACHE_PATH", raising=False)
-    answer = run("inspect", "--cache", "rocfft")
-    assert answer.code == 2 and "in memory" in answer.err and "ROCFFT_RTC_CACHE_PATH" in answer.err
 
 
 @pytest.mark.parametrize("arguments", [("inspect",), ("inspect", "--cache", "cuda.core")])

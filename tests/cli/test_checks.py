@@ -108,12 +108,3 @@ def test_bench_shows_what_checks_cost(run: Run, intel: str) -> None:
         "1.61x to 1.66x",
     ):
         assert word in answer.out
-
-
-def test_bench_of_checks_stands_alone(run: Run, write: Write, nvrtc: str) -> None:
-    """It times what comes with gpucache, on OpenCL devices."""
-    source = write({"scatter.cu": _CHECKED}) / "scatter.cu"
-    beside = run("bench", "--checks", source)
-    assert (beside.code, "leave all but --target" in beside.err) == (2, True)
-    cuda = run("bench", "--checks", "--target", "cuda:sm_90")
-    assert (cuda.code, "--checks times OpenCL devices" in cuda.err) == (2, True)

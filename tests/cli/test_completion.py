@@ -132,18 +132,6 @@ def test_a_tab_completes_what_the_cache_and_the_last_probe_know(
     assert not Path("intruder").exists()
 
 
-@pytest.mark.parametrize("line", ["gpucache warm --target ", "gpucache inspect f", "gpucache --"])
-def test_completing_loads_no_gpu_stack(cache: Path, line: str) -> None:
-    """A completion imports nothing that could ask a device, and nothing large."""
-    environment = os.environ | {COMPLETE: "zsh_complete", "COMP_LINE": line}
-    command = [sys.executable, "-X", "importtime", "-m", "gpucache"]
-    answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    imported = {row.rpartition("|")[2].strip().partition(".")[0] for row in answer.stderr.splitlines()}
-    assert answer.stdout.startswith("plain\t")
-    assert "gpucache" in imported
-    assert not imported & {"pyopencl", "cuda", "numpy", "rich"}
-
-
 def test_completion_without_a_cache_answers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing was cached or probed a completion is empty, makes nothing and says nothing."""
     root = tmp_path / "none"

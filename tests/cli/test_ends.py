@@ -59,7 +59,9 @@ def test_a_build_elsewhere_is_waited_for_but_not_for_ever(
     assert (answer.code, row["result"], row["key"]) == (0, "built", missing["key"])
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize(
+    "name", ["SIGTERM", *(pytest.param(name, marks=pytest.mark.slow) for name in ("SIGINT", "SIGHUP"))]
+)
 def test_being_told_to_end_is_an_interrupt(
     root: Path, write: Write, nvrtc: str, endless: str, vendors: Path, tmp_path: Path, name: str
 ) -> None:
@@ -101,10 +103,12 @@ sys.meta_path.insert(0, Strike())
 
 
 @pytest.mark.parametrize(
-    "module",
-    ["click", "gpucache.cli.process", "gpucache.errors", "gpucache.cli.inspect", "gpucache.answers.grid"],
+    ("module", "program"),
+    [
+        *((name, ["-m", "gpucache"]) for name in ("click", "gpucache.cli.process", "gpucache.answers.grid")),
+        *((name, [str(Path(sys.executable).with_name("gpucache"))]) for name in ("click", "gpucache.errors")),
+    ],
 )
-@pytest.mark.parametrize("program", [["-m", "gpucache"], [str(Path(sys.executable).with_name("gpucache"))]])
 def test_an_interrupt_while_modules_are_imported(tmp_path: Path, program: list[str], module: str) -> None:
     """Ctrl-C before the verb runs is exit 130 and one word like at any other moment."""
     (tmp_path / "sitecustomize.py").write_text(_STRUCK.format(module=module), encoding="utf-8")

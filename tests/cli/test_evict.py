@@ -15,9 +15,8 @@ from unittest.mock import ANY
 
 import pytest
 
-from gpucache.keys import cache_key
-from gpucache.model import Entry
 from gpucache.store import DirectoryStore, Event
+from tests.cli.conftest import an_older_toolchains, entry_of
 from tests.faults.conftest import build_entry
 from tests.patience import PATIENCE_S
 
@@ -47,18 +46,8 @@ def aged(cache: Path) -> Mapping[str, Path]:
 @pytest.fixture
 def outdated(cache: Path, nvrtc: str) -> str:
     """The key of an older entry beside that of ``cuda:sm_90``, made by another toolchain."""
-    store = DirectoryStore(cache, writable=True)
-    scanned = next(one for one in store.scan() if one.head is not None and one.head.target == nvrtc)
-    entry = store.check(scanned)
-    assert isinstance(entry, Entry)
-    label, old = next(pair for pair in entry.head.toolchain if pair[0] not in entry.head.toolchain_identity)
-    fields = tuple(
-        field._replace(value="0.1") if (field.label, field.value) == (label, old) else field
-        for field in entry.detail.key_fields
-    )
-    toolchain = tuple((name, "0.1" if name == label else value) for name, value in entry.head.toolchain)
-    head = entry.head._replace(toolchain=toolchain, created_ns=entry.head.created_ns - DAY_NS)
-    older = entry._replace(key=cache_key(fields), head=head, detail=entry.detail._replace(key_fields=fields))
+    store, entry = entry_of(cache, nvrtc)
+    older = an_older_toolchains(entry, DAY_NS)
     store.publish(older)
     return str(older.key)
 
@@ -152,17 +141,11 @@ def test_a_dry_run_removes_nothing(
     assert shown.document["summary"]["would_free_bytes"] == done.document["summary"]["freed_bytes"]
 
 
-def test_all_removes_all(run: Run, cache: Path, entries: Files) -> None:
-    """--all --yes leaves no entry, and says what that freed."""
-    answer = run("evict", "--all", "--yes")
-    assert (answer.code, entries(cache)) == (0, [])
-    assert answer.out.startswith("4 entries removed, ")
-
-
 def test_all_leaves_no_more_than_which_programs_there_were(run: Run, cache: Path, mixed: Filled) -> None:
     """Memos, journal and histories go with the entries, and a miss says what became of them all the same."""
     DirectoryStore(cache, writable=True).remember(64 * "a", b"a closure")
     answer = run("evict", "--all", "--yes")
+    assert answer.code == 0 and answer.out.startswith("4 entries removed, ")
     assert re.fullmatch(r"Also removed \d+ files of leftovers and all records, .*\.\n", answer.err)
     left = {str(path.relative_to(cache)) for path in cache.rglob("*") if path.is_file()}
     assert left - {"v1/targets.json"} == {"CACHEDIR.TAG", "v1/removed.jsonl"}
@@ -217,13 +200,6 @@ def test_a_dry_run_says_what_a_run_does(options: tuple[str, str], run: Run, tmp_
     assert planned.document["outcomes"] == done.document["outcomes"]
     assert planned.document["outcomes"][0]["kept_because"]
     assert (jit / "thesis.tex").exists() and (jit / "A" / "B" / "0000000000000c").exists()
-
-
-@pytest.mark.parametrize("option", ["--program", "--target"])
-def test_a_name_that_no_entry_has_is_told(run: Run, cache: Path, option: str) -> None:
-    """A program or target that nothing in the cache is of was mistyped, and nothing goes."""
-    answer = run("evict", option, "nosuch")
-    assert answer.code == 2 and f"no entry is of the {option[2:]} 'nosuch'" in answer.err
 
 
 def test_unlike_compares_fields_of_our_own_entries(run: Run, cache: Path) -> None:

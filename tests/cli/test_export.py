@@ -61,24 +61,6 @@ def test_a_log_that_gives_no_options_is_refused(run: Run, dumped: Path, tmp_path
     assert done.code == 2 and not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        (),
-        ("--target", "opencl:pocl"),
-        ("--target", "cuda:sm_90", "--keep-times"),
-        ("--target", "cuda:sm_90", "--log", "nowhere"),
-        ("--log", "nowhere"),
-    ],
-)
-def test_options_that_cannot_be_meant_are_refused(
-    run: Run, dumped: Path, tmp_path: Path, options: tuple[str, ...]
-) -> None:
-    """Each mistake is one sentence and exit 2."""
-    done = run("export", "futhark", tmp_path / "out", dumped, *options)
-    assert done.code == 2 and len(done.err.strip().splitlines()) == 1
-
-
 @pytest.fixture
 def databases(tmp_path: Path) -> tuple[Path, Path]:
     """Two databases that share a row, the second with the newer one, in write-ahead mode."""

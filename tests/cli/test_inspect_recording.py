@@ -57,13 +57,3 @@ def test_damage_is_in_the_document(run: Run, recording: str, tmp_path: Path) -> 
     [damage] = answer.document["summary"]["damage"]
     assert (damage["file"], damage["line"]) == ("0.jsonl", 1)
     assert len(answer.document["outcomes"]) == 3
-
-
-@pytest.mark.parametrize(
-    "more", [["saxpy"], ["--list"], ["--cache", "pocl"], ["--misses"], ["--why", "a.cl"]]
-)
-def test_a_recording_is_shown_alone(run: Run, recording: str, more: list[str]) -> None:
-    """It is no cache, so nothing that asks one goes with it."""
-    answer = run("inspect", "--recording", recording, *more)
-    assert answer.code == 2
-    assert "--recording" in answer.err

@@ -54,17 +54,10 @@ def test_closed_streams_stop_no_work(write: Write, root: Path, nvrtc: str, close
     "command",
     [
         "--help",
-        "--version",
         "inspect",
-        "inspect --json",
         "inspect --list --json",
-        "inspect --misses",
-        "devices --json",
         "verify",
-        "verify --json",
-        "evict --max-size 1G",
         "evict --max-size 1G --dry-run --json",
-        "warm vector.cu --target cuda:sm_90 --check",
         "warm vector.cu --target cuda:sm_90 --json",
     ],
 )
@@ -85,8 +78,7 @@ def test_bad_usage_is_told_beside_a_full_stdout(root: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
-@pytest.mark.parametrize("error", [errno.EACCES, errno.ESTALE, errno.EIO])
-@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(("error", "unbuffered"), [(errno.EACCES, ""), (errno.ESTALE, "1"), (errno.EIO, "")])
 def test_an_answer_that_a_disk_or_server_refuses(
     root: Path, tmp_path: Path, error: int, unbuffered: str
 ) -> None:

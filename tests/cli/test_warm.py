@@ -38,8 +38,13 @@ def bounds(monkeypatch: pytest.MonkeyPatch) -> list[Bounds]:
     return seen
 
 
-def test_a_folder_is_built_for_every_target_at_once(mixed: Filled, pocl: str, intel: str, nvrtc: str) -> None:
-    """Every source below a folder is built for each target of its language, broken ones failing alone."""
+def test_a_folder_is_built_for_every_target_at_once(
+    mixed: Filled, pocl: str, intel: str, nvrtc: str, entries: Files
+) -> None:
+    """Every source below a folder is built for each target of its language, broken ones failing alone.
+
+    These are told in their compilers' words under the user's names, and leave nothing behind.
+    """
     assert mixed.answer.code == 3
     assert _results(mixed.answer) == {
         ("twice.cl", pocl): "built",
@@ -51,31 +56,13 @@ def test_a_folder_is_built_for_every_target_at_once(mixed: Filled, pocl: str, in
         ("sub/bad.cu", nvrtc): "failed",
         ("sub/bad.cu", "cuda:compute_80"): "failed",
     }
-
-
-def test_a_syntax_error_is_shown_under_the_name_of_its_source(mixed: Filled) -> None:
-    """Each compiler's log names the broken source as the user does, with its line."""
-    failed = [row for row in mixed.answer.document["outcomes"] if row["result"] == "failed"]
-    for row in failed:
+    for row in (row for row in mixed.answer.document["outcomes"] if row["result"] == "failed"):
         assert f"{row['program']}:1" in row["log"] or f"{row['program']}(1)" in row["log"]
         assert row["program"] in row["reason"]
         assert not any(trace in row["log"] for trace in ("/tmp", "gpucache-", "default_program", ".tmp"))
-
-
-def test_failures_leave_nothing_behind(mixed: Filled, entries: Files) -> None:
-    """There is one entry for each program that was built, and no temporary file or lock."""
-    assert len(entries(mixed.root)) == 4
-    assert not list((mixed.root / "v1" / "tmp").glob("*"))
-    assert not list((mixed.root / "v1" / "locks").glob("*"))
-
-
-def test_a_second_run_hits_and_starts_no_worker(
-    run: Run, cache: Path, mixed: Filled, no_workers: None
-) -> None:
-    """What was built is a hit for the same source, found in this process, without a word from a worker."""
-    answer = run("--json", "warm", mixed.sources / "twice.cu", "--target", "cuda:sm_90")
-    (row,) = answer.document["outcomes"]
-    assert (answer.code, row["result"]) == (0, "hit")
+    modes = [(stat.S_IMODE(one.stat().st_mode), one.stat().st_uid) for one in entries(mixed.root)]
+    assert modes == [(0o600, os.geteuid())] * 4
+    assert not [*(mixed.root / "v1" / "tmp").glob("*"), *(mixed.root / "v1" / "locks").glob("*")]
 
 
 def test_a_second_run_asks_no_driver(
@@ -100,18 +87,6 @@ def test_a_hit_survives_a_move_of_the_tree(
     assert set(_results(answer).values()) == {"hit"}
 
 
-def test_people_see_a_row_for_each_item_and_the_log_of_each_failure(
-    run: Run, cache: Path, mixed: Filled
-) -> None:
-    """Plain text names program, target, result and time saved, then the compiler's words, then the sum."""
-    answer = run("warm", mixed.sources, "--target", "cuda:sm_90", "--jobs", "1")
-    assert "twice.cu" in answer.out and "saves" in answer.out
-    assert "sub/bad.cu(1): error: expected an expression" in answer.out
-    assert "1 hit, 1 failed, 2 skipped" in answer.out
-    assert "\x1b" not in answer.out
-    assert not answer.err
-
-
 def test_where_headers_are_searched_is_told_to_who_asks(run: Run, cache: Path, mixed: Filled) -> None:
     """With -v the folders that are searched for headers are named on stderr."""
     answer = run("warm", mixed.sources, "--target", "cuda:sm_90", "--check", "-v")
@@ -119,8 +94,8 @@ def test_where_headers_are_searched_is_told_to_who_asks(run: Run, cache: Path, m
     assert answer.err == f"Searching for headers in each source's own folder first: {folders}\n"
 
 
-def test_check_tells_what_would_miss(run: Run, root: Path, write: Write, nvrtc: str, entries: Files) -> None:
-    """Before the cache is filled --check compiles nothing and exits 3; afterwards it exits 0."""
+def test_check_changes_nothing(run: Run, root: Path, write: Write, nvrtc: str) -> None:
+    """Before the cache is filled it is exit 3, afterwards 0; a question is no use, and nothing is noted."""
     source = write({"vector.cu": VECTOR}) / "vector.cu"
     command = ("--json", "warm", source, "--target", nvrtc)
     before = run(*command, "--check")
@@ -128,22 +103,13 @@ def test_check_tells_what_would_miss(run: Run, root: Path, write: Write, nvrtc: 
     assert (before.code, row["result"], row["verdict"]) == (3, "missing", "never-built")
     assert not root.exists()
     assert run(*command).code == 0
-    after = run(*command, "--check")
-    assert (after.code, after.document["outcomes"][0]["result"]) == (0, "hit")
-
-
-def test_check_changes_nothing(run: Run, root: Path, write: Write, nvrtc: str) -> None:
-    """A question is no use of an entry, and nothing is noted, neither of a hit nor of a miss."""
-    source = write({"vector.cu": VECTOR}) / "vector.cu"
-    assert run("warm", source, "--target", nvrtc).code == 0
 
     def held() -> dict[Path, tuple[int, int]]:
         return {path: (path.stat().st_size, path.stat().st_mtime_ns) for path in root.rglob("*")}
 
-    before = held()
-    assert run("warm", source, "--target", nvrtc, "--check").code == 0
-    assert run("warm", source, "--target", nvrtc, "--check", "-D", "N=2").code == 3
-    assert held() == before
+    files = held()
+    assert [run(*command, "--check", *more).code for more in ((), ("-D", "N=2"))] == [0, 3]
+    assert held() == files
 
 
 def test_a_program_without_a_kernel_is_told(run: Run, write: Write, nvrtc: str) -> None:
@@ -238,12 +204,6 @@ def test_shared_entries_can_be_read_by_everyone(
     assert stat.S_IMODE(entry.stat().st_mode) == 0o644
     assert stat.S_IMODE(entry.parent.stat().st_mode) == 0o755
     assert not (root / "CACHEDIR.TAG").exists()
-
-
-def test_a_private_cache_is_for_its_owner(mixed: Filled, entries: Files) -> None:
-    """Entries of a private cache can be read by their owner alone."""
-    for entry in entries(mixed.root):
-        assert (stat.S_IMODE(entry.stat().st_mode), entry.stat().st_uid) == (0o600, os.geteuid())
 
 
 def test_a_system_root_is_hit_and_not_copied(

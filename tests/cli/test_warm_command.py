@@ -64,13 +64,6 @@ def test_jax_is_turned_on_and_that_is_said(run: Run, tmp_path: Path, monkeypatch
     assert "the JAX compilation cache was turned on" in answer.out and "SYCL" not in answer.out
 
 
-@pytest.mark.parametrize("option", [("-j", "3"), ("--shared",), ("--check",), ("--retry",), ("-D", "N=1")])
-def test_what_a_command_does_not_heed_is_refused(run: Run, option: tuple[str, ...]) -> None:
-    """Options for programs have no meaning beside a command."""
-    answer = run("warm", *option, "--", "true")
-    assert answer.code == 2 and "is warmed alone" in answer.err
-
-
 _KEEPS_OURS = """
 import os, pathlib
 entry = pathlib.Path(os.environ["GPUCACHE_DIR"], "v1/entries/00", "0" * 64 + ".gpc")
@@ -84,14 +77,6 @@ def test_a_command_finds_the_root_that_is_named(run: Run, tmp_path: Path) -> Non
     answer = run("warm", "--json", "--", sys.executable, "-c", _KEEPS_OURS, at=tmp_path / "named")
     assert (answer.code, [one["cache"] for one in answer.document["summary"]["added"]]) == (0, ["gpucache"])
     assert list((tmp_path / "named" / "v1" / "entries" / "00").iterdir())
-
-
-@pytest.mark.parametrize("words", [("warm", "--into", "here"), ("bench",)])
-def test_a_root_that_a_command_would_not_find_is_refused(run: Run, words: tuple[str, ...]) -> None:
-    """Where every cache is moved elsewhere a root would be ignored, so it is exit 2 and a sentence."""
-    answer = run(*words, "--", sys.executable, "-c", "")
-    assert (answer.code, answer.out) == (2, "")
-    assert "leave --root out" in answer.err and answer.err.count("\n") == 1
 
 
 _KEEPS_AND_FAILS = f"{_KEEPS}raise SystemExit(3)"

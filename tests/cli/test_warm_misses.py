@@ -117,20 +117,3 @@ def test_what_is_noted_meanwhile_is_built_too(
     monkeypatch.setattr(running, "forget_built", forget_and_note)
     results = [row["result"] for row in run("warm", "--misses", "--json").document["outcomes"]]
     assert sorted(results) == ["built", "failed", "failed", "hit"]
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["show.cl"], "leave sources and build options out"),
-        (["-D", "N=4"], "leave sources and build options out"),
-        (["--example"], "leave sources and build options out"),
-        (["--check", "--device-profile", "far.json"], "leave --device-profile out"),
-        (["--into", "here", "--", "true"], "is warmed alone"),
-    ],
-)
-def test_what_does_not_go_together(run: Run, words: list[str], told: str) -> None:
-    """Misses are built as they were asked for, on this machine."""
-    answer = run("warm", "--misses", *words)
-    assert answer.code == 2
-    assert told in answer.err

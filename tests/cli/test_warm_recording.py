@@ -244,16 +244,6 @@ def test_a_recording_that_does_not_read_at_all_stops_a_deployment(run: Run, tmp_
     assert run("warm", "--check", "--recording", str(tmp_path)).code == 3
 
 
-@pytest.mark.parametrize(
-    "more", [["a.cl"], ["--misses"], ["-D", "N=1"], ["--local-size", "8"], ["--example"]]
-)
-def test_a_recording_stands_alone(run: Run, tmp_path: Path, more: list[str]) -> None:
-    """Whatever else names programs or builds is refused, before anything is read."""
-    answer = run("warm", "--recording", str(tmp_path / "none"), *more)
-    assert answer.code == 2
-    assert "--recording" in answer.err
-
-
 def test_an_empty_recording_is_one_sentence(run: Run, tmp_path: Path) -> None:
     """Nothing is built, which is no table of nothing."""
     Writer(tmp_path / "recording")
@@ -263,10 +253,3 @@ def test_an_empty_recording_is_one_sentence(run: Run, tmp_path: Path) -> None:
         answer.err.strip()
         == f"The recording {tmp_path / 'recording'} is empty, so there is nothing to build."
     )
-
-
-def test_a_folder_that_is_no_recording_is_told(run: Run, tmp_path: Path) -> None:
-    """The remedy names the verb that makes one."""
-    answer = run("warm", "--recording", str(tmp_path))
-    assert answer.code == 2
-    assert "gpucache record -o" in answer.err

@@ -12,14 +12,10 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.patience import PATIENCE_S
-
-if TYPE_CHECKING:
-    from tests.cli.conftest import Run
 
 pytest.importorskip("watchfiles", reason="the extra watch is not installed")
 pytestmark = [
@@ -203,13 +199,6 @@ def test_a_watch_ends_when_its_reader_does(environment: Mapping[str, str]) -> No
         assert watching.stderr.readline().startswith("watching ")
         watching.stdout.close()
         assert (watching.wait(PATIENCE_S), watching.stderr.read()) == (0, "")
-
-
-@pytest.mark.parametrize("more", [["saxpy.cl"], ["--list"], ["--misses"]])
-def test_other_questions_are_refused(run: Run, more: list[str]) -> None:
-    """They are about what is there, and a watch is about what comes."""
-    answer = run("inspect", "--watch", *more)
-    assert answer.code == 2 and "--watch tells of what is written from now on" in answer.err
 
 
 def test_without_the_library_the_extra_is_named(environment: Mapping[str, str]) -> None:

@@ -98,22 +98,6 @@ def test_an_edited_header_is_named_with_what_was_built_before(
     assert set(row["written"][0]) == {"key", "created"}
 
 
-def test_people_read_the_same_in_sentences(run: Run, kernel: Filled, nvrtc: str) -> None:
-    """The text says what was asked, the verdict with its words, the fields, and what was built before."""
-    answer = run("inspect", "--why", kernel.sources / "k.cu", "--target", nvrtc, at=kernel.root)
-    (warmed,) = kernel.answer.document["outcomes"]
-    assert answer.code == 3
-    for part in (f"k.cu for {nvrtc}", str(kernel.root), "key-changed: ", "-DEXTRA=2", warmed["key"][:12]):
-        assert part in answer.out
-
-
-def test_of_many_options_the_one_that_differs_is_shown(run: Run, kernel: Filled, nvrtc: str) -> None:
-    """The options that the nearest entry has as well do not stand in the table."""
-    same = ("-I", kernel.sources / "include", "--option=-use_fast_math", "--target", nvrtc)
-    answer = run("inspect", "--why", kernel.sources / "k.cu", *same, "-D", "EXTRA=9", at=kernel.root)
-    assert ["option", "-DEXTRA=2", "-DEXTRA=9"] in [line.split() for line in answer.out.splitlines()]
-
-
 def test_a_system_root_that_is_not_asked_is_told(
     run: Run,
     why: Callable[..., Any],
@@ -134,12 +118,6 @@ def test_a_system_root_that_is_not_asked_is_told(
     assert f"asked:   {kernel.root}; not {gone}\n" in text
 
 
-def test_another_define_is_told_with_both_values(why: Callable[..., Any]) -> None:
-    """A macro of another value is the one field that differs."""
-    (row,) = why(extra="5").document["outcomes"]
-    assert row["detail"].startswith("the define EXTRA: 2 -> 5 (")
-
-
 def test_asking_changes_nothing(why: Callable[..., Any], kernel: Filled, write: Write) -> None:
     """Neither a hit nor a miss touches a last use, the journal or any other file of the root."""
     before = _state(kernel.root)
@@ -148,25 +126,19 @@ def test_asking_changes_nothing(why: Callable[..., Any], kernel: Filled, write: 
     assert _state(kernel.root) == before
 
 
-def test_a_program_is_asked_for_by_name(run: Run, no_workers: None, cache: Path, mixed: Filled) -> None:
-    """A program's entries are asked for again from their own source, options and local sizes."""
-    answer = run("inspect", "--why", "twice.cl", "twice.cu", "--json")
-    rows = answer.document["outcomes"]
-    built = {row["key"] for row in mixed.answer.document["outcomes"] if row["result"] == "built"}
-    assert (answer.code, {row["key"] for row in rows}) == (0, built)
-
-
-def test_a_name_on_record_is_answered_without_reading_the_cache_through(
-    run: Run, no_workers: None, cache: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_program_is_asked_for_by_name(
+    run: Run, no_workers: None, cache: Path, mixed: Filled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A program's own history names its entries, however many others there are."""
+    """Its history names its entries, which are asked for from their own source, options and local sizes."""
 
     def scan(self: object) -> None:
         raise AssertionError("the whole cache was read")
 
     monkeypatch.setattr("gpucache.caches.own.OwnCache.scan", scan)
-    answer = run("inspect", "--why", "twice.cu", "--json")
-    assert answer.code == 0 and answer.document["outcomes"]
+    answer = run("inspect", "--why", "twice.cl", "twice.cu", "--json")
+    rows = answer.document["outcomes"]
+    built = {row["key"] for row in mixed.answer.document["outcomes"] if row["result"] == "built"}
+    assert (answer.code, {row["key"] for row in rows}) == (0, built)
 
 
 def test_a_target_asks_for_every_program_it_has(
@@ -194,18 +166,6 @@ def test_a_name_whose_source_changed_is_a_miss(
     (row,) = answer.document["outcomes"]
     assert (answer.code, row["verdict"]) == (3, "not-consulted")
     assert row["detail"].startswith("it cannot be asked for again: ") and "own.cu" in row["detail"]
-
-
-def test_of_what_was_not_asked_nothing_is_said_to_be_missing(
-    run: Run, filling: Run, write: Write, root: Path, nvrtc: str
-) -> None:
-    """A program that cannot be asked for again is told with the entry that is there."""
-    source = write({"own.cu": 'extern "C" __global__ void own() {}\n'}) / "own.cu"
-    filled = filling(source, "--target", nvrtc, "--root", root)
-    source.unlink()
-    text = run("inspect", "--why", "own.cu").out
-    assert f"its entry {filled.document['outcomes'][0]['key'][:12]} is there" in text
-    assert "built before" not in text and "asked:" not in text
 
 
 def test_two_keys_are_compared(run: Run, mixed: Filled, nvrtc: str) -> None:
@@ -269,13 +229,6 @@ def test_two_keys_of_another_system_are_compared(run: Run, tmp_path: Path) -> No
     assert {"field": "kernel", "before": "kernel_0", "now": "kernel_1"} in answer.document["outcomes"]
 
 
-def test_a_name_expression_without_a_cuda_program_is_refused(run: Run, write: Write) -> None:
-    """OpenCL C has no name expressions, so one that would be ignored ends in a sentence."""
-    source = write({"k.cl": "kernel void k() {}\n"}) / "k.cl"
-    answer = run("warm", source, "--name-expression", "k<float>")
-    assert (answer.code, answer.out) == (2, "") and "--name-expression" in answer.err
-
-
 def test_an_option_that_must_be_refused_is_an_answer(run: Run, kernel: Filled, nvrtc: str) -> None:
     """An option with side effects makes its program uncacheable, with the reason, and stops nothing."""
     answer = run(
@@ -285,29 +238,3 @@ def test_an_option_that_must_be_refused_is_an_answer(run: Run, kernel: Filled, n
     (row,) = answer.document["outcomes"]
     assert (answer.code, row["verdict"]) == (3, "uncacheable")
     assert "--time" in row["detail"]
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["--why"], "--why needs to know of what"),
-        (
-            ["--why", "no-such.cl"],
-            "there is no source 'no-such.cl', and no entry is of a program, target or key 'no-such.cl'",
-        ),
-        (["--why", "twice.cl", "-D", "A"], "there is no file 'twice.cl'"),
-        (["--why", "0000", "ffff"], "0 entries have a key that begins with 0000"),
-        (["twice.cl", "-D", "A"], "add --why"),
-        (["twice.cl", "--option=-O3"], "add --why"),
-        (["twice.cl", "--local-size", "64"], "add --why"),
-        (["--device-profile", "x.json"], "add --why"),
-        (["--since", "1h"], "add --misses"),
-    ],
-)
-def test_what_cannot_be_meant_is_one_sentence(
-    run: Run, mixed: Filled, words: list[str], sentence: str
-) -> None:
-    """Nothing to ask about, an unknown name, and options that would be ignored are exit 2."""
-    answer = run("inspect", *words, at=mixed.root)
-    assert (answer.code, answer.out) == (2, "")
-    assert sentence in answer.err and answer.err.count("\n") == 1
