@@ -8,7 +8,7 @@ system defines which files exist with its layout, and their content.
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar
@@ -252,8 +252,13 @@ class FilesFormat(Format[Files]):
         return not start or self.is_left(start)
 
 
-def broken(name: str, data: bytes, kind: PayloadKind, end: str) -> Iterator[Problem]:
-    """The problems of a whole file that should be a binary of some kind; ``end`` is their consequence."""
+def broken(
+    name: str, data: bytes, kind: PayloadKind, end: str
+) -> Generator[Problem, None, PayloadInfo | None]:
+    """The problems of a whole file that should be a binary of some kind; ``end`` is their consequence.
+
+    Returns the description of a binary without problems.
+    """
     info = describe(data)
     if not data:
         yield Problem(FindingKind.TRUNCATED, f"{name} is empty; {end}")
@@ -262,6 +267,9 @@ def broken(name: str, data: bytes, kind: PayloadKind, end: str) -> Iterator[Prob
         yield Problem(FindingKind.MISLABELLED, detail)
     elif info.problem:
         yield Problem(FindingKind.CORRUPT, f"the {kind.value} in {name} is broken: {info.problem}; {end}")
+    else:
+        return info
+    return None
 
 
 class BinaryFormat(FilesFormat):

@@ -1,15 +1,18 @@
 """Triton's cache: a directory for each kernel with every stage of its compilation, and a list of them.
 
-Source: Triton 3.9, ``triton/runtime/cache.py``, ``triton/compiler/compiler.py`` and ``triton/knobs.py``. A
-directory is named by the 52 characters of a SHA-256 in base 32. ``__grp__KERNEL.json`` lists its files by
-their absolute places, ``KERNEL.json`` has the SHA-256 in hex, the target, every option and Triton's version,
-and next to it are the source, each intermediate representation and the binary. A directory can also contain
-one host library, which launches kernels, or an autotuner's measurements. Files are written under a temporary
-name and renamed, no lock is taken, nothing has a checksum, and nothing is ever removed.
+Source: Triton 2.1 to 3.9, ``triton/runtime/cache.py`` and ``triton/compiler/compiler.py``. A directory is
+named by the key of its kernel: a SHA-256 in base 32 (since 3.3), in URL-safe base 64 (3.2) or in hex (3.0 and
+3.1), or before an MD5 in hex. ``__grp__KERNEL.json`` lists its files by their absolute places,
+``KERNEL.json`` has the key in hex, the target, every option and since 3.3 Triton's version, and next to it
+are the source, each intermediate representation and the binary. Every start reads all files of the list: the
+binary as it is, the others as UTF-8, which nothing uses afterwards. A directory can also contain one host
+library, which launches kernels, or an autotuner's measurements. Files are written under a temporary name and
+renamed, no lock is taken, nothing has a checksum, and nothing is ever removed.
 """
 
 import json
-from base64 import b32decode
+import re
+from base64 import b32decode, urlsafe_b64decode
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,17 +31,19 @@ _GROUP = "__grp__"
 _JSON_BYTES = 1 << 20
 """The largest list, or description of a kernel, that is read; real ones have one or two kB."""
 _LARGEST_BYTES = 1 << 30
-_FOLDER, _FILE = "([A-Z2-7]{52})", r"\w[\w.-]*"
-_LONGEST = 56
-"""The length of such a name including the padding of base 32."""
-_STAGES = "source|ttir|ttgir|llir|amdgcn|llvmir|spv"
-_BINARIES = {
-    ".cubin": PayloadKind.CUBIN,
-    ".hsaco": PayloadKind.AMDGPU,
-    ".ptx": PayloadKind.PTX,
-    ".so": PayloadKind.ELF,
-}
-"""The content of files by their endings; programs run the first that exists."""
+# The last digit of 256 bits in base 32 or 64 is one of a few.
+_FOLDER = "([A-Z2-7]{51}[AQ]|[0-9A-Za-z_-]{42}[048AEIMQUYcgkosw]|[0-9a-f]{64}|[0-9a-f]{32})"
+_FILE = r"\w[\w.-]*"
+_VERSIONS = {32: "2.1-2.3", 64: "3.0-3.1", 43: "3.2", 52: ""}
+"""The versions that name directories by so many characters, as far as the length alone shows them."""
+_READS_ANY_LIST, _WANTS_EVERY_FILE = (3, 7), (3, 8)
+"""The first versions for which a list that cannot be parsed, or one that names a missing file, is a miss."""
+_WRITER = r"tmp\.pid_(?P<pid>\d+)_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_STAGES = "source|ttir|ttgir|llir|ptx|amdgcn|llvmir"
+_BINARIES = {".cubin": PayloadKind.CUBIN, ".hsaco": PayloadKind.AMDGPU, ".spv": PayloadKind.SPIRV}
+_LIBRARY = ".so"
+_SYMBOLS = {".cubin": ".text.{}\0", ".hsaco": "\0{}.kd\0"}
+"""The text that a binary with a kernel contains, from its tables of names."""
 _MISSES = "Triton misses it without a word and compiles again"
 _FAILS = "Triton serves it, so the program fails at every start"
 
@@ -48,12 +53,15 @@ class Triton(TritonPlaces, FilesFormat):
 
     layout = Layout(
         [
-            rf"{_FOLDER}/{_FILE}\.(?:cubin|hsaco|ptx|so)",
+            rf"{_FOLDER}/{_FILE}\.(?:cubin|hsaco|spv|so)",
             rf"{_FOLDER}/{_FILE}\.(?:{_STAGES})",
             rf"{_FOLDER}/{_FILE}\.json",
         ],
-        left=[Left(rf"{_FOLDER}/tmp\.pid_[\w-]+/{_FILE}", HOUR_NS)],
-        key=lambda groups: b32decode(groups[0].ljust(_LONGEST, "=")).hex(),
+        left=[
+            Left(rf"{_FOLDER}/{_WRITER}/{_FILE}", HOUR_NS),
+            Left(rf"{_FOLDER}/{_FILE}\.{_WRITER}", HOUR_NS),
+        ],
+        key=lambda groups: _key(groups[0]),
     )
     folders_removed = 1
     wanted = {"key": "hex digits of the hash that an entry's JSON file has, or the first of them"}
@@ -70,36 +78,50 @@ class Triton(TritonPlaces, FilesFormat):
         if group is None:
             return self._beside_kernels(item)
         kernel = group[len(_GROUP) : -len(".json")]
-        wrong = self._misled(item, group)
-        told: dict[str, Any] = {}
-        if f"{kernel}.json" in item.seen and wrong is None:
-            told, wrong = self._described(item, f"{kernel}.json")
+        told, wrong = self._described(item, f"{kernel}.json")
+        version = str(told.get("triton_version", "")) or _VERSIONS[len(item.parts[-1])]
         return Look(
             program=kernel,
             target=_target(told.pop("target", None)),
             kind=next((kind.value for ending, kind in _BINARIES.items() if kernel + ending in item.seen), ""),
             fields=tuple((label, _shown(value)) for label, value in told.items()),
-            problem=wrong,
+            problem=self._misled(item, group, version) or wrong,
             used_ns=item.used_ns,
-            toolchain=(("Triton", str(told.get("triton_version", ""))),),
+            toolchain=(("Triton", version),),
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Check the two JSON files, that no file is empty, and the binaries."""
-        problem = self.look(item).problem
-        if problem is not None:
-            yield problem
+        """Check the two JSON files, the binary and its kernel, and that everything else is text."""
+        look = self.look(item)
+        if look.problem is not None:
+            yield look.problem
             return
+        name = dict(look.fields).get("name", look.program)
+        for file in item.seen:
+            if (ending := Path(file).suffix) == ".json":
+                continue
+            data = item.read(file, _LARGEST_BYTES)
+            if ending in _BINARIES:
+                yield from _wrong_binary(file, data, name, look.target)
+            elif ending == _LIBRARY:
+                yield from broken(file, data, PayloadKind.ELF, _FAILS)
+            elif not _is_text(data):
+                detail = f"{file} is not UTF-8, as which Triton reads it at every start, so the program fails"
+                yield Problem(FindingKind.CORRUPT, detail)
+
+    def notes(self, item: Files) -> Iterator[str]:
+        """Empty stages, which do no harm."""
         for name, status in item.seen.items():
-            kind = _BINARIES.get(Path(name).suffix)
-            if not status.st_size:
-                yield Problem(FindingKind.TRUNCATED, f"{name} is empty; {_FAILS}")
-            elif kind is not None:
-                yield from broken(name, item.read(name, _LARGEST_BYTES), kind, _FAILS)
+            if not status.st_size and Path(name).suffix not in (*_BINARIES, _LIBRARY, ".json"):
+                yield f"{name} is empty, which Triton does not notice: programs use the binary alone"
+
+    def is_left(self, start: bytes) -> bool:  # noqa: ARG002 - no other program names a file like this
+        """True for any content: the name has the number of a process and a random UUID."""
+        return True
 
     def payload(self, item: Files) -> bytes:
         """The binary that a program loads; for an autotuner its measurements."""
-        for ending in (*_BINARIES, ".autotune.json"):
+        for ending in (*_BINARIES, _LIBRARY, ".autotune.json"):
             for name in item.names:
                 if name.endswith(ending):
                     return item.read(name, _LARGEST_BYTES)
@@ -130,35 +152,83 @@ class Triton(TritonPlaces, FilesFormat):
         detail = f"it has no list of its files ({_GROUP}KERNEL.json); {_MISSES}"
         return Look(problem=Problem(FindingKind.ORPHAN, detail), shows=False)
 
-    def _misled(self, item: Files, group: str) -> Problem | None:
-        """The problem of the list of a kernel's files."""
+    def _misled(self, item: Files, group: str, version: str) -> Problem | None:
+        """The problem of the list of a kernel's files for a version, the newest if it is unknown."""
+        since = tuple(map(int, re.findall(r"\d+", version)[:2])) or _WANTS_EVERY_FILE
         try:
             children = _object(item.read(group, _JSON_BYTES))["child_paths"]
             places = {str(name): str(place) for name, place in children.items()}
         except (ValueError, KeyError, AttributeError) as error:
-            return Problem(FindingKind.CORRUPT, f"{group} does not read ({error}); {_MISSES}")
+            end = _MISSES if since >= _READS_ANY_LIST else "the program fails at every start"
+            return Problem(FindingKind.CORRUPT, f"{group} cannot be parsed ({error}); {end}")
+        missing = []
         for name, place in places.items():
-            if name not in item.seen:
-                return Problem(FindingKind.TRUNCATED, f"{name} is gone; {_MISSES}")
+            if name in item.seen and place == f"{item.folder}/{name}":
+                continue
             try:
                 there = Path(place).stat()
             except (OSError, ValueError):
-                detail = f"{group} names {place}, which is not there, as the cache was moved; {_MISSES}"
-                return Problem(FindingKind.MISPLACED, detail)
-            if Identity.of(there) != Identity.of(item.seen[name]):
+                if name in item.seen:
+                    detail = f"{group} names {place}, which is not there, as the cache was moved; {_MISSES}"
+                    return Problem(FindingKind.MISPLACED, detail)
+                missing.append(name)
+                continue
+            if name not in item.seen or Identity.of(there) != Identity.of(item.seen[name]):
                 detail = f"{group} names {place}, as the cache was copied; Triton serves the file there"
                 return Problem(FindingKind.MISPLACED, detail)
-        return None
+        described = group.removeprefix(_GROUP)
+        if described not in places:
+            return Problem(FindingKind.CORRUPT, f"{group} does not name {described}; {_MISSES}")
+        if since < _WANTS_EVERY_FILE and described not in missing:
+            missing = [name for name in missing if Path(name).suffix in _BINARIES]
+            end = "Triton looks for it in vain, so the program fails at every start"
+        else:
+            end = _MISSES
+        return Problem(FindingKind.TRUNCATED, f"{missing[0]} is gone; {end}") if missing else None
 
     def _described(self, item: Files, name: str) -> tuple[dict[str, Any], Problem | None]:
         """A kernel's description, and its problem."""
+        if name not in item.seen:
+            return {}, None
         try:
             told = _object(item.read(name, _JSON_BYTES))
         except ValueError as error:
-            return {}, Problem(FindingKind.CORRUPT, f"{name} does not read ({error}); {_FAILS}")
+            return {}, Problem(FindingKind.CORRUPT, f"{name} cannot be parsed ({error}); {_FAILS}")
         if told.pop("hash", item.key) != item.key:
             return told, Problem(FindingKind.MISPLACED, f"{name} is of another entry; Triton serves it")
         return told, None
+
+
+def _key(name: str) -> str:
+    """The key in hex from the name of a directory."""
+    match len(name):
+        case 52:
+            return b32decode(f"{name}====").hex()
+        case 43:
+            return urlsafe_b64decode(f"{name}=").hex()
+    return name
+
+
+def _wrong_binary(file: str, data: bytes, kernel: str, target: str) -> Iterator[Problem]:
+    """The problems of a kernel's binary, which must have the kernel and be for the target."""
+    ending = Path(file).suffix
+    info = yield from broken(file, data, _BINARIES[ending], _FAILS)
+    if info is None:
+        return
+    if ending in _SYMBOLS and _SYMBOLS[ending].format(kernel).encode() not in data:
+        yield Problem(FindingKind.MISLABELLED, f"{file} has no kernel {kernel}; {_FAILS}")
+    built = info.target
+    if built and target and not (built.startswith(target) or target.startswith(built)):
+        detail = f"{file} is for {built} where its description has {target}; {_FAILS}"
+        yield Problem(FindingKind.MISLABELLED, detail)
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _group(item: Files) -> str | None:

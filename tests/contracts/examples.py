@@ -250,7 +250,7 @@ EXAMPLES: Mapping[str, Example] = {
     "cuda.core": Example(lambda place, number: cuda_core.place(place, b"%d" % number, PTX), lambda _: PTX),
     "cupy": Example(cupy.put, lambda _: PTX),
     "jax": Example(jax.put, lambda _: jax.EXECUTABLE),
-    "triton": Example(triton.put, lambda _: PTX),
+    "triton": Example(triton.put, lambda _: triton.CUBIN),
     "intel-neo": Example(intel_neo.put, lambda _: intel_neo.BINARY),
     "mesa": Example(mesa.put, lambda _: mesa.PACKED),
     "amd-comgr": Example(amd_comgr.put, lambda _: amd_comgr.OUTPUT),

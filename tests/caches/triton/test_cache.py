@@ -1,5 +1,6 @@
 """Folders laid by the rules of Triton's cache, and what is said of those that break them."""
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +11,9 @@ from gpucache.answers.entries import CacheEntry, FindingKind
 from gpucache.answers.why import Served
 from gpucache.caches.interface import Cache
 from gpucache.caches.registry import of_others
-from tests.caches.opened import PTX, kinds, only, opened
-from tests.caches.triton.build import KERNEL, folder, key, put
+from tests.caches.opened import kinds, only, opened
+from tests.caches.triton.build import CUBIN, KERNEL, LAYOUTS, folder, key, put
+from tests.payload.build import elf64
 
 SYSTEM = of_others("triton")
 
@@ -26,12 +28,12 @@ def test_a_kernel_says_what_it_was_compiled_with(tmp_path: Path) -> None:
     put(tmp_path, num_stages=3)
     cache, entry = _only(tmp_path)
     assert (entry.key, entry.program, entry.target, entry.artifact_kind) == (
-        key(0), KERNEL, "cuda:sm_90", "ptx",
+        key(0), KERNEL, "cuda:sm_90", "cubin",
     )  # fmt: skip
     assert (
         dict(entry.fields).items() >= {"num_warps": "4", "num_stages": "3", "triton_version": "3.9.0"}.items()
     )
-    assert not cache.check(entry).findings and cache.extract(entry) == PTX
+    assert not cache.check(entry).findings and cache.extract(entry) == CUBIN
 
 
 def test_two_kernels_differ_by_option_and_source(tmp_path: Path) -> None:
@@ -61,16 +63,38 @@ def _child_gone(place: Path) -> None:
     (place / f"{KERNEL}.ttir").unlink()
 
 
+def _list_short(place: Path) -> None:
+    (place / f"__grp__{KERNEL}.json").write_bytes(b'{"child_paths": {}}')
+
+
+def _binary_gone(place: Path) -> None:
+    (place / f"{KERNEL}.cubin").unlink()
+
+
 def _binary_cut(place: Path) -> None:
-    (place / f"{KERNEL}.ptx").write_bytes(PTX[:-3])
+    (place / f"{KERNEL}.cubin").write_bytes(CUBIN[:-3])
+
+
+def _binary_empty(place: Path) -> None:
+    (place / f"{KERNEL}.cubin").write_bytes(b"")
 
 
 def _binary_other(place: Path) -> None:
-    (place / f"{KERNEL}.ptx").write_bytes(b"garbage")
+    (place / f"{KERNEL}.cubin").write_bytes(b"garbage")
 
 
-def _source_empty(place: Path) -> None:
-    (place / f"{KERNEL}.source").write_bytes(b"")
+def _binary_of_another_kernel(place: Path) -> None:
+    other = elf64(190, flags=0x6005A04, abi_version=8, sections=[(".text.scale", b"code")])
+    (place / f"{KERNEL}.cubin").write_bytes(other)
+
+
+def _binary_for_another_target(place: Path) -> None:
+    other = elf64(190, flags=0x6005004, abi_version=8, sections=[(f".text.{KERNEL}", b"code")])
+    (place / f"{KERNEL}.cubin").write_bytes(other)
+
+
+def _stage_undecodable(place: Path) -> None:
+    (place / f"{KERNEL}.ttir").write_bytes(b"module { \xff }")
 
 
 def _description_cut(place: Path) -> None:
@@ -87,10 +111,14 @@ def _of_another(place: Path) -> None:
         (_list_cut, FindingKind.CORRUPT, "misses it without a word"),
         (_list_gone, FindingKind.ORPHAN, "misses it without a word"),
         (_list_hostile, FindingKind.CORRUPT, "nested too deep"),
+        (_list_short, FindingKind.CORRUPT, "misses it without a word"),
         (_child_gone, FindingKind.TRUNCATED, "misses it without a word"),
         (_binary_cut, FindingKind.CORRUPT, "at every start"),
+        (_binary_empty, FindingKind.TRUNCATED, "at every start"),
         (_binary_other, FindingKind.MISLABELLED, "at every start"),
-        (_source_empty, FindingKind.TRUNCATED, "at every start"),
+        (_binary_of_another_kernel, FindingKind.MISLABELLED, "has no kernel add"),
+        (_binary_for_another_target, FindingKind.MISLABELLED, "is for cuda:sm_80"),
+        (_stage_undecodable, FindingKind.CORRUPT, "so the program fails"),
         (_description_cut, FindingKind.CORRUPT, "at every start"),
         (_of_another, FindingKind.MISPLACED, "another entry"),
     ],
@@ -108,6 +136,73 @@ def test_damage_is_reported_with_what_comes_of_it_and_repaired(
     assert kinds(checked) == [kind] and words in checked.findings[0].detail
     if kind.wrong:
         assert cache.repair(checked, entry).findings[0].repaired and not place.exists()
+
+
+@pytest.mark.parametrize("stage", ["source", "ttir", "ptx"])
+@pytest.mark.parametrize("data", [b"", b"other text"])
+def test_a_stage_that_only_reads_otherwise_does_no_harm(stage: str, data: bytes, tmp_path: Path) -> None:
+    """Programs use the binary alone: a repair leaves a kernel that works."""
+    place = put(tmp_path)
+    (place / f"{KERNEL}.{stage}").write_bytes(data)
+    cache, entry = _only(tmp_path)
+    checked = cache.check(entry)
+    assert not checked.findings and bool(checked.notes) is not bool(data)
+
+
+@pytest.mark.parametrize("version", LAYOUTS)
+def test_every_version_names_folders_in_its_own_way(version: str, tmp_path: Path) -> None:
+    """The key is the same digits, and a newer version shows which entries nobody reads."""
+    place = put(tmp_path, 0, version)
+    cache, entry = _only(tmp_path)
+    assert key(0).startswith(entry.key) and SYSTEM.recognises(tmp_path)
+    assert entry.producer == f"Triton {version}"
+    assert not cache.check(entry).findings and not list(cache.leftovers())
+    assert cache.remove(entry, "test") is None and not place.exists()
+
+
+@pytest.mark.parametrize(
+    ("damage", "version", "words"),
+    [
+        (_list_cut, "3.6.0", "fails at every start"),
+        (_list_cut, "3.7.0", "misses it without a word"),
+        (_binary_gone, "3.2", "fails at every start"),
+        (_binary_gone, "3.7.0", "fails at every start"),
+        (_binary_gone, "3.8.0", "misses it without a word"),
+        (_child_gone, "3.7.0", ""),
+    ],
+)
+def test_what_comes_of_damage_depends_on_the_version(
+    damage: Callable[[Path], None], version: str, words: str, tmp_path: Path
+) -> None:
+    """Before 3.8 Triton serves a kernel without the files that are gone, before 3.7 it reads any list."""
+    place = put(tmp_path, 0, version) if version in LAYOUTS else put(tmp_path, triton_version=version)
+    damage(place)
+    cache, entry = _only(tmp_path)
+    details = [one.detail for one in cache.check(entry).findings]
+    assert len(details) == bool(words) and all(words in one for one in details)
+
+
+@pytest.mark.parametrize("name", [f"{KERNEL}.ttir.{{}}", f"{{}}/{KERNEL}.ttir"])
+def test_what_a_killed_writer_left_is_cleared(name: str, tmp_path: Path) -> None:
+    """By its name, whatever it contains: beside the files before 3.2, and since then in a folder."""
+    left = put(tmp_path) / name.format("tmp.pid_4194304_0f8fad5b-d9cb-469f-a165-70867728950e")
+    left.parent.mkdir(exist_ok=True)
+    left.write_bytes(b"module {")
+    os.utime(left, (1, 1))
+    cache = opened(SYSTEM, tmp_path)
+    (found,) = cache.leftovers()
+    assert kinds(found) == [FindingKind.LEFTOVER]
+    assert cache.repair(found, None).findings[0].repaired and not left.exists()
+
+
+def test_a_list_of_another_entry_is_seen(tmp_path: Path) -> None:
+    """Triton serves the files that it names."""
+    first, second = put(tmp_path, 0), put(tmp_path, 1)
+    shutil.copy(second / f"__grp__{KERNEL}.json", first)
+    cache = opened(SYSTEM, tmp_path)
+    (entry,) = cache.find(key(0))
+    (finding,) = cache.check(entry).findings
+    assert finding.kind is FindingKind.MISPLACED and "serves the file there" in finding.detail
 
 
 def test_a_moved_cache_is_missed_and_a_copied_one_serves_the_old_files(tmp_path: Path) -> None:
