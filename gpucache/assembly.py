@@ -44,8 +44,18 @@ def compile_exactly(request: "BuildRequest", options: tuple[str, ...]) -> "Artif
 
 
 def open_store(settings: Settings, *, shared: bool = False) -> "DirectoryStore":
-    """The user's own store; raises CacheUnusableError with the remedy."""
-    return _open_store(settings, shared=shared).whole
+    """The user's own store; raises CacheUnusableError with the remedy.
+
+    A root that only its owner may read cannot be ``shared``.
+    """
+    store = _open_store(settings, shared=shared)
+    root = store.root
+    if shared and root_state(root) is Root.USABLE and not root.stat().st_mode & stat.S_IROTH:
+        raise CacheUnusableError(
+            f"the cache at {root} is private already, and other users could not read it; name another --root "
+            "for --shared"
+        )
+    return store.whole
 
 
 def _open_store(settings: Settings, *, shared: bool) -> HitStore:
@@ -56,27 +66,28 @@ def _open_store(settings: Settings, *, shared: bool) -> HitStore:
     return HitStore(root, writable=not settings.read_only, shared=shared)
 
 
-def open_system_roots(settings: Settings) -> "list[tuple[OwnCache, DirectoryStore]]":
-    """Every system root that can be read, as a separate cache."""
+def open_roots(settings: Settings, *, systems: bool) -> "list[OwnCache]":
+    """The user's root, then with ``systems`` each system root that can be read; only these without a home.
+
+    Raises CacheUnusableError if there is none.
+    """
     from gpucache.answers.entries import Location
     from gpucache.caches.own import OwnCache
     from gpucache.store import DirectoryStore
 
     found = []
-    for path in settings.system_dirs:
+    for path in settings.system_dirs if systems else ():
         if path != settings.root and root_state(path) is Root.USABLE:
             store = DirectoryStore(path, writable=False)
             place = Location(
                 OwnCache.name, str(path), "GPUCACHE_SYSTEM_DIRS", not settings.disabled, role="system"
             )
-            found.append((OwnCache(store, place), store))
+            found.append(OwnCache(store, place))
+    if settings.root is None and systems and not found and (wrong := _system_problems(settings)):
+        raise CacheUnusableError("; ".join(wrong))
+    if settings.root is not None or not found:
+        found.insert(0, open_cache(settings))
     return found
-
-
-def is_private(settings: Settings) -> bool:
-    """Whether the root exists and only its owner may read it."""
-    root = settings.require_root()
-    return root_state(root) is Root.USABLE and not root.stat().st_mode & stat.S_IROTH
 
 
 def open_cache(settings: Settings) -> "OwnCache":
@@ -193,9 +204,9 @@ def _problems(root: Path, settings: Settings) -> list[str]:
 
     move = "set GPUCACHE_DIR, or GPUCACHE_READ_ONLY=1 where it is only read"
     problems = [] if settings.read_only else list(places.problems(root, move=move))
-    return [*problems, *system_problems(settings)]
+    return [*problems, *_system_problems(settings)]
 
 
-def system_problems(settings: Settings) -> list[str]:
+def _system_problems(settings: Settings) -> list[str]:
     """Why a system root that was named is not used, each with the remedy."""
     return [str(refused) for refused in _refused(settings).values()]

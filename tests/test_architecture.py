@@ -87,6 +87,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "manifest": frozenset({"leaves", "sources"}),
     "backends": frozenset({"leaves", "sources"}),
     "caches": frozenset({"leaves"}),
+    "caches.interface": frozenset({"leaves", "store.directory"}),
     "caches.own": frozenset({"leaves", "settings", "store"}),
     "probe": frozenset({"leaves", "backends.interface", "backends.registry"}),
     "engine": frozenset(
@@ -94,6 +95,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
             "leaves",
             "sources",
             "manifest",
+            "settings",
             "recording",
             "probe",
             "backends.interface",

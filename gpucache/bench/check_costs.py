@@ -11,7 +11,7 @@ from statistics import median
 from gpucache.answers.bench import CheckedCase
 from gpucache.bench.compare import paired_ratio
 from gpucache.checks import include_dirs
-from gpucache.engine.targets import default_devices, select_target
+from gpucache.engine.machine import default_devices, select_target
 from gpucache.engine.workers.pool import Bounds, Died, Failed, run_isolated
 from gpucache.errors import CompileError, GpucacheError, NoDeviceError, TargetError
 from gpucache.model import BuildRequest, Checks, Device, Program, Toolchain

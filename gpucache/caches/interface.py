@@ -16,6 +16,7 @@ from gpucache.model import Artifact, BuildRequest, Toolchain
 if TYPE_CHECKING:
     from gpucache.answers.evict import Kept
     from gpucache.answers.why import Reach
+    from gpucache.store.directory import DirectoryStore
 
 Wanted = Mapping[str, tuple[bytes, ...]]
 """The question of an explanation: values by field name, in the order given; all of them raw bytes."""
@@ -122,8 +123,14 @@ class ChecksAll(Protocol):
         ...
 
 
-class Rebuildable(Cache, Protocol):
-    """A cache whose entries store how they were built, so that they can be tried; only our own."""
+@runtime_checkable
+class OwnRoot(Cache, Protocol):
+    """A root of our own cache: its entries store how they were built, and its store has other records."""
+
+    @property
+    def store(self) -> "DirectoryStore":
+        """The store of its entries and records."""
+        ...
 
     def artifact(self, entry: CacheEntry) -> Artifact:
         """The artifact of an entry, fully checked; raises FormatError if it is not sound."""

@@ -36,7 +36,7 @@ class OwnCache:
     """A program is recorded once per this many removals; until then each takes 40 bytes of memory."""
 
     def __init__(self, store: DirectoryStore, location: Location) -> None:
-        self._store = store
+        self.store = store
         self._location = location
 
     def location(self) -> Location:
@@ -45,19 +45,19 @@ class OwnCache:
 
     def scan(self) -> Iterator[CacheEntry]:
         """Every entry, heads only."""
-        return (_entry(scanned) for scanned in self._store.scan())
+        return (_entry(scanned) for scanned in self.store.scan())
 
     def entries(self, *, heads: bool = True) -> "OwnEntries":
         """Every entry, read again by each walk; without ``heads`` by name and status only."""
-        return OwnEntries(self._store, heads)
+        return OwnEntries(self.store, heads)
 
     def unread(self) -> list[str]:
         """Directories of entries that scans could not list, a sentence each."""
-        return self._store.unread()
+        return self.store.unread()
 
     def find(self, prefix: str) -> list[CacheEntry]:
         """Entries whose key begins with some hex digits."""
-        found = (self._store.look_at(key) for key in self._store.find(prefix))
+        found = (self.store.look_at(key) for key in self.store.find(prefix))
         return [_entry(scanned) for scanned in found if scanned is not None]
 
     def report(self, entry: CacheEntry) -> EntryReport:
@@ -105,7 +105,7 @@ class OwnCache:
             return Checked(
                 entry.key, (_finding(entry, FindingKind(scanned.damage.value), scanned.damage_detail),)
             )
-        answer = self._store.check(scanned)
+        answer = self.store.check(scanned)
         if isinstance(answer, Absent):
             if answer.reason:
                 return Checked(entry.key, unchecked=answer.reason)
@@ -116,13 +116,13 @@ class OwnCache:
 
     def checked(self, share: Share = ALL) -> Iterator[tuple[CacheEntry, Checked]]:
         """Every entry of a share with the result of its ``check``, each file read once."""
-        for scanned, whole in self._store.scan_whole(share):
+        for scanned, whole in self.store.scan_whole(share):
             entry = _entry(scanned)
             yield entry, self.check(entry) if whole is None else _judged(entry, whole)
 
     def leftovers(self) -> Iterator[Checked]:
         """Temporary files of killed writers, and stray files."""
-        for leftover in self._store.leftovers(time.time_ns()):
+        for leftover in self.store.leftovers(time.time_ns()):
             size, age = format_size(leftover.size_bytes), format_age(leftover.age_ns)
             what = f"{leftover.detail}, {size}, {age} old"
             detail = what if leftover.age_ns else leftover.detail
@@ -130,7 +130,7 @@ class OwnCache:
             yield Checked(str(leftover.path), (finding,), counts=False)
 
     def _whole(self, entry: CacheEntry) -> Entry:
-        answer = self._store.check(_scanned(entry))
+        answer = self.store.check(_scanned(entry))
         if isinstance(answer, Entry):
             return answer
         why = answer.detail if isinstance(answer, Damaged) else answer.reason or "it is gone"
@@ -142,21 +142,21 @@ class OwnCache:
 
     def remove(self, entry: CacheEntry, why: str) -> "Kept | None":
         """Remove an entry if unchanged since the scan."""
-        return self._store.remove(_scanned(entry), why)
+        return self.store.remove(_scanned(entry), why)
 
     def remove_together(self, entries: Iterable[CacheEntry], why: str) -> "Iterator[Kept | None]":
         """Remove several entries like ``remove``: each is removed before the next is read."""
         from gpucache.answers.evict import ALL  # which nothing but a removal needs
 
-        return self._store.remove_together(map(_scanned, entries), why, everything=why == ALL)
+        return self.store.remove_together(map(_scanned, entries), why, everything=why == ALL)
 
     def beside_bytes(self) -> int:
         """The disk space of everything besides the entries."""
-        return self._store.beside_bytes()
+        return self.store.beside_bytes()
 
     def sweep(self, max_size_bytes: int | None, why: str = "") -> str:
         """Remove killed processes' leftovers and, for a limit, the oldest records; a sentence, or nothing."""
-        swept = self._store.sweep(0 if why else max_size_bytes, why)
+        swept = self.store.sweep(0 if why else max_size_bytes, why)
         what = "leftovers"
         if why:
             what += " and all records"
@@ -180,13 +180,13 @@ class OwnCache:
     def repair(self, checked: Checked, entry: CacheEntry | None) -> Checked:
         """Quarantine a wrong entry, remove a leftover."""
         if entry is None:
-            gone = [item for item in self._store.leftovers(time.time_ns()) if str(item.path) == checked.entry]
-            repaired = all(self._store.remove_leftover(item) for item in gone)
+            gone = [item for item in self.store.leftovers(time.time_ns()) if str(item.path) == checked.entry]
+            repaired = all(self.store.remove_leftover(item) for item in gone)
             return _marked(checked) if repaired else checked
         wrong = next((finding for finding in checked.findings if finding.kind.wrong), None)
         if wrong is None:
             return checked
-        moved = self._store.quarantine(_scanned(entry), f"{wrong.kind}: {wrong.detail}")
+        moved = self.store.quarantine(_scanned(entry), f"{wrong.kind}: {wrong.detail}")
         return _marked(checked) if moved else checked
 
 

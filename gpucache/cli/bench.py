@@ -13,7 +13,6 @@ from gpucache.answers.bench import Arm
 from gpucache.bench.sessions import PEERS
 from gpucache.cli.files import writing
 from gpucache.cli.globals import given, global_options, leave
-from gpucache.cli.machines import machine
 from gpucache.cli.parameters import BuildCommand, Number, PathName, source_options
 from gpucache.cli.programs import Named, read_programs
 from gpucache.cli.streams import complain
@@ -149,12 +148,15 @@ def _checks(targets: tuple[str, ...], runs: int | None, timeout: float) -> None:
     from gpucache.answers.bench import CheckedCase, CheckedSummary, summarise_checked
     from gpucache.bench.check_costs import BACKEND, CheckedJob, plan_checked, run_checked
     from gpucache.bench.sources import time_checks
+    from gpucache.engine.machine import find_machine
     from gpucache.examples import checks_path
     from gpucache.model import Language
     from gpucache.sources.discover import load_program
 
     program = load_program(checks_path(), "suite.cl", Language.OPENCL_C)
-    devices = machine(None, [BACKEND], targets=targets).devices
+    here = find_machine(None, [BACKEND], targets=targets)
+    given().say(*here.notes)
+    devices = here.devices
     jobs = plan_checked(program, devices, targets, runs or SAMPLES)
     cases: list[CheckedCase] = []
     with given().progress() as bar:
@@ -181,12 +183,14 @@ def _programs(
 ) -> None:
     from gpucache.assembly import backends
     from gpucache.bench.sources import Sources
-    from gpucache.cli.machines import machine_for
+    from gpucache.engine.machine import machine_for
     from gpucache.engine.warm.plan import plan_warm
     from gpucache.engine.workers.pool import Bounds
 
     specs = read_programs(named)
-    devices = machine_for(specs, targets).devices
+    here = machine_for(specs, targets)
+    given().say(*here.notes)
+    devices = here.devices
     items = plan_warm(specs, devices, targets, backends())
     nothing = bool(items) and all(item.request is None for item in items)
     peers = tuple(dict.fromkeys(against))

@@ -1,10 +1,9 @@
 """The caches that ``--cache`` means, opened."""
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -12,60 +11,16 @@ from gpucache.caches.registry import ALL, NAMES, OWN, is_own, load_system, split
 from gpucache.cli.globals import given, leave
 from gpucache.cli.parameters import Name
 from gpucache.cli.streams import complain
+from gpucache.engine.opened import Opened
 from gpucache.errors import CacheUnusableError, ExitCode, UsageError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from gpucache.answers.entries import CacheEntry
-    from gpucache.caches.interface import Cache, Rebuildable
+    from gpucache.caches.interface import Cache
     from gpucache.settings import Settings
-    from gpucache.store.directory import DirectoryStore
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class OwnOpened(NamedTuple):
-    """A root of our own cache, with the store that has its records."""
-
-    cache: "Rebuildable"
-    store: "DirectoryStore"
-    system: bool = False
-    """Whether it is a system root, which is only read."""
-
-
-class Opened(NamedTuple):
-    """The caches that were named, and which of them are our own, with the settings that led to them."""
-
-    settings: "Settings"
-    caches: "tuple[Cache, ...]"
-    owns: tuple[OwnOpened, ...] = ()
-
-    @property
-    def own(self) -> OwnOpened | None:
-        """The root that has the records: the user's own, or else the first system root."""
-        return next(iter(self.owns), None)
-
-    @property
-    def unread(self) -> tuple[str, ...]:
-        """Why not all of the caches could be looked at or worked on so far, a sentence each."""
-        return tuple(dict.fromkeys(sentence for cache in self.caches for sentence in cache.unread()))
-
-    def select(
-        self, words: "Sequence[str]", targets: "Sequence[str]" = ()
-    ) -> "list[tuple[Cache, Iterable[CacheEntry]]]":
-        """The entries of each cache that words name, for any of some targets; raises UsageError for none."""
-        from gpucache.engine.inspect import select
-
-        with found_or_unread(self):
-            return select(self.caches, words, targets)
-
-    def require_own(self, option: str) -> OwnOpened:
-        """Our own cache; raises UsageError if others were named, for which the option does not exist."""
-        named = sum(not one.system for one in self.owns)
-        if self.own is None or named > 1 or len(self.owns) < len(self.caches):
-            raise UsageError(f"{option} is for gpucache's own cache; leave --cache out, or name its root")
-        return self.own
 
 
 def finish(opened: Opened, code: int) -> None:
@@ -73,17 +28,6 @@ def finish(opened: Opened, code: int) -> None:
     for sentence in opened.unread:
         complain(f"gpucache: {sentence}; entries in it are not counted")
     leave(ExitCode.CACHE_UNUSABLE if opened.unread else code)
-
-
-@contextmanager
-def found_or_unread(opened: Opened) -> Iterator[None]:
-    """If a name is not found, blame directories of entries that could not be listed, if there are any."""
-    try:
-        yield
-    except UsageError:
-        if not opened.unread:
-            raise
-        raise CacheUnusableError(f"{'; '.join(opened.unread)}; it may have the entries you named") from None
 
 
 class CacheName(Name):
@@ -123,16 +67,7 @@ def open_named(texts: Sequence[str], *, systems: bool = True) -> Opened:
     for one in opened:
         for cache in one.caches:  # a cache that is named twice is opened once
             caches.setdefault((cache.name, cache.location().root), cache)
-    once = tuple(caches.values())
-    owns = tuple(own for one in opened for own in one.owns if own.cache in once)
-    return Opened(opened[0].settings, once, owns)
-
-
-def open_others() -> "list[Cache]":
-    """Every cache of another system on this machine."""
-    from gpucache.caches.opening import found_caches
-
-    return found_caches(os.environ)
+    return Opened(opened[0].settings, tuple(caches.values()))
 
 
 def open_everywhere() -> "list[Cache]":
@@ -147,32 +82,28 @@ def open_everywhere() -> "list[Cache]":
     return [*own, *every_cache(os.environ)]
 
 
-def open_unused(names: "Collection[str] | None" = None) -> "list[Cache]":
-    """Caches in default places that programs do not use because a variable redirects them.
-
-    They are the caches of all systems, or of the systems that are named.
-    """
-    if names is not None and not names:
-        return []
-    from gpucache.caches.opening import unused_caches
-
-    return unused_caches(os.environ, names)
-
-
 def _open_one(text: str, *, systems: bool) -> Opened:
     settings = given().settings()
     name, place = split(text)
     if place is not None and (name == OWN or (name is None and is_own(place))):
+        name, systems = OWN, False
         settings = settings._replace(root=place, root_origin="--cache", system_dirs=())
-        return _ours(settings, systems=False)
     if name == OWN:
-        return _ours(settings, systems=systems)
+        from gpucache.assembly import open_roots
+
+        return Opened(settings, tuple(open_roots(settings, systems=systems)))
     if name == ALL:
-        ours = _ours_apart(settings, systems=systems)
-        return ours._replace(caches=(*ours.caches, *open_others()))
-    if name is None and place is not None:
-        return _foreign(settings, _system_at(place), place)
-    return _foreign(settings, name or OWN, place)
+        from gpucache.caches.opening import found_caches
+
+        return Opened(settings, (*_roots_or_why(settings, systems=systems), *found_caches(os.environ)))
+    from gpucache.caches.opening import open_places
+
+    name = name or _system_at(place or Path())
+    caches = open_places(name, place, os.environ)
+    if not caches:
+        why = load_system(name).nowhere
+        raise UsageError(f"{name} has no place of its own here: {why}, or ask for one: --cache {name}:PLACE")
+    return Opened(settings, tuple(caches))
 
 
 def _system_at(place: Path) -> str:
@@ -190,40 +121,17 @@ def _system_at(place: Path) -> str:
         ) from None
 
 
-def _ours(settings: "Settings", *, systems: bool) -> Opened:
-    """The user's root and the system roots; only the system roots if there is no home."""
-    from gpucache.assembly import open_cache, open_store, open_system_roots, system_problems
-
-    roots = open_system_roots(settings) if systems else []
-    owns = [OwnOpened(cache, store, system=True) for cache, store in roots]
-    wrong = system_problems(settings) if systems and not owns else []
-    if settings.root is None and wrong:
-        raise CacheUnusableError("; ".join(wrong))
-    if settings.root is not None or not owns:
-        owns.insert(0, OwnOpened(open_cache(settings), open_store(settings)))
-    return Opened(settings, tuple(own.cache for own in owns), tuple(owns))
-
-
-def _ours_apart(settings: "Settings", *, systems: bool) -> Opened:
-    """The same; if it cannot be used, a stand-in with the reason, so that the others are still shown."""
+def _roots_or_why(settings: "Settings", *, systems: bool) -> "Sequence[Cache]":
+    """The roots of our own cache, or a stand-in with the reason, so that the others are still shown."""
     from gpucache.answers.entries import Location
+    from gpucache.assembly import open_roots
     from gpucache.caches.opening import Unusable
 
     try:
-        ours = _ours(settings, systems=systems)
-        for cache in ours.caches:
+        roots = open_roots(settings, systems=systems)
+        for cache in roots:
             next(iter(cache.scan()), None)
     except CacheUnusableError as error:
         place = Location(OWN, str(settings.root or ""), settings.root_origin, enabled=True)
-        return Opened(settings, (Unusable(place, str(error)),))
-    return ours
-
-
-def _foreign(settings: "Settings", name: str, place: Path | None) -> Opened:
-    from gpucache.caches.opening import open_places
-
-    caches = open_places(name, place, os.environ)
-    if not caches:
-        why = load_system(name).nowhere
-        raise UsageError(f"{name} has no place of its own here: {why}, or ask for one: --cache {name}:PLACE")
-    return Opened(settings, tuple(caches))
+        return (Unusable(place, str(error)),)
+    return roots

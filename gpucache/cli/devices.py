@@ -35,7 +35,7 @@ def devices(save: Path | None, compare: tuple[Path, Path] | None) -> None:
         return
     from gpucache.answers import devices as text
     from gpucache.assembly import remember_targets
-    from gpucache.cli.machines import here
+    from gpucache.engine.machine import profile_of
     from gpucache.probe.ask import ask
     from gpucache.probe.profile import save_profile
 
@@ -43,7 +43,7 @@ def devices(save: Path | None, compare: tuple[Path, Path] | None) -> None:
     targets = [row.target for row in rows if row.target is not None and row.available]
     remember_targets(given().settings(), rows)
     if save is not None:
-        save_profile(save, here(rows))
+        save_profile(save, profile_of(rows))
     present = sum(row.present for row in rows if row.target is not None and row.available)
     errors = sum(row.target is None for row in rows)
     given().answer(

@@ -100,14 +100,15 @@ class Globals(NamedTuple):
 
         return display(quiet=self.quiet or self.json)
 
-    def say(self, sentence: str) -> None:
-        """Write a sentence to stderr, apart from the product."""
+    def say(self, *sentences: str) -> None:
+        """Write sentences to stderr, apart from the product."""
         if self.quiet or self.json:
             return
         import shutil
 
         width = shutil.get_terminal_size().columns
-        complain(click.wrap_text(sentence, width) if sys.stderr.isatty() else sentence)
+        for sentence in sentences:
+            complain(click.wrap_text(sentence, width) if sys.stderr.isatty() else sentence)
 
 
 def given() -> Globals:

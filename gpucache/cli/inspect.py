@@ -1,17 +1,18 @@
 """``gpucache inspect``: the contents of a cache, and the reasons of misses."""
 
+import os
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpucache.caches.registry import OWN, load_system
 from gpucache.cli import streams
-from gpucache.cli.cache_states import MISSES_KEPT, MISSES_SHOWN, show_everything, show_states
-from gpucache.cli.caches import Opened, cache_option, finish, open_everywhere, open_named
+from gpucache.cli.caches import cache_option, finish, open_everywhere, open_named
 from gpucache.cli.files import writing
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import (
@@ -26,15 +27,20 @@ from gpucache.cli.parameters import (
 )
 from gpucache.cli.programs import Named
 from gpucache.cli.streams import complain
-from gpucache.errors import FormatError, UsageError
+from gpucache.engine.opened import Opened
+from gpucache.errors import CacheUnusableError, FormatError, UsageError
 from gpucache.units import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from gpucache.answers.entries import CacheEntry, EntryReport
-    from gpucache.answers.schema import Listed
+    from gpucache.answers.grid import Block
+    from gpucache.answers.schema import CachesSummary, Listed
     from gpucache.caches.interface import Cache
+    from gpucache.engine.inspect import OwnContents
+
+MISSES_SHOWN = 10
 
 
 @click.command(cls=BuildCommand)
@@ -115,7 +121,7 @@ def inspect(
         _show_recording(recording)
         return
     if not (cache or why or extract or misses or what or targets or list_all):
-        show_everything()
+        _show_everything()
         return
     opened = open_named(cache)
     if why:
@@ -129,7 +135,7 @@ def inspect(
     elif what or targets or list_all:
         _show_entries(opened, what, targets)
     else:
-        show_states(opened)
+        _show_states(opened)
     finish(opened, 0)
 
 
@@ -151,9 +157,84 @@ def _refuse_contradictions(
         raise UsageError("--since bounds the misses that are shown; add --misses")
 
 
+def _show_states(opened: Opened) -> None:
+    """Show the state of every cache that was named, each with how it is moved and traced."""
+    from gpucache.answers import inspect as text
+    from gpucache.engine.inspect import own_contents, state_of
+
+    own = opened.own
+    ours = None if own is None else own_contents(own)
+    rest = [cache for cache in opened.caches if cache is not own]
+    # A cache named by its place is shown alone; unused places are shown for named systems.
+    if names := {one.name for one in rest if one.location().decided_by != "--cache"} - {OWN}:
+        from gpucache.caches.opening import unused_caches
+
+        rest += unused_caches(os.environ, names)
+    states = [state_of(cache) for cache in rest]
+    named: CachesSummary = {"caches": states, "unread": opened.unread}
+    given().answer("inspect", (), {**_document(ours), **named}, text.state(ours.state) if ours else [])
+    given().show(block for one in states if one.location.cache == OWN for block in ("", *text.state(one)))
+    if ours:
+        given().show(_records(ours))
+    for one in states:
+        if one.location.cache != OWN:
+            system = load_system(one.location.cache)
+            isolation = system.isolation(Path("DIR"))
+            given().show(text.foreign_state(one, isolation.environment, system.tracing, isolation.lacking))
+
+
+def _show_everything() -> None:
+    """Show our own cache and all others at a glance; the others also if ours has no usable place."""
+    from gpucache.answers import inspect as text
+    from gpucache.caches.opening import found_caches, unused_caches
+    from gpucache.engine.inspect import foreign_state, overview
+    from gpucache.engine.machine import toolchains_for
+
+    others, unused = found_caches(os.environ), unused_caches(os.environ)
+    try:
+        opened = open_named(())
+    except CacheUnusableError:
+        with suppress(BrokenPipeError):  # a reader that closed the pipe early still gets the error
+            given().show(text.overview([foreign_state(cache) for cache in [*others, *unused]]))
+        raise
+    found = overview(opened, others, unused, toolchains_for)
+    told = {**_document(found.own), "caches": found.states, **found.sums, "unread": opened.unread}
+    given().answer("inspect", (), told, text.state(found.own.state))
+    given().show(block for one in found.roots for block in ("", *text.state(one)))
+    given().show(_records(found.own))
+    given().show(["", *text.overview(found.every)])
+    finish(opened, 0)
+
+
+def _document(ours: "OwnContents | None") -> dict[str, Any]:
+    """Our own cache for machines."""
+    if ours is None or not given().json:
+        return {}
+    from gpucache.answers.document import json_of
+
+    misses, processes = ours.misses[: _shown()], ours.processes[: _shown()]
+    return {**json_of(ours.state), "advice": list(ours.advice), "misses": misses, "processes": processes}
+
+
+def _records(ours: "OwnContents") -> "Iterator[Block]":
+    """The advice and the records of our own cache, for people."""
+    from gpucache.answers import inspect as text
+
+    now_ns = time.time_ns()
+    yield from text.advice(ours.advice)
+    yield ""
+    brief = not given().verbose
+    yield from text.misses(ours.misses, now_ns, noted=ours.noted, most=_shown(), brief=brief)
+    yield from text.processes(ours.processes[: _shown()], now_ns)
+
+
+def _shown() -> int | None:
+    return None if given().verbose else MISSES_SHOWN
+
+
 def _misses(opened: Opened, since: int | None) -> None:
     from gpucache.answers import inspect as text
-    from gpucache.engine.inspect import recent_misses
+    from gpucache.engine.inspect import MISSES_KEPT, recent_misses
 
     oldest = 0 if since is None else time.time_ns() - since
     store = opened.require_own("--misses").store

@@ -1,20 +1,17 @@
 """``gpucache verify``: check that the entries of caches are intact."""
 
-import time
 from typing import TYPE_CHECKING
 
 import click
 
-from gpucache.cli.caches import Opened, cache_option, finish, open_named
+from gpucache.cli.caches import cache_option, finish, open_named
 from gpucache.cli.globals import given, global_options
-from gpucache.cli.machines import toolchains_for
 from gpucache.cli.parameters import EntryName
 from gpucache.errors import CacheUnusableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from gpucache.answers.entries import CacheEntry
     from gpucache.answers.verify import Checked
     from gpucache.engine.verify import Try
 
@@ -46,83 +43,30 @@ def verify(
     """
     from gpucache.answers import verify as text
     from gpucache.answers.verify import summarise_verify
+    from gpucache.engine.machine import toolchains_for
+    from gpucache.engine.verify import verify_caches
 
     opened = open_named(cache)
     if repair and opened.settings.read_only:
         raise CacheUnusableError("GPUCACHE_READ_ONLY is set, so nothing is repaired; unset it")
+    tried: Mapping[str, Sequence[Try]] = {}
+    if load or rebuild:
+        from gpucache.engine.load_and_rebuild import trials
+
+        tried = trials(opened, load=load, rebuild=rebuild)
     # Sound entries are only counted: there may be a hundred thousand.
     told: list[Checked] = []
 
     def noted() -> "Iterator[Checked]":
-        for outcome in _run(opened, what, _trials(opened, load=load, rebuild=rebuild), repair=repair):
+        for outcome in verify_caches(
+            opened, what, tried, toolchains_for, bar.show, repair=repair, whole=given().whole
+        ):
             if given().whole or outcome.findings or outcome.notes or outcome.unchecked:
                 told.append(outcome)
             yield outcome
 
-    summary = summarise_verify(noted())._replace(unread=opened.unread)
+    with given().progress() as bar:
+        summary = summarise_verify(noted())._replace(unread=opened.unread)
     findings = [finding for outcome in told for finding in outcome.findings]
     given().answer("verify", findings, summary, text.verify(told, summary, whole=given().whole))
     finish(opened, summary.exit_code(strict=strict))
-
-
-def _run(
-    opened: Opened,
-    what: tuple[str, ...],
-    trials: "dict[str, list[Try]]",
-    *,
-    repair: bool,
-) -> "Iterator[Checked]":
-    """Every entry as it is checked; repairs come at the end of its cache."""
-    from gpucache.engine.evict import superseded
-    from gpucache.engine.staleness import Origins
-    from gpucache.engine.verify import repaired, run_verify
-
-    selected = opened.select(what)
-    origins = [Origins() for _ in selected]
-    old = [superseded(one.of(own)) for one, (_, own) in zip(origins, selected, strict=True)]
-    done, total = 0, sum(one.seen for one in origins)
-    toolchains = toolchains_for(entry for one in origins for entry in one.samples())
-    stale = [one.stale(toolchains, time.time_ns()) for one in origins]
-    with given().progress() as bar:
-        try:
-            for (cache, entries), of, own, unread in zip(selected, origins, old, stale, strict=True):
-                wrong: list[tuple[Checked, CacheEntry | None]] = []
-                tries = trials.get(cache.location().root, ())
-                for checked, entry in run_verify(
-                    cache,
-                    entries if what else None,  # a cache is read again rather than kept in memory
-                    old=own,
-                    stale=unread,
-                    trials=tries,
-                    whole=not what,
-                    sound_alike=0 if what or given().whole else of.seen,
-                ):
-                    bar.show(done, total, checked.entry[:12])
-                    done += entry is not None
-                    if repair and checked.findings:
-                        wrong.append((checked, entry))
-                    else:
-                        yield checked
-                yield from repaired(cache, wrong)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(f"{done} of {total} were checked") from None
-
-
-def _trials(opened: Opened, *, load: bool, rebuild: bool) -> "dict[str, list[Try]]":
-    """The trials of the entries in each of our own roots, by root."""
-    trials: dict[str, list[Try]] = {own.cache.location().root: [] for own in opened.owns}
-    for option, asked in (("--load", load), ("--rebuild", rebuild)):
-        if asked:
-            opened.require_own(option)
-    if load or rebuild:
-        from gpucache.assembly import backends
-        from gpucache.engine.load_and_rebuild import load_trial, rebuild_trial
-        from gpucache.probe.ask import ask
-
-        devices = ask() if rebuild else []
-        for own in opened.owns:
-            if load:
-                trials[own.cache.location().root].append(load_trial(own.cache))
-            if rebuild:
-                trials[own.cache.location().root].append(rebuild_trial(own.cache, devices, backends()))
-    return trials

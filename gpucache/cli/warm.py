@@ -1,16 +1,14 @@
 """``gpucache warm``: fill the cache before it is needed."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpucache.cli.globals import given, global_options, leave
-from gpucache.cli.machines import machine, machine_for
 from gpucache.cli.parameters import (
     BuildCommand,
     Number,
@@ -22,20 +20,16 @@ from gpucache.cli.parameters import (
 from gpucache.cli.programs import Named, read_programs
 from gpucache.cli.streams import complain
 from gpucache.cli.warm_command import warm_command
-from gpucache.errors import CacheUnusableError, ExitCode, UsageError
+from gpucache.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from gpucache.answers.console import Display
     from gpucache.answers.warm import WarmOutcome
-    from gpucache.engine.warm.plan import Progress, WarmItem
-    from gpucache.engine.warm.run import Session
+    from gpucache.engine.warm.plan import Progress
+    from gpucache.engine.warm.run import Warming
     from gpucache.manifest import ProgramSpec
     from gpucache.model import CacheKey
     from gpucache.settings import Settings
-    from gpucache.store.directory import DirectoryStore
 
-_FOR_A_RUN = ("gpucache.engine.warm.run", "gpucache.engine.warm.work", "gpucache.answers.warm")
-"""Imported while drivers are probed, which takes as long."""
 NEXT = (
     "Next: 'gpucache inspect' shows what is cached, 'gpucache verify' checks it, "
     "'gpucache bench --example' times it."
@@ -107,6 +101,7 @@ def warm(
     """
     from gpucache.answers import warm as text
     from gpucache.answers.warm import WarmResult, summarise_warm
+    from gpucache.engine.warm.run import warm_missed, warm_recording
 
     if profile is not None and not check:
         raise UsageError(
@@ -118,16 +113,21 @@ def warm(
         return
     if check and (shared or retry):
         raise UsageError("--check compiles nothing; leave --shared and --retry out")
-    settings = given().settings()
-    settings = settings._replace(read_only=True) if check else settings  # a check is not a use of an entry
-    run = _Run(settings, jobs, timeout, shared, check, retry)
     if misses:
         _refuse_beside_misses(named, recording, profile)
-        outcomes = _warm_misses(run, targets, named.local_sizes)
-    elif recording is not None:
-        outcomes = _warm_recording(run, recording, named, targets, profile)
-    else:
-        outcomes = _warm_programs(run, read_programs(named), targets, profile)
+    elif recording is not None and named.anything:
+        raise UsageError(
+            "--recording builds what was recorded, as it was built there; leave sources and build options out"
+        )
+    settings = given().settings()
+    settings = settings._replace(read_only=True) if check else settings  # a check is not a use of an entry
+    with _warming(settings, jobs, timeout, check, retry, shared=shared) as run:
+        if misses:
+            outcomes = warm_missed(run, targets, named.local_sizes)
+        elif recording is not None:
+            outcomes = warm_recording(run, recording, targets, profile)
+        else:
+            outcomes = _warm_programs(run, read_programs(named), targets, profile)
     summary = summarise_warm(outcomes)
     given().document("warm", outcomes, summary)
     if outcomes or not (misses or recording):
@@ -152,60 +152,43 @@ def _complain_of(outcomes: "Sequence[WarmOutcome]") -> None:
             complain(f"gpucache: {printable(told, None)}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """The options of a run, whatever its items are."""
+@contextmanager
+def _warming(settings: "Settings", *how: Any, shared: bool = False) -> "Iterator[Warming]":
+    """The run as the engine makes it, shown on a bar."""
+    from gpucache.assembly import backends, open_layers, open_store
+    from gpucache.engine.warm.run import Warming
 
-    settings: "Settings"
-    jobs: int | None = None
-    timeout: float = 300.0
-    shared: bool = False
-    check: bool = False
-    retry: bool = False
+    def progress(now: "Progress") -> None:
+        labels = [f"{program} [{variant}]" if variant else program for program, _, variant in now.running]
+        bar.show(now.done, now.total, ", ".join(labels) or "waiting for a worker")
 
-    def open(self) -> "DirectoryStore":
-        """The cache; raises CacheUnusableError."""
-        from gpucache.assembly import open_store
+    store = partial(open_store, shared=shared)
+    layers = partial(open_layers, shared=shared, command="gpucache warm")
+    with given().progress() as bar:
+        yield Warming(settings, store, layers, backends(), given().say, progress, *how)
 
-        return open_store(self.settings, shared=self.shared)
 
-    def session(self, environment: Mapping[str, str], bar: "Display") -> "Session":
-        """The run as the engine makes it, shown on a bar."""
-        from gpucache.assembly import backends, open_layers
-        from gpucache.engine.warm.run import Session
+def warm_noted(settings: "Settings", keys: "Collection[CacheKey]") -> "list[WarmOutcome]":
+    """Warm the requests noted under some keys; raises CacheUnusableError."""
+    from gpucache.engine.warm.run import warm_missed
 
-        def progress(now: "Progress") -> None:
-            labels = [f"{program} [{variant}]" if variant else program for program, _, variant in now.running]
-            bar.show(now.done, now.total, ", ".join(labels) or "waiting for a worker")
-
-        opened = partial(open_layers, self.settings, shared=self.shared, command="gpucache warm")
-        how = (self.jobs, self.timeout, self.check, self.retry)
-        return Session(opened, backends(), environment, progress, *how)
-
-    def outcomes(self, items: "list[WarmItem]", environment: Mapping[str, str]) -> "list[WarmOutcome]":
-        """The outcomes of some items, after the root was tried if any of them may be built."""
-        if not self.check and any(item.request is not None for item in items):
-            self.open().prepare()
-        with given().progress() as bar:
-            return self.session(environment, bar).outcomes(items)
+    with _warming(settings) as run:
+        return warm_missed(run, keys=keys)
 
 
 def _warm_programs(
-    run: _Run, specs: "list[ProgramSpec]", targets: tuple[str, ...], profile: Path | None
+    run: "Warming", specs: "list[ProgramSpec]", targets: tuple[str, ...], profile: Path | None
 ) -> "list[WarmOutcome]":
     """Warm programs that were read."""
-    from gpucache.assembly import backends, remember_targets
-    from gpucache.engine.warm.plan import plan_warm
+    from gpucache.assembly import remember_targets
+    from gpucache.engine.warm.run import warm_programs
     from gpucache.units import format_list
 
-    _require_root(run)
-    here = machine_for(specs, targets, profile, (), lambda: [*map(import_module, _FOR_A_RUN)], run.open())
-    items = plan_warm(specs, here.devices, targets, backends())
     if given().verbose:
         folders = dict.fromkeys(f"-I {folder}" for spec in specs for folder in spec.include_dirs)
         searched = format_list(list(folders), 4)
         given().say(f"Searching for headers in each source's own folder first: {searched}")
-    outcomes = run.outcomes(items, here.environment)
+    outcomes, here = warm_programs(run, specs, targets, profile)
     if profile is None and not run.check:
         remember_targets(run.settings, here.devices)
     return outcomes
@@ -223,71 +206,6 @@ def _refuse_beside_misses(named: Named, recording: Path | None, profile: Path | 
         raise UsageError("--misses are those of this machine; leave --device-profile out")
 
 
-def warm_noted(settings: "Settings", keys: "Collection[CacheKey]") -> "list[WarmOutcome]":
-    """Warm the requests noted under some keys; raises CacheUnusableError."""
-    return _warm_misses(_Run(settings), (), (), keys)
-
-
-def _warm_misses(
-    run: _Run,
-    targets: tuple[str, ...],
-    local_sizes: tuple[tuple[int, ...], ...],
-    keys: "Collection[CacheKey] | None" = None,
-) -> "list[WarmOutcome]":
-    """Warm the requests that programs noted, or those noted under some keys."""
-    from gpucache.engine.targets import select_target
-    from gpucache.engine.warm.run import warm_missed
-
-    _require_root(run)
-    store = run.open()
-    missed = store.missed()
-    if not missed:
-        given().say(f"No miss is noted in {store.root}.")
-        return []
-    here = machine(None, sorted({one.request.target.backend for one in missed}), targets=targets)
-    chosen = [select_target(target, here.devices).target for target in targets]
-    with given().progress() as bar:
-        session = run.session(here.environment, bar)
-        alone = replace(run, settings=run.settings._replace(system_dirs=())).session(here.environment, bar)
-        return warm_missed(session, alone, store, here.devices, chosen, local_sizes, keys)
-
-
-def _warm_recording(
-    run: _Run, folder: Path, named: Named, targets: tuple[str, ...], profile: Path | None
-) -> "list[WarmOutcome]":
-    """Warm a recording; its headers are laid out for the time of the run."""
-    from gpucache.answers.warm import WarmOutcome, WarmResult
-    from gpucache.assembly import backends
-    from gpucache.engine.warm.plan import plan_recorded
-    from gpucache.host.scratch import scratch
-    from gpucache.model import Target
-    from gpucache.recording.reading import read_recording
-    from gpucache.recording.replay import replay
-    from gpucache.units import format_count
-
-    if named.anything:
-        raise UsageError(
-            "--recording builds what was recorded, as it was built there; leave sources and build options out"
-        )
-    _require_root(run)
-    found = read_recording(folder)
-    rows = found.recording.rows()
-    if failed := sum(seen.failed for _, seen in rows):
-        told = format_count(failed, "recorded build", "recorded builds")
-        told += " failed in the program itself, and is left out; 'inspect --recording' shows which."
-        given().say(told)
-    wanted = {Target.parse(text).backend for text in (*targets, *(build.target for build, _ in rows))}
-    if not rows and not found.damage:
-        given().say(f"The recording {folder} is empty, so there is nothing to build.")
-        return []
-    here = machine(profile, sorted(wanted & backends().keys()), targets=targets)
-    with scratch("replay") as place:
-        items = plan_recorded(replay(found, place), here.devices, targets, backends(), here.environment)
-        outcomes = run.outcomes(items, here.environment)
-    # Damaged parts of a recording cannot be looked up.
-    return [WarmOutcome(one.place, "", WarmResult.FAILED, reason=one.why) for one in found.damage] + outcomes
-
-
 def _is_command(into: Path | None, *, alone: bool) -> bool:
     """Whether a command is warmed; raises UsageError for options that do not go together."""
     if given().command and not alone:
@@ -297,25 +215,3 @@ def _is_command(into: Path | None, *, alone: bool) -> bool:
     if into is not None and given().root is not None:
         raise UsageError("--into keeps every cache of a command below DIR, gpucache's too; leave --root out")
     return bool(given().command)
-
-
-def _require_root(run: _Run) -> None:
-    """Raise CacheUnusableError for an unusable root, before anything else is said."""
-    from gpucache.assembly import is_private
-
-    settings = run.settings
-    if run.check and settings.root is None and settings.system_dirs:
-        return  # a user without a home may still check a shared cache
-    run.open()
-    if run.check:
-        return
-    for name, stops in (("GPUCACHE_READ_ONLY", settings.read_only), ("GPUCACHE_DISABLE", settings.disabled)):
-        if stops:
-            raise CacheUnusableError(
-                f"{name} is set, so nothing could be kept; unset it, or ask with --check"
-            )
-    if run.shared and is_private(settings):
-        raise CacheUnusableError(
-            f"the cache at {settings.root} is private already, and other users could not read it; "
-            "name another --root for --shared"
-        )

@@ -8,21 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpucache.cli.caches import Opened, OwnOpened
 from gpucache.cli.files import read_whole
 from gpucache.cli.globals import given, leave
-from gpucache.cli.machines import machine_for
 from gpucache.cli.parameters import field
 from gpucache.cli.programs import Named, read_programs
+from gpucache.engine.opened import Opened
 from gpucache.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from gpucache.answers.entries import CacheEntry, EntryReport
+    from gpucache.answers.entries import CacheEntry
     from gpucache.answers.schema import EntriesCompared, WhySummary
-    from gpucache.engine.warm.plan import WarmItem
     from gpucache.manifest import ProgramSpec
-
-_WITH_A_PROGRAM = "--why with a program"
 
 
 class Asked(NamedTuple):
@@ -40,7 +36,7 @@ class Asked(NamedTuple):
 def explain(opened: Opened, asked: Asked) -> None:
     """Explain sources, programs, two keys, or requests to other caches."""
 
-    from gpucache.engine.inspect import is_key_prefix
+    from gpucache.engine.opened import is_key_prefix
 
     if asked.wanted:
         _reach(opened, asked)
@@ -62,27 +58,23 @@ def _answer(opened: Opened, asked: Asked) -> None:
     from gpucache.assembly import backends, open_layers
     from gpucache.caches.opening import present_caches
     from gpucache.caches.registry import systems
-    from gpucache.engine.warm.plan import plan_warm
-    from gpucache.engine.why import items_of, replies, why
+    from gpucache.engine.machine import machine_for
+    from gpucache.engine.why import plan_why, replies, why
 
-    meant = [_meant(opened, word, asked) for word in asked.what] or [(read_programs(asked.named), ())]
+    meant = [_meant(opened, word, asked) for word in asked.what] or [(read_programs(asked.named), [])]
     every = [spec for specs, _ in meant for spec in specs]
-    here = machine_for(every, asked.targets, asked.profile, [one for _, entries in meant for one in entries])
-    items: list[WarmItem] = []
-    for specs, entries in meant:
-        items += plan_warm(specs, here.devices, asked.targets, backends())
-        if entries:
-            report = opened.require_own(_WITH_A_PROGRAM).cache.report
-            items += items_of(entries, report, here.devices)
+    entries = [one for _, found in meant for one in found]
+    here = machine_for(every, asked.targets, asked.profile, entries)
+    given().say(*here.notes)
+    items = plan_why(meant, here.devices, asked.targets, backends(), opened.own)
     layers = open_layers(opened.settings._replace(read_only=True), command="gpucache inspect")
     known = tuple(systems())
     folder = None  # the current directory, perhaps the program's too, unless it is gone
     with suppress(OSError):
         folder = str(Path.cwd())
-    answers_ = why(items, backends(), layers, here.environment, folder)
     found = [
         replace(one, layers=replies(one, item, known, present_caches))
-        for one, item in zip(answers_, items, strict=True)
+        for one, item in zip(why(items, backends(), layers, here.environment, folder), items, strict=True)
     ]
     hits = sum(one.hit for one in found)
     given().answer("inspect", found, _counted(len(found), hits), answers(found, time.time_ns()))
@@ -93,36 +85,21 @@ def _counted(asked: int, hits: int) -> "WhySummary":
     return {"asked": asked, "hits": hits, "misses": asked - hits}
 
 
-def _meant(opened: Opened, word: str, asked: Asked) -> "tuple[Sequence[ProgramSpec], Sequence[CacheEntry]]":
+def _meant(opened: Opened, word: str, asked: Asked) -> "tuple[list[ProgramSpec], list[CacheEntry]]":
     """The programs read from files, or the existing entries, that a word means."""
     path = Path(word)
     if path.exists():
         manifest = path if path.suffix == ".toml" else None
         named = asked.named._replace(sources=() if manifest else (path,), manifest=manifest)
-        return read_programs(named), ()
+        return read_programs(named), []
     if asked.named.builds:
         raise UsageError(
             f"-I, -D, --option, --name-expression and --local-size are for sources, and there is no file "
             f"{word!r}; an entry is asked for again as it was built"
         )
-    return (), _entries(opened.require_own(_WITH_A_PROGRAM), word, asked.targets)
+    from gpucache.engine.why import entries_of
 
-
-def _entries(own: OwnOpened, word: str, targets: Sequence[str]) -> "list[CacheEntry]":
-    from gpucache.engine.evict import matches_target
-    from gpucache.engine.inspect import select
-
-    known = {event.key for event in own.store.history(word) if event.what == "built"}
-    recorded = [entry for key in sorted(known) for entry in own.cache.find(key)]
-    if targets:
-        recorded = [one for one in recorded if any(matches_target(one, target) for target in targets)]
-    if recorded:  # the record of a program names its entries, so the cache need not be searched
-        return recorded
-    try:
-        [(_, entries)] = select([own.cache], [word], targets)
-    except UsageError as error:
-        raise UsageError(f"there is no source {word!r}, and {error}") from None
-    return list(entries)
+    return [], entries_of(opened.require_own("--why with a program"), word, asked.targets)
 
 
 def _compare(opened: Opened, keys: Sequence[str]) -> None:
@@ -130,7 +107,7 @@ def _compare(opened: Opened, keys: Sequence[str]) -> None:
     from gpucache.engine.why import compare
     from gpucache.keys import difference
 
-    left, right = (_report(opened, key) for key in keys)
+    left, right = (opened.report(key) for key in keys)
     differences = difference(left.key_fields, right.key_fields)
     summary: EntriesCompared = {
         "left": left.entry.key,
@@ -140,16 +117,6 @@ def _compare(opened: Opened, keys: Sequence[str]) -> None:
     given().answer(
         "inspect", differences, summary, comparison(left.entry.key, right.entry.key, compare(left, right))
     )
-
-
-def _report(opened: Opened, prefix: str) -> "EntryReport":
-    found = [(cache, entry) for cache in opened.caches for entry in cache.find(prefix)]
-    if len(found) != 1:
-        raise UsageError(
-            f"{len(found)} entries have a key that begins with {prefix}; give more digits of one"
-        )
-    [(cache, entry)] = found
-    return cache.report(entry)
 
 
 def _reach(opened: Opened, asked: Asked) -> None:

@@ -8,18 +8,20 @@ removed, down to a low-water mark, so that eviction does not run again at the ne
 itself larger than that mark goes first, as it could not stay even alone.
 """
 
-import re
 import struct
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 
 from gpucache.answers.entries import CacheEntry
-from gpucache.answers.evict import ALL, EvictOutcome, Removal
-from gpucache.caches.interface import Cache, RemovesTogether, Rescanned
-from gpucache.engine.staleness import Origin, Origins, origin
+from gpucache.answers.evict import ALL, EvictOutcome, EvictSummary, Foreseen, Removal
+from gpucache.caches.interface import Cache, OwnRoot, RemovesTogether, Rescanned
+from gpucache.engine.opened import Opened, matches_program, matches_target
+from gpucache.engine.staleness import Ask, Origin, Origins, origin
+from gpucache.errors import CacheUnusableError, UsageError
 from gpucache.model import Toolchain
 from gpucache.units import format_age, format_size
 
@@ -33,6 +35,13 @@ ORDERED_TOGETHER = 4096
 _RANK = struct.Struct(">??d8sqQ")
 """Whether an entry is refused and whether it fits below the mark, its value, the beginning and the hash
 of its key, its size in bytes."""
+
+
+_LEFT_SHOWN = 5
+"""How many of the things that stay in a cache are reported one by one."""
+NOTHING_ASKED = (
+    "say what may go: --max-size, --older-than, --superseded, --stale, --unlike, --program, --target or --all"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +108,6 @@ class EvictPlan:
                 yield entry
             else:
                 passed(entry)
-
-
-Ask = Callable[[Iterable[CacheEntry]], Iterable[Toolchain]]
-"""Finds the toolchains that can show some entries to be stale."""
 
 
 def plan(
@@ -192,28 +197,6 @@ def is_unlike(entry: CacheEntry, label: str, value: str) -> bool:
     """Whether an entry has a key field of this label, with another value."""
     values = [own for name, own in entry.fields if name == label]
     return bool(values) and value not in values
-
-
-def matches_program(entry: CacheEntry, program: str) -> bool:
-    """Whether a word names an entry's program: its name, the last part of its name, or one of its kernels."""
-    if entry.program == program or entry.program.endswith(f"/{program}"):
-        return True
-    kernels = (value for label, value in entry.fields if label in ("kernel", "kernels"))
-    return entry.program.startswith(f"{program} and ") or any(
-        program in value.replace(",", " ").split() for value in kernels
-    )
-
-
-def matches_target(entry: CacheEntry, target: str) -> bool:
-    """Whether an entry is for a target, for one below it, or for a version of the platform.
-
-    If two platforms share a name, their targets carry versions, as in ``opencl:pocl-3.1/cpu``. The plain
-    name, with which ``warm`` finds the one that can be compiled for, means all of them.
-    """
-    if not entry.target.startswith(target):
-        return False
-    rest = entry.target[len(target) :]
-    return re.match(r"\Z|[/:]", rest) is not None or re.match(r"-\d[^/]*/", rest) is not None
 
 
 def _filtered(
@@ -377,3 +360,102 @@ def trim(cache: Cache, max_size_bytes: int, now_ns: int) -> int:
     """Keep a cache under its bound; returns how many entries were removed."""
     outcomes = run_evict(cache, plan_evict(cache, Limits(max_size_bytes=max_size_bytes), now_ns))
     return sum(outcome.removed for outcome in outcomes)
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """A plan for each of some opened caches."""
+
+    opened: Opened
+    asked: Limits
+    plans: list[tuple[Cache, EvictPlan]]
+
+    def foreseen(self, total: Foreseen, owns: Sequence[Foreseen]) -> Iterator[EvictOutcome]:
+        """The expected outcomes; counted in ``total``, and for each cache in one of ``owns``."""
+        for own, (_, one) in zip(owns, self.plans, strict=True):
+            yield from own.of(foresee(one, own.keep))
+            total.include(own)
+        total.left = self.left()
+        total.unread = self.opened.unread
+
+    def run(self, summary: EvictSummary, said: list[str]) -> Iterator[EvictOutcome]:
+        """Remove the planned entries; at the end, ``summary`` and the sentences in ``said`` are complete."""
+        emptied = []
+        for cache, one in self.plans:
+            own = EvictSummary()
+            try:
+                yield from own.of(run_evict(cache, one, own.keep))
+            finally:
+                summary.include(own)
+            if own.chosen:
+                said += cache.finish_removals()
+            if self.asked.everything and not own.stay:
+                emptied.append(cache)
+        for root in self.opened.roots:
+            rule = ALL if root in emptied and not root.unread() else ""
+            said += filter(None, [root.sweep(_max_size(self.asked, root), rule)])
+        summary.left = self.left()
+        summary.unread = self.opened.unread
+
+    def left(self) -> tuple[str, ...]:
+        """With ``--all``: sentences about files that are not entries; they stay, as they may be another
+        program's."""
+        told: list[str] = []
+        for cache, _ in self.plans if self.asked.everything else ():
+            place = f"{cache.name}:{cache.location().root}"
+            with suppress(CacheUnusableError):
+                found = [finding for checked in cache.leftovers() for finding in checked.findings]
+                told += [f"left in {place}: {one.entry}: {one.detail}" for one in found[:_LEFT_SHOWN]]
+                if (more := len(found) - _LEFT_SHOWN) > 0:
+                    told.append(f"left in {place}: {more} more; run 'gpucache verify --cache {place}'")
+        return tuple(told)
+
+
+def plan_eviction(opened: Opened, asked: Limits, toolchains: Ask, now_ns: int, *, heads: bool) -> Eviction:
+    """The plans of the removals from opened caches; without ``heads`` as ``entries_of`` reads them.
+
+    Raises UsageError for limits that do not go together, for a name that no entry has, and if nothing is
+    asked and a cache has no limit of its own.
+    """
+    if asked.everything and (asked.filters or asked.max_size_bytes is not None):
+        raise UsageError("--all stands alone; leave the other filters out")
+    limits = [_limits(asked, cache) for cache in opened.caches]
+    every = [entries_of(cache, heads=heads) for cache in opened.caches]
+    with opened.found_or_unread():
+        _require_names(asked, every)
+    if asked.max_size_bytes is not None and len(every) > 1:
+        plans = plan_together(every, asked, now_ns, toolchains)
+    else:
+        plans = plan_each(list(zip(every, limits, strict=True)), now_ns, toolchains)
+    return Eviction(opened, asked, list(zip(opened.caches, plans, strict=True)))
+
+
+def _require_names(asked: Limits, every: Sequence[Iterable[CacheEntry]]) -> None:
+    """Raise UsageError for a name that no entry has: it was mistyped, and would seem to keep everything."""
+    known = {entry.fields: None for entry in chain(*every)} if asked.unlike else {}
+    labels = {name for fields in known for name, _ in fields}
+    for label, _ in asked.unlike:
+        if known and label not in labels:
+            told = f"--unlike takes one of {', '.join(sorted(labels))}" if labels else "they have none at all"
+            raise UsageError(f"no entry has a field {label!r}; {told}")
+    for what, name, matches in (
+        ("program", asked.program, matches_program),
+        ("target", asked.target, matches_target),
+    ):
+        if name is not None and not any(matches(entry, name) for entry in chain(*every)):
+            raise UsageError(
+                f"no entry is of the {what} {name!r}; run 'gpucache inspect --list' to see the entries"
+            )
+
+
+def _limits(asked: Limits, cache: Cache) -> Limits:
+    """The limits that were asked for, or the cache's own limit if there are none."""
+    limit_bytes = _max_size(asked, cache)
+    if asked.empty and limit_bytes is None:
+        own = "; or set GPUCACHE_MAX_SIZE" if isinstance(cache, OwnRoot) else ""
+        raise UsageError(f"{NOTHING_ASKED}{own}")
+    return replace(asked, max_size_bytes=limit_bytes)
+
+
+def _max_size(asked: Limits, cache: Cache) -> int | None:
+    return cache.location().limit_bytes if asked.empty else asked.max_size_bytes

@@ -1,21 +1,97 @@
-"""The contents of a cache: its state, and the requested entries. Does not change the times of last use."""
+"""The contents of caches: their states, and the records of our own. Does not change the times of last use."""
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from gpucache.answers.entries import CacheEntry
-from gpucache.answers.inspect import CacheState
-from gpucache.caches.interface import Cache, Rebuildable
-from gpucache.engine.staleness import Origins
-from gpucache.errors import FormatError, GpucacheError, UsageError
+from gpucache.answers.inspect import Advice, CacheState
+from gpucache.caches.interface import Cache, OwnRoot
+from gpucache.engine.advice import Traces, advise_on
+from gpucache.engine.opened import Opened
+from gpucache.engine.staleness import Ask, Origins
+from gpucache.errors import FormatError, GpucacheError
 from gpucache.model import KeyField
 
 Record = dict[str, object]
 """One line of the journal."""
+MISSES_KEPT = 4096
+"""How many of the last lines are read."""
 
 
-def own_state(cache: Rebuildable, scanned: Iterable[CacheEntry]) -> CacheState:
+class OwnContents(NamedTuple):
+    """Our own cache: its state, its records, and the advice on it."""
+
+    state: CacheState
+    origins: Origins
+    advice: Iterable[Advice]
+    """Read once, as there is one for nearly every program."""
+    misses: Sequence[Record]
+    processes: Sequence[Record]
+    noted: int
+    """How many builds wait for ``warm --misses``."""
+
+
+class Overview(NamedTuple):
+    """All caches of this machine, and their sums."""
+
+    own: OwnContents
+    roots: list[CacheState]
+    """Further roots of our own cache."""
+    states: list[CacheState]
+    """All but ``own``: the roots, other systems' caches, and unused ones."""
+
+    @property
+    def every(self) -> list[CacheState]:
+        """All states."""
+        return [self.own.state, *self.states]
+
+    @property
+    def sums(self) -> Mapping[str, int]:
+        """The total sizes."""
+        stale = sum(one.stale.size_bytes for one in self.every if one.stale)
+        return {"total_bytes": sum(one.size_bytes for one in self.every), "total_stale_bytes": stale}
+
+
+def overview(opened: Opened, others: Sequence[Cache], unused: Sequence[Cache], toolchains: Ask) -> Overview:
+    """Our own cache and all others with their stale entries, as ``evict --cache all`` would judge them.
+
+    Drivers are queried only about devices that two toolchains built for, as a child process for each takes a
+    second: the entries of an old driver are reported once something was built with the new one.
+    """
+    first, *further = opened.roots
+    own = own_contents(first)
+    roots = [state_of(one) for one in further]
+    origins = [Origins() for _ in others]
+    states = [foreign_state(cache, one) for cache, one in zip(others, origins, strict=True)]
+    # No system root, and no place from which programs are redirected, is judged.
+    judged = [Origins() if first.location().role else own.origins, *origins]
+    here = tuple(toolchains(entry for one in judged for entry in one.rebuilt()))
+    now_ns = time.time_ns()
+    its, *rest = (
+        state._replace(stale=one.summary(one.stale(here, now_ns)))
+        for state, one in zip([own.state, *states], judged, strict=True)
+    )
+    own = own._replace(state=its)
+    return Overview(own, roots, [*roots, *rest, *map(foreign_state, unused)])
+
+
+def own_contents(own: OwnRoot) -> OwnContents:
+    """All that there is to know of a root of our own cache."""
+    traces, origins = Traces(), Origins()
+    found = own_state(own, origins.of(traces.of(own.scan())))
+    advice = advise_on(traces, key_fields_of(own))
+    records = own.store.journal_tail(MISSES_KEPT)
+    processes = [record for record in records if record.get("kind") == "process"]
+    return OwnContents(found, origins, advice, recent_misses(records), processes, own.store.missed_count())
+
+
+def state_of(cache: Cache) -> CacheState:
+    """The state of a cache, ours or another system's."""
+    return own_state(cache, cache.scan()) if isinstance(cache, OwnRoot) else foreign_state(cache)
+
+
+def own_state(cache: OwnRoot, scanned: Iterable[CacheEntry]) -> CacheState:
     """The state of our own cache, with the size of the files that are not entries."""
     return state(cache, scanned)._replace(beside_bytes=cache.beside_bytes())
 
@@ -66,46 +142,6 @@ def foreign_state(cache: Cache, origins: Origins | None = None) -> CacheState:
     return found._replace(findings=tuple(one for one in told if one not in found.location.problems))
 
 
-def select(
-    caches: Sequence[Cache], words: Sequence[str] = (), targets: Sequence[str] = ()
-) -> list[tuple[Cache, Iterable[CacheEntry]]]:
-    """The entries of each cache that some words name, for any of some targets; all entries without words.
-
-    A word is a program, a target or the first digits of a key. Without words the entries are read one by one,
-    on demand. Raises UsageError for a word that names nothing in any of the caches.
-    """
-
-    from gpucache.engine.evict import matches_target
-
-    def wanted(entry: CacheEntry) -> bool:
-        return not targets or any(matches_target(entry, target) for target in targets)
-
-    if not words:
-        return [(cache, filter(wanted, cache.scan())) for cache in caches]
-    found = {word: [list(filter(wanted, _named(cache, word))) for cache in caches] for word in words}
-    for word, by_cache in found.items():
-        if not any(by_cache):
-            raise UsageError(
-                f"no entry is of a program, target or key {word!r}; run 'gpucache inspect --list' to see the "
-                "entries"
-            )
-    return [(cache, list(chain(*own))) for cache, *own in zip(caches, *found.values(), strict=True)]
-
-
-def _named(cache: Cache, word: str) -> list[CacheEntry]:
-    from gpucache.engine.evict import matches_program, matches_target
-
-    found = cache.find(word) if is_key_prefix(word) else []
-    return found or [
-        entry for entry in cache.scan() if matches_program(entry, word) or matches_target(entry, word)
-    ]
-
-
-def is_key_prefix(word: str) -> bool:
-    """Whether a word can be the beginning of a key; in some systems a number follows its digits."""
-    return re.fullmatch(r"[0-9a-f]{4,}(-\d+)?", word) is not None
-
-
 def key_fields_of(cache: Cache) -> Callable[[str], Sequence[KeyField]]:
     """Reads the key fields of an entry by its key; empty if they cannot be read."""
 
@@ -121,11 +157,6 @@ def key_fields_of(cache: Cache) -> Callable[[str], Sequence[KeyField]]:
 def recent_misses(records: Sequence[Record], oldest_ns: int = 0) -> list[Record]:
     """The misses among records of the journal, newest first, from an instant on."""
     return [record for record in records if record.get("kind") == "miss" and _when(record) >= oldest_ns]
-
-
-def processes(records: Sequence[Record]) -> list[Record]:
-    """The records in which processes count their hits and misses, newest first."""
-    return [record for record in records if record.get("kind") == "process"]
 
 
 def _when(record: Record) -> int:

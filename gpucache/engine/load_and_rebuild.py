@@ -8,8 +8,9 @@ from typing import TypeVar
 
 from gpucache.answers.entries import CacheEntry, EntryReport
 from gpucache.backends.interface import Backend
-from gpucache.backends.registry import load_backend
-from gpucache.caches.interface import Rebuildable
+from gpucache.backends.registry import backend_names, load_backend
+from gpucache.caches.interface import OwnRoot
+from gpucache.engine.opened import Opened
 from gpucache.engine.prepare import prepare
 from gpucache.engine.verify import Trial, Try
 from gpucache.engine.warm.plan import Job
@@ -17,6 +18,7 @@ from gpucache.engine.workers.pool import Bounds, Died, Done, run_isolated
 from gpucache.errors import CompileError, GpucacheError
 from gpucache.keys import source_digest
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Checks, Device, Language, Program, Target
+from gpucache.probe.ask import ask
 from gpucache.sources.discover import load_program
 
 J = TypeVar("J")
@@ -27,18 +29,27 @@ _ALONE = Bounds(jobs=1, timeout_s=300.0, fresh=True)
 _LANGUAGES = {"opencl": Language.OPENCL_C, "cuda": Language.CUDA_CPP}
 
 
-def load_trial(cache: Rebuildable) -> Try:
-    """The trial of an entry in ``verify --load``."""
-    return partial(try_load, cache, _load, _load_other)
+def trials(opened: Opened, *, load: bool, rebuild: bool) -> dict[str, list[Try]]:
+    """The trials of ``--load`` and ``--rebuild`` for the entries of each root, by the root's path.
 
-
-def rebuild_trial(cache: Rebuildable, devices: Sequence[Device], backends: Mapping[str, Backend]) -> Try:
-    """The trial of an entry in ``verify --rebuild``."""
-    return partial(try_rebuild, cache, devices, backends, os.environ, _rebuild)
+    Raises UsageError if other caches were named.
+    """
+    for option, asked in (("--load", load), ("--rebuild", rebuild)):
+        if asked:
+            opened.require_own(option)
+    devices = ask() if rebuild else []
+    backends = {name: load_backend(name) for name in backend_names()}
+    found: dict[str, list[Try]] = {}
+    for root in opened.roots:
+        tries: list[Try] = [partial(try_load, root, _load, _load_other)] if load else []
+        if rebuild:
+            tries.append(partial(try_rebuild, root, devices, backends, os.environ, _rebuild))
+        found[root.location().root] = tries
+    return found
 
 
 def try_load(
-    cache: Rebuildable,
+    cache: OwnRoot,
     load: Callable[[tuple[Artifact, Target]], tuple[str, ...]],
     load_other: Callable[[Target], object],
     entry: CacheEntry,
@@ -67,7 +78,7 @@ def try_load(
 
 
 def try_rebuild(
-    cache: Rebuildable,
+    cache: OwnRoot,
     devices: Sequence[Device],
     backends: Mapping[str, Backend],
     environ: Mapping[str, str],

@@ -7,7 +7,7 @@ owner can be installed in an unknown place, or run in a container: so a use with
 entry is called stale only if one of these signs shows that it is out of reach.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from gpucache.answers.entries import CacheEntry
@@ -15,6 +15,8 @@ from gpucache.answers.inspect import Stale
 from gpucache.model import Toolchain
 from gpucache.units import format_age
 
+Ask = Callable[[Iterable[CacheEntry]], Iterable[Toolchain]]
+"""Finds the toolchains that can show some entries to be stale."""
 WEEK_NS = 7 * 86_400 * 10**9
 
 

@@ -4,6 +4,7 @@ The cache itself says what is wrong with an entry. This module adds what follows
 this machine: superseded and stale ones.
 """
 
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
@@ -12,7 +13,9 @@ from types import MappingProxyType
 from gpucache.answers.entries import CacheEntry, FindingKind
 from gpucache.answers.verify import Checked, Finding
 from gpucache.caches.interface import Cache, ChecksAll
-from gpucache.engine.staleness import Origin, origin
+from gpucache.engine.evict import superseded
+from gpucache.engine.opened import Opened
+from gpucache.engine.staleness import Ask, Origin, Origins, origin
 from gpucache.engine.workers.capacity import cores
 from gpucache.errors import WorkersError
 from gpucache.host.forks import shared_out
@@ -35,6 +38,51 @@ _WORTH_A_SHARE = 2_000
 """How many entries are worth a process."""
 _TOGETHER = 256
 """How many sound entries are reported at once."""
+
+
+def verify_caches(
+    opened: Opened,
+    words: Sequence[str],
+    trials: Mapping[str, Sequence[Try]],
+    toolchains: Ask,
+    progress: Callable[[int, int, str], object],
+    *,
+    repair: bool,
+    whole: bool,
+) -> Iterator[Checked]:
+    """Every entry of opened caches, or those that words name, as it is checked.
+
+    Repairs come at the end of each cache. ``trials`` are those of our own roots by their paths, and
+    ``progress`` gets the number of entries that were checked, of all, and a name. With ``whole`` each sound
+    entry is reported by itself. Raises UsageError for a word that names nothing.
+    """
+    selected = opened.select(words)
+    origins = [Origins() for _ in selected]
+    old = [superseded(one.of(own)) for one, (_, own) in zip(origins, selected, strict=True)]
+    done, total = 0, sum(one.seen for one in origins)
+    here = tuple(toolchains(entry for one in origins for entry in one.samples()))
+    now_ns = time.time_ns()
+    try:
+        for (cache, entries), of, its in zip(selected, origins, old, strict=True):
+            wrong: list[tuple[Checked, CacheEntry | None]] = []
+            for checked, entry in run_verify(
+                cache,
+                entries if words else None,  # a cache is read again rather than kept in memory
+                old=its,
+                stale=of.stale(here, now_ns),
+                trials=trials.get(cache.location().root, ()),
+                whole=not words,
+                sound_alike=0 if words or whole else of.seen,
+            ):
+                progress(done, total, checked.entry[:12])
+                done += entry is not None
+                if repair and checked.findings:
+                    wrong.append((checked, entry))
+                else:
+                    yield checked
+            yield from repaired(cache, wrong)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"{done} of {total} were checked") from None
 
 
 def run_verify(

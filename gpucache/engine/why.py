@@ -10,16 +10,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from gpucache.answers.entries import CacheEntry, EntryReport
 from gpucache.answers.lookup import Hit, Miss, Verdict
 from gpucache.answers.why import Answer, Build, Reach, Reply, ReplyState, Served
-from gpucache.caches.interface import Cache, System
+from gpucache.caches.interface import Cache, OwnRoot, System
 from gpucache.engine.load_and_rebuild import request_of
 from gpucache.engine.lookup import look_up
 from gpucache.engine.nearest import Record, record_of
+from gpucache.engine.opened import matches_target, select
 from gpucache.engine.phrases import phrases
 from gpucache.engine.prepare import prepare
 from gpucache.engine.store_layers import Layers
-from gpucache.engine.warm.plan import Backends, WarmItem
-from gpucache.errors import GpucacheError
+from gpucache.engine.warm.plan import Backends, WarmItem, plan_warm
+from gpucache.errors import GpucacheError, UsageError
 from gpucache.keys import SOURCE_NAME, difference
+from gpucache.manifest import ProgramSpec
 from gpucache.model import BuildRequest, CacheKey, Device, Toolchain
 
 _UNDER_RUN = (
@@ -92,6 +94,37 @@ def _under_run(built: Sequence[tuple[Build, Record]]) -> tuple[Build, ...]:
         if detail is not None and any(item.label == SOURCE_NAME for item in detail.key_fields):
             found.append(build)
     return tuple(found[:_WRITTEN_TOLD])
+
+
+def plan_why(
+    meant: Sequence[tuple[Sequence[ProgramSpec], Sequence[CacheEntry]]],
+    devices: Sequence[Device],
+    targets: Sequence[str],
+    backends: Backends,
+    own: OwnRoot | None,
+) -> list[WarmItem]:
+    """The requests of some programs, and of some entries of our own cache again."""
+    items: list[WarmItem] = []
+    for specs, entries in meant:
+        items += plan_warm(specs, devices, targets, backends)
+        if own is not None:
+            items += items_of(entries, own.report, devices)
+    return items
+
+
+def entries_of(own: OwnRoot, word: str, targets: Sequence[str]) -> list[CacheEntry]:
+    """The entries of our own cache that a word means, for any of some targets; raises UsageError for none."""
+    known = {event.key for event in own.store.history(word) if event.what == "built"}
+    recorded = [entry for key in sorted(known) for entry in own.find(key)]
+    if targets:
+        recorded = [one for one in recorded if any(matches_target(one, target) for target in targets)]
+    if recorded:  # the record of a program names its entries, so the cache need not be searched
+        return recorded
+    try:
+        [(_, entries)] = select([own], [word], targets)
+        return list(entries)
+    except UsageError as error:
+        raise UsageError(f"there is no source {word!r}, and {error}") from None
 
 
 def items_of(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from gpucache.engine.targets import select_target
+from gpucache.engine.machine import select_target
 from gpucache.errors import GpucacheError
 from gpucache.probe.ask import ask
 from tests import pocl

@@ -17,13 +17,12 @@ from gpucache.engine.evict import (
     EvictPlan,
     Limits,
     foresee,
-    matches_program,
-    matches_target,
     plan,
     plan_together,
     superseded,
     worth,
 )
+from gpucache.engine.opened import matches_program, matches_target
 from gpucache.model import Toolchain
 
 DAY_NS = 86_400 * 1_000_000_000

@@ -15,8 +15,8 @@ from gpucache.answers.warm import WarmOutcome, WarmResult
 from gpucache.backends.interface import Backend
 from gpucache.checks import include_dirs
 from gpucache.closures import Closure
+from gpucache.engine.machine import default_devices, select_target
 from gpucache.engine.prepare import Known, Prepared, lacks_kernels
-from gpucache.engine.targets import default_devices, select_target
 from gpucache.errors import GpucacheError
 from gpucache.manifest import ProgramSpec
 from gpucache.model import (
@@ -109,13 +109,6 @@ class Progress:
 
 Build = Callable[[Job], Hit | Built]
 """The work of a worker on a job."""
-
-
-def needed_backends(specs: Sequence[ProgramSpec], targets: Sequence[str], backends: Backends) -> list[str]:
-    """The backends whose devices a plan needs, so that no other driver is probed."""
-    languages = {_backend(spec.program.language, backends).name for spec in specs}
-    named = (text.partition(":")[0] for spec in specs for text in targets or spec.targets)
-    return sorted(languages | {name for name in named if name in backends})
 
 
 def plan_warm(

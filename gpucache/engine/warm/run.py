@@ -1,12 +1,15 @@
 """A run of ``warm``: hits are found in this process, the rest is built in workers.
 
-Owns the outcome of each item, also of one that an interrupted run did not reach, the choice of the missed
-requests to build, and the lines in the journal at the end. Must not know how anything is compiled.
+Owns the ways to name the items (programs, missed requests, a recording), the outcome of each item, also
+of one that an interrupted run did not reach, and the lines in the journal at the end. Must not know how a
+program is compiled.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucache.answers.lookup import Hit, Verdict
@@ -14,17 +17,33 @@ from gpucache.answers.warm import WarmOutcome, WarmResult
 from gpucache.closures import Closure
 from gpucache.engine.hits import find
 from gpucache.engine.journal import note_process
+from gpucache.engine.machine import find_machine, machine_for, select_target
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.store_layers import Layers
-from gpucache.engine.warm.plan import Backends, Build, Named, Progress, WarmItem, plan_missed
+from gpucache.engine.warm.plan import (
+    Backends,
+    Build,
+    Named,
+    Progress,
+    WarmItem,
+    plan_missed,
+    plan_recorded,
+    plan_warm,
+)
 from gpucache.errors import CacheUnusableError, GpucacheError
 from gpucache.host.interrupts import disarm
 from gpucache.model import CacheKey, Device, Target
 from gpucache.store.interface import MissedRequest
+from gpucache.units import format_count
 
 if TYPE_CHECKING:
+    from gpucache.engine.machine import Machine
+    from gpucache.manifest import ProgramSpec
+    from gpucache.settings import Settings
     from gpucache.store.directory import DirectoryStore
 
+_FOR_A_RUN = ("gpucache.engine.warm.work", "gpucache.answers.warm")
+"""Imported while drivers are probed, which takes as long."""
 _ABSENT = "the recording keeps digests and no sources; ask with --check, or record without --digests-only"
 
 
@@ -96,7 +115,114 @@ class Session:
         yield from in_workers(pending, layers, build, bounds, progress)
 
 
+@dataclass(frozen=True, slots=True)
+class Warming:
+    """The options of a run, whatever names its items."""
+
+    settings: "Settings"
+    open_store: "Callable[[Settings], DirectoryStore]"
+    open_layers: "Callable[[Settings], Layers]"
+    backends: Backends
+    say: Callable[..., object]
+    """Writes sentences for people apart from the outcomes."""
+    progress: Callable[[Progress], None]
+    jobs: int | None = None
+    timeout_s: float = 300.0
+    check: bool = False
+    retry_poisoned: bool = False
+
+    def session(self, machine: "Machine", *, systems: bool = True) -> Session:
+        """The run on a machine; without ``systems`` it has the user's root only."""
+        self.say(*machine.notes if systems else ())
+        settings = self.settings if systems else self.settings._replace(system_dirs=())
+        how = (self.jobs, self.timeout_s, self.check, self.retry_poisoned)
+        opened = partial(self.open_layers, settings)
+        return Session(opened, self.backends, machine.environment, self.progress, *how)
+
+    def outcomes(self, session: Session, items: Sequence[WarmItem]) -> list[WarmOutcome]:
+        """The outcomes of some items, after the root was tried if any of them may be built."""
+        if not self.check and any(item.request is not None for item in items):
+            self.open_store(self.settings).prepare()
+        return session.outcomes(items)
+
+    def require_root(self) -> None:
+        """Raise CacheUnusableError for an unusable root, before anything else is said."""
+        settings = self.settings
+        if self.check and settings.root is None and settings.system_dirs:
+            return  # a user without a home may still check a shared cache
+        self.open_store(settings)
+        stops = (("GPUCACHE_READ_ONLY", settings.read_only), ("GPUCACHE_DISABLE", settings.disabled))
+        for name, stop in stops if not self.check else ():
+            if stop:
+                raise CacheUnusableError(
+                    f"{name} is set, so nothing could be kept; unset it, or ask with --check"
+                )
+
+
+def warm_programs(
+    run: Warming, specs: "Sequence[ProgramSpec]", targets: Sequence[str], profile: Path | None
+) -> tuple[list[WarmOutcome], "Machine"]:
+    """Warm programs that were read; and the machine that they were warmed for."""
+    run.require_root()
+
+    def meanwhile() -> None:
+        for name in _FOR_A_RUN:
+            import_module(name)
+
+    here = machine_for(specs, targets, profile, (), meanwhile, run.open_store(run.settings))
+    session = run.session(here)
+    return run.outcomes(session, plan_warm(specs, here.devices, targets, run.backends)), here
+
+
+def warm_recording(
+    run: Warming, folder: Path, targets: Sequence[str], profile: Path | None
+) -> list[WarmOutcome]:
+    """Warm a recording; its headers are laid out for the time of the run."""
+    from gpucache.host.scratch import scratch
+    from gpucache.recording.reading import read_recording
+    from gpucache.recording.replay import replay
+
+    run.require_root()
+    found = read_recording(folder)
+    rows = found.recording.rows()
+    if failed := sum(seen.failed for _, seen in rows):
+        told = format_count(failed, "recorded build", "recorded builds")
+        told += " failed in the program itself, and is left out; 'inspect --recording' shows which."
+        run.say(told)
+    wanted = {Target.parse(text).backend for text in (*targets, *(build.target for build, _ in rows))}
+    if not rows and not found.damage:
+        run.say(f"The recording {folder} is empty, so there is nothing to build.")
+        return []
+    here = find_machine(profile, sorted(wanted & run.backends.keys()), targets=targets)
+    session = run.session(here)
+    with scratch("replay") as place:
+        replayed = replay(found, place)
+        items = plan_recorded(replayed, here.devices, targets, run.backends, here.environment)
+        outcomes = run.outcomes(session, items)
+    # Damaged parts of a recording cannot be looked up.
+    return [WarmOutcome(one.place, "", WarmResult.FAILED, reason=one.why) for one in found.damage] + outcomes
+
+
 def warm_missed(
+    run: Warming,
+    targets: Sequence[str] = (),
+    local_sizes: Sequence[tuple[int, ...]] = (),
+    keys: Collection[CacheKey] | None = None,
+) -> list[WarmOutcome]:
+    """Warm the requests that programs noted, or those noted under some keys."""
+    run.require_root()
+    store = run.open_store(run.settings)
+    missed = store.missed()
+    if not missed:
+        run.say(f"No miss is noted in {store.root}.")
+        return []
+    here = find_machine(None, sorted({one.request.target.backend for one in missed}), targets=targets)
+    chosen = [select_target(target, here.devices).target for target in targets]
+    session, alone = run.session(here), run.session(here, systems=False)
+    return build_missed(session, alone, store, here.devices, chosen, local_sizes, keys)
+
+
+def build_missed(
     session: Session,
     alone: Session,
     store: "DirectoryStore",

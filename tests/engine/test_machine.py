@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucache.engine.targets import default_devices, select_target, told_choice
+from gpucache.engine.machine import default_devices, select_target, told_choice
 from gpucache.errors import NoDeviceError, TargetError
 from gpucache.model import Device, Target, Toolchain
 
