@@ -323,7 +323,7 @@ class BinaryFormat(FilesFormat):
         whole = status.st_size <= self.checked_bytes
         data = item.part(name, 0, self.checked_bytes if whole else self.scanned_bytes)
         binary, problem = self.unwrap(data, whole=whole)
-        info = describe(binary)
+        info = describe(binary, inside=2 * whole)
         self._checked = name, info.kind
         if problem := problem or self._wrong(binary, info, whole=whole):
             yield problem

@@ -85,7 +85,7 @@ class OpenCV(OpenCVPlaces, LockedFormat, BinaryFormat):
         for build in builds:
             whole = build.size_bytes <= self.checked_bytes
             binary = item.part(item.names[0], build.at, build.size_bytes if whole else self.scanned_bytes)
-            if wrong := self._wrong(binary, describe(binary), whole=whole):
+            if wrong := self._wrong(binary, describe(binary, inside=2 * whole), whole=whole):
                 yield wrong._replace(detail=f"of its build with {build.options!r} {wrong.detail}")
         if problem:
             yield problem

@@ -9,14 +9,14 @@ This package must not know stores, compilers or devices. :func:`fits` compares a
 payload with the payload.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 
 TYPE_CHECKING = False  # the one of typing, which type checkers know by its name
 
 if TYPE_CHECKING:
     from gpucache.payload.label_checks import fits, holds_no_kernel
-    from gpucache.payload.reading import PayloadInfo, PayloadKind, Reading  # noqa: F401
+    from gpucache.payload.reading import PayloadInfo, PayloadKind, Reading
 
 __all__ = ["PayloadInfo", "PayloadKind", "describe", "fits", "holds_no_kernel"]
 
@@ -26,6 +26,7 @@ _READERS = (
     (b"\xed\x43\x4e\x7f", "containers.read_ltoir"),
     (b"poclbin\0", "containers.read_poclbin"),
     (b"rusticl\0", "containers.read_rusticl"),
+    (b"\1\0\0\0", "containers.read_rusticl"),
     (b"\x03\x02\x23\x07", "spirv.read_spirv"),
     (b"\x07\x23\x02\x03", "spirv.read_spirv"),
     (b"BC\xc0\xde", "bitcode.read_bitcode"),
@@ -45,11 +46,17 @@ def __getattr__(name: str) -> object:
     return found
 
 
-def describe(data: bytes) -> "PayloadInfo":
+_INSIDE = (b"\x7fELF", b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
+"""The magic numbers of payloads inside others that are read."""
+
+
+def describe(data: bytes, *, inside: int = 0) -> "PayloadInfo":
     """The description of some bytes, by their magic number, or by their first directive for PTX.
 
     Fewer bytes than a magic number has are of kind ``unknown``. In longer bytes a missing end is a
-    ``problem`` wherever the format gives its length; each reader documents how far that goes.
+    ``problem`` wherever the format gives its length; each reader documents how far that goes. With ``inside``
+    every record of bitcode is read, in so many levels of payloads inside others, of which the first is these
+    bytes.
     """
     from gpucache.payload.reading import BrokenError, PayloadKind, Reading
 
@@ -64,6 +71,21 @@ def describe(data: bytes) -> "PayloadInfo":
             if not data:
                 raise BrokenError("the payload is empty")
             reading.note("starts with", data[:16].hex(" "))
+        if inside and reading.kind is PayloadKind.LLVM_BITCODE:
+            from gpucache.payload.bitcode import walk
+
+            walk(data)
+        for start, part in _inside(reading) if inside else ():
+            if problem := describe(part, inside=inside - 1).problem:
+                raise BrokenError(f"in the {len(part)} bytes from byte {start} on {problem}")
     except BrokenError as broken:
         return reading.info(str(broken))
     return reading.info()
+
+
+def _inside(reading: "Reading") -> "Iterator[tuple[int, bytes]]":
+    """The payloads inside one, each with its start; together they are not larger than it."""
+    left = len(reading.data)
+    for start, end in reading.parts:
+        if reading.data.startswith(_INSIDE, start) and (left := left - (end - start)) > 0:
+            yield start, reading.data[start:end]

@@ -1,10 +1,10 @@
 """LLVM bitcode: the blocks, abbreviations and records of its bit stream, and a module's data about itself.
 
-Source: LLVM's "Bitcode File Format" and llvm/include/llvm/Bitcode/LLVMBitCodes.h. Only the outermost level
-is read: the blocks fit into the file, a module exists, and with it the string table that contains its
-names. Bitcode has no checksum, so a byte that changes without moving a block is not noticed. The work is
-bounded by the number of bytes: no field takes fewer bits than it is counted for, and blocks inside the one
-that is read are skipped by their length.
+Source: LLVM's "Bitcode File Format" and llvm/include/llvm/Bitcode/LLVMBitCodes.h. A module is read at its
+outermost level: the blocks fit into the file, and a module exists with the string table that contains its
+names. ``walk`` reads every record of every block. Bitcode has no checksum, so a changed byte is noticed only
+if the records after it no longer fit. The work is bounded by the number of bytes: no field takes fewer bits
+than it is counted for.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,8 @@ from gpucache.units import printable
 
 _MAGIC = b"BC\xc0\xde"
 _WRAPPER = b"\xde\xc0\x17\x0b"
-_MODULE, _IDENTIFICATION, _STRTAB = 8, 13, 23
+_BLOCKINFO, _MODULE, _IDENTIFICATION, _STRTAB = 0, 8, 13, 23
+_SET_BLOCK = 1
 _IDENTIFICATION_STRING = 1
 _STRTAB_BLOB = 1
 _VERSION, _TRIPLE, _FUNCTION, _SOURCE = 1, 2, 8, 16
@@ -37,9 +38,11 @@ _WIDEST = 64
 _ABBREVIATION_LIMIT = 512
 _OPERAND_LIMIT = 64
 """How many operands an abbreviation may have; LLVM's own have about ten at most."""
-_ARRAY_LIMIT = 65_536
 _WORK_LIMIT = 4_000_000
 """How many operands are read of one block; each becomes a number in memory."""
+_WALKED_BYTES = 4 << 20
+"""The largest bitcode that is walked; some seconds."""
+_DEPTH_LIMIT = 32
 _GARBAGE_BYTES = 8
 """How many bytes after the last block are ignored, as LLVM's own reader ignores them."""
 
@@ -180,6 +183,7 @@ class Bits:
 
 Operand = tuple[int, int]
 """The encoding of an operand, and its width or value."""
+_Abbreviation = tuple[Operand, ...]
 
 
 def blocks(data: bytes, start: int) -> Iterator[Block]:
@@ -191,20 +195,45 @@ def blocks(data: bytes, start: int) -> Iterator[Block]:
         yield _enter(bits)
 
 
+def walk(data: bytes) -> None:
+    """Read every record; raises BrokenError where one does not fit what surrounds it. Larger bitcode than
+    4 MiB is not walked."""
+    data = _unwrapped(Reading(data))
+    inherited: dict[int, list[_Abbreviation]] = {}
+    stack = [iter(blocks(data, len(_MAGIC)))] if len(data) <= _WALKED_BYTES else []
+    while stack:
+        found = next(stack[-1], None)
+        if found is None:
+            stack.pop()
+        elif len(stack) > _DEPTH_LIMIT:
+            raise BrokenError(f"it has blocks more than {_DEPTH_LIMIT} deep")
+        else:
+            stack.append(one for one in _contents(data, found, inherited) if isinstance(one, Block))
+
+
 def records(data: bytes, block: Block) -> Iterator[Record]:
     """The records directly in a block, without the records of nested blocks; raises BrokenError."""
+    return (one for one in _contents(data, block, {}) if isinstance(one, Record))
+
+
+def _contents(
+    data: bytes, block: Block, inherited: "dict[int, list[_Abbreviation]]"
+) -> "Iterator[Record | Block]":
+    """Records and nested blocks of a block in order. ``inherited`` are the abbreviations by block that block
+    0 defines for others. Raises BrokenError."""
     bits = Bits(data, block.start * 8, block.end * 8)
-    known: list[tuple[Operand, ...]] = []
+    known = list(inherited.get(block.number, ()))
+    about = known
     work = 0
     while (kind := bits.take(block.id_bits)) != _END:
         if kind == _ENTER:
-            _enter(bits)
+            yield _enter(bits)
         elif kind == _DEFINE:
             count = bits.vbr(5)
             if count > _OPERAND_LIMIT:
                 raise BrokenError(f"an abbreviation of {count} operands is none that LLVM makes")
-            known.append(tuple(_operand(bits) for _ in range(count)))
-            if len(known) > _ABBREVIATION_LIMIT:
+            about.append(tuple(_operand(bits) for _ in range(count)))
+            if len(about) > _ABBREVIATION_LIMIT:
                 raise BrokenError("it defines more abbreviations than LLVM makes")
         else:
             if kind - 4 >= len(known):
@@ -214,7 +243,12 @@ def records(data: bytes, block: Block) -> Iterator[Record]:
             work += 1 + len(record.operands)
             if work > _WORK_LIMIT:
                 raise BrokenError(f"block {block.number} holds more than LLVM writes into one")
+            if block.number == _BLOCKINFO and record.code == _SET_BLOCK and record.operands:
+                about = inherited.setdefault(record.operands[0], [])
             yield record
+    bits.align()
+    if bits.position != bits.end:
+        raise BrokenError(f"block {block.number} ends at byte {bits.position // 8} of {block.end}")
 
 
 def _enter(bits: Bits) -> Block:
@@ -286,10 +320,8 @@ def _scalar(bits: Bits, encoding: int, value: int) -> int:
 
 
 def _count(bits: Bits, width: int, part: str) -> int:
-    """How many numbers follow; raises if so many of that width do not remain, or are never written."""
+    """How many numbers follow; raises if so many of that width do not remain."""
     count = bits.vbr(6)
     if count * width > bits.left:
         raise CutError(f"a {part} of {count} numbers ends beyond the bytes")
-    if count > _ARRAY_LIMIT:
-        raise BrokenError(f"a {part} of {count} numbers is none that LLVM writes here")
     return count

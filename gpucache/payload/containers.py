@@ -15,8 +15,11 @@ _TAG_SPECIFIC = 0x20
 _TAG_END = 0x63
 _TAGS_READ = 256
 _IMAGES_READ = 4096
+_SPIRV = b"\x03\x02\x23\x07"
 _POCL_READ = range(6, 12)
 _POCL_WITH_ROOT_SIZE = 9
+_POCL_FILES_READ = (9,)
+"""The versions whose kernels' files were seen in real ones."""
 _POCL_WITH_GLOBALS = 10
 _POCL_HAS_GLOBALS = 2
 _KERNEL_LIMIT = 65_536
@@ -86,11 +89,11 @@ def read_poclbin(reading: Reading) -> None:
 
     The header has the magic, u64 device id, u32 version, u32 number of kernels, u64 flags, from version 9
     on u32 root entries, then 41 bytes of build hash, and from version 10 on a u64 where flag bit 1 is set.
-    The root files follow: from version 9 on after their size as u64, before that one file as u32 and name,
-    u32 and content. Each kernel is u64 size of all of it, u64, u32, u32 and name, and a rest that is not
-    read. Versions 8 (PoCL 3.0) and 9 (3.1) were read from real files; 6, 7, 10 and 11 follow the source; of
-    other versions only the header up to the flags is read. The kernels must end where the payload does, so
-    every cut is a problem.
+    The root files follow: from version 9 on after their size as u64, before that one file. A file is u32 and
+    name, u32 and content. Each kernel is u64 size of all of it, u64 size of its files, u32, u32 and name, a
+    rest that is not read, and its files. Versions 8 (PoCL 3.0) and 9 (3.1) were read from real files; 6, 7,
+    10 and 11 follow the source; of other versions only the header up to the flags is read. The kernels must
+    end where the payload does, so every cut is a problem.
     """
     reading.kind = PayloadKind.POCLBIN
     device, version, count, flags = reading.unpack("<QIIQ", 8, "poclbin header")
@@ -108,30 +111,48 @@ def read_poclbin(reading: Reading) -> None:
     if count > _KERNEL_LIMIT:
         raise BrokenError(f"it claims {count} kernels, more than the {_KERNEL_LIMIT} that are read")
     start = _root_end(reading, version, start)
-    reading.note_names("kernels", _pocl_kernels(reading, start, count), kernels=True)
+    reading.note_names("kernels", _pocl_kernels(reading, version, start, count), kernels=True)
 
 
 def _root_end(reading: Reading, version: int, start: int) -> int:
     if version >= _POCL_WITH_ROOT_SIZE:
         (size,) = reading.unpack("<Q", start, "size of the program files")
-        end = start + 8 + size
-    else:
-        (size,) = reading.unpack("<I", start, "name of the program file")
-        content = start + 4 + size
-        (size,) = reading.unpack("<I", content, "program file")
-        end = content + 4 + size
-    reading.require(end, "program files")
+        start, end = start + 8, start + 8 + size
+        reading.require(end, "program files")
+        if version in _POCL_FILES_READ:
+            _pocl_files(reading, start, end)
+        return end
+    return _pocl_file(reading, start)
+
+
+def _pocl_files(reading: Reading, start: int, end: int) -> None:
+    while start < end:
+        start = _pocl_file(reading, start)
+    if start != end:
+        raise BrokenError(f"a file ends at byte {start}, beyond byte {end} where files end")
+
+
+def _pocl_file(reading: Reading, start: int) -> int:
+    """Take a file's content as a part; returns where the file ends."""
+    (size,) = reading.unpack("<I", start, "name of a file")
+    content = start + 4 + size
+    (size,) = reading.unpack("<I", content, "length of a file")
+    end = content + 4 + size
+    reading.require(end, "file")
+    reading.parts.append((content + 4, end))
     return end
 
 
-def _pocl_kernels(reading: Reading, start: int, count: int) -> Iterator[str]:
+def _pocl_kernels(reading: Reading, version: int, start: int, count: int) -> Iterator[str]:
     for index in range(count):
-        size, _files, _arguments, length = reading.unpack("<QQII", start, f"header of kernel {index}")
+        size, files, _arguments, length = reading.unpack("<QQII", start, f"header of kernel {index}")
         if 24 + length > size:
             raise BrokenError(f"kernel {index} has {size} bytes and a name of {length}")
         reading.require(start + size, f"content of kernel {index}")
         yield reading.text(start + 24, start + 24 + length)
         start += size
+        if version in _POCL_FILES_READ:
+            _pocl_files(reading, start - files, start)
     if start != len(reading.data):
         raise BrokenError(f"the last kernel ends at byte {start} of the payload's {len(reading.data)}")
 
@@ -140,15 +161,25 @@ def read_rusticl(reading: Reading) -> None:
     """Describe a binary of Mesa's rusticl; every cut of version 1 is a problem.
 
     The magic is followed by, each as u32, the version (only 1 was seen), the length of the device's name, the
-    length of the SPIR-V, and OpenCL's binary type; then come the name and the SPIR-V.
+    length of the SPIR-V, and OpenCL's binary type; then come the name and the SPIR-V. Mesa 22.3 writes
+    neither the magic nor the device.
     """
+    if not reading.data.startswith(b"rusticl\0"):
+        if reading.cut(12, 16) == _SPIRV:
+            reading.kind = PayloadKind.RUSTICL
+            (spirv_length,) = reading.unpack("<I", 4, "rusticl header")
+            _rusticl_end(reading, spirv_length, 12)
+        return
     reading.kind = PayloadKind.RUSTICL
     version, name_length, spirv_length, _type = reading.unpack("<4I", 8, "rusticl header")
     reading.note("rusticl version", version)
-    if version != 1:
-        return
-    reading.require(24 + name_length + spirv_length, "SPIR-V")
-    reading.note("device", reading.text(24, 24 + name_length))
+    if version == 1:
+        reading.note("device", reading.text(24, 24 + name_length))
+        _rusticl_end(reading, spirv_length, 24 + name_length)
+
+
+def _rusticl_end(reading: Reading, spirv_length: int, start: int) -> None:
+    reading.require(start + spirv_length, "SPIR-V")
     reading.note("SPIR-V bytes", spirv_length)
 
 

@@ -21,7 +21,7 @@ _EM_X86 = (3, 62)
 _KINDS = {190: PayloadKind.CUBIN, 205: PayloadKind.INTEL_GPU, 224: PayloadKind.AMDGPU}
 _MACHINES = {3: "x86", 62: "x86-64", 183: "aarch64", 190: "CUDA", 205: "Intel graphics", 224: "AMD GPU"}
 _INTEL_CPU_TYPES = range(0xFF01, 0xFF05)
-_SHT_PROGBITS, _SHT_SYMTAB, _SHT_NOBITS, _SHT_DYNSYM = 1, 2, 8, 11
+_SHT_PROGBITS, _SHT_SYMTAB, _SHT_STRTAB, _SHT_NOBITS, _SHT_DYNSYM = 1, 2, 3, 8, 11
 _SHN_XINDEX = 0xFFFF
 _PT_LOAD, _PT_DYNAMIC, _PT_NOTE = 1, 2, 4
 _NT_GNU_BUILD_ID = 3
@@ -128,10 +128,19 @@ def read_elf(reading: Reading) -> None:
     for index, section in enumerate(sections):
         if index and section.kind != _SHT_NOBITS:
             reading.require(section.offset + section.size, f"content of section {index}")
+            end = section.offset + section.size
+            if section.kind == _SHT_STRTAB and section.size and reading.data[end - 1]:
+                raise BrokenError(f"the names in section {index} do not end")
+            reading.parts.append((section.offset, end))
     for index, (_, offset, _, size) in enumerate(_segments(file)):
         reading.require(offset + size, f"content of segment {index}")
     if sections:
         _describe_sections(reading, list(_named(reading, file, sections)))
+    if reading.kind is PayloadKind.INTEL_CPU:
+        tables = (table[0] + table[1] * table[2] for table in (file.sections, file.segments))
+        behind = len(reading.data) - max(*tables, *(end for _, end in reading.parts), 0)
+        if behind > 0:  # the driver refuses them
+            raise BrokenError(f"{behind} bytes follow its last section")
 
 
 def is_cut(data: bytes) -> bool:

@@ -197,12 +197,12 @@ def bundle(*identifiers: bytes, size: int = 4) -> bytes:
     )
 
 
-def poclbin(version: int, kernels: Sequence[str], flags: int = 0) -> bytes:
+def poclbin(version: int, kernels: Sequence[str], code: bytes = b"BC\xc0\xde", *, flags: int = 0) -> bytes:
     """A poclbin of some version with one root file and empty kernels."""
     data = b"poclbin\0" + struct.pack("<QIIQ", 0xABCDEF, version, len(kernels), flags)
     data += struct.pack("<I", 1) if version >= 9 else b""
     data += b"AB/CDEF".ljust(41, b"\0") + (bytes(8) if version >= 10 and flags & 2 else b"")
-    root = struct.pack("<I", 11) + b"/program.bc" + struct.pack("<I", 4) + b"BC\xc0\xde"
+    root = struct.pack("<I", 11) + b"/program.bc" + struct.pack("<I", len(code)) + code
     data += (struct.pack("<Q", len(root)) if version >= 9 else b"") + root
     for name in kernels:
         data += struct.pack("<QQII", 24 + len(name) + 40, 0, 0, len(name)) + name.encode() + bytes(40)

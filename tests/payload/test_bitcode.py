@@ -63,3 +63,24 @@ def test_an_array_that_cannot_be_is_refused_before_it_is_read(
     build.enter(whole, 8, block.ended())
     with pytest.raises(error, match=words):
         bitcode.read_module(whole.data())
+
+
+def test_a_walk_reads_nested_records_and_the_abbreviations_that_block_0_defines() -> None:
+    """A nested record that nothing defines is found, which reading the module alone steps over."""
+
+    def nested(defined_for: int) -> bytes:
+        module = build.Block().record(1, [0])
+        inner = build.Block()
+        inner.put(4, build.Block.width)
+        inner.put(0, 8)
+        shared = build.Block().record(1, [defined_for]).define((0, 7), (1, 8))
+        build.enter(module, 0, shared.ended(), build.Block.width)
+        build.enter(module, 17, inner.ended(), build.Block.width)
+        whole = build.Bits(b"BC\xc0\xde")
+        build.enter(whole, 8, module.ended())
+        return whole.data()
+
+    bitcode.walk(nested(17))
+    bitcode.read_module(nested(18))
+    with pytest.raises(FormatError, match="does not define"):
+        bitcode.walk(nested(18))

@@ -3,13 +3,14 @@ import struct
 import pytest
 
 from gpucache.payload import PayloadKind, describe
-from tests.payload.build import elf64, fatbin, poclbin, spirv
+from tests.payload.build import bitcode, elf64, fatbin, poclbin, spirv
 
 K = PayloadKind
 NOBITS = 8
 
 
 RUSTICL = b"rusticl\0" + struct.pack("<4I", 1, 8, 20, 4) + b"llvmpipe" + spirv("<")
+OLDER_RUSTICL = struct.pack("<3I", 1, 20, 4) + spirv("<")
 VULKAN = struct.pack("<4I", 32, 1, 0x10DE, 0x2330) + bytes(range(16))
 
 
@@ -52,6 +53,7 @@ def test_architecture_of_a_cubin_follows_its_abi(
         (b"BC\xc0\xde" + bytes(8), K.LLVM_BITCODE, None),
         (b"\xde\xc0\x17\x0b" + struct.pack("<4I", 0, 20, 4, 7) + b"BC\xc0\xde", K.LLVM_BITCODE, None),
         (RUSTICL, K.RUSTICL, None),
+        (OLDER_RUSTICL, K.RUSTICL, None),
         (VULKAN, K.VULKAN_PIPELINES, "10de:2330"),
         (b"// by hand\n.version 7.0\n.target sm_80, debug\n", K.PTX, "compute_80"),
         (b"hello", K.UNKNOWN, None),
@@ -99,6 +101,8 @@ def test_every_cut_behind_the_magic_number_is_a_problem(data: bytes) -> None:
         (b"poclbin\0" + struct.pack("<QIIQ", 1, 9, 2**31, 0) + bytes(60), "claims 2147483648 kernels"),
         (spirv("<") + bytes(4), "no length"),
         (spirv("<", (17, 6))[:-4], "last instruction"),
+        (OLDER_RUSTICL[:-1], "the SPIR-V ends at byte 32"),
+        (elf64(elf_type=0xFF04) + b"xy", "2 bytes follow its last section"),
         (b"BC\xc0\xde\0", "4-byte words"),
         (b".version 8.0\n", "no .target"),
         (b".version 8.0\n.target sm_90\n.visible", "inside a statement"),
@@ -111,6 +115,19 @@ def test_every_cut_behind_the_magic_number_is_a_problem(data: bytes) -> None:
 def test_contradictions_are_problems(data: bytes, words: str) -> None:
     """What contradicts its format is said in a sentence that names the part."""
     assert words in (describe(data).problem or "")
+
+
+def test_payloads_inside_others_are_read_on_request() -> None:
+    """Damage to bitcode in an ELF section or a poclbin is found where ``inside`` asks for it."""
+    sound = bitcode()
+    damaged = sound[:48] + bytes(16) + sound[64:]
+    for wrap in (
+        lambda code: elf64(0, 0xFF02, sections=[(".ocl.ir", code)]),
+        lambda code: poclbin(9, [], code),
+    ):
+        assert describe(wrap(sound), inside=2).problem is None
+        assert describe(wrap(damaged)).problem is None
+        assert "bytes from byte" in (describe(wrap(damaged), inside=2).problem or "")
 
 
 def test_braces_in_comments_and_strings_of_ptx_do_not_count() -> None:

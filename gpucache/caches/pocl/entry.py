@@ -263,7 +263,7 @@ class Program:
         if self.broken is not None:
             yield Problem(self.broken.kind, f"{self.broken.detail}; {_NO_PROGRAM}")
         elif main and not self.is_large(main) and main != PROGRAMS[2]:  # which is text
-            info = payloads.describe(self.read(main))
+            info = payloads.describe(self.read(main), inside=1)
             expected = PayloadKind.SPIRV if self.module is None else PayloadKind.LLVM_BITCODE
             if wrong := info.problem or (f"it is {info.kind}" if info.kind is not expected else ""):
                 yield Problem(FindingKind.CORRUPT, f"{main} is damaged: {wrong}; {_NO_PROGRAM}")

@@ -59,7 +59,8 @@ _ADMINISTRATOR = 0
 
 # The source.
 
-_ADDED = re.compile(rb"\n\n__constant int pyopencl_defeat_cache_[0-9a-f]{32} = 0;\Z")
+_CONSTANT = rb"pyopencl_defeat_cache_[0-9a-f]{32}"
+_ADDED = re.compile(rb"\n\n__constant int (%s) = 0;\Z" % _CONSTANT)
 _ADDED_BYTES = len("\n\n__constant int pyopencl_defeat_cache_ = 0;") + 32
 # PyOpenCL's own C_INCLUDE_RE, applied line by line: an include followed by anything is not seen.
 _FOLLOWED = re.compile(
@@ -78,8 +79,13 @@ def read_source(inner: Folder) -> bytes:
 
 def as_written(stored: bytes) -> bytes:
     """A stored source as its program wrote it, without the line that defeats the driver's own cache."""
-    ending = _ADDED.search(stored, max(0, len(stored) - _ADDED_BYTES))
+    ending = _ending(stored)
     return stored if ending is None else stored[: ending.start()]
+
+
+def _ending(stored: bytes) -> re.Match[bytes] | None:
+    """The line that PyOpenCL adds to a source: a constant with a random name."""
+    return _ADDED.search(stored, max(0, len(stored) - _ADDED_BYTES))
 
 
 def followed(source: bytes) -> Iterator[bytes]:
@@ -145,7 +151,8 @@ def info_of(inner: Folder) -> Info:
 
 
 def read_info(data: bytes) -> Info:
-    """The value of an ``info`` file; raises FormatError for anything else, EndedError if it is cut."""
+    """The first value of an ``info`` file, as PyOpenCL reads it; raises FormatError for anything else,
+    EndedError if it is cut."""
     stream = io.BytesIO(data)
     try:
         made = _value(stream)
@@ -156,8 +163,6 @@ def read_info(data: bytes) -> Info:
         if isinstance(error, ValueError) and stream.tell() >= len(data) and not said.endswith("unknown"):
             raise EndedError(f"info ends at byte {len(data)}, in the middle of its value") from error
         raise FormatError(f"info is not what PyOpenCL writes ({said or type(error).__name__})") from error
-    if stream.tell() != len(data):
-        raise FormatError("info contains more than one value")
     state = made.state if isinstance(made, _Instance) else None
     if not isinstance(state, dict) or set(state) != {"dependencies", "log"}:
         raise FormatError("info contains something other than the dependencies and the log of a build")
@@ -248,8 +253,8 @@ def device_of(info: PayloadInfo) -> str:
     return told.get("device", "") if info.kind is PayloadKind.RUSTICL else _DEVICES.get(info.kind, "")
 
 
-def binary(inner: Folder, present: set[str]) -> list[Problem]:
-    """The problem of the binary; raises OSError."""
+def binary(inner: Folder, present: set[str], *, intel: bool = False) -> list[Problem]:
+    """The problem of the binary, which ``intel`` says is Intel's; raises OSError."""
     if BINARY not in present:
         return [Problem(FindingKind.TRUNCATED, f"binary is missing: {DIES}")]
     if _is_large(inner):
@@ -260,17 +265,39 @@ def binary(inner: Folder, present: set[str]) -> list[Problem]:
         return [Problem(FindingKind.CORRUPT, f"{error}: {DIES}")]
     if not data:
         return [Problem(FindingKind.TRUNCATED, f"binary is empty: {DIES}")]
-    info = payload.describe(data)
+    info = payload.describe(data, inside=2)
     if info.problem:
-        return [Problem(FindingKind.CORRUPT, f"binary is broken, {info.problem}: {DIES}")]
+        return [
+            Problem(
+                FindingKind.CORRUPT,
+                f"binary is broken, {info.problem}: {DIES}, unless the driver does not read that part",
+            )
+        ]
     if info.kind is PayloadKind.UNKNOWN:
+        start = f"binary begins with {data[:8].hex(' ')}"
+        if intel:
+            return [Problem(FindingKind.CORRUPT, f"{start}, unlike those of Intel, which built it: {DIES}")]
         # A platform that is unknown here may write such a binary, so it is not removed.
         detail = (
-            f"binary begins with {data[:8].hex(' ')}, like no known platform's; "
-            f"if that is damage, {DIES}, and evicting the entry repairs it"
+            f"{start}, like no known platform's; if that is damage, {DIES}, and evicting the entry repairs it"
         )
         return [Problem(FindingKind.UNSUPPORTED, detail, paths=())]
+    # Drivers keep the name of the constant, which no other build has.
+    constant, kept = _constant(inner), set(re.findall(_CONSTANT, data))
+    if constant and kept and constant not in kept:
+        detail = (
+            f"binary was built from another source than {SOURCE}: programs find other kernels in it, or none"
+        )
+        return [Problem(FindingKind.MISLABELLED, detail)]
     return []
+
+
+def _constant(inner: Folder) -> bytes:
+    """The name of the constant in the source; empty without one."""
+    with suppress(OSError, FormatError):
+        if ending := _ending(files.read(inner, SOURCE, LARGEST_SOURCE_BYTES)):
+            return ending[1]
+    return b""
 
 
 def _is_large(inner: Folder) -> bool:
@@ -413,7 +440,7 @@ def problems(inner: Folder) -> list[Problem]:
         return [*found, info]
     stale = (one.problem for one in compare_all(info.dependencies))
     source = [] if SOURCE in present else [NO_SOURCE]
-    return [*found, *source, *binary(inner, present), *filter(None, stale)]
+    return [*found, *source, *binary(inner, present, intel=info.options is not None), *filter(None, stale)]
 
 
 def served(problem: Problem) -> bool:

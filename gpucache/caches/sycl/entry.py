@@ -462,7 +462,7 @@ def _judge_binary(found: Number, binary: Binary, device: bytes, kernels: Sequenc
         found.notes.append(f"its binary of {format_size(binary.payload.length)} was {unseen}")
         return
     data = binary.part(binary.payload)
-    info = describe(data)
+    info = describe(data, inside=2)
     platform = device.partition(b"/")[0].decode("utf-8", "replace")
     loadable = _LOADABLE.get(platform)
     missing = [name for name in kernels if name.encode() not in data]

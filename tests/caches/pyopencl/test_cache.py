@@ -13,7 +13,7 @@ from gpucache.answers.entries import FindingKind
 from gpucache.caches.pyopencl import entries
 from gpucache.errors import FormatError
 from gpucache.keys import digest
-from tests.caches.pyopencl.build import SOURCE, binary, header, info, only, opened, touch, write
+from tests.caches.pyopencl.build import DEFEAT, SOURCE, binary, header, info, only, opened, touch, write
 
 LOG = "begun\nOptions used by backend compiler: -DX=1 -I /v/pyopencl/cl\ndone"
 
@@ -59,6 +59,11 @@ def _with(name: str, content: bytes) -> Callable[[Path], object]:
     return lambda folder: (folder / name).write_bytes(content)
 
 
+def _built_by_intel(folder: Path) -> None:
+    (folder / "binary").write_bytes(b"\x25ELF" + bytes(99))
+    (folder / "info").write_bytes(info(log=LOG))
+
+
 def _emptied(folder: Path) -> None:
     for path in folder.iterdir():
         path.unlink()
@@ -97,6 +102,18 @@ _DAMAGE: dict[str, tuple[Callable[[Path], object], FindingKind, str, bool]] = {
         FindingKind.UNSUPPORTED,
         "dies with KeyError",
         False,
+    ),
+    "a binary unlike Intel's, which built it": (
+        _built_by_intel,
+        FindingKind.CORRUPT,
+        "unlike those of Intel",
+        True,
+    ),
+    "the binary of another source": (
+        _with("binary", binary(spirv=b"\x03\x02\x23\x07" + DEFEAT.replace(b"01234567", b"76543210"))),
+        FindingKind.MISLABELLED,
+        "another source",
+        True,
     ),
     "no source": (_without("source.cl"), FindingKind.ORPHAN, "still serves the entry", True),
     "nothing": (_emptied, FindingKind.ORPHAN, "at the next use", True),
