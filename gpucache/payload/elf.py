@@ -152,6 +152,15 @@ def is_cut(data: bytes) -> bool:
     return False
 
 
+def is_loadable(data: bytes) -> bool:
+    """Whether all segments of a library are inside, as the loader reads neither sections nor their table."""
+    try:
+        segments = list(_segments(_open(Reading(data))))
+    except BrokenError:
+        return False
+    return bool(segments) and all(offset + size <= len(data) for _, offset, _, size in segments)
+
+
 def read_exports(data: bytes) -> Exports:
     """The exports of an ELF file; raises BrokenError if it is not one or contradicts itself."""
     file = _open(Reading(data))

@@ -121,10 +121,14 @@ def test_payloads_inside_others_are_read_on_request() -> None:
     """Damage to bitcode in an ELF section or a poclbin is found where ``inside`` asks for it."""
     sound = bitcode()
     damaged = sound[:48] + bytes(16) + sound[64:]
-    for wrap in (
-        lambda code: elf64(0, 0xFF02, sections=[(".ocl.ir", code)]),
-        lambda code: poclbin(9, [], code),
-    ):
+
+    def in_elf(code: bytes) -> bytes:
+        return elf64(0, 0xFF02, sections=[(".ocl.ir", code)])
+
+    def in_poclbin(code: bytes) -> bytes:
+        return poclbin(9, [], code)
+
+    for wrap in (in_elf, in_poclbin):
         assert describe(wrap(sound), inside=2).problem is None
         assert describe(wrap(damaged)).problem is None
         assert "bytes from byte" in (describe(wrap(damaged), inside=2).problem or "")

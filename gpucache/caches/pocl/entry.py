@@ -193,6 +193,12 @@ class Program:
         return tuple(self.roles["kernel"])
 
     @property
+    def unknown(self) -> list[str]:
+        """The kernels' directories whose names its bitcode does not have, if that has any."""
+        known = self.module.kernels if self.module else ()
+        return [one for one in self.folders if known and not any(is_called(one, name) for name in known)]
+
+    @property
     def kernels(self) -> tuple[str, ...]:
         """Names of the program's kernels: from its bitcode, else the compiled ones."""
         found = (self.module and self.module.kernels) or map(short, self.folders)
@@ -267,6 +273,11 @@ class Program:
             expected = PayloadKind.SPIRV if self.module is None else PayloadKind.LLVM_BITCODE
             if wrong := info.problem or (f"it is {info.kind}" if info.kind is not expected else ""):
                 yield Problem(FindingKind.CORRUPT, f"{main} is damaged: {wrong}; {_NO_PROGRAM}")
+            elif self.folders and len(self.unknown) == len(self.folders):
+                what = (
+                    f"{main} has none of the kernels that were compiled from it, so it is another program's"
+                )
+                yield Problem(FindingKind.MISLABELLED, f"{what}; {_NO_PROGRAM}")
 
     def check(self, now_ns: int) -> Iterator[Problem]:
         """The problems of, and notes on, everything in its directory; raises OSError."""
@@ -279,13 +290,9 @@ class Program:
             more = f" and {len(strange) - 1} more" if len(strange) > 1 else ""
             detail = f"{printable(strange[0])}{more} in its directory is not PoCL's; keep it elsewhere"
             yield Problem(FindingKind.LEFTOVER, detail, paths=())
-        known = self.module.kernels if self.module else ()
-        for folder in self.folders if known else ():
-            if not any(is_called(folder, kernel) for kernel in known):
-                detail = (
-                    f"{printable(folder)} is not the name of a kernel of {PROGRAMS[0]}, so no launch uses it"
-                )
-                yield Problem(FindingKind.ORPHAN, detail, paths=())
+        for folder in self.unknown if len(self.unknown) < len(self.folders) else ():
+            detail = f"{printable(folder)} is not the name of a kernel of {PROGRAMS[0]}, so no launch uses it"
+            yield Problem(FindingKind.ORPHAN, detail, paths=())
         if old := self.aged("temporary", now_ns):
             detail = f"temporary files of writers that died: {len(old)}, such as {printable(old[0])}"
             yield Problem(FindingKind.LEFTOVER, detail, paths=old)
@@ -323,6 +330,8 @@ class Program:
         info = payloads.describe(data)
         if info.kind is not PayloadKind.ELF:
             return FindingKind.CORRUPT, f"is not a library but {info.kind}; {_NO_KERNEL}"
+        if info.problem and elf.is_loadable(data):
+            return None
         if info.problem:
             kind = FindingKind.TRUNCATED if elf.is_cut(data) else FindingKind.CORRUPT
             return kind, f"is damaged: {info.problem}; {_NO_KERNEL}"

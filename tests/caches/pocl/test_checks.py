@@ -1,5 +1,6 @@
 """What verify says of PoCL's programs, and what a repair takes away."""
 
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from gpucache.answers.entries import FindingKind
 from gpucache.answers.verify import Checked
 from tests.caches.pocl import build
-from tests.payload.build import bitcode, library
+from tests.payload.build import bitcode, library, shared_library
 
 
 def _check(root: Path, now_ns: int = build.NOW) -> Checked:
@@ -140,10 +141,29 @@ def test_a_linked_folder_is_not_entered(tmp_path: Path) -> None:
 
 def test_a_kernel_that_the_program_has_not_is_an_orphan(tmp_path: Path) -> None:
     """A folder of a name that bitcode does not define is asked for by nobody."""
-    folder = build.program(tmp_path)
-    (folder / "vecadd").rename(folder / "other")
+    folder = build.program(tmp_path, kernels=["vecadd", "rev"])
+    (folder / "rev").rename(folder / "other")
     kinds = {one.kind for one in _check(tmp_path).findings}
     assert FindingKind.ORPHAN in kinds
+
+
+def test_a_program_without_any_of_its_compiled_kernels_is_another_entrys(tmp_path: Path) -> None:
+    """Swapped bitcode is found by the kernels beside it, and a repair removes the entry."""
+    folder = build.program(tmp_path)
+    (folder / "program.bc").write_bytes(bitcode(["other"]))
+    [finding] = _repair(tmp_path).findings
+    assert (finding.kind, finding.repaired) == (FindingKind.MISLABELLED, True)
+    assert not folder.exists()
+
+
+def test_a_library_that_the_loader_takes_is_sound(tmp_path: Path) -> None:
+    """The loader does not read the section table, at which a library ends."""
+    folder = build.program(tmp_path)
+    data = bytearray(shared_library("<", 64))
+    struct.pack_into("<Q", data, 40, len(data))
+    struct.pack_into("<HHH", data, 58, 64, 1, 0)
+    _kernel(folder).write_bytes(data + bytes(63))
+    assert _check(tmp_path).findings == ()
 
 
 def test_strange_files_are_told_and_left(tmp_path: Path) -> None:
