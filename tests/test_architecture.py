@@ -379,7 +379,13 @@ def test_no_other_room_names_a_system(name: str) -> None:
     called = "|".join(re.escape(one).replace(r"\.", "[._]").replace(r"\-", "[_-]") for one in every)
     pattern = re.compile(rf"(?<![a-z0-9])(?:{called})(?![a-z0-9])", re.IGNORECASE)
     own = SYSTEMS[name].removeprefix("gpucache.").removesuffix(".format")
-    allowed = {own, "caches.registry", "caches.systems", *_ALSO_ELSEWHERE.get(name, ())}
+    allowed = {
+        own,
+        "caches.registry",
+        "caches.systems",
+        "caches.torch_places",
+        *_ALSO_ELSEWHERE.get(name, ()),
+    }
     naming = [
         f"{module}, line {line}"
         for module in _modules()

@@ -9,7 +9,6 @@ lets ninja decide by the command, its inputs' times and the records, not by a fi
 ``cached_ops/tmp/MODULE.lock`` is locked with flock(2) meanwhile, and nothing is ever removed.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from hashlib import sha256
@@ -20,6 +19,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, broken
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import VERSION, Layout, Left
+from gpucache.caches.ninja import BUILD, built_with
 from gpucache.caches.systems import FlashInferPlaces
 from gpucache.errors import FormatError
 from gpucache.payload import PayloadKind
@@ -35,7 +35,7 @@ _FILES = (
     r"build\.ninja|meta\.json|kernel\.json",
     rf"\.ninja_log|\.ninja_deps|{_OBJECT}\.d",
 )
-_BUILD_BYTES, _LARGEST_BYTES = 1 << 20, 2 << 30
+_LARGEST_BYTES = 2 << 30
 _FAILS = "FlashInfer loads it nevertheless, so the program ends or crashes at every start"
 _WARNED = "FlashInfer warns when it does not load, and compiles it again"
 _LINKED = "where its time is as it was ninja does not notice, and the next link of the module fails"
@@ -79,7 +79,7 @@ class FlashInfer(FlashInferPlaces, FilesFormat):
         problem = _orphan(item)
         if library and not item.seen[library].st_size:
             problem = Problem(FindingKind.TRUNCATED, f"{library} is empty; {_FAILS}")
-        built = _built_with(item)
+        built = built_with(item)
         source = next((value for label, value in built if label == "source"), "")
         return Look(
             program=module,
@@ -114,7 +114,7 @@ class FlashInfer(FlashInferPlaces, FilesFormat):
 
     def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002
         """The build inputs that ``build.ninja`` lists: compilers, options, sources."""
-        yield from _built_with(item)
+        yield from built_with(item)
 
     def lock(self, item: Files) -> AbstractContextManager[None]:
         """Take the lock that FlashInfer holds while it builds this module."""
@@ -122,7 +122,7 @@ class FlashInfer(FlashInferPlaces, FilesFormat):
 
 
 def _is_cute(item: Files) -> bool:
-    return "build.ninja" not in item.seen and "meta.json" in item.seen
+    return BUILD not in item.seen and "meta.json" in item.seen
 
 
 def _library(item: Files) -> str:
@@ -145,18 +145,6 @@ def _is_gone(source: str) -> bool:
     except (OSError, ValueError):
         return False
     return False
-
-
-def _built_with(item: Files) -> list[tuple[str, str]]:
-    """The variables and sources in a ``build.ninja``, but empty ones; none without that file."""
-    if "build.ninja" not in item.seen:
-        return []
-    text = item.part("build.ninja", 0, _BUILD_BYTES).decode("utf-8", "replace").replace("$\n", "")
-    found = re.findall(r"^(\w+) = (\S.*)$", text, re.MULTILINE)
-    found += [
-        ("source", one) for one in re.findall(r"^build .+: (?:cuda_)?compile (.+)$", text, re.MULTILINE)
-    ]
-    return [(label, " ".join(value.split())) for label, value in found]
 
 
 FORMAT = FlashInfer

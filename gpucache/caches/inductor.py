@@ -20,7 +20,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, broken
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
-from gpucache.caches.systems import InductorPlaces
+from gpucache.caches.torch_places import InductorPlaces
 from gpucache.payload import PayloadKind
 
 _DIGITS, _NAME = 51, "[a-z2-7]{51}"

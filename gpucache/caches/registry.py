@@ -39,6 +39,8 @@ SYSTEMS = {
     "amd-comgr": "gpucache.caches.amd_comgr",
     "miopen": "gpucache.caches.miopen",
     "inductor": "gpucache.caches.inductor",
+    "torch-extensions": "gpucache.caches.torch_extensions",
+    "torch-kernels": "gpucache.caches.torch_kernels",
     "vllm": "gpucache.caches.vllm",
     "tilelang": "gpucache.caches.tilelang",
     "flashinfer": "gpucache.caches.flashinfer",

@@ -18,6 +18,7 @@ from gpucache.caches.pocl.locations import PoclPlaces
 from gpucache.caches.pyopencl.locations import PyOpenclPlaces
 from gpucache.caches.rocfft.locations import RocfftPlaces
 from gpucache.caches.sycl.locations import SyclPlaces
+from gpucache.caches.torch_places import InductorPlaces, TorchExtensionsPlaces, TorchKernelsPlaces
 
 _CUDA_CORE_BELOW = "cuda-python/program-cache"
 _CUDA_CORE_VARIABLE = "LOCALAPPDATA" if WINDOWS else "XDG_CACHE_HOME"
@@ -386,25 +387,6 @@ class MiopenPlaces(Places):
     tracing = {"MIOPEN_LOG_LEVEL": "6"}
 
 
-class InductorPlaces(Places):
-    name = "inductor"
-    title = "TorchInductor cache"
-    owner = "TorchInductor"
-    place = Place(
-        (Var("TORCHINDUCTOR_CACHE_DIR"), Temporary("torchinductor_")),
-        move="set TORCHINDUCTOR_CACHE_DIR",
-        nowhere="TorchInductor finds no name of the user; set TORCHINDUCTOR_CACHE_DIR",
-        off={
-            "TORCHINDUCTOR_FX_GRAPH_CACHE": ("0",),
-            "TORCHINDUCTOR_FORCE_DISABLE_CACHES": ("1",),
-            "TORCH_COMPILE_FORCE_DISABLE_CACHES": ("1",),
-        },
-        runs=True,
-        opt_in=True,
-    )
-    tracing = {"TORCH_LOGS": "+inductor"}
-
-
 class VllmPlaces(Places):
     name = "vllm"
     title = "vLLM compile cache"
@@ -747,6 +729,8 @@ PLACES: Mapping[str, type[Places]] = {
         AmdComgrPlaces,
         MiopenPlaces,
         InductorPlaces,
+        TorchExtensionsPlaces,
+        TorchKernelsPlaces,
         VllmPlaces,
         TileLangPlaces,
         FlashInferPlaces,

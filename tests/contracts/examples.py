@@ -54,6 +54,8 @@ from tests.caches.rocfft import build as rocfft
 from tests.caches.sycl import build as sycl
 from tests.caches.taichi import build as taichi
 from tests.caches.tilelang import build as tilelang
+from tests.caches.torch_extensions import build as torch_extensions
+from tests.caches.torch_kernels import build as torch_kernels
 from tests.caches.triton import build as triton
 from tests.caches.vllm import build as vllm
 from tests.caches.vulkan import build as vulkan
@@ -258,6 +260,8 @@ EXAMPLES: Mapping[str, Example] = {
     "nvidia-gl": _opaque("{number:032x}/0123456789abcdef/fedcba9876543210.toc"),
     "miopen": Example(miopen.put, lambda number: miopen.content(number)),
     "inductor": Example(inductor.put, lambda _: inductor.GRAPH),
+    "torch-extensions": Example(torch_extensions.put, lambda _: torch_extensions.LIBRARY),
+    "torch-kernels": Example(torch_kernels.put, lambda _: PTX),
     "vllm": Example(vllm.put, vllm.artifact),
     "tilelang": Example(tilelang.put, lambda _: tilelang.LIBRARY),
     "flashinfer": Example(flashinfer.put, lambda _: flashinfer.LIBRARY),

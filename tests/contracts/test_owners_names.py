@@ -18,6 +18,7 @@ _ANY_CASE = {
     "darktable": "a folder is called like a device, in the letters of its driver",
     "opencv": "a folder is called like a device, in the letters of its driver",
     "futhark": "people give a file its name",
+    "torch-extensions": "programs give a module its name",
     "vulkan": "programs give a file its name, as they like",
 }
 """Systems whose owner can write a name in other cases too, and why."""

@@ -1,0 +1,56 @@
+"""The places of PyTorch's caches: rows of ``systems``."""
+
+from gpucache.caches.places import Home, Place, Places, Temporary, Var
+
+
+class InductorPlaces(Places):
+    name = "inductor"
+    title = "TorchInductor cache"
+    owner = "TorchInductor"
+    place = Place(
+        (Var("TORCHINDUCTOR_CACHE_DIR"), Temporary("torchinductor_")),
+        move="set TORCHINDUCTOR_CACHE_DIR",
+        nowhere="TorchInductor finds no name of the user; set TORCHINDUCTOR_CACHE_DIR",
+        off={
+            "TORCHINDUCTOR_FX_GRAPH_CACHE": ("0",),
+            "TORCHINDUCTOR_FORCE_DISABLE_CACHES": ("1",),
+            "TORCH_COMPILE_FORCE_DISABLE_CACHES": ("1",),
+        },
+        runs=True,
+        opt_in=True,
+    )
+    tracing = {"TORCH_LOGS": "+inductor"}
+
+
+class TorchExtensionsPlaces(Places):
+    name = "torch-extensions"
+    title = "PyTorch extensions"
+    owner = "PyTorch"
+    place = Place(
+        (
+            Var("TORCH_EXTENSIONS_DIR"),
+            Var("XDG_CACHE_HOME", "torch_extensions"),
+            Home(".cache/torch_extensions", expanded=True),
+        ),
+        move="set TORCH_EXTENSIONS_DIR",
+        nowhere="PyTorch finds no home folder; set TORCH_EXTENSIONS_DIR",
+        opt_in=True,
+        runs=True,
+    )
+
+
+class TorchKernelsPlaces(Places):
+    name = "torch-kernels"
+    title = "PyTorch jiterator kernels"
+    owner = "PyTorch"
+    place = Place(
+        (
+            Var("PYTORCH_KERNEL_CACHE_PATH"),
+            Var("XDG_CACHE_HOME", "torch/kernels"),
+            Home(".cache/torch/kernels"),
+        ),
+        move="set PYTORCH_KERNEL_CACHE_PATH",
+        nowhere="PyTorch finds no home folder; set PYTORCH_KERNEL_CACHE_PATH",
+        off={"USE_PYTORCH_KERNEL_CACHE": ("0",)},
+        opt_in=True,
+    )
