@@ -1,5 +1,6 @@
 """Caches of others opened at a place, and what tests of all systems ask of them."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Location
@@ -26,3 +27,45 @@ def only(cache: Cache) -> CacheEntry:
 def kinds(checked: Checked) -> list[FindingKind]:
     """The kinds of what was found."""
     return [finding.kind for finding in checked.findings]
+
+
+Lay = Callable[[Path], object]
+"""Writes into a folder, or to a file."""
+Cases = Mapping[str, Lay]
+"""By name, what is laid in a cache; ``tests.contracts.test_answers`` holds what is told of it."""
+Environs = Mapping[str, tuple[Mapping[str, str] | str, ...]]
+"""By name, an environment and the folders, with a slash behind, and caches that are there."""
+
+
+def lay(path: Path, data: bytes) -> Path:
+    """Write a file that is one's own; its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    path.chmod(0o600)
+    return path
+
+
+def write(name: str, data: bytes) -> Lay:
+    """What writes a file in a folder."""
+    return lambda folder: lay(folder / name, data)
+
+
+def gone(name: str) -> Lay:
+    """What removes a file from a folder."""
+    return lambda folder: (folder / name).unlink()
+
+
+def changed(put: Callable[[Path], Path], *changes: Lay) -> Lay:
+    """What lays an entry and then changes it."""
+
+    def make(root: Path) -> None:
+        laid = put(root)
+        for change in changes:
+            change(laid)
+
+    return make
+
+
+def together(*parts: Lay) -> Lay:
+    """What does one after another."""
+    return lambda root: [part(root) for part in parts]

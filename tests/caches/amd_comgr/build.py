@@ -1,9 +1,11 @@
 """Caches of AMD's code object manager for tests, by its own rules from given bytes."""
 
 import sys
+from functools import partial
 from pathlib import Path
 
-from tests.payload.build import bitcode
+from tests.caches.opened import Cases, lay
+from tests.payload.build import bitcode, elf64
 
 OUTPUT = bitcode()
 
@@ -20,8 +22,16 @@ def file_bytes(output: bytes = OUTPUT, log: bytes = b"1 warning generated.\n") -
 
 def put(root: Path, number: int = 0, data: bytes | None = None) -> Path:
     """Lay what one step of compiling gave; its file."""
-    root.mkdir(parents=True, exist_ok=True)
-    path = root / f"llvmcache-{key(number)}"
-    path.write_bytes(file_bytes() if data is None else data)
-    path.chmod(0o600)
-    return path
+    return lay(root / f"llvmcache-{key(number)}", file_bytes() if data is None else data)
+
+
+CASES: Cases = {
+    "an output": put,
+    "empty": partial(put, data=b""),
+    "cut in a length": partial(put, data=b"\0\0\0"),
+    "a length beyond every file": partial(put, data=(2**64 - 1).to_bytes(8, sys.byteorder) + b"x"),
+    "cut": partial(put, data=file_bytes()[:-1]),
+    "no log": partial(put, data=file_bytes()[: 8 + len(OUTPUT)]),
+    "more than it says": partial(put, data=file_bytes() + b"x"),
+    "a cut object": partial(put, data=file_bytes(elf64(224)[:-9])),
+}

@@ -1,7 +1,10 @@
 """DXVK's shader caches for tests, by its own rules from given bytes."""
 
 import struct
+from functools import partial
 from pathlib import Path
+
+from tests.caches.opened import Cases, lay
 
 SHADER, HASH = b"translated for Vulkan", 0x871F58C0FA16ACD0
 """What stands for a shader, and what DXVK's own function makes of it."""
@@ -21,11 +24,23 @@ def lut(*rows: bytes, version: bytes = b"v3.0") -> bytes:
 
 def put(root: Path, number: int = 0, content: bytes | None = None, shaders: bytes | None = SHADER) -> Path:
     """Lay the files of a program; its list."""
-    root.mkdir(parents=True, exist_ok=True)
-    path = root / f"{number + 0xABCD << 48:016x}.dxvk.lut"
-    path.write_bytes(lut(row()) if content is None else content)
-    path.chmod(0o600)
+    path = lay(root / f"{number + 0xABCD << 48:016x}.dxvk.lut", lut(row()) if content is None else content)
     if shaders is not None:
-        path.with_suffix(".bin").write_bytes(shaders)
-        path.with_suffix(".bin").chmod(0o600)
+        lay(path.with_suffix(".bin"), shaders)
     return path
+
+
+CASES: Cases = {
+    "two shaders": partial(
+        put, content=lut(row(), row(at=len(SHADER), more=5)), shaders=2 * SHADER + bytes(5)
+    ),
+    "none used": partial(put, content=lut(), shaders=SHADER + b"not listed yet"),
+    "one not listed yet": partial(put, shaders=SHADER + b"not listed yet"),
+    "empty": partial(put, content=b""),
+    "a version beyond its end": partial(put, content=b"DXVK\x40\0v3"),
+    "a row cut": partial(put, content=lut(row())[:-3]),
+    "a short row": partial(put, content=lut(b"short")),
+    "shaders cut": partial(put, shaders=SHADER[:-3]),
+    "shaders changed": partial(put, shaders=SHADER[:-3] + b"xyz"),
+    "no shaders": partial(put, shaders=None),
+}

@@ -1,7 +1,9 @@
 """Caches of Intel's GPU driver for tests, by its own rules from given bytes."""
 
+from functools import partial
 from pathlib import Path
 
+from tests.caches.opened import Cases, lay, write
 from tests.payload.build import elf64
 
 _INTELGT = 205
@@ -16,12 +18,17 @@ def key(number: int) -> str:
 def put(root: Path, number: int = 0, data: bytes = BINARY) -> Path:
     """Lay a binary, and correct the sum of all sizes; its file."""
     name = key(number)
-    folder = root / name[0] / name[1]
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}.cl_cache"
-    path.write_bytes(data)
+    path = lay(root / name[0] / name[1] / f"{name}.cl_cache", data)
     total = sum(one.stat().st_size for one in root.glob("*/*/*.cl_cache"))
-    (root / "config.file").write_bytes(total.to_bytes(8, "little"))
-    for one in (path, root / "config.file"):
-        one.chmod(0o600)
+    lay(root / "config.file", total.to_bytes(8, "little"))
     return path
+
+
+CASES: Cases = {
+    "a binary": put,
+    "in one folder, by an older driver": write(f"{key(1)}.l0_cache", BINARY),
+    "empty": partial(put, data=b""),
+    "cut": partial(put, data=BINARY[:-9]),
+    "another format": partial(put, data=b"garbage"),
+    "of the older format": partial(put, data=b"CTNI" + bytes(40)),
+}
