@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.caches.deep_gemm.build import CUBIN
+from tests.caches.opened import Cases, Lay, changed, gone, write
+from tests.caches.opened import lay as lay_file
 from tests.payload.build import elf64
 
 VERSION, KERNEL = "0.1.15", "scale_kernel"
@@ -53,12 +55,49 @@ def put_tuned(root: Path, number: int = 0) -> Path:
 
 def lay(folder: Path, files: Mapping[str, bytes]) -> Path:
     """Write the files of an entry; their folder."""
-    folder.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
-        (folder / name).write_bytes(data)
-        (folder / name).chmod(0o600)
+        lay_file(folder / name, data)
     return folder
 
 
 def _told(data: bytes) -> dict[str, object]:
     return {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def _listed(*names: str) -> Lay:
+    """What writes a manifest of some files, there or not."""
+
+    def make(folder: Path) -> None:
+        there = {name: folder / name for name in names}
+        told = {name: _told(path.read_bytes() if path.exists() else b"") for name, path in there.items()}
+        (folder / "manifest.json").write_text(json.dumps({"files": told}))
+
+    return make
+
+
+_STAGED = f"{VERSION}/linux-x86_64/.staging/{key(7)}_4711_0123abcd"
+CASES: Cases = {
+    "a kernel": put,
+    "a binary": put_binary,
+    "what tuning found": put_tuned,
+    "of an older version": lambda root: lay(
+        root / key(0), {"kernel.cu": b"", "kernel_lib.so": LIBRARY, "params.pkl": b"\x80\x04N."}
+    ),
+    "cut": changed(put, write("executable.so", LIBRARY[:-3])),
+    "changed": changed(put, write("executable.so", LIBRARY[:-1] + b"!")),
+    "parameters changed": changed(put, write("params.json", b"[]")),
+    "a source changed": changed(put, write("host_kernel.cu", b"// tsoh")),
+    "a cut manifest": changed(put, write("manifest.json", b"{")),
+    "a deep manifest": changed(put, write("manifest.json", b"[" * 100_000)),
+    "no manifest": changed(put, gone("manifest.json")),
+    "no library": changed(put, gone("executable.so")),
+    "a listed file that is gone": changed(put, _listed("launcher.cpp", "executable.so")),
+    "a manifest without a binary": changed(put, _listed("params.json")),
+    "a binary, cut": changed(put_binary, write("kernel.cubin", CUBIN[:-3])),
+    "a binary without what is told of it": changed(put_binary, gone("metadata.json")),
+    "tuned, without what was found": changed(put_tuned, gone("best_config.json")),
+    "tuned, another format": changed(put_tuned, write("executable.so", b"garbage")),
+    "tuned, cut": changed(put_tuned, write("executable.so", LIBRARY[:-3])),
+    "something else in its folder": changed(put, write("notes.txt", b"mine")),
+    "of a stopped writer": write(f"{_STAGED}/params.json", b"{"),
+}

@@ -5,6 +5,10 @@ import json
 import zlib
 from pathlib import Path
 
+from tests.caches.inductor import build as inductor
+from tests.caches.opened import Cases, changed, gone, lay, write
+from tests.caches.triton import build as triton
+
 ARTIFACT = "artifact_compile_range_1_8192_subgraph_0"
 
 
@@ -23,7 +27,6 @@ def artifact(number: int = 0) -> bytes:
 def put(root: Path, number: int = 0, **env: str) -> Path:
     """Lay the graph of a model's part; its folder."""
     folder = root / "torch_compile_cache" / digits(number) / "rank_0_0" / "backbone"
-    folder.mkdir(parents=True, exist_ok=True)
     listed = {((1, 8192), 0, "inductor_standalone"): {"graph_handle": (ARTIFACT, f"/x/{ARTIFACT}")}}
     factors = {"env": env, "code_hash": "c0de", "config_hash": f"{number}", "compiler_hash": "c"}
     files = {
@@ -33,6 +36,41 @@ def put(root: Path, number: int = 0, **env: str) -> Path:
         "computation_graph.py": b"# graph",
     }
     for name, data in files.items():
-        (folder / name).write_bytes(data)
-        (folder / name).chmod(0o600)
+        lay(folder / name, data)
     return folder
+
+
+_LIST = "vllm_compile_cache.py"
+_MODEL = f"torch_compile_cache/torch_aot_compile/{'ab' * 32}/rank_0_0/model"
+
+
+def _lower(folder: Path, inner: str = "") -> None:
+    """Lay the caches of lower layers beside a part of a model."""
+    graph = inductor.put(folder.parent / "inductor_cache")
+    (folder.parent / "inductor_cache" / "locks").mkdir()
+    triton.put(folder.parent / "triton_cache")
+    if inner:
+        graph.write_bytes(inner.encode())
+
+
+def _large(folder: Path) -> None:
+    with (folder / "cache_key_factors.json").open("r+b") as file:
+        file.truncate(5 << 20)
+
+
+CASES: Cases = {
+    "a part of a model": put,
+    "another variable": lambda root: put(root, VLLM_USE_DEEP_GEMM="1"),
+    "a whole model": write(_MODEL, b"model"),
+    "caches of lower layers": changed(put, _lower),
+    "a lower layer's graph changed": changed(put, lambda folder: _lower(folder, "changed")),
+    "an artifact changed": changed(put, write(ARTIFACT, artifact()[:-1] + b"!")),
+    "an artifact empty": changed(put, write(ARTIFACT, b"")),
+    "an artifact gone": changed(put, gone(ARTIFACT)),
+    "no list": changed(put, gone(_LIST)),
+    "an artifact without a checksum": changed(put, write(ARTIFACT, artifact()[4:])),
+    "alone: a graph where a lower layer has its cache": changed(
+        put, lambda folder: folder.rename(folder.parent / "inductor_cache")
+    ),
+    "a list of variables that does not read": changed(put, _large),
+}
