@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Set
-from contextlib import ExitStack
+from contextlib import ExitStack, chdir
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -151,8 +151,10 @@ def _where(name: str, case: str, folder: Path) -> Iterator[str]:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).mkdir() if path.endswith("/") else EXAMPLES[name].add(folder / path, 0)
     with ExitStack() as stack:
-        for asked in ("_ground", "_room"):  # what is said of this machine's disks
+        for asked in ("_ground", "_room"):  # what is said of this machine's disks, and of its user
             stack.enter_context(patch.object(places, asked, lambda *_, **__: ()))
+        stack.enter_context(patch.object(os, "access", lambda *_, **__: True))
+        stack.enter_context(chdir(folder))
         stack.enter_context(patch.object(places, "_home_on_record", lambda: f"{folder}/record"))
         for one in of_others(name).locations(
             {key: value.format(tmp=folder) for key, value in environ.items()}

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from gpucache.caches.interface import Cache
 from gpucache.caches.registry import of_others
-from tests.caches.opened import PTX
+from tests.caches.opened import PTX, Cases, Environs, together, write
 from tests.caches.opened import opened as opened_at
 
 SYSTEM = of_others("cuda.core")
@@ -84,3 +85,43 @@ def program_key(name: str) -> bytes:
     options = ProgramOptions(arch="sm_90")
     key = make_program_cache_key(code=SOURCES[name], code_type="c++", options=options, target_type="cubin")
     return bytes(key)
+
+
+def _entry(payload: bytes) -> Callable[[Path], Path]:
+    return lambda root: place(root, b"key", payload)
+
+
+_NAMES = (
+    ("AB", "0" * 62), ("abc", "0" * 61), ("ab", "0" * 61), ("ab", "A" * 62), ("ab", "README"),
+)  # fmt: skip
+CASES: Cases = {
+    "an entry": _entry(PTX),
+    "empty": _entry(b""),
+    "cut": _entry(PTX[:-3]),
+    "corrupt": _entry(b"\x7fELF garbage"),
+    "another format": _entry(b"garbage"),
+    "zeros": _entry(b"\0" * 64),
+    "alone: zeros": _entry(b"\0" * 64),
+    **{
+        f"{group} and {len(name)} of {name[:1]}": write(f"entries/{group}/{name}", PTX)
+        for group, name in _NAMES
+    },
+    "strange files beside entries": together(
+        write("entries/README", b""), lambda root: (root / "entries" / "2c" / "folder").mkdir(parents=True)
+    ),
+    "a folder called as a writer's": lambda root: (root / "tmp" / "entry-xxxxxxxx").mkdir(),
+    "of a writer": write("tmp/entry-0ld_one_", PTX[:40]),
+    "alone: a store that names files by a SHA-256": together(
+        *(lambda root, one=number: place(root, bytes([one]), b"mine") for number in range(3)),
+        write("tmp/entry-my_notes", b"mine"),
+        write("tmp/entry-list.txt", b"mine"),
+    ),
+}
+PLACES: Environs = {
+    "by XDG_CACHE_HOME": ({"XDG_CACHE_HOME": "{tmp}", "HOME": "/nowhere"},),
+    "in use once it is there": ({"XDG_CACHE_HOME": "{tmp}"}, "cuda-python/program-cache/"),
+    "by the home": ({"HOME": "{tmp}"},),
+    "an empty XDG_CACHE_HOME": ({"XDG_CACHE_HOME": "", "HOME": "{tmp}"},),
+    "by the user's record": ({},),
+    "a relative XDG_CACHE_HOME": ({"XDG_CACHE_HOME": "caches", "HOME": "/nowhere"},),
+}

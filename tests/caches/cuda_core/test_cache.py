@@ -1,7 +1,7 @@
 """Caches laid by the rules of cuda.core, and what lies in them against those rules."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -25,48 +25,9 @@ _NAMES = st.sampled_from(["ab", "AB", "abc", "0f", "entries", "x" * 62, "0" * 62
 _PAYLOADS = st.binary(max_size=80) | st.integers(0, len(PTX)).map(lambda cut: PTX[:cut])
 
 
-def test_a_location_counts_as_enabled_once_it_is_there(tmp_path: Path) -> None:
-    """The cache is opt-in: no variable says whether a program uses it."""
-    environ = {"XDG_CACHE_HOME": str(tmp_path), "HOME": "/nowhere"}
-    (before,) = SYSTEM.locations(environ)
-    assert before.root == str(tmp_path / "cuda-python" / "program-cache") and not before.enabled
-    Path(before.root).mkdir(parents=True)
-    (after,) = SYSTEM.locations(environ)
-    assert after.enabled and after.limit_bytes is None and after.decided_by == "XDG_CACHE_HOME"
-
-
-@pytest.mark.parametrize("home", [{}, {"XDG_CACHE_HOME": ""}])
-def test_without_the_variable_the_home_decides(home: dict[str, str]) -> None:
-    """An empty one counts as unset."""
-    (location,) = SYSTEM.locations({**home, "HOME": "/home/a"})
-    assert location.root == "/home/a/.cache/cuda-python/program-cache" and location.decided_by == "HOME"
-
-
 def test_without_any_variable_the_users_record_decides() -> None:
     """As Path.home() has it; a user without a record has no place."""
     assert [one.decided_by for one in SYSTEM.locations({})] in ([], ["the user's record"])
-
-
-def test_a_relative_variable_is_complained_of() -> None:
-    """Each current directory has a cache of its own then."""
-    (location,) = SYSTEM.locations({"XDG_CACHE_HOME": "caches", "HOME": "/nowhere"})
-    assert Path(location.root).is_absolute()
-    assert any("set an absolute path" in problem for problem in location.problems)
-
-
-@pytest.mark.parametrize(
-    ("group", "name"),
-    [("AB", "0" * 62), ("abc", "0" * 61), ("ab", "0" * 61), ("ab", "A" * 62), ("ab", "README")],
-)
-def test_a_file_that_is_not_called_as_an_entry_is_none(group: str, name: str, tmp_path: Path) -> None:
-    """cuda.core would evict it too, which is told, but a user may have laid it there."""
-    place(tmp_path, b"key", PTX)
-    path = lay(tmp_path, group, name, PTX)
-    cache = opened(tmp_path)
-    assert only(cache).path != str(path)
-    [checked] = cache.leftovers()
-    assert kinds(checked) == [FindingKind.LEFTOVER] and group in checked.findings[0].detail
-    assert not cache.repair(checked, None).findings[0].repaired and path.exists()
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602])
@@ -113,20 +74,6 @@ def _folder(path: Path) -> None:
     path.mkdir()
 
 
-@pytest.mark.parametrize("make", [_pipe, _folder])
-def test_what_is_strange_in_tmp_is_told_and_left(make: Callable[[Path], None], tmp_path: Path) -> None:
-    """cuda.core sweeps regular files alone."""
-    place(tmp_path, b"key", PTX)
-    make(tmp_path / "tmp" / "entry-xxxxxxxx")
-    cache = opened(tmp_path, _NOW)
-    [checked] = cache.leftovers()
-    assert kinds(checked) == [FindingKind.LEFTOVER]
-    assert (
-        not cache.repair(checked, None).findings[0].repaired
-        and (tmp_path / "tmp" / "entry-xxxxxxxx").exists()
-    )
-
-
 def test_a_pipe_in_the_place_of_an_entry_is_found_without_waiting(tmp_path: Path) -> None:
     """A program that reads it waits for ever."""
     path = place(tmp_path, b"key", PTX)
@@ -139,34 +86,10 @@ def test_a_pipe_in_the_place_of_an_entry_is_found_without_waiting(tmp_path: Path
         cache.extract(entry)
 
 
-def test_strange_files_beside_entries_are_told_and_left(tmp_path: Path) -> None:
-    """A file and a folder where neither belongs."""
-    place(tmp_path, b"key", PTX)
-    (tmp_path / "entries" / "README").write_bytes(b"")
-    (tmp_path / "entries" / "2c" / "folder").mkdir(parents=True)
-    found = list(opened(tmp_path).leftovers())
-    assert [kinds(one) for one in found] == [[FindingKind.LEFTOVER]] * 2
-
-
-def test_a_report_says_that_the_key_is_opaque(tmp_path: Path) -> None:
-    """Besides what the binary is."""
-    place(tmp_path, b"key", PTX)
-    report = opened(tmp_path).report(only(opened(tmp_path)))
-    assert ("architecture", "compute_90") in report.payload
-    assert any("not stored" in field.value for field in report.key_fields)
-
-
 def test_without_a_key_the_answer_is_that_keys_are_opaque(tmp_path: Path) -> None:
     """With the way to have misses explained."""
     [reach] = opened(tmp_path).explain({})
     assert reach.verdict is Verdict.OPAQUE_KEY and "compile_program" in reach.detail
-
-
-def test_an_unknown_key_was_never_built(tmp_path: Path) -> None:
-    """As far as cuda.core's files tell."""
-    place(tmp_path, b"key", PTX)
-    [reach] = opened(tmp_path).explain({"key": (b"0" * 64,)})
-    assert reach.verdict is Verdict.NEVER_BUILT and not reach.nearest
 
 
 @pytest.mark.parametrize(
@@ -229,23 +152,6 @@ def test_whatever_lies_there_raises_nothing(files: list[tuple[str, str, bytes]])
             cache.report(entry)
             cache.repair(checked, entry)
         assert all((cache.remove(entry, "--all") is None) is not bool(entry.stays) for entry in cache.scan())
-
-
-@pytest.mark.parametrize("stranger", ["entry-my_notes", "entry-list.txt"])
-def test_a_store_that_names_files_by_a_sha256_is_left_alone(stranger: str, tmp_path: Path) -> None:
-    """Only a binary, or the place, shows that what lies under such names is cuda.core's."""
-    mine = [place(tmp_path, bytes([number]), b"mine") for number in range(3)]
-    mine.append(tmp_path / "tmp" / stranger)
-    mine[-1].write_bytes(b"mine")
-    os.utime(mine[-1], (1, 1))
-    cache = opened(tmp_path)
-    assert all("neither it nor anything beside it is a CUDA binary" in entry.stays for entry in cache.scan())
-    for entry in cache.scan():
-        cache.repair(cache.check(entry), entry)
-        cache.remove(entry, "--all")
-    for checked in list(cache.leftovers()):
-        assert not any(finding.repaired for finding in cache.repair(checked, None).findings)
-    assert all(path.read_bytes() == b"mine" for path in mine)
 
 
 @pytest.mark.parametrize("default", [False, True])

@@ -6,6 +6,7 @@ from pathlib import Path
 from gpucache.answers.entries import FindingKind, Location
 from gpucache.caches.interface import Cache
 from gpucache.caches.registry import of_others
+from tests.caches.opened import Environs
 
 SYSTEM = of_others("cuda")
 
@@ -49,3 +50,22 @@ def opened(root: Path, *, limit: int | None = None, enabled: bool = True, clock:
 def told(cache: Cache) -> dict[FindingKind, str]:
     """What is worth knowing of the whole, by kind."""
     return {finding.kind: finding.detail for one in cache.leftovers() for finding in one.findings}
+
+
+_HOME, _MAXSIZE = {"HOME": "{tmp}/a"}, "CUDA_CACHE_MAXSIZE"
+_SIZES = (
+    "", "268435456", "4294967296", "4294967297", "99999999999999999999", "0", "2G", "-1", "1_000", "٣",
+)  # fmt: skip
+PLACES: Environs = {
+    "by its variable": ({"CUDA_CACHE_PATH": "{tmp}/jit", **_HOME},),
+    "by the home": ({**_HOME, "XDG_CACHE_HOME": "{tmp}/other"},),
+    "an empty variable": ({"CUDA_CACHE_PATH": "", **_HOME},),
+    "no home": ({},),
+    **{
+        f"CUDA_CACHE_DISABLE={value}": ({"CUDA_CACHE_DISABLE": value, **_HOME},)
+        for value in ("", "0", "1", "yes")
+    },
+    **{f"{_MAXSIZE}={value}": ({_MAXSIZE: value, **_HOME},) for value in _SIZES},
+    "a relative variable": ({"CUDA_CACHE_PATH": "jit"},),
+    "a relative home": ({"HOME": "me"},),
+}

@@ -55,7 +55,7 @@ CASES: Cases = {
     "a list called as a writer's": write("tmpab_12xyz", b"0" * 40 + b"  thesis.pdf\n"),
 }
 PLACES: Environs = {
-    "by the variable": ({"CUPY_CACHE_DIR": "/scratch/cupy", "HOME": "/home/a"},),
-    "by the home": ({"HOME": "/home/a", "XDG_CACHE_HOME": "/other"},),
-    "off and broken": ({"HOME": "/home/a", "CUPY_CACHE_IN_MEMORY": "1", "CUPY_CACHE_DIR": ""},),
+    "by the variable": ({"CUPY_CACHE_DIR": "{tmp}/scratch", "HOME": "{tmp}/home"},),
+    "by the home": ({"HOME": "{tmp}/home", "XDG_CACHE_HOME": "/other"},),
+    "off and broken": ({"HOME": "{tmp}/home", "CUPY_CACHE_IN_MEMORY": "1", "CUPY_CACHE_DIR": ""},),
 }

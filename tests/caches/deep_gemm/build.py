@@ -43,5 +43,5 @@ CASES: Cases = {
 _BELOW = (".cache/vllm/deep_gemm", ".cache/sglang/deep_gemm")
 PLACES: Environs = {
     "by the home": ({"HOME": "{tmp}"},),
-    "of servers above it": ({"HOME": "{tmp}", "DG_JIT_CACHE_DIR": "/here"}, *_BELOW),
+    "of servers above it": ({"HOME": "{tmp}", "DG_JIT_CACHE_DIR": "{tmp}/here"}, *_BELOW),
 }

@@ -9,6 +9,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.foreign_cache import ForeignCache
 from gpucache.caches.pocl import entry
 from gpucache.caches.registry import of_others
+from tests.caches.opened import Environs
 from tests.payload.build import bitcode, library
 
 SYSTEM = of_others("pocl")
@@ -58,3 +59,20 @@ def age(root: Path, at_ns: int) -> None:
 def cache(root: Path, now_ns: int = NOW) -> ForeignCache[Files]:
     """The cache at a root, at a time."""
     return SYSTEM.open(Location("pocl", str(root), "test", enabled=True), clock=lambda: now_ns)
+
+
+_HOME = {"HOME": "{tmp}/h"}
+PLACES: Environs = {
+    "by its variable": ({"POCL_CACHE_DIR": "{tmp}/a/b", "XDG_CACHE_HOME": "{tmp}/x", **_HOME},),
+    "by XDG_CACHE_HOME": ({"XDG_CACHE_HOME": "{tmp}/x", **_HOME},),
+    "an empty XDG_CACHE_HOME": ({"XDG_CACHE_HOME": "", **_HOME},),
+    **{
+        f"POCL_KERNEL_CACHE={value}": ({**_HOME, "POCL_KERNEL_CACHE": value},)
+        for value in ("1", "10", "0", "yes", "")
+    },
+    "an empty variable": ({"POCL_CACHE_DIR": "", **_HOME},),
+    "a relative variable": ({"POCL_CACHE_DIR": "here"},),
+    "a relative home": ({"HOME": "me"},),
+    "a relative XDG_CACHE_HOME": ({"XDG_CACHE_HOME": "x", **_HOME},),
+    "in order": ({"POCL_CACHE_DIR": "{tmp}"},),
+}

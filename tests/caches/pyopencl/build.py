@@ -17,6 +17,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.foreign_cache import ForeignCache
 from gpucache.caches.pyopencl.explaining import DeviceIdentity, all_options, key_of, version_numbers
 from gpucache.caches.registry import of_others
+from tests.caches.opened import Environs
 
 SYSTEM = of_others("pyopencl")
 
@@ -93,3 +94,14 @@ def only(cache: ForeignCache[Files]) -> CacheEntry:
     """The one entry."""
     (entry,) = cache.scan()
     return entry
+
+
+_AT = {"XDG_CACHE_HOME": "{tmp}"}
+PLACES: Environs = {
+    "by XDG_CACHE_HOME": (_AT,),
+    **{
+        f"PYOPENCL_NO_CACHE={value}": ({**_AT, "PYOPENCL_NO_CACHE": value},)
+        for value in ("0", "FALSE", "1", "on", "", "maybe")
+    },
+    "a relative home": ({"HOME": "me"},),
+}

@@ -31,36 +31,6 @@ def test_the_folder_of_all_pythons(environ: dict[str, str], platform: str, expec
     assert (place.as_posix(), decided_by) == expected
 
 
-@pytest.mark.parametrize(
-    ("value", "enabled", "told"),
-    [
-        (None, True, False),
-        ("0", True, False),
-        ("FALSE", True, False),
-        ("1", False, False),
-        ("on", False, False),
-        ("", False, True),
-        ("maybe", False, True),
-    ],
-)
-def test_the_switch(tmp_path: Path, value: str | None, enabled: bool, told: bool) -> None:
-    """The switch is read as PyOpenCL reads it, and a value that it dies of is told."""
-    environ = {"XDG_CACHE_HOME": str(tmp_path)} | ({} if value is None else {"PYOPENCL_NO_CACHE": value})
-    (location,) = SYSTEM.locations(environ)
-    assert location.enabled is enabled
-    assert any("cannot be imported" in problem for problem in location.problems) is told
-    off = [problem for problem in location.problems if "turns the cache off" in problem]
-    assert bool(off) is (not enabled and not told)
-    assert all(f"PYOPENCL_NO_CACHE={value} " in problem and "unset it" in problem for problem in off)
-
-
-def test_a_relative_home_is_named_as_what_decided() -> None:
-    """The location is absolute, and the sentence names the variable that is set."""
-    (location,) = SYSTEM.locations({"HOME": "me"})
-    assert Path(location.root).is_absolute()
-    assert any(problem.startswith("HOME makes it me/") for problem in location.problems)
-
-
 def test_the_folder_of_something_else_is_one_finding(tmp_path: Path) -> None:
     """A folder with nothing of PyOpenCL's is told once, and nothing in it is removed."""
     (tmp_path / "home" / "photos").mkdir(parents=True)

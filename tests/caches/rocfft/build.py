@@ -15,6 +15,7 @@ from gpucache.caches.foreign_cache import ForeignCache
 from gpucache.caches.registry import of_others
 from gpucache.caches.rocfft.database import CREATE
 from gpucache.caches.rocfft.format import Stored
+from tests.caches.opened import Environs
 
 SYSTEM = of_others("rocfft")
 
@@ -147,3 +148,31 @@ def answer(path: Path, values: Values) -> bytes | None:
     with closing(sqlite3.connect(path)) as connection:
         found = connection.execute(SELECT, values[:4]).fetchone()
         return None if found is None else bytes(found[0])
+
+
+_PATH, _SYSTEM = "ROCFFT_RTC_CACHE_PATH", "ROCFFT_RTC_SYS_CACHE_PATH"
+_READ, _WRITE = "ROCFFT_RTC_CACHE_READ_DISABLE", "ROCFFT_RTC_CACHE_WRITE_DISABLE"
+_USER = {_PATH: "{tmp}/c.db", _SYSTEM: ":memory:"}
+_LIBRARY = ("rocm/lib/librocfft.so.0.3/", "rocm/lib/rocfft_kernel_cache.db")
+_BESIDE = (
+    *_LIBRARY, "rocm/lib/rocfft_kernel_cache_gfx90a.db", "rocm/lib/other.db",
+    "rocm/lib/rocfft/rocfft_kernel_cache.db", "rocm/lib/rocfft/rocfft_kernel_cache_gfx942.db",
+)  # fmt: skip
+PLACES: Environs = {
+    "no path": ({"ROCM_PATH": "{tmp}"},),
+    "an empty path": ({_PATH: "", "ROCM_PATH": "{tmp}"},),
+    "in memory": ({_PATH: ":memory:", "ROCM_PATH": "{tmp}"},),
+    "of the user and of the system": ({_PATH: "{tmp}/u.db", _SYSTEM: "{tmp}/s.db"}, "u.db", "s.db"),
+    "the system's in memory": ({_SYSTEM: ":memory:", "ROCM_PATH": "{tmp}/rocm"}, *_LIBRARY),
+    "beside the library": ({"ROCM_PATH": "{tmp}/rocm"}, *_BESIDE),
+    "beside the library that is loaded": ({"LD_LIBRARY_PATH": ":/nowhere:{tmp}/rocm/lib"}, *_BESIDE),
+    "a database without the library": ({"LD_LIBRARY_PATH": "{tmp}"}, "rocfft_kernel_cache.db"),
+    **{f"{_READ}={value}": ({**_USER, _READ: value}, "c.db") for value in ("", "0", "1", "no")},
+    "no writes": ({**_USER, _WRITE: "0"}, "c.db"),
+    "no writes, of the system": ({_SYSTEM: "{tmp}/s.db", _WRITE: "0"}, "s.db"),
+    "a folder that is not there": ({**_USER, _PATH: "{tmp}/no/c.db"},),
+    "no folder of the system": ({_SYSTEM: "{tmp}/no/s.db"},),
+    "no database of the system": ({_SYSTEM: "{tmp}/s.db"},),
+    "a relative path": ({**_USER, _PATH: "c.db"},),
+    "a relative path of the system": ({_SYSTEM: "c.db"},),
+}

@@ -15,10 +15,6 @@ from tests.unprivileged import as_nobody, needs_root
 SYSTEM = of_others("rocfft")
 
 
-def where(environ: dict[str, str]) -> list[tuple[str, str]]:
-    return [(location.role, location.root) for location in SYSTEM.locations(environ)]
-
-
 def user(path: Path, **more: str) -> Location:
     """The user's location with a path set, and no system database."""
     environ = {"ROCFFT_RTC_CACHE_PATH": str(path), "ROCFFT_RTC_SYS_CACHE_PATH": ":memory:", **more}
@@ -35,85 +31,12 @@ def library(tmp_path: Path) -> Path:
     return folder
 
 
-def test_without_a_path_there_is_no_users_database(tmp_path: Path) -> None:
-    """rocFFT keeps its kernels in memory unless a path is set."""
-    assert where({"ROCM_PATH": str(tmp_path)}) == []
-    assert where({"ROCFFT_RTC_CACHE_PATH": "", "ROCM_PATH": str(tmp_path)}) == []
-    assert where({"ROCFFT_RTC_CACHE_PATH": ":memory:", "ROCM_PATH": str(tmp_path)}) == []
-
-
-def test_the_user_comes_before_the_system(tmp_path: Path) -> None:
-    """Both databases are where the variables say, in the order in which rocFFT asks them."""
-    environ = {"ROCFFT_RTC_CACHE_PATH": "/a/u.db", "ROCFFT_RTC_SYS_CACHE_PATH": "/a/s.db"}
-    assert where(environ) == [("user", "/a/u.db"), ("system", "/a/s.db")]
-    assert [one.decided_by for one in SYSTEM.locations(environ)] == list(environ)
-
-
-def test_memory_means_no_system_database(library: Path) -> None:
-    """A system path of :memory: switches the library's own database off."""
-    (library / "rocfft_kernel_cache.db").touch()
-    assert where({"ROCFFT_RTC_SYS_CACHE_PATH": ":memory:", "ROCM_PATH": str(library.parent)}) == []
-
-
-@pytest.mark.parametrize("variable", ["LD_LIBRARY_PATH", "ROCM_PATH"])
-def test_system_databases_lie_beside_the_library(library: Path, variable: str) -> None:
-    """The one database and those of single architectures are found beside the library, then in rocfft/."""
-    (library / "rocfft").mkdir()
-    for name in ("rocfft_kernel_cache.db", "rocfft_kernel_cache_gfx90a.db", "other.db"):
-        (library / name).touch()
-    for name in ("rocfft_kernel_cache.db", "rocfft_kernel_cache_gfx942.db"):
-        (library / "rocfft" / name).touch()
-    value = f":/nowhere:{library}" if variable == "LD_LIBRARY_PATH" else str(library.parent)
-    assert where({variable: value}) == [
-        ("system", str(library / name))
-        for name in (
-            "rocfft_kernel_cache.db",
-            "rocfft_kernel_cache_gfx90a.db",
-            "rocfft/rocfft_kernel_cache_gfx942.db",
-        )
-    ]
-
-
 @needs_root
 def test_a_library_in_a_folder_that_may_not_be_entered_has_no_database(library: Path, tmp_path: Path) -> None:
     """Whether it is there cannot be known, and nothing raises."""
     tmp_path.chmod(0o700)
     environ = {"LD_LIBRARY_PATH": str(library), "ROCM_PATH": str(library.parent)}
     assert as_nobody(lambda: str(len(SYSTEM.locations(environ)))) == "0"
-
-
-def test_a_database_without_the_library_is_not_the_systems(tmp_path: Path) -> None:
-    """A folder without rocFFT's library is passed over."""
-    (tmp_path / "rocfft_kernel_cache.db").touch()
-    assert where({"LD_LIBRARY_PATH": str(tmp_path)}) == []
-
-
-@pytest.mark.parametrize("value", ["0", "1", "no"])
-def test_any_value_switches_reading_off(tmp_path: Path, value: str) -> None:
-    """Even 0 switches reading off, which is told."""
-    location = user(tmp_path / "c.db", ROCFFT_RTC_CACHE_READ_DISABLE=value)
-    assert not location.enabled
-    assert any("even 0" in problem for problem in location.problems)
-
-
-def test_writing_switched_off_leaves_reading(tmp_path: Path) -> None:
-    """A cache that is only read is enabled, and what is wrong is told, but not of the system's."""
-    location = user(tmp_path / "c.db", ROCFFT_RTC_CACHE_WRITE_DISABLE="0")
-    assert location.enabled
-    assert any("WRITE_DISABLE" in problem for problem in location.problems)
-    environ = {"ROCFFT_RTC_SYS_CACHE_PATH": str(tmp_path / "s.db"), "ROCFFT_RTC_CACHE_WRITE_DISABLE": "0"}
-    (system,) = SYSTEM.locations(environ)
-    assert not any("WRITE_DISABLE" in problem for problem in system.problems)
-
-
-def test_an_empty_value_switches_nothing_off(tmp_path: Path) -> None:
-    """A variable without a value is as one that is not set."""
-    assert user(tmp_path / "c.db", ROCFFT_RTC_CACHE_READ_DISABLE="").enabled
-
-
-def test_a_folder_that_is_missing_is_told(tmp_path: Path) -> None:
-    """rocFFT makes the file and not the folder."""
-    assert any("mkdir" in problem for problem in user(tmp_path / "no" / "c.db").problems)
 
 
 def test_damage_is_a_finding_and_no_problem_of_the_place(tmp_path: Path) -> None:
@@ -142,24 +65,11 @@ def test_a_systems_place_is_held_to_its_owner_alone(library: Path) -> None:
     assert "others may write" in open_to_all.problems[0]
 
 
-def test_a_system_path_without_its_folder_is_told(tmp_path: Path) -> None:
-    """A system path in a folder that is gone is told."""
-    (location,) = SYSTEM.locations({"ROCFFT_RTC_SYS_CACHE_PATH": str(tmp_path / "no" / "s.db")})
-    assert any("cannot be accessed" in problem for problem in location.problems)
-
-
 def test_a_read_only_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that cannot be written keeps nothing new."""
     database(tmp_path / "c.db", [row()])
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "c.db" or mode != os.W_OK)
     assert any("read-only" in problem for problem in user(tmp_path / "c.db").problems)
-
-
-@pytest.mark.parametrize("variable", ["ROCFFT_RTC_CACHE_PATH", "ROCFFT_RTC_SYS_CACHE_PATH"])
-def test_a_relative_path_is_told(variable: str) -> None:
-    """It is another place for every directory that a program is started in."""
-    location = SYSTEM.locations({variable: "c.db"})[0]
-    assert location.problems[0].startswith(f"{variable} is c.db, another place for every current directory")
 
 
 def test_a_read_only_folder_is_told_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,12 +79,6 @@ def test_a_read_only_folder_is_told_in_one_sentence(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(os, "access", lambda _, mode: mode != os.W_OK)
     told = [problem for problem in user(tmp_path / "d" / "c.db").problems if "nothing new is kept" in problem]
     assert len(told) == 1
-
-
-def test_a_missing_system_database_is_told(tmp_path: Path) -> None:
-    """A system path that leads nowhere is told."""
-    (location,) = SYSTEM.locations({"ROCFFT_RTC_SYS_CACHE_PATH": str(tmp_path / "s.db")})
-    assert any("does not exist" in problem for problem in location.problems)
 
 
 def test_tracing_is_the_bit_of_the_compile_log() -> None:

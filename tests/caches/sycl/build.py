@@ -12,6 +12,7 @@ from gpucache.caches.interface import Cache
 from gpucache.caches.registry import of_others
 from gpucache.caches.sycl.entry import murmur64a
 from gpucache.payload import spirv as spirv_of
+from tests.caches.opened import Environs
 
 SYSTEM = of_others("sycl")
 
@@ -124,3 +125,19 @@ def repaired(root: Path) -> list[Checked]:
 def snapshot(root: Path) -> dict[str, bytes]:
     """Every file below a root, with what it holds."""
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+_ON, _SIZE = "SYCL_CACHE_PERSISTENT", "SYCL_CACHE_MAX_SIZE"
+_HOME = {"HOME": "{tmp}/c"}
+PLACES: Environs = {
+    "by its variable": ({"SYCL_CACHE_DIR": "{tmp}/a", "XDG_CACHE_HOME": "{tmp}/b", **_HOME},),
+    "by XDG_CACHE_HOME": ({"XDG_CACHE_HOME": "{tmp}/b", **_HOME},),
+    "by the home": (_HOME,),
+    "an empty XDG_CACHE_HOME": ({"XDG_CACHE_HOME": "", **_HOME},),
+    "no home": ({},),
+    **{f"{_ON}={value}": ({**_HOME, _ON: value},) for value in ("1", "0", "true", "", "11", "yes")},
+    **{f"{_SIZE}={value}": ({**_HOME, _SIZE: value},) for value in ("10GB", "0", "1000", "abc", "-1")},
+    "in order": ({"SYCL_CACHE_DIR": "{tmp}", _ON: "1", _SIZE: "1000000000"},),
+    "an empty variable": ({"SYCL_CACHE_DIR": "", _ON: "1", **_HOME},),
+    "a relative variable": ({"SYCL_CACHE_DIR": "here"},),
+}

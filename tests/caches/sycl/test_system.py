@@ -5,105 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.answers.entries import Location
 from gpucache.caches.registry import of_others
 from tests.caches.sycl.build import Made, kernel_folder, opened, put, spirv, told
 
 SYSTEM = of_others("sycl")
 Ask = Callable[[Path, dict[str, str]], list[str]]
-
-
-def _at(environ: dict[str, str]) -> Location:
-    (location,) = SYSTEM.locations(environ)
-    return location
-
-
-def _said(environ: dict[str, str], name: str) -> str:
-    return " | ".join(problem for problem in _at(environ).problems if name in problem)
-
-
-@pytest.mark.parametrize(
-    ("environ", "root", "decided_by"),
-    [
-        ({"SYCL_CACHE_DIR": "/a", "XDG_CACHE_HOME": "/b", "HOME": "/c"}, "/a", "SYCL_CACHE_DIR"),
-        ({"XDG_CACHE_HOME": "/b", "HOME": "/c"}, "/b/libsycl_cache", "XDG_CACHE_HOME"),
-        ({"HOME": "/c"}, "/c/.cache/libsycl_cache", "HOME"),
-        ({"XDG_CACHE_HOME": "", "HOME": "/c"}, "/libsycl_cache", "XDG_CACHE_HOME"),
-    ],
-)
-def test_the_first_variable_that_is_set_decides(environ: dict[str, str], root: str, decided_by: str) -> None:
-    """The order is libsycl's, also where a variable is set and empty."""
-    location = _at(environ)
-
-    assert (location.root, location.decided_by) == (root, decided_by)
-
-
-def test_without_a_home_there_is_no_place() -> None:
-    """libsycl turns the cache off then."""
-    assert SYSTEM.locations({}) == ()
-
-
-def test_it_is_enabled_by_one_alone(tmp_path: Path) -> None:
-    """Nothing else turns it on."""
-    values = {"1": True, "0": False, "true": False, "": False, "11": False}
-
-    assert {
-        value: _at({"HOME": str(tmp_path), "SYCL_CACHE_PERSISTENT": value}).enabled for value in values
-    } == values
-
-
-def test_a_cache_that_is_off_says_how_to_turn_it_on(tmp_path: Path) -> None:
-    """The line to type is there."""
-    assert "is not set to 1" in _said({"HOME": str(tmp_path)}, "SYCL_CACHE_PERSISTENT")
-
-
-def test_another_value_kills_programs(tmp_path: Path) -> None:
-    """libsycl throws for anything but 0 and 1."""
-    environ = {"HOME": str(tmp_path), "SYCL_CACHE_PERSISTENT": "yes"}
-
-    assert "'yes', of which programs die" in _said(environ, "SYCL_CACHE_PERSISTENT")
-
-
-def test_a_cache_in_order_has_no_problem_with_its_variables(tmp_path: Path) -> None:
-    """Only the place may have some."""
-    environ = {
-        "SYCL_CACHE_DIR": str(tmp_path),
-        "SYCL_CACHE_PERSISTENT": "1",
-        "SYCL_CACHE_MAX_SIZE": "1000000000",
-    }
-
-    assert _said(environ, "SYCL_CACHE_PERSISTENT") == _said(environ, "SYCL_CACHE_MAX_SIZE") == ""
-
-
-def test_an_empty_folder_variable_turns_it_off(tmp_path: Path) -> None:
-    """And does not make the current directory a cache."""
-    environ = {"SYCL_CACHE_DIR": "", "SYCL_CACHE_PERSISTENT": "1", "HOME": str(tmp_path)}
-
-    assert not _at(environ).enabled
-    assert "unset SYCL_CACHE_DIR" in _said(environ, "SYCL_CACHE_DIR is set")
-
-
-def test_a_relative_folder_is_told() -> None:
-    """Every folder that a program starts in would have its own."""
-    assert "another place for every current directory" in _said({"SYCL_CACHE_DIR": "here"}, "SYCL_CACHE_DIR")
-
-
-@pytest.mark.parametrize(("value", "limit"), [("10GB", 10), ("0", None), ("1000", 1000), ("abc", None)])
-def test_the_limit_is_read_as_libsycl_reads_it(value: str, limit: int | None) -> None:
-    """Digits count up to the first other character, and 0 means none."""
-    assert _at({"HOME": "/c", "SYCL_CACHE_MAX_SIZE": value}).limit_bytes == limit
-
-
-def test_a_limit_with_a_unit_is_told() -> None:
-    """10GB would evict nearly everything at every write."""
-    said = _said({"HOME": "/c", "SYCL_CACHE_MAX_SIZE": "10GB"}, "SYCL_CACHE_MAX_SIZE")
-
-    assert "is read as 10 bytes" in said
-
-
-def test_a_limit_that_is_no_number_is_told() -> None:
-    """libsycl throws when it adds an entry."""
-    assert "programs die" in _said({"HOME": "/c", "SYCL_CACHE_MAX_SIZE": "-1"}, "SYCL_CACHE_MAX_SIZE")
 
 
 def test_tracing_covers_disk_memory_and_kernel_compiler() -> None:
