@@ -76,7 +76,7 @@ def test_a_copy_under_another_name_is_no_entry_and_stays(name: str, tmp_path: Pa
     for number, path in enumerate(paths):
         root = tmp_path / str(number)
         place, own = example.make(root, 1), root.joinpath(*path.parts[1:])
-        before, mine = _entries(name, place), {}
+        before, mine = _entries(name, place), dict[Path, bytes]()
         for words, renamed in _RENAMINGS.items():
             copy = own.with_name(renamed(own.name))
             if (
