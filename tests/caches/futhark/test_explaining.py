@@ -1,6 +1,7 @@
 """Whether Futhark would restore a file, and if not why."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,6 @@ from gpucache.caches.futhark.file import key_of
 from gpucache.errors import UsageError
 from gpucache.keys import Difference
 from tests.caches.futhark.build import (
-    KEY,
     OPENCL_OPTIONS,
     OPTIONS,
     PTX,
@@ -29,203 +29,160 @@ _ASKING = b"Restoring cache from from ./foo.cache..."
 _TILE = b"-Dval_main_tile_size_6=16"
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    """A sound cache file of the source and the options."""
-    path = tmp_path / "foo.cache"
-    path.write_bytes(file_bytes())
-    return path
-
-
 def _with(option: bytes, instead_of: bytes = _TILE) -> tuple[bytes, ...]:
     return tuple(option if one == instead_of else one for one in OPTIONS)
 
 
-def test_the_same_inputs_are_a_hit(file: Path) -> None:
-    """All of the key matches."""
-    reach = asked(file)
-    assert (reach.verdict, reach.nearest, reach.differences) == (Served.HIT, KEY.hex(), ())
+def _made(*options: bytes, source: bytes = SOURCE, payload: bytes = PTX) -> bytes:
+    """A file as it is made from some options."""
+    return file_bytes(key_of(options, source), payload)
 
 
-def test_options_of_a_log_are_a_hit(file: Path) -> None:
-    """A log gives the options as well."""
-    assert asked(file, (), log=cuda_log(OPTIONS, _ASKING)).verdict is Served.HIT
+def _log(*lines: bytes, options: tuple[bytes, ...] = OPTIONS) -> dict[str, Any]:
+    """A question whose options a log tells."""
+    return {"options": (), "log": cuda_log(options, *lines)}
 
 
-def test_a_changed_option_is_named(file: Path) -> None:
-    """The option with the value that the file was made with, and the one wanted."""
-    reach = asked(file, _with(b"compute_90", b"compute_80"))
-    assert reach.verdict is Verdict.KEY_CHANGED
-    assert reach.differences == (Difference("-arch", "compute_80", "compute_90"),)
-    assert "compiles again" in reach.detail
-    assert reach.detail.startswith("most likely it was made with compute_80 and not compute_90, as no other ")
+_AE = SOURCE + "// æ\n".encode()
+_UNSIGNED = file_bytes(key_of(OPTIONS, _AE, signed=False))
+_X = b"-DX=1", b"-DY=2"
+_BUILT = (
+    b"Cache restored; loading OpenCL binary...\nLoading succeeded.\n./p: Compilation of OpenCL program failed"
+)
+_FAILED = b"OpenCL compiler options: " + OPENCL_OPTIONS + b"\n" + _ASKING + b"\n" + _BUILT + b"\n"
+_OTHER_TILE = _with(b"-Dval_main_tile_size_6=32")
+_SAYS_NOTHING = "the log has no line about a cache file"
+_NO_FILE = b"Failed to restore cache (errno: No such file or directory)"
+_HIT, _CHANGED = Served.HIT, Verdict.KEY_CHANGED
+_CUDA_HOME = "twice, which cancels (one of CUDA_HOME, CUDA_ROOT, CUDA_PATH was /usr/local/cuda)"
+Difference3 = tuple[str, str | None, str | None]
+_CASES: dict[str, tuple[bytes | None, dict[str, Any], Served | Verdict, list[Difference3], str]] = {
+    "the same inputs": (file_bytes(), {}, _HIT, [], ""),
+    "options of a log": (file_bytes(), _log(_ASKING), _HIT, [], ""),
+    "another option": (
+        file_bytes(), {"options": _with(b"compute_90", b"compute_80")}, _CHANGED,
+        [("-arch", "compute_80", "compute_90")],
+        "most likely it was made with compute_80 and not compute_90, as no other ",
+    ),
+    "a CUDA program compiles again": (
+        file_bytes(), {"options": _OTHER_TILE}, _CHANGED,
+        [("-Dval_main_tile_size_6", "-Dval_main_tile_size_6=16", "-Dval_main_tile_size_6=32")],
+        "compiles again",
+    ),
+    "a change behind the first eight bytes": (
+        _made(*OPTIONS, b"-Dval_abc=16"), {"options": (*OPTIONS, b"-Dval_abc=32")}, Served.FALSE_HIT,
+        [("-Dval_abc", "-Dval_abc=16", "-Dval_abc=32")], "compares only the first eight bytes",
+    ),
+    "another source, which the file does not store": (
+        _made(*OPTIONS, source=SOURCE.replace(b"= 1", b"= 2")), {}, _CHANGED, [],
+        "the source or several options differ",
+    ),
+    "several changes that the key cannot tell apart": (
+        _made(b"-Dval_aa=32", b"-Dval_ae=16"), {"options": (b"-Dval_aa=16", b"-Dval_ae=16")}, _CHANGED, [],
+        "-Dval_aa=32 and not -Dval_aa=16, or it was made with -Dval_ae=32",
+    ),
+    "an unlikely change beside a likely one": (
+        _made(b"-Dval_aa=37", b"-Dval_ae=13"), {"options": (b"-Dval_aa=37", b"-Dval_ae=33")}, _CHANGED, [],
+        "made with -Dval_ae=13 and not -Dval_ae=33, or it was made with -Dval_aa=17 and",
+    ),
+    "a machine where char has no sign": (
+        _UNSIGNED, {"source": _AE}, _CHANGED, [("char", "unsigned", "signed")], "",
+    ),
+    "for such a machine": (_UNSIGNED, {"source": _AE, "char": b"unsigned"}, _HIT, [], ""),
+    "no file": (None, {}, Verdict.NEVER_BUILT, [], ""),
+    "a file that could not be written": (
+        None, _log(_ASKING, b"Failed to cache PTX: No space left on device"), Verdict.NEVER_BUILT, [],
+        "No space left on device",
+    ),
+    **{
+        f"damaged, {len(data)} bytes": (data, {}, Verdict.CORRUPT, [], "")
+        for data in (b"", file_bytes()[:20], file_bytes()[:-1], file_bytes() + b"x", b"junk")
+    },
+    "a broken payload": (
+        file_bytes(payload=PTX[:-2]), {}, Verdict.CORRUPT, [],
+        "the key matches, but its ptx payload is broken",
+    ),
+    "a log that says nothing": (file_bytes(), _log(), _HIT, [], _SAYS_NOTHING),
+    "a log of other things": (file_bytes(), _log(b"Creating kernel main_segmap."), _HIT, [], _SAYS_NOTHING),
+    "a log of another file": (
+        file_bytes(), {"log": cuda_log(OPTIONS, b"Restoring cache from from bar.cache...")},
+        Verdict.NOT_CONSULTED, [], "bar.cache",
+    ),
+    "a file that was absent then": (
+        file_bytes(), {"log": cuda_log(OPTIONS, _ASKING, _NO_FILE)}, _HIT, [],
+        "the log says that the file did not exist",
+    ),
+    "an OpenCL build that failed": (
+        _made(OPENCL_OPTIONS, payload=SPIRV), {"options": (), "log": _FAILED}, Verdict.REJECTED, [],
+        "remove the file",
+    ),
+    **{
+        f"OpenCL's options in {len(options)}, {payload[:4]!r}": (
+            _made(OPENCL_OPTIONS, payload=payload), {"options": options}, _HIT, [], "",
+        )
+        for options in ((OPENCL_OPTIONS,), tuple(OPENCL_OPTIONS.split(b" "))) for payload in (SPIRV, PTX)
+    },
+    "a backend that the payload tells": (_made(b"-DX=1 -DY=2", payload=SPIRV), {"options": _X}, _HIT, [], ""),
+    "another backend": (
+        _made(b"-DX=1 -DY=2", payload=SPIRV), {"options": _X, "backend": b"cuda"}, _CHANGED, [], "",
+    ),
+    "a part of OpenCL's options": (
+        _made(b"-DX=1 -DY=2", payload=SPIRV), {"options": (b"-DX=1", b"-DY=3")}, Served.FALSE_HIT,
+        [("-DY", "-DY=2", "-DY=3")], "",
+    ),
+    "an option that cancels": (
+        file_bytes(), {"options": (*OPTIONS, b"-I/opt/cuda/include", b"-I/opt/cuda/include")}, _HIT, [],
+        "-I/opt/cuda/include is given an even number of times",
+    ),
+    "CUDA_HOME of the usual folder": (
+        _made(*OPTIONS, b"-I/usr/local/cuda/include"), {}, _CHANGED,
+        [("-I", None, "-I/usr/local/cuda/include")], _CUDA_HOME,
+    ),
+    "a folder of the environment": (
+        _made(*OPTIONS, b"-I/sw/cuda/include"), {"environment": b"CUDA_HOME=/sw/cuda"}, _CHANGED,
+        [("-I", "-I/sw/cuda/include", None)], "",
+    ),
+    "an option more": (
+        file_bytes(), {"options": (*OPTIONS, b"-I/opt/cuda/include")}, _CHANGED,
+        [("-I", None, "-I/opt/cuda/include")], "without -I/opt/cuda/include (CUDA_HOME",
+    ),
+    "an option twice more": (
+        _made(*OPTIONS, b"-G"), {"options": (*OPTIONS, b"-G", b"-G")}, _CHANGED, [("-G", None, "-G")],
+        "with -G once more or once less than now",
+    ),
+    "an option less": (
+        file_bytes(), {"options": OPTIONS[:-1]}, _CHANGED,
+        [("-DTR_ELEMS_PER_THREAD", "-DTR_ELEMS_PER_THREAD=8", None)],
+        "with -DTR_ELEMS_PER_THREAD=8, which is not given now",
+    ),
+}  # fmt: skip
 
 
-def test_a_change_behind_the_first_eight_bytes_is_a_false_hit(tmp_path: Path) -> None:
-    """Futhark does not see a change whose digits stand at places of other words of the key."""
-    made, wanted = (*OPTIONS, b"-Dval_abc=16"), (*OPTIONS, b"-Dval_abc=32")
+@pytest.mark.parametrize("name", _CASES)
+def test_an_answer_names_what_differs(name: str, tmp_path: Path) -> None:
+    """By an option, the kind of machine or what the log says; where the key cannot tell none is claimed."""
+    data, wanted, verdict, differences, words = _CASES[name]
     path = tmp_path / "foo.cache"
-    path.write_bytes(file_bytes(key_of(made, SOURCE)))
-    assert key_of(made, SOURCE)[:8] == key_of(wanted, SOURCE)[:8]
-    reach = asked(path, wanted)
-    assert reach.verdict is Served.FALSE_HIT
-    assert reach.differences == (Difference("-Dval_abc", "-Dval_abc=16", "-Dval_abc=32"),)
-    assert "compares only the first eight bytes" in reach.detail
-    assert not reach.hit
+    if data is not None:
+        path.write_bytes(data)
+    reach = asked(path, **wanted)
+    assert (reach.verdict, reach.differences) == (verdict, tuple(Difference(*one) for one in differences))
+    assert words in reach.detail and reach.hit is (verdict is Served.HIT)
+    assert verdict is not Served.HIT or (data and reach.nearest == data[16:48].hex())
 
 
-def test_another_source_cannot_be_named(tmp_path: Path) -> None:
-    """The file stores no source, and the answer says so."""
-    path = tmp_path / "foo.cache"
-    path.write_bytes(file_bytes(key_of(OPTIONS, SOURCE.replace(b"= 1", b"= 2"))))
-    reach = asked(path)
-    assert (reach.verdict, reach.differences) == (Verdict.KEY_CHANGED, ())
-    assert "the source or several options differ" in reach.detail
+def test_what_futhark_compares_is_the_same_for_another_key() -> None:
+    """As those of the case with a change behind the first eight bytes."""
+    made, wanted = (key_of((*OPTIONS, b"-Dval_abc=%d" % value), SOURCE) for value in (16, 32))
+    assert made[:8] == wanted[:8] and made != wanted
 
 
-def test_several_explanations_are_told(tmp_path: Path) -> None:
-    """Where the key cannot tell changes apart, none is claimed."""
-    path = tmp_path / "foo.cache"
-    path.write_bytes(file_bytes(key_of((b"-Dval_aa=32", b"-Dval_ae=16"), SOURCE)))
-    reach = asked(path, (b"-Dval_aa=16", b"-Dval_ae=16"))
-    assert reach.differences == ()
-    assert "-Dval_aa=32 and not -Dval_aa=16, or it was made with -Dval_ae=32" in reach.detail
-
-
-def test_an_unlikely_change_is_told_beside_a_likely_one(tmp_path: Path) -> None:
-    """A number that few devices have explains the key as well as a usual one, so neither is claimed."""
-    path = tmp_path / "foo.cache"
-    path.write_bytes(file_bytes(key_of((b"-Dval_aa=37", b"-Dval_ae=13"), SOURCE)))
-    reach = asked(path, (b"-Dval_aa=37", b"-Dval_ae=33"))
-    assert reach.differences == ()
-    assert reach.detail.startswith("several changes explain the key, which cannot tell them apart")
-    assert "made with -Dval_ae=13 and not -Dval_ae=33, or it was made with -Dval_aa=17 and" in reach.detail
-
-
-def test_a_file_of_another_kind_of_machine(tmp_path: Path) -> None:
-    """The same inputs give another key where char has no sign; that is no hit here."""
-    source = SOURCE + "// æ\n".encode()
-    path = tmp_path / "foo.cache"
-    path.write_bytes(file_bytes(key_of(OPTIONS, source, signed=False)))
-    reach = asked(path, source=source)
-    assert reach.verdict is Verdict.KEY_CHANGED
-    assert reach.differences == (Difference("char", "unsigned", "signed"),)
-    assert asked(path, source=source, char=b"unsigned").verdict is Served.HIT
-
-
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    """No file is never built, in a folder that is not there as well."""
-    assert asked(tmp_path / "foo.cache").verdict is Verdict.NEVER_BUILT
-    assert asked(tmp_path / "no" / "foo.cache").verdict is Verdict.NEVER_BUILT
-
-
-def test_a_file_that_could_not_be_written(tmp_path: Path) -> None:
-    """The log's own reason is given."""
-    log = cuda_log(OPTIONS, _ASKING, b"Failed to cache PTX: No space left on device")
-    assert "No space left on device" in asked(tmp_path / "foo.cache", log=log).detail
-
-
-@pytest.mark.parametrize("data", [b"", file_bytes()[:20], file_bytes()[:-1], file_bytes() + b"x", b"junk"])
-def test_a_damaged_file_is_corrupt(tmp_path: Path, data: bytes) -> None:
-    """Futhark compiles again whatever the key."""
-    path = tmp_path / "foo.cache"
-    path.write_bytes(data)
-    assert asked(path).verdict is Verdict.CORRUPT
-
-
-def test_a_broken_payload_is_no_hit(tmp_path: Path) -> None:
-    """A key that matches does not help where the driver will refuse the rest."""
-    path = tmp_path / "foo.cache"
-    path.write_bytes(file_bytes(payload=PTX[:-2]))
-    reach = asked(path)
-    assert reach.verdict is Verdict.CORRUPT
-    assert "the key matches, but its ptx payload is broken" in reach.detail
-
-
-def test_a_link_is_not_followed(file: Path, tmp_path: Path) -> None:
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
     """Its key is not read."""
+    (tmp_path / "foo.cache").write_bytes(file_bytes())
     link = tmp_path / "link.cache"
-    link.symlink_to(file)
+    link.symlink_to("foo.cache")
     assert asked(link).verdict is Verdict.OPAQUE_KEY
-
-
-@pytest.mark.parametrize("lines", [(), (b"Creating kernel main_segmap.",)])
-def test_a_log_without_a_line_about_the_file(file: Path, lines: tuple[bytes, ...]) -> None:
-    """It says nothing of whether the program asked: the key alone decides, with a note."""
-    reach = asked(file, (), log=cuda_log(OPTIONS, *lines))
-    assert reach.verdict is Served.HIT
-    assert reach.detail.endswith("the log has no line about a cache file")
-    other = asked(file, (), log=cuda_log(_with(b"-Dval_main_tile_size_6=32"), *lines))
-    assert other.verdict is Verdict.KEY_CHANGED
-
-
-def test_a_log_of_a_start_that_asked_for_another_file(file: Path) -> None:
-    """The file would fit, and the program was told of another."""
-    reach = asked(file, log=cuda_log(OPTIONS, b"Restoring cache from from bar.cache..."))
-    assert reach.verdict is Verdict.NOT_CONSULTED
-    assert "bar.cache" in reach.detail
-
-
-def test_what_the_log_says_is_added(file: Path) -> None:
-    """A file that fits now was absent then."""
-    log = cuda_log(OPTIONS, _ASKING, b"Failed to restore cache (errno: No such file or directory)")
-    reach = asked(file, log=log)
-    assert reach.verdict is Served.HIT
-    assert reach.detail.endswith("the log says that the file did not exist")
-
-
-def test_an_opencl_build_that_failed(tmp_path: Path) -> None:
-    """The file is restored at every start, and every start fails."""
-    path = tmp_path / "foo.cache"
-    path.write_bytes(file_bytes(key_of((OPENCL_OPTIONS,), SOURCE), SPIRV))
-    log = (
-        b"OpenCL compiler options: " + OPENCL_OPTIONS + b"\n" + _ASKING + b"\nCache restored; loading OpenCL"
-    )
-    log += b" binary...\nLoading succeeded.\n./foo: Compilation of OpenCL program failed.\n"
-    reach = asked(path, (), log=log)
-    assert reach.verdict is Verdict.REJECTED
-    assert "remove the file" in reach.detail
-
-
-@pytest.mark.parametrize("options", [(OPENCL_OPTIONS,), tuple(OPENCL_OPTIONS.split(b" "))])
-def test_opencl_options_whole_or_in_parts(tmp_path: Path, options: tuple[bytes, ...]) -> None:
-    """OpenCL's string is one input, however it is given; NVIDIA's binary is PTX, as CUDA's is."""
-    path = tmp_path / "foo.cache"
-    for payload in (SPIRV, PTX):
-        path.write_bytes(file_bytes(key_of((OPENCL_OPTIONS,), SOURCE), payload))
-        assert asked(path, options).verdict is Served.HIT
-
-
-def test_the_backend_is_told_from_what_the_file_holds(tmp_path: Path) -> None:
-    """Options that fit any backend are joined for a file of OpenCL's."""
-    path = tmp_path / "foo.cache"
-    path.write_bytes(file_bytes(key_of((b"-DX=1 -DY=2",), SOURCE), SPIRV))
-    assert asked(path, (b"-DX=1", b"-DY=2")).verdict is Served.HIT
-    assert asked(path, (b"-DX=1", b"-DY=2"), backend=b"cuda").verdict is Verdict.KEY_CHANGED
-    assert asked(path, (b"-DX=1", b"-DY=3")).differences == (Difference("-DY", "-DY=2", "-DY=3"),)
-
-
-def test_an_option_that_cancels_is_told(file: Path) -> None:
-    """A folder given twice is in the key as often as one given never."""
-    reach = asked(file, (*OPTIONS, b"-I/opt/cuda/include", b"-I/opt/cuda/include"))
-    assert reach.verdict is Served.HIT
-    assert "-I/opt/cuda/include is given an even number of times" in reach.detail
-
-
-def test_cuda_home_of_the_usual_folder(tmp_path: Path) -> None:
-    """A variable that names the folder which is always there takes that folder out of the key."""
-    path = tmp_path / "foo.cache"
-    path.write_bytes(file_bytes(key_of((*OPTIONS, b"-I/usr/local/cuda/include"), SOURCE)))
-    reach = asked(path)
-    assert "twice, which cancels (one of CUDA_HOME, CUDA_ROOT, CUDA_PATH was /usr/local/cuda)" in reach.detail
-
-
-def test_a_folder_of_the_environment_is_named(tmp_path: Path) -> None:
-    """A value of another start is tried."""
-    path = tmp_path / "foo.cache"
-    path.write_bytes(file_bytes(key_of((*OPTIONS, b"-I/sw/cuda/include"), SOURCE)))
-    reach = asked(path, environment=b"CUDA_HOME=/sw/cuda")
-    assert reach.differences == (Difference("-I", "-I/sw/cuda/include", None),)
 
 
 def test_every_file_of_a_folder_is_answered(tmp_path: Path) -> None:
@@ -289,19 +246,3 @@ def test_the_own_key_is_always_a_hit(options: list[bytes], source: bytes) -> Non
         candidate = Candidate("f", key, "", "", "", readable=True, payload_problem=str)
         (reach,) = explain(read_question(wanted), [candidate])
         assert reach.hit
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ((*OPTIONS, b"-I/opt/cuda/include"), "without -I/opt/cuda/include (CUDA_HOME"),
-        ((*OPTIONS, b"-G", b"-G"), "with -G once more or once less than now"),
-        (OPTIONS[:-1], "with -DTR_ELEMS_PER_THREAD=8, which is not given now"),
-    ],
-)
-def test_one_option_more_or_less_is_told(tmp_path: Path, options: tuple[bytes, ...], words: str) -> None:
-    """The sentence says what the file was made with, and where a folder comes from."""
-    path = tmp_path / "foo.cache"
-    made = (*OPTIONS, b"-G") if b"-G" in options else OPTIONS
-    path.write_bytes(file_bytes(key_of(made, SOURCE)))
-    assert words in asked(path, options).detail

@@ -5,9 +5,7 @@ import json
 import zlib
 from pathlib import Path
 
-from tests.caches.inductor import build as inductor
 from tests.caches.opened import Cases, changed, gone, lay, write
-from tests.caches.triton import build as triton
 
 ARTIFACT = "artifact_compile_range_1_8192_subgraph_0"
 
@@ -44,15 +42,6 @@ _LIST = "vllm_compile_cache.py"
 _MODEL = f"torch_compile_cache/torch_aot_compile/{'ab' * 32}/rank_0_0/model"
 
 
-def _lower(folder: Path, inner: str = "") -> None:
-    """Lay the caches of lower layers beside a part of a model."""
-    graph = inductor.put(folder.parent / "inductor_cache")
-    (folder.parent / "inductor_cache" / "locks").mkdir()
-    triton.put(folder.parent / "triton_cache")
-    if inner:
-        graph.write_bytes(inner.encode())
-
-
 def _large(folder: Path) -> None:
     with (folder / "cache_key_factors.json").open("r+b") as file:
         file.truncate(5 << 20)
@@ -62,8 +51,6 @@ CASES: Cases = {
     "a part of a model": put,
     "another variable": lambda root: put(root, VLLM_USE_DEEP_GEMM="1"),
     "a whole model": write(_MODEL, b"model"),
-    "caches of lower layers": changed(put, _lower),
-    "a lower layer's graph changed": changed(put, lambda folder: _lower(folder, "changed")),
     "an artifact changed": changed(put, write(ARTIFACT, artifact()[:-1] + b"!")),
     "an artifact empty": changed(put, write(ARTIFACT, b"")),
     "an artifact gone": changed(put, gone(ARTIFACT)),
