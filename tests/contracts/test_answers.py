@@ -130,8 +130,9 @@ def _told(name: str, case: str, folder: Path) -> Iterator[str]:
             kinds = [(each.entry, each.kind) for one in _all(again) for each in one.findings]
             assert finding.repaired is ((finding.entry, finding.kind) not in kinds), finding
     yield from (f"  gone: {path}" for path in sorted(before - _files(folder)))
-    assert sound <= _files(folder)
     cache = open_at(OLD_NS + 2 * HOUR_NS)
+    assert sound <= _files(folder)
+    assert set(others) <= {(one.key, one.path) for one in cache.scan() if not one.damage}
     stays = [kept.reason for one in list(cache.scan()) if (kept := cache.remove(one, "--all"))]
     cache.finish_removals()
     yield from (f"stays: {reason}" for reason in stays)

@@ -15,7 +15,7 @@ from gpucache.caches.foreign_cache import ForeignCache
 from gpucache.caches.registry import of_others
 from gpucache.caches.rocfft.database import CREATE
 from gpucache.caches.rocfft.format import Stored
-from tests.caches.opened import Environs
+from tests.caches.opened import Cases, Environs, Lay
 
 SYSTEM = of_others("rocfft")
 
@@ -175,4 +175,59 @@ PLACES: Environs = {
     "no database of the system": ({_SYSTEM: "{tmp}/s.db"},),
     "a relative path": ({**_USER, _PATH: "c.db"},),
     "a relative path of the system": ({_SYSTEM: "c.db"},),
+}
+
+
+def _rows(*rows: Values, change: str = "") -> Lay:
+    """What stores rows, and may then change the database."""
+
+    def store(path: Path) -> None:
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            insert(connection, rows)
+            connection.execute(change)
+
+    return store
+
+
+_WRONG: dict[str, Values] = {
+    "a short sum": row(total=b"short"),
+    "no code": row(data=b""),
+    "a version of text": row(version="six"),
+    "a version between two": row(version=6.2),
+    "a name of bytes": row(b"name"),
+    "a sum of text": row(total="sum"),
+    "code of text": row(data="code"),
+    "code that is a number": row(data=7),
+    "a long name": row("k" * 5000),
+    "a name with a NUL": row("k\0k"),
+    "code for another GPU": row(data=code("gfx908")),
+    "much code for another GPU": row(data=code("gfx908", size=9000)),
+    "code for no GPU": row(data=code(machine=62)),
+    "no known code": row(data=b"not code"),
+    "much of no known code": row(data=b"text" * 5000),
+    "cut code": row(data=code()[:40]),
+}
+_SOUND: dict[str, Values] = {
+    "a kernel": row(),
+    "another kernel": row(OTHER),
+    "a time of text": row(seconds="now"),
+    "a time between two": row(seconds=1.5),
+    "a version as text": row(version=str(HIP)),
+    "a version as a real number": row(version=float(HIP)),
+    "a bundle": row(data=b"__CLANG_OFFLOAD_BUNDLE__" + bytes(100)),
+    "a packed bundle": row(data=b"CCOB" + bytes(100)),
+    "an architecture with features": row(arch="gfx90a:sramecc+:xnack-", data=code("gfx90a")),
+    "an unknown architecture": row(arch="gfx1234", data=code("gfx1234")),
+    "SPIR-V": row(arch="amdgcnspirv", data=(0x07230203).to_bytes(4, "little") + bytes(16)),
+    "a time before 1970": row(seconds=-5),
+    "a time in the future": row(seconds=10**11),
+    "the time of an export": row(seconds=0),
+}
+CASES: Cases = {
+    **{name: _rows(values) for name, values in (_SOUND | _WRONG).items()},
+    "a name that is no UTF-8": _rows(
+        row(),
+        change=f"UPDATE cache_v1 SET kernel_name = CAST(x'66ff67' AS TEXT) WHERE kernel_name = '{KERNEL}'",
+    ),
+    "several wrong rows": _rows(row(), *_WRONG.values()),
 }

@@ -256,71 +256,6 @@ def test_a_row_that_upstreams_select_finds_is_sound(values: Values, tmp_path: Pa
 _WANTED = {"kernel_name": (KERNEL.encode(),), "arch": (b"gfx90a",), "hip_version": (b"6.2.41133",)}
 
 
-@pytest.mark.parametrize(
-    ("values", "kind", "words"),
-    [
-        (row(total=b"short"), "corrupt", "5 bytes where SHA-256 has 32"),
-        (row(data=b""), "corrupt", "no code: rocFFT treats that as a miss"),
-        (row(version="six"), "corrupt", "hip_version is text"),
-        (row(version=6.2), "corrupt", "hip_version is real"),
-        (row(b"name"), "corrupt", "kernel_name is blob"),
-        (row(total="sum"), "corrupt", "generator_sum is text"),
-        (row(data="code"), "mislabelled", "unknown"),
-        (row(data=7), "mislabelled", "unknown"),
-        (row("k" * 5000), "corrupt", "5000 bytes"),
-        (row("k\0k"), "corrupt", "not text"),
-        (row(data=code("gfx908")), "mislabelled", "for gfx908"),
-        (row(data=code(machine=62)), "mislabelled", "not for an AMD GPU"),
-        (row(data=b"not code"), "mislabelled", "unknown"),
-        (row(data=code()[:40]), "corrupt", "damaged"),
-    ],
-)
-def test_wrong_rows(tmp_path: Path, values: Values, kind: str, words: str) -> None:
-    """A row that no lookup can use is told with what it costs, and the one beside it is sound."""
-    path = database(tmp_path / "c.db", [values, row("sound")])
-    (found,) = row_findings(path)
-    assert (found.kind, words in found.detail) == (kind, True)
-
-
-def test_text_that_is_no_utf8_is_a_finding(tmp_path: Path) -> None:
-    """A name of bytes that are no text is shown with marks, and no lookup finds it."""
-    path = database(tmp_path / "c.db", [row()])
-    execute(path, "UPDATE cache_v1 SET kernel_name = CAST(x'66ff67' AS TEXT)")
-    (entry,) = opened(path).scan()
-    assert entry.program == "f\N{REPLACEMENT CHARACTER}g"
-    assert kinds(row_findings(path)) == ["corrupt"]
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        row(data=b"__CLANG_OFFLOAD_BUNDLE__" + bytes(100)),
-        row(data=b"CCOB" + bytes(100)),
-        row(arch="gfx90a:sramecc+:xnack-", data=code("gfx90a")),
-        row(arch="gfx1234", data=code("gfx1234")),
-        row(arch="amdgcnspirv", data=(0x07230203).to_bytes(4, "little") + bytes(16)),
-    ],
-)
-def test_what_rocfft_stores_is_sound(tmp_path: Path, values: Values) -> None:
-    """Bundles, architectures with features or unknown to us, and SPIR-V are taken for what they are."""
-    assert row_findings(database(tmp_path / "c.db", [values])) == []
-
-
-@pytest.mark.parametrize(("seconds", "word"), [(-5, "before 1970"), (10**11, "future")])
-def test_odd_times_are_worth_a_note(tmp_path: Path, seconds: int, word: str) -> None:
-    """A time that cannot be is told, and changes nothing about the code."""
-    cache = opened(database(tmp_path / "c.db", [row(seconds=seconds)]))
-    checked = cache.check(next(cache.scan()))
-    assert not checked.findings
-    assert word in checked.notes[0]
-
-
-def test_time_zero_is_what_an_export_has(tmp_path: Path) -> None:
-    """rocFFT's own export writes time 0, which nobody needs to be told."""
-    cache = opened(database(tmp_path / "c.db", [row(seconds=0)]))
-    assert cache.check(next(cache.scan())).notes == ()
-
-
 def test_a_row_that_changed_is_not_checked(tmp_path: Path) -> None:
     """A row replaced since the scan counts as neither sound nor wrong."""
     path = database(tmp_path / "c.db", [row()])
@@ -330,12 +265,6 @@ def test_a_row_that_changed_is_not_checked(tmp_path: Path) -> None:
     checked = cache.check(entry)
     assert not checked.counts
     assert "changed" in checked.notes[0]
-
-
-def test_damaged_rows_say_so_in_a_scan(tmp_path: Path) -> None:
-    """A scan tells a row without code from a sound one."""
-    entries = opened(database(tmp_path / "c.db", [row(), row("empty", data=b"")])).scan()
-    assert {entry.program: bool(entry.damage) for entry in entries} == {KERNEL: False, "empty": True}
 
 
 def test_a_row_larger_than_memory_would_hold_is_not_read_whole(tmp_path: Path) -> None:

@@ -238,17 +238,6 @@ def test_removals_are_finished_where_nothing_is(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_wrong_rows_are_deleted(tmp_path: Path) -> None:
-    """Repair deletes what no lookup can use and keeps the rest."""
-    rows = [row(), row("empty", data=b""), row("other", data=code("gfx908")), row("typed", version="x")]
-    path = database(tmp_path / "c.db", rows)
-    cache = opened(path)
-    for entry in list(cache.scan()):
-        checked = cache.repair(cache.check(entry), entry)
-        assert all(finding.repaired for finding in checked.findings)
-    assert [entry.program for entry in cache.scan()] == [KERNEL]
-
-
 def _junk(path: Path) -> None:
     path.write_bytes(b"junk" * 100)
 

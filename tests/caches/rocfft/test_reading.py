@@ -13,7 +13,6 @@ import pytest
 from gpucache.answers.entries import Location
 from gpucache.caches import databases
 from gpucache.caches.registry import of_others
-from gpucache.errors import FormatError
 from tests.caches.rocfft.build import (
     HIP,
     KERNEL,
@@ -83,13 +82,6 @@ def test_code_is_extracted_as_it_was_stored(tmp_path: Path) -> None:
     data = code(fill=b"\x01\x02", size=50_000)
     cache = opened(database(tmp_path / "c.db", [row(data=data)]))
     assert cache.extract(next(cache.scan())) == data
-
-
-def test_unsound_code_is_not_extracted(tmp_path: Path) -> None:
-    """Code for another architecture than its row's is refused."""
-    cache = opened(database(tmp_path / "c.db", [row(data=code("gfx908"))]))
-    with pytest.raises(FormatError, match="gfx908"):
-        cache.extract(next(cache.scan()))
 
 
 def test_a_database_without_the_table_has_no_entries(tmp_path: Path) -> None:
@@ -291,20 +283,6 @@ def test_rocffts_own_select_answers_what_is_extracted(tmp_path: Path) -> None:
     path = database(tmp_path / "c.db", ROWS)
     cache = opened(path)
     assert [cache.extract(entry) for entry in cache.scan()] == [answer(path, one) for one in ROWS]
-
-
-def test_a_scan_tells_what_a_check_finds(tmp_path: Path) -> None:
-    """Code for another architecture, no code, and no code of a GPU are damage at a scan already."""
-    rows = [
-        row("a", data=b""),
-        row("b", data=code("gfx908", size=9000)),
-        row("c", data=b"text" * 5000),
-        row(),
-    ]
-    cache = opened(database(tmp_path / "c.db", rows))
-    for entry in cache.scan():
-        kinds_found = [finding.kind for finding in cache.check(entry).findings]
-        assert ([entry.damage.kind] if entry.damage else []) == kinds_found
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no FIFOs")
