@@ -399,7 +399,7 @@ def misfit(code: bytes, arch: str, *, whole: bool = True) -> Problem | None:
 def row_notes(row: Row) -> Iterator[str]:
     """A harmless oddity of a row; 0 is the value that rocFFT's own export writes."""
     if row.seconds < 0:
-        yield "its timestamp is before 1970, so it is the first to be evicted"
+        yield "its timestamp is before 1970, so it counts as stored when the file last changed"
     elif row.seconds * _NS > time.time_ns() + 86_400 * _NS:
         when = format_instant(row.seconds * _NS)
         yield f"its timestamp {when} is in the future, so it is the last to be evicted"
