@@ -19,9 +19,8 @@ from gpucache.caches.opening import open_places
 from gpucache.cli import main
 from gpucache.errors import CacheUnusableError
 from gpucache.settings import read_settings
-from tests.contracts.examples import EXAMPLES
+from tests.contracts.examples import EXAMPLES, age
 
-_OLD = 1_600_000_000
 _MINE = b"mine, and dear to me\n"
 _KEY = hashlib.sha256(b"mine").hexdigest()
 _NAMES = (
@@ -70,13 +69,6 @@ def _beside(folder: Path, outside: Path) -> None:
     (folder / "linked").symlink_to(outside)
 
 
-def _age(place: Path) -> None:
-    for path in sorted(place.rglob("*"), reverse=True):
-        os.utime(path, (_OLD, _OLD), follow_symlinks=False)
-        if not path.is_symlink():
-            path.chmod(path.stat().st_mode & 0o7700)
-
-
 def _strangers(place: Path, known: set[Path]) -> dict[str, object]:
     """What is at a place and was not of the cache as it was made: what it holds or leads to."""
     found: dict[str, object] = {}
@@ -113,7 +105,7 @@ def test_what_others_keep_in_a_cache_stays_and_is_told(
     known = set(tmp_path.rglob("*")) - set(outside.rglob("*"))
     for folder in _folders(tmp_path / "cache"):
         _beside(folder, outside)
-    _age(tmp_path)
+    age(tmp_path)
     mine = _strangers(tmp_path, known)
     told = []
     for operation in OPERATIONS:
@@ -134,7 +126,7 @@ def test_a_cache_without_strangers_is_emptied(
 ) -> None:
     """What the tests above keep is kept for the strangers' sake alone."""
     place = EXAMPLES[name].make(tmp_path / "cache")
-    _age(tmp_path)
+    age(tmp_path)
     assert _run("evict", "--all", "--yes", "--cache", f"{name}:{place}") == 0
     capsys.readouterr()
     assert _run("--json", "inspect", "--list", "--cache", f"{name}:{place}") == 0
@@ -148,7 +140,7 @@ def test_caches_of_others_inside_stay(name: str, tmp_path: Path) -> None:
     known = set(tmp_path.rglob("*"))
     for inner in EXAMPLES:
         EXAMPLES[inner].make(tmp_path / "cache" / f"of-{inner}")
-    _age(tmp_path)
+    age(tmp_path)
     mine = _strangers(tmp_path, known)
     for operation in OPERATIONS[-2:]:
         _run(*operation, "--cache", f"{name}:{place}")
@@ -207,7 +199,7 @@ def test_nothing_goes_from_what_only_looks_like_a_cache(
     """Homes, checkouts and stores of others have names as caches have them; what they hold tells."""
     place = tmp_path / "place"
     make(place)
-    _age(tmp_path)
+    age(tmp_path)
     mine = _strangers(tmp_path, set())
     for operation in OPERATIONS[-2:]:
         _run(*operation, "--cache", f"{name}:{place}")
@@ -250,7 +242,7 @@ def test_a_folder_that_became_a_link_since_the_scan_is_not_followed(name: str, t
     count = len(list(_own_folders(EXAMPLES[name].make(tmp_path / "first"))))
     for number in range(count):
         root = EXAMPLES[name].make(tmp_path / f"cache-{number}")
-        _age(tmp_path)
+        age(tmp_path)
         (cache,) = open_places(name, root, os.environ) if name != "gpucache" else [_opened(root)]
         entries = list(cache.scan())
         folder = list(_own_folders(root))[number]
