@@ -16,7 +16,7 @@ UNSEEN = (
     "no OpenCL or NVRTC build was seen; where there was one, the command may have an OpenCL loader of its "
     "own that reads no OPENCL_LAYERS, or a static NVRTC"
 )
-NOTHING_BUILT = "nothing was built from source"
+NOTHING_BUILT = "no build from source was seen"
 ALONE = "the command ran without gpucache"
 
 
@@ -32,11 +32,13 @@ def unseen(ended: "Ended", binaries: int = 0) -> str:
         return f"{ALONE}: {ended.alone}"
     if ended.refused:
         return f"nothing was built as this user; {refused(ended)}"
-    return unbuilt(loaded=ended.loaded, binaries=binaries)
+    return unbuilt(ended.code, loaded=ended.loaded, binaries=binaries)
 
 
-def unbuilt(*, loaded: bool, binaries: int = 0) -> str:
-    """The same for a command that was able to ask."""
+def unbuilt(code: int, *, loaded: bool, binaries: int = 0) -> str:
+    """The same for a command that was able to ask; one that failed may have ended before its first build."""
+    if code and not binaries:
+        return f"{NOTHING_BUILT} before the command ended with exit code {code}"
     if not loaded:
         return UNSEEN
     if binaries:
@@ -44,7 +46,10 @@ def unbuilt(*, loaded: bool, binaries: int = 0) -> str:
             binaries, "program was loaded from a binary", "programs were loaded from binaries"
         )
         return f"{NOTHING_BUILT}; {made}, for example from PyOpenCL's own cache"
-    return f"{NOTHING_BUILT}; a cache of the program's own may have answered"
+    return (
+        f"{NOTHING_BUILT}; where one was expected, a cache of the program's own may have answered, or an "
+        "OpenCL loader that gpucache does not reach"
+    )
 
 
 def refused(ended: "Ended") -> str:

@@ -80,10 +80,9 @@ class Globals(NamedTuple):
         if self.json:
             from gpucache.answers.document import document
 
-            complain("".join(document(command, outcomes, summary)))
-        elif not self.quiet:
-            for sentence in sentences:
-                complain(f"gpucache: {sentence}")
+            complain("".join(document(command, outcomes, summary)), whole=True)
+        for sentence in sentences:
+            self.say(f"gpucache: {sentence}")
 
     def document(self, command: str, outcomes: "Iterable[object]", summary: object) -> None:
         """Write the document for machines to stdout, if it was requested: outcomes, then their summary."""
@@ -102,13 +101,9 @@ class Globals(NamedTuple):
 
     def say(self, *sentences: str) -> None:
         """Write sentences to stderr, apart from the product."""
-        if self.quiet or self.json:
-            return
-        import shutil
-
-        width = shutil.get_terminal_size().columns
-        for sentence in sentences:
-            complain(click.wrap_text(sentence, width) if sys.stderr.isatty() else sentence)
+        if not (self.quiet or self.json):
+            for sentence in sentences:
+                complain(sentence)
 
 
 def given() -> Globals:

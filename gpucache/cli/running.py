@@ -136,13 +136,18 @@ class Running:
 
         hits = [_read(hit) for hit in self._listening.hits]
         if not hits:
-            told = unbuilt(loaded=self._listening.loaded, binaries=self._listening.binaries)
+            told = unbuilt(code, loaded=self._listening.loaded, binaries=self._listening.binaries)
         elif note_hits(self._listening.roots, self._name, len(hits)):
             waited_ns = covered_ns(sorted((begun, begun + took) for begun, took, *_ in hits))
             told = "; ".join(counted(len(hits), len(hits), waited_ns, sum(hit[2] for hit in hits), 0))
         else:
             return None
-        sys.stderr.write(f"gpucache: {told}\n")
+        told = f"gpucache: {told}"
+        if sys.stderr.isatty():
+            from gpucache.cli.streams import fitted
+
+            told = fitted(told)
+        sys.stderr.write(f"{told}\n")
         return code
 
     def finish(self) -> "tuple[Intercepted, ...]":

@@ -83,10 +83,28 @@ def give_up() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
-def complain(text: str) -> None:
-    """Write a line to stderr; a failure is ignored, as it could not be reported."""
+def fitted(text: str) -> str:
+    """The same with its lines broken between words, where stderr is a terminal that is narrower."""
+    try:
+        width = os.get_terminal_size(2).columns or sys.maxsize
+    except OSError:
+        return text
+    lines: list[str] = []
+    for line in text.split("\n"):
+        first, *words = line.split(" ")
+        lines.append(first)
+        for word in words:
+            if lines[-1].strip() and len(lines[-1]) + len(word) >= width:
+                lines.append(word)
+            else:
+                lines[-1] += f" {word}"
+    return "\n".join(lines)
+
+
+def complain(text: str, *, whole: bool = False) -> None:
+    """Write a line to stderr, unbroken if ``whole``; a failure is ignored, as it could not be reported."""
     from gpucache.units import printable_lines
 
     with suppress(OSError):
-        sys.stderr.write(f"{printable_lines(text)}\n")
+        sys.stderr.write(f"{printable_lines(text if whole else fitted(text))}\n")
         sys.stderr.flush()

@@ -131,3 +131,23 @@ def test_colours_in_a_pipe_bring_no_cursor(write: Write, root: Path, nvrtc: str)
     done = _shell(f"$GPUCACHE --root {root} warm vector.cu --target {nvrtc}", folder, FORCE_COLOR="1")
     codes = {part.partition("m")[0] for part in (done.stdout + done.stderr).split("\x1b[")[1:]}
     assert codes and all(code.replace(";", "").isdigit() for code in codes)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a terminal of so many columns is a pseudo-terminal")
+@pytest.mark.skipif(
+    shutil.which("script") is None, reason="script(1) makes the terminal, and is not installed"
+)
+@pytest.mark.parametrize("options", ["", "--json "])
+def test_a_line_about_a_command_breaks_between_words(tmp_path: Path, options: str) -> None:
+    """A terminal would break it anywhere; a document stays as it is."""
+    command = f"stty cols 40; {sys.executable} -m gpucache run {options}-- true"
+    done = subprocess.run(
+        ["script", "-qec", command, os.devnull],
+        env={**os.environ, "GPUCACHE_DIR": str(tmp_path / "root")}, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, check=True, timeout=PATIENCE_S,
+    )  # fmt: skip
+    if options:
+        assert json.loads(done.stdout)["summary"]["command"] == "true"
+    else:
+        assert max(map(len, done.stdout.splitlines())) <= 40
+        assert "no OpenCL or NVRTC build was seen" in " ".join(done.stdout.split())

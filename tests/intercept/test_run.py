@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.answers.run_lines import UNSEEN
+from gpucache.answers.run_lines import UNSEEN, unbuilt
 from tests.intercept.conftest import PROGRAM, Done, without_us
 from tests.patience import PATIENCE_S
 from tests.pocl import PLATFORM, need_pocl
@@ -297,16 +297,16 @@ def test_a_cache_that_answered_before_us_is_named(program: Program) -> None:
     """PyOpenCL's own gives binaries: our layer was there, and nothing was built from source."""
     assert program(INTEL, 2, PYOPENCL_NO_CACHE="0").results == ["kept"]
     again = program(INTEL, 2, PYOPENCL_NO_CACHE="0")
-    assert again.err.startswith("gpucache: nothing was built from source; 1 program was loaded from a binary")
+    assert again.err.startswith("gpucache: no build from source was seen; 1 program was loaded from a binary")
     assert (again.report["summary"]["loaded"], again.report["summary"]["binaries"]) == (True, 1)
 
 
 def test_a_loader_that_was_reached_is_not_doubted(run: Callable[..., Done]) -> None:
-    """A program that loads OpenCL and builds nothing has loaded our layer, too."""
+    """A program that loads OpenCL and builds nothing has loaded our layer, too; one that fails is said to."""
     done = run(sys.executable, "-c", "import pyopencl; pyopencl.get_platforms()")
-    assert done.err == (
-        "gpucache: nothing was built from source; a cache of the program's own may have answered\n"
-    )
+    assert done.err == f"gpucache: {unbuilt(0, loaded=True)}\n"
+    done = run(sys.executable, "-c", "import pyopencl; pyopencl.get_platforms(); raise SystemExit(2)")
+    assert done.err == "gpucache: no build from source was seen before the command ended with exit code 2\n"
 
 
 def test_a_run_in_a_run_asks_the_inner_one(run: Callable[..., Done], environment: Mapping[str, str]) -> None:
