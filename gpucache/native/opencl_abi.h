@@ -13,6 +13,8 @@ typedef uint32_t cl_uint;
 typedef uint64_t cl_ulong;
 typedef cl_int cl_build_status;
 typedef cl_uint cl_kernel_arg_info, cl_kernel_info, cl_program_build_info, cl_program_info;
+typedef cl_uint cl_command_queue_info, cl_context_info;
+typedef uint64_t cl_mem_flags;
 typedef cl_uint cl_device_info, cl_platform_info, cl_layer_api_version, cl_layer_info;
 
 typedef struct _cl_command_queue *cl_command_queue;
@@ -20,6 +22,7 @@ typedef struct _cl_context *cl_context;
 typedef struct _cl_device_id *cl_device_id;
 typedef struct _cl_event *cl_event;
 typedef struct _cl_kernel *cl_kernel;
+typedef struct _cl_mem *cl_mem;
 typedef struct _cl_platform_id *cl_platform_id;
 typedef struct _cl_program *cl_program;
 typedef void (*cl_program_notify)(cl_program program, void *data);
@@ -74,7 +77,13 @@ typedef struct cl_icd_dispatch {
     cl_int (*clGetPlatformInfo)(cl_platform_id, cl_platform_info, size_t, void *, size_t *);
     void *unused_2[1];
     cl_int (*clGetDeviceInfo)(cl_device_id, cl_device_info, size_t, void *, size_t *);
-    void *unused_4[22];
+    void *unused_4[4];
+    cl_int (*clGetContextInfo)(cl_context, cl_context_info, size_t, void *, size_t *);
+    void *unused_9[3];
+    cl_int (*clGetCommandQueueInfo)(cl_command_queue, cl_command_queue_info, size_t, void *, size_t *);
+    void *unused_13[1];
+    cl_mem (*clCreateBuffer)(cl_context, cl_mem_flags, size_t, void *, cl_int *);
+    void *unused_15[11];
     cl_program (*clCreateProgramWithSource)(cl_context, cl_uint, const char **, const size_t *, cl_int *);
     cl_program (*clCreateProgramWithBinary)(cl_context, cl_uint, const cl_device_id *, const size_t *,
                                             const unsigned char **, cl_int *, cl_int *);

@@ -7,6 +7,8 @@
    A served program keeps the handle that it was created with. Behind it is a twin, which the driver made from
    our binary: every query that depends on the build goes to the twin. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
+#include <link.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -398,6 +400,62 @@ static void *get_extension(const char *name) {
     return ours_or(below.clGetExtensionFunctionAddress(name), name);
 }
 
+/* ---- other loaders of the process ---- */
+
+/* Loaders read OPENCL_LAYERS when they are asked for platforms. A library that is linked to a loader of its own
+   may never do so, as the handles that it works with come from the program's: so we ask. A program that passes
+   a context or a queue on has just created or queried it, or a buffer of it. */
+enum { LOADERS = 8 };
+struct loaders {
+    unsigned long long before, now; /* how many libraries were ever opened */
+    unsigned count;
+    char *paths[LOADERS];
+};
+
+static int find_loader(struct dl_phdr_info *info, size_t size, void *data) {
+    struct loaders *loaders = data;
+    const char *base = strrchr(info->dlpi_name, '/');
+    (void)size;
+    loaders->now = info->dlpi_adds;
+    if (loaders->now == loaders->before) return 1; /* none since */
+    if (base && !strncmp(base, "/libOpenCL", 10) && loaders->count < LOADERS)
+        loaders->paths[loaders->count++] = strdup(info->dlpi_name);
+    return 0;
+}
+
+static void ask_loaders(void) {
+    static atomic_ullong known;
+    struct loaders loaders = {.before = atomic_load(&known)};
+    dl_iterate_phdr(find_loader, &loaders);
+    bool first = loaders.now != loaders.before && atomic_exchange(&known, loaders.now) != loaders.now;
+    for (unsigned i = 0; i < loaders.count; i++) {
+        void *loader = first && loaders.paths[i] ? dlopen(loaders.paths[i], RTLD_LAZY | RTLD_NOLOAD) : NULL;
+        cl_int (*ask)(cl_uint, cl_platform_id *, cl_uint *) = NULL;
+        cl_uint platforms;
+        if (loader) *(void **)&ask = dlsym(loader, "clGetPlatformIDs");
+        if (ask) ask(0, NULL, &platforms);
+        if (loader) dlclose(loader);
+        free(loaders.paths[i]);
+    }
+    if (loaders.count) dlerror(); /* a failed lookup must not reach the program */
+}
+
+static cl_int get_context_info(cl_context context, cl_context_info name, size_t room, void *to, size_t *size_ret) {
+    ask_loaders();
+    return below.clGetContextInfo(context, name, room, to, size_ret);
+}
+
+static cl_int get_command_queue_info(cl_command_queue queue, cl_command_queue_info name, size_t room, void *to,
+                                     size_t *size_ret) {
+    ask_loaders();
+    return below.clGetCommandQueueInfo(queue, name, room, to, size_ret);
+}
+
+static cl_mem create_buffer(cl_context context, cl_mem_flags flags, size_t size, void *bytes, cl_int *error) {
+    ask_loaders();
+    return below.clCreateBuffer(context, flags, size, bytes, error);
+}
+
 /* ---- queries of the loader ---- */
 
 EXPORTED cl_int clGetLayerInfo(cl_layer_info name, size_t room, void *to, size_t *size_ret) {
@@ -409,6 +467,9 @@ EXPORTED cl_int clGetLayerInfo(cl_layer_info name, size_t room, void *to, size_t
 }
 
 static void take_over(cl_icd_dispatch *table) {
+    table->clGetContextInfo = get_context_info;
+    table->clGetCommandQueueInfo = get_command_queue_info;
+    table->clCreateBuffer = create_buffer;
     table->clBuildProgram = build_program;
     table->clCompileProgram = compile_program;
     table->clLinkProgram = link_program;
@@ -436,7 +497,7 @@ static void take_over(cl_icd_dispatch *table) {
    call the first loader: it finds the driver by the handle, whichever loader that came from. */
 EXPORTED cl_int clInitLayer(cl_uint count, const cl_icd_dispatch *next, cl_uint *count_ret,
                             const cl_icd_dispatch **table_ret) {
-    enum { LOADERS = 8, FUNCTIONS = sizeof(cl_icd_dispatch) / sizeof(void *) };
+    enum { FUNCTIONS = sizeof(cl_icd_dispatch) / sizeof(void *) };
     static cl_icd_dispatch tables[LOADERS];
     static atomic_uint taken;
     cl_uint functions = count < FUNCTIONS ? count : FUNCTIONS;

@@ -1,5 +1,6 @@
 """``gpucache run`` with real programs: what they build is served, and they never fail because of it."""
 
+import ctypes.util
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import pyopencl
 import pytest
 
 from gpucache.answers.run_lines import UNSEEN, unbuilt
@@ -307,6 +309,28 @@ def test_a_loader_that_was_reached_is_not_doubted(run: Callable[..., Done]) -> N
     assert done.err == f"gpucache: {unbuilt(0, loaded=True)}\n"
     done = run(sys.executable, "-c", "import pyopencl; pyopencl.get_platforms(); raise SystemExit(2)")
     assert done.err == "gpucache: no build from source was seen before the command ended with exit code 2\n"
+
+
+_TWO_LOADERS = """
+import ctypes, sys
+import pyopencl as cl
+platform = next(each for each in cl.get_platforms() if each.name.startswith("Intel"))
+context = cl.Context(platform.get_devices()[:1])
+other = ctypes.CDLL(sys.argv[1])  # after the context has been made, and it is never asked for platforms
+handle, source = ctypes.c_void_p(context.int_ptr), ctypes.c_char_p(b"kernel void k(global int *a) {}")
+context.devices
+other.clCreateProgramWithSource.restype = ctypes.c_void_p
+program = other.clCreateProgramWithSource(handle, 1, ctypes.byref(source), None, None)
+sys.exit(other.clBuildProgram(ctypes.c_void_p(program), 0, None, None, None, None))
+"""
+
+
+def test_a_second_loader_in_a_process_is_reached(run: Callable[..., Done]) -> None:
+    """A library may be linked to a loader of its own, and only be given handles of PyOpenCL's."""
+    other = ctypes.util.find_library("OpenCL")
+    if other is None or not list(Path(pyopencl.__file__).parent.rglob("libOpenCL*")):
+        pytest.skip("there are no two loaders here")
+    assert [run(sys.executable, "-c", _TWO_LOADERS, other).results for _ in range(2)] == [["kept"], ["hit"]]
 
 
 def test_a_run_in_a_run_asks_the_inner_one(run: Callable[..., Done], environment: Mapping[str, str]) -> None:
