@@ -2,7 +2,7 @@
 
 cli                   the command line, a file per verb
 opencl, cuda          what programs import                      library    what those two share
-intercept             what commands that nobody changed ask of their compilers, answered over a socket
+serve                 what commands that nobody changed ask of their compilers, answered over a socket
 assembly              puts concrete parts together, each when it is asked for
 bench                 measured starts
 engine                the verbs: lookup and explain, inspect, verify, evict
@@ -62,7 +62,7 @@ _CLI = frozenset(
         "assembly",
         "caches.exports",
         "caches.known_caches",
-        "intercept",
+        "serve",
         "native",
         "examples",
         "backends.options",
@@ -113,7 +113,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     ),
     "assembly": frozenset({"leaves", "settings", "probe", "backends", "store", "caches", "engine"}),
     "library": frozenset({"leaves", "settings", "assembly", "engine", "store.interface"}),
-    "intercept": frozenset(
+    "serve": frozenset(
         {"leaves", "sources", "recording", "probe", "backends", "engine", "native", "store.interface"}
     ),
     "opencl": frozenset({"leaves", "library", "assembly", "engine", "backends", "store.interface"}),
@@ -342,7 +342,7 @@ _ALSO_ELSEWHERE: Mapping[str, frozenset[str]] = {
     # What backends compile with is called as the cache that it keeps.
     "pocl": frozenset({"backends", "payload", *_TOLD_IN_HELP, "caches.pyopencl"}),
     # A command's programs that are made from binaries come out of its cache, which the line of run says.
-    "pyopencl": frozenset({"backends", "bench", "opencl", "intercept", "answers.run_lines", *_TOLD_IN_HELP}),
+    "pyopencl": frozenset({"backends", "bench", "opencl", "serve", "answers.run_lines", *_TOLD_IN_HELP}),
     "cuda.core": frozenset({"backends", "bench", "cuda", *_TOLD_IN_HELP}),
     # Variables and files of a compiler that one project makes together with its cache.
     "mesa": frozenset({"backends.opencl", "payload.containers"}),

@@ -136,12 +136,12 @@ def _export_layer(folder: Path, place: str) -> None:
     from gpucache.assembly import open_layers
     from gpucache.caches.known_caches import KnownCaches
     from gpucache.host.scratch import absent, remove_empty, scratch
-    from gpucache.intercept.command import run_command
-    from gpucache.intercept.environment import REQUIRE
-    from gpucache.intercept.layer import Layer
-    from gpucache.intercept.layering import Questions
-    from gpucache.intercept.server import Later
-    from gpucache.intercept.wire import NVRTC, OPENCL
+    from gpucache.serve.command import run_command
+    from gpucache.serve.environment import REQUIRE
+    from gpucache.serve.layer import Layer
+    from gpucache.serve.layering import Questions
+    from gpucache.serve.server import Later
+    from gpucache.serve.wire import NVRTC, OPENCL
 
     command = named_command("export")
     settings, found = given().settings(), libraries()

@@ -50,13 +50,13 @@ def record(folder: Path, digests_only: bool, keep_arguments: bool) -> None:
     from gpucache.answers.record import RecordSummary, Unrecorded, recorded_line, unrecorded
     from gpucache.caches.known_caches import KnownCaches
     from gpucache.host.scratch import absent, remove_empty, scratch
-    from gpucache.intercept.command import run_command
-    from gpucache.intercept.devices import Devices
-    from gpucache.intercept.environment import REQUIRE, SOCKET, TIMEOUT
-    from gpucache.intercept.nvrtc import NVRTC
-    from gpucache.intercept.opencl import OpenCL
-    from gpucache.intercept.recorder import Recorder
     from gpucache.recording.writing import BLOBS, Writer
+    from gpucache.serve.command import run_command
+    from gpucache.serve.devices import Devices
+    from gpucache.serve.environment import REQUIRE, SOCKET, TIMEOUT
+    from gpucache.serve.nvrtc import NVRTC
+    from gpucache.serve.opencl import OpenCL
+    from gpucache.serve.recorder import Recorder
 
     command = named_command("record")
     found = libraries()

@@ -134,7 +134,7 @@ def build_noted(settings: "Settings", noted: "Collection[CacheKey]") -> tuple[in
 def _tell(outcomes: "tuple[Intercepted, ...]", summary: "RunSummary", report: Path | None) -> None:
     """Report the results of the builds to stderr, and write the document if a path for it is given."""
     from gpucache.answers.run_lines import reasons, summary_line
-    from gpucache.intercept.environment import SOCKET
+    from gpucache.serve.environment import SOCKET
 
     line = summary_line(summary, inner=SOCKET in os.environ)
     given().tell("run", outcomes, summary, [*reasons(outcomes, whole=given().whole), line])

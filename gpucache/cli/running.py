@@ -12,10 +12,10 @@ import os
 import sys
 import time
 
-from gpucache.intercept.command import Plain, await_command
-from gpucache.intercept.environment import Libraries
-from gpucache.intercept.listening import Listening
 from gpucache.native.locate import find
+from gpucache.serve.command import Plain, await_command
+from gpucache.serve.environment import Libraries
+from gpucache.serve.listening import Listening
 
 TYPE_CHECKING = False  # the one of typing
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from gpucache.answers.run import Ended, Intercepted
     from gpucache.engine.store_layers import Layers
-    from gpucache.intercept.nvrtc_serving import NVRTCServing
-    from gpucache.intercept.server import Handlers, Later
-    from gpucache.intercept.serving import OpenCLServing
+    from gpucache.serve.nvrtc import NVRTCServing
+    from gpucache.serve.opencl import OpenCLServing
+    from gpucache.serve.server import Handlers, Later
     from gpucache.settings import Settings
 
 _JOURNAL_CAP = 1 << 20
@@ -177,8 +177,8 @@ class Running:
         return Services(settings, self._name, self._libraries or Libraries())
 
     def _answering(self) -> "Handlers":
-        from gpucache.intercept.server import Later
-        from gpucache.intercept.wire import NVRTC, OPENCL
+        from gpucache.serve.server import Later
+        from gpucache.serve.wire import NVRTC, OPENCL
 
         make = self._services()
         self.opencl, self.nvrtc = Later(make.opencl, OPENCL), Later(make.nvrtc, NVRTC)
@@ -202,20 +202,20 @@ class Services:
 
     def opencl(self) -> "OpenCLServing":
         """The server of OpenCL builds."""
-        from gpucache.intercept.devices import Devices
+        from gpucache.serve.devices import Devices
 
         layers = self.layers()
         devices = Devices(layers)
         devices.begin()  # which takes longer than the rest
-        from gpucache.intercept.serving import OpenCLServing
-        from gpucache.intercept.telling import said_at
+        from gpucache.serve.opencl import OpenCLServing
+        from gpucache.serve.telling import said_at
 
         return OpenCLServing(layers, devices, self._libraries, said_at(self._settings.log))
 
     def nvrtc(self) -> "NVRTCServing":
         """The server of NVRTC's compiles."""
-        from gpucache.intercept.nvrtc_serving import NVRTCServing
-        from gpucache.intercept.telling import said_at
+        from gpucache.serve.nvrtc import NVRTCServing
+        from gpucache.serve.telling import said_at
 
         return NVRTCServing(self.layers(), said_at(self._settings.log))
 

@@ -1,7 +1,7 @@
 /* Whether everything that an answer of the index depends on is unchanged: files, variables, the CPU.
 
    A condition has five fields: its kind, the base of its path, the path or another text, the value found, and
-   more of it. gpucache/intercept/conditions.py writes them. */
+   more of it. gpucache/serve/conditions.py writes them. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>

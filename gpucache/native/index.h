@@ -1,6 +1,6 @@
 /* Answers without a server: files of questions that were answered before, each with its conditions.
 
-   gpucache/intercept/index.py writes and describes such a file. There are two places for them:
+   gpucache/serve/index.py writes and describes such a file. There are two places for them:
    GPUCACHE_LAYER_INDEX names one file with all answers of an exported layer, payloads and all.
    GPUCACHE_RUN_ROOTS names roots of gpucache's own store, in the first of which each question has a separate
    file; the payloads of its answers are in entries of any of these roots.

@@ -22,7 +22,7 @@
 #define USUAL_TIMEOUT_MS 5000
 #define LONGEST_TIMEOUT_MS 600000
 #define HEADER_SIZE 8 /* the length, the version and the kind */
-#define NOTES "notes" /* the file next to the socket; gpucache/intercept/listening.py reads it */
+#define NOTES "notes" /* the file next to the socket; gpucache/serve/listening.py reads it */
 #define NOTES_CAP (64 << 20)
 #define LINE_CAP 4096
 #define BATCH 32      /* fields sent by one system call */

@@ -3,7 +3,7 @@
    socket, an index of a layer answers builds and compiles, and nothing is reported.
 
    A frame is little-endian: u32 bytes that follow, u16 version, u16 kind, then fields one after another, each
-   a u32 length and its bytes. Numbers inside fields are ASCII decimal. gpucache/intercept/wire.py is the
+   a u32 length and its bytes. Numbers inside fields are ASCII decimal. gpucache/serve/wire.py is the
    other side.
 
    The promise to a program: no call here waits longer than the time-out for one exchange, raises a signal,

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from gpucache.errors import CacheUnusableError
-from gpucache.intercept.layer import Layer
-from gpucache.intercept.wire import Kind
 from gpucache.native.locate import locate
 from gpucache.recording.builds import Seen
 from gpucache.recording.writing import Writer
+from gpucache.serve.layer import Layer
+from gpucache.serve.wire import Kind
 from tests.recording.builds import ONE
 
 WHY = "(No space left on device); make room on its disk"

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import xxhash
 
-from gpucache.intercept.index import Answered, Condition, Hole, encode, is_compared, merged, row_of
-from gpucache.intercept.wire import Kind
+from gpucache.serve.index import Answered, Condition, Hole, encode, is_compared, merged, row_of
+from gpucache.serve.wire import Kind
 from tests.patience import PATIENCE_S
 from tests.unprivileged import needs_root
 

@@ -20,11 +20,11 @@ from pathlib import Path
 import pytest
 import xxhash
 
-from gpucache.intercept.conditions import _stamp, _sum_of
-from gpucache.intercept.index import Answered, Condition, Reference, encode, merged, place_of, row_of, rows_of
-from gpucache.intercept.wire import Kind
 from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead
 from gpucache.native import build
+from gpucache.serve.conditions import _stamp, _sum_of
+from gpucache.serve.index import Answered, Condition, Reference, encode, merged, place_of, row_of, rows_of
+from gpucache.serve.wire import Kind
 from gpucache.store import DirectoryStore
 from tests.native.test_index import Layer, _build, _changed, _compile, _lie, _said, _touched
 from tests.unprivileged import needs_root

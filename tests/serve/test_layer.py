@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.intercept.layer import Layer
-from gpucache.intercept.wire import Kind
-from tests.intercept.conftest import PROGRAM, Done, without_us
+from gpucache.serve.layer import Layer
+from gpucache.serve.wire import Kind
 from tests.patience import PATIENCE_S
 from tests.pocl import PLATFORM, SYSTEM_ICD, need_pocl
+from tests.serve.conftest import PROGRAM, Done, without_us
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="layers are for Linux")]
 INTEL = "Intel"

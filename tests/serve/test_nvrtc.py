@@ -27,21 +27,20 @@ from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.store_layers import NoEntry
 from gpucache.errors import NoDeviceError
 from gpucache.host.files_seen import files_seen
-from gpucache.intercept import nvrtc as intercept_nvrtc
-from gpucache.intercept.environment import TIMEOUT, Libraries, intercepted
-from gpucache.intercept.file_names import read_name
-from gpucache.intercept.nvrtc import Call, prepare_call
-from gpucache.intercept.nvrtc_serving import NVRTCServing
-from gpucache.intercept.server import HEARD, Reply, serve
-from gpucache.intercept.wire import Fields, Kind
 from gpucache.keys import SOURCE_NAME, cache_key
 from gpucache.model import ArtifactKind
 from gpucache.native.build import BUILT, build, find_compiler
 from gpucache.native.locate import locate
+from gpucache.serve import nvrtc as serve_nvrtc
+from gpucache.serve.environment import TIMEOUT, Libraries, intercepted
+from gpucache.serve.file_names import read_name
+from gpucache.serve.nvrtc import Call, NVRTCServing, prepare_call
+from gpucache.serve.server import HEARD, Reply, serve
+from gpucache.serve.wire import Fields, Kind
 from gpucache.settings import Settings
 from gpucache.store import DirectoryStore
-from tests.intercept import nvrtc_program
 from tests.patience import PATIENCE_S, TIME_OUT_MS
+from tests.serve import nvrtc_program
 from tests.unprivileged import needs_root
 
 _PROGRAM = Path(__file__).with_name("nvrtc_program.py")
@@ -495,7 +494,7 @@ def test_a_source_whose_headers_take_too_long_is_passed(
         finally:
             prepared.set()
 
-    monkeypatch.setattr(intercept_nvrtc, "prepare_call", prepare_later)
+    monkeypatch.setattr(serve_nvrtc, "prepare_call", prepare_later)
     monkeypatch.setenv(TIMEOUT, "10")
     assert program.ask() == (Kind.PASS, (b"",))
     answered.set()

@@ -13,8 +13,10 @@ from gpucache.backends.cuda import nvrtc
 from gpucache.cli.running import Running, note_hits, plain_roots
 from gpucache.engine.prepare import Prepared
 from gpucache.host.files_seen import files_seen
-from gpucache.intercept import conditions
-from gpucache.intercept.conditions import (
+from gpucache.keys import digest, header_of, variable_of
+from gpucache.model import CacheKey, Device, KeyField
+from gpucache.serve import conditions
+from gpucache.serve.conditions import (
     BY_CPU,
     BY_FIELD,
     BY_FILES,
@@ -26,18 +28,16 @@ from gpucache.intercept.conditions import (
     of_build,
     of_call,
 )
-from gpucache.intercept.devices import Devices
-from gpucache.intercept.environment import Libraries
-from gpucache.intercept.index import Condition
-from gpucache.intercept.nvrtc import Call, prepare_call, read_call
-from gpucache.intercept.opencl import Asked, prepare_build, read_build
-from gpucache.intercept.wire import Fields
-from gpucache.keys import digest, header_of, variable_of
-from gpucache.model import CacheKey, Device, KeyField
+from gpucache.serve.devices import Devices
+from gpucache.serve.environment import Libraries
+from gpucache.serve.index import Condition
+from gpucache.serve.nvrtc import Call, prepare_call, read_call
+from gpucache.serve.opencl import Asked, prepare_build, read_build
+from gpucache.serve.wire import Fields
 from gpucache.settings import find_root
-from tests.intercept.conftest import PROGRAM, Done
-from tests.intercept.test_nvrtc import installed  # noqa: F401 - a fixture
-from tests.intercept.test_serving import _facts, _row, rows  # noqa: F401 - a fixture among them
+from tests.serve.conftest import PROGRAM, Done
+from tests.serve.test_nvrtc import installed  # noqa: F401 - a fixture
+from tests.serve.test_opencl import _facts, _row, rows  # noqa: F401 - a fixture among them
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="run is for Linux")
 _NEEDED: Mapping[str, frozenset[str]] = {

@@ -14,9 +14,9 @@ import pyopencl
 import pytest
 
 from gpucache.answers.run_lines import UNSEEN, unbuilt
-from tests.intercept.conftest import PROGRAM, Done, without_us
 from tests.patience import PATIENCE_S
 from tests.pocl import PLATFORM, need_pocl
+from tests.serve.conftest import PROGRAM, Done, without_us
 from tests.unprivileged import needs_root
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="run is for Linux")]

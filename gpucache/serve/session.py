@@ -23,15 +23,15 @@ from gpucache.engine.hits import build_log, find
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.store_layers import Layers, NoEntry
 from gpucache.errors import GpucacheError
-from gpucache.intercept.environment import step_s
-from gpucache.intercept.server import HEARD, PASSED, Handlers, Reply
-from gpucache.intercept.telling import Say, hit_line, is_required, miss_line, refused
-from gpucache.intercept.wire import TOO_LARGE, Fields, Kind, WireError, fits, number
 from gpucache.model import Artifact
+from gpucache.serve.environment import step_s
+from gpucache.serve.server import HEARD, PASSED, Handlers, Reply
+from gpucache.serve.telling import Say, hit_line, is_required, miss_line, refused
+from gpucache.serve.wire import TOO_LARGE, Fields, Kind, WireError, fits, number
 from gpucache.sources import Memos
 
 if TYPE_CHECKING:
-    from gpucache.intercept.answering import Rows
+    from gpucache.serve.answering import Rows
 
 YOUNG_NS = 2_000_000_000
 """How late clocks of file systems may be."""
@@ -342,7 +342,7 @@ class Session(ABC, Generic[A]):
 
     @cached_property
     def _rows(self) -> "Rows":
-        from gpucache.intercept.answering import Rows
+        from gpucache.serve.answering import Rows
 
         return Rows(self.layers, self._since_ns)
 

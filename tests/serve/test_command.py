@@ -19,12 +19,12 @@ import pytest
 from gpucache.answers.run import Ended, Intercepted, RunResult
 from gpucache.answers.run_lines import UNSEEN
 from gpucache.cli import main
-from gpucache.intercept.command import run_command
-from gpucache.intercept.environment import Libraries
-from gpucache.intercept.server import HEARD, PASSED, Handlers, Later
-from gpucache.intercept.wire import Fields, Kind
-from tests.intercept.conftest import Done
+from gpucache.serve.command import run_command
+from gpucache.serve.environment import Libraries
+from gpucache.serve.server import HEARD, PASSED, Handlers, Later
+from gpucache.serve.wire import Fields, Kind
 from tests.patience import PATIENCE_S
+from tests.serve.conftest import Done
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="run is for Linux")
 Run = Callable[..., Done]
@@ -115,7 +115,7 @@ def test_without_a_place_for_a_socket_a_command_runs_alone(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("gpucache.host.scratch.temporary", none)
-    monkeypatch.setattr("gpucache.intercept.listening.PLACES", ())
+    monkeypatch.setattr("gpucache.serve.listening.PLACES", ())
     assert main([*verb, "--", "sh", "-c", 'echo "words$LD_AUDIT"; exit 3']) == 3
     out, err = capfd.readouterr()
     assert out == "words\n"
@@ -277,7 +277,7 @@ class _Answers:
 _ASKS = f"""
 import os, sys
 from pathlib import Path
-from tests.intercept.client import ask
+from tests.serve.client import ask
 Path(sys.argv[1]).write_text("started")
 sys.exit(ask(Path(os.environ["GPUCACHE_RUN_SOCKET"]), {Kind.OTHER.value}, b"1").kind)
 """
@@ -307,7 +307,7 @@ def test_a_command_that_asks_nothing_has_no_service_made() -> None:
 _TELLS = f"""
 import os, sys
 from pathlib import Path
-from tests.intercept.client import ask
+from tests.serve.client import ask
 said = ask(Path(os.environ["GPUCACHE_RUN_SOCKET"]), {Kind.LOADED.value}).kind
 sys.exit(said + len(Path(sys.argv[1]).read_text()))
 """

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from gpucache.errors import NoDeviceError
-from gpucache.intercept.environment import TIMEOUT
 from gpucache.native.build import BUILT, build, find_compiler
 from gpucache.native.locate import locate
+from gpucache.serve.environment import TIMEOUT
 from tests.patience import PATIENCE_S, TIME_OUT_MS
 
 PROGRAM = Path(__file__).with_name("program.py")

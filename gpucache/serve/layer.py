@@ -14,11 +14,11 @@ from secrets import token_hex
 
 from gpucache.errors import CacheUnusableError, UsageError
 from gpucache.host import os_errors
-from gpucache.intercept.environment import AUDIT, LAYERS
-from gpucache.intercept.index import Row, encode, merged, read_rows
-from gpucache.intercept.wire import Kind
 from gpucache.native.build import file_name
 from gpucache.native.locate import locate
+from gpucache.serve.environment import AUDIT, LAYERS
+from gpucache.serve.index import Row, encode, merged, read_rows
+from gpucache.serve.wire import Kind
 
 INDEX, LIBRARIES, ENVIRONMENT = "index", "lib", "gpucache.env"
 INDEX_VARIABLE = "GPUCACHE_LAYER_INDEX"

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from gpucache.errors import UsageError
-from gpucache.intercept.listening import PATH_BYTES_CAP, Listening
-from gpucache.intercept.server import Reply, serve
-from gpucache.intercept.wire import Fields, Frame, Kind, WireError, encode
-from tests.intercept.client import ask, ask_raw
+from gpucache.serve.listening import PATH_BYTES_CAP, Listening
+from gpucache.serve.server import Reply, serve
+from gpucache.serve.wire import Fields, Frame, Kind, WireError, encode
 from tests.patience import PATIENCE_S
+from tests.serve.client import ask, ask_raw
 from tests.unprivileged import as_nobody, needs_root
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the server is for Linux")
@@ -173,6 +173,6 @@ def test_a_long_tmpdir_gets_a_socket_elsewhere(tmp_path: Path, monkeypatch: pyte
 def test_no_place_for_a_socket_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sentence says what to set."""
     monkeypatch.setenv("TMPDIR", "/nowhere")
-    monkeypatch.setattr("gpucache.intercept.listening.PLACES", ())
+    monkeypatch.setattr("gpucache.serve.listening.PLACES", ())
     with pytest.raises(UsageError, match="set TMPDIR"), serve({}):
         pass

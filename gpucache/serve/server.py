@@ -21,9 +21,9 @@ from typing import Generic, Protocol, TypeVar
 from gpucache.answers.run import Intercepted, RunResult
 from gpucache.errors import OptionError
 from gpucache.host.files_seen import files_seen
-from gpucache.intercept.environment import drain_s, step_s
-from gpucache.intercept.listening import Listening
-from gpucache.intercept.wire import Fields, Frame, Kind, WireError, encode, receive
+from gpucache.serve.environment import drain_s, step_s
+from gpucache.serve.listening import Listening
+from gpucache.serve.wire import Fields, Frame, Kind, WireError, encode, receive
 
 _LOADED = (Kind.LOADED, Kind.NVRTC_LOADED)
 _BUILDS = (Kind.BUILD, Kind.COMPILE)

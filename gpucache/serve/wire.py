@@ -7,9 +7,10 @@ program gave them. Each connection carries one request and one reply. Must not k
 
 import socket
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 
 from gpucache.units import format_size
 
@@ -118,6 +119,13 @@ class Fields:
         """Raise WireError where something is left."""
         if self.rest():
             raise WireError("a frame has too many fields")
+
+
+@lru_cache(maxsize=16)
+def variables(data: bytes) -> Mapping[str, str]:
+    """The variables of a program, each ended by NUL; the first of a name counts, as it does for getenv."""
+    lines = reversed(data.decode("utf-8", "surrogateescape").split("\0"))
+    return {name: value for name, _, value in (line.partition("=") for line in lines if "=" in line)}
 
 
 def number(value: int) -> bytes:

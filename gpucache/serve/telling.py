@@ -10,8 +10,8 @@ from dataclasses import replace
 from gpucache.answers.lookup import Hit
 from gpucache.answers.run import Intercepted, RunResult
 from gpucache.host.environment import is_true
-from gpucache.intercept.server import Reply
-from gpucache.intercept.wire import Kind
+from gpucache.serve.server import Reply
+from gpucache.serve.wire import Kind
 
 Say = Callable[[str], object]
 

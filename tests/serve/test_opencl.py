@@ -15,16 +15,16 @@ from gpucache.assembly import open_layers
 from gpucache.engine.store_layers import Layers
 from gpucache.errors import TargetError
 from gpucache.host.files_seen import files_seen
-from gpucache.intercept.devices import Devices, Facts
-from gpucache.intercept.environment import Libraries
-from gpucache.intercept.server import serve
-from gpucache.intercept.serving import OpenCLServing
-from gpucache.intercept.wire import Frame, Kind, number
 from gpucache.model import Device
 from gpucache.probe.ask import ask as probe
+from gpucache.serve.devices import Devices, Facts
+from gpucache.serve.environment import Libraries
+from gpucache.serve.opencl import OpenCLServing
+from gpucache.serve.server import serve
+from gpucache.serve.wire import Frame, Kind, number
 from gpucache.settings import Settings
-from tests.intercept.client import ask
 from tests.patience import PATIENCE_S, wait_until
+from tests.serve.client import ask
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="run is for Linux")
 SOURCE = b"kernel void scale(global float *a) { a[0] *= 2; }\n"
@@ -296,7 +296,7 @@ def test_what_no_frame_holds_is_no_hit(command: Command, monkeypatch: pytest.Mon
     large = BINARY * 1000
     command.built(command.build().fields[0], large)
     assert command.build().kind == Kind.HIT
-    monkeypatch.setattr("gpucache.intercept.wire.FRAME_BYTES_CAP", len(large))
+    monkeypatch.setattr("gpucache.serve.wire.FRAME_BYTES_CAP", len(large))
     passed = command.build()
     assert passed.kind == Kind.PASS
     command.built(passed.fields[0], b"")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucache.intercept.wire import (
+from gpucache.serve.wire import (
     FIELD_CAP,
     FRAME_BYTES_CAP,
     VERSION,

@@ -15,16 +15,16 @@ from gpucache.answers.layer import Layered, LayerResult
 from gpucache.engine.explain import explain
 from gpucache.engine.store_layers import Layers, NoEntry
 from gpucache.errors import GpucacheError
-from gpucache.intercept.answering import answered
-from gpucache.intercept.conditions import UncoveredError
-from gpucache.intercept.devices import Devices
-from gpucache.intercept.environment import Libraries
-from gpucache.intercept.index import Row, fits, row_of
-from gpucache.intercept.nvrtc import NVRTC
-from gpucache.intercept.opencl import OpenCL
-from gpucache.intercept.server import Handler, Handlers, Reply
-from gpucache.intercept.session import Asked, Compiler, Question, hits_of, targets_of
-from gpucache.intercept.wire import Fields, Kind
+from gpucache.serve.answering import answered
+from gpucache.serve.conditions import UncoveredError
+from gpucache.serve.devices import Devices
+from gpucache.serve.environment import Libraries
+from gpucache.serve.index import Row, fits, row_of
+from gpucache.serve.nvrtc import NVRTC
+from gpucache.serve.opencl import OpenCL
+from gpucache.serve.server import Handler, Handlers, Reply
+from gpucache.serve.session import Asked, Compiler, Question, hits_of, targets_of
+from gpucache.serve.wire import Fields, Kind
 
 _QUESTIONS_CAP = 1 << 16
 _BYTES_CAP = 1 << 30

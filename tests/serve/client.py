@@ -3,7 +3,7 @@
 import socket
 from pathlib import Path
 
-from gpucache.intercept.wire import Frame, encode, receive
+from gpucache.serve.wire import Frame, encode, receive
 from tests.patience import PATIENCE_S
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucache.intercept.environment import (
+from gpucache.serve.environment import (
     TIMEOUT,
     Libraries,
     intercepted,

@@ -11,16 +11,16 @@ import _signal as signal  # type: ignore[import-not-found] # signal's enumeratio
 import os
 import sys
 
-from gpucache.intercept.environment import intercepted
-from gpucache.intercept.listening import Listening
+from gpucache.serve.environment import intercepted
+from gpucache.serve.listening import Listening
 
 TYPE_CHECKING = False  # the one of typing
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from gpucache.answers.run import Ended
-    from gpucache.intercept.environment import Libraries
-    from gpucache.intercept.server import Handlers
+    from gpucache.serve.environment import Libraries
+    from gpucache.serve.server import Handlers
 
 Plain = tuple[int, int, str, bool, tuple[str, ...]]
 _PASSED_ON = ("SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGTSTP", "SIGCONT")

@@ -35,8 +35,8 @@ from typing import NamedTuple
 import xxhash
 
 from gpucache.errors import CacheUnusableError
-from gpucache.intercept.wire import FRAME_BYTES_CAP, Kind, number
 from gpucache.model import CacheKey
+from gpucache.serve.wire import FRAME_BYTES_CAP, Kind, number
 
 INDEX_BYTES_CAP = 1 << 30
 """The largest size of an index."""

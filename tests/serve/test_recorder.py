@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 
 from gpucache.host.files_seen import files_seen
-from gpucache.intercept.devices import Devices
-from gpucache.intercept.environment import Libraries
-from gpucache.intercept.opencl import OpenCL
-from gpucache.intercept.recorder import Recorder
-from gpucache.intercept.server import Reply, serve
-from gpucache.intercept.wire import Fields, Kind, WireError, number
 from gpucache.model import Device, Target, Toolchain
 from gpucache.recording.builds import RecordedBuild, Seen
 from gpucache.recording.reading import read_recording
 from gpucache.recording.writing import Writer
-from tests.intercept.client import ask
+from gpucache.serve.devices import Devices
+from gpucache.serve.environment import Libraries
+from gpucache.serve.opencl import OpenCL
+from gpucache.serve.recorder import Recorder
+from gpucache.serve.server import Reply, serve
+from gpucache.serve.wire import Fields, Kind, WireError, number
+from tests.serve.client import ask
 
 SOURCE = b'#include "n.h"\nkernel void twice(global int *out) { *out = N; }'
 DEFEATER = b"\n\n__constant int pyopencl_defeat_cache_" + b"a1" * 16 + b" = 0;"

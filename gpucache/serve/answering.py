@@ -11,8 +11,8 @@ from gpucache.answers.lookup import Hit
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.store_layers import Layers
 from gpucache.errors import GpucacheError
-from gpucache.intercept.conditions import Strict, UncoveredError, of_build, of_call
-from gpucache.intercept.index import (
+from gpucache.serve.conditions import Strict, UncoveredError, of_build, of_call
+from gpucache.serve.index import (
     Answered,
     Hole,
     Reference,
@@ -23,10 +23,10 @@ from gpucache.intercept.index import (
     row_of,
     rows_of,
 )
-from gpucache.intercept.nvrtc import Call
-from gpucache.intercept.opencl import DEFEATER
-from gpucache.intercept.opencl import Asked as OpenCLAsked
-from gpucache.intercept.session import A, Build, Compiler, Question, targets_of
+from gpucache.serve.nvrtc import Call
+from gpucache.serve.opencl import DEFEATER
+from gpucache.serve.opencl import Asked as OpenCLAsked
+from gpucache.serve.session import A, Build, Compiler, Question, targets_of
 
 _NAME, _SOURCE = 5, 4
 _MADE_UP = 8

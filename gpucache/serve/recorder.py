@@ -15,13 +15,12 @@ from typing import Any
 
 from gpucache.engine.recorded_requests import observe
 from gpucache.errors import GpucacheError
-from gpucache.intercept.opencl import OpenCL
-from gpucache.intercept.server import HEARD, PASSED, Handlers, Reply
-from gpucache.intercept.serving import local_size
-from gpucache.intercept.session import Compiler
-from gpucache.intercept.wire import Fields, Kind, WireError, number
 from gpucache.recording.builds import COMMAND_CAP, Seen
 from gpucache.recording.writing import Writer
+from gpucache.serve.opencl import OpenCL, local_size
+from gpucache.serve.server import HEARD, PASSED, Handlers, Reply
+from gpucache.serve.session import Compiler
+from gpucache.serve.wire import Fields, Kind, WireError, number
 
 _SIZES_CAP = 4096
 """The most kernels and sizes that are written of one build by this process."""

@@ -49,12 +49,12 @@ from gpucache.backends.opencl.options import INTEL, variables
 from gpucache.backends.options import Variables
 from gpucache.engine.prepare import Prepared
 from gpucache.host.file_stamps import is_settled, is_young
-from gpucache.intercept.environment import LAYERS
-from gpucache.intercept.index import Condition
-from gpucache.intercept.nvrtc import LIBRARY_PATH, Call
-from gpucache.intercept.opencl import Asked
 from gpucache.keys import FOLDER, RESOLUTION, SEARCHED, SOURCE_NAME, digest, header_of, variable_of
 from gpucache.model import CacheKey
+from gpucache.serve.environment import LAYERS
+from gpucache.serve.index import Condition
+from gpucache.serve.nvrtc import LIBRARY_PATH, Call
+from gpucache.serve.opencl import Asked
 
 _ELSEWHERE = "/nonexistent/gpucache"
 _VALUE = struct.Struct("<QQQ")

@@ -13,13 +13,13 @@ import _thread
 import os
 
 from gpucache.host.scratch import PLACES, scratch
-from gpucache.intercept.environment import drain_s
+from gpucache.serve.environment import drain_s
 
 TYPE_CHECKING = False  # the one of typing
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpucache.intercept.server import Handlers
+    from gpucache.serve.server import Handlers
 
 PATH_BYTES_CAP = 100
 """The most bytes of the socket's path: sockets take 107, and names of commands' own may be shorter."""
@@ -124,7 +124,7 @@ class Listening:
                 first, _ = listener._accept()  # type: ignore[attr-defined]
             except OSError:
                 return  # the command has ended, and there was no question
-            from gpucache.intercept.server import answer_all
+            from gpucache.serve.server import answer_all
 
             answer_all(listener.fileno(), self._answering(), self, first)
         except Exception as error:

@@ -1,0 +1,261 @@
+"""A command's NVRTC calls: requests to our engine, kept as they were made, served and published.
+
+Owns which NVRTC is called, and which calls the cache leaves alone. The result of one compile is kept as an
+entry for each kind of artifact, all under the same inputs: a cubin can then be loaded, listed, verified and
+evicted like any other, and unused PTX costs a hit only its own bytes. A hit needs all of them, as a program
+may ask for any, and none could be made later: the files that NVRTC reads may change. Must not load a GPU
+stack.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+from gpucache.answers.lookup import Hit
+from gpucache.answers.run import Intercepted, RunResult
+from gpucache.backends.cuda import BACKEND, nvrtc
+from gpucache.backends.cuda.options import FILE_NAME, request_as_asked
+from gpucache.engine.prepare import Prepared, of_kind, prepare
+from gpucache.engine.store_layers import Layers
+from gpucache.errors import OptionError
+from gpucache.model import GIVEN_WITH, Artifact, ArtifactKind, BuildRequest, Target, Toolchain
+from gpucache.serve.environment import step_s
+from gpucache.serve.file_names import FileName, read_name
+from gpucache.serve.server import Reply, require_same_files
+from gpucache.serve.session import Build, Compiler, Part, Session, within
+from gpucache.serve.telling import Say, miss_line, silent
+from gpucache.serve.wire import Fields, Kind, WireError, number, variables
+from gpucache.sources import Memos
+
+LIBRARY_PATH = "LD_LIBRARY_PATH"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of NVRTC as a command makes it."""
+
+    files_seen: str
+    """Which files its thread sees."""
+    environ: Mapping[str, str]
+    library: Path
+    version: tuple[int, int]
+    file_name: FileName
+    source: bytes
+    headers: tuple[tuple[str, bytes], ...]
+    options: tuple[str, ...]
+    name_expressions: tuple[str, ...]
+    cwd: str
+
+    @property
+    def name(self) -> str:
+        """The name of the source."""
+        return self.file_name.given
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether gpucache's own library calls, which has looked it up already."""
+        return self.file_name.given == FILE_NAME
+
+    @property
+    def request(self) -> BuildRequest:
+        """The request; raises OptionError if its result cannot be cached."""
+        return request_as_asked(
+            self.source,
+            self.file_name.kept,
+            self.options,
+            version=self.version,
+            cwd=self.cwd,
+            made_up=self.file_name.stems is not None,
+            headers=self.headers,
+            name_expressions=self.name_expressions,
+        )
+
+
+class NVRTC(Compiler[Call]):
+    """Calls of NVRTC, whose parts are the kinds of artifacts that come out of one compile."""
+
+    ask, told, backend = Kind.COMPILE, Kind.COMPILED, BACKEND
+    refusals = (5, 6)
+    """NVRTC_ERROR_INVALID_OPTION and NVRTC_ERROR_COMPILATION."""
+    first_payload, tells_all, is_whole = 4, False, True
+
+    def read(self, fields: Fields) -> Call:
+        """A call of the fields of a request; raises WireError."""
+        return read_call(fields)
+
+    def prepare(self, asked: Call, memos: Memos | None = None) -> tuple[Prepared, ...]:
+        """The lookup; raises OptionError, and NoDeviceError if NVRTC is incomplete."""
+        first = prepare_call(asked, memos)
+        others = GIVEN_WITH.get(ArtifactKind(first.request.artifact_kind), ())
+        return (first, *(of_kind(first, other) for other in others))
+
+    def is_complete(self, asked: Call, hits: Sequence[Hit], logs: Sequence[bytes]) -> bool:
+        """Whether the log and all names are there, which may be asked for."""
+        head = hits[0].head
+        return bool(logs[0] or not head.has_log) and head.lowered_names.keys() >= set(asked.name_expressions)
+
+    def answer(self, asked: Call, hits: Sequence[Hit], logs: Sequence[bytes]) -> Iterator[bytes]:
+        """The reply to a program, after a token that says that nothing more is to be reported."""
+        own = asked.file_name.to_give
+        yield from (b"", own(logs[0]), number(len(hits)))
+        for hit in hits:
+            yield from (hit.head.artifact_kind.encode(), own(hit.payload))
+        yield number(len(asked.name_expressions))
+        for expression in asked.name_expressions:
+            lowered = hits[0].head.lowered_names[expression]
+            yield from (os.fsencode(expression), own(os.fsencode(lowered)))
+
+
+def read_call(fields: Fields) -> Call:
+    """A call of the fields of a request; raises WireError."""
+    files_seen, cwd = fields.text(), fields.text()
+    environ = variables(fields.take())
+    version = _version(fields.text())
+    library, name, source = Path(os.path.normpath(fields.text())), fields.text(), fields.take()
+    headers = tuple((fields.text(), fields.take()) for _ in range(fields.count()))
+    options = tuple(fields.text() for _ in range(fields.count()))
+    expressions = tuple(fields.text() for _ in range(fields.count()))
+    fields.end()
+    file_name = read_name(name, environ)
+    return Call(files_seen, environ, library, version, file_name, source, headers, options, expressions, cwd)
+
+
+def prepare_call(call: Call, memos: Memos | None = None) -> Prepared:
+    """The lookup; raises OptionError, and NoDeviceError if NVRTC is incomplete."""
+    require_same_files(call.files_seen, call.cwd)
+    request = call.request
+    toolchain = _toolchain(call.library, call.version, request.target, call.environ.get(LIBRARY_PATH, ""))
+    prepared = prepare(BACKEND, request, toolchain, call.environ, memos)
+    if call.file_name.stems is not None and prepared.closure.tells_name:
+        raise OptionError("its source may use its file name, which differs in each run, so nothing is kept")
+    folder, given = (name.rpartition("/")[0] for name in (call.file_name.kept, call.file_name.given))
+    looked = [path for _, path, _ in prepared.closure.asked or () if path.startswith(f"{folder}/")]
+    # The replacement directory does not exist, or a user has made it so that headers are found in it.
+    if folder != given and any(".." in path.split("/") or path in prepared.closure.files for path in looked):
+        raise OptionError(
+            "it may include a header from above its source, whose directory differs in each run, or from the "
+            "directory that replaces it, so nothing is kept for it"
+        )
+    return prepared
+
+
+@lru_cache(maxsize=64)
+def _toolchain(library: Path, version: tuple[int, int], target: Target, library_path: str) -> Toolchain:
+    return nvrtc.toolchain_at(library, version, target, library_path)
+
+
+def _version(text: str) -> tuple[int, int]:
+    major, _, minor = text.partition(".")
+    if not (major.isdecimal() and minor.isdecimal() and len(text) < 16):
+        raise WireError(f"{text!r} is no version")
+    return int(major), int(minor)
+
+
+_SLOW = "its headers took too long to read, so nothing is kept for it; the next run remembers them"
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """The results of NVRTC."""
+
+    code: int
+    compile_ns: int
+    """Without the wait for other compiles of its process."""
+    log: bytes
+    artifacts: Mapping[str, bytes]
+    names: Mapping[str, str]
+
+
+class NVRTCServing(Session[Call]):
+    """Answers a command's calls of NVRTC from layers of the cache."""
+
+    def __init__(self, layers: Layers, say: Say = silent) -> None:
+        """``say`` is called with each hit and each miss when it is known."""
+        super().__init__(NVRTC(), layers, say)
+
+    def look_up(self, asked: Call) -> tuple[tuple[Prepared, ...], tuple[Part, ...]]:
+        """The same, for a while; a source without includes reads nothing, and saves a thread."""
+        if b"include" not in asked.source:
+            return super().look_up(asked)
+        try:
+            return within(step_s(), lambda: super(NVRTCServing, self).look_up(asked))
+        except TimeoutError:
+            raise OptionError(_SLOW) from None
+
+    def _told(self, fields: Fields) -> Reply:
+        token, given = fields.take(), _given(fields)
+        refusal = _refusal(self.known(token), given)  # which may read headers
+
+        def settle(one: Build[Call]) -> Intercepted:
+            outcome = self._settled(one, given, refusal)
+            self.say(miss_line(outcome, given.compile_ns))
+            return outcome
+
+        return self.settled(token, settle)
+
+    def _settled(self, one: Build[Call], given: _Given, refusal: str | None) -> Intercepted:
+        """Publish the compiled artifacts; returns the outcome."""
+        miss = self.missed(one)
+        if given.code != 0:
+            return replace(one.outcome, result=RunResult.FAILED)
+        kinds = [ArtifactKind(each.request.artifact_kind) for each in one.prepared]
+        if one.wanted and any(kind.value not in given.artifacts for kind in kinds):
+            why = "NVRTC did not return all the artifacts, so nothing was kept"
+            return replace(one.outcome, reason=why)
+        for kind, each in zip(kinds, one.prepared, strict=True):
+            if why_not := self.publish(one, each, _artifact(one.asked, given, kind, refusal), miss):
+                return replace(one.outcome, reason=why_not)
+        self.keep_found(one)
+        return replace(one.outcome, result=RunResult.KEPT)
+
+
+def _given(fields: Fields) -> _Given:
+    code, compile_ns, log = fields.number(), fields.number(), fields.take()
+    artifacts = {fields.text(): fields.take() for _ in range(fields.count())}
+    names = {fields.text(): fields.text() for _ in range(fields.count())}
+    fields.end()
+    return _Given(code, compile_ns, log, artifacts, names)
+
+
+def _artifact(call: Call, given: _Given, kind: ArtifactKind, refusal: str | None) -> Artifact:
+    """The entry of one kind of artifact."""
+    name = call.file_name
+    payload, log = name.to_keep(given.artifacts.get(kind.value, b"")), name.to_keep(given.log)
+    names = {key: os.fsdecode(name.to_keep(os.fsencode(value))) for key, value in given.names.items()}
+    said = log.decode(errors="surrogateescape")
+    return Artifact(kind, payload, said, given.compile_ns, names, refusal=refusal)
+
+
+def _refusal(one: Build[Call], given: _Given) -> str | None:
+    """Why nothing of a compile is kept; None if all may be."""
+    from gpucache.engine.lookup import LOG_LIMIT
+
+    name = one.asked.file_name
+    told = (given.log, *given.artifacts.values(), *map(os.fsencode, given.names.values()))
+    if any(map(name.is_in_numbers, told)):
+        return "it contains its file name, which differs in each run, as numbers"
+    if name.is_in(told) and not _is_of_name(one):
+        return "the made-up part of its file name may also come from its source"
+    if len(name.to_keep(given.log)) > LOG_LIMIT:
+        return "the compiler's log is longer than an entry can contain"
+    return None
+
+
+def _is_of_name(one: Build[Call]) -> bool:
+    """Whether the made-up part of a file name is in no text that was read, so that it came from the name."""
+    try:
+        return not one.asked.file_name.is_in(_texts(one.asked, one.prepared[0]))
+    except OSError:
+        return False
+
+
+def _texts(call: Call, prepared: Prepared) -> Iterator[bytes]:
+    """All that a compile reads but the name of its source."""
+    yield call.source
+    for header, text in call.headers:
+        yield from (os.fsencode(header), text)
+    yield from map(os.fsencode, (*call.options, *call.name_expressions))
+    for file in prepared.closure.files:
+        yield Path(file).read_bytes()
