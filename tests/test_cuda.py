@@ -235,40 +235,6 @@ def test_a_tree_may_move(tmp_path: Path, root: Path) -> None:
     assert "the header value.h changed" in outcomes[-1]["log"][0]
 
 
-def test_line_information_ties_an_artifact_to_its_place(tmp_path: Path, root: Path) -> None:
-    """With -lineinfo every place has an entry of its own, and each of them is found again."""
-    header = "static __device__ __noinline__ int value() { return threadIdx.x; }\n"
-    first, second = (str(_tree(tmp_path / name, header) / "include") for name in ("first", "second"))
-    jobs = [
-        _job(_FROM_HEADER, options="-lineinfo", include_path=[place])
-        for place in (first, second, first, second)
-    ]
-    outcomes = _run(root, *jobs)
-    assert _compiled(outcomes) == [1, 1, 0, 0]
-    assert outcomes[0]["code"] == outcomes[2]["code"] != outcomes[1]["code"]
-    assert "key-changed: it holds paths and was built in other directories" in outcomes[1]["log"][0]
-
-
-@pytest.mark.parametrize(
-    ("header", "compiled"),
-    [
-        pytest.param(_HEADER + "#define HERE __FILE__\n", [1, 0, 0], id="mentioned"),
-        pytest.param(
-            "static __device__ int value() { const char *f = __FILE__; return f[threadIdx.x]; }\n",
-            [1, 1, 0],
-            id="used",
-        ),
-    ],
-)
-def test_only_a_path_in_the_artifact_ties_it(
-    tmp_path: Path, root: Path, header: str, compiled: list[int]
-) -> None:
-    """A header that mentions __FILE__ stays portable; one that puts it into the cubin does not."""
-    first, second = (str(_tree(tmp_path / name, header) / "include") for name in ("first", "second"))
-    jobs = [_job(_FROM_HEADER, include_path=[place]) for place in (first, second, first)]
-    assert _compiled(_run(root, *jobs)) == compiled
-
-
 _CASES: dict[str, tuple[dict[str, Any], str]] = {
     "a root that is a file": (
         {"environment": {"GPUCACHE_DIR": "{tmp}/file"}},

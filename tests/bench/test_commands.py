@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.answers.bench import Arm, BenchCase, BenchVerdict, Sample
-from gpucache.bench import commands
+from gpucache.answers.bench import Arm, BenchCase, BenchVerdict
 from gpucache.bench import run as running
 from gpucache.bench.commands import Command
 from gpucache.bench.run import Extent, run_bench
@@ -144,13 +143,6 @@ def test_a_warm_start_that_misses_is_found_out(tmp_path: Path) -> None:
     assert any("never came to rest" in note for note in case.caveats)
 
 
-def test_a_loaded_machine_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures that were taken while others used the cores are not believed."""
-    monkeypatch.setattr(running, "measure_load", lambda: lambda: 0.6)
-    case = _bench(tmp_path)
-    assert case.verdict is BenchVerdict.DEGRADED and "60 %" in case.reason
-
-
 def test_output_that_differs_is_told_on_request(tmp_path: Path) -> None:
     """With the same output asked for, a start that prints something else spoils the comparison."""
     case = _bench(tmp_path, RESTLESS="1", same_output=True)
@@ -183,32 +175,3 @@ def test_cold_folders_do_not_pile_up(tmp_path: Path) -> None:
     """Only the warm folder is left of all starts."""
     _bench(tmp_path)
     assert [path.name for path in (tmp_path / "bench").iterdir()] == ["warm"]
-
-
-def _interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: int) -> BenchCase:
-    """A case whose user presses Ctrl-C at a start, counted from the first that is measured."""
-    real, begun = commands.Command._start, iter(range(99))
-
-    def start(self: Command, place: Path, arm: Arm, number: int) -> Sample:
-        if next(begun) == started:
-            raise KeyboardInterrupt
-        return real(self, place, arm, number)
-
-    monkeypatch.setattr(commands.Command, "_start", start)
-    return _bench(tmp_path)
-
-
-def test_an_interrupt_keeps_whole_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a pair that was begun nothing counts."""
-    case = _interrupted(tmp_path, monkeypatch, 3)
-    assert case.interrupted and case.cold is not None and case.cold.runs == 1
-    assert case.caveats[0] == "it was interrupted after 1 pair of starts" and len(case.samples) == 2
-
-
-def test_an_interrupt_of_the_first_pair_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """There is no figure, and that is said."""
-    case = _interrupted(tmp_path, monkeypatch, 1)
-    assert (case.verdict, case.cold) == (BenchVerdict.UNDECIDED, None)
-    assert case.reason == "it was interrupted before a pair of starts was complete"

@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpucache.answers.bench import Arm, BenchCase, BenchVerdict, Ratio
-from gpucache.bench import sources
 from gpucache.bench.commands import Command
 from gpucache.bench.run import Extent, Planned
-from gpucache.bench.sources import Sources, build_once
-from gpucache.engine.workers.pool import Bounds
+from gpucache.bench.sources import Sources
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Answer, Run
@@ -73,16 +71,6 @@ def test_a_cold_start_compiles_and_a_warm_one_hits(run: Run, root: Path, write: 
     assert not root.exists()
 
 
-def test_without_a_local_size_pocl_gives_no_ratio(run: Run, write: Write, pocl: str) -> None:
-    """PoCL compiles at the first launch, which is not known without a local size: no ratio, and why."""
-    answer = run("--json", "bench", write({"twice.cl": TWICE_CL}), "--target", pocl, "--runs", "1")
-    case = _case(answer)
-    assert (answer.code, case["verdict"], case["ratio"]) == (0, "degraded", None)
-    assert "--local-size" in case["reason"]
-    assert case["break_even"] is None
-    assert "first launch" not in _phases(case)[0]
-
-
 def test_without_a_cuda_device_nothing_is_loaded(run: Run, write: Write, nvrtc: str, devices: Any) -> None:
     """For a CUDA target that is not here compiling is timed against looking up, and the text says so."""
     if any(device.backend == "cuda" and device.present for device in devices):
@@ -95,33 +83,6 @@ def test_without_a_cuda_device_nothing_is_loaded(run: Run, write: Write, nvrtc: 
         ["process start", "context", "compile"],
         ["process start", "context", "key", "lookup"],
     )
-
-
-@pytest.fixture
-def spoil(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once a program was built its entry is damaged, before any start is made."""
-    real = sources.one
-
-    def damaging(function: Any, item: Any, bounds: Bounds) -> Any:
-        answer = real(function, item, bounds)
-        if function is build_once:
-            for entry in Path(item.root).rglob("*.gpc"):
-                entry.write_bytes(entry.read_bytes()[:-1])
-        return answer
-
-    monkeypatch.setattr(sources, "one", damaging)
-
-
-def test_a_cache_that_does_not_answer_degrades_the_case(
-    run: Run, write: Write, nvrtc: str, spoil: None
-) -> None:
-    """Warm starts that miss compile as programs do; the case says what they missed, and is no failure."""
-    answer = run("--json", "bench", write({"vector.cu": VECTOR}), "--target", nvrtc, "--runs", "2")
-    case = _case(answer)
-    assert (answer.code, case["verdict"]) == (0, "degraded")
-    assert case["reason"].startswith("the warm starts missed: ")
-    assert all(not sample["hit"] and sample["missed"] for sample in _samples(case, "warm"))
-    assert "compile" in _phases(case)[1]
 
 
 @pytest.mark.parametrize("peer", ["pyopencl", "driver"])
@@ -257,16 +218,6 @@ def test_an_export_holds_figures_samples_and_the_machine(
     assert "cuda:sm_80" not in machine["devices"]
     assert machine["redirects"]["CUDA_CACHE_PATH"] == "DIR/ComputeCache"
     assert str(file) in answer.err
-
-
-@pytest.mark.parametrize("ending", [".md", ".MD", ".svg"])
-def test_an_export_is_written_by_its_ending(
-    run: Run, write: Write, nvrtc: str, measured: list[BenchCase], tmp_path: Path, ending: str
-) -> None:
-    """Every format names the case."""
-    file = tmp_path / f"figures{ending}"
-    run("bench", write({"p.cu": VECTOR}), "--target", nvrtc, "--export", file)
-    assert "p.cu" in file.read_text(encoding="utf-8")
 
 
 @pytest.fixture

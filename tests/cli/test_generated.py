@@ -179,14 +179,21 @@ def test_every_page_is_installed() -> None:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_pages_are_sound_roff(name: str) -> None:
-    """Groff formats a page without a warning and in 80 columns."""
-    if shutil.which("groff") is None:
-        pytest.skip("groff is not installed")
-    command = ["groff", "-ww", "-man", "-Tascii", "-P-cbou", "-rLL=78n", str(TOP / "man" / name)]
-    answer = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert answer.stderr == ""
-    assert max(map(len, answer.stdout.splitlines())) <= 80
+@pytest.mark.parametrize("reader", ["groff", "mandoc", "lexgrog"])
+def test_pages_are_sound_roff(reader: str, name: str) -> None:
+    """Groff formats a page in 80 columns, mandoc misses the date alone, and man-db finds its name."""
+    if shutil.which(reader) is None:
+        pytest.skip(f"{reader} is not installed")
+    how = {"groff": "-ww -man -Tascii -P-cbou -rLL=78n", "mandoc": "-T lint -W warning", "lexgrog": ""}
+    command = [reader, *how[reader].split(), str(TOP / "man" / name)]
+    done = subprocess.run(command, capture_output=True, text=True, check=reader != "mandoc")
+    lines = done.stdout.splitlines()
+    if reader == "groff":
+        assert done.stderr == "" and max(map(len, lines)) <= 80
+    elif reader == "mandoc":
+        assert [line for line in lines if "missing date" not in line] == []
+    else:
+        assert f'"{name[:-2]} - ' in done.stdout
 
 
 @pytest.mark.parametrize("path", list(commands()), ids=" ".join)
@@ -202,25 +209,6 @@ def test_a_page_tells_every_option(path: tuple[str, ...]) -> None:
     }
     variables = {variable.name for variable in (*settings.ENVIRONMENT, *settings.RUN_ENVIRONMENT)}
     assert (options if path else options | variables) <= words
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_mandoc_has_nothing_to_say_of_a_page(name: str) -> None:
-    """The second reader of manual pages warns of nothing but the date, which these pages leave out."""
-    if shutil.which("mandoc") is None:
-        pytest.skip("mandoc is not installed")
-    command = ["mandoc", "-T", "lint", "-W", "warning", str(TOP / "man" / name)]
-    answer = subprocess.run(command, capture_output=True, text=True)
-    assert [line for line in answer.stdout.splitlines() if "missing date" not in line] == []
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_man_reads_the_name_of_a_page(name: str) -> None:
-    """The index of man pages understands the NAME section."""
-    if shutil.which("lexgrog") is None:
-        pytest.skip("lexgrog (of man-db) is not installed")
-    answer = subprocess.run(["lexgrog", str(TOP / "man" / name)], capture_output=True, text=True, check=True)
-    assert f'"{name[:-2]} - ' in answer.stdout
 
 
 @pytest.mark.parametrize(

@@ -57,31 +57,6 @@ def test_the_state_counts_what_is_there(run: Run, mixed: Filled, entries: Files)
     assert answer.document["outcomes"] == []
 
 
-def test_the_list_shows_every_entry(run: Run, mixed: Filled) -> None:
-    """Each entry is a row with its key, program and target."""
-    answer = run("inspect", "--list", at=mixed.root)
-    lines = answer.out.splitlines()
-    for row in _built(mixed):
-        (line,) = (line for line in lines if line.startswith(row["key"][:12]))
-        assert row["program"] in line and row["target"] in line
-
-
-def test_one_entry_is_shown_whole_by_the_digits_of_its_key(run: Run, mixed: Filled) -> None:
-    """The first digits of a key lead to the entry, with every key field, its headers among them."""
-    row = next(row for row in _built(mixed) if row["target"] == "cuda:sm_90")
-    answer = run("inspect", row["key"][:8], at=mixed.root)
-    for part in (
-        row["key"],
-        "include factor.h",
-        "architecture",
-        "artifact kind",
-        "NVRTC",
-        "cubin",
-        str(mixed.sources / "twice.cu"),
-    ):
-        assert part.lower() in answer.out.lower()
-
-
 def test_the_key_fields_of_an_entry_are_all_there(run: Run, mixed: Filled) -> None:
     """The document of one entry carries the key fields as the store keeps them, in order."""
     row = next(row for row in _built(mixed) if row["target"].startswith("opencl:pocl"))
@@ -139,27 +114,12 @@ def test_bytes_of_an_unknown_kind_are_extracted_and_never_loaded(
     assert answer.code == 0 and "bytes of a kind that no driver takes" in note["note"]
 
 
-@pytest.mark.parametrize("words", [[], ["twice.cl"]])
-def test_extract_needs_one_entry(run: Run, mixed: Filled, tmp_path: Path, words: list[str]) -> None:
-    """Where none or several entries are named nothing is written, and the keys to choose from are said."""
+def test_extract_needs_one_entry(run: Run, mixed: Filled, tmp_path: Path) -> None:
+    """Where several entries are named nothing is written."""
     file = tmp_path / "artifact"
-    answer = run("inspect", *words, "--extract", file, at=mixed.root)
+    answer = run("inspect", "twice.cl", "--extract", file, at=mixed.root)
     assert (answer.code, file.exists()) == (2, False)
     assert "--extract needs one entry" in answer.err
-
-
-def test_misses_carry_their_verdicts(run: Run, mixed: Filled) -> None:
-    """The last misses are listed newest first, each with program, target and verdict."""
-    records = run("--json", "inspect", "--misses", at=mixed.root).document["outcomes"]
-    assert len(records) == 8
-    assert [record["when_ns"] for record in records] == sorted(
-        (record["when_ns"] for record in records), reverse=True
-    )
-    assert {record["verdict"] for record in records} <= {"never-built", "key-changed"}
-    text = run("inspect", "--misses", at=mixed.root).out
-    assert all(
-        f"{record['program']} for {record['target']}: {record['verdict']}: " in text for record in records
-    )
 
 
 def test_inspecting_is_no_use(run: Run, cache: Path, entries: Files, tmp_path: Path) -> None:
@@ -182,9 +142,6 @@ def test_a_damaged_entry_is_listed_as_such(run: Run, cache: Path, entries: Files
     assert whole.err.startswith("gpucache: the entry ") and whole.err.count("\n") == 1
 
 
-def test_another_root_can_be_named(run: Run, mixed: Filled, tmp_path: Path) -> None:
-    """--cache takes the root of any of our caches, and refuses a folder that is none."""
+def test_another_root_can_be_named(run: Run, mixed: Filled) -> None:
+    """--cache takes the root of any of our caches."""
     assert run("--json", "inspect", "--cache", mixed.root).document["summary"]["entries"] == 4
-    answer = run("inspect", "--cache", tmp_path)
-    assert (answer.code, answer.out) == (2, "")
-    assert "holds no cache" in answer.err
