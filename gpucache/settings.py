@@ -89,8 +89,13 @@ RUN_ENVIRONMENT = (
         "GPUCACHE_LAYER_TELL",
         "1: those libraries report each build on standard error: a hit, or a miss and what differs.",
     ),
+    Variable(
+        "GPUCACHE_OWNER_UID",
+        "For root alone, as in an init container: the uid of the user whose files in other systems' caches "
+        "are trusted, checked, repaired and evicted as root's own.",
+    ),
 )
-"""The variables of the libraries that are loaded into programs."""
+"""Other variables: those of the libraries that are loaded into programs, and root's."""
 
 
 class Settings(NamedTuple):

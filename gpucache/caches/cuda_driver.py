@@ -21,7 +21,7 @@ from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Probl
 from gpucache.answers.evict import ALL, Kept
 from gpucache.answers.verify import Checked
 from gpucache.caches import places
-from gpucache.caches.files import allocated_bytes, below, open_folder
+from gpucache.caches.files import allocated_bytes, below, is_own, open_folder
 from gpucache.caches.format import HOUR_NS, SECOND_NS, Format, Look, UnjudgedError
 from gpucache.caches.layout import Layout, Whose
 from gpucache.caches.systems import CUDA_MAXSIZE, CUDA_MOST_BYTES, CUDA_MOVE, CUDA_PATH, CudaDriverPlaces
@@ -311,7 +311,7 @@ def survey(root: Path, now_ns: int, limit_bytes: int | None) -> Survey:
 
     def trust(path: str, status: os.stat_result, *, reached: bool) -> None:
         why = places.distrust(status, move=CUDA_MOVE)
-        theirs = hasattr(os, "geteuid") and status.st_uid not in (0, os.geteuid())
+        theirs = status.st_uid != 0 and not is_own(status)
         if why and (reached or theirs):
             found.distrusted.add(f"{path} ({why})")
 

@@ -49,6 +49,15 @@ def allocated_bytes(status: os.stat_result) -> int:
     return blocks * BLOCK_BYTES
 
 
+def is_own(status: os.stat_result) -> bool:
+    """Whether a file belongs to this user, or to the one that ``GPUCACHE_OWNER_UID`` names to the
+    administrator."""
+    if not hasattr(os, "geteuid"):
+        return True
+    uid = os.geteuid()
+    return status.st_uid == uid or (uid == 0 and str(status.st_uid) == os.environ.get("GPUCACHE_OWNER_UID"))
+
+
 def open_folder(root: Path, *parts: str) -> Folder:
     """A directory below a root, which may itself be a link, but nothing below it. Raises OSError."""
     folder = Folder.at(root)
@@ -194,7 +203,7 @@ class Files:
     @property
     def owned(self) -> bool:
         """Whether all of it belongs to this user."""
-        return not hasattr(os, "geteuid") or all(one.st_uid == os.geteuid() for one in self.seen.values())
+        return all(map(is_own, self.seen.values()))
 
     def open(self, *below: str) -> Folder:
         """The directory that the files are in, or one below it; raises OSError."""

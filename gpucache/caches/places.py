@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from gpucache.answers.entries import Location
+from gpucache.caches.files import is_own
 from gpucache.caches.interface import Isolation
 from gpucache.caches.mounts import Medium, Mount, mount_of, mounts
 from gpucache.errors import CacheUnusableError
@@ -53,6 +54,8 @@ class Home(NamedTuple):
     expanded: bool = False
     """Whether the owner asks as ``os.path.expanduser`` does: an empty HOME is the top, and without one the
     user's record decides."""
+    recorded: bool = False
+    """Whether the owner asks for the user's record alone, whatever HOME is."""
 
     def __str__(self) -> str:
         return f"~/{self.below}"
@@ -60,8 +63,8 @@ class Home(NamedTuple):
     def find(self, environ: Mapping[str, str]) -> tuple[Path, str] | None:
         """The place, and the variable or default that decided it; None if there is no home directory."""
         decided_by = "USERPROFILE" if WINDOWS else "HOME"
-        home = environ.get(decided_by)
-        if self.expanded and home is None:
+        home = None if self.recorded else environ.get(decided_by)
+        if self.recorded or (self.expanded and home is None):
             home, decided_by = _home_on_record(), "the user's record"
         if home or (self.expanded and home is not None):
             return Path(home or os.sep, self.below), decided_by
@@ -182,6 +185,8 @@ class Places:
     """The variables that make programs log hits and misses."""
     driver: ClassVar[bool] = False
     """Whether a driver owns it, below every program and all other caches."""
+    unseen: ClassVar[str] = ""
+    """The damage that ``verify`` cannot see, as the owner stores nothing to compare with; a sentence."""
     below: ClassVar[Mapping[str, str]] = {}
     """By implementation of a toolchain (``pocl``, ``intel``, ``nvidia``, ``nvrtc``, ``other``) whose programs
     pass this cache on their way to the compiler: why they do not use it, or an empty text if they do."""
@@ -190,9 +195,8 @@ class Places:
     def described(cls) -> str:
         """The system and its places, in sentences for people."""
         ways = ", else ".join(dict.fromkeys(map(str, cls.place.ways)))
-        lacking = cls.place.lacking
-        more = f" {lacking[0].upper()}{lacking[1:]}." if lacking else ""
-        return f"{cls.title}, in {ways or 'the file or directory that you name'}.{more}"
+        more = (f" {one[0].upper()}{one[1:]}." for one in (cls.place.lacking, cls.unseen) if one)
+        return f"{cls.title}, in {ways or 'the file or directory that you name'}.{''.join(more)}"
 
     @classmethod
     def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:  # noqa: ARG003 - most have none
@@ -304,7 +308,7 @@ def distrust(status: os.stat_result, *, move: str) -> str:
     """Why a directory or file with this owner and mode is not trustworthy; empty if it is."""
     if sys.platform == "win32":
         return ""
-    if status.st_uid not in (_ADMINISTRATOR, os.geteuid()):
+    if status.st_uid != _ADMINISTRATOR and not is_own(status):
         return f"it belongs to uid {status.st_uid}; {move}"
     kept_apart = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX  # as /tmp is
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not kept_apart:

@@ -243,7 +243,7 @@ class MesaPlaces(Places):
         (
             Var("MESA_SHADER_CACHE_DIR", _MESA_FOLDER),
             Var("XDG_CACHE_HOME", _MESA_FOLDER),
-            Home(f".cache/{_MESA_FOLDER}"),
+            Home(f".cache/{_MESA_FOLDER}", recorded=True),
         ),
         move="set MESA_SHADER_CACHE_DIR to an existing folder",
         nowhere="Mesa keeps nothing without a home folder; set MESA_SHADER_CACHE_DIR",
@@ -251,6 +251,7 @@ class MesaPlaces(Places):
         opt_in=True,
     )
     tracing = {"MESA_SHADER_CACHE_SHOW_STATS": "true"}
+    unseen = "verify does not see two entries whose files were swapped, as none stores its own key"
 
     @classmethod
     def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
@@ -650,6 +651,7 @@ class ClesperantoPlaces(Places):
         lacking="clesperanto keeps its cache in the home folder, which no variable but HOME moves",
         opt_in=True,
     )
+    unseen = "verify does not see two entries whose files were swapped, as none stores its own key"
 
 
 class PytoolsPlaces(Places):

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpucache.answers.entries import CacheEntry
+from gpucache.answers.entries import CacheEntry, FindingKind
 from gpucache.answers.inspect import Written
 from gpucache.caches.interface import Cache
 from gpucache.errors import GpucacheError, UsageError
@@ -28,6 +28,7 @@ QUIET_MS = 50
 """How long nothing has to change before they are reported."""
 _MOST_LINKS = 65_536
 """How many open files of other processes are examined at most."""
+_HALF = (FindingKind.TRUNCATED, FindingKind.ORPHAN, FindingKind.LOCKED)
 Seen = dict[str, tuple[int, int]]
 """Size and time of writing of entries by key."""
 
@@ -100,6 +101,8 @@ def _written(cache: Cache, seen: dict[str, Seen], touched: Collection[str]) -> I
     found: list[CacheEntry] = []
     with suppress(GpucacheError):
         for entry in cache.scan():
+            if entry.damage is not None and entry.damage.kind in _HALF:
+                continue  # its writer is not done, and the next change shows whether it is
             now[entry.key] = entry.size_bytes, entry.created_ns
             if before.get(entry.key) != now[entry.key]:
                 found.append(entry)

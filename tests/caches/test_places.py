@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.caches.mounts import Mount
-from gpucache.caches.places import problems
+from gpucache.caches.places import distrust, problems
 
 _MOVE = "set X_CACHE_DIR"
 _ASK = """
@@ -96,3 +96,12 @@ def test_a_place_that_others_may_write_is_told(tmp_path: Path) -> None:
     """What anybody can write cannot be believed."""
     tmp_path.chmod(0o777)
     assert any("others may write" in one for one in problems(tmp_path, move=_MOVE))
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="giving files away needs root")
+def test_root_names_the_user_whose_files_it_trusts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An init container checks the cache of the user for whom it runs."""
+    os.chown(tmp_path, 12345, -1)
+    assert "belongs to uid 12345" in distrust(tmp_path.stat(), move=_MOVE)
+    monkeypatch.setenv("GPUCACHE_OWNER_UID", "12345")
+    assert not distrust(tmp_path.stat(), move=_MOVE)

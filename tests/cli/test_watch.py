@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.caches.pyopencl.build import info
 from tests.patience import PATIENCE_S
 
 pytest.importorskip("watchfiles", reason="the extra watch is not installed")
@@ -168,6 +169,21 @@ def test_an_entry_that_grows_is_told_as_such_and_counted_once(
     assert "4.0 KiB" in first and "grew" not in first
     assert second.split("  ", 1)[1].strip() == "cupy  000000000000  grew to 12.0 KiB"
     assert watching.end(signal.SIGINT) == (130, "\ngpucache: interrupted; 1 entry was written\n")
+
+
+def test_half_an_entry_is_named_once_it_is_whole(
+    start: Start, environment: Mapping[str, str], tmp_path: Path
+) -> None:
+    """PyOpenCL writes a binary before its record of the build, without which no program takes it."""
+    folder = tmp_path / "cache/pyopencl/pyopencl-compiler-cache-v2-py3.11.7.final.0" / ("a" * 32)
+    folder.mkdir(parents=True)
+    (tmp_path / "cupy").mkdir()
+    watching = start()
+    (folder / "binary").write_bytes(b"x")
+    (tmp_path / "cupy" / ("0" * 40 + ".cubin")).write_bytes(bytes(4096))
+    assert "cupy" in watching.line()
+    (folder / "info").write_bytes(info())
+    assert "pyopencl" in watching.line()
 
 
 def test_with_json_each_entry_is_an_object_on_a_line(

@@ -16,6 +16,7 @@ class PoclPlaces(Places):
     title = "PoCL kernel cache"
     owner = "PoCL"
     driver = True
+    unseen = "verify does not see the bitcode of another program before a kernel of it was launched"
     place = Place(
         (
             Var(_VARIABLE),

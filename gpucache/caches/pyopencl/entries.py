@@ -487,7 +487,7 @@ def _distrust(what: str, status: os.stat_result) -> str:
         return f"{what} is a link, which gpucache does not follow though PyOpenCL does"
     if sys.platform == "win32":
         return ""
-    if status.st_uid not in (_ADMINISTRATOR, os.geteuid()):
+    if status.st_uid != _ADMINISTRATOR and not files.is_own(status):
         return f"{what} belongs to uid {status.st_uid}, and PyOpenCL runs what info says"
     if status.st_mode & stat.S_IWOTH:
         return f"anybody may write to {what}, and PyOpenCL runs what info says"

@@ -93,6 +93,12 @@ def test_every_form_that_is_there_is_a_place(tmp_path: Path) -> None:
     assert after == ["mesa_shader_cache_db", "mesa_shader_cache_sf"]
 
 
+def test_home_does_not_move_it(tmp_path: Path) -> None:
+    """Mesa asks for the user's record, whatever HOME is."""
+    first, *_ = SYSTEM.locations({"HOME": str(tmp_path)})
+    assert first.decided_by == "the user's record" and not Path(first.root).is_relative_to(tmp_path)
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_are_judged(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     """Whatever an entry or a database holds, a check ends."""
