@@ -55,6 +55,7 @@ SYSTEMS = {
     "arrayfire": "gpucache.caches.arrayfire",
     "cycles": "gpucache.caches.cycles",
     "clesperanto": "gpucache.caches.clesperanto",
+    "openvino": "gpucache.caches.openvino",
     "pytools": "gpucache.caches.pytools",
     "dxvk": "gpucache.caches.dxvk",
     "vulkan": "gpucache.caches.vulkan",

@@ -654,6 +654,22 @@ class ClesperantoPlaces(Places):
     unseen = "verify does not see two entries whose files were swapped, as none stores its own key"
 
 
+class OpenvinoPlaces(Places):
+    name = "openvino"
+    title = "OpenVINO model cache"
+    owner = "OpenVINO"
+    place = Place(
+        (),
+        move="name another directory with CACHE_DIR",
+        nowhere="OpenVINO keeps models only where a program's property CACHE_DIR says; name that directory",
+        lacking="a program names the place by the property CACHE_DIR alone",
+    )
+    unseen = (
+        "verify sees neither models whose files were swapped nor changed weights, for which OpenVINO stores "
+        "nothing to compare with: the program computes with them"
+    )
+
+
 class PytoolsPlaces(Places):
     name = "pytools"
     title = "pytools dictionaries"
@@ -747,6 +763,7 @@ PLACES: Mapping[str, type[Places]] = {
         ArrayFirePlaces,
         CyclesPlaces,
         ClesperantoPlaces,
+        OpenvinoPlaces,
         PytoolsPlaces,
         DxvkPlaces,
         VulkanPlaces,

@@ -47,6 +47,7 @@ from tests.caches.miopen import build as miopen
 from tests.caches.numba import build as numba
 from tests.caches.opencv import build as opencv
 from tests.caches.opened import PTX
+from tests.caches.openvino import build as openvino
 from tests.caches.pocl import build as pocl
 from tests.caches.pyopencl import build as pyopencl
 from tests.caches.pytools import build as pytools
@@ -273,6 +274,7 @@ EXAMPLES: Mapping[str, Example] = {
     "darktable": Example(darktable.put, lambda _: PTX),
     "opencv": Example(opencv.put, lambda _: PTX),
     "clesperanto": Example(clesperanto.put, lambda _: PTX),
+    "openvino": Example(openvino.put, openvino.content),
     "pytools": Example(pytools.put, lambda number: pytools.content(number)),
     "arrayfire": Example(arrayfire.put, lambda _: PTX),
     "cycles": Example(cycles.put, lambda _: PTX),

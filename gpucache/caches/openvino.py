@@ -1,0 +1,86 @@
+"""OpenVINO's compiled models, a file for each, in the directory that a program names with ``CACHE_DIR``.
+
+Source: OpenVINO, ``src/inference/src/cache_manager.hpp`` and ``compilation_context.cpp``; checked against
+files of OpenVINO 2026.4 on a CPU, which it compiles again and replaces where it notices damage. ``HASH.blob``
+is a line of XML with OpenVINO's version, and the plugin's data. The CPU's begin with ``RR_UPCVO``, u32 1 and
+u64 size of a text; then come six u64, offset and size of custom data, constants and the model, and these
+three, one behind the other. The GPU's drivers put kernels into ``HASH.cl_cache``.
+"""
+
+import re
+import struct
+from collections.abc import Iterator, Sequence
+
+from gpucache.answers.entries import FindingKind, Problem
+from gpucache.caches.files import Files
+from gpucache.caches.files_format import FilesFormat
+from gpucache.caches.format import Look
+from gpucache.caches.layout import Layout, hashed
+from gpucache.caches.systems import OpenvinoPlaces
+from gpucache.payload import describe
+from gpucache.units import printable
+
+_LINE = re.compile(rb'<\?xml version="1\.0"\?><compiled_blob ie_version="([^"\n]{0,200})"[^\n]*/>\n')
+_CPU, _TEXT, _PARTS = b"RR_UPCVO\1\0\0\0", struct.Struct("<Q"), struct.Struct("<6Q")
+_BEGINNING_BYTES = 8192
+_AGAIN = "OpenVINO compiles the model again and replaces the file where it notices"
+
+
+def _key(groups: Sequence[str]) -> str:
+    return f"{int(groups[0]) % 2**64:016x}" + hashed(groups)[:24]
+
+
+class Openvino(OpenvinoPlaces, FilesFormat):
+    """The models that OpenVINO's plugins compiled."""
+
+    layout = Layout([r"(\d{15,20})\.(blob|cl_cache)"], key=_key)
+    opaque = (
+        "its entries say nothing of the model, the device and the settings that their names are made from"
+    )
+    served = "OpenVINO would load it if it is of the same version"
+    key_digits = 40
+    shows = "a model that OpenVINO compiled"
+
+    def look(self, item: Files) -> Look:
+        """OpenVINO's version; of kernels their kind."""
+        name, status = next(iter(item.seen.items()))
+        start, used_ns = item.part(name, 0, _BEGINNING_BYTES), max(status.st_atime_ns, status.st_mtime_ns)
+        if not start:
+            return Look(problem=Problem(FindingKind.TRUNCATED, f"it is empty; {_AGAIN}"), used_ns=used_ns)
+        if not name.endswith(".blob"):
+            return Look(kind=describe(start).kind.value, used_ns=used_ns, shows=False)
+        line = _LINE.match(start)
+        if line is None:
+            problem = Problem(FindingKind.MISLABELLED, f"it does not begin as OpenVINO's models do; {_AGAIN}")
+            return Look(problem=problem, used_ns=used_ns, shows=False)
+        missing = _end(start, line.end()) - status.st_size
+        detail = f"its last {missing} bytes are missing; {_AGAIN}"
+        return Look(
+            target="cpu" if start.startswith(_CPU, line.end()) else "",
+            kind="model",
+            toolchain=(("OpenVINO", printable(line[1])),),
+            problem=Problem(FindingKind.TRUNCATED, detail) if missing > 0 else None,
+            used_ns=used_ns,
+        )
+
+    def check(self, item: Files) -> Iterator[Problem]:
+        """Whether all parts that a model for the CPU names are there."""
+        if problem := self.look(item).problem:
+            yield problem
+
+
+def _end(start: bytes, at: int) -> int:
+    """Where a model for the CPU ends, by the beginning of its file; 0 for others."""
+    if not start.startswith(_CPU, at):
+        return 0
+    at += len(_CPU)
+    (text_bytes,) = _TEXT.unpack_from(start.ljust(at + _TEXT.size, b"\0"), at)
+    end: int = at + _TEXT.size + text_bytes
+    parts = start[end : end + _PARTS.size]
+    if len(parts) < _PARTS.size:
+        return end + _PARTS.size
+    *_, offset, size = _PARTS.unpack(parts)
+    return end + int(offset) + int(size)
+
+
+FORMAT = Openvino
