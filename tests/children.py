@@ -1,8 +1,10 @@
 """Python programs that tests run in a process of their own, and whether a process has ended."""
 
+import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,22 @@ def run_python(*words: object, env: Mapping[str, str] | None = None, stdin: str 
 def warm_misses(env: Mapping[str, str]) -> None:
     """Build what a program left to be built later, as it does on a compiler that builds late."""
     run_python("-m", "gpucache", "--quiet", "warm", "--misses", env=env)
+
+
+@contextmanager
+def folders_without_end(place: Path) -> Iterator[None]:
+    """Folders in each other, 1500 deep, below one, with which they are removed."""
+    at = os.open(place, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("a", dir_fd=at)
+        below = os.open("a", os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = below
+    os.close(at)
+    try:
+        yield
+    finally:
+        subprocess.run(["rm", "-rf", place], check=True)
 
 
 def has_ended(pid: int) -> bool:

@@ -55,11 +55,21 @@ def test_options_reach_the_compiler_as_written(run: Any, platform: str, tmp_path
 
 
 def test_messages_carry_the_name_of_the_program(run: Any) -> None:
-    """Errors and warnings of the compiler speak of the program's own name, and of no temporary file."""
-    failed, warned = run(
+    """Errors and warnings of the compiler speak of the program's own name, and of no temporary file.
+
+    A log that is no text fails nothing: Intel's assembler repeats the bytes of a source in another encoding,
+    which PyOpenCL cannot read. What the driver does not take for a binary is an error with its code.
+    """
+    warns = r"""__asm__ volatile(".warning \"Gr""" + "\udcf6\udcdfe" + r"""\"");"""
+    failed, warned, unread, rejected = run(
         {"source": "kernel void show(global int *out) { oops; }", "name": "solver.cl"},
         {"source": '#warning "think again"\n' + _SHOW, "options": ["-DV=7"], "name": "solver.cl"},
+        {"source": _SHOW.replace("{", f"{{ {warns}"), "options": ["-DV=7"]},
+        {"payload": "not a binary of any driver"},
     )
+    assert (unread["error"], unread["kernels"]) == (None, ["show"])
+    assert rejected["error"].startswith("the driver rejected the binary (")
+    assert "INVALID_BINARY" in rejected["error"]
     assert failed["error"].startswith("solver.cl does not compile")
     assert "solver.cl:1:37: " in failed["log"]
     assert "use of undeclared identifier 'oops'" in failed["log"]
@@ -67,13 +77,6 @@ def test_messages_carry_the_name_of_the_program(run: Any) -> None:
     assert "solver.cl:1:2: " in warned["log"]
     assert "think again" in warned["log"]
     assert "tempfile" not in failed["log"] + warned["log"]
-
-
-def test_a_log_that_is_no_text_fails_nothing(run: Any) -> None:
-    """Intel's assembler repeats the bytes of a source in another encoding, which PyOpenCL cannot read."""
-    warns = r"""__asm__ volatile(".warning \"Gr""" + "\udcf6\udcdfe" + r"""\"");"""
-    (outcome,) = run({"source": _SHOW.replace("{", f"{{ {warns}"), "options": ["-DV=7"]})
-    assert (outcome["error"], outcome["kernels"]) == (None, ["show"])
 
 
 @pytest.mark.slow
@@ -87,10 +90,3 @@ def test_local_sizes_are_built_without_a_trace(run: Any, platform: str, tmp_path
     sizes = ("64-1-1", "16-2-1", "8-4-1")
     wanted = {f"{size}-goffs0{grid}" for size in sizes for grid in ("", "-smallgrid")}
     assert built - {"0-0-0"} == (wanted if platform == "pocl" else set())
-
-
-def test_bytes_that_are_no_binary_are_rejected(run: Any) -> None:
-    """What the driver does not take is a compile error with its code."""
-    (outcome,) = run({"payload": "not a binary of any driver"})
-    assert outcome["error"].startswith("the driver rejected the binary (")
-    assert "INVALID_BINARY" in outcome["error"]

@@ -5,8 +5,7 @@ from pathlib import Path
 from gpucache.engine.evict import Limits, entries_of, plan, plan_evict, run_evict
 from gpucache.store import DirectoryStore, Event
 from tests.engine.test_eviction_policy import NOW_NS
-from tests.faults.conftest import build_entry
-from tests.faults.killed_process import own
+from tests.faults.conftest import build_entry, own
 
 
 def _filled(root: Path, seeds: str) -> DirectoryStore:

@@ -1,7 +1,6 @@
 """Why a lookup missed: every verdict, and for a changed input the field that changed."""
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from time import time_ns
@@ -9,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from gpucache.answers.lookup import Built, Hit, Miss, Verdict
+from gpucache.answers.lookup import Built, Miss, Verdict
 from gpucache.backends.registry import load_backend
 from gpucache.engine.explain import explain, is_poisoned
 from gpucache.engine.journal import miss_record
-from gpucache.engine.lookup import find, get_or_build, look_up
+from gpucache.engine.lookup import get_or_build, look_up
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.store_layers import Layers, NoEntry
 from gpucache.model import CacheKey, EntryDetail, Target
@@ -50,126 +49,12 @@ def missed(layers: Layers, keep: Callable[..., None]) -> Callable[..., Miss]:
     return missed
 
 
-def test_nothing_was_ever_built(missed: Callable[..., Miss], ready: Ready, tmp_path: Path) -> None:
-    """A program nobody built is never-built, and the roots that were asked are named."""
-    miss = missed(ready(b"int y;", name="solver"), ready(b"int x;", name="show"))
-    assert miss == Miss(Verdict.NEVER_BUILT, f"nothing was ever built as solver in {tmp_path / 'cache'}")
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "label", "left", "right", "words"),
-    [
-        (
-            {"options": ["-DA"]},
-            {"options": ["-DA", "-DB"]},
-            "option",
-            "-DA=1",
-            "-DA=1 -DB=1",
-            "the option -DB=1 is new",
-        ),
-        (
-            {"options": ["-DN=4"]},
-            {"options": ["-DN=8"]},
-            "option",
-            "-DN=4",
-            "-DN=8",
-            "the define N: 4 -> 8",
-        ),
-        (
-            {"options": ["-DS=a -b"]},
-            {"options": ["-DS=a -c"]},
-            "option",
-            "-DS=a -b",
-            "-DS=a -c",
-            "the define S: a -b -> a -c",
-        ),
-        (
-            {"options": ["-DA", "-DB"]},
-            {"options": ["-DB", "-DA"]},
-            "option",
-            "-DA=1 -DB=1",
-            "-DB=1 -DA=1",
-            "the options stand in another order",
-        ),
-        ({"version": "1.0"}, {"version": "1.1"}, "driver version", "1.0", "1.1", "driver 1.0 -> 1.1"),
-        (
-            {},
-            {"name_expressions": ["f<int>"]},
-            "name expression",
-            None,
-            "f<int>",
-            "name expression none -> f<int>",
-        ),
-        (
-            {"implementation": "intel"},
-            {"implementation": "intel", "environ": {"CL_CONFIG_CPU_TARGET_ARCH": "skx"}},
-            "environment CL_CONFIG_CPU_TARGET_ARCH",
-            None,
-            "skx",
-            "the environment variable CL_CONFIG_CPU_TARGET_ARCH is now set to skx",
-        ),
-    ],
-)
-def test_the_field_that_changed_is_named(
-    missed: Callable[..., Miss],
-    ready: Ready,
-    before: dict[str, Any],
-    after: dict[str, Any],
-    label: str,
-    left: str | None,
-    right: str | None,
-    words: str,
-) -> None:
-    """A changed option, order, driver, size or variable is named alone, with both its values."""
-    old = ready(b"int x;", **before)
-    miss = missed(ready(b"int x;", **after), old)
-    assert miss.verdict is Verdict.KEY_CHANGED
-    assert [(item.label, item.left, item.right) for item in miss.differences] == [(label, left, right)]
-    assert miss.detail == f"{words} (nearest: {old.key.short}, built just now)"
-    assert miss.nearest == old.key
-
-
-def test_a_changed_source_is_named(missed: Callable[..., Miss], ready: Ready) -> None:
-    """Another source under the same name is the field that changed."""
-    miss = missed(ready(b"int y;"), ready(b"int x;"))
-    assert [item.label for item in miss.differences] == ["source"]
-
-
-def test_a_changed_header_is_named(
-    missed: Callable[..., Miss], keep: Callable[..., None], ready: Ready, tree: Tree
-) -> None:
-    """An edited header is named first; what follows is only how includes resolve."""
-    include = tree("include")
-    keep(ready(include_dirs=[include]))
-    tree("include", value="8")
-    miss = missed(ready(include_dirs=[include]))
-    assert [item.label for item in miss.differences] == ["include value.h", "resolution of includes"]
-
-
-def test_a_header_that_appeared_is_named(
-    missed: Callable[..., Miss], keep: Callable[..., None], ready: Ready, tree: Tree
-) -> None:
-    """A name that resolved nowhere and now does is a difference from ``not found``."""
-    keep(ready(include_dirs=[tree("include", file="other.h")]))
-    miss = missed(ready(include_dirs=[tree("include")]))
-    assert (miss.differences[0].label, miss.differences[0].left) == ("include value.h", "not found")
-
-
 def test_a_place_that_changed_is_named(missed: Callable[..., Miss], ready: Ready, tree: Tree) -> None:
     """For an artifact that holds paths the folder is the field that changed, with both places."""
     first, second = tree("first"), tree("second")
     miss = missed(ready(include_dirs=[second]), ready(include_dirs=[first]), remark=f"compiled in {first}")
     (only,) = miss.differences
     assert (only.label, only.left, only.right) == ("searched directory", str(first), str(second))
-
-
-def test_the_nearest_entry_is_the_one_with_fewest_differences(
-    missed: Callable[..., Miss], ready: Ready
-) -> None:
-    """Of several builds the one that differs least is held against the request, not the newest."""
-    near, far = ready(options=["-DA"]), ready(b"int y;", options=["-DB"], version="2.0")
-    miss = missed(ready(options=["-DC"]), near, far)
-    assert miss.nearest == near.key
 
 
 def test_many_differences_are_counted(missed: Callable[..., Miss], ready: Ready) -> None:
@@ -181,49 +66,11 @@ def test_many_differences_are_counted(missed: Callable[..., Miss], ready: Ready)
     assert miss.detail == f"{told}; and 1 more (nearest: {old.key.short}, built just now)"
 
 
-@pytest.mark.parametrize(
-    ("take", "verdict", "begins", "why"),
-    [
-        (DirectoryStore.remove, Verdict.EVICTED, "removed at ", "older than 30 d"),
-        (DirectoryStore.quarantine, Verdict.CORRUPT, "quarantined at ", "mislabelled: it is no cubin"),
-    ],
-)
-def test_what_was_taken_away_is_told_with_its_reason(
-    missed: Callable[..., Miss], keep: Callable[..., None], store: DirectoryStore, ready: Ready,
-    take: Callable[..., object], verdict: Verdict, begins: str, why: str,
-) -> None:  # fmt: skip
-    """What evict removed or verify moved away says when, and by which rule or for which damage."""
-    prepared = ready()
-    keep(prepared)
-    (scanned,) = store.scan()
-    take(store, scanned, why)
-    miss = missed(prepared)
-    assert miss.verdict is verdict
-    assert miss.detail.startswith(begins) and miss.detail.endswith(f": {why}")
-
-
 def test_damage_that_could_not_be_moved_is_told(layers: Layers, ready: Ready) -> None:
     """Damage found at the lookup itself is the verdict, with what became of the file."""
     damaged = Damaged(Damage.TRUNCATED, "8 of 9 bytes", quarantined=False)
     miss = explain(layers, ready(), NoEntry(damaged=(damaged,)))
     assert miss == Miss(Verdict.CORRUPT, "the entry was truncated: 8 of 9 bytes, and could not be moved away")
-
-
-def test_a_poisoned_program_says_so_until_it_is_built(
-    missed: Callable[..., Miss],
-    keep: Callable[..., None],
-    store: DirectoryStore,
-    ready: Ready,
-    layers: Layers,
-) -> None:
-    """What warm gave up is poisoned, with the reason; a program still tries, and its build ends that."""
-    prepared = ready()
-    store.record("show", Event(time_ns(), "poisoned", str(prepared.key), "cuda:compute_90", "it died"))
-    miss = missed(prepared)
-    assert miss.verdict is Verdict.POISONED
-    assert ": it died; " in miss.detail and "--retry" in miss.detail
-    keep(prepared)
-    assert isinstance(find(layers, prepared), Hit)
 
 
 def test_poison_is_forgotten_after_a_week(store: DirectoryStore, ready: Ready, layers: Layers) -> None:
@@ -245,35 +92,6 @@ def test_a_time_limit_is_kept_with_the_poison(store: DirectoryStore, ready: Read
     assert "warm --retry or a --timeout above 2.5 tries it again" in told
     store.record("show", late._replace(when_ns=time_ns(), why="it died", limit_s=0))
     assert is_poisoned(layers, prepared, 3)
-
-
-def test_an_entry_removed_by_hand_is_told_as_what_it_is(
-    missed: Callable[..., Miss], keep: Callable[..., None], ready: Ready, tmp_path: Path
-) -> None:
-    """A file deleted behind our back was built and is gone, whatever else is there to compare with."""
-    prepared = ready(options=["-DN=4"])
-    keep(prepared, ready(options=["-DN=8"]))
-    (path,) = tmp_path.rglob(f"{prepared.key}.gpc")
-    path.unlink()
-    miss = missed(prepared)
-    assert (miss.verdict, miss.differences) == (Verdict.NOT_RECORDED, ())
-    assert miss.detail.startswith(f"{prepared.key.short} was built at ")
-    assert "is gone without a record" in miss.detail
-
-
-def test_a_quarantined_entry_without_a_head_is_told(
-    missed: Callable[..., Miss], keep: Callable[..., None], store: DirectoryStore, ready: Ready
-) -> None:
-    """What a repair moved away is told even where too little was left to say of which program it was."""
-    prepared = ready(options=["-DN=4"])
-    keep(prepared, ready(options=["-DN=8"]))
-    scanned = next(one for one in store.scan() if one.key == prepared.key)
-    os.truncate(scanned.path, 60)
-    (scanned,) = (one for one in store.scan() if one.key == prepared.key)
-    assert store.quarantine(scanned, "truncated: 60 bytes")
-    miss = missed(prepared)
-    assert miss.verdict is Verdict.CORRUPT
-    assert miss.detail.endswith(": truncated: 60 bytes")
 
 
 @pytest.mark.parametrize(
@@ -333,25 +151,11 @@ def test_a_device_that_is_called_otherwise_is_the_same(missed: Callable[..., Mis
     assert (miss.verdict, miss.detail.partition(" (")[0]) == (Verdict.KEY_CHANGED, "the define N: 4 -> 8")
 
 
-def test_the_nearest_is_found_among_many_newer_ones(missed: Callable[..., Miss], ready: Ready) -> None:
-    """Twenty newer variants do not hide the one that differs in a single option."""
-    near = ready(options=["-DA", "-DT=float", "-DN=4"])
-    far = [ready(options=["-DB", f"-DM={number}"]) for number in range(20)]
-    miss = missed(ready(options=["-DA", "-DT=float", "-DN=8"]), near, *far)
-    assert miss.nearest == near.key
-    assert miss.detail.startswith("the define N: 4 -> 8 (")
-
-
 def test_another_order_is_nearer_than_another_value(missed: Callable[..., Miss], ready: Ready) -> None:
     """The same options in another order are told, though a newer entry differs in one value."""
     near, far = ready(options=["-DT=double", "-DN=4"]), ready(options=["-DN=4", "-DT=float"])
     miss = missed(ready(options=["-DN=4", "-DT=double"]), near, far)
     assert miss.detail.startswith("the options stand in another order (")
-
-
-def test_no_root_is_not_consulted(ready: Ready) -> None:
-    """Without any root nothing was asked, and the reason is the layers' own."""
-    assert explain(Layers(unusable="no home"), ready(), NoEntry()) == Miss(Verdict.NOT_CONSULTED, "no home")
 
 
 def test_a_record_is_bounded_and_readable(missed: Callable[..., Miss], ready: Ready) -> None:

@@ -92,13 +92,6 @@ def test_layers_are_asked_nearest_first(tmp_path: Path, ready: Ready, compiler: 
     assert found == [(user_s, str(roots[0])), (user_s, "memory"), (system_s, str(roots[1]))]
 
 
-def test_what_is_remembered_in_a_system_root_is_recalled(tmp_path: Path) -> None:
-    """A user's root that has nothing under a name does not hide what a system root has."""
-    user, system = (DirectoryStore(tmp_path / name, writable=True) for name in ("user", "system"))
-    system.remember("0" * 64, b"found")
-    assert Layers(user=user, systems=(system,)).recall("0" * 64) == b"found"
-
-
 def test_a_hit_in_a_system_root_writes_nothing(tmp_path: Path, ready: Ready, compiler: Any) -> None:
     """What an administrator warmed is used where it lies."""
     prepared = ready()
@@ -346,23 +339,6 @@ def test_a_compile_error_leaves_nothing(layers: Layers, ready: Ready, tmp_path: 
     assert not [path for path in (tmp_path / "cache" / "v1" / "locks").iterdir() if path.is_file()]
 
 
-def test_a_damaged_entry_is_built_again(
-    store: DirectoryStore, layers: Layers, ready: Ready, compiler: Any, tmp_path: Path
-) -> None:
-    """A flipped byte is a miss that says corrupt, kept apart, and replaced by what is compiled."""
-    prepared = ready()
-    _built(layers, prepared, compiler())
-    (path,) = tmp_path.rglob("*.gpc")
-    path.write_bytes(path.read_bytes()[:-1] + b"\0")
-    built = _built(layers, prepared, compiler("compiled again"))
-    assert (built.miss.verdict, built.key) == (Verdict.CORRUPT, prepared.key)
-    assert built.miss.detail.endswith("and was moved to quarantine")
-    assert store.journal_tail(1)[0]["verdict"] == "corrupt"
-    hit = find(layers, prepared)
-    assert isinstance(hit, Hit)
-    assert hit.payload == compiler("compiled again").payload
-
-
 def test_a_sound_copy_below_makes_up_for_damage(tmp_path: Path, ready: Ready, compiler: Any) -> None:
     """A damaged entry in the user's root is no miss while a system root has the program."""
     prepared = ready()
@@ -422,16 +398,6 @@ def test_nobody_waits_beyond_the_limit(layers: Layers, ready: Ready, compiler: A
     (outcome,) = outcomes
     assert isinstance(outcome, Built)
     assert outcome.key == prepared.key
-
-
-def test_a_build_is_told_in_history(
-    store: DirectoryStore, layers: Layers, ready: Ready, compiler: Any
-) -> None:
-    """Under the program's name stands which key was built for which target."""
-    prepared = ready(name="solver")
-    _built(layers, prepared, compiler())
-    events = [(event.what, event.key, event.target) for event in store.history("solver")]
-    assert events == [("built", str(prepared.key), "cuda:compute_90")]
 
 
 class _Noticed(DirectoryStore):

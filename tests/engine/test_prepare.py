@@ -1,7 +1,6 @@
 """From a request to its keys: what changes them, what must not, and what ties an artifact to its place."""
 
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,14 +11,6 @@ from gpucache.errors import OptionError
 
 Ready = Callable[..., Prepared]
 Tree = Callable[..., Path]
-
-
-def test_a_tree_that_moved_has_the_same_key(ready: Ready, tree: Tree, tmp_path: Path) -> None:
-    """Neither the place of headers nor their time stamps are inputs."""
-    first = tree("first")
-    second = Path(shutil.copytree(first, tmp_path / "second"))
-    os.utime(second / "value.h", (1, 1))
-    assert ready(include_dirs=[first]).key == ready(include_dirs=[second]).key
 
 
 @pytest.mark.parametrize("spelling", ["include", "include/", "./include", "../{folder}/include", "link"])
@@ -45,30 +36,6 @@ def test_names_for_people_are_no_inputs(ready: Ready, tree: Tree, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        pytest.param({"source": b"int other;"}, id="source"),
-        pytest.param({"options": ["-DA", "-DB", "-DC"]}, id="define"),
-        pytest.param({"options": ["-DB", "-DA"]}, id="order"),
-        pytest.param({"version": "1.1"}, id="driver"),
-        pytest.param({"environ": {"NVRTC_FLAGS": "x"}}, id="environment"),
-        pytest.param({"name_expressions": ["show<int>"]}, id="name expression"),
-    ],
-)
-def test_what_a_compiler_sees_is_an_input(ready: Ready, tree: Tree, change: dict[str, object]) -> None:
-    """Source, options and their order, toolchain, environment and name expressions each change the key."""
-    usual: dict[str, object] = {"include_dirs": [tree("include")], "options": ["-DA", "-DB"]}
-    assert ready(**usual).key != ready(**{**usual, **change}).key
-
-
-@pytest.mark.parametrize("implementation", ["pocl", "intel"])
-def test_local_sizes_are_no_part_of_a_key(ready: Ready, implementation: str) -> None:
-    """What was built for some local sizes is found by who knows none."""
-    keys = {ready(b"", implementation=implementation, local_sizes=sizes).key for sizes in ([], [(64,)])}
-    assert len(keys) == 1
-
-
-@pytest.mark.parametrize(
     ("implementation", "name", "counts"),
     [
         ("intel", "CL_CONFIG_CPU_TARGET_ARCH", True),
@@ -87,32 +54,12 @@ def test_variables_count_for_the_compiler_they_reach(
     assert (plain.key != changed.key) is counts
 
 
-def test_a_header_is_an_input_by_its_content(ready: Ready, tree: Tree) -> None:
-    """An edited header, one that shadows it, and one that appears where none was each change the key."""
-    include, front = tree("include"), tree("front", file="other.h")
-    missing = ready(include_dirs=[front])
-    shadowed = ready(include_dirs=[front, include])
-    keys = {missing.key, shadowed.key}
-    tree("front", value="8")
-    keys |= {ready(include_dirs=[front]).key, ready(include_dirs=[front, include]).key}
-    assert len(keys) == 3
-    tree("include", value="9")
-    assert ready(include_dirs=[include]).key not in keys
-
-
 def test_closure_of_sees_the_disk_as_it_is_now(ready: Ready, tree: Tree) -> None:
     """The closure of a request that was made ready differs once a header is edited, and only then."""
     prepared = ready(include_dirs=[tree("include")])
     assert closure_of(prepared.request, prepared.compilation) == prepared.closure
     tree("include", value="8")
     assert closure_of(prepared.request, prepared.compilation) != prepared.closure
-
-
-def test_a_located_key_knows_the_place(ready: Ready, tree: Tree) -> None:
-    """The second key of a request differs between places where the first does not."""
-    first, second = (ready(include_dirs=[tree(name)]) for name in ("first", "second"))
-    assert first.key == second.key
-    assert len({first.key, first.located_key, second.located_key}) == 3
 
 
 @pytest.mark.parametrize("implementation", ["nvrtc", "pocl", "intel"])

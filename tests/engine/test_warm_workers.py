@@ -106,19 +106,6 @@ def test_why_something_had_to_be_built_is_found_out_by_its_worker_alone(
     assert (outcome.result, outcome.verdict, read) == (WarmResult.BUILT, Verdict.KEY_CHANGED, [])
 
 
-def test_a_worker_that_dies_costs_its_item_alone(warming: Warming, tmp_path: Path) -> None:
-    """The item is tried exactly twice and fails with how it died; the others are built."""
-    marks = tmp_path / "marks"
-    outcomes = warming(warming.items("one.cu", "bad.cu", "two.cu"), _appending(marks, ABORT))
-    assert {name: outcome.result for name, outcome in outcomes.items()} == {
-        "one.cu": WarmResult.BUILT,
-        "bad.cu": WarmResult.FAILED,
-        "two.cu": WarmResult.BUILT,
-    }
-    assert "died of SIGABRT, twice" in outcomes["bad.cu"].reason
-    assert marks.read_text(encoding="ascii") == "xx"
-
-
 def test_a_worker_that_dies_once_is_forgiven(warming: Warming, tmp_path: Path) -> None:
     """A second try that succeeds builds the item, and nothing is held against it."""
     marks = tmp_path / "marks"
@@ -141,15 +128,6 @@ def test_the_poison_list_is_kept_until_a_retry_succeeds(warming: Warming, tmp_pa
     assert warming(items, "real(job)", check=True)["bad.cu"].result is WarmResult.POISONED
     assert warming(items, "real(job)", retry_poisoned=True)["bad.cu"].result is WarmResult.BUILT
     assert warming(items, ABORT)["bad.cu"].result is WarmResult.HIT
-
-
-@pytest.mark.slow
-def test_another_source_is_not_poisoned(warming: Warming, devices: Sequence[Device]) -> None:
-    """The list is kept by key: a program that changed gets to try."""
-    warming(warming.items("bad.cu"), ABORT)
-    changed = ProgramSpec(Program("bad.cu", Language.CUDA_CPP, GOOD))
-    items = plan_warm([changed], devices, [TARGET], backends())
-    assert warming(items, "real(job)")["bad.cu"].result is WarmResult.BUILT
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """Entries, and other processes that use a store."""
 
-import inspect
 import shutil
 import subprocess
 import sys
@@ -11,9 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from gpucache.answers.entries import Location
+from gpucache.caches.own import OwnCache
 from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead
+from gpucache.store import DirectoryStore
 
 Child = subprocess.Popen[str]
+
+
+def own(store: DirectoryStore) -> OwnCache:
+    """A store as the commands see it."""
+    return OwnCache(store, Location(OwnCache.name, str(store.root), "a test", True, None))
 
 
 def build_entry(seed: str = "a", payload: bytes = b"payload") -> Entry:
@@ -22,14 +29,12 @@ def build_entry(seed: str = "a", payload: bytes = b"payload") -> Entry:
 
 
 # What every other process begins with: the function above, a store, and lines for the test to read.
-_PRELUDE = f"""
+_PRELUDE = """
 import os, sys
-from hashlib import sha256
 from pathlib import Path
-from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead
 from gpucache.store import Absent, DirectoryStore, Found
+from tests.faults.conftest import build_entry
 
-{inspect.getsource(build_entry)}
 root = Path(sys.argv[1])
 store = DirectoryStore(root, writable=True)
 

@@ -19,9 +19,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
-from gpucache.answers.entries import Location
 from gpucache.answers.lookup import Miss
-from gpucache.caches.own import OwnCache
 from gpucache.engine.evict import Limits, plan_evict, run_evict, trim
 from gpucache.engine.lookup import build, look_up
 from gpucache.engine.store_layers import Layers
@@ -33,6 +31,7 @@ from gpucache.store.bounded_log import JOURNAL_CAP
 from gpucache.store.history import FILE_CAP
 from gpucache.store.interface import MissedRequest
 from tests.engine.conftest import Compiler, make_ready
+from tests.faults.conftest import own
 from tests.faults.forking import forked
 from tests.faults.tracing import killed_before_call
 
@@ -47,10 +46,6 @@ def build_entry(seed: str) -> Entry:
     head = EntryHead("saxpy", "cuda:sm_90", "unknown", 10**18, 10**6, digest(payload))
     fields = (KeyField("seed", seed),)
     return Entry(cache_key(fields), head, EntryDetail(fields), payload)
-
-
-def own(store: DirectoryStore) -> OwnCache:
-    return OwnCache(store, Location(OwnCache.name, str(store.root), "a test", True, None))
 
 
 @dataclass(frozen=True)

@@ -18,15 +18,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from gpucache.answers.entries import Location
 from gpucache.answers.lookup import Built, Hit, Miss, Verdict
-from gpucache.caches.own import OwnCache
 from gpucache.engine.evict import trim
 from gpucache.engine.lookup import build, get_or_build
 from gpucache.engine.store_layers import Layers
 from gpucache.engine.verify import repaired, run_verify
 from gpucache.store import DirectoryStore
 from tests.engine.conftest import Compiler, make_ready
+from tests.faults.conftest import own
 from tests.faults.forking import forked
 
 
@@ -91,10 +90,6 @@ def one_round(how: str, count: int, keys: int, chance: random.Random) -> dict[st
 
 PREPARED = [make_ready(options=(f"-DKEY={number}",)) for number in range(8)]
 COMPILERS = [Compiler(f"of {number}" * 1000) for number in range(8)]
-
-
-def own(store: DirectoryStore) -> OwnCache:
-    return OwnCache(store, Location(OwnCache.name, str(store.root), "a test", True, None))
 
 
 def read(root: Path, seed: int, enough: int, report: int) -> None:

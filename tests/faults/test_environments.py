@@ -101,13 +101,6 @@ assert len(cache) == 0
     _told_once(said, f"nothing could be kept in {disk}/cache: No space left on device; make room")
 
 
-def test_a_disk_without_inodes(run: Run, mount: Callable[[str], Path]) -> None:
-    """The same where bytes are free and no file can be made."""
-    disk = mount(f"size={MIB},nr_inodes=4")
-    said = run(disk / "cache")
-    _told_once(said, f"nothing could be kept in {disk}/cache: No space left on device; make room")
-
-
 def test_a_read_only_disk(run: Run, mount: Callable[[str], Path]) -> None:
     """What is in it is served, what is not is built, and one line says that nothing new is kept."""
     disk = mount(f"size={MIB}")
@@ -150,14 +143,6 @@ def test_a_root_that_is_no_folder(run: Run, tmp_path: Path, make: Callable[[Path
     _told_once(run(root, level="warning"), f"the cache root {root}", why)
 
 
-def test_a_root_behind_a_link(run: Run, tmp_path: Path) -> None:
-    """A link of one's own is followed to the root."""
-    (tmp_path / "real").mkdir(0o700)
-    (tmp_path / "link").symlink_to("real")
-    assert run(tmp_path / "link", level="warning") == []
-    assert len(list(DirectoryStore(tmp_path / "real", writable=False).scan())) == 3
-
-
 def test_a_root_that_is_swapped_for_a_link_while_it_is_open(tmp_path: Path) -> None:
     """Nothing is written through a link that takes the place of a folder below the root."""
     store = DirectoryStore(tmp_path / "root", writable=True)
@@ -170,15 +155,6 @@ def test_a_root_that_is_swapped_for_a_link_while_it_is_open(tmp_path: Path) -> N
         with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
             store.publish(build_entry("b"))
     assert list(outside.iterdir()) == []
-
-
-@pytest.mark.parametrize("umask", ["0777", "0000"])
-def test_any_umask(run: Run, tmp_path: Path, umask: str) -> None:
-    """What is made has its own modes, whatever a umask would take or leave."""
-    root = tmp_path / "root"
-    assert run(root, f"umask {umask}", level="warning") == []
-    modes = {path.stat().st_mode & 0o777 for path in [root, *root.rglob("*")]}
-    assert modes == {0o700, 0o600} and len(list(root.glob("v1/entries/*/*.gpc"))) == 3
 
 
 @pytest.mark.parametrize("streams", ["2>&-", "<&- >&- 2>&-", "2>/dev/full"])

@@ -11,17 +11,21 @@ from pathlib import Path
 
 import pytest
 
+from tests.contracts.examples import EXAMPLES
 from tests.faults.fuzzing import SUBJECTS
 from tests.patience import PATIENCE_S
 from tests.trials import tell, trials
 
 pytestmark = pytest.mark.stress
 _TOP = Path(__file__).parents[2]
+_FOREIGN = EXAMPLES.keys() - {"gpucache"}
 _ROUNDS = 5
 """Of the long form, each with dice of its own."""
 
 
-@pytest.mark.parametrize("name", SUBJECTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in _FOREIGN else []) for name in SUBJECTS]
+)
 def test_damaged_content_is_answered(name: str, tmp_path: Path) -> None:
     """No exception but ours, no memory beyond a bound, nothing unpickled, started or written elsewhere."""
     count = failed = 0

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.answers.entries import Location
-from gpucache.caches.own import OwnCache
 from gpucache.store import Absent, Damage, Damaged, DirectoryStore, Found, ScannedEntry
 from gpucache.store.format import HEADER
+from tests.faults.conftest import own
 from tests.patience import PATIENCE_S
 from tests.pocl import need_pocl
 from tests.trials import tell, trials
@@ -71,7 +70,7 @@ def _name(scanned: ScannedEntry) -> str:
 
 def _told_by_verify(store: DirectoryStore, scanned: ScannedEntry) -> bool:
     """Whether verify has something to say of an entry as it is now, asked for it alone and for all."""
-    cache = OwnCache(store, Location("gpucache", str(store.root), "a test", True, None))
+    cache = own(store)
     (entry,) = cache.find(scanned.key.hex)
     of_all = [checked for one, checked in cache.checked() if one.key == entry.key]
     alone = cache.check(entry)

@@ -1,14 +1,13 @@
 """Many processes on one cache, and processes that are killed at the worst moment."""
 
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import Popen
 
 import pytest
 
-from gpucache.store import Absent, DirectoryStore, Found
+from gpucache.store import DirectoryStore
 from tests.faults.conftest import build_entry
 
 Child = Popen[str]
@@ -41,49 +40,6 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def store(root: Path) -> DirectoryStore:
     return DirectoryStore(root, writable=True)
-
-
-@pytest.mark.parametrize("step", ["os.write", "os.fsync", "os.replace"])
-def test_killed_writer_leaves_only_a_leftover(
-    start: Start, root: Path, store: DirectoryStore, step: str
-) -> None:
-    """A writer killed at any step before its rename costs its own entry, and blocks nobody."""
-    store.publish(build_entry("other"))
-    child = start(f"{step} = block\nstore.publish(build_entry())", root)
-    assert _line(child) == "blocked"
-    _kill(child)
-    assert store.get(build_entry().key) == Absent()
-    assert [found.key for found in store.scan()] == [build_entry("other").key]
-    (leftover,) = store.leftovers(time.time_ns() + 2 * HOUR_NS)
-    store.publish(build_entry())
-    assert isinstance(store.get(build_entry().key), Found)
-    assert store.remove_leftover(leftover)
-
-
-_COMPILE = """
-say("ready")
-sys.stdin.readline()
-key = build_entry().key
-with store.single_flight(key, 60):
-    if isinstance(store.get(key), Found):
-        say("hit")
-    else:
-        store.publish(build_entry())
-        say("compiled")
-"""
-
-
-def test_processes_that_want_one_key_compile_it_once(start: Start, root: Path) -> None:
-    """Of several processes that miss at once, one compiles and the others find what it published."""
-    children = [start(_COMPILE, root) for _ in range(4)]
-    for child in children:
-        assert _line(child) == "ready"
-    for child in children:
-        _release(child)
-    assert sorted(map(_line, children)) == ["compiled", "hit", "hit", "hit"]
-    for child in children:
-        child.wait()
-    assert list((root / "v1" / "locks").iterdir()) == []
 
 
 _WAIT = """
@@ -152,30 +108,3 @@ def test_processes_do_not_tear_each_others_lines(start: Start, root: Path, store
     # One byte more or less would be a line that does not read.
     lines = (root / "v1" / "journal" / "misses.jsonl").read_bytes().splitlines()
     assert len(lines) == len(records) == 300
-
-
-_READ = """
-say("ready")
-while True:
-    result = store.get(build_entry().key)
-    if isinstance(result, Absent):
-        assert result.reason is None
-    else:
-        assert result.payload == b"payload"
-    if len(list(store.scan())) == 2:
-        break
-say("sound")
-"""
-
-
-def test_readers_never_see_half_of_anything(start: Start, root: Path, store: DirectoryStore) -> None:
-    """A reader beside a writer that publishes and evicts over and over sees an entry or none."""
-    child = start(_READ, root)
-    assert _line(child) == "ready"
-    for _ in range(30):
-        store.publish(build_entry())
-        for scanned in store.scan():
-            store.remove(scanned, "test")
-    store.publish(build_entry())
-    store.publish(build_entry("last"))
-    assert _line(child) == "sound"

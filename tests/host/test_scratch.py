@@ -5,12 +5,14 @@ import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from gpucache.host import scratch as scratch_module
 from gpucache.host.scratch import MARK, scratch
+from tests.children import folders_without_end
 
 pytestmark = pytest.mark.skipif(
     sys.platform == "win32", reason="Windows has no locks that a killed process frees"
@@ -103,13 +105,10 @@ def test_what_a_dying_child_still_wrote_is_swept(parent: Path, monkeypatch: pyte
 
 def test_a_folder_of_a_thousand_folders_is_left(parent: Path) -> None:
     """A program may make them; that they cannot be removed stops nobody."""
-    make = f"cd {parent}/gpucache-test-* && for i in $(seq 1500); do mkdir a && cd -P a; done"
-    with scratch("test", str(parent)) as place:
-        subprocess.run(["sh", "-c", make], check=True)
-    try:
+    with ExitStack() as ends:
+        with scratch("test", str(parent)) as place:
+            ends.enter_context(folders_without_end(place))
         assert (place / MARK).exists()
-    finally:
-        subprocess.run(["rm", "-rf", str(place)], check=True)
 
 
 _STRUCK = """

@@ -1,6 +1,5 @@
 """What a process that uses the library leaves behind and says: its counts, its log lines, its errors."""
 
-import json
 import os
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from tests.nvrtc import need_nvrtc
 from tests.patience import PATIENCE_S
 
 _PROGRAM = """\
-import logging, os, sys
+import logging, sys
 from gpucache.cuda import compile_program
 
 KERNEL = 'extern "C" __global__ void show(int *out) { *out = VALUE; }'
@@ -25,24 +24,6 @@ if "logging" in sys.argv:
 for value in range(int(sys.argv[1])):
     for _ in range(2):
         compile_program(KERNEL, target="sm_90", options=[f"-DVALUE={value}"])
-if "forked" in sys.argv:
-    child = os.fork()
-    if child:
-        os.waitpid(child, 0)
-    else:
-        compile_program(KERNEL, target="sm_90", options=["-DVALUE=0"])
-"""
-_COUNTER = """\
-import os, sys
-from pathlib import Path
-from gpucache.engine.store_layers import Layers
-from gpucache.library.process import _COUNTER
-from gpucache.store import DirectoryStore
-
-layers = Layers(user=DirectoryStore(Path(os.environ["GPUCACHE_DIR"]), writable=True), command=sys.argv[1])
-for number in range(100):
-    _COUNTER.count(layers, hit=number % 4 != 0)
-    layers.user.journal({"kind": "miss", "program": sys.argv[1], "detail": "x" * 1500})
 """
 
 Process = dict[str, Any]
@@ -97,15 +78,6 @@ def test_hits_and_misses_are_counted_when_a_process_ends(
     assert _processes(root)[0] == ("solver.py", 4, 0)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_forked_child_counts_for_itself_once(
-    run: Callable[..., subprocess.CompletedProcess[str]], root: Path
-) -> None:
-    """Parent and child leave one line each, and the child's has nothing of its parent's."""
-    assert run(1, "forked").returncode == 0
-    assert _processes(root) == [("solver.py", 1, 1), ("solver.py", 1, 0)]
-
-
 @pytest.mark.parametrize("setting", ["GPUCACHE_READ_ONLY", "GPUCACHE_DISABLE"])
 def test_nothing_is_counted_where_nothing_may_be_written(
     run: Callable[..., subprocess.CompletedProcess[str]], root: Path, setting: str
@@ -113,22 +85,6 @@ def test_nothing_is_counted_where_nothing_may_be_written(
     """A cache that is read only or disabled gets no line and is not made."""
     assert run(1, **{setting: "1"}).returncode == 0
     assert not root.exists()
-
-
-@pytest.mark.slow
-def test_lines_of_many_processes_are_not_torn(environment: dict[str, str], root: Path) -> None:
-    """Eight processes at once append misses and counts, and every line reads."""
-    children = [
-        subprocess.Popen([sys.executable, "-c", _COUNTER, f"child-{number}"], env=environment)
-        for number in range(8)
-    ]
-    assert [child.wait(PATIENCE_S) for child in children] == [0] * 8
-    journal = (root / "v1" / "journal" / "misses.jsonl").read_text(encoding="ascii")
-    lines = [json.loads(line) for line in journal.splitlines()]
-    assert {line["kind"] for line in lines} <= {"miss", "process"}
-    assert all(len(line["detail"]) == 1500 for line in lines if line["kind"] == "miss")
-    counted = [line for line in lines if line["kind"] == "process"]
-    assert counted and all((line["hits"], line["misses"]) == (75, 25) for line in counted)
 
 
 @pytest.mark.slow

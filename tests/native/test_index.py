@@ -466,6 +466,7 @@ def _strange(draw: random.Random, one: Condition) -> Condition:
     return Condition(draw.choice("FSBADROEPCWZ") if draw.random() < 0.3 else one.kind, *parts)
 
 
+@pytest.mark.slow
 def test_an_index_full_of_lies_harms_nobody(layer: Layer, tmp_path: Path) -> None:
     """Whatever stands in it, the program goes on; nothing is read or written beyond what there is."""
     draw = random.Random(16)

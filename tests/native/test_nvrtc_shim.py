@@ -27,12 +27,9 @@ Run = Callable[..., str]
 
 
 @pytest.fixture(scope="session")
-def audit(compiler: build.Compiler, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The library for LD_AUDIT, compiled from what is in the package now, with the shims beside it."""
-    folder = tmp_path_factory.mktemp("shims")
-    problems = build.build(compiler, folder, ("-Wall", "-Wextra", "-Werror"))
-    assert not [problem for name, problem in problems.items() if name.startswith("nvrtc")]
-    return folder / build.file_name("nvrtc_audit")
+def audit(libraries: Path) -> Path:
+    """The library for LD_AUDIT, with the shims beside it."""
+    return libraries / build.file_name("nvrtc_audit")
 
 
 @pytest.fixture(scope="session")
@@ -116,34 +113,6 @@ def test_every_answer_is_nvrtcs_own(
     assert (len(peer.of_kind(Kind.COMPILE)), keeper.hits) == (2 * _CASES, _CASES - _FAILING)
 
 
-@pytest.mark.parametrize(
-    ("mode", "hits"),
-    [
-        pytest.param("threads", 4 * (_CASES - _FAILING), marks=pytest.mark.slow),
-        ("fork", 3),
-        ("again", 9),
-    ],
-)
-def test_threads_forks_and_second_compiles(
-    bare: Run, shimmed: Run, peer: Peer, keeper: NVRTCKeeper, mode: str, hits: int
-) -> None:
-    """Four threads at once, a forked child and a program compiled three times are answered alike."""
-    plain = bare(mode)
-    assert shimmed(peer, mode) == plain
-    keeper.hits = 0
-    assert shimmed(peer, mode) == plain
-    assert keeper.hits == hits
-
-
-def test_a_program_that_closes_all_descriptors(
-    bare: Run, shimmed: Run, peer: Peer, keeper: NVRTCKeeper
-) -> None:
-    """None of them is needed."""
-    plain = bare("closed")
-    assert [shimmed(peer, "closed") for _ in range(2)] == [plain, plain]
-    assert keeper.hits == 1
-
-
 def test_it_says_what_came_out(shimmed: Run, peer: Peer, library: Path) -> None:
     """A request has all that counts, and the report all that can be fetched."""
     shimmed(peer, "plain")
@@ -168,13 +137,6 @@ def test_headers_in_memory_are_sent(shimmed: Run, peer: Peer) -> None:
     shimmed(peer, "plain")
     (asked,) = (fields for fields in peer.of_kind(Kind.COMPILE) if fields[5] == b"memory.cu")
     assert asked[7:12] == (b"2", b"a/b.h", b"#include <c.h>\n", b"c.h", b"#define SEVEN 7\n")
-
-
-def test_a_callback_is_called(bare: Run, shimmed: Run, peer: Peer) -> None:
-    """A program that follows its compiles, and may cancel them, is not served."""
-    plain = bare("callback")
-    assert shimmed(peer, "callback") == plain
-    assert peer.heard == []
 
 
 def test_it_has_the_functions_of_nvrtc(bare: Run, shimmed: Run, peer: Peer) -> None:

@@ -130,6 +130,7 @@ def test_a_server_hears_of_each_process_that_may_build(run: Run) -> None:
     assert peer.loaded == [Kind.LOADED] * 2
 
 
+@pytest.mark.slow
 def test_compilers_that_build_late_are_not_asked_for_binaries(run: Run) -> None:
     """Where the server wants no binary none is fetched, and each different launch is told once."""
     with Peer(Keeper(wanted=False)) as peer:

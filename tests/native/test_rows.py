@@ -402,6 +402,7 @@ def test_a_condition_of_a_field_that_is_not_there_never_holds(
     assert said == [b"none"] * len(questions)
 
 
+@pytest.mark.slow
 def test_rows_full_of_lies_harm_nobody(root: Root, index_program: Path, tmp_path: Path) -> None:
     """Of rows and of entries; nothing is read or written beyond what there is."""
     draw = random.Random(26)

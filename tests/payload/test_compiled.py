@@ -103,10 +103,13 @@ def details(info: PayloadInfo) -> Mapping[str, str]:
 
 
 @pytest.mark.parametrize(
-    "arch",
-    ["sm_75", "sm_80", "sm_86", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_100f", "sm_120", "sm_120a"],
+    ("arch", "options"),
+    [
+        *((arch, ()) for arch in ("sm_75", "sm_80", "sm_86", "sm_90", "sm_90a", "sm_100", "sm_100a")),
+        *((arch, ("-rdc=true",)) for arch in ("sm_75", "sm_90a", "sm_120")),
+        *((arch, ("-G",)) for arch in ("sm_90", "sm_100f", "sm_120a")),
+    ],
 )
-@pytest.mark.parametrize("options", [(), ("-rdc=true",), ("-G",)])
 def test_cubin_of_nvrtc_is_whole_and_names_its_architecture(arch: str, options: tuple[str, ...]) -> None:
     """NVRTC's cubins of every architecture, suffix included, are read as what they were built for."""
     info = describe(nvrtc_output("CUBIN", f"-arch={arch}", *options))
@@ -115,8 +118,10 @@ def test_cubin_of_nvrtc_is_whole_and_names_its_architecture(arch: str, options: 
     assert set(details(info)["names of functions"].split(", ")) == {"scale", "_Z3addPf"}
 
 
-@pytest.mark.parametrize("arch", ["75", "90", "90a", "100f", "120"])
-@pytest.mark.parametrize("options", [(), ("-lineinfo",), ("-G",)])
+@pytest.mark.parametrize(
+    ("arch", "options"),
+    [("75", ()), ("90", ("-lineinfo",)), ("90a", ("-G",)), ("100f", ("-lineinfo",)), ("120", ("-G",))],
+)
 def test_ptx_of_nvrtc_is_whole_with_its_trailing_nul(arch: str, options: tuple[str, ...]) -> None:
     """PTX as NVRTC returns it, NUL and debug sections included, has no problem, with or without the NUL."""
     data = nvrtc_output("PTX", f"-arch=compute_{arch}", *options)

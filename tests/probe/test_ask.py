@@ -16,7 +16,6 @@ from gpucache.model import Device, Target, Toolchain
 from gpucache.probe.ask import ask
 from gpucache.probe.codec import device_to_json
 from tests.patience import PATIENCE_S, wait_until
-from tests.pocl import need_pocl
 
 
 def _child(code: str) -> tuple[str, ...]:
@@ -129,11 +128,6 @@ def test_a_child_that_cannot_be_started_is_a_row() -> None:
     assert row.detail.startswith("the probe could not be started (")
 
 
-def test_a_backends_own_error_is_its_row() -> None:
-    """An error that a backend answers with is shown as it is."""
-    assert _broken('print(\'{"error": "no OpenCL platform"}\')') == "no OpenCL platform"
-
-
 def test_each_backend_has_its_own_child() -> None:
     """One broken backend leaves the rows of the others alone, in the order asked for."""
     device = Device(Target("b", "x"), "b", "x", "1", True, "fine", Toolchain("i", (), ()))
@@ -206,30 +200,6 @@ def test_asking_leaves_nothing_in_the_users_cache_of_pocl(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     assert any(target.startswith("opencl:pocl") for target in _here("opencl"))
     assert [path.name for path in tmp_path.rglob("*")] == ["temporary"]
-
-
-def test_the_real_probe_finds_pocl() -> None:
-    """A PoCL that compiles is found on a machine without a GPU, and every PoCL with its toolchain."""
-    need_pocl()
-    found = [row for target, row in _here("opencl").items() if target.startswith("opencl:pocl")]
-    assert any(row.available for row in found)
-    for row in found:
-        assert row.toolchain is not None
-        assert (row.present, row.toolchain.implementation) == (True, "pocl")
-        labels = [label for label, _ in row.toolchain.fields]
-        assert {"platform name", "platform version", "device name", "driver version"} <= {*labels}
-        assert set(row.toolchain.identity) < {*labels}
-
-
-def test_the_real_probe_finds_intels_runtime(
-    opencl_environment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Intel's CPU runtime is found where the loader is told of it, and its CPU's features are keyed."""
-    monkeypatch.setenv("OCL_ICD_VENDORS", opencl_environment["OCL_ICD_VENDORS"])
-    (row,) = (row for target, row in _here("opencl").items() if target.startswith("opencl:intel/"))
-    assert row.toolchain is not None
-    assert row.toolchain.implementation == "intel"
-    assert dict(row.toolchain.fields)["CPU features"]
 
 
 @pytest.mark.skipif(_missing("nvidia-cuda-nvrtc"), reason="nvidia-cuda-nvrtc is not installed")

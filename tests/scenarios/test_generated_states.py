@@ -19,7 +19,7 @@ from gpucache.store import DirectoryStore, Event
 from tests.scenarios.drafts import Draft, change, drawn, made
 
 _SEEDS = range(6)
-_PER_SEED = 8
+_PER_SEED = 5
 _NAMES = ("show", "show.cu", "kernels/show.cu", "old/show.cu", "renamed.cu")
 
 Ready = Callable[..., Prepared]

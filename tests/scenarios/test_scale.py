@@ -1,7 +1,5 @@
 """The generator of large caches, in small: what it writes is sound and explains itself."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,9 +13,7 @@ from gpucache.engine.store_layers import Layers
 from gpucache.engine.verify import run_verify
 from gpucache.settings import Settings
 from gpucache.store import DirectoryStore
-from tests.benchmarks import large_cache
 from tests.benchmarks.large_cache import make_cache, wanted
-from tests.patience import PATIENCE_S
 
 
 @pytest.fixture
@@ -27,15 +23,6 @@ def made(tmp_path: Path) -> Callable[[int, int], Path]:
         return tmp_path / "root"
 
     return make
-
-
-def test_every_entry_is_sound(made: Callable[[int, int], Path]) -> None:
-    """Verify finds nothing wrong, and nothing beside the entries."""
-    cache = open_cache(Settings(made(20, 3), "test"))
-    checked = [cache.check(entry) for entry in cache.scan()]
-    assert len(checked) == 60
-    assert [finding for one in checked for finding in one.findings] == []
-    assert list(cache.leftovers()) == []
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
@@ -64,19 +51,3 @@ def test_entries_hit_and_histories_explain(made: Callable[[int, int], Path]) -> 
     miss = look_up(layers, wanted(3, 9))
     assert isinstance(miss, Miss) and miss.verdict is Verdict.KEY_CHANGED
     assert miss.detail.startswith("the define VALUE: 2 -> 9 (")
-
-
-def test_the_generator_runs_by_itself(tmp_path: Path) -> None:
-    """As a program it makes as many entries as it is asked for."""
-    command = [
-        sys.executable,
-        "-m",
-        large_cache.__name__,
-        str(tmp_path / "root"),
-        "--programs",
-        "2",
-        "--entries",
-        "3",
-    ]
-    subprocess.run(command, check=True, timeout=PATIENCE_S, cwd=Path(__file__).parents[2])
-    assert len(list((tmp_path / "root").rglob("*.gpc"))) == 6

@@ -14,8 +14,6 @@ import pytest
 
 from tests.pocl import PLATFORM, SYSTEM_ICD, need_pypi_pocl
 
-pytestmark = pytest.mark.slow
-
 _PLAIN = 'extern "C" __global__ void show(int *out) {\n  *out = 7;\n}\n'
 _HEADED = f'#include "value.h"\n{_PLAIN}'
 _OPENCL = "kernel void show(global int *out) { out[get_global_id(0)] = 7; }"
@@ -129,6 +127,7 @@ def _variable(parts: Any) -> Any:
 _POCL: dict[str, Any] = {"source": _OPENCL, "implementation": "pocl"}
 
 _SEVERAL = ("device", "driver-version")  # another machine or PoCL says more of itself than that
+_REAL = ("device", "driver-version", "variable")  # which compile
 
 SCENARIOS = {
     "source-line": _key_changed(
@@ -235,7 +234,9 @@ SCENARIOS = {
 }
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in _REAL else []) for name in SCENARIOS]
+)
 def test_what_changed_is_told(parts: Any, name: str) -> None:
     """One thing changes: the verdict fits, the field is named, and the words say what to look at."""
     scenario = SCENARIOS[name]

@@ -21,8 +21,6 @@ from gpucache.settings import read_settings
 from gpucache.store import Event, Found
 from tests.patience import PATIENCE_S
 
-pytestmark = pytest.mark.slow
-
 _NOBODY = 65534
 _INTEL = {
     "platform": "Intel(R) OpenCL",
@@ -272,7 +270,15 @@ STATES: dict[str, tuple[Callable[[Any], Any], str, tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("name", STATES)
+_SLOW = (
+    *("rejected", "never-built-among-many", "root-of-another-user", "evicted", "record-gave-way"),
+    *("evicted-with-its-record", "never-built-before-all-went"),
+)  # which start other processes, or build much
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in _SLOW else []) for name in STATES]
+)
 def test_what_became_of_an_entry_is_told(parts: Any, name: str) -> None:
     """Whatever happened to a cache, the verdict fits, and the words name the place and the reason."""
     happened, verdict, words = STATES[name]

@@ -1,7 +1,6 @@
 """Programs found and read on disk."""
 
 import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 from gpucache.errors import SourceError
 from gpucache.model import Language
 from gpucache.sources.discover import discover, load_program
+from tests.children import folders_without_end
 
 Tree = Callable[..., Path]
 
@@ -53,13 +53,8 @@ def test_what_is_no_source_is_refused(tree: Tree, name: str, words: str) -> None
 def test_a_folder_of_a_thousand_folders_is_refused(tree: Tree) -> None:
     """It cannot be walked, which is one sentence."""
     root = tree({})
-    make = 'cd "$0" && for i in $(seq 1500); do mkdir a && cd -P a; done'
-    subprocess.run(["sh", "-c", make, str(root)], check=True)
-    try:
-        with pytest.raises(SourceError, match=r"is too deep|holds no sources"):
-            discover([root])
-    finally:
-        subprocess.run(["rm", "-rf", str(root)], check=True)
+    with folders_without_end(root), pytest.raises(SourceError, match=r"is too deep|holds no sources"):
+        discover([root])
 
 
 def test_an_unreadable_source_and_folder_are_refused(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:

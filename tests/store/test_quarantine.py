@@ -41,32 +41,6 @@ def test_unverified_head_names_only_known_programs(store: DirectoryStore) -> Non
         )
 
 
-def test_read_only_store_leaves_damage_in_place(root: Path, store: DirectoryStore) -> None:
-    """A store that may not write reports a damaged entry and touches nothing."""
-    entry = build_entry()
-    store.publish(entry)
-    entry_path(store, entry).write_bytes(b"short")
-    result = DirectoryStore(root, writable=False).get(entry.key)
-    assert isinstance(result, Damaged)
-    assert (result.damage, result.quarantined) == (Damage.TRUNCATED, False)
-    assert entry_path(store, entry).read_bytes() == b"short"
-
-
-def test_newer_format_is_absent_and_left_alone(store: DirectoryStore) -> None:
-    """An entry of another format version is a miss with its reason, and nobody moves it."""
-    entry = build_entry()
-    store.publish(entry)
-    data = bytearray(encode(entry))
-    data[8] = 2
-    entry_path(store, entry).write_bytes(data)
-    result = store.get(entry.key)
-    assert isinstance(result, Absent) and "format version 2" in (result.reason or "")
-    (scanned,) = store.scan()
-    assert scanned.damage is Damage.UNSUPPORTED
-    assert not store.quarantine(scanned, "odd")
-    assert entry_path(store, entry).read_bytes() == data
-
-
 def test_quarantine_is_bounded(root: Path, store: DirectoryStore) -> None:
     """Only the newest damaged files are kept."""
     entries = [build_entry(str(number)) for number in range(FILE_CAP + 3)]

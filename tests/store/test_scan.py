@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from gpucache.errors import CacheUnusableError
-from gpucache.store import Absent, Damage, Damaged, DirectoryStore, Found
-from gpucache.store.format import encode
-from tests.store.conftest import build_entry, entry_path, put
+from gpucache.store import Absent, Damaged, DirectoryStore, Found
+from tests.store.conftest import build_entry, entry_path
 
 
 def test_scan_tells_what_an_entry_is(store: DirectoryStore) -> None:
@@ -40,33 +39,6 @@ def test_scan_survives_entries_that_vanish(store: DirectoryStore) -> None:
         path.unlink()
     assert isinstance(store.check(first), Absent)
     assert list(scanning) == []
-
-
-def test_an_entry_under_the_name_of_another_key_is_misplaced(root: Path, store: DirectoryStore) -> None:
-    """Under names that no entry has it is somebody's copy, and none."""
-    entry, other = build_entry("a"), build_entry("b")
-    store.publish(entry)
-    data, entries = encode(entry), root / "v1" / "entries"
-    wrong = put(entries / other.key.hex[:2] / f"{other.key.hex}.gpc", data)
-    for name in (f"zz/{entry.key.hex}.gpc", f"{entry.key.hex[:2]}/copy.gpc", "top.gpc"):
-        put(entries / name, data)
-    (scanned,) = (found for found in store.scan() if found.damage is not None)
-    assert (scanned.path, scanned.damage, scanned.head) == (wrong, Damage.MISPLACED, None)
-    result = store.check(scanned)
-    assert isinstance(result, Damaged) and result.damage is Damage.MISPLACED
-
-
-def test_check_sees_what_a_scan_cannot(store: DirectoryStore) -> None:
-    """A wrong payload passes a scan of heads and is found by the full check, which moves nothing."""
-    entry = build_entry()
-    store.publish(entry)
-    data = bytearray(encode(entry))
-    data[-1] ^= 1
-    entry_path(store, entry).write_bytes(data)
-    (scanned,) = store.scan()
-    assert scanned.damage is None
-    assert isinstance(result := store.check(scanned), Damaged) and result.damage is Damage.CORRUPT
-    assert entry_path(store, entry).exists()
 
 
 def test_check_compares_the_digest_of_the_payload(store: DirectoryStore) -> None:

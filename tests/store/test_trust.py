@@ -1,7 +1,6 @@
 """Which roots and files are believed."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,14 +9,13 @@ from gpucache.errors import CacheUnusableError
 from gpucache.store import (
     Absent,
     Damage,
-    Damaged,
     DirectoryStore,
     Found,
     Root,
     RootRefused,
     root_state,
 )
-from tests.store.conftest import build_entry, entry_path
+from tests.store.conftest import build_entry
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only the administrator can give files away")
 
@@ -88,33 +86,6 @@ def test_refused_root_gives_no_hit(root: Path, store: DirectoryStore) -> None:
     root.chmod(0o777)
     result = store.get(build_entry().key)
     assert isinstance(result, Absent) and "chmod" in (result.reason or "")
-
-
-def _group_writable(path: Path) -> None:
-    path.chmod(0o660)
-
-
-def _linked(path: Path) -> None:
-    moved = path.rename(path.with_name("moved"))
-    path.symlink_to(moved)
-
-
-def _foreign(path: Path) -> None:
-    os.chown(path, 12345, 12345)
-
-
-@pytest.mark.parametrize("spoil", [_group_writable, _linked, pytest.param(_foreign, marks=needs_root)])
-def test_untrusted_entry_is_not_served(store: DirectoryStore, spoil: Callable[[Path], None]) -> None:
-    """An entry that is a link, somebody else's or writable by others is a reported miss, and stays."""
-    entry = build_entry()
-    store.publish(entry)
-    spoil(entry_path(store, entry))
-    result = store.get(entry.key)
-    assert isinstance(result, Damaged)
-    assert (result.damage, result.quarantined) == (Damage.UNTRUSTED, False)
-    assert [found.damage for found in store.scan()] == [Damage.UNTRUSTED]
-    assert store.detail(entry.key) is None
-    assert os.path.lexists(entry_path(store, entry))
 
 
 def test_link_out_of_the_root_is_not_followed(tmp_path: Path, root: Path, store: DirectoryStore) -> None:

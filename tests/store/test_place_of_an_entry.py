@@ -8,17 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.answers.entries import Location
 from gpucache.answers.lookup import Built, Hit
 from gpucache.answers.verify import Checked
-from gpucache.caches.own import OwnCache
 from gpucache.engine.lookup import get_or_build
 from gpucache.engine.store_layers import Layers
 from gpucache.engine.verify import repaired, run_verify
-from gpucache.store import DirectoryStore
+from gpucache.store import Absent, Damaged, DirectoryStore
 from gpucache.store.format import HEADER
 from gpucache.store.quarantine import BYTES_CAP
 from tests.engine.conftest import Compiler, make_ready
+from tests.faults.conftest import own
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="speaks of POSIX files")
 _READY, _OTHER = make_ready(), make_ready(options=("-DOTHER",))
@@ -71,6 +70,18 @@ def _full_folder(path: Path) -> None:
     (path / "a file").write_bytes(b"of somebody")
 
 
+def _flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+def _give_away(path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only the administrator can give files away")
+    os.chown(path, 12345, 12345)
+
+
 def _other(path: Path) -> Path:
     return path.parents[1] / _OTHER.key.hex[:2] / f"{_OTHER.key.hex}.gpc"
 
@@ -87,6 +98,8 @@ _WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "the payload's length lies": (lambda path: _header(path, 24, 2**64 - 1, 8), "corrupt"),
     "the total lies": (lambda path: _header(path, 32, 2**63, 8), "truncated"),
     "the total is too small": (lambda path: _header(path, 32, HEADER.size, 8), "corrupt"),
+    "a byte of the payload": (lambda path: _flip(path, -1), "corrupt"),
+    "a byte of the head": (lambda path: _flip(path, HEADER.size), "corrupt"),
     "a folder": (_instead(Path.mkdir), "untrusted"),
     "a folder with files": (_instead(_full_folder), "untrusted"),
     "a link to nothing": (_instead(lambda path: path.symlink_to("nowhere")), "untrusted"),
@@ -96,7 +109,16 @@ _WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "a socket": (_instead(_listen), "untrusted"),
     "a device": (_instead(_device), "untrusted"),
     "writable by all": (lambda path: path.chmod(0o666), "untrusted"),
+    "writable by its group": (lambda path: path.chmod(0o660), "untrusted"),
+    "of another user": (lambda path: _give_away(path), "untrusted"),
 }
+
+
+def _is_of_the_payload(put: object) -> bool:
+    """Whether a scan, which reads heads alone, cannot see it."""
+    return put is _WRONG["a byte of the payload"][0]
+
+
 wrong = pytest.mark.parametrize(("put", "kind"), _WRONG.values(), ids=_WRONG)
 
 
@@ -109,8 +131,13 @@ def _got(store: DirectoryStore) -> str:
     return type(outcome).__name__
 
 
+def _status(path: Path) -> tuple[int, ...]:
+    status = path.lstat()
+    return status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
 def _verified(store: DirectoryStore, *, repair: bool = False) -> list[Checked]:
-    cache = OwnCache(store, Location("gpucache", str(store.root), "a test", True, None))
+    cache = own(store)
     found = list(run_verify(cache, list(cache.scan())))
     return repaired(cache, found) if repair else [checked for checked, _ in found]
 
@@ -123,9 +150,16 @@ def _findings(checked: list[Checked]) -> list[tuple[str, str, bool]]:
 def test_the_program_builds_its_own_and_the_next_one_hits(
     store: DirectoryStore, put: Callable[[Path], object], kind: str
 ) -> None:
-    """What was wrong is out of the way after one compile, and nothing else is touched."""
+    """What was wrong is a miss, out of the way after one compile, and nothing else is touched."""
     put(_path(store))
-    other = _other(_path(store)).read_bytes()
+    other, before = _other(_path(store)).read_bytes(), _status(_path(store))
+    told = DirectoryStore(store.root, writable=False).get(_READY.key)
+    assert isinstance(told, Damaged) and (told.damage.value, told.quarantined) == (kind, False)
+    assert _status(_path(store)) == before
+    assert kind != "untrusted" or store.detail(_READY.key) is None
+    (scanned,) = (one for one in store.scan() if one.key == _READY.key)
+    assert (scanned.damage and scanned.damage.value) == (None if _is_of_the_payload(put) else kind)
+    assert isinstance(told := store.check(scanned), Damaged) and told.damage.value == kind
     assert [_got(store), _got(store)] == ["Built", "Hit"]
     assert _findings(_verified(store)) == []
     assert _other(_path(store)).read_bytes() == other
@@ -137,9 +171,9 @@ def test_verify_names_it_and_repair_takes_it_away(
 ) -> None:
     """Verify alone changes nothing; what repair takes is in the quarantine, within its bounds."""
     put(_path(store))
-    before = os.lstat(_path(store))
+    before = _status(_path(store))
     assert _findings(_verified(store)) == [(_READY.key.hex, kind, False)]
-    assert os.lstat(_path(store)) == before
+    assert _status(_path(store)) == before
     assert _findings(_verified(store, repair=True)) == [(_READY.key.hex, kind, True)]
     assert not os.path.lexists(_path(store))
     assert _findings(_verified(store)) == []
@@ -147,9 +181,15 @@ def test_verify_names_it_and_repair_takes_it_away(
     assert [_got(store), _got(store)] == ["Built", "Hit"]
 
 
-def test_an_entry_of_a_later_version_is_left_alone_until_its_key_is_built_anew(store: DirectoryStore) -> None:
-    """It is no damage, so that nobody takes it away."""
+@pytest.mark.parametrize("cut", [0, 7])
+def test_an_entry_of_a_later_version_is_left_alone_until_its_key_is_built_anew(
+    store: DirectoryStore, cut: int
+) -> None:
+    """It is no damage, whatever its lengths, so that nobody takes it away."""
     _header(_path(store), 8, 2, 4)
+    os.truncate(_path(store), _path(store).stat().st_size - cut)
+    told = store.get(_READY.key)
+    assert isinstance(told, Absent) and "format version 2" in (told.reason or "")
     before = _path(store).read_bytes()
     assert _findings(_verified(store, repair=True)) == [(_READY.key.hex, "unsupported", False)]
     assert _path(store).read_bytes() == before
