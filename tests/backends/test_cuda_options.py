@@ -1,6 +1,8 @@
 """What of a request reaches NVRTC: options, include directories, environment."""
 
 from collections.abc import Mapping
+from operator import attrgetter
+from typing import Any
 
 import pytest
 
@@ -107,27 +109,6 @@ def test_what_gives_another_cubin_is_another_option(left: tuple[str, ...], right
     assert _plan(*left).inputs.options != _plan(*right).inputs.options
 
 
-def test_the_compiler_is_given_options_as_they_were_written() -> None:
-    """One spelling is for the key; a spelling that the compiler refuses reaches it and is refused."""
-    written = ("-DX", "--ftz", "true", "-dc", "-std", "c++17", "--pre-include", "a.h")
-    assert _plan(*written).command[1:] == written
-
-
-def test_the_command_is_complete_and_in_order() -> None:
-    """The compiler gets its architecture, the directories, and the options behind them."""
-    found = _plan("-DB", "-Iinc", "-std=c++17", "-DA")
-    assert found.inputs.options == ("-DB=1", "-std=c++17", "-DA=1")
-    assert found.command == (
-        "-arch=sm_90",
-        "-I/src/inc",
-        "-DB",
-        "-std=c++17",
-        "-DA",
-    )
-    assert found.inputs.file_name == FILE_NAME
-    assert found.inputs.toolchain == _TOOLCHAIN
-
-
 def test_programs_that_may_be_linked_together_get_seeds_of_their_own() -> None:
     """Other options give another seed, the place of a header does not, and a seed that is given stays."""
 
@@ -140,41 +121,75 @@ def test_programs_that_may_be_linked_together_get_seeds_of_their_own() -> None:
     assert seeded("--frandom-seed=7") == ()
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("-Iinc",),
-        ("-I", "inc"),
-        ("-I inc",),
-        ("-I=inc",),
-        ("--include-path=inc",),
-        ("--include-path", "inc"),
-    ],
-)
-def test_include_options_become_directories(options: tuple[str, ...]) -> None:
-    """An include option leaves the options and becomes an absolute directory."""
-    found = _plan("-DA", *options)
-    assert found.inputs.options == ("-DA=1",)
-    assert found.include_dirs == ("/src/inc",)
+_WRITTEN = ("-DX", "--ftz", "true", "-dc", "-std", "c++17", "--pre-include", "a.h")
+_NOT_OURS = {"NVRTC_DISABLE_CONCURRENT_NVVM": "1", "NVRTC_CACHE_DIR": "/x", "CUDA_CACHE_PATH": "/x"}
+_OURS = (("LIBNVVM_X", "3"), ("NVRTC_X", "1"), ("NVVM_X", "2"), ("PTXAS_X", ""))
+_IN_ORDER = ("/src/b", "/src/a", "/src/b", "/src/c", "/src/a")
+_PLANS: dict[str, tuple[tuple[str, ...], dict[str, Any], dict[str, object]]] = {
+    "options reach NVRTC as written": (_WRITTEN, {}, {"command": ("-arch=sm_90", *_WRITTEN)}),
+    "the command is complete and in order": (
+        ("-DB", "-Iinc", "-std=c++17", "-DA"),
+        {},
+        {
+            "command": ("-arch=sm_90", "-I/src/inc", "-DB", "-std=c++17", "-DA"),
+            "inputs.options": ("-DB=1", "-std=c++17", "-DA=1"),
+            "inputs.file_name": FILE_NAME,
+            "inputs.toolchain": _TOOLCHAIN,
+        },
+    ),
+    **{
+        f"an include option leaves the options: {options}": (
+            ("-DA", *options),
+            {},
+            {"inputs.options": ("-DA=1",), "include_dirs": ("/src/inc",)},
+        )
+        for options in (
+            *(("-Iinc",), ("-I", "inc"), ("-I inc",), ("-I=inc",), ("--include-path=inc",)),
+            ("--include-path", "inc"),
+        )
+    },
+    "link/.. is for the system to follow": (("-Ilink/../inc",), {}, {"include_dirs": ("/src/link/../inc",)}),
+    "options come before directories given apart": (
+        ("-Ib", "-Ia", "-I/src/b"),
+        {"include_dirs": ("c", "a")},
+        {"include_dirs": _IN_ORDER, "command": ("-arch=sm_90", *(f"-I{one}" for one in _IN_ORDER))},
+    ),
+    "forced includes are options and headers": (
+        ("-include=a.h", "--pre-include", "b.h"),
+        {},
+        {"inputs.options": ("-include=a.h", "-include=b.h"), "forced_includes": ("a.h", "b.h")},
+    ),
+    "LTO IR is asked for by an option": (
+        ("-DA",),
+        {"artifact_kind": ArtifactKind.LTOIR},
+        {"inputs.options": ("-DA=1", "-dlto")},
+    ),
+    "variables that reach NVRTC are keyed, sorted": (
+        (),
+        {"environ": {**dict(reversed(_OURS)), **_NOT_OURS, "PYOPENCL_BUILD_OPTIONS": "-DX"}},
+        {"inputs.environment": _OURS},
+    ),
+    **{
+        f"debug information holds paths: {options}": (options, {}, {"holds_paths": holds})
+        for options, holds in (
+            *((("-G",), True), (("--device-debug",), True), (("-Xptxas", "-g"), True)),
+            *((("-lineinfo",), False), (("-DG",), False), (("-Xptxas", "-v"), False)),
+        )
+    },
+    **{
+        f"line information lists files: {option}": ((option,), {}, {"lists_files": lists})
+        for option, lists in (("-lineinfo", True), ("--generate-line-info", True), ("-w", False))
+    },
+    "nothing compiles late": ((), {"local_sizes": ((64,),)}, {"late": False, "inputs.local_sizes": ()}),
+}
 
 
-def test_an_include_directory_reaches_the_compiler_as_given() -> None:
-    """What ``link/..`` leads to is the operating system's to say, so the text is left alone."""
-    assert _plan("-Ilink/../inc").include_dirs == ("/src/link/../inc",)
-
-
-def test_include_directories_are_searched_in_order() -> None:
-    """Options come before directories given apart; one that is given again reaches NVRTC again."""
-    found = _plan("-Ib", "-Ia", "-I/src/b", include_dirs=("c", "a"))
-    assert found.include_dirs == ("/src/b", "/src/a", "/src/b", "/src/c", "/src/a")
-    assert [word for word in found.command if word[:2] == "-I"] == [f"-I{one}" for one in found.include_dirs]
-
-
-def test_forced_includes_are_options_and_headers() -> None:
-    """A header forced in front is keyed as an option and handed on, so that its content is keyed too."""
-    found = _plan("-include=a.h", "--pre-include", "b.h")
-    assert found.inputs.options == ("-include=a.h", "-include=b.h")
-    assert found.forced_includes == ("a.h", "b.h")
+@pytest.mark.parametrize("name", _PLANS)
+def test_what_is_planned(name: str) -> None:
+    """Of options, directories and variables: what enters the key, and what the compiler is given."""
+    options, more, expected = _PLANS[name]
+    found = _plan(*options, **more)
+    assert {path: attrgetter(path)(found) for path in expected} == expected
 
 
 @pytest.mark.parametrize(
@@ -229,58 +244,3 @@ def test_an_option_without_its_value_is_refused(option: str) -> None:
     """An option that ends the list where its value should stand is refused."""
     with pytest.raises(OptionError, match=f"'{option}' lacks its value"):
         _plan("-DA", option)
-
-
-def test_the_artifact_kind_gives_its_option() -> None:
-    """LTO IR is asked for by the artifact kind, and the option is keyed."""
-    assert _plan("-DA", artifact_kind=ArtifactKind.LTOIR).inputs.options == ("-DA=1", "-dlto")
-
-
-def test_variables_that_reach_nvrtc_are_keyed() -> None:
-    """Set variables that reach NVRTC enter the key, sorted; a driver's and a cache's do not."""
-    environ = {
-        "NVVM_X": "2",
-        "NVRTC_X": "1",
-        "PTXAS_X": "",
-        "LIBNVVM_X": "3",
-        "NVRTC_DISABLE_CONCURRENT_NVVM": "1",
-        "NVRTC_CACHE_DIR": "/x",
-        "CUDA_CACHE_PATH": "/x",
-        "PYOPENCL_BUILD_OPTIONS": "-DX",
-    }
-    assert _plan(environ=environ).inputs.environment == (
-        ("LIBNVVM_X", "3"),
-        ("NVRTC_X", "1"),
-        ("NVVM_X", "2"),
-        ("PTXAS_X", ""),
-    )
-
-
-@pytest.mark.parametrize(
-    ("options", "holds"),
-    [
-        (("-G",), True),
-        (("--device-debug",), True),
-        (("-Xptxas", "-g"), True),
-        (("-lineinfo",), False),
-        (("-DG",), False),
-        (("-Xptxas", "-v"), False),
-    ],
-)
-def test_debug_options_put_paths_into_the_artifact(options: tuple[str, ...], holds: bool) -> None:
-    """A build with debug information can only be reused from the same place."""
-    assert _plan(*options).holds_paths is holds
-
-
-@pytest.mark.parametrize(
-    ("option", "lists"), [("-lineinfo", True), ("--generate-line-info", True), ("-w", False)]
-)
-def test_line_options_list_the_files_of_an_artifact(option: str, lists: bool) -> None:
-    """Line information names the files that code came from, and nothing else of a place."""
-    assert _plan(option).lists_files is lists
-
-
-def test_nothing_compiles_late() -> None:
-    """NVRTC is done when it returns, so local sizes have no part in its key."""
-    found = _plan(local_sizes=((64,),))
-    assert (found.late, found.inputs.local_sizes) == (False, ())

@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Mapping
+from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,14 +59,6 @@ def test_other_options_are_others(options: tuple[str, ...]) -> None:
     assert _plan(*options).inputs.options != _plan("-DX=1", "-DY=1").inputs.options
 
 
-def test_options_keep_their_order() -> None:
-    """Options reach key and compiler in the order given, since a later one may undo an earlier."""
-    options = ("-w", "-DB", "-cl-std=CL2.0", "-DA", "-DB=2")
-    found = _plan(*options)
-    assert found.inputs.options == ("-w", "-DB=1", "-cl-std=CL2.0", "-DA=1", "-DB=2")
-    assert found.command[: len(options)] == options
-
-
 @pytest.mark.parametrize(("implementation", "one"), [("pocl", True), ("intel", True), ("other", False)])
 def test_a_name_alone_is_defined_as_1_where_that_is_known(implementation: str, one: bool) -> None:
     """``-DX`` and ``-DX=1`` are one option of clang; of a driver that nobody tried they are two."""
@@ -74,35 +68,117 @@ def test_a_name_alone_is_defined_as_1_where_that_is_known(implementation: str, o
     assert all(_plan(option, implementation=implementation).inputs.options not in found for option in others)
 
 
-@pytest.mark.parametrize("options", [("-Iinc",), ("-I", "inc"), ("-I inc",), ('-I "inc"',)])
-def test_include_options_become_directories(options: tuple[str, ...]) -> None:
-    """An include option leaves the options and becomes an absolute directory."""
-    found = _plan("-w", *options)
-    assert found.inputs.options == ("-w",)
-    assert found.include_dirs == ("/src/inc", *_OWN)
-    assert found.command == ("-w", "-I/src/inc", *(f"-I{own}" for own in _OWN))
+_OWN_WORDS = tuple(f"-I{own}" for own in _OWN)
+_IN_ORDER = ("-w", "-DB", "-cl-std=CL2.0", "-DA", "-DB=2")
+_EXTRA = "-Ib -DX -I /c"
+_SIZES: dict[str, Any] = {"local_sizes": ((64,),)}
+_PLANS: dict[str, tuple[tuple[str, ...], dict[str, Any], dict[str, object]]] = {
+    "options keep their order": (
+        _IN_ORDER,
+        {},
+        {
+            "inputs.options": ("-w", "-DB=1", "-cl-std=CL2.0", "-DA=1", "-DB=2"),
+            "command": (*_IN_ORDER, *_OWN_WORDS),
+        },
+    ),
+    **{
+        f"an include option leaves the options: {options}": (
+            ("-w", *options),
+            {},
+            {
+                "inputs.options": ("-w",),
+                "include_dirs": ("/src/inc", *_OWN),
+                "command": ("-w", "-I/src/inc", *_OWN_WORDS),
+            },
+        )
+        for options in (("-Iinc",), ("-I", "inc"), ("-I inc",), ('-I "inc"',))
+    },
+    "each directory once at its first place, PyOpenCL's own last": (
+        ("-Ib", "-Ia", "-I/src/b"),
+        {"include_dirs": ("c", "a")},
+        {
+            "include_dirs": ("/src/b", "/src/a", "/src/c", *_OWN),
+            "inputs.locations": ("/src/b", "/src/a", "/src/c", *_OWN),
+        },
+    ),
+    "link/.. is for the system to follow": (
+        ("-Ilink/../inc",),
+        {},
+        {"include_dirs": ("/src/link/../inc", *_OWN)},
+    ),
+    "options of PyOpenCL's variable come behind, and it is no variable": (
+        ("-DA", "-Ia"),
+        {"environ": {"PYOPENCL_BUILD_OPTIONS": "-DB -I b"}},
+        {
+            "inputs.options": ("-DA=1", "-DB=1"),
+            "include_dirs": ("/src/a", *_OWN, "/src/b"),
+            "inputs.environment": (),
+        },
+    ),
+    "its single quotes hold nothing together": (
+        (),
+        {"environ": {"PYOPENCL_BUILD_OPTIONS": "-DX='1 -DY='2' -DZ=\"3 + 4\""}},
+        {"inputs.options": ("-DX='1", "-DY='2'", "-DZ=3 + 4")},
+    ),
+    **{
+        f"directories in {variable} are searched last and no words of ours": (
+            ("-Ia",),
+            {"implementation": implementation, "environ": {variable: _EXTRA}},
+            {
+                "inherited_dirs": ("/src/b", "/c"),
+                "command": ("-I/src/a", *_OWN_WORDS),
+                "inputs.environment": ((variable, _EXTRA),),
+            },
+        )
+        for implementation, variable in (
+            ("pocl", "POCL_EXTRA_BUILD_FLAGS"),
+            ("intel", "OPENCL_PROGRAM_COMPILE_OPTIONS"),
+            ("other", "AMD_OCL_BUILD_OPTIONS_APPEND"),
+        )
+    },
+    "a variable set to nothing is set": (
+        (),
+        {"environ": {"POCL_X": ""}},
+        {"inputs.environment": (("POCL_X", ""),)},
+    ),
+    "an unknown implementation gets the widest rule and every variable": (
+        (),
+        {"implementation": "clvk", "environ": {"POCL_X": "1"}},
+        {"rule.every": True, "inputs.environment": (("POCL_X", "1"),)},
+    ),
+    "PoCL searches the current directory first": ((), {}, {"rule.angle": (Place.CWD, Place.DIRS)}),
+    "Intel searches it behind, then its own": (
+        (),
+        {"implementation": "intel"},
+        {"rule.angle": (Place.DIRS, Place.CWD, Place.SYSTEM)},
+    ),
+    "local sizes count for late compilers": ((), _SIZES, {"late": True, "inputs.local_sizes": ((64,),)}),
+    "and for no other": (
+        (),
+        {**_SIZES, "implementation": "intel"},
+        {"late": False, "inputs.local_sizes": ()},
+    ),
+    **{
+        f"debug information holds paths: {option}": ((option,), {}, {"holds_paths": holds})
+        for option, holds in (
+            *(("-g", True), ("-g2", True), ("-gline-tables-only", True), ("-w", False), ("-DG", False)),
+        )
+    },
+}
 
 
-def test_include_directories_are_searched_in_order() -> None:
-    """Options come before directories given apart, each once at its first place, PyOpenCL's own last."""
-    found = _plan("-Ib", "-Ia", "-I/src/b", include_dirs=("c", "a"))
-    assert found.include_dirs == ("/src/b", "/src/a", "/src/c", *_OWN)
-    assert found.inputs.locations == found.include_dirs
+@pytest.mark.parametrize("name", _PLANS)
+def test_what_is_planned(name: str) -> None:
+    """Of options, directories and variables: what enters the key, and what the compiler is given."""
+    options, more, expected = _PLANS[name]
+    found = _plan(*options, **more)
+    assert {path: attrgetter(path)(found) for path in expected} == expected
 
 
 def test_pyopencls_own_headers_are_there() -> None:
     """The folder of headers that PyOpenCL adds to every build is found without importing it."""
     (own,) = _OWN
     assert Path(own, "pyopencl-random123").is_dir()
-
-
-def test_options_of_pyopencls_variable_come_behind() -> None:
-    """PYOPENCL_BUILD_OPTIONS adds options and directories at the end, as PyOpenCL does, and no variable."""
-    found = _plan("-DA", "-Ia", environ={"PYOPENCL_BUILD_OPTIONS": "-DB -I b"})
-    assert found.inputs.options == ("-DA=1", "-DB=1")
-    assert found.include_dirs == ("/src/a", *_OWN, "/src/b")
-    assert found.inputs.environment == ()
-    assert found.inputs.options == _plan("-DA", "-Ia", "-DB").inputs.options
 
 
 @pytest.mark.parametrize(
@@ -164,35 +240,6 @@ def test_what_compilers_read_differently_is_refused(options: str | list[str], wo
         _plan(*as_pyopencl_reads(options))
 
 
-def test_pyopencls_variable_is_split_at_white_space() -> None:
-    """Single quotes in PYOPENCL_BUILD_OPTIONS hold nothing together; double ones are the driver's."""
-    found = _plan(environ={"PYOPENCL_BUILD_OPTIONS": "-DX='1 -DY='2' -DZ=\"3 + 4\""})
-    assert found.inputs.options == ("-DX='1", "-DY='2'", "-DZ=3 + 4")
-
-
-@pytest.mark.parametrize(
-    ("implementation", "variable"),
-    [
-        ("pocl", "POCL_EXTRA_BUILD_FLAGS"),
-        ("intel", "OPENCL_PROGRAM_COMPILE_OPTIONS"),
-        ("other", "AMD_OCL_BUILD_OPTIONS_APPEND"),
-    ],
-)
-def test_directories_in_a_variable_of_the_compiler_are_searched_last(
-    implementation: str, variable: str
-) -> None:
-    """They enter the search and not the command, since the compiler adds them itself."""
-    found = _plan("-Ia", implementation=implementation, environ={variable: "-Ib -DX -I /c"})
-    assert found.inherited_dirs == ("/src/b", "/c")
-    assert found.command == ("-I/src/a", *(f"-I{own}" for own in _OWN))
-    assert found.inputs.environment == ((variable, "-Ib -DX -I /c"),)
-
-
-def test_an_include_directory_reaches_the_compiler_as_given() -> None:
-    """What ``link/..`` leads to is the operating system's to say, so the text is left alone."""
-    assert _plan("-Ilink/../inc").include_dirs == ("/src/link/../inc", *_OWN)
-
-
 _IN = {
     "pocl": ("POCL_VECTORIZER_REMARKS", "POCL_WORK_GROUP_METHOD", "POCL_EXTRA_BUILD_FLAGS"),
     "intel": (
@@ -246,41 +293,6 @@ def test_a_variable_that_names_a_file_is_refused(variable: str) -> None:
     with pytest.raises(OptionError, match=f"{variable} makes the compiler read a file .*; unset it"):
         _plan(implementation="intel", environ={variable: "/some/file"})
     assert _plan(environ={variable: "/some/file"}).inputs.environment == ()
-
-
-def test_a_variable_set_to_nothing_is_set() -> None:
-    """An empty value is a value of its own."""
-    assert _plan(environ={"POCL_X": ""}).inputs.environment == (("POCL_X", ""),)
-
-
-def test_an_implementation_nobody_knows_gets_the_widest_rule() -> None:
-    """An implementation never tried covers every match and every variable of the others."""
-    found = _plan(implementation="clvk", environ={"POCL_X": "1"})
-    assert found.rule.every
-    assert found.inputs.environment == (("POCL_X", "1"),)
-
-
-def test_implementations_search_in_their_own_order() -> None:
-    """PoCL looks in the current directory before the include directories, Intel after, then in its own."""
-    assert _plan(implementation="pocl").rule.angle == (Place.CWD, Place.DIRS)
-    assert _plan(implementation="intel").rule.angle == (Place.DIRS, Place.CWD, Place.SYSTEM)
-
-
-def test_local_sizes_count_for_late_compilers_alone() -> None:
-    """Local sizes are keyed where they change the binary, and nowhere else."""
-    late = _plan(local_sizes=((64,),))
-    early = _plan(local_sizes=((64,),), implementation="intel")
-    assert (late.late, late.inputs.local_sizes) == (True, ((64,),))
-    assert (early.late, early.inputs.local_sizes) == (False, ())
-
-
-@pytest.mark.parametrize(
-    ("option", "holds"),
-    [("-g", True), ("-g2", True), ("-gline-tables-only", True), ("-w", False), ("-DG", False)],
-)
-def test_debug_options_put_paths_into_the_artifact(option: str, holds: bool) -> None:
-    """A build with debug information can only be reused from the same place."""
-    assert _plan(option).holds_paths is holds
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from gpucache.errors import CompileError, NoDeviceError, OptionError, TargetErro
 from gpucache.keys import KeyInputs
 from gpucache.model import Artifact, BuildRequest, Device, Target, Toolchain
 from gpucache.sources import Place, SearchRule
+from tests.children import run_text
 
 
 class Language(StrEnum):
@@ -57,7 +58,7 @@ def _compiler() -> str:
 
 
 def _ask(*arguments: str) -> str:
-    done = subprocess.run([_compiler(), *arguments], capture_output=True, text=True, check=False)
+    done = run_text([_compiler(), *arguments])
     return (done.stdout or done.stderr).strip()
 
 
@@ -70,7 +71,7 @@ def _machine() -> str:
 def _system_dirs() -> tuple[str, ...]:
     """The folders that the compiler itself searches, in its own words."""
     command = [_compiler(), "-xc", "-E", "-v", os.devnull]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    told = run_text(command, check=True).stderr
     listed = told.partition("#include <...> search starts here:\n")[2].partition("End of search list")[0]
     return tuple(line.strip() for line in listed.splitlines())
 
@@ -187,7 +188,7 @@ class _Library:
             except OSError as error:
                 raise CompileError(f"the system's loader rejected the binary ({error})") from None
             command = ["nm", "-D", "--defined-only", "--format=posix", str(file)]
-            listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            listed = run_text(command, check=True).stdout
         symbols = (line.split() for line in listed.splitlines())
         self.kernels = [name for name, kind, *_ in symbols if kind == "T" and not name.startswith("_")]
 

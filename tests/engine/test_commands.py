@@ -12,6 +12,7 @@ import pytest
 
 from gpucache.engine.commands import run_command, run_prepare
 from gpucache.errors import CommandError
+from tests.children import run_text
 from tests.patience import PATIENCE_S, wait_until
 
 _ENVIRON = {**os.environ, "WORD": "found"}
@@ -95,9 +96,7 @@ run_command(("sleep", "3600"), os.environ, 3600.0)
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a group with the process that made it")
 def test_a_command_does_not_outlive_who_starts_it() -> None:
     """A parent that is killed before it does anything more than to start it takes it along."""
-    parent = subprocess.run(
-        [sys.executable, "-c", _KILLED_AT_ONCE], capture_output=True, text=True, check=False
-    )
+    parent = run_text([sys.executable, "-c", _KILLED_AT_ONCE])
     assert parent.returncode == -signal.SIGKILL
     assert _is_gone(int(parent.stdout))
 

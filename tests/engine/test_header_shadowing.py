@@ -17,35 +17,18 @@ def _changed(old: Path, new: Path) -> Difference:
     return Difference("include value.h", before, now)
 
 
-def test_a_new_header_before_the_old_one_is_said(tree: Tree) -> None:
-    """Where the old content still lies further on, both folders are named."""
-    first, second = tree("first", value="8"), tree("second", value="7")
-    found = shadows([_changed(second, first)], [str(first), str(second)])
-    assert found == {"value.h": f"a new value.h in {first} shadows the one in {second}"}
-
-
-@pytest.mark.parametrize("label", ["source", "include other.h"])
-def test_what_is_no_header_here_is_left_alone(tree: Tree, label: str) -> None:
-    """Another field, or a header that lies nowhere, gives no sentence."""
+def test_nothing_else_is_a_shadow(tree: Tree, tmp_path: Path) -> None:
+    """Another field, a header that is nowhere, was edited in its place, or was found on one side only."""
     first, second = tree("first", value="8"), tree("second")
-    change = _changed(second, first)
-    assert shadows([Difference(label, change.left, change.right)], [str(first), str(second)]) == {}
-
-
-def test_an_edited_header_shadows_nothing(tree: Tree, tmp_path: Path) -> None:
-    """Where the old content lies nowhere, or before the new one, nothing is shadowed."""
-    first, second = tree("first", value="8"), tree("second")
-    assert shadows([_changed(second, first)], [str(first), str(tmp_path / "none")]) == {}
-    assert shadows([_changed(second, first)], [str(second), str(first)]) == {}
-
-
-@pytest.mark.parametrize("missing", [None, NOT_FOUND])
-def test_a_header_that_came_or_went_shadows_nothing(tree: Tree, missing: str | None) -> None:
-    """A header found on one side only is no shadow, whatever lies in the folders."""
-    first, second = tree("first", value="8"), tree("second")
-    change = _changed(second, first)
-    for left, right in ((missing, change.right), (change.left, missing)):
-        assert shadows([Difference(change.label, left, right)], [str(first), str(second)]) == {}
+    change, both = _changed(second, first), [str(first), str(second)]
+    for changed, folders in (
+        *((change._replace(label=label), both) for label in ("source", "include other.h")),
+        (change, [str(first), str(tmp_path / "none")]),
+        (change, [str(second), str(first)]),
+        *((change._replace(left=missing), both) for missing in (None, NOT_FOUND)),
+        *((change._replace(right=missing), both) for missing in (None, NOT_FOUND)),
+    ):
+        assert shadows([changed], folders) == {}, (changed, folders)
 
 
 def test_huge_and_strange_files_are_not_read(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
 """Which device a name on the command line means."""
 
+import re
+
 import pytest
 
 from gpucache.engine.machine import default_devices, select_target, told_choice
@@ -24,87 +26,87 @@ _BROKEN = Device(None, "cuda", "cuda", "", available=False, detail="the driver c
 _HERE = [_POCL, _INTEL, _SECOND, _OFF, _SM_90, _SM_100, _COMPUTE_90]
 
 
-@pytest.mark.parametrize("device", [_POCL, _INTEL, _SECOND, _SM_90, _COMPUTE_90], ids=lambda one: one.name)
-def test_a_full_name_means_its_device(device: Device) -> None:
-    """A target in full is that device, also where it is the beginning of another."""
-    assert select_target(str(device.target), _HERE) == device
+_RC = _device("opencl:pocl-3.0-rc2/cpu")
+_NEWEST = _device("opencl:pocl-10.1-debian/cpu")
+_TWIN = _device("opencl:pocl-10.1-debian/cpu-2")
+_OLD = _device("opencl:pocl-3.0/cpu", available=False, detail="it does not know this CPU")
+_NEW = _device("opencl:pocl-3.1/cpu")
+_CANDIDATE = _device("opencl:pocl-10.1-rc1/cpu")
+_KNOWN = "; the targets here are "
+_MEANT = [
+    *((str(one.target), _HERE, one) for one in (_POCL, _INTEL, _SECOND, _SM_90, _COMPUTE_90)),
+    ("opencl:pocl", _HERE, _POCL),  # a beginning means the only device it fits
+    ("opencl:intel", [_POCL, _INTEL], _INTEL),
+    ("opencl:pocl", [_OLD, _NEW], _NEW),  # one without a compiler is passed over
+    ("opencl:pocl", [_RC, _NEWEST, _CANDIDATE], _NEWEST),  # a release is newer than its candidates
+    ("opencl:pocl", [_CANDIDATE, _NEWEST, _RC], _NEWEST),
+]
+_REFUSED: list[tuple[str, list[Device], type[Exception], str]] = [
+    (
+        "opencl:intel",
+        _HERE,
+        TargetError,
+        "could be opencl:intel/xeon or opencl:intel/xeon-2; name one of them",
+    ),
+    ("opencl:pocl", [_RC, _NEWEST, _TWIN], TargetError, "could be opencl:pocl-10.1-debian/cpu or "),
+    *(
+        (text, _HERE, TargetError, f"no compiler here builds for '{text}'{_KNOWN}")
+        for text in ("opencl:poc", "opencl:pocl/gpu", "cuda:sm_9", "cuda:sm", "cuda:sm_75")
+    ),
+    # A suffix of an unknown number, or an unknown suffix, is not made up.
+    *(
+        (text, _HERE, TargetError, f"'{text}'")
+        for text in ("cuda:sm_75a", "cuda:sm_90x", "cuda:sm_90aa", "opencl:sm_90a")
+    ),
+    (
+        "cuda:sm_1",
+        [_device(f"cuda:sm_{number}") for number in range(10, 20)],
+        TargetError,
+        "cuda:sm_17 and 2 more",
+    ),
+    ("opencl:nvidia/h100", _HERE, NoDeviceError, "cannot be compiled for here: it has no compiler"),
+    (
+        "opencl:pocl-3.0",
+        [_OLD, _NEW],
+        NoDeviceError,
+        "opencl:pocl-3.0/cpu cannot be compiled for here: it does not",
+    ),
+    (
+        "cuda:sm_90",
+        [_POCL, _BROKEN],
+        NoDeviceError,
+        "nothing here can build for 'cuda:sm_90': the driver crashed",
+    ),
+    ("metal:m3", _HERE, TargetError, "no backend is named 'metal'"),
+    *(
+        (text, _HERE, TargetError, "write BACKEND:NAME, such as cuda:sm_90")
+        for text in ("", "cuda", "cuda:", ":sm_90", "sm_90")
+    ),
+]
 
 
-def test_a_beginning_means_the_only_device_it_fits() -> None:
-    """A platform alone is enough where it has one device."""
-    assert select_target("opencl:pocl", _HERE) == _POCL
-    assert select_target("opencl:intel", [_POCL, _INTEL]) == _INTEL
+@pytest.mark.parametrize(("text", "devices", "meant"), _MEANT)
+def test_a_name_means_a_device(text: str, devices: list[Device], meant: Device) -> None:
+    """In full, or by a beginning where it fits one device that can be compiled for, or the newest."""
+    assert select_target(text, devices) == meant
 
 
-def test_an_ambiguous_beginning_is_refused() -> None:
-    """A platform with two devices is refused, and both are named."""
-    message = "could be opencl:intel/xeon or opencl:intel/xeon-2; name one of them in full"
-    with pytest.raises(TargetError, match=message):
-        select_target("opencl:intel", _HERE)
+@pytest.mark.parametrize(("text", "devices", "error", "words"), _REFUSED)
+def test_any_other_name_is_refused(
+    text: str, devices: list[Device], error: type[Exception], words: str
+) -> None:
+    """Ambiguous, unknown, malformed, or of what cannot be compiled for: each with what can be named."""
+    with pytest.raises(error, match=re.escape(words)):
+        select_target(text, devices)
 
 
-@pytest.mark.parametrize("text", ["opencl:poc", "opencl:pocl/gpu", "cuda:sm_9", "cuda:sm", "cuda:sm_75"])
-def test_an_unknown_target_is_refused_with_the_known(text: str) -> None:
-    """What no compiler here builds for is refused, and the targets here are listed."""
-    with pytest.raises(TargetError, match=f"no compiler here builds for '{text}'; the targets here are "):
-        select_target(text, _HERE)
-
-
-def test_a_long_list_of_targets_is_cut() -> None:
-    """Of many targets the first eight are named and the rest counted."""
-    many = [_device(f"cuda:sm_{number}") for number in range(10, 20)]
-    with pytest.raises(TargetError, match=r"cuda:sm_17 and 2 more$"):
-        select_target("cuda:sm_1", many)
-
-
-def test_a_device_without_compiler_says_why() -> None:
-    """A target that is here but cannot be built for gives the reason of its row."""
-    with pytest.raises(NoDeviceError, match="cannot be compiled for here: it has no compiler"):
-        select_target("opencl:nvidia/h100", _HERE)
-
-
-def test_a_beginning_means_a_device_that_can_be_compiled_for() -> None:
-    """Of two devices that a text begins, the one without a compiler is passed over, or tells why alone."""
-    old = _device("opencl:pocl-3.0/cpu", available=False, detail="it does not know this CPU")
-    new = _device("opencl:pocl-3.1/cpu")
-    assert select_target("opencl:pocl", [old, new]) == new
-    with pytest.raises(NoDeviceError, match=r"^opencl:pocl-3.0/cpu cannot be compiled for here: it does not"):
-        select_target("opencl:pocl-3.0", [old, new])
-
-
-def test_of_several_versions_of_a_platform_the_newest_is_meant_and_said() -> None:
-    """A release is newer than its candidates; a version is compared by its numbers."""
-    names = ("opencl:pocl-3.0-rc2/cpu", "opencl:pocl-10.1-debian/cpu", "opencl:pocl-10.1-rc1/cpu")
-    old, newest, candidate = map(_device, names)
-    for devices in ([old, newest, candidate], [candidate, newest, old]):
-        assert select_target("opencl:pocl", devices) == newest
-    assert told_choice("opencl:pocl", [old, newest]) == (
+def test_the_choice_of_a_version_is_said() -> None:
+    """Where a name means the newest of several versions, both are named; where it means one, nothing is."""
+    assert told_choice("opencl:pocl", [_RC, _NEWEST]) == (
         "opencl:pocl means opencl:pocl-10.1-debian/cpu here, the newest that can compile, and not "
         "opencl:pocl-3.0-rc2/cpu."
     )
-    assert told_choice(names[0], [old, newest]) == told_choice("opencl:pocl", [newest]) == ""
-    second = _device("opencl:pocl-10.1-debian/cpu-2")
-    with pytest.raises(TargetError, match=r"could be opencl:pocl-10\.1-debian/cpu or .*cpu-2; name one"):
-        select_target("opencl:pocl", [old, newest, second])
-
-
-def test_a_broken_backend_says_why() -> None:
-    """Where a backend has no usable compiler its error is the answer."""
-    with pytest.raises(NoDeviceError, match="nothing here can build for 'cuda:sm_90': the driver crashed"):
-        select_target("cuda:sm_90", [_POCL, _BROKEN])
-
-
-def test_an_unknown_backend_is_no_missing_device() -> None:
-    """A backend nobody knows is a mistake in the name, not a missing compiler."""
-    with pytest.raises(TargetError, match="no backend is named 'metal'"):
-        select_target("metal:m3", _HERE)
-
-
-@pytest.mark.parametrize("text", ["", "cuda", "cuda:", ":sm_90", "sm_90"])
-def test_a_malformed_target_is_refused(text: str) -> None:
-    """What is not BACKEND:NAME is refused with an example."""
-    with pytest.raises(TargetError, match="write BACKEND:NAME, such as cuda:sm_90"):
-        select_target(text, _HERE)
+    assert told_choice(str(_RC.target), [_RC, _NEWEST]) == told_choice("opencl:pocl", [_NEWEST]) == ""
 
 
 @pytest.mark.parametrize("name", ["sm_90a", "sm_100f", "compute_90a"])
@@ -115,13 +117,6 @@ def test_an_architecture_with_a_suffix_is_made_from_its_number(name: str) -> Non
     assert plain.toolchain is not None
     toolchain = plain.toolchain._replace(fields=(("architecture", name), ("version", "1")))
     assert made == plain._replace(target=Target("cuda", name), toolchain=toolchain, present=False)
-
-
-@pytest.mark.parametrize("text", ["cuda:sm_75a", "cuda:sm_90x", "cuda:sm_90aa", "opencl:sm_90a"])
-def test_no_other_suffix_is_made_up(text: str) -> None:
-    """A suffix of an unknown number, or an unknown suffix, is an unknown target."""
-    with pytest.raises(TargetError):
-        select_target(text, _HERE)
 
 
 def test_defaults_are_the_usable_devices_in_this_machine() -> None:

@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -217,15 +216,3 @@ def test_an_entry_that_a_disk_hides_where_nothing_is_written(run: Run, tmp_path:
     tracer = f"exec strace -f -qq -o /dev/null{hidden} -e inject=pread64:error=EIO"
     said = run(root, f'export GPUCACHE_READ_ONLY=1 GPUCACHE_MEMORY_BYTES=0; {tracer} "$0" "$@"', "warning")
     _told_once(said, f"in {root} the entry could not be read: Input/output error; check its disk or server")
-
-
-def test_a_clock_that_was_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An entry that was used in what is now the future is used now, and its age is told."""
-    store, entry = DirectoryStore(tmp_path / "root", writable=True), build_entry()
-    store.publish(entry)
-    (scanned,) = store.scan()
-    later_ns = time.time_ns() + 10 * 86400 * 10**9
-    os.utime(scanned.path, ns=(later_ns, later_ns))
-    assert isinstance(store.get(entry.key), Found)
-    (scanned,) = store.scan()
-    assert abs(scanned.identity.mtime_ns - time.time_ns()) < 3600 * 10**9

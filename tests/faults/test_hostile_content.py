@@ -5,12 +5,12 @@ The reading is done in children with little memory; ``fuzzing`` says what is cha
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.children import run_text
 from tests.contracts.examples import EXAMPLES
 from tests.faults.fuzzing import SUBJECTS
 from tests.patience import PATIENCE_S
@@ -34,13 +34,10 @@ def test_damaged_content_is_answered(name: str, tmp_path: Path) -> None:
         folder.mkdir()
         quick = name in ("payloads", "texts", "records")
         wanted = trials(300, 20_000) if quick else trials(40, 1000)
-        done = subprocess.run(
+        done = run_text(
             [sys.executable, "-m", "tests.faults.fuzzing", name, str(seed), str(wanted), str(folder)],
             cwd=_TOP,
-            env=os.environ | {"TMPDIR": str(folder)},
-            capture_output=True,
-            text=True,
-            check=False,
+            env=os.environ | {"TMPDIR": str(folder), "PYTHONDONTWRITEBYTECODE": "1"},
             timeout=trials(1, 60) * PATIENCE_S,
         )
         assert done.returncode == 0, done.stderr

@@ -1,6 +1,5 @@
 """Disks that are full, read-only or somebody else's: a program runs uncached, and nothing is left behind."""
 
-import errno
 import os
 import shutil
 import subprocess
@@ -9,9 +8,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-from gpucache.store import DirectoryStore, Found
-from tests.faults.conftest import build_entry
 
 Child = subprocess.Popen[str]
 Start = Callable[[str, Path], Child]
@@ -73,36 +69,6 @@ say(store.quarantine(scanned, "odd"))
     assert said[-1] == "False"
 
 
-def test_a_folder_of_another_user_is_told_by_a_scan(start: Start, open_place: Path) -> None:
-    """A folder of entries that may not be opened is passed over and named; the others are scanned."""
-    if os.geteuid() == 0:
-        os.chown(open_place, NOBODY, NOBODY)
-    script = """
-for seed in "abc":
-    store.publish(build_entry(seed))
-closed = min((root / "v1" / "entries").iterdir())
-closed.chmod(0)
-say(len(list(store.scan())))
-say(store.unread() == [f"{closed} cannot be read: Permission denied; fix its permissions"])
-"""
-    assert _said(start(_DROP + script, open_place / "cache")) == ["2", "True"]
-
-
-@needs_root
-@pytest.mark.parametrize(("shared", "result"), [(True, "Found"), (False, "Absent")])
-def test_root_of_the_administrator(start: Start, open_place: Path, shared: bool, result: str) -> None:
-    """A shared root of the administrator gives every user hits; a private one is a miss with its reason."""
-    open_place.chmod(0o755)
-    DirectoryStore(open_place / "cache", writable=True, shared=shared).publish(build_entry())
-    script = """
-store = DirectoryStore(root, writable=False)
-result = store.get(build_entry().key)
-say(type(result).__name__)
-say(getattr(result, "reason", "") != None)
-"""
-    assert _said(start(_DROP + script, open_place / "cache")) == [result, "True"]
-
-
 def test_file_size_limit(start: Start, tmp_path: Path) -> None:
     """A write that is cut short raises OSError and leaves no half of an entry."""
     script = """
@@ -117,17 +83,3 @@ store.publish(build_entry())
 say(type(store.get(build_entry().key)).__name__)
 """
     assert _said(start(script, tmp_path / "cache")) == ["EFBIG", "0", "Found"]
-
-
-def test_full_disk(mount: Callable[[str], Path]) -> None:
-    """A full disk raises ENOSPC and leaves no half of an entry; hits go on, records are lost in silence."""
-    tiny_disk = mount("size=64k")
-    store = DirectoryStore(tiny_disk / "cache", writable=True)
-    store.publish(build_entry())
-    with pytest.raises(OSError, match=r".") as caught:
-        store.publish(build_entry("b", bytes(100_000)))
-    assert caught.value.errno == errno.ENOSPC
-    assert list((store.root / "v1" / "tmp").iterdir()) == []
-    (tiny_disk / "filler").write_bytes(bytes(os.statvfs(tiny_disk).f_bavail * os.statvfs(tiny_disk).f_frsize))
-    store.journal({"a": 1})
-    assert isinstance(store.get(build_entry().key), Found)

@@ -1,7 +1,6 @@
 """Which files are known by their status alone."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import pytest
 
 from gpucache.host import file_stamps
 from gpucache.host.file_stamps import is_settled
-from tests.patience import PATIENCE_S
+from tests.children import run_text
 
 _S = 10**9
 _OVERLAYS = """
@@ -69,7 +68,7 @@ def test_a_file_of_an_overlay_is_known_where_it_is_on_the_file_system_that_is_wr
 ) -> None:
     """The other layers may lie on any file system, which the overlay does not tell."""
     command = ["unshare", "-rm", "sh", "-c", _OVERLAYS, "sh", str(tmp_path), sys.executable, _ASK]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    done = run_text(command)
     if done.returncode in (1, 77, 127) and not done.stdout:
         pytest.skip(f"no overlay can be mounted here: {done.stderr}")
     assert done.stdout.split() == ["True", "False"], done.stderr

@@ -10,6 +10,7 @@ import pytest
 
 from gpucache.errors import CacheUnusableError, WorkersError
 from gpucache.host.forks import shared_out
+from tests.children import run_text
 from tests.patience import PATIENCE_S
 
 pytestmark = [
@@ -83,7 +84,7 @@ print(*{next(found) for _ in range(3)}, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
     # It returns when the last copy has closed what it inherited.
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S)
+    done = run_text([sys.executable, "-c", program])
     assert (done.returncode, len(done.stdout.split())) == (-signal.SIGKILL, 3)
 
 

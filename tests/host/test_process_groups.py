@@ -1,12 +1,11 @@
 """Sessions of our own give way to others as niceness says."""
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.patience import PATIENCE_S
+from tests.children import run_text
 
 _NICE = """
 import os, subprocess, sys
@@ -32,8 +31,6 @@ def test_a_session_yields_as_niceness_says(tmp_path: Path) -> None:
     """Workers, probes and commands under nice do not escape it because they are sessions of their own."""
     script = tmp_path / "nice.py"
     script.write_text(_NICE)
-    done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, check=True, timeout=PATIENCE_S
-    )
+    done = run_text([sys.executable, script], check=True)
     own, worker, command = done.stdout.split()
     assert (worker, command) == (own, own)

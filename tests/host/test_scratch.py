@@ -12,7 +12,7 @@ import pytest
 
 from gpucache.host import scratch as scratch_module
 from gpucache.host.scratch import MARK, scratch
-from tests.children import folders_without_end
+from tests.children import folders_without_end, run_text
 
 pytestmark = pytest.mark.skipif(
     sys.platform == "win32", reason="Windows has no locks that a killed process frees"
@@ -130,11 +130,5 @@ except KeyboardInterrupt:
 
 def test_a_second_interrupt_does_not_stop_the_tidying(parent: Path) -> None:
     """An interrupt while a folder is removed waits until it is."""
-    done = subprocess.run(
-        [sys.executable, "-c", _STRUCK],
-        env={**os.environ, "TMPDIR": str(parent)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_text([sys.executable, "-c", _STRUCK], env={**os.environ, "TMPDIR": str(parent)})
     assert (done.stdout, done.stderr, list(parent.iterdir())) == ("interrupted\n", "", [])

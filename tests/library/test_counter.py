@@ -1,7 +1,6 @@
 """What a process writes to the journal at its end: one line of hits and misses, whoever forked it."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpucache.store import DirectoryStore
-from tests.patience import PATIENCE_S
+from tests.children import run_text
 
 _COUNTING = """
 import os, signal, sys, threading
@@ -36,13 +35,8 @@ def processes(tmp_path: Path) -> Any:
     root = tmp_path / "cache"
 
     def run(script: str) -> list[tuple[int, int]]:
-        done = subprocess.run(
-            [sys.executable, "-c", _COUNTING + script],
-            env={**os.environ, "GPUCACHE_DIR": str(root)},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE_S,
+        done = run_text(
+            [sys.executable, "-c", _COUNTING + script], env={**os.environ, "GPUCACHE_DIR": str(root)}
         )
         assert (done.returncode, done.stderr) == (0, "")
         lines = DirectoryStore(root, writable=False).journal_tail(10)
@@ -53,37 +47,32 @@ def processes(tmp_path: Path) -> Any:
     return run
 
 
-def test_a_forked_child_counts_for_itself(processes: Any) -> None:
-    """A parent with two hits and its child with a miss write one line each, with just their own counts."""
-    script = """
+_CASES = {
+    "parent and child write one line each, with just their own counts": (
+        """
 _COUNTER.count(opened, hit=True)
 forked(lambda: _COUNTER.count(opened, hit=False))
 _COUNTER.count(opened, hit=True)
-"""
-    assert processes(script) == [(0, 1), (2, 0)]
-
-
-def test_a_child_that_asked_nothing_writes_nothing(processes: Any) -> None:
-    """What the parent counted before it forked is not written a second time by its child."""
-    assert processes("_COUNTER.count(opened, hit=True)\nforked(lambda: None)") == [(1, 0)]
-
-
-def test_a_child_of_a_child_counts_too(processes: Any) -> None:
-    """Counting begins anew at each fork, and the line is written once by each process."""
-    script = """
+""",
+        [(0, 1), (2, 0)],
+    ),
+    "a child that asked nothing writes nothing": (
+        "_COUNTER.count(opened, hit=True)\nforked(lambda: None)",
+        [(1, 0)],
+    ),
+    "counting begins anew at each fork": (
+        """
 def child():
     _COUNTER.count(opened, hit=False)
     forked(lambda: _COUNTER.count(opened, hit=False))
 
 _COUNTER.count(opened, hit=True)
 forked(child)
-"""
-    assert processes(script) == [(0, 1), (0, 1), (1, 0)]
-
-
-def test_a_fork_while_another_thread_counts_does_not_hang(processes: Any) -> None:
-    """A child whose parent's other thread held the counter at the fork still counts and ends."""
-    script = """
+""",
+        [(0, 1), (0, 1), (1, 0)],
+    ),
+    "a fork while another thread holds the counter does not hang": (
+        """
 holding, done = threading.Event(), threading.Event()
 
 def hold():
@@ -98,5 +87,14 @@ holding.wait()
 forked(lambda: _COUNTER.count(opened, hit=False))
 done.set()
 thread.join()
-"""
-    assert processes(script) == [(0, 1), (1, 0)]
+""",
+        [(0, 1), (1, 0)],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", _CASES)
+def test_each_process_counts_for_itself(processes: Any, case: str) -> None:
+    """Whoever forked it, and whatever was counted before: one line by each that asked anything."""
+    script, lines = _CASES[case]
+    assert processes(script) == lines

@@ -11,8 +11,8 @@ import pytest
 
 from gpucache.library import process
 from gpucache.store import DirectoryStore, Event
+from tests.children import run_text
 from tests.nvrtc import need_nvrtc
-from tests.patience import PATIENCE_S
 
 _PROGRAM = """\
 import logging, sys
@@ -47,14 +47,7 @@ def run(tmp_path: Path, environment: dict[str, str]) -> Callable[..., subprocess
     program.write_text(_PROGRAM, encoding="ascii")
 
     def run(*words: object, **settings: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, str(program), *map(str, words)],
-            env={**environment, **settings},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE_S,
-        )
+        return run_text([sys.executable, str(program), *map(str, words)], env={**environment, **settings})
 
     return run
 

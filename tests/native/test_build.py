@@ -17,7 +17,6 @@ import gpucache
 from gpucache.errors import NoDeviceError
 from gpucache.native import build, locate
 from tests.children import run_text
-from tests.patience import PATIENCE_S
 
 _PROJECT = Path(gpucache.__file__).parents[1]
 _LAYER = build.file_name("opencl_layer")
@@ -38,7 +37,7 @@ def test_the_layer_says_who_it_is(layer: Path) -> None:
 
 def test_a_compile_does_not_count_its_wait_for_another(stopwatch_program: Path) -> None:
     """A driver's lock lets one thread compile at a time; alone, a compile counts as it is."""
-    told = subprocess.run([stopwatch_program], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
+    told = run_text([stopwatch_program], check=True)
     assert told.stdout == "1 1 1\n"
 
 
@@ -46,7 +45,7 @@ def test_a_library_exports_what_loaders_ask_for_alone(layer: Path) -> None:
     """Nothing else could stand before a function of the command."""
     if not (nm := shutil.which("nm")):
         pytest.skip("there is no nm here")
-    listed = subprocess.run([nm, "-D", "--defined-only", layer], capture_output=True, text=True, check=True)
+    listed = run_text([nm, "-D", "--defined-only", layer], check=True)
     names = {line.split()[-1] for line in listed.stdout.splitlines()}
     assert names == {"clGetLayerInfo", "clInitLayer", "clInitLayerWithProperties"}
 
@@ -84,7 +83,7 @@ def test_the_binary_interface_is_khronos(compiler: build.Compiler, tmp_path: Pat
         source.write_text(f"#define CL_TARGET_OPENCL_VERSION 300\n#include <{header}>\n{program}")
         command = [*compiler.command, f"-I{build.FOLDER}", str(source), "-o", str(made)]
         subprocess.run(command, check=True, capture_output=True)
-        told.append(subprocess.run([made], check=True, capture_output=True, text=True).stdout)
+        told.append(run_text([made], check=True).stdout)
     assert told[0] == told[1]
 
 

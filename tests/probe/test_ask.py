@@ -31,24 +31,30 @@ def _broken(code: str, *, timeout_s: float = PATIENCE_S) -> str:
     return row.detail
 
 
-def test_a_child_that_fails_is_a_row_with_its_last_words() -> None:
-    """The exit status alone is told where a child says nothing, else the last line it wrote."""
-    assert _broken("sys.exit(3)") == "the driver failed during the probe: exit status 3"
-    detail = _broken("sys.exit('first\\nImportError: libOpenCL.so is missing')")
-    assert detail == "the driver failed during the probe: ImportError: libOpenCL.so is missing"
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signals that kill")
-def test_a_child_that_crashes_is_a_row_with_its_signal() -> None:
-    """A driver that takes its process down is told by the signal's name."""
-    detail = _broken(f"import os\nos.kill(os.getpid(), {int(signal.SIGSEGV)})")
-    assert detail == "the driver crashed during the probe (SIGSEGV); check its installation"
-
-
-def test_a_child_that_hangs_is_a_row_with_the_limit() -> None:
-    """A driver that never answers is given up after the time limit."""
-    detail = _broken("import threading\nthreading.Event().wait()", timeout_s=0.5)
-    assert detail == "the probe did not finish within 0.5 s; the driver hangs"
+@pytest.mark.parametrize(
+    ("code", "timeout_s", "detail"),
+    [
+        ("sys.exit(3)", PATIENCE_S, "the driver failed during the probe: exit status 3"),
+        (
+            "sys.exit('first\\nImportError: libOpenCL.so is missing')",
+            PATIENCE_S,
+            "the driver failed during the probe: ImportError: libOpenCL.so is missing",
+        ),
+        (
+            "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)",
+            PATIENCE_S,
+            "the driver crashed during the probe (SIGSEGV); check its installation",
+        ),
+        (
+            "import threading\nthreading.Event().wait()",
+            0.5,
+            "the probe did not finish within 0.5 s; the driver hangs",
+        ),
+    ],
+)
+def test_a_child_that_does_not_answer_is_a_row(code: str, timeout_s: float, detail: str) -> None:
+    """With its exit status or its last words, with the signal it died of, or with the limit."""
+    assert _broken(code, timeout_s=timeout_s) == detail
 
 
 def test_drivers_that_hang_share_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,8 +20,8 @@ from gpucache.engine.store_layers import Layers
 from gpucache.model import Artifact
 from gpucache.settings import read_settings
 from gpucache.store import DirectoryStore
+from tests.children import run_text
 from tests.engine.conftest import make_ready
-from tests.patience import PATIENCE_S
 from tests.pocl import PLATFORM, need_pocl
 
 PLAIN = 'extern "C" __global__ void show(int *out) {\n  *out = 7;\n}\n'
@@ -161,7 +161,7 @@ def program(request: pytest.FixtureRequest) -> Callable[..., list[dict[str, Any]
             "import ctypes, runpy, sys\nif sys.argv[3:]: ctypes.CDLL(sys.argv[3], mode=ctypes.RTLD_GLOBAL)\n"
         )
         run = "sys.argv.pop(0)\nrunpy.run_path(sys.argv[0], run_name='__main__')"
-        done = subprocess.run(
+        done = run_text(
             [
                 sys.executable,
                 "-c",
@@ -172,10 +172,6 @@ def program(request: pytest.FixtureRequest) -> Callable[..., list[dict[str, Any]
             ],
             input=json.dumps(jobs),
             env={**os.environ, "GPUCACHE_MEMORY_BYTES": "0", "GPUCACHE_DIR": str(root), **more},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE_S,
         )
         assert done.returncode == 0, done.stderr
         outcomes: list[dict[str, Any]] = json.loads(done.stdout.removeprefix("ready\n"))
@@ -190,13 +186,8 @@ def gpucache() -> Callable[..., subprocess.CompletedProcess[str]]:
     """The command, run on a root."""
 
     def gpucache(root: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "gpucache", "--root", str(root), *arguments],
-            env={**os.environ, **more},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE_S,
+        return run_text(
+            [sys.executable, "-m", "gpucache", "--root", str(root), *arguments], env={**os.environ, **more}
         )
 
     return gpucache

@@ -5,7 +5,6 @@ Each program is asked in a few states that differ by little: a header, a link, i
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 
 from gpucache.errors import NoDeviceError
 from gpucache.native.locate import locate
+from tests.children import run_text
 from tests.trials import tell, trials
 
 pytestmark = [pytest.mark.slow, pytest.mark.stress]
@@ -144,13 +144,10 @@ class Asking:
         self._asked += 1
         given, got = (self.tmp / f"{self._asked}.{name}" for name in ("states", "outcomes"))
         given.write_text(json.dumps(states), encoding="utf-8")
-        done = subprocess.run(
+        done = run_text(
             [*before, sys.executable, str(_PROCESS), self.compiler, str(given), str(got)],
             env={**self._environment, **variables},
-            capture_output=True,
-            text=True,
             timeout=3600,
-            check=False,
         )
         self.err = done.stderr
         assert done.returncode == 0, done.stderr

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from gpucache.keys import digest
 from gpucache.model import Entry
 from gpucache.settings import read_settings
 from gpucache.store import Event, Found
-from tests.patience import PATIENCE_S
+from tests.children import run_text
 
 _NOBODY = 65534
 _INTEL = {
@@ -92,13 +91,7 @@ def _root_of_another_user(parts: Any) -> Any:
         told = parts.tell(parts.layers(), prepared)
         parts.root.chmod(0o700)
         return told
-    done = subprocess.run(
-        [sys.executable, "-c", _ASK_AS_NOBODY.format(_NOBODY), str(parts.root)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
-    )
+    done = run_text([sys.executable, "-c", _ASK_AS_NOBODY.format(_NOBODY), str(parts.root)])
     assert done.returncode == 0, done.stderr
     verdict, _, detail = done.stdout.partition(" ")
     return replace(parts.tell(parts.layers(GPUCACHE_DISABLE="1"), prepared), verdict=verdict, detail=detail)

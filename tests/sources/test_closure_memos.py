@@ -312,28 +312,6 @@ def test_a_header_that_becomes_a_pipe_is_not_waited_for(many: Path, monkeypatch:
     assert not memos.kept
 
 
-def test_two_equal_files_that_become_one_are_seen(many: Path) -> None:
-    """Files with one content are told apart from one file under two names, as ``#pragma once`` does."""
-    memos = Shelf()
-    _closure(many, memos)
-    (many / "a/many/0.h").unlink()
-    (many / "a/many/0.h").hardlink_to(many / "a/many/1.h")
-    assert not _asked(memos, many)
-
-
-def test_a_link_that_leads_elsewhere_is_seen(many: Path, tree: Tree) -> None:
-    """A folder behind ``link/..`` is another one once the link leads elsewhere."""
-    tree({"x/in/last.h": b"1", "x/l/only": b"", "y/in/last.h": b"2", "y/l/only": b""})
-    (many / "link").symlink_to(many / "x/l")
-    memos, folders = Shelf(), [str(many / "a"), str(many / "link/../in")]
-    source = _MANY + b"#include <last.h>"
-    _closure(many, memos, source, include_dirs=folders)
-    _lead(many / "link", many / "y/l")
-    found = _closure(many, memos, source, include_dirs=folders)
-    assert found == _closure(many, None, source, include_dirs=folders)
-    assert found.files[-1] == str(many / "y/in/last.h")
-
-
 def test_texts_are_scanned_once_whichever_programs_include_them(
     many: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

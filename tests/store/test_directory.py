@@ -3,7 +3,7 @@
 import os
 import stat
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -109,27 +109,20 @@ def test_detail_contains_and_find(store: DirectoryStore) -> None:
     assert store.find(entry.key.hex[:5] + ("0" if entry.key.hex[5] != "0" else "1")) == []
 
 
-def test_first_hit_writes_down_the_use(store: DirectoryStore) -> None:
-    """An entry is last used when it was created until a hit; hits soon after leave that alone."""
+@pytest.mark.parametrize(
+    ("age_ns", "writes"), [(None, True), (HOUR_NS // 2, False), (2 * HOUR_NS, True), (-240 * HOUR_NS, True)]
+)
+def test_a_hit_writes_down_the_use(store: DirectoryStore, age_ns: int | None, writes: bool) -> None:
+    """At the first one, and where the last is an hour ago or in the future; until then it is the creation."""
     entry = build_entry()
     store.publish(entry)
     path = entry_path(store, entry)
     assert path.stat().st_mtime_ns == entry.head.created_ns
+    used_ns = entry.head.created_ns if age_ns is None else time.time_ns() - age_ns
+    os.utime(path, ns=(used_ns, used_ns))
     store.get(entry.key)
-    used_ns = path.stat().st_mtime_ns
-    assert used_ns > entry.head.created_ns
-    store.get(entry.key)
-    assert path.stat().st_mtime_ns == used_ns
-
-
-def test_hit_after_an_hour_writes_down_the_use(store: DirectoryStore) -> None:
-    """A last use more than an hour old is written anew."""
-    entry = build_entry()
-    store.publish(entry)
-    old_ns = time.time_ns() - 2 * HOUR_NS
-    os.utime(entry_path(store, entry), ns=(old_ns, old_ns))
-    store.get(entry.key)
-    assert entry_path(store, entry).stat().st_mtime_ns > old_ns + HOUR_NS
+    now_ns = path.stat().st_mtime_ns
+    assert abs(now_ns - time.time_ns()) < HOUR_NS if writes else now_ns == used_ns
 
 
 def test_only_hits_of_a_writable_store_are_uses(root: Path, store: DirectoryStore) -> None:
@@ -202,23 +195,16 @@ def test_a_whole_scan_reads_what_a_check_does(store: DirectoryStore) -> None:
     assert sum(whole is not None for _, whole in found) == 1
 
 
-def test_entry_used_since_the_scan_is_not_removed(store: DirectoryStore) -> None:
-    """A hit between scan and removal saves the entry, from quarantine too."""
+@pytest.mark.parametrize("happens", [lambda store, entry: store.get(entry.key), DirectoryStore.publish])
+def test_an_entry_that_was_used_or_replaced_since_the_scan_is_not_removed(
+    store: DirectoryStore, happens: Callable[[DirectoryStore, Entry], object]
+) -> None:
+    """A hit saves it, from quarantine too; so does a new file, equal in size and time as it may be."""
     entry = build_entry()
     store.publish(entry)
     (scanned,) = store.scan()
-    store.get(entry.key)
+    happens(store, entry)
     assert store.remove(scanned, "old") == Kept() and not store.quarantine(scanned, "odd")
-    assert isinstance(store.get(entry.key), Found)
-
-
-def test_entry_replaced_since_the_scan_is_not_removed(store: DirectoryStore) -> None:
-    """A new file in the old one's place is left alone, equal in size and time as it may be."""
-    entry = build_entry()
-    store.publish(entry)
-    (scanned,) = store.scan()
-    store.publish(entry)
-    assert store.remove(scanned, "old") == Kept()
     assert isinstance(store.get(entry.key), Found)
 
 

@@ -18,7 +18,7 @@ from gpucache.engine.workers.opened_files import UNANSWERED
 from gpucache.engine.workers.pool import Bounds, Died, Done, Failed, run_isolated
 from gpucache.engine.workers.processes import require_start
 from gpucache.errors import TargetError, WorkersError
-from tests.children import has_ended
+from tests.children import has_ended, run_text
 from tests.patience import PATIENCE_S, wait_until
 
 # What workers are handed here are callables of the standard library, which any process can unpickle.
@@ -197,9 +197,7 @@ def test_an_interrupt_at_the_worst_moment_ends_the_run(tmp_path: Path, name: str
     """An interrupt while a worker is waited for ends the workers, and leaves no thread."""
     script = tmp_path / "interrupted.py"
     script.write_text(_INTERRUPTED.format(name=name), encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, check=False, timeout=PATIENCE_S
-    )
+    done = run_text([sys.executable, script])
     assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted 1\n", "")
 
 
