@@ -3,12 +3,12 @@
 import os
 import stat
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
-from gpucache.answers.evict import GONE, Kept
+from gpucache.answers.evict import Kept
 from gpucache.errors import CacheUnusableError
 from gpucache.model import Entry
 from gpucache.store import Absent, DirectoryStore, Event, Found
@@ -136,18 +136,6 @@ def test_only_hits_of_a_writable_store_are_uses(root: Path, store: DirectoryStor
     assert entry_path(store, entry).stat().st_mtime_ns == entry.head.created_ns
 
 
-def test_remove_records_the_eviction(store: DirectoryStore) -> None:
-    """A removed entry is gone, and its program's history says why."""
-    entry = build_entry()
-    store.publish(entry)
-    (scanned,) = store.scan()
-    assert store.remove(scanned, "older than 30d") is None
-    assert store.get(entry.key) == Absent()
-    assert store.remove(scanned, "again") == GONE
-    events = [(event.what, event.key, event.target, event.why) for event in store.history("program-a")]
-    assert events == [("evicted", entry.key.hex, "cuda:sm_90", "older than 30d")]
-
-
 def test_removals_together_are_recorded_program_by_program(store: DirectoryStore) -> None:
     """Each program's history has all of its removals in their order, and those of an entry that stays not."""
     for seed, program in (("a", "one"), ("b", "other"), ("c", "one"), ("d", "one")):
@@ -193,19 +181,6 @@ def test_a_whole_scan_reads_what_a_check_does(store: DirectoryStore) -> None:
         answer = store.check(scanned)
         assert whole == (answer if isinstance(answer, Entry) else None)
     assert sum(whole is not None for _, whole in found) == 1
-
-
-@pytest.mark.parametrize("happens", [lambda store, entry: store.get(entry.key), DirectoryStore.publish])
-def test_an_entry_that_was_used_or_replaced_since_the_scan_is_not_removed(
-    store: DirectoryStore, happens: Callable[[DirectoryStore, Entry], object]
-) -> None:
-    """A hit saves it, from quarantine too; so does a new file, equal in size and time as it may be."""
-    entry = build_entry()
-    store.publish(entry)
-    (scanned,) = store.scan()
-    happens(store, entry)
-    assert store.remove(scanned, "old") == Kept() and not store.quarantine(scanned, "odd")
-    assert isinstance(store.get(entry.key), Found)
 
 
 def test_nothing_outside_the_root_is_removed(tmp_path: Path, store: DirectoryStore) -> None:

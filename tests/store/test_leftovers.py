@@ -25,17 +25,6 @@ def test_old_temporary_files_are_leftovers(root: Path, store: DirectoryStore) ->
     assert not path.exists() and not store.remove_leftover(leftover)
 
 
-def test_strays_among_entries_are_leftovers(root: Path, store: DirectoryStore) -> None:
-    """Files below entries/ that do not call themselves entries are told once, as leftovers."""
-    store.publish(build_entry())
-    strays = {
-        put(root / "v1" / "entries" / "notes.txt", b"1"),
-        put(root / "v1" / "entries" / "ab" / "x", b"2"),
-    }
-    assert {leftover.path for leftover in store.leftovers(time.time_ns())} == strays
-    assert [found.key for found in store.scan()] == [build_entry().key]
-
-
 @pytest.mark.parametrize("name", [f"tmp/1-{16 * 'a'}-{64 * 'b'}.json", "locks/missed.lock"])
 def test_what_a_stopped_build_of_misses_leaves_is_removed(
     name: str, root: Path, store: DirectoryStore
@@ -46,21 +35,6 @@ def test_what_a_stopped_build_of_misses_leaves_is_removed(
     (leftover,) = store.leftovers(time.time_ns() + 2 * HOUR_NS)
     assert leftover.path == path and store.remove_leftover(leftover)
     assert not path.exists()
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["entries/list.json", "entries/users/42.json", "entries/ab/mine.gpc", "tmp/draft.txt", "locks/bike.lock"],
-)
-def test_the_files_of_others_are_told_and_never_removed(name: str, root: Path, store: DirectoryStore) -> None:
-    """Whatever is not named as ours and does not begin as an entry, in whichever folder of ours it lies."""
-    store.publish(build_entry())
-    stranger = put(root / "v1" / name, b"a thesis")
-    later_ns = time.time_ns() + 2 * HOUR_NS
-    (leftover,) = store.leftovers(later_ns)
-    assert leftover.path == stranger and "not a file of gpucache" in leftover.detail
-    assert not store.remove_leftover(leftover) and stranger.exists()
-    assert [found.key for found in store.scan()] == [build_entry().key]
 
 
 _STRANGERS = (
@@ -128,16 +102,6 @@ def test_an_entry_a_history_or_the_tag_shows_that_a_root_is_ours(mark: str, root
     damaged = put(root / "v1" / "entries" / "bb" / f"{64 * 'b'}.gpc", b"")
     (scanned,) = (one for one in store.scan() if one.path == damaged)
     assert store.quarantine(scanned, "truncated") and not damaged.exists()
-
-
-def test_the_tag_of_another_program_marks_no_root(root: Path, store: DirectoryStore) -> None:
-    """A folder that another program tagged as its cache is not ours, whatever its files are called."""
-    put(root / "CACHEDIR.TAG", b"Signature: 8a477f597d28d172789f06886806bc55\n# made by another program\n")
-    path = put(root / "v1" / "entries" / "bb" / f"{64 * 'b'}.gpc", b"a thesis")
-    (scanned,) = store.scan()
-    assert store.remove(scanned, "--all") is not None
-    assert not store.quarantine(scanned, "truncated")
-    assert path.exists()
 
 
 def test_only_leftovers_are_removed_as_such(tmp_path: Path, store: DirectoryStore) -> None:

@@ -1,11 +1,9 @@
 """What a scan tells of every entry, and what only the full check sees."""
 
 import os
-from pathlib import Path
 
 import pytest
 
-from gpucache.errors import CacheUnusableError
 from gpucache.store import Absent, Damaged, DirectoryStore, Found
 from tests.store.conftest import build_entry, entry_path
 
@@ -29,34 +27,12 @@ def test_one_key_is_looked_at_as_a_scan_would(store: DirectoryStore) -> None:
     assert store.look_at(build_entry("b").key) is None
 
 
-def test_scan_survives_entries_that_vanish(store: DirectoryStore) -> None:
-    """Entries that are removed while a scan runs are passed over."""
-    for seed in "abcdefgh":
-        store.publish(build_entry(seed))
-    scanning = store.scan()
-    first = next(scanning)
-    for path in store.root.rglob("*.gpc"):
-        path.unlink()
-    assert isinstance(store.check(first), Absent)
-    assert list(scanning) == []
-
-
 def test_check_compares_the_digest_of_the_payload(store: DirectoryStore) -> None:
     """An entry whose head names another payload is corrupt, though its checksums match."""
     entry = build_entry()
     store.publish(entry._replace(head=entry.head._replace(payload_sha256="0" * 64)))
     (scanned,) = store.scan()
     assert isinstance(result := store.check(scanned), Damaged) and "SHA-256" in result.detail
-
-
-def test_entries_that_cannot_be_listed_are_an_error(root: Path, store: DirectoryStore) -> None:
-    """A file where the folder of entries should be ends a scan with our own error."""
-    (root / "v1").mkdir(mode=0o700, parents=True)
-    root.chmod(0o700)
-    (root / "v1" / "entries").write_text("")
-    with pytest.raises(CacheUnusableError, match="entries"):
-        list(store.scan())
-    assert isinstance(store.get(build_entry().key), Absent)
 
 
 def test_read_error_is_a_miss_that_quarantines_nothing(

@@ -8,9 +8,7 @@ import pytest
 from gpucache.errors import CacheUnusableError
 from gpucache.store import (
     Absent,
-    Damage,
     DirectoryStore,
-    Found,
     Root,
     RootRefused,
     root_state,
@@ -86,17 +84,3 @@ def test_refused_root_gives_no_hit(root: Path, store: DirectoryStore) -> None:
     root.chmod(0o777)
     result = store.get(build_entry().key)
     assert isinstance(result, Absent) and "chmod" in (result.reason or "")
-
-
-def test_link_out_of_the_root_is_not_followed(tmp_path: Path, root: Path, store: DirectoryStore) -> None:
-    """A folder of entries that is a link leads nowhere, and is reported."""
-    entry = build_entry()
-    store.publish(entry)
-    folder = root / "v1" / "entries" / entry.key.hex[:2]
-    folder.rename(tmp_path / "outside")
-    folder.symlink_to(tmp_path / "outside")
-    assert not isinstance(store.get(entry.key), Found)
-    assert [(found.path, found.damage) for found in store.scan()] == [(folder, Damage.UNTRUSTED)]
-    with pytest.raises(OSError, match=r"."):
-        store.publish(entry)
-    assert len(list((tmp_path / "outside").iterdir())) == 1
