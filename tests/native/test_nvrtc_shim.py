@@ -18,6 +18,8 @@ from tests.children import run_text
 from tests.native.peer import Kind, NVRTCKeeper, Peer, frame
 from tests.patience import PATIENCE_S, TIME_OUT_MS, wait_until
 
+pytestmark = pytest.mark.slow
+
 _PROGRAM = Path(__file__).with_name("nvrtc_program.c")
 _CASES, _FAILING = 12, 3
 """How many programs it compiles, and how many of them do not compile."""

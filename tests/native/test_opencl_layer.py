@@ -17,6 +17,8 @@ from tests.native.peer import Answer, Keeper, Kind, Peer, always, devices_of, en
 from tests.patience import wait_until
 from tests.pocl import PLATFORM, need_pocl
 
+pytestmark = pytest.mark.slow
+
 INTEL = "Intel(R) OpenCL"
 _WITH_PYOPENCL = Path(__file__).with_name("pyopencl_program.py")
 _MODES = ("facts", "two", "threads", "forks", "closed", "exit")
@@ -72,7 +74,6 @@ def _hits(keeper: Keeper) -> int:
     return sum(keeper.served)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mode", _MODES)
 def test_a_program_learns_the_same_bare_on_a_miss_and_on_a_hit(run: Run, mode: str) -> None:
     """Every fact that a program asks for is the same, whoever compiled."""
@@ -87,7 +88,6 @@ def test_a_program_learns_the_same_bare_on_a_miss_and_on_a_hit(run: Run, mode: s
     assert peer.of_kind(Kind.REJECTED) == []
 
 
-@pytest.mark.slow
 def test_pyopencl_is_served_under_its_own_loader(
     layer: Path, platform: str, opencl_environment: Mapping[str, str]
 ) -> None:
@@ -121,7 +121,6 @@ def test_a_build_is_described_in_full(run: Run, platform: str) -> None:
     assert all(rest)
 
 
-@pytest.mark.slow
 def test_a_server_hears_of_each_process_that_may_build(run: Run) -> None:
     """It makes ready while the program does, and hears nothing of programs that use no OpenCL."""
     with Peer(Keeper()) as peer:
@@ -130,7 +129,6 @@ def test_a_server_hears_of_each_process_that_may_build(run: Run) -> None:
     assert peer.loaded == [Kind.LOADED] * 2
 
 
-@pytest.mark.slow
 def test_compilers_that_build_late_are_not_asked_for_binaries(run: Run) -> None:
     """Where the server wants no binary none is fetched, and each different launch is told once."""
     with Peer(Keeper(wanted=False)) as peer:
@@ -164,7 +162,6 @@ def test_the_end_of_a_served_build_is_told(run: Run) -> None:
     assert [rest for _, *rest in served] == [[b"0", b"0", b"", b""]] * 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("binary", [b"", b"garbage", b"poclbin" + bytes(40), b"\x7fELF" + bytes(60)])
 def test_a_binary_that_the_driver_refuses_is_built_from_source(run: Run, binary: bytes) -> None:
     """The server hears the driver's error, and gets what was built instead if it wants that."""
@@ -205,7 +202,6 @@ def test_a_server_that_makes_no_sense_is_asked_once(run: Run, answer: Answer) ->
     assert [kind for kind, _ in peer.heard] == [Kind.BUILD]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["facts", "threads"])
 def test_a_server_may_end_while_the_program_runs(run: Run, mode: str) -> None:
     """What was served goes on working, and the rest is compiled."""
