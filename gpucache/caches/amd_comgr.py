@@ -30,7 +30,7 @@ class AmdComgr(AmdComgrPlaces, FilesFormat):
 
     layout = Layout(
         ["llvmcache-([0-9a-f]{64})"],
-        left=[Left(r"amdgpu-compiler[\w.-]*", HOUR_NS)],
+        left=[Left(r"amdgpu-compiler-[0-9a-f]{6}\.tmp\.o", HOUR_NS, sure=True)],
         own=[r"llvmcache\.timestamp"],
     )
     wanted = {"key": "hex digits of an entry's name, behind llvmcache-"}

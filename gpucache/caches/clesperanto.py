@@ -31,7 +31,7 @@ class Clesperanto(ClesperantoPlaces, BinaryFormat):
 
     layout = Layout(
         [rf"{_NEWER}\.(?:bin|ptx)", rf"{_OLDER}/{_OLDER}\.(?:bin|ptx)"],
-        left=[Left(rf"{_NEWER}\.(?:bin|ptx)\.tmp\d+_\d+", HOUR_NS)],
+        left=[Left(rf"{_NEWER}\.(?:bin|ptx)\.tmp\d+_\d+", HOUR_NS, sure=True)],
         signs=[f"{_VERSION}/{_HASH}", f"{_VERSION}", rf"{_OLDER}/{_OLDER}\.(?:bin|ptx)"],
         key=_key,
     )

@@ -21,7 +21,7 @@ from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left, Node, Whose
 from gpucache.caches.systems import CudaCorePlaces
-from gpucache.payload import PayloadKind, describe
+from gpucache.payload import PayloadKind
 from gpucache.units import printable
 
 _GROUP, _REST = re.compile(r"[0-9a-f]{2}"), re.compile(r"[0-9a-f]{62}")
@@ -91,10 +91,6 @@ class CudaCore(CudaCorePlaces, BinaryFormat):
             detail = f"{path} is not named as an entry, but cuda.core counts it and removes it when it evicts"
             return Problem(FindingKind.LEFTOVER, detail, "move it elsewhere")
         return super().stranger(node)
-
-    def is_left(self, start: bytes) -> bool:
-        """A binary, as far as it was written."""
-        return describe(start).kind in self.kinds
 
     def filed_as(self, key: str) -> str:
         """The SHA-256 of the key, as ``make_program_cache_key`` returns keys."""

@@ -25,7 +25,6 @@ _FOLDER = r"cache/kernel\.\w+\.([0-9a-f]{32}|[0-9a-f]{12})"
 _NEEDED = (("kernel.cu", "kernel.cubin"), ("kernel.cu", "kernel.so", "kernel.args"))
 """The files that a directory must contain, today and in 1.0."""
 _SOURCE_BYTES = 16 << 20
-_STARTS = (b"// Includes' hash value", b"\x7fELF")
 
 
 class DeepGemm(DeepGemmPlaces, BinaryFormat):
@@ -34,8 +33,8 @@ class DeepGemm(DeepGemmPlaces, BinaryFormat):
     layout = Layout(
         [rf"{_FOLDER}/kernel\.(?:cubin|so)", rf"{_FOLDER}/kernel\.(?:cu|args|ptx|sass)"],
         left=[
-            Left(r"tmp/\d+(?:-[0-9a-f]{8}){3}/kernel\.(?:cubin|cu)", HOUR_NS),
-            Left(r"tmp/(?:nvcc|file)\.tmp\.[0-9a-f-]{36}\.[0-9a-f]{12}.*", HOUR_NS),
+            Left(r"tmp/(?P<pid>\d+)(?:-[0-9a-f]{8}){3}/kernel\.(?:cubin|cu)", HOUR_NS),
+            Left(r"tmp/(?:nvcc|file)\.tmp\.[0-9a-f-]{36}\.[0-9a-f]{12}.*", HOUR_NS, sure=True),
         ],
         signs=[_FOLDER, "tmp/.+-.+"],
     )
@@ -63,10 +62,6 @@ class DeepGemm(DeepGemmPlaces, BinaryFormat):
             yield problem
         else:
             yield from super().check(item)
-
-    def is_left(self, start: bytes) -> bool:
-        """A source as DeepGEMM writes it, or a binary."""
-        return start.startswith(_STARTS)
 
     def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
         """A digest of the source; two entries of a kernel with equal digests differ in inputs not stored."""

@@ -8,6 +8,7 @@ system defines which files exist with its layout, and their content.
 import os
 import re
 import stat
+import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ from gpucache.caches.format import Format, HeldError, Look
 from gpucache.caches.layout import Layout, Node, Role, Whose
 from gpucache.caches.tally import Tally, listed
 from gpucache.errors import FormatError
+from gpucache.folders import Folder
 from gpucache.payload import PayloadInfo, PayloadKind, describe
 from gpucache.units import format_age, format_size, printable
 
@@ -65,7 +67,8 @@ class FilesFormat(Format[Files]):
     def bars(self, item: Files) -> Problem | None:
         """The problem of a link, a pipe or the like in place of a file."""
         for name, status in item.seen.items():
-            if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+            expected = stat.S_ISREG(status.st_mode) or (HERE in item.seen and stat.S_ISDIR(status.st_mode))
+            if not expected:
                 return self.no_file(status, name if len(item.seen) > 1 else "it")
         return None
 
@@ -81,7 +84,13 @@ class FilesFormat(Format[Files]):
         return f"{why}; move that elsewhere" if others else ""
 
     def no_file(self, status: os.stat_result, what: str) -> Problem:
-        """The problem of a link, a pipe or similar in place of an entry's file."""
+        """The problem of a link, a directory, a pipe or similar in place of one of the owner's files."""
+        if stat.S_ISDIR(status.st_mode):
+            return Problem(
+                FindingKind.CORRUPT,
+                f"{what} is a folder in the place of a file: programs fail at it or compile again at every "
+                f"start, and {self.owner} never replaces it; a repair moves it out of the way",
+            )
         if stat.S_ISLNK(status.st_mode):
             return Problem(
                 FindingKind.UNTRUSTED,
@@ -116,7 +125,10 @@ class FilesFormat(Format[Files]):
             *below, last = name.split("/")
             with suppress(FileNotFoundError), item.open(*below) as folder:
                 if stat.S_ISDIR(item.seen[name].st_mode):
-                    folder.rmdir(last)
+                    if HERE in item.seen:
+                        folder.rmdir(last)
+                    else:
+                        self._move_away(folder, last)
                 elif Identity.of(folder.lstat(last)) == Identity.of(item.seen[name]):
                     folder.unlink(last)
                 else:  # the owner created it again meanwhile
@@ -201,19 +213,32 @@ class FilesFormat(Format[Files]):
         return not start
 
     def clear(self, checked: Checked) -> Checked:
-        """Remove a dead writer's leftover, if it still is one."""
-        path = Path(checked.entry)
+        """Remove a dead writer's leftover, if it still is one; move away a directory in place of a file."""
         with suppress(OSError, ValueError):
-            parts = path.relative_to(self.root).parts
-            left = self.layout.left_at(parts)
-            if left is None:
-                return checked
+            parts = Path(checked.entry).relative_to(self.root).parts
             with files.open_folder(self.root, *parts[:-1]) as folder:
-                node = Node(Role.LEFT, parts, folder.lstat(parts[-1]), left)
+                node = Node(Role.LEFT, parts, folder.lstat(parts[-1]))
                 if self._is_old(node) and self._is_own(node):
                     folder.unlink(parts[-1])
-                    return checked.mended()
+                elif self.layout.is_own(parts) and stat.S_ISDIR(node.status.st_mode):
+                    self._move_away(folder, parts[-1])
+                else:
+                    return checked
+            if len(parts) > 1 and not self.layout.has_entries(parts[:-1]):
+                with suppress(OSError), files.open_folder(self.root, *parts[:-2]) as above:
+                    above.rmdir(parts[-2])
+            return checked.mended()
         return checked
+
+    def _move_away(self, folder: Folder, name: str) -> None:
+        """Move a directory into the root under a name that no owner reads; remove it if it is empty."""
+        with suppress(OSError):
+            folder.rmdir(name)
+            return
+        with files.open_folder(self.root) as top:
+            names = (f"{name}{mark}.old" for mark in ("", *(f" ({number})" for number in range(1, 1000))))
+            there = {found.name for found in top.entries()}
+            folder.move(name, top, next(one for one in names if one not in there))
 
     def _beside(self, node: Node) -> Problem | None:
         """The problem of a node that is not an entry; None if there is none, or it is reported later."""
@@ -230,6 +255,8 @@ class FilesFormat(Format[Files]):
                 path = self.root.joinpath(*node.parts)
                 detail = f"{path} cannot be read ({error}), so what it holds is not known"
                 return Problem(FindingKind.UNTRUSTED, detail, "fix its permissions")
+            case Role.BLOCKING:
+                return self.no_file(node.status, name)
             case Role.LEFT if self._is_own(node):
                 if not self._is_old(node):
                     return None
@@ -239,17 +266,35 @@ class FilesFormat(Format[Files]):
         return self.stranger(node) if len(node.parts) > 1 else None
 
     def _is_old(self, node: Node) -> bool:
-        return node.left is not None and node.status.st_mtime_ns < self.now_ns() - node.left.age_ns
+        left, writer = self.layout.left_at(node.parts) or (None, None)
+        old = left is not None and node.status.st_mtime_ns < self.now_ns() - left.age_ns
+        return old and not (writer is not None and _runs(writer))
 
     def _is_own(self, node: Node) -> bool:
-        if not stat.S_ISREG(node.status.st_mode):
+        left, writer = self.layout.left_at(node.parts) or (None, None)
+        if left is None or not stat.S_ISREG(node.status.st_mode):
             return False
+        if left.sure or writer is not None:
+            return True
         try:
             with files.open_folder(self.root, *node.parts[:-1]) as folder:
                 start = files.read_part(folder, node.parts[-1], 0, _BEGINNING_BYTES)
         except (OSError, FormatError):
             return False
         return not start or self.is_left(start)
+
+
+def _runs(process: int) -> bool:
+    """Whether a process of this number runs on this machine; False if that is unknown."""
+    if sys.platform == "win32":  # on which signal 0 ends a process
+        return False
+    try:
+        os.kill(process, 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return True
 
 
 def broken(
@@ -299,6 +344,10 @@ class BinaryFormat(FilesFormat):
     def used_ns(self, status: os.stat_result) -> int:
         """The last use of an entry: when it was written or, if the disk notes that, read."""
         return max(status.st_atime_ns, status.st_mtime_ns)
+
+    def is_left(self, start: bytes) -> bool:
+        """A binary, as far as it was written."""
+        return describe(start).kind in self.kinds
 
     def look(self, item: Files) -> Look:
         """Kernel, architecture and kind from the beginning of the binary."""

@@ -50,7 +50,7 @@ class FlashInfer(FlashInferPlaces, FilesFormat):
 
     layout = Layout(
         [f"{ops}/{_MODULE}/(?:{names})" for names in _FILES for ops in _OPS],
-        left=[Left(rf"{ops}/{_MODULE}/[\w.-]+\.(?:o|json)\.tmp\.\d+", HOUR_NS) for ops in _OPS],
+        left=[Left(rf"{ops}/{_MODULE}/[\w.-]+\.(?:o|json)\.tmp\.(?P<pid>\d+)", HOUR_NS) for ops in _OPS],
         own=[
             "cubins/",
             *(f"{ops}/tmp/" for ops in _OPS),
@@ -107,10 +107,6 @@ class FlashInfer(FlashInferPlaces, FilesFormat):
         if library := _library(item):
             return item.read(library, _LARGEST_BYTES)
         raise FormatError(f"{item.folder} holds no library")
-
-    def is_left(self, start: bytes) -> bool:
-        """An object or the description of a module."""
-        return start.startswith((b"\x7fELF", b"{"))
 
     def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002
         """The build inputs that ``build.ninja`` lists: compilers, options, sources."""

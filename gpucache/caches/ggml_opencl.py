@@ -25,7 +25,9 @@ _AGAIN = "llama.cpp compiles the program again and replaces it"
 class GgmlOpencl(GgmlOpenclPlaces, BinaryFormat):
     """The OpenCL programs of llama.cpp and other programs built with ggml."""
 
-    layout = Layout([r"([0-9a-f]{64})\.clbin"], left=[Left(r"[0-9a-f]{64}\.clbin\.tmp\.\d+", HOUR_NS)])
+    layout = Layout(
+        [r"([0-9a-f]{64})\.clbin"], left=[Left(r"[0-9a-f]{64}\.clbin\.tmp\.(?P<pid>\d+)", HOUR_NS)]
+    )
     wanted = {"key": "the hex digits that GGML_OPENCL_KERNEL_CACHE_DEBUG=1 prints, or those of a file's name"}
     opaque = "its entries say nothing of what their keys were made from"
     served = "llama.cpp would hand it to the driver"
@@ -36,11 +38,7 @@ class GgmlOpencl(GgmlOpenclPlaces, BinaryFormat):
     def look(self, item: Files) -> Look:
         """Describe the binary; the file's header identifies the owner, as a binary can be of any kind."""
         start = item.part(item.names[0], 0, 8)
-        return replace(super().look(item), shows=not start or self.is_left(start))
-
-    def is_left(self, start: bytes) -> bool:
-        """True for the beginning of a ggml file."""
-        return start.startswith(_MAGIC[:8])
+        return replace(super().look(item), shows=not start or start == _MAGIC[:8])
 
     def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
         """The binary after its header, which is checked if the file is complete."""

@@ -49,7 +49,7 @@ class Inductor(InductorPlaces, FilesFormat):
             rf"{_CODE}\.[\w.]+",
         ],
         left=[
-            Left(rf"{folder}/\.\d+\.\d+\.tmp", HOUR_NS)
+            Left(rf"{folder}/\.(?P<pid>\d+)\.\d+\.tmp", HOUR_NS)
             for folder in (
                 rf"fxgraph/[a-z2-7]{{2}}/f{_NAME}",
                 rf"aotautograd/a{_NAME}",
@@ -104,10 +104,6 @@ class Inductor(InductorPlaces, FilesFormat):
     def has_checksum(self, item: Files) -> bool:
         """True for a graph, whose files are named by their content; nothing compares that of libraries."""
         return item.parts[0] in _KINDS
-
-    def is_left(self, start: bytes) -> bool:  # noqa: ARG002 - no other program names a file like this
-        """True for any content: the name has the numbers of a process and a thread."""
-        return True
 
     def lock(self, item: Files) -> AbstractContextManager[None]:
         """The lock that is held while a library is compiled."""

@@ -52,8 +52,12 @@ class Left:
     """Files that a stopped writer leaves; directories if the pattern ends in a slash."""
 
     pattern: str
+    """A group named ``pid`` is the number of the writer's process."""
     age_ns: int
     """The age from which they are leftovers; younger ones may be in use, and are not reported."""
+    sure: bool = False
+    """Whether no other program names a file like this. Otherwise its content decides whose it is, unless its
+    name has the number of a process."""
 
 
 @dataclass(frozen=True)
@@ -132,10 +136,22 @@ class Layout:
         found = ((way, way.fits(parts)) for way in self._entry_ways if len(way.parts) == len(parts))
         return next((self._key((way, match.groups())) for way, match in found if match), "")
 
-    def left_at(self, parts: Sequence[str]) -> Left | None:
-        """The leftover at a place, if its names show one."""
-        ways = (way for way in self._ways if way.left is not None and len(way.parts) == len(parts))
-        return next((way.left for way in ways if way.fits(parts)), None)
+    def left_at(self, parts: Sequence[str]) -> tuple[Left, int | None] | None:
+        """The leftover at a place, if its names show one, with the number of its writer's process."""
+        for way in self._ways:
+            if way.left and len(way.parts) == len(parts) and (match := way.fits(parts)):
+                pid = match.groupdict().get("pid")
+                return way.left, int(pid) if pid else None
+        return None
+
+    def has_entries(self, parts: Sequence[str]) -> bool:
+        """Whether the directory at a place is one that entries are in, by its names."""
+        return any(len(way.parts) > len(parts) and way.fits(parts) for way in self._entry_ways)
+
+    def is_own(self, parts: Sequence[str]) -> bool:
+        """Whether a place is that of one of the owner's other files, by its names."""
+        ways = (way for way in self._ways if way.own and not way.folder and len(way.parts) == len(parts))
+        return any(way.fits(parts) for way in ways)
 
     def whose(self, root: Path) -> "Whose":
         """The owner of a directory, as far as the names in it show; raises OSError.
@@ -182,7 +198,7 @@ class Layout:
             elif role is Role.FOLDER:
                 folders.append((found.name, on))
             elif prefix is None and role is not Role.OWN:
-                yield from _node(role, folder, (*parts, found.name), left=on[0][0].left if on else None)
+                yield from _node(role, folder, (*parts, found.name))
         if prefix is not None:
             for key in sorted(key for key in entries if key.startswith(prefix)):
                 yield from _files(folder, root, parts, key, entries[key])
@@ -224,12 +240,17 @@ class Layout:
         here = [step for step in on if len(step[0].parts) == depth + 1]
         deeper = [step for step in on if len(step[0].parts) > depth + 1]
         folder = found.is_dir(follow_symlinks=False)
-        if ends := [step for step in here if step[0].folder is folder]:
-            way = ends[0][0]
-            role = Role.FOLDER if folder else Role.ENTRY
-            return (role if way.entry else Role.OWN if way.own else Role.LEFT), ends
-        if folder and deeper:
+        ends = [step for step in here if step[0].folder is folder]
+        if folder and deeper and not ends:
             return Role.FOLDER, deeper
+        if folder and not ends:  # in the place of a file
+            if any(way.own for way, _ in here):
+                return Role.BLOCKING, []
+            ends = [step for step in here if step[0].entry]
+        if ends:
+            way = ends[0][0]
+            role = Role.FOLDER if way.folder else Role.ENTRY
+            return (role if way.entry else Role.OWN if way.own else Role.LEFT), ends
         return (Role.LINK if found.is_symlink() and on else Role.STRANGER), []
 
     def _key(self, step: "_Step") -> str:
@@ -260,6 +281,8 @@ class Role(Enum):
     STRANGER = auto()
     CLOSED = auto()
     """A directory with the owner's name that cannot be opened."""
+    BLOCKING = auto()
+    """A directory in the place of one of the owner's files; that of an entry's file is part of the entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,8 +292,6 @@ class Node:
     role: Role
     parts: tuple[str, ...]
     status: os.stat_result
-    left: Left | None = None
-    """The leftover that it is, if its name shows that."""
     error: OSError | None = None
 
 
@@ -309,11 +330,9 @@ def _near(digits: str, prefix: str) -> bool:
     return digits.startswith(prefix) or prefix.startswith(digits)
 
 
-def _node(
-    role: Role, folder: Folder, parts: tuple[str, ...], left: Left | None = None, error: OSError | None = None
-) -> Iterator[Node]:
+def _node(role: Role, folder: Folder, parts: tuple[str, ...], error: OSError | None = None) -> Iterator[Node]:
     with suppress(FileNotFoundError):  # it was removed meanwhile
-        yield Node(role, parts, folder.lstat(parts[-1]), left, error)
+        yield Node(role, parts, folder.lstat(parts[-1]), error)
 
 
 def _files(

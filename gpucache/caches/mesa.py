@@ -51,7 +51,7 @@ class Mesa(MesaPlaces, SummedFormat):
             r"()(part\d+)/(mesa_cache)\.idx",
             rf"{_DRIVER}/(.+)/(foz_cache)_idx\.foz",
         ],
-        left=[Left(r"[0-9a-f]{2}/(?:[0-9a-f]{38}|[0-9a-f]{62})\.tmp", HOUR_NS)],
+        left=[Left(r"[0-9a-f]{2}/(?:[0-9a-f]{38}|[0-9a-f]{62})\.tmp", HOUR_NS, sure=True)],
         own=["index", "marker", rf"{_DRIVER}/.+/index", rf"{_DRIVER}/.+/marker", r"part\d+/(?:index|marker)"],
         signs=[
             "index",

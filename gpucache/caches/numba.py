@@ -33,7 +33,7 @@ class Numba(NumbaPlaces, FilesFormat):
 
     layout = Layout(
         [rf"{_FUNCTION}\.nbi", rf"{_FUNCTION}\.\d+\.nbc", rf"{_FUNCTION}\.lcs"],
-        left=[Left(rf"{_FUNCTION}(?:\.\d+)?\.nb[ic]\.tmp\.[0-9a-f]{{16}}", HOUR_NS)],
+        left=[Left(rf"{_FUNCTION}(?:\.\d+)?\.nb[ic]\.tmp\.[0-9a-f]{{16}}", HOUR_NS, sure=True)],
         signs=[r".*_[0-9a-f]{40}"],
         key=hashed,
     )

@@ -109,11 +109,12 @@ class OpenCV(OpenCVPlaces, LockedFormat, BinaryFormat):
         return item.parts[:-1]
 
     def whole(self) -> Iterator[Checked]:
-        """A link, a pipe or the like in place of the lock, on which programs would block."""
+        """A link, a pipe or the like in place of the lock, on which programs would block; not a directory,
+        which is told with everything else beside the entries."""
         for place in (self.root, *self.root.glob("*/opencl_cache")):
             with suppress(OSError):
                 status = (place / _LOCK).lstat()
-                if not stat.S_ISREG(status.st_mode):
+                if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
                     yield self.told(place / _LOCK, self.no_file(status, "the lock"))
 
 

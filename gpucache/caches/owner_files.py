@@ -75,6 +75,8 @@ class SummedFormat(FilesFormat):
         except FileNotFoundError:
             return
         except FormatError as error:
+            if (self.root / self.sum_name).is_dir():  # told with everything else beside the entries
+                return
             why = str(error)
         else:
             if size == _SUM_BYTES or (size > _SUM_BYTES and not self.sum_is_alone):

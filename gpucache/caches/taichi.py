@@ -175,6 +175,8 @@ class Taichi(TaichiPlaces, FilesFormat):
         try:
             index = self._read()
         except FormatError as error:
+            if (self.root / _INDEX).is_dir():  # told with everything else beside the entries
+                return
             detail = f"it does not read ({error}), so Taichi takes the cache for an empty one"
             yield self.told(self.root / _INDEX, Problem(FindingKind.CORRUPT, detail))
             return

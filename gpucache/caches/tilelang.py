@@ -26,7 +26,7 @@ from gpucache.errors import FormatError
 from gpucache.payload import PayloadKind, describe
 from gpucache.payload.source import kernel_names
 
-_KEY = "([0-9a-f]{64})"
+_KEY, _STAGED = "([0-9a-f]{64})", r"[0-9a-f]{64}_(?P<pid>\d+)_[0-9a-f]{8}"
 _VERSION, _PLATFORM = VERSION, r"[a-z]+-\w+"
 _KERNELS, _TUNED = (f"{_VERSION}/{_PLATFORM}/{one}/{_KEY}" for one in ("kernels", "autotuner"))
 _FOLDERS = (_KERNELS, _TUNED, rf"{_VERSION}/(?:cuda|ascend)-binaries/{_KEY}", _KEY)
@@ -59,8 +59,10 @@ class TileLang(TileLangPlaces, FilesFormat):
     layout = Layout(
         [f"{folder}/(?:{names})" for names in (_BINARY, _SOURCES, _LISTS) for folder in _FOLDERS],
         left=[
-            Left(rf"{_VERSION}/{_PLATFORM}/\.staging/[0-9a-f]{{64}}_\d+_[0-9a-f]{{8}}/(?:{_NAMES})", HOUR_NS),
-            Left(rf"{_VERSION}/\.staging/\w+-binaries/[0-9a-f]{{64}}\.\d+\.\w+/(?:{_NAMES})", HOUR_NS),
+            Left(rf"{_VERSION}/{_PLATFORM}/\.staging/{_STAGED}/(?:{_NAMES})", HOUR_NS),
+            Left(
+                rf"{_VERSION}/\.staging/\w+-binaries/[0-9a-f]{{64}}\.(?P<pid>\d+)\.\w+/(?:{_NAMES})", HOUR_NS
+            ),
         ],
         own=[rf"{_VERSION}/{_PLATFORM}/frontend/"],
         signs=_FOLDERS,
@@ -131,10 +133,6 @@ class TileLang(TileLangPlaces, FilesFormat):
         if re.fullmatch(_BINARY, item.names[0]):
             return item.read(item.names[0], _LARGEST_BYTES)
         raise FormatError(f"{item.folder} holds no binary")
-
-    def is_left(self, start: bytes) -> bool:  # noqa: ARG002 - no other program names a directory like this
-        """True for any content: the directory's name has a key and the number of a process."""
-        return True
 
     def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002
         """Digests of the generated sources; two entries with equal digests differ in inputs not stored."""

@@ -57,9 +57,9 @@ class Vllm(VllmPlaces, FilesFormat):
             *(f"{place}/{one}" for place, made in _PLACES for one in made.layout.entries),
         ],
         left=[
-            *(Left(rf"{one}/{_RANK}/model\.\d+\.tmp", HOUR_NS) for one in _MODELS),
+            *(Left(rf"{one}/{_RANK}/model\.(?P<pid>\d+)\.tmp", HOUR_NS) for one in _MODELS),
             *(
-                Left(f"{place}/{one.pattern}", one.age_ns)
+                replace(one, pattern=f"{place}/{one.pattern}")
                 for place, made in _PLACES
                 for one in made.layout.left
             ),

@@ -73,10 +73,6 @@ class Vulkan(VulkanPlaces, BinaryFormat):
             if finding.kind is FindingKind.UNTRUSTED or self.layout.left_at((Path(one.entry).name,)):
                 yield one
 
-    def is_left(self, start: bytes) -> bool:
-        """The beginning of a pipeline cache, or of less."""
-        return describe(start).kind is PayloadKind.VULKAN_PIPELINES
-
     def look(self, item: Files) -> Look:
         """Whose it is by its name or its first header, and the device that the next one names."""
         name = item.names[0]

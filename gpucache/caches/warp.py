@@ -40,7 +40,7 @@ class Warp(WarpPlaces, FilesFormat):
             rf"{_FOLDER}/{_FILE}(?:\.\w+)?\.meta",
             rf"{_FOLDER}/{_FILE}\.(?:cu|cpp)",
         ],
-        left=[Left(rf"{_FOLDER}_p\d+_t\d+/{_FILE}[\w.]+", HOUR_NS)],
+        left=[Left(rf"{_FOLDER}_p(?P<pid>\d+)(?:_t\d+)?/{_FILE}[\w.]+", HOUR_NS)],
         signs=[_FOLDER],
         own=[f"{VERSION}/lto/"],
         key=lambda groups: groups[2] + hashed(groups[:2])[:33],

@@ -24,7 +24,7 @@ from gpucache.caches.interface import Cache, ChecksAll, Wanted
 from gpucache.caches.opening import Unusable
 from gpucache.caches.registry import NAMES, OWN, SYSTEMS, load_system
 from gpucache.errors import CacheUnusableError, FormatError, GpucacheError, UsageError
-from tests.contracts.examples import EXAMPLES, Example, open_example
+from tests.contracts.examples import EXAMPLES, Example, age, open_example
 from tests.unprivileged import NOBODY, as_nobody, needs_root
 
 _STRANGER = 12345
@@ -33,6 +33,10 @@ _GONE_OR_CHANGED = ("rocfft",)
 """Systems that do not tell a removal from a change: an entry is known by what is in it alone."""
 _TAKEN_FROM_OTHERS = (OWN, "pyopencl")
 """Systems whose repair takes another user's files away: to quarantine, or as programs would unpickle them."""
+_OWN_WAY = (OWN, "sycl", "futhark", "rocfft", "pyopencl", "pocl", "cuda")
+"""Systems with their own rules for a folder in the place of a file."""
+_NO_PROCESS = 99_999_999
+"""A number that no process has."""
 _WANTED: dict[str, Wanted] = {
     "sycl": {"kernel": (b"k",)},
     "rocfft": {"kernel_name": (b"k",)},
@@ -595,6 +599,58 @@ def test_what_is_no_file_in_the_place_of_one_is_told(name: str, kind: int, tmp_p
             unread = not example.alone or place.endswith("source.cl")  # PyOpenCL writes it and never reads it
             assert _findings(cache) or unread, place
             _repaired(cache)
+
+
+@pytest.mark.parametrize("held", [True, False])
+@pytest.mark.parametrize(
+    "name", [name for name, one in EXAMPLES.items() if name not in _OWN_WAY and not one.opaque]
+)
+def test_a_folder_in_the_place_of_a_file_is_told_and_moved_away(
+    name: str, held: bool, tmp_path: Path
+) -> None:
+    """Its owner fails at it or compiles at every start; what a user has in it is kept."""
+    example = EXAMPLES[name]
+    for number, place in enumerate(_places(example.make(tmp_path / "cache", 1))):
+        root = tmp_path / f"cache-{number}"
+        example.make(root, 1)
+        if not (root / place).is_file() or "/artifact_" in place:  # which vLLM makes in both forms
+            continue
+        (root / place).unlink()
+        (root / place).mkdir()
+        if held:
+            _lay(root / place / "diary.txt")
+        told = [one for one in _repaired(open_example(name, root)) if "in the place of a file" in one.detail]
+        assert [(one.kind, one.repaired) for one in told] == [("corrupt", True)], place
+        assert not (root / place).exists() and len(list(root.rglob("diary.txt"))) == held
+        assert not any("in the place" in one.detail for one in _findings(open_example(name, root)))
+
+
+@pytest.mark.parametrize(
+    ("name", "left"),
+    [
+        ("triton", f"{'A' * 52}/tmp.pid_{{}}_00000000-0000-0000-0000-000000000000/add.cubin"),
+        ("numba", f"sources_{'0' * 40}/module.f-1.py311.1.nbc.tmp.0123456789abcdef"),
+        ("warp", "1.19.0/wp_physics_5feceb6_p{}_t140000/wp_physics_5feceb6.cpp"),
+        ("mesa", f"ab/{'0' * 62}.tmp"),
+        ("intel-neo", "a/b/cl_cache.aB3dE6"),
+        ("amd-comgr", "amdgpu-compiler-012def.tmp.o"),
+        ("vllm", f"torch_compile_cache/torch_aot_compile/{'ab' * 32}/rank_0_0/model.{{}}.tmp"),
+    ],
+)
+def test_what_a_killed_writer_left_goes_once_it_is_old_and_its_process_is_gone(
+    name: str, left: str, tmp_path: Path
+) -> None:
+    """By its name it is the owner's, whatever was written by then; a running process may still write it."""
+    root = EXAMPLES[name].make(tmp_path / "cache", 1)
+    paths = {pid: root / left.format(pid) for pid in (_NO_PROCESS, os.getpid())}
+    for path in paths.values():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"\x7fELF of which the rest is missing")
+    age(root)
+    (gone,) = _repaired(open_example(name, root))
+    assert gone.kind == "leftover" and gone.repaired and not paths[_NO_PROCESS].exists()
+    assert paths[os.getpid()].exists() is ("{}" in left)
+    assert not _findings(open_example(name, root))
 
 
 @every_system

@@ -131,7 +131,7 @@ def test_headers_that_were_compiled_ahead_are_its_own(tmp_path: Path) -> None:
 
 def test_what_a_dead_writer_left_is_removed(tmp_path: Path) -> None:
     """Half a pickle, under the name that it has until it is whole."""
-    path = put(tmp_path).with_name(".12.34.tmp")
+    path = put(tmp_path).with_name(".99999999.34.tmp")
     path.write_bytes(b"\x80half")
     cache = opened(SYSTEM, tmp_path, path.stat().st_mtime_ns + 2 * HOUR_NS)
     (left,) = cache.leftovers()
