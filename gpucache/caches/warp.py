@@ -1,11 +1,15 @@
 """Warp's kernel cache: a directory for each module, with its source, its binaries and its launch data.
 
-Source: Warp 1.19, ``warp/_src/context.py`` and ``warp/_src/build.py``; checked against its files. Each
-version of Warp has a directory with ``wp_MODULE_HASH/``, with 7 hex digits of a hash over kernels, functions,
-structures and options, and in it files of that name: ``.cpp`` or ``.cu``, ``.meta`` (a JSON object of each
-kernel's shared memory) and a binary per device (``.sm80.cubin``, ``.sm80.ptx``, ``.cpu0eee9287.o``). Older
-Warps had no digits after ``cpu``. A directory is written under a temporary name and renamed; a hit requires
-only the files, and nothing is ever removed. ``lto/`` has code for matrix functions.
+Source: ``context.py`` and ``build.py`` of Warp 1.0 to 1.19; checked against files of 1.0.2, 1.5.1 and 1.19.
+Each version of Warp has a directory, except below WARP_CACHE_PATH before 1.13. Since 1.2 a module has
+``wp_MODULE_HASH/`` in it, with 7 hex digits of a hash over kernels, functions, structures and options, and
+there files of that name: ``.cpp`` or ``.cu``, ``.meta`` (a JSON object of each kernel's shared memory) and a
+binary per device (``.sm80.cubin``, ``.sm80.ptx``, ``.cpu0eee9287.o``, ``.o``). Before 1.6 they were called
+``module_codegen``, and before 1.5 there was no ``.meta``. Such a directory is written under a temporary name
+and renamed; a hit requires only the files, and nothing is ever removed. ``lto/`` has code for matrix
+functions. Warp 1.0 and 1.1 kept one build of a module: binaries, each with a ``.hash`` of 32 bytes, in
+``bin/``, and sources in ``gen/``. There is no checksum: changed code in a binary shows only if it breaks its
+tables, and a binary of another module only by the names of kernels in ``.meta``.
 """
 
 import json
@@ -22,11 +26,15 @@ from gpucache.caches.systems import WarpPlaces
 from gpucache.errors import FormatError
 from gpucache.payload import PayloadKind
 
-_FOLDER = rf"({VERSION})/wp_(?P<module>[\w.<>-]+)_(?P<digits>[0-9a-f]{{7}})"
-_FILE = "wp_(?P=module)_(?P=digits)"
+_MODULE = r"wp_(?P<module>[\w.<>-]+)_(?P<digits>[0-9a-f]{7})"
+_FILE = "(?:wp_(?P=module)_(?P=digits)|module_codegen)"
+_OLDER = r"wp_([\w.<>-]+)"
+_TOPS = (f"({VERSION})/", "")
 _META_BYTES = 16 << 20
 _LARGEST_BYTES = 1 << 30
-_DEVICE = re.compile(r"_[0-9a-f]{7}\.(cpu|sm\d+[a-z]?)[0-9a-f]*\.")
+_DEVICE = re.compile(r"\.(cpu|sm\d+[a-z]?)?(?:[0-9a-f]{8})?\.?(?:o|cubin|ptx)")
+_ENDING = re.compile(r"(?:\.(?:cpu|sm\d+))?\.\w+$")
+_SHARED = re.compile(r"(.+)_cuda_kernel_(?:for|back)ward_smem_bytes")
 _BINARIES = {".cubin": PayloadKind.CUBIN, ".ptx": PayloadKind.PTX, ".o": PayloadKind.ELF}
 _FAILS = "Warp takes it for a hit, so the program fails at every start"
 
@@ -36,14 +44,21 @@ class Warp(WarpPlaces, FilesFormat):
 
     layout = Layout(
         [
-            rf"{_FOLDER}/{_FILE}(?:\.\w+)?\.(?:cubin|ptx|o)",
-            rf"{_FOLDER}/{_FILE}(?:\.\w+)?\.meta",
-            rf"{_FOLDER}/{_FILE}\.(?:cu|cpp)",
+            f"{top}{one}"
+            for one in (
+                rf"{_MODULE}/{_FILE}(?:\.\w+)?\.(?:cubin|ptx|o)",
+                rf"{_MODULE}/{_FILE}(?:\.\w+)?\.meta",
+                rf"{_MODULE}/{_FILE}\.(?:cu|cpp)",
+                rf"(bin)/{_OLDER}(?:\.sm\d+\.(?:cubin|ptx)|\.o)()",
+                rf"(bin)/{_OLDER}\.(?:cpu|sm\d+)\.hash()",
+                rf"(gen)/{_OLDER}\.(?:cpp|cu)()",
+            )
+            for top in _TOPS
         ],
-        left=[Left(rf"{_FOLDER}_p(?P<pid>\d+)(?:_t\d+)?/{_FILE}[\w.]+", HOUR_NS)],
-        signs=[_FOLDER],
-        own=[f"{VERSION}/lto/"],
-        key=lambda groups: groups[2] + hashed(groups[:2])[:33],
+        left=[Left(rf"{top}{_MODULE}_p(?P<pid>\d+)(?:_t\d+)?/{_FILE}[\w.]+", HOUR_NS) for top in _TOPS],
+        signs=[f"{top}{one}" for one in (_MODULE, "bin/wp_.+", "gen/wp_.+") for top in _TOPS],
+        own=[f"{top}lto/" for top in (f"{VERSION}/", "")],
+        key=lambda groups: groups[-1] + hashed(groups[:-1])[: 40 - len(groups[-1])],
     )
     wanted = {"key": "the 7 hex digits that Warp prints when it loads a module, or those of an entry"}
     opaque = (
@@ -56,39 +71,44 @@ class Warp(WarpPlaces, FilesFormat):
 
     def look(self, item: Files) -> Look:
         """Module, version of Warp and devices, from the names."""
-        version, folder = item.parts[-2:]
-        module, devices = folder[len("wp_") : -len("_0123456")], _devices(item)
-        kinds = [_BINARIES.get(Path(name).suffix) for name in item.names]
+        folder, kinds = item.parts[-1], [_BINARIES.get(Path(name).suffix) for name in item.names]
+        older = folder in ("bin", "gen")
+        module = _ENDING.sub("", item.names[0]) if older else folder[: -len("_0123456")]
         problem = None
-        if not any(kinds):
+        if not any(kinds) and folder != "gen":
             detail = "its folder holds no binary, so Warp compiles the module again"
             problem = Problem(FindingKind.ORPHAN, detail)
-        elif not any(name.endswith(".meta") for name in item.names):
-            detail = "its .meta file is gone, so Warp compiles the module again"
+        elif lacking := _lacking(item, folder):
+            detail = f"its {lacking} file is gone, so Warp compiles the module again"
             problem = Problem(FindingKind.TRUNCATED, detail)
         return Look(
-            program=module,
-            target=" ".join(devices),
-            kind=next((kind.value for kind in kinds if kind), ""),
+            program=module.removeprefix("wp_"),
+            target=" ".join(_devices(item)),
+            kind=next((kind.value for kind in kinds if kind), "source"),
             problem=problem,
             used_ns=item.used_ns,
-            toolchain=(("Warp", version),),
+            toolchain=(("Warp", next(iter(item.parts[:-1]), "")),),
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Each binary whole, and whether the ``.meta`` reads."""
+        """Each binary whole, whether the ``.meta`` reads, and whether the binary has its kernels."""
         if problem := self.look(item).problem:
             yield problem
-        for name in item.names:
+        kernels: set[str] = set()
+        for name in sorted(item.names, key=lambda name: not name.endswith(".meta")):
             kind = _BINARIES.get(Path(name).suffix)
             if name.endswith(".meta"):
                 try:
-                    if not isinstance(json.loads(item.read(name, _META_BYTES)), dict):
-                        raise ValueError("it is no object")
-                except (ValueError, RecursionError) as error:
+                    told = json.loads(item.read(name, _META_BYTES))
+                    kernels = {found[1] for key in {**told} if (found := _SHARED.fullmatch(key))}
+                except (ValueError, TypeError, RecursionError) as error:
                     yield Problem(FindingKind.CORRUPT, f"{name} does not read ({error}); {_FAILS}")
             elif kind is not None:
-                yield from broken(name, item.read(name, _LARGEST_BYTES), kind, _FAILS)
+                data = item.read(name, _LARGEST_BYTES)
+                sound = yield from broken(name, data, kind, _FAILS)
+                if sound and (absent := sorted(one for one in kernels if one.encode() not in data)):
+                    detail = f"{name} has no kernel {absent[0]}, so it is of another module; {_FAILS}"
+                    yield Problem(FindingKind.MISLABELLED, detail)
 
     def payload(self, item: Files) -> bytes:
         """The first of its binaries."""
@@ -97,8 +117,16 @@ class Warp(WarpPlaces, FilesFormat):
         return item.read(item.names[0], _LARGEST_BYTES)
 
 
+def _lacking(item: Files, folder: str) -> str:
+    """The ending of a file without which Warp does not use the binaries; empty if it is there."""
+    if folder in ("bin", "gen"):
+        return "" if folder == "gen" or any(name.endswith(".hash") for name in item.names) else ".hash"
+    before_meta = any(name.startswith("module_codegen.") for name in item.names)
+    return "" if before_meta or any(name.endswith(".meta") for name in item.names) else ".meta"
+
+
 def _devices(item: Files) -> list[str]:
-    found = [match[1] for name in item.names if (match := _DEVICE.search(name))]
+    found = [match[1] or "cpu" for name in item.names if (match := _DEVICE.search(name))]
     return sorted({"cpu" if one == "cpu" else f"cuda:sm_{one[2:]}" for one in found})
 
 

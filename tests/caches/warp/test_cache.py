@@ -9,7 +9,7 @@ from gpucache.answers.entries import FindingKind
 from gpucache.answers.why import Served
 from gpucache.caches.registry import of_others
 from tests.caches.opened import PTX, kinds, opened
-from tests.caches.warp.build import MODULE, VERSION, digits, put
+from tests.caches.warp.build import MODULE, VERSION, digits, put, put_older, put_oldest
 
 SYSTEM = of_others("warp")
 
@@ -23,6 +23,44 @@ def test_a_module_says_its_name_devices_and_version(tmp_path: Path) -> None:
     assert (entry.program, entry.target, entry.artifact_kind) == (MODULE, "cuda:sm_80 cuda:sm_90", "ptx")
     assert entry.key.startswith(digits(0)) and entry.toolchain == (("Warp", VERSION),)
     assert not cache.check(entry).findings and cache.extract(entry) == PTX
+
+
+def test_a_module_of_an_older_version_is_checked_and_removed(tmp_path: Path) -> None:
+    """Warp 1.2 to 1.5 have one name for all files of a folder, and no folder of their version."""
+    folder = put_older(tmp_path)
+    cache = opened(SYSTEM, tmp_path)
+    (entry,) = cache.scan()
+    assert (entry.program, entry.target, entry.key[:7]) == (MODULE, "cuda:sm_90", digits(0))
+    assert not cache.check(entry).findings and not list(cache.leftovers())
+    (folder / "module_codegen.sm90.ptx").write_bytes(PTX[:-3])
+    (entry,) = cache.scan()
+    assert kinds(cache.check(entry)) == [FindingKind.CORRUPT]
+    assert cache.remove(entry, "--all") is None and not folder.exists()
+
+
+def test_a_module_of_the_oldest_versions_is_checked_and_removed(tmp_path: Path) -> None:
+    """Warp 1.0 and 1.1 keep binaries and sources of all modules in one folder each."""
+    binaries = put_oldest(tmp_path)
+    cache = opened(SYSTEM, tmp_path)
+    found = {entry.artifact_kind: entry for entry in cache.scan()}
+    assert {entry.program for entry in found.values()} == {f"my.{MODULE}"} and set(found) == {"ptx", "source"}
+    assert not any(cache.check(entry).findings for entry in found.values()) and not list(cache.leftovers())
+    next(binaries.glob("*.hash")).unlink()
+    (entry,) = (one for one in cache.scan() if one.artifact_kind == "ptx")
+    assert kinds(cache.check(entry)) == [FindingKind.TRUNCATED]
+    assert [cache.remove(one, "--all") for one in cache.scan()] == [None, None]
+    assert not binaries.exists()
+
+
+def test_a_binary_of_another_module_is_told_by_its_kernels(tmp_path: Path) -> None:
+    """Warp would load it, and the program fails where it looks its kernel up."""
+    folder = put(tmp_path)
+    for kernel, told in (("scale", []), ("shift", [FindingKind.MISLABELLED])):
+        meta = f'{{"{kernel}_cuda_kernel_forward_smem_bytes": 0}}'
+        (folder / f"{folder.name}.meta").write_text(meta, encoding="ascii")
+        cache = opened(SYSTEM, tmp_path)
+        (entry,) = cache.scan()
+        assert kinds(cache.check(entry)) == told
 
 
 def test_the_digits_that_warp_prints_are_a_key(tmp_path: Path) -> None:
