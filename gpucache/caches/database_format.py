@@ -23,6 +23,8 @@ from gpucache.caches.format import HeldError, UnjudgedError
 from gpucache.errors import CacheUnusableError, FormatError
 
 _COPIED_BYTES = 128 << 20
+_EMPTY_BYTES = 1
+"""SQLite takes a file of one byte for an empty one, as it writes such a byte itself on some systems."""
 
 
 class DatabaseFormat(FilesFormat):
@@ -42,7 +44,7 @@ class DatabaseFormat(FilesFormat):
         if name.endswith(sqlite_file.SIDES):
             return Problem(FindingKind.ORPHAN, "its database is gone, so SQLite throws it away")
         start = item.part(name, 0, len(sqlite_file.MAGIC))
-        if start and start != sqlite_file.MAGIC:
+        if len(start) > _EMPTY_BYTES and start != sqlite_file.MAGIC:
             return Problem(FindingKind.MISLABELLED, f"it is no database of SQLite's; {self.consequence}")
         return None
 
@@ -51,7 +53,7 @@ class DatabaseFormat(FilesFormat):
         if problem := self.look_at_database(item):
             yield problem
             return
-        if not item.seen[item.names[0]].st_size:
+        if item.seen[item.names[0]].st_size <= _EMPTY_BYTES:
             return
         try:
             with self.database(item) as (connection, file):

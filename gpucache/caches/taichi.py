@@ -2,7 +2,9 @@
 
 Source: Taichi 1.7, ``taichi/util/offline_cache.h``, ``taichi/codegen/compiled_kernel_data.cpp`` and
 ``taichi/compilation_manager``; checked against its files. ``T<64 hex>.tic`` is ``TIC`` and a zero, u32
-architecture, u64 size of a JSON text, u64 size of the code, both of these, and the SHA-256 of the two in hex.
+architecture, u64 size of a JSON text, u64 size of the code, both of these, and the SHA-256 of the two in hex;
+bytes behind that are ignored. Nothing in it names its key, so of two files of one size in each other's place
+nothing shows.
 A file is only written along with its row: a damaged or missing file whose row stays is compiled again at
 every start. Readers and writers of the index create ``ticache.lock``, and remove it afterwards.
 
@@ -138,19 +140,27 @@ class Taichi(TaichiPlaces, FilesFormat):
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Its sizes and its SHA-256, and whether Taichi reads it."""
-        if problem := _damage(item.read(item.names[0], _MOST_BYTES)):
+        """Its sizes and its SHA-256, whether Taichi reads it, and whether it has the size in the index."""
+        data = item.read(item.names[0], _MOST_BYTES)
+        row = self._index.rows.get(_name(item)) if self._index else None
+        if problem := _damage(data):
             yield problem
-        elif self._index is not None and _name(item) not in self._index.rows:
+        elif self._index is not None and row is None:
             detail = "the index has no row for it, so Taichi does not read it, and writes it anew"
             yield Problem(FindingKind.ORPHAN, detail)
+        elif row is not None and row.size_bytes != (size := _end(data) + _DIGITS):
+            detail = (
+                f"it has {size} bytes where the index has {row.size_bytes}, so it is of another kernel; "
+                "Taichi runs it, and programs get its results"
+            )
+            yield Problem(FindingKind.MISLABELLED, detail)
 
     def payload(self, item: Files) -> bytes:
         """The code: LLVM's intermediate representation, or Taichi's output for the architecture."""
         data = item.read(item.names[0], _MOST_BYTES)
         if len(data) < _HEAD.size:
             raise FormatError(f"{item.path} ends in the middle of its head")
-        return data[_HEAD.size + _HEAD.unpack_from(data)[2] : -_DIGITS]
+        return data[_HEAD.size + _HEAD.unpack_from(data)[2] : _end(data)]
 
     def remove(self, item: Files) -> Kept | None:
         """One of several."""
@@ -248,16 +258,22 @@ def _name(item: Files) -> str:
     return Path(item.names[0]).stem
 
 
+def _end(data: bytes) -> int:
+    """The end of the code in a file; Taichi ignores bytes behind the digest that follows."""
+    _, _, json_bytes, code_bytes = _HEAD.unpack_from(data)
+    return _HEAD.size + int(json_bytes) + int(code_bytes)
+
+
 def _damage(data: bytes) -> Problem | None:
     """The damage of a complete kernel file."""
     if not data:
         return Problem(FindingKind.TRUNCATED, f"it is empty; {_FOR_EVER}")
     if not data.startswith(_MAGIC) or len(data) < _HEAD.size:
         return Problem(FindingKind.MISLABELLED, f"it is no Taichi kernel; {_FOR_EVER}")
-    _, _, json_bytes, code_bytes = _HEAD.unpack_from(data)
-    if (missing := _HEAD.size + json_bytes + code_bytes + _DIGITS - len(data)) > 0:
+    end = _end(data)
+    if (missing := end + _DIGITS - len(data)) > 0:
         return Problem(FindingKind.TRUNCATED, f"{missing} of its bytes are missing; {_FOR_EVER}")
-    if hashlib.sha256(data[_HEAD.size : -_DIGITS]).hexdigest().encode() != data[-_DIGITS:]:
+    if hashlib.sha256(data[_HEAD.size : end]).hexdigest().encode() != data[end : end + _DIGITS]:
         return Problem(FindingKind.CORRUPT, f"its SHA-256 is not that of what it holds; {_FOR_EVER}")
     return None
 

@@ -18,10 +18,19 @@ def content(number: int = 0) -> bytes:
         return database.serialize()
 
 
-def put(root: Path, number: int = 0, python: str = PYTHON) -> Path:
+def put_items(root: Path, name: str = "code-v3") -> Path:
+    """Lay a dictionary of one item as pytools before 2024.1.3 does; the folder of the item."""
+    folder = root / f"pdict-v4-{name}-py{PYTHON}.final.0" / "3f4" / "6cd" / ("e2" * 29)
+    folder.mkdir(parents=True)
+    for file, value in (("key", 7), ("contents", "code")):
+        (folder / file).write_bytes(pickle.dumps(value))
+    return folder
+
+
+def put(root: Path, number: int = 0, python: str = PYTHON, dash: str = "-") -> Path:
     """Lay a dictionary; its file."""
     root.mkdir(parents=True, exist_ok=True)
-    path = root / f"pdict-v5-pyopencl-invoker-cache-v{number}-nano-{python}.final.0.sqlite"
+    path = root / f"pdict-v5-pyopencl-invoker-cache-v{number}-nano{dash}{python}.final.0.sqlite"
     path.write_bytes(content(number))
     path.chmod(0o600)
     return path

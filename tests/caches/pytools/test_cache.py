@@ -14,7 +14,7 @@ import pytest
 from gpucache.answers.entries import FindingKind
 from gpucache.caches.registry import of_others
 from tests.caches.opened import kinds, only, opened
-from tests.caches.pytools.build import content, cut_row, put
+from tests.caches.pytools.build import content, cut_row, put, put_items
 
 SYSTEM = of_others("pytools")
 
@@ -27,6 +27,39 @@ def test_a_dictionary_says_its_name_its_python_and_how_many_rows_it_has(tmp_path
     assert (entry.program, entry.fields) == ("pyopencl-invoker-cache-v0-nano", (("python", "3.11.7"),))
     assert not cache.check(entry).findings and cache.extract(entry) == content()
     assert dict(cache.report(entry).payload)["rows"] == "2"
+
+
+def test_a_dictionary_of_2024_or_2025_is_named_without_a_dash(tmp_path: Path) -> None:
+    """Its name and its Python are told apart nevertheless, and one byte is an empty database to SQLite."""
+    path = put(tmp_path, dash="")
+    entry = only(cache := opened(SYSTEM, tmp_path))
+    assert (entry.program, entry.fields) == ("pyopencl-invoker-cache-v0-nano", (("python", "3.11.7"),))
+    path.write_bytes(b"S")
+    assert not cache.check(only(cache)).findings
+
+
+def test_the_items_of_older_versions_are_checked_and_removed(tmp_path: Path) -> None:
+    """Up to 2024.1.2 an item is a folder with two pickles; a killed program's lock stops others."""
+    folder = put_items(tmp_path)
+    lock = folder.parents[2] / f"3f46cd{folder.name}.lock"
+    lock.touch()
+    os.utime(lock, (0, 0))
+    cache = opened(SYSTEM, tmp_path)
+    entry = only(cache)
+    assert (entry.program, entry.fields, entry.artifact_kind) == (
+        "code-v3",
+        (("python", "3.11.7"),),
+        "pickle",
+    )
+    assert not cache.check(entry).findings and pickle.loads(cache.extract(entry)) == "code"
+    (left,) = cache.leftovers()
+    assert kinds(left) == [FindingKind.LEFTOVER] and cache.repair(left, None).findings[0].repaired
+    (folder / "contents").write_bytes((folder / "contents").read_bytes()[:-1])
+    checked = cache.check(only(cache))
+    assert kinds(checked) == [FindingKind.TRUNCATED] and "at every start" in checked.findings[0].detail
+    (folder / "contents").unlink()
+    assert kinds(cache.check(only(cache))) == [FindingKind.TRUNCATED]
+    assert cache.remove(only(cache), "--all") is None and not list(tmp_path.iterdir())
 
 
 def test_a_dictionary_of_a_python_that_is_not_here_is_out_of_reach(tmp_path: Path) -> None:

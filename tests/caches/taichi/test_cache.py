@@ -61,6 +61,18 @@ def test_a_damaged_kernel_goes_with_its_row(data: bytes, kind: FindingKind, tmp_
     assert sorted(one.name for one in tmp_path.iterdir()) == [f"T{key(1)}.tic", "ticache.tcb"]
 
 
+def test_a_kernel_of_another_size_than_in_the_index_is_another_kernel(tmp_path: Path) -> None:
+    """Taichi runs what lies there, without a word; bytes behind a kernel it ignores."""
+    put(tmp_path, data=file_bytes() + b"behind it")
+    cache, entry = _only(tmp_path)
+    assert not cache.check(entry).findings and cache.extract(entry) == CODE
+    put(tmp_path, data=file_bytes(CODE * 2))
+    cache, entry = _only(tmp_path)
+    checked = cache.check(entry)
+    assert kinds(checked) == [FindingKind.MISLABELLED] and "another kernel" in checked.findings[0].detail
+    assert cache.repair(checked, entry).findings[0].repaired and not list(tmp_path.glob("*.tic"))
+
+
 def test_a_row_whose_file_is_gone_is_found_and_taken_out(tmp_path: Path) -> None:
     """A file that was removed by hand is never written again."""
     put(tmp_path, 1)
