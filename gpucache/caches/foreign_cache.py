@@ -122,7 +122,7 @@ class ForeignCache(Generic[T]):
                 self._failed[why] = None
                 yield made.told(self._root, Problem(FindingKind.UNTRUSTED, why))
             elif made.is_foreign():
-                detail = f"{self._root} is no cache of {made.owner}, so nothing in it is looked at"
+                detail = f"{self._root} is laid out as no version of {made.owner} known here, so nothing in it is looked at"
                 foreign = Problem(FindingKind.UNSUPPORTED, detail, "name the folder of one")
                 yield made.told(self._root, foreign)
             else:

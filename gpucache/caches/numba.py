@@ -1,11 +1,13 @@
 """Numba's cache of functions with ``cache=True``: an index for each, and a file for each compiled version.
 
-Source: Numba 0.68, ``numba/core/caching.py``, and numba-cuda, which copied it; checked against its files.
-Each source directory has a directory below NUMBA_CACHE_DIR, named by its name and its path's SHA-1.
+Source: ``numba/core/caching.py`` of Numba 0.60 to 0.68, and numba-cuda, which copied it; checked against
+files of 0.68. Each source directory has a directory below NUMBA_CACHE_DIR, named by its name and its path's SHA-1.
 ``MODULE.FUNCTION-LINE.pyXY.nbi`` is a pickle of Numba's version, and one of a stamp of the source and a
 dictionary from signature and target to the name of a ``.N.nbc``, which is a pickle with object code. Files
 are written under a temporary name and renamed, and nothing is ever removed. Numba unpickles the files;
-gpucache only lists opcodes. Without the variable files are in ``__pycache__`` next to each source, unlisted.
+gpucache only lists opcodes. A ``.nbc`` begins with the function's name, and has an ELF file and LLVM bitcode;
+there is no checksum, so neither changed machine code shows, nor two versions of one function in each other's
+place. Without the variable files are in ``__pycache__`` next to each source, unlisted.
 """
 
 import re
@@ -20,12 +22,15 @@ from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.systems import NumbaPlaces
 from gpucache.errors import FormatError
+from gpucache.payload import describe
 
 _FUNCTION = r"(.*_[0-9a-f]{40})/([\w.-]+-\d+\.py\d+\w*)"
 _VERSION_BYTES = 256
 _LARGEST_BYTES = 256 << 20
 _FAILS = "Numba raises an error that it does not catch, so the program fails at every start"
 _AGAIN = "Numba compiles it again"
+_STARTS = (b"\x7fELF", b"BC\xc0\xde")
+_QUALIFIED = re.compile(r"[\w.<>]+")
 
 
 class Numba(NumbaPlaces, FilesFormat):
@@ -71,18 +76,19 @@ class Numba(NumbaPlaces, FilesFormat):
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Check that the index's two pickles and those of all versions end properly."""
+        """Check the index's two pickles and those of all versions, and the object code in these."""
         if problem := self.look(item).problem:
             yield problem
             return
         index, *versions = item.names
         for name in versions:
-            if name.endswith(".nbc") and (wrong := pickles.texts(item.read(name, _LARGEST_BYTES), 1)[1]):
+            if name.endswith(".nbc") and (wrong := _damage(index, item.read(name, _LARGEST_BYTES))):
                 yield Problem(wrong.kind, f"{name} {wrong.detail}; {_FAILS}")
-        texts, wrong = pickles.texts(item.read(index, _LARGEST_BYTES), 2)
+        values, wrong = pickles.values(item.read(index, _LARGEST_BYTES), 2)
         if wrong:
             yield Problem(wrong.kind, f"{index} {wrong.detail}; {_FAILS}")
-        gone = sorted(one for one in texts if one.endswith(".nbc") and one not in item.seen)
+        named = (one for one in values if isinstance(one, str) and one.endswith(".nbc"))
+        gone = sorted(one for one in named if one not in item.seen)
         if gone and not wrong:
             yield Problem(FindingKind.TRUNCATED, f"{gone[0]} is gone, which the index names; {_AGAIN}")
 
@@ -96,8 +102,26 @@ class Numba(NumbaPlaces, FilesFormat):
 
 def _version(start: bytes) -> str | None:
     """Numba's version from the first pickle of an index; None if it has none."""
-    texts, _ = pickles.texts(start, 1)
-    return texts[0] if len(texts) == 1 and re.fullmatch(r"\d[\w.+!-]*", texts[0]) else None
+    match pickles.values(start, 1)[0]:
+        case [str(version)] if re.fullmatch(r"\d[\w.+!-]*", version):
+            return version
+    return None
+
+
+def _damage(index: str, data: bytes) -> Problem | None:
+    """The problem of a compiled version: its pickle, the object code in it, or whose it is."""
+    values, wrong = pickles.values(data, 1)
+    if wrong:
+        return wrong
+    for info in (describe(value) for value in values if isinstance(value, bytes) and value[:4] in _STARTS):
+        if info.problem:
+            return Problem(FindingKind.CORRUPT, f"has {info.kind.value} that is broken: {info.problem}")
+    match values:
+        case [str(name), "object", *_] if _QUALIFIED.fullmatch(name):
+            function = index.rpartition("-")[0]
+            if not f".{function}".endswith(f".{re.sub('[<>]', '', name)}"):
+                return Problem(FindingKind.MISLABELLED, f"has the code of {name}, another function")
+    return None
 
 
 FORMAT = Numba

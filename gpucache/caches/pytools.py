@@ -72,7 +72,7 @@ class Pytools(PytoolsPlaces, DatabaseFormat):
         elif problem := self.look(item).problem:
             yield problem
         for name in item.names if item.parts else ():
-            if wrong := pickles.texts(item.read(name, _ITEMS_BYTES), 1)[1]:
+            if wrong := pickles.values(item.read(name, _ITEMS_BYTES), 1)[1]:
                 yield Problem(wrong.kind, f"{name} {wrong.detail}; {_NEVER}")
 
     def rows(self, item: Files, connection: sqlite3.Connection) -> Iterator[Problem]:  # noqa: ARG002 - of any
@@ -82,7 +82,7 @@ class Pytools(PytoolsPlaces, DatabaseFormat):
             yield Problem(FindingKind.MISLABELLED, detail)
             return
         for (row,) in connection.execute("SELECT key_value FROM dict"):
-            if wrong := pickles.texts(row if isinstance(row, bytes) else b"", 1)[1]:
+            if wrong := pickles.values(row if isinstance(row, bytes) else b"", 1)[1]:
                 yield Problem(wrong.kind, f"a row {wrong.detail}; {self.consequence}")
                 return
 

@@ -59,6 +59,14 @@ def _index_gone(index: Path) -> None:
     index.unlink()
 
 
+def _data_of_another(index: Path) -> None:
+    _data(index).write_bytes(pickle.dumps(("shift", "object", b"")))
+
+
+def _bitcode_cut(index: Path) -> None:
+    _data(index).write_bytes(pickle.dumps(("scale", "object", b"BC\xc0\xde" + bytes(9))))
+
+
 @pytest.mark.parametrize(
     ("damage", "kind", "words"),
     [
@@ -69,6 +77,8 @@ def _index_gone(index: Path) -> None:
         (_data_other, FindingKind.CORRUPT, "fails at every start"),
         (_data_gone, FindingKind.TRUNCATED, "compiles it again"),
         (_index_gone, FindingKind.ORPHAN, "compiles it again"),
+        (_data_of_another, FindingKind.MISLABELLED, "another function"),
+        (_bitcode_cut, FindingKind.CORRUPT, "fails at every start"),
     ],
 )
 def test_damage_is_reported_with_what_comes_of_it_and_repaired(
@@ -84,6 +94,20 @@ def test_damage_is_reported_with_what_comes_of_it_and_repaired(
     if kind.wrong:
         assert cache.repair(checked, entry).findings[0].repaired
         assert sorted(one.suffix for one in other.parent.iterdir()) == [".nbc", ".nbi"]
+
+
+@pytest.mark.parametrize("name", ["scale", "Kind.<locals>.scale", "<numba.np.ufunc.wrappers object at 0x7f>"])
+def test_the_names_that_numba_gives_a_function_are_its_own(name: str, tmp_path: Path) -> None:
+    """That of a method or a closure has its surroundings, and a ufunc's wrapper is called by its address."""
+    index = put(tmp_path)
+    _data(index).write_bytes(pickle.dumps((name, "object", b"")))
+    for path in list(index.parent.iterdir()) if "locals" in name else ():
+        data = path.read_bytes().replace(b"module.scale", b"module.Kind.locals.scale")
+        path.with_name(path.name.replace("scale", "Kind.locals.scale")).write_bytes(data)
+        path.unlink()
+    cache = opened(SYSTEM, tmp_path)
+    (entry,) = cache.scan()
+    assert not [one for one in cache.check(entry).findings if one.kind is FindingKind.MISLABELLED]
 
 
 class _Trap:
