@@ -122,8 +122,12 @@ class ForeignCache(Generic[T]):
                 self._failed[why] = None
                 yield made.told(self._root, Problem(FindingKind.UNTRUSTED, why))
             elif made.is_foreign():
-                detail = f"{self._root} is laid out as no version of {made.owner} known here, so nothing in it is looked at"
-                foreign = Problem(FindingKind.UNSUPPORTED, detail, "name the folder of one")
+                detail = f"{self._root} is laid out as no version of {made.owner} known here"
+                foreign = Problem(
+                    FindingKind.UNSUPPORTED,
+                    f"{detail}, so nothing in it is looked at",
+                    "name the folder of a cache",
+                )
                 yield made.told(self._root, foreign)
             else:
                 yield from made.beside()

@@ -1,9 +1,9 @@
 """Numba's cache of functions with ``cache=True``: an index for each, and a file for each compiled version.
 
 Source: ``numba/core/caching.py`` of Numba 0.60 to 0.68, and numba-cuda, which copied it; checked against
-files of 0.68. Each source directory has a directory below NUMBA_CACHE_DIR, named by its name and its path's SHA-1.
-``MODULE.FUNCTION-LINE.pyXY.nbi`` is a pickle of Numba's version, and one of a stamp of the source and a
-dictionary from signature and target to the name of a ``.N.nbc``, which is a pickle with object code. Files
+files of 0.68. Each source directory has a directory below NUMBA_CACHE_DIR, named by its name and its path's
+SHA-1. ``MODULE.FUNCTION-LINE.pyXY.nbi`` is a pickle of Numba's version, and one of a stamp of the source and
+a dictionary from signature and target to the name of a ``.N.nbc``, which is a pickle with object code. Files
 are written under a temporary name and renamed, and nothing is ever removed. Numba unpickles the files;
 gpucache only lists opcodes. A ``.nbc`` begins with the function's name, and has an ELF file and LLVM bitcode;
 there is no checksum, so neither changed machine code shows, nor two versions of one function in each other's
