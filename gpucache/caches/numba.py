@@ -29,6 +29,7 @@ _VERSION_BYTES = 256
 _LARGEST_BYTES = 256 << 20
 _FAILS = "Numba raises an error that it does not catch, so the program fails at every start"
 _AGAIN = "Numba compiles it again"
+_RUNS = "Numba runs that instead, so programs get its results or die"
 _STARTS = (b"\x7fELF", b"BC\xc0\xde")
 _QUALIFIED = re.compile(r"[\w.<>]+")
 
@@ -83,7 +84,8 @@ class Numba(NumbaPlaces, FilesFormat):
         index, *versions = item.names
         for name in versions:
             if name.endswith(".nbc") and (wrong := _damage(index, item.read(name, _LARGEST_BYTES))):
-                yield Problem(wrong.kind, f"{name} {wrong.detail}; {_FAILS}")
+                end = _RUNS if wrong.kind is FindingKind.MISLABELLED else _FAILS
+                yield Problem(wrong.kind, f"{name} {wrong.detail}; {end}")
         values, wrong = pickles.values(item.read(index, _LARGEST_BYTES), 2)
         if wrong:
             yield Problem(wrong.kind, f"{index} {wrong.detail}; {_FAILS}")
