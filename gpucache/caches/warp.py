@@ -9,7 +9,7 @@ binary per device (``.sm80.cubin``, ``.sm80.ptx``, ``.cpu0eee9287.o``, ``.o``). 
 and renamed; a hit requires only the files, and nothing is ever removed. ``lto/`` has code for matrix
 functions. Warp 1.0 and 1.1 kept one build of a module: binaries, each with a ``.hash`` of 32 bytes, in
 ``bin/``, and sources in ``gen/``. There is no checksum: changed code in a binary shows only if it breaks its
-tables, and a binary of another module only by the names of kernels in ``.meta``.
+tables, and a binary of another module only by the names of kernels in ``.meta``, or of the source in an object file.
 """
 
 import json
@@ -33,6 +33,8 @@ _TOPS = (f"({VERSION})/", "")
 _META_BYTES = 16 << 20
 _LARGEST_BYTES = 1 << 30
 _DEVICE = re.compile(r"\.(cpu|sm\d+[a-z]?)?(?:[0-9a-f]{8})?\.?(?:o|cubin|ptx)")
+_SOURCE = re.compile(rb"\0(wp_[\w.<>-]+)\.cpp\0")
+"""The name of the source in an object file of a CPU; all are called alike in 1.2 to 1.5."""
 _ENDING = re.compile(r"(?:\.(?:cpu|sm\d+))?\.\w+$")
 _SHARED = re.compile(r"(.+)_cuda_kernel_(?:for|back)ward_smem_bytes")
 _BINARIES = {".cubin": PayloadKind.CUBIN, ".ptx": PayloadKind.PTX, ".o": PayloadKind.ELF}
@@ -106,8 +108,12 @@ class Warp(WarpPlaces, FilesFormat):
             elif kind is not None:
                 data = item.read(name, _LARGEST_BYTES)
                 sound = yield from broken(name, data, kind, _FAILS)
-                if sound and (absent := sorted(one for one in kernels if one.encode() not in data)):
-                    detail = f"{name} has no kernel {absent[0]}, so it is of another module; {_FAILS}"
+                absent = sorted(one for one in kernels if one.encode() not in data)
+                source = _SOURCE.search(data) if kind is PayloadKind.ELF else None
+                module = item.parts[-1] if item.parts[-1] != "bin" else name.removesuffix(".o")
+                if sound and (absent or (source and source[1].decode() != module)):
+                    why = f"no kernel {absent[0]}" if absent else f"another source than {module}"
+                    detail = f"{name} has {why}, so it is of another module; {_FAILS}"
                     yield Problem(FindingKind.MISLABELLED, detail)
 
     def payload(self, item: Files) -> bytes:
