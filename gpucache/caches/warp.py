@@ -9,7 +9,8 @@ binary per device (``.sm80.cubin``, ``.sm80.ptx``, ``.cpu0eee9287.o``, ``.o``). 
 and renamed; a hit requires only the files, and nothing is ever removed. ``lto/`` has code for matrix
 functions. Warp 1.0 and 1.1 kept one build of a module: binaries, each with a ``.hash`` of 32 bytes, in
 ``bin/``, and sources in ``gen/``. There is no checksum: changed code in a binary shows only if it breaks its
-tables, and a binary of another module only by the names of kernels in ``.meta``, or of the source in an object file.
+tables, and a binary of another module only by the names of kernels in ``.meta``, or by the name of the source
+in an object file.
 """
 
 import json
