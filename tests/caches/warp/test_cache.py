@@ -10,6 +10,7 @@ from gpucache.answers.why import Served
 from gpucache.caches.registry import of_others
 from tests.caches.opened import PTX, kinds, opened
 from tests.caches.warp.build import MODULE, VERSION, digits, put, put_older, put_oldest
+from tests.payload.build import elf64
 
 SYSTEM = of_others("warp")
 
@@ -61,6 +62,19 @@ def test_a_binary_of_another_module_is_told_by_its_kernels(tmp_path: Path) -> No
         cache = opened(SYSTEM, tmp_path)
         (entry,) = cache.scan()
         assert kinds(cache.check(entry)) == told
+
+
+@pytest.mark.parametrize(
+    ("source", "found"), [("wp_my.physics", []), ("wp_other", [FindingKind.MISLABELLED])]
+)
+def test_an_object_file_of_another_module_is_told_by_its_source(
+    source: str, found: list[FindingKind], tmp_path: Path
+) -> None:
+    """Warp 1.0 has no other name in it."""
+    binaries = put_oldest(tmp_path)
+    (binaries / f"wp_my.{MODULE}.o").write_bytes(elf64(sections=[(".strtab", f"\0{source}.cpp\0".encode())]))
+    (entry,) = (one for one in opened(SYSTEM, tmp_path).scan() if "cpu" in one.target)
+    assert kinds(opened(SYSTEM, tmp_path).check(entry)) == found
 
 
 def test_the_digits_that_warp_prints_are_a_key(tmp_path: Path) -> None:
