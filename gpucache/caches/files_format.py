@@ -224,7 +224,8 @@ class FilesFormat(Format[Files]):
                     self._move_away(folder, parts[-1])
                 else:
                     return checked
-            if len(parts) > 1 and not self.layout.has_entries(parts[:-1]):
+            left = self.layout.left_at(parts)
+            if left and left[0].in_own_folder:
                 with suppress(OSError), files.open_folder(self.root, *parts[:-2]) as above:
                     above.rmdir(parts[-2])
             return checked.mended()

@@ -59,6 +59,11 @@ class Left:
     """Whether no other program names a file like this. Otherwise its content decides whose it is, unless its
     name has the number of a process."""
 
+    @property
+    def in_own_folder(self) -> bool:
+        """Whether the directory of the files is one writer's as well."""
+        return "(?P<pid>" in self.pattern.rpartition("/")[0]
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -143,10 +148,6 @@ class Layout:
                 pid = match.groupdict().get("pid")
                 return way.left, int(pid) if pid else None
         return None
-
-    def has_entries(self, parts: Sequence[str]) -> bool:
-        """Whether the directory at a place is one that entries are in, by its names."""
-        return any(len(way.parts) > len(parts) and way.fits(parts) for way in self._entry_ways)
 
     def is_own(self, parts: Sequence[str]) -> bool:
         """Whether a place is that of one of the owner's other files, by its names."""

@@ -37,7 +37,7 @@ CASES: Cases = {
     "no source": changed(put, gone("kernel.cu")),
     "something else in its folder": changed(put, write("notes.txt", b"mine")),
     "of a stopped compile": write(
-        "tmp/4711-0000abcd-0000abcd-0000abcd/kernel.cu", b"// Includes' hash value: 1"
+        "tmp/99999999-0000abcd-0000abcd-0000abcd/kernel.cu", b"// Includes' hash value: 1"
     ),
 }
 _BELOW = (".cache/vllm/deep_gemm", ".cache/sglang/deep_gemm")

@@ -26,7 +26,7 @@ CASES: Cases = {
     "another format": partial(put, data=b"garbage of more than a header's bytes"),
     "a cut binary": partial(put, data=file_bytes(PTX[:-3])),
     "a binary that only its driver knows": partial(put, data=file_bytes(b"of an Adreno")),
-    "of a writer": write(f"{0xABCD << 240:064x}.clbin.tmp.4711", file_bytes()[:40]),
+    "of a writer": write(f"{0xABCD << 240:064x}.clbin.tmp.99999999", file_bytes()[:40]),
     "alone: somebody's own file": partial(put, data=b"somebody's own file, called by a digest"),
 }
 _AT = "llama.cpp/cl-cache"

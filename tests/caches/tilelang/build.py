@@ -75,7 +75,7 @@ def _listed(*names: str) -> Lay:
     return make
 
 
-_STAGED = f"{VERSION}/linux-x86_64/.staging/{key(7)}_4711_0123abcd"
+_STAGED = f"{VERSION}/linux-x86_64/.staging/{key(7)}_99999999_0123abcd"
 CASES: Cases = {
     "a kernel": put,
     "a binary": put_binary,
