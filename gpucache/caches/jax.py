@@ -1,23 +1,26 @@
 """JAX's persistent compilation cache: a file for each executable that XLA compiled, off by default.
 
-Source: JAX 0.10, ``jax/_src/lru_cache.py``, ``compilation_cache.py`` and ``cache_key.py``. ``<module>-<64
-hex>-cache`` is zstd, or zlib if Python has no zstd, of the compile time in seconds as u32, big-endian, and
-the executable, which JAX passes to XLA: gpucache never loads it. The digits are a SHA-256 of the program and
-everything that compiles it, which is not stored. If JAX_COMPILATION_CACHE_MAX_SIZE bounds the cache,
-``-atime`` next to it has the nanoseconds of the last use as u64, little-endian, and ``.lockfile`` is locked
-(flock) around every read and write. Files are written in place, and existing files are never rewritten. XLA
-stores its tuning results in a separate directory there.
+Source: JAX 0.4.20 to 0.10, ``jax/_src/lru_cache.py``, ``gfile_cache.py``, ``compilation_cache.py`` and
+``cache_key.py``. ``<module>-<64 hex>-cache``, before 0.4.31 without ``-cache``, is zstd, or zlib if Python
+has no zstd, of the compile time in seconds as u32, big-endian, and the executable, which JAX passes to XLA:
+gpucache never loads it. The digits are a SHA-256 of the program and everything that compiles it, which is not
+stored. An executable for a CPU begins with its HLO module, and that with the module's name (observed in
+0.4.30 and 0.10). If JAX_COMPILATION_CACHE_MAX_SIZE bounds the cache, ``-atime`` next to it has the
+nanoseconds of the last use as u64, little-endian, and ``.lockfile`` is locked (flock) around every read and
+write. Files are written in place, before 0.4.30 under a temporary name, and since then existing files are
+never rewritten. XLA stores its tuning results in a separate directory there.
 """
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import SECOND_NS, Look, UnjudgedError
-from gpucache.caches.layout import Layout
+from gpucache.caches.format import HOUR_NS, SECOND_NS, Look, UnjudgedError
+from gpucache.caches.layout import Layout, Left
 from gpucache.caches.owner_files import LockedFormat
 from gpucache.caches.systems import JAX_MAX_SIZE, JaxPlaces
 from gpucache.errors import FormatError
@@ -32,6 +35,13 @@ _LARGEST_BYTES = 1 << 30
 _TOO_MUCH = f"more than {format_size(_LARGEST_BYTES)}"
 _YOUNG_NS = 60 * SECOND_NS
 _BEGINNING_BYTES = 4096
+_MODULE_BYTES = 1 << 20
+"""The beginning of an executable that is unpacked for its module's name; types of arguments precede it."""
+_NAME = re.compile(rb"(?:jit|pmap)_[\w.$<>-]{0,4096}", re.ASCII)
+"""The name of a module as JAX makes it."""
+_NESTED = 8
+_VERSIONS = {True: "0.4.31+", False: "0.4.20-0.4.30"}
+_CACHE, _USE = "-cache", "-atime"
 _STAYS = "JAX warns and compiles it again at every run, and never replaces it"
 
 
@@ -39,7 +49,8 @@ class Jax(JaxPlaces, LockedFormat):
     """The executables that ``jax.jit`` stores on every platform."""
 
     layout = Layout(
-        [rf"[\w.-]+-([0-9a-f]{{64}})-{kind}" for kind in ("cache", "atime")],
+        [rf"(?!_temp_)[\w.-]+-([0-9a-f]{{64}}){kind}" for kind in (_CACHE, "", _USE)],
+        left=[Left(r"_temp_[\w.-]+-[0-9a-f]{64}", HOUR_NS)],
         own=[r"\.lockfile", "xla_gpu_per_fusion_autotune_cache_dir/", "xla_gpu_kernel_cache_file"],
     )
     wanted = {"key": "hex digits of a key as JAX logs it behind the name of the module, or the first of them"}
@@ -58,9 +69,13 @@ class Jax(JaxPlaces, LockedFormat):
 
     def bars(self, item: Files) -> Problem | None:
         """The problem of a time of last use without its entry, or of a node that is not a file."""
-        if not item.names[0].endswith("-cache"):
+        if item.names[0].endswith(_USE):
             return Problem(FindingKind.LEFTOVER, "it is the last use of an executable that is gone")
         return super().bars(item)
+
+    def is_left(self, start: bytes) -> bool:
+        """Packed data, as far as they were written."""
+        return start.startswith((ZLIB, ZSTD))
 
     def look(self, item: Files) -> Look:
         """The module's name, and how it is packed."""
@@ -70,25 +85,27 @@ class Jax(JaxPlaces, LockedFormat):
         problem = None if packed else Problem(FindingKind.CORRUPT, f"it is neither zstd nor zlib; {_STAYS}")
         with suppress(BrokenError):  # for example if this Python cannot read zstd
             seconds = unpack(start, 4)
-        uses = [int.from_bytes(item.part(beside, 0, 8), "little") for beside in item.names[1:]]
+        beside = (one for one in item.names[1:] if one.endswith(_USE))
+        uses = [int.from_bytes(item.part(one, 0, 8), "little") for one in beside]
         return Look(
-            program=name.rpartition("-")[0].rpartition("-")[0],
+            program=_program(name),
             kind="xla-executable" if packed else "",
             fields=(("packed by", packed),) if packed else (),
             problem=problem if start else Problem(FindingKind.TRUNCATED, f"it is empty; {_STAYS}"),
             compile_ns=int.from_bytes(seconds, "big") * SECOND_NS if len(seconds) == 4 else None,
             used_ns=max(uses or (status.st_mtime_ns, status.st_atime_ns)),
             shows=bool(packed) or not start,
+            toolchain=(("JAX", _VERSIONS[name.endswith(_CACHE)]),),
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Check that the compressed data is intact, with its checksum if it has one."""
+        """Check that the compressed data is intact, with its checksum if it has one, and the module in it."""
         name, status = next(iter(item.seen.items()))
         try:
             if not status.st_size:
                 raise CutError("it is empty")
-            read = status.st_size <= _LARGEST_BYTES
-            if read and not is_verified(item.read(name, _LARGEST_BYTES), _LARGEST_BYTES):
+            data = item.read(name, _LARGEST_BYTES) if status.st_size <= _LARGEST_BYTES else b""
+            if data and not is_verified(data, _LARGEST_BYTES):
                 raise UnjudgedError(f"it unpacks to {_TOO_MUCH}, and the rest was not checked")
         except CutError as error:
             if 0 <= self.now_ns() - status.st_mtime_ns < _YOUNG_NS:
@@ -96,7 +113,12 @@ class Jax(JaxPlaces, LockedFormat):
             yield Problem(FindingKind.TRUNCATED, f"{error}; {_STAYS}")
         except BrokenError as error:
             yield Problem(FindingKind.CORRUPT, f"{error}; {_STAYS}")
-        if len(item.seen) == 1 and os.path.lexists(self.root / _LOCK):
+        else:
+            with suppress(BrokenError):  # for example if this Python cannot read zstd
+                if (module := _module(unpack(data, _MODULE_BYTES)[4:])) not in ("", _program(name)):
+                    detail = f"it has the executable of {module}, which JAX runs in the place of its own"
+                    yield Problem(FindingKind.MISLABELLED, detail)
+        if name.endswith(_CACHE) and len(item.seen) == 1 and os.path.lexists(self.root / _LOCK):
             yield Problem(
                 FindingKind.ORPHAN,
                 f"it has no -atime beside it, so with {JAX_MAX_SIZE} JAX writes no new entry "
@@ -130,7 +152,41 @@ class Jax(JaxPlaces, LockedFormat):
 
     def removal_order(self, names: Sequence[str]) -> Sequence[str]:
         """The executable first: one without an -atime stops JAX from writing others."""
-        return sorted(names, key=lambda name: not name.endswith("-cache"))
+        return sorted(names, key=lambda name: name.endswith(_USE))
+
+
+def _program(name: str) -> str:
+    """The module's name in the name of a file."""
+    return name.removesuffix(_CACHE).removesuffix(_USE).rpartition("-")[0]
+
+
+def _module(executable: bytes) -> str:
+    """The name of the module that an executable for a CPU begins with; empty if it does not begin like one.
+
+    It is the first field of nested messages of Protocol Buffers, the first field in each. In 0.10 a message
+    of JAX with its length precedes them.
+    """
+    at = 0
+    if executable[:1] != b"\n":
+        length, at = _length(executable, 0)
+        at += length
+    for _ in range(_NESTED):
+        if executable[at : at + 1] != b"\n":
+            break
+        length, at = _length(executable, at + 1)
+        if _NAME.fullmatch(executable, at, at + length):
+            return executable[at : at + length].decode()
+    return ""
+
+
+def _length(data: bytes, at: int) -> tuple[int, int]:
+    """A length of at most 35 bits as a varint, and where it ends."""
+    length = 0
+    for shift, byte in enumerate(data[at : at + 5]):
+        length |= (byte & 0x7F) << 7 * shift
+        if byte < 0x80:
+            return length, at + shift + 1
+    return length, len(data)
 
 
 FORMAT = Jax

@@ -150,6 +150,8 @@ class JaxPlaces(Places):
             ("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0"),
             ("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1"),
         ),
+        # Otherwise the place is in every key, as that of XLA's own caches, and a copy is never hit.
+        along=(("JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES", "none"),),
     )
     tracing = {"JAX_EXPLAIN_CACHE_MISSES": "1"}
 

@@ -1,8 +1,8 @@
 """Data packed by zlib (RFC 1950) or into a frame of zstd (RFC 8878): whether it is whole, and its content.
 
 A zlib stream is unpacked to be checked, and ends in a checksum. The blocks of a zstd frame contain their
-lengths, so a cut is noticed without unpacking; that needs the package ``zstandard``. Whatever the data say,
-no more is unpacked than the caller allows.
+lengths, so a cut is noticed without unpacking; that needs the package ``zstandard``. Bytes after the data are
+no damage, as readers ignore them. Whatever the data say, no more is unpacked than the caller allows.
 """
 
 import zlib
@@ -58,8 +58,6 @@ def _is_stream_verified(data: bytes, most_bytes: int) -> bool:
         raise BrokenError(f"its zlib data are damaged ({error})") from error
     if not stream.eof and size < most_bytes:
         raise CutError("its zlib data are cut off")
-    if stream.unused_data:
-        raise BrokenError(f"{len(stream.unused_data)} bytes lie behind its zlib data")
     return stream.eof
 
 
@@ -79,5 +77,3 @@ def _require_whole_frame(data: bytes) -> None:
     at += 4 * (descriptor >> 2 & 1)  # the checksum
     if at > len(data):
         raise CutError("its zstd data are cut off")
-    if at < len(data):
-        raise BrokenError(f"{len(data) - at} bytes lie behind its zstd data")

@@ -1,10 +1,12 @@
 """Compilation caches that JAX makes itself on this machine's processor, and what it makes of damage in them.
 
 Each run is a process of its own, as JAX reads a cache once. ``filelock`` is what JAX bounds its cache with.
+The environment variable GPUCACHE_TEST_JAX_0_4_30_PYTHON names an interpreter with JAX 0.4.30.
 """
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,10 +29,11 @@ jax.jit(lambda x: x * number + 1)(1.0)
 """
 _FOUND = [importlib.util.find_spec(name) for name in ("jax", "filelock")]
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(None in _FOUND, reason="jax and filelock are not installed"),
-]
+_VARIABLE = "GPUCACHE_TEST_JAX_0_4_30_PYTHON"
+_OLD_PYTHON = os.environ.get(_VARIABLE, "")
+
+pytestmark = pytest.mark.slow
+with_jax = pytest.mark.skipif(None in _FOUND, reason="jax and filelock are not installed")
 
 
 def _environ(root: Path, **more: str) -> dict[str, str]:
@@ -40,10 +43,10 @@ def _environ(root: Path, **more: str) -> dict[str, str]:
     return {**os.environ, **variables, "JAX_PLATFORMS": "cpu", **SYSTEM.tracing, **more}
 
 
-def _run(environ: dict[str, str], number: int = 2) -> str:
+def _run(environ: dict[str, str], number: int = 2, python: str = sys.executable) -> str:
     """What a program says that compiles something, or finds it."""
     done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, str(number)],
+        [python, "-c", _PROGRAM, str(number)],
         env=environ, capture_output=True, text=True, timeout=PATIENCE_S, check=True,
     )  # fmt: skip
     return done.stderr
@@ -59,6 +62,7 @@ def _entry(cache: Cache) -> CacheEntry:
     return entry
 
 
+@with_jax
 def test_a_cache_as_jax_makes_it_is_sound(tmp_path: Path) -> None:
     """Its executables are given out, and the next run finds all of them, by the keys that JAX logs."""
     environ = _environ(tmp_path)
@@ -72,6 +76,7 @@ def test_a_cache_as_jax_makes_it_is_sound(tmp_path: Path) -> None:
     assert SYSTEM.recognises(Path(cache.location().root))
 
 
+@with_jax
 def test_jax_never_replaces_a_damaged_entry_and_a_repair_has_it_do_so(tmp_path: Path) -> None:
     """As the finding says."""
     environ = _environ(tmp_path)
@@ -90,6 +95,7 @@ def test_jax_never_replaces_a_damaged_entry_and_a_repair_has_it_do_so(tmp_path: 
     assert "Error" not in _run(environ) and not cache.check(_entry(cache)).findings
 
 
+@with_jax
 def test_an_entry_without_its_last_use_stops_jax_from_writing_others(tmp_path: Path) -> None:
     """Where the cache has a limit; once it is removed, JAX writes again."""
     environ = _environ(tmp_path, JAX_COMPILATION_CACHE_MAX_SIZE="100000000")
@@ -103,3 +109,35 @@ def test_an_entry_without_its_last_use_stops_jax_from_writing_others(tmp_path: P
     assert "FileNotFoundError" in _run(environ, 3)
     assert cache.remove(entry, "--all") is None
     assert "FileNotFoundError" not in _run(environ, 4)
+
+
+@with_jax
+def test_what_was_warmed_is_hit_at_another_place(tmp_path: Path) -> None:
+    """The variables that move a cache leave its place out of the keys."""
+    _run(_environ(tmp_path / "there"))
+    shutil.copytree(tmp_path / "there", tmp_path / "here")
+    shutil.rmtree(tmp_path / "there")
+    assert "CACHE MISS for 'jit" not in _run(_environ(tmp_path / "here"))
+
+
+@pytest.mark.skipif(not _OLD_PYTHON, reason=f"{_VARIABLE} names no interpreter with JAX 0.4.30")
+def test_the_cache_of_jax_0_4_30_is_known_and_repaired(tmp_path: Path) -> None:
+    """Its files have no ending; bytes behind the data do no harm, and damage stays until a repair."""
+    environ, python = _environ(tmp_path), _OLD_PYTHON
+    _run(environ, python=python)
+    cache = _opened(environ)
+    entry = _entry(cache)
+    assert SYSTEM.recognises(Path(cache.location().root)) and entry.producer == "JAX 0.4.20-0.4.30"
+    assert not [one for other in cache.scan() for one in cache.check(other).findings]
+    path = Path(entry.path)
+    path.write_bytes(path.read_bytes() + b"garbage")
+    assert "Error" not in _run(environ, python=python) and not cache.check(_entry(cache)).findings
+    os.truncate(path, 100)
+    assert "Error reading persistent compilation cache" in _run(environ, python=python)
+    os.utime(path, (1, 1))  # a use renews it, and what is young may be in the making
+    entry = _entry(cache)
+    checked = cache.check(entry)
+    assert kinds(checked) == [FindingKind.TRUNCATED]
+    assert cache.repair(checked, entry).findings[0].repaired
+    _run(environ, python=python)
+    assert "Error" not in _run(environ, python=python) and not cache.check(_entry(cache)).findings

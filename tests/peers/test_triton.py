@@ -1,4 +1,8 @@
-"""Triton's own cache, made ahead of time for GPUs that are not here, and what Triton does after a repair."""
+"""Triton's own cache, made ahead of time for GPUs that are not here, and what Triton does after a repair.
+
+The environment variables GPUCACHE_TEST_TRITON_3_0_PYTHON and GPUCACHE_TEST_TRITON_3_2_PYTHON name
+interpreters with these versions.
+"""
 
 import importlib.util
 import os
@@ -16,10 +20,13 @@ from tests.caches.opened import kinds
 
 SYSTEM = of_others("triton")
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed"),
-]
+_VARIABLES = {
+    version: f"GPUCACHE_TEST_TRITON_{version.replace('.', '_')}_PYTHON" for version in ("3.0", "3.2")
+}
+_PYTHONS = {version: os.environ.get(variable) for version, variable in _VARIABLES.items()}
+_INSTALLED = importlib.util.find_spec("triton") is not None
+
+pytestmark = pytest.mark.slow
 
 _PROGRAM = """
 import triton, triton.language as tl
@@ -40,6 +47,16 @@ print(*hits)
 """
 
 
+_OLD_PROGRAM = (
+    _PROGRAM[: _PROGRAM.index("hits")]
+    + """
+types = {"x": "*fp32", "n": "i32"}
+source = ASTSource(scale, types, constants={"BLOCK": 128})
+print(triton.compile(source, target=GPUTarget("cuda", 80, 32)).name)
+"""
+)
+
+
 def _run(root: Path) -> str:
     """Which of its two compiles Triton's cache answered."""
     program = root.parent / "program.py"
@@ -54,6 +71,8 @@ def _run(root: Path) -> str:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache with a kernel for two targets."""
+    if not _INSTALLED:
+        pytest.skip("Triton is not installed")
     root = tmp_path_factory.mktemp("triton") / "cache"
     assert _run(root) == "False False"
     return root
@@ -77,6 +96,18 @@ def test_what_triton_writes_is_sound_and_says_what_it_is(root: Path) -> None:
     assert found == [("scale", "cuda:sm_80", "cubin"), ("scale", "hip:gfx942", "amdgpu")]
     assert not [one for entry in cache.scan() for one in cache.check(entry).findings]
     assert not list(cache.leftovers()) and _run(root) == "True True"
+
+
+def _stage_other(folder: Path) -> None:
+    next(folder.glob("*.ttir")).write_bytes(b"other text")
+
+
+def _stage_undecodable(folder: Path) -> None:
+    next(folder.glob("*.llir")).write_bytes(b"\xff")
+
+
+def _binary_gone(folder: Path) -> None:
+    next(folder.glob("*.cubin")).unlink()
 
 
 def _binary_cut(folder: Path) -> None:
@@ -115,3 +146,43 @@ def test_damage_is_found_and_after_a_repair_triton_compiles_that_kernel_alone(
         assert _run(root) == "True True"
     assert cache.repair(checked, entry).findings[0].repaired
     assert _run(root) == "False True" and _run(root) == "True True"
+
+
+@pytest.mark.parametrize(
+    ("damage", "kind"),
+    [
+        (_stage_gone, None),
+        (_stage_other, None),
+        (_stage_undecodable, FindingKind.CORRUPT),
+        (_binary_gone, FindingKind.TRUNCATED),
+        (_list_cut, FindingKind.CORRUPT),
+    ],
+)
+@pytest.mark.parametrize("version", _PYTHONS)
+def test_the_caches_of_older_versions_are_known_and_repaired(
+    version: str, damage: Callable[[Path], None], kind: FindingKind | None, tmp_path: Path
+) -> None:
+    """These versions fail at what newer ones miss, and serve a kernel without the stages that are gone."""
+    python = _PYTHONS[version]
+    if not python:
+        pytest.skip(f"{_VARIABLES[version]} names no interpreter")
+    root, program = tmp_path / "cache", tmp_path / "program.py"
+    program.write_text(_OLD_PROGRAM, encoding="ascii")
+
+    def runs() -> bool:
+        environ = {**os.environ, "TRITON_CACHE_DIR": str(root), "PYTHONPATH": ""}
+        done = subprocess.run([python, program], env=environ, capture_output=True, timeout=300, check=False)
+        return done.stdout == b"scale\n"
+
+    assert runs() and SYSTEM.recognises(root)
+    cache = SYSTEM.open(Location("triton", str(root), "--cache", enabled=True))
+    (entry,) = cache.scan()
+    assert not cache.check(entry).findings and entry.producer.startswith(
+        f"Triton {version.replace('_', '.')}"
+    )
+    damage(Path(entry.path).parent)
+    (entry,) = cache.scan()
+    checked = cache.check(entry)
+    assert kinds(checked) == ([] if kind is None else [kind]) and runs() is (kind is None)
+    assert all(one.repaired for one in cache.repair(checked, entry).findings)
+    assert runs() and runs()

@@ -7,6 +7,14 @@ from pathlib import Path
 EXECUTABLE = b"U\x08\x03\x12\tpjrt_ifrt" + bytes(range(256)) * 4
 
 
+def executable(module: str, before: bytes = EXECUTABLE[:1] + bytes(0x55)) -> bytes:
+    """The beginning of an executable for a CPU, since 0.10 with a message before it."""
+    name = module.encode()
+    module_proto = b"\n" + bytes([len(name)]) + name + b"\x12\x06main.1"
+    with_config = b"\n" + bytes([len(module_proto)]) + module_proto
+    return before + b"\n" + bytes([0x80 | len(with_config), 0]) + with_config
+
+
 def key(number: int) -> str:
     """The digits of an entry's key, by number."""
     return hashlib.sha256(b"%d" % number).hexdigest()
@@ -38,10 +46,11 @@ def put(
     used_ns: int | None = None,
     only_use: bool = False,
     module: str = "jit_f",
+    old: bool = False,
 ) -> Path:
-    """Lay a file where JAX looks for an entry, with the time of its last use if there is one."""
+    """Lay a file where JAX, or JAX before 0.4.31, looks for an entry, with its last use if any."""
     root.mkdir(parents=True, exist_ok=True)
-    path = root / f"{module}-{key(number)}-cache"
+    path = root / f"{module}-{key(number)}{'' if old else '-cache'}"
     if not only_use:
         path.write_bytes(packed() if data is None else data)
         path.chmod(0o600)
