@@ -62,6 +62,8 @@ class Checked(NamedTuple):
     """Why it could not be checked, where that is no fault of it: the machine is short of something."""
     checksum: bool = True
     """Whether a checksum over what it holds was compared; without one only its form was checked."""
+    unseen: str = ""
+    """Faults that no check can find, as the cache's owner stores nothing to check against; a sentence."""
 
     def mended(self) -> "Checked":
         """The same with every finding marked as repaired."""
@@ -84,7 +86,7 @@ class Note(NamedTuple):
     """A sentence."""
 
 
-@told("checked sound without_checksum findings wrong repaired notes unchecked unread")
+@told("checked sound without_checksum findings wrong repaired notes unchecked unseen unread")
 class VerifySummary(NamedTuple):
     """How many entries were checked, how many are sound, what was found, and what could not be told."""
 
@@ -105,6 +107,8 @@ class VerifySummary(NamedTuple):
     """What could not be checked, for a reason outside of it."""
     without_checksum: int
     """Those of the sound ones of which only the form could be checked."""
+    unseen: tuple[str, ...] = ()
+    """Faults that the check of these caches cannot find, a sentence for each system."""
     unread: tuple[str, ...] = ()
     """Why not all of the caches could be read, a sentence each; exit 5."""
 
@@ -121,12 +125,15 @@ def summarise_verify(outcomes: Iterable[Checked]) -> VerifySummary:
     count: Counter[str] = Counter()
     notes: list[Note] = []
     unchecked: list[Note] = []
+    unseen: dict[str, None] = {}
     for outcome in outcomes:
         checked = outcome.counts and not outcome.unchecked
         sound = checked and not any(finding.kind.wrong for finding in outcome.findings)
         count["checked"] += checked
         count["sound"] += sound
         count["without_checksum"] += sound and not outcome.checksum
+        if sound and outcome.unseen:
+            unseen[outcome.unseen] = None
         for finding in outcome.findings:
             count["findings"] += 1
             count["wrong"] += finding.kind.wrong
@@ -145,6 +152,7 @@ def summarise_verify(outcomes: Iterable[Checked]) -> VerifySummary:
         tuple(notes),
         tuple(unchecked),
         count["without_checksum"],
+        tuple(unseen),
     )
 
 
@@ -152,7 +160,7 @@ def verify(outcomes: Sequence[Checked], summary: VerifySummary, *, whole: bool =
     """A row for each finding, then unchecked entries, then the sum; first sound entries if ``whole``."""
     for outcome in outcomes if whole else ():
         if outcome.counts and not outcome.findings and not outcome.unchecked:
-            yield plain(f"{_brief(outcome.entry)}: sound", "green")
+            yield plain(f"{_brief(outcome.entry)}: no fault found", "green")
     findings = [finding for outcome in outcomes for finding in outcome.findings]
     if findings:
         caches = len({finding.cache for finding in findings}) > 1
@@ -171,7 +179,8 @@ def verify(outcomes: Sequence[Checked], summary: VerifySummary, *, whole: bool =
     yield from _unchecked(outcomes)
     repaired = f", {summary.repaired} repaired" if summary.repaired else ""
     unchecked = f", {len(summary.unchecked)} not checked" if summary.unchecked else ""
-    said = whole or any(one.findings or one.notes or one.unchecked for one in outcomes)
+    yield from (plain(sentence, "dim") for sentence in summary.unseen)
+    said = whole or summary.unseen or any(one.findings or one.notes or one.unchecked for one in outcomes)
     gap = "\n" if said else ""
     yield plain(
         f"{gap}{summary.checked} checked, {_sound(summary)}, "
@@ -182,9 +191,8 @@ def verify(outcomes: Sequence[Checked], summary: VerifySummary, *, whole: bool =
 
 def _sound(summary: VerifySummary) -> str:
     """The number of entries without a fault, and how many of these no checksum covers."""
-    if not summary.without_checksum:
-        return f"{summary.sound} sound"
-    return f"no fault found in {summary.sound} ({summary.without_checksum} of them without a checksum)"
+    without = f" ({summary.without_checksum} of them without a checksum)" if summary.without_checksum else ""
+    return f"no fault found in {summary.sound}{without}"
 
 
 def _mended(finding: Finding) -> str:

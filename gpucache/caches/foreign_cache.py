@@ -112,7 +112,9 @@ class ForeignCache(Generic[T]):
         except Exception as error:
             return Checked(entry.key, unchecked=self._failure(error))
         told = tuple(Finding.of(one, entry.cache, entry.key, entry.program, entry.target) for one in found)
-        return Checked(entry.key, told, notes, checksum=checksum)
+        made = self._format
+        unseen = f"{made.owner} stores nothing that would show {made.unseen}" if made.unseen else ""
+        return Checked(entry.key, told, notes, checksum=checksum, unseen=unseen)
 
     def leftovers(self) -> Iterator[Checked]:
         """Everything outside of entries, and the problems of the cache as a whole."""

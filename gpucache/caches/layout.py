@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import sha1
 from itertools import accumulate, islice
 from pathlib import Path
@@ -233,9 +233,10 @@ class Layout:
         self, found: "os.DirEntry[str]", steps: "list[_Step]", above: tuple[str, ...], prefix: str
     ) -> "tuple[Role, list[_Step]]":
         """The kind of a name, and the patterns that it fits."""
-        depth, path = len(above), (*above, found.name)
-        ways = (way for way, _ in steps if len(way.parts) > depth)
-        on = [(way, match.groups()) for way in ways if (match := way.fits(path))]
+        depth, name = len(above), found.name
+        path = "/".join((*above, name))
+        ways = () if is_copy(name) else (way for way, _ in steps if len(way.parts) > depth)
+        on = [(way, match.groups()) for way in ways if (match := way.parts[depth].fullmatch(path))]
         if self.key is None:  # the digits so far show which directories can contain the key
             on = [(way, groups) for way, groups in on if _near("".join(groups), prefix)]
         here = [step for step in on if len(step[0].parts) == depth + 1]
@@ -255,7 +256,12 @@ class Layout:
         return (Role.LINK if found.is_symlink() and on else Role.STRANGER), []
 
     def _key(self, step: "_Step") -> str:
-        return "".join(step[1]) if self.key is None else self.key(step[1])
+        return self._keyed(step[1])
+
+    @cached_property
+    def _keyed(self) -> Callable[[tuple[str, ...]], str]:
+        """The key from groups, which the files of one directory mostly share."""
+        return lru_cache(maxsize=16)(self.key or "".join)
 
 
 class Whose(Enum):

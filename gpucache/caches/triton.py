@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
-from gpucache.caches.files import Files, Identity
+from gpucache.caches.files import Files, Identity, read
 from gpucache.caches.files_format import FilesFormat, broken
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.systems import TritonPlaces
 from gpucache.errors import FormatError
+from gpucache.folders import Folder
 from gpucache.keys import digest
 from gpucache.payload import PayloadKind
 
@@ -44,6 +45,7 @@ _BINARIES = {".cubin": PayloadKind.CUBIN, ".hsaco": PayloadKind.AMDGPU, ".spv": 
 _LIBRARY = ".so"
 _SYMBOLS = {".cubin": ".text.{}\0", ".hsaco": "\0{}.kd\0"}
 """The text that a binary with a kernel contains, from its tables of names."""
+_WORDS = {"None": "null", "True": "true", "False": "false"}
 _MISSES = "Triton misses it without a word and compiles again"
 _FAILS = "Triton serves it, so the program fails at every start"
 
@@ -70,6 +72,7 @@ class Triton(TritonPlaces, FilesFormat):
         "that of Triton itself, which are in the key as well; compare the entries of a kernel by "
         "'gpucache inspect --why KEY KEY'"
     )
+    unseen = "a changed byte inside a binary, or the binary of another variant of the same kernel"
     shows = "a list of a kernel's files"
 
     def look(self, item: Files) -> Look:
@@ -78,14 +81,16 @@ class Triton(TritonPlaces, FilesFormat):
         if group is None:
             return self._beside_kernels(item)
         kernel = group[len(_GROUP) : -len(".json")]
-        told, wrong = self._described(item, f"{kernel}.json")
-        version = str(told.get("triton_version", "")) or _VERSIONS[len(item.parts[-1])]
+        with item.open() as folder:
+            told, wrong = _described(item, folder, f"{kernel}.json")
+            version = str(told.get("triton_version", "")) or _VERSIONS[len(item.parts[-1])]
+            wrong = _misled(item, folder, group, version) or wrong
         return Look(
             program=kernel,
             target=_target(told.pop("target", None)),
             kind=next((kind.value for ending, kind in _BINARIES.items() if kernel + ending in item.seen), ""),
             fields=tuple((label, _shown(value)) for label, value in told.items()),
-            problem=self._misled(item, group, version) or wrong,
+            problem=wrong,
             used_ns=item.used_ns,
             toolchain=(("Triton", version),),
         )
@@ -96,23 +101,24 @@ class Triton(TritonPlaces, FilesFormat):
         if look.problem is not None:
             yield look.problem
             return
-        name = dict(look.fields).get("name", look.program)
-        for file in item.seen:
-            if (ending := Path(file).suffix) == ".json":
-                continue
-            data = item.read(file, _LARGEST_BYTES)
-            if ending in _BINARIES:
-                yield from _wrong_binary(file, data, name, look.target)
-            elif ending == _LIBRARY:
-                yield from broken(file, data, PayloadKind.ELF, _FAILS)
-            elif not _is_text(data):
-                detail = f"{file} is not UTF-8, as which Triton reads it at every start, so the program fails"
-                yield Problem(FindingKind.CORRUPT, detail)
+        kernel = dict(look.fields).get("name", look.program)
+        with item.open() as folder:
+            for name in item.seen:
+                if (ending := _ending(name)) == ".json":
+                    continue
+                data = read(folder, name, _LARGEST_BYTES)
+                if ending in _BINARIES:
+                    yield from _wrong_binary(name, data, kernel, look.target)
+                elif ending == _LIBRARY:
+                    yield from broken(name, data, PayloadKind.ELF, _FAILS)
+                elif not _is_text(data):
+                    detail = f"{name} is not UTF-8, as Triton reads it at every start, so the program fails"
+                    yield Problem(FindingKind.CORRUPT, detail)
 
     def notes(self, item: Files) -> Iterator[str]:
         """Empty stages, which do no harm."""
         for name, status in item.seen.items():
-            if not status.st_size and Path(name).suffix not in (*_BINARIES, _LIBRARY, ".json"):
+            if not status.st_size and _ending(name) not in (*_BINARIES, _LIBRARY, ".json"):
                 yield f"{name} is empty, which Triton does not notice: programs use the binary alone"
 
     def is_left(self, start: bytes) -> bool:  # noqa: ARG002 - no other program names a file like this
@@ -152,51 +158,53 @@ class Triton(TritonPlaces, FilesFormat):
         detail = f"it has no list of its files ({_GROUP}KERNEL.json); {_MISSES}"
         return Look(problem=Problem(FindingKind.ORPHAN, detail), shows=False)
 
-    def _misled(self, item: Files, group: str, version: str) -> Problem | None:
-        """The problem of the list of a kernel's files for a version, the newest if it is unknown."""
-        since = tuple(map(int, re.findall(r"\d+", version)[:2])) or _WANTS_EVERY_FILE
-        try:
-            children = _object(item.read(group, _JSON_BYTES))["child_paths"]
-            places = {str(name): str(place) for name, place in children.items()}
-        except (ValueError, KeyError, AttributeError) as error:
-            end = _MISSES if since >= _READS_ANY_LIST else "the program fails at every start"
-            return Problem(FindingKind.CORRUPT, f"{group} cannot be parsed ({error}); {end}")
-        missing = []
-        for name, place in places.items():
-            if name in item.seen and place == f"{item.folder}/{name}":
-                continue
-            try:
-                there = Path(place).stat()
-            except (OSError, ValueError):
-                if name in item.seen:
-                    detail = f"{group} names {place}, which is not there, as the cache was moved; {_MISSES}"
-                    return Problem(FindingKind.MISPLACED, detail)
-                missing.append(name)
-                continue
-            if name not in item.seen or Identity.of(there) != Identity.of(item.seen[name]):
-                detail = f"{group} names {place}, as the cache was copied; Triton serves the file there"
-                return Problem(FindingKind.MISPLACED, detail)
-        described = group.removeprefix(_GROUP)
-        if described not in places:
-            return Problem(FindingKind.CORRUPT, f"{group} does not name {described}; {_MISSES}")
-        if since < _WANTS_EVERY_FILE and described not in missing:
-            missing = [name for name in missing if Path(name).suffix in _BINARIES]
-            end = "Triton looks for it in vain, so the program fails at every start"
-        else:
-            end = _MISSES
-        return Problem(FindingKind.TRUNCATED, f"{missing[0]} is gone; {end}") if missing else None
 
-    def _described(self, item: Files, name: str) -> tuple[dict[str, Any], Problem | None]:
-        """A kernel's description, and its problem."""
-        if name not in item.seen:
-            return {}, None
+def _misled(item: Files, folder: Folder, group: str, version: str) -> Problem | None:
+    """The problem of the list of a kernel's files for a version, the newest if it is unknown."""
+    since = tuple(map(int, re.findall(r"\d+", version)[:2])) or _WANTS_EVERY_FILE
+    try:
+        children = _object(read(folder, group, _JSON_BYTES))["child_paths"]
+        places = {str(name): str(place) for name, place in children.items()}
+    except (ValueError, KeyError, AttributeError) as error:
+        end = _MISSES if since >= _READS_ANY_LIST else "the program fails at every start"
+        return Problem(FindingKind.CORRUPT, f"{group} cannot be parsed ({error}); {end}")
+    missing, own = [], str(item.folder)
+    for name, place in places.items():
+        if name in item.seen and place == f"{own}/{name}":
+            continue
         try:
-            told = _object(item.read(name, _JSON_BYTES))
-        except ValueError as error:
-            return {}, Problem(FindingKind.CORRUPT, f"{name} cannot be parsed ({error}); {_FAILS}")
-        if told.pop("hash", item.key) != item.key:
-            return told, Problem(FindingKind.MISPLACED, f"{name} is of another entry; Triton serves it")
-        return told, None
+            there = Path(place).stat()
+        except (OSError, ValueError):
+            if name in item.seen:
+                detail = f"{group} names {place}, which is not there, as the cache was moved; {_MISSES}"
+                return Problem(FindingKind.MISPLACED, detail)
+            missing.append(name)
+            continue
+        if name not in item.seen or Identity.of(there) != Identity.of(item.seen[name]):
+            detail = f"{group} names {place}, as the cache was copied; Triton serves the file there"
+            return Problem(FindingKind.MISPLACED, detail)
+    described = group.removeprefix(_GROUP)
+    if described not in places:
+        return Problem(FindingKind.CORRUPT, f"{group} does not name {described}; {_MISSES}")
+    if since < _WANTS_EVERY_FILE and described not in missing:
+        missing = [name for name in missing if _ending(name) in _BINARIES]
+        end = "Triton looks for it in vain, so the program fails at every start"
+    else:
+        end = _MISSES
+    return Problem(FindingKind.TRUNCATED, f"{missing[0]} is gone; {end}") if missing else None
+
+
+def _described(item: Files, folder: Folder, name: str) -> tuple[dict[str, Any], Problem | None]:
+    """A kernel's description, and its problem."""
+    if name not in item.seen:
+        return {}, None
+    try:
+        told = _object(read(folder, name, _JSON_BYTES))
+    except ValueError as error:
+        return {}, Problem(FindingKind.CORRUPT, f"{name} cannot be parsed ({error}); {_FAILS}")
+    if told.pop("hash", item.key) != item.key:
+        return told, Problem(FindingKind.MISPLACED, f"{name} is of another entry; Triton serves it")
+    return told, None
 
 
 def _key(name: str) -> str:
@@ -211,7 +219,7 @@ def _key(name: str) -> str:
 
 def _wrong_binary(file: str, data: bytes, kernel: str, target: str) -> Iterator[Problem]:
     """The problems of a kernel's binary, which must have the kernel and be for the target."""
-    ending = Path(file).suffix
+    ending = _ending(file)
     info = yield from broken(file, data, _BINARIES[ending], _FAILS)
     if info is None:
         return
@@ -221,6 +229,10 @@ def _wrong_binary(file: str, data: bytes, kernel: str, target: str) -> Iterator[
     if built and target and not (built.startswith(target) or target.startswith(built)):
         detail = f"{file} is for {built} where its description has {target}; {_FAILS}"
         yield Problem(FindingKind.MISLABELLED, detail)
+
+
+def _ending(name: str) -> str:
+    return name[name.rfind(".") :]
 
 
 def _is_text(data: bytes) -> bool:
@@ -254,7 +266,11 @@ def _target(told: object) -> str:
 
 
 def _shown(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    if isinstance(value, str):
+        return value
+    if value is None or isinstance(value, int):
+        return _WORDS.get(text := str(value), text)
+    return json.dumps(value)
 
 
 FORMAT = Triton

@@ -212,7 +212,10 @@ CASES: dict[str, Callable[[], Iterable[Block]]] = {
     ),
     "verify: sound": lambda: _verified(Checked("a")),
     "verify: unchecked": lambda: _verified(*(Checked(key, unchecked="no memory") for key in "abcde")),
-    "verify: no checksum": lambda: _verified(Checked("a"), Checked("b", checksum=False)),
+    "verify: no checksum": lambda: _verified(
+        Checked("a"),
+        *(Checked(key, checksum=False, unseen="X stores nothing that would show y") for key in "bc"),
+    ),
     "verify: many": lambda: list(_verified(*(Checked(str(one), (OLD,), ("n",)) for one in range(205))))[1:3],
     "evict: a plan": lambda: _evicted(GONE._replace(tried=False), planned=True),
     "evict: a plan, whole": lambda: _evicted(*HELD, GONE, planned=True, whole=True),
