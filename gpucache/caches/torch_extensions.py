@@ -8,6 +8,7 @@ lets ninja decide by the command and the times of its inputs. A file ``lock`` ex
 others wait for its removal without end (pytorch#189245), so a killed build stops every start.
 """
 
+import re
 from collections.abc import Iterator
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
@@ -32,6 +33,7 @@ _FILES = (
     _LOCK,
     r"\.ninja_(?:log|deps|lock)|[\w.-]+\.(?:cpp|cu|cuh|h|hip|d|exp|lib|hpp|cc)",
 )
+_MADE = re.compile(r"\.(?:so|pyd|o|obj)$|^\.ninja_")
 _FAILS = "PyTorch imports it as it is, so the program ends at every start"
 _LARGEST_BYTES = 2 << 30
 
@@ -93,8 +95,12 @@ class TorchExtensions(TorchExtensionsPlaces, FilesFormat):
         return super().remove(item)
 
     def _is_stale(self, item: Files) -> bool:
-        """Whether the lock was left by a killed build: nothing in the directory has changed for an hour."""
-        return max(status.st_mtime_ns for status in item.seen.values()) < self.now_ns() - HOUR_NS
+        """Whether a killed build left the lock: for an hour no compile has ended, nor was the lock made.
+
+        Sources do not count: each start that waits for the lock has written them again.
+        """
+        made = (one for name, one in item.seen.items() if name == _LOCK or _MADE.search(name))
+        return max(one.st_mtime_ns for one in made) < self.now_ns() - HOUR_NS
 
     def _lock_problem(self, item: Files) -> Problem | None:
         if _LOCK not in item.seen:

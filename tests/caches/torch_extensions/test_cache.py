@@ -32,10 +32,11 @@ def test_a_module_has_its_name_python_and_inputs(tmp_path: Path) -> None:
 
 
 def test_the_lock_of_a_killed_build_is_wrong_and_goes_alone(tmp_path: Path) -> None:
-    """Programs wait for its removal without end; afterwards ninja goes on with the directory."""
+    """Each start writes its sources and waits for the removal without end; afterwards ninja goes on."""
     folder = put(tmp_path)
     (folder / "lock").touch()
     _age(folder)
+    (folder / "main.cpp").touch()
     cache = opened(SYSTEM, tmp_path)
     entry = only(cache)
     checked = cache.check(entry)
@@ -45,9 +46,10 @@ def test_the_lock_of_a_killed_build_is_wrong_and_goes_alone(tmp_path: Path) -> N
 
 
 def test_a_module_that_is_being_built_stays(tmp_path: Path) -> None:
-    """Its lock is young, or something else in its directory is."""
+    """Its lock is young, or an object is."""
     folder = put(tmp_path)
     (folder / "lock").touch()
+    os.utime(folder / "lock", ns=(HOUR_NS, HOUR_NS))
     cache = opened(SYSTEM, tmp_path)
     entry = only(cache)
     assert kinds(cache.check(entry)) == [FindingKind.LOCKED]
