@@ -46,7 +46,7 @@ def __getattr__(name: str) -> object:
     return found
 
 
-_INSIDE = (b"\x7fELF", b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
+_INSIDE = (b"\x7fELF", b"BC\xc0\xde", b"\xde\xc0\x17\x0b", b"\x03\x02\x23\x07")
 """The magic numbers of payloads inside others that are read."""
 
 

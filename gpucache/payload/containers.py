@@ -179,8 +179,12 @@ def read_rusticl(reading: Reading) -> None:
 
 
 def _rusticl_end(reading: Reading, spirv_length: int, start: int) -> None:
-    reading.require(start + spirv_length, "SPIR-V")
+    end = start + spirv_length
+    reading.require(end, "SPIR-V")
     reading.note("SPIR-V bytes", spirv_length)
+    reading.parts.append((start, end))
+    if end < len(reading.data):  # Mesa refuses them
+        raise BrokenError(f"{len(reading.data) - end} bytes follow its SPIR-V")
 
 
 def read_pipelines(reading: Reading) -> None:

@@ -102,6 +102,7 @@ def test_every_cut_behind_the_magic_number_is_a_problem(data: bytes) -> None:
         (spirv("<") + bytes(4), "no length"),
         (spirv("<", (17, 6))[:-4], "last instruction"),
         (OLDER_RUSTICL[:-1], "the SPIR-V ends at byte 32"),
+        (OLDER_RUSTICL + b"x", "1 bytes follow its SPIR-V"),
         (elf64(elf_type=0xFF04) + b"xy", "2 bytes follow its last section"),
         (b"BC\xc0\xde\0", "4-byte words"),
         (b".version 8.0\n", "no .target"),

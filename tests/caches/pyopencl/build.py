@@ -18,6 +18,7 @@ from gpucache.caches.foreign_cache import ForeignCache
 from gpucache.caches.pyopencl.explaining import DeviceIdentity, all_options, key_of, version_numbers
 from gpucache.caches.registry import of_others
 from tests.caches.opened import Environs
+from tests.payload import build
 
 SYSTEM = of_others("pyopencl")
 
@@ -51,8 +52,10 @@ def info(dependencies: Sequence[Dependency] = (), log: str | None = "", protocol
     return pickled(_SourceInfo(list(dependencies), log), protocol)
 
 
-def binary(name: bytes = b"a device", spirv: bytes = b"\x03\x02\x23\x07" * 8) -> bytes:
-    """A binary of Mesa's rusticl."""
+def binary(name: bytes = b"a device", string: bytes = b"text") -> bytes:
+    """A binary of Mesa's rusticl with an OpString."""
+    string += bytes(4 - len(string) % 4)
+    spirv = build.spirv("<", (7, 1, *struct.unpack(f"<{len(string) // 4}I", string)))
     return b"rusticl\0" + struct.pack("<4I", 1, len(name), len(spirv), 4) + name + spirv
 
 

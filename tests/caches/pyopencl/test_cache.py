@@ -110,7 +110,7 @@ _DAMAGE: dict[str, tuple[Callable[[Path], object], FindingKind, str, bool]] = {
         True,
     ),
     "the binary of another source": (
-        _with("binary", binary(spirv=b"\x03\x02\x23\x07" + DEFEAT.replace(b"01234567", b"76543210"))),
+        _with("binary", binary(string=DEFEAT.replace(b"01234567", b"76543210"))),
         FindingKind.MISLABELLED,
         "another source",
         True,
