@@ -121,10 +121,6 @@ class Triton(TritonPlaces, FilesFormat):
             if not status.st_size and _ending(name) not in (*_BINARIES, _LIBRARY, ".json"):
                 yield f"{name} is empty, which Triton does not notice: programs use the binary alone"
 
-    def is_left(self, start: bytes) -> bool:  # noqa: ARG002 - no other program names a file like this
-        """True for any content: the name has the number of a process and a random UUID."""
-        return True
-
     def payload(self, item: Files) -> bytes:
         """The binary that a program loads; for an autotuner its measurements."""
         for ending in (*_BINARIES, _LIBRARY, ".autotune.json"):
