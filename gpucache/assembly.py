@@ -115,7 +115,7 @@ def locate(settings: Settings) -> "Location":
 
 def remember_targets(settings: Settings, devices: "Sequence[Device]") -> None:
     """Keep the result of a probe for completions, below a root that exists and is writable."""
-    from gpucache.probe.last_targets import FILE, load_last, save_last
+    from gpucache.probe.remembered import FILE, load_last, save_last
     from gpucache.store import DirectoryStore
 
     root = settings.root

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from gpucache.errors import ManifestError, UnreadSourceError
 from gpucache.model import Checks, Language, Program
-from gpucache.sources.discover import load_program
+from gpucache.sources.disk import load_program
 
 LANGUAGES = {".cl": Language.OPENCL_C, ".cu": Language.CUDA_CPP}
 _MAX_BYTES = 4 * 1024 * 1024

@@ -13,7 +13,7 @@ backends              compilers                 probe      devices and compilers
 recording             what programs had compiled, to be built elsewhere
 sources, manifest, settings                     what is read before anything is done
 native                libraries in C that commands load, their build, where they are
-leaves                what all may import: model, errors, units, keys, closures, payload, folders;
+leaves                what all may import: model, errors, units, keys, payload, folders;
                       answers (values of verbs, their JSON and text); checks (of kernels);
                       host (interrupts, process groups, temporary folders, what the system refuses)
 """
@@ -39,7 +39,6 @@ _LEAVES = frozenset(
         "errors",
         "units",
         "answers",
-        "closures",
         "keys",
         "told",
         "checks",
@@ -218,7 +217,7 @@ def test_the_table_has_no_way_back() -> None:
 
 def test_shared_values_know_no_verb() -> None:
     """What every room imports does not import the answers of the command line's verbs."""
-    values = ("model", "keys", "units", "closures", "errors", "told")
+    values = ("model", "keys", "units", "errors", "told")
     assert [one for module in values for one in _ours(module) if one.partition(".")[0] == "answers"] == []
 
 

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucache.closures import Closure, Include
 from gpucache.keys import (
+    Closure,
     Difference,
+    Include,
     KeyInputs,
     cache_key,
     difference,

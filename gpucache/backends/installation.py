@@ -26,7 +26,7 @@ import xxhash
 from gpucache.errors import FormatError
 from gpucache.host.file_stamps import is_settled, stamp_of
 from gpucache.keys import NOT_FOUND, digest
-from gpucache.payload.library import Library
+from gpucache.payload.elf import Library
 from gpucache.sources import Memos
 
 _RTLD_DI_LINKMAP = 2

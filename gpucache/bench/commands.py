@@ -18,9 +18,9 @@ from gpucache.answers.growth import growth
 from gpucache.bench.compare import Measured
 from gpucache.bench.run import Begun, Planned, Say, start_folder
 from gpucache.engine import hidden_caches
-from gpucache.engine.commands import CommandRun, run_command, run_prepare
 from gpucache.engine.hidden_caches import Clues, Homeless, Watched
 from gpucache.engine.warm.command import CacheEnvironment, settle
+from gpucache.host.process_groups import CommandRun, run_command, run_prepare
 
 PHASE = "run"
 _NOTHING_WRITTEN = (

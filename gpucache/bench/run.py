@@ -3,8 +3,11 @@
 Owns the order: rounds of one start of each arm in a newly drawn order, so that no arm is always first,
 until there are enough of them or the user interrupts. A kind of start (``sources``, ``commands``) names its
 case, fills the caches of its warm starts, and makes one start of an arm at a time.
+
+Measures which share of the machine other processes used meanwhile.
 """
 
+import os
 import random
 import shutil
 import time
@@ -16,7 +19,6 @@ from pathlib import Path
 
 from gpucache.answers.bench import FEWEST_PAIRS, Arm, BenchCase, BenchVerdict, Sample
 from gpucache.bench.compare import NO_PAIR, NOT_REACHED, PAIR, Measured, fold, interrupted_after, is_peer
-from gpucache.bench.machine_load import measure_load
 from gpucache.host.interrupts import disarm
 from gpucache.host.scratch import scratch
 
@@ -165,3 +167,64 @@ def _rounds(begun: Begun, extent: Extent, say: Say) -> Iterator[tuple[Sample, ..
         failed = {sample.arm for sample in taken if sample.error}
         arms = tuple(arm for arm in arms if arm not in failed)
         number += 1
+
+
+STAT = Path("/proc/stat")
+# In the line "cpu", user, nice, system, irq, softirq and steal are work; idle and iowait are not. The time of
+# guests is already counted in user and nice.
+_BUSY = (0, 1, 2, 5, 6, 7)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The work of the cores so far, at an instant."""
+
+    at_s: float
+    """A monotonic clock."""
+    busy_s: float
+    """Seconds of all cores together, used by any process."""
+    own_s: float
+    """Seconds used by this process and its ended children."""
+    cores: int
+
+
+def foreign_share(before: Reading | None, after: Reading | None) -> float:
+    """The share of all cores that others used between two readings, from 0 to 1. Pure."""
+    if before is None or after is None:
+        return 0.0
+    whole = after.cores * (after.at_s - before.at_s)
+    if whole <= 0:
+        return 0.0
+    others = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)
+    return min(max(others / whole, 0.0), 1.0)
+
+
+def parse_stat(text: str, ticks_per_s: float) -> tuple[float, int] | None:
+    """Busy seconds and number of all cores, from the text of /proc/stat; None if it lacks either."""
+    lines = [line.split() for line in text.splitlines() if line.startswith("cpu")]
+    cores = sum(1 for words in lines if words[0] != "cpu")
+    total = next((words[1:] for words in lines if words[0] == "cpu"), [])
+    try:
+        busy = sum(int(total[index]) for index in _BUSY if index < len(total))
+    except ValueError:
+        return None
+    return (busy / ticks_per_s, cores) if total and cores else None
+
+
+def read(stat: Path = STAT) -> Reading | None:
+    """The current reading; None if the kernel does not report it."""
+    try:
+        told = parse_stat(stat.read_text(encoding="ascii"), os.sysconf("SC_CLK_TCK"))
+    except (OSError, ValueError, AttributeError):  # no sysconf on Windows
+        return None
+    if told is None:
+        return None
+    own = os.times()
+    used = own.user + own.system + own.children_user + own.children_system
+    return Reading(time.monotonic(), told[0], used, told[1])
+
+
+def measure_load() -> Callable[[], float]:
+    """Begin to measure; the returned function ends it and returns the share that others used."""
+    before = read()
+    return lambda: foreign_share(before, read())

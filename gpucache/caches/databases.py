@@ -5,21 +5,32 @@ SQLite's own shared lock, which leaves no file; one in write-ahead mode without 
 as SQLite would otherwise create ``-wal`` and ``-shm``; one with a log, or with the journal of a dead writer,
 is copied to a private directory and recovered there. Source: SQLite's "Write-Ahead Logging" and "File
 Locking". Foreign schemas are not trusted. Must not know tables.
+
+Owns SQLite's header and the files next to a database, and the formats whose entries are databases.
 """
 
 import os
 import shutil
+import signal
 import sqlite3
+import stat
+import sys
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import ClassVar
 from urllib.parse import quote
 
+from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches import files
-from gpucache.caches.sqlite_file import NO_FILE, SqliteFile, Stamp, sides, stamp, stranger
+from gpucache.caches.files import Files, Identity
+from gpucache.caches.files_format import FilesFormat
+from gpucache.caches.format import HeldError, UnjudgedError
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.folders import Folder
 from gpucache.units import format_size
@@ -48,6 +59,50 @@ _PLAIN = (
     "synchronous=OFF",
 )
 _HOT = ("SQLITE_READONLY_ROLLBACK", "SQLITE_READONLY_RECOVERY", "SQLITE_CANTOPEN")
+
+
+MAGIC = b"SQLite format 3\0"
+HEADER_BYTES = 100
+SIDES = ("-wal", "-shm", "-journal")
+UNREAD = "give this user the right to read it and to enter its folder, or name another file"
+VERSIONS = slice(18, 20)
+"""The place in the header of the file's write and read versions."""
+
+
+class UnreadableError(CacheUnusableError):
+    """This user may not read the file, or not search its directory."""
+
+
+Stamp = tuple[Identity | None, ...]
+"""A value that changes with a database, its log or its journal."""
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteFile:
+    """A database file's header; numbers are 0 if it has no possible value for them."""
+
+    status: os.stat_result
+    database: bool
+    """Whether it begins as every SQLite database does."""
+    versions: tuple[int, int] = (0, 0)
+    page_bytes: int = 0
+    pages: int = 0
+    header: bool = False
+    """Whether the whole header exists."""
+
+    @property
+    def size_bytes(self) -> int:
+        """The file's size."""
+        return self.status.st_size
+
+    @property
+    def wal(self) -> bool:
+        """Whether the database is in write-ahead mode."""
+        return WAL in self.versions
+
+
+NO_FILE = 1 << 62
+"""The size given for a node that is not a regular file."""
 
 
 class Way(Enum):
@@ -270,3 +325,197 @@ def _pour(fd: int, count: int, write: Callable[[bytes], object]) -> None:
             return
         write(piece)
         offset += len(piece)
+
+
+ROLLBACK, WAL = 1, 2
+
+
+def examine(path: Path) -> SqliteFile | None:
+    """A file's header; None if there is no file.
+
+    Raises FormatError for a link or a node that is not a file, UnreadableError, CacheUnusableError.
+    """
+    try:
+        with Folder.at(path.parent) as folder, files.opened(folder, path.name) as (fd, status):
+            return _sqlite_file(os.pread(fd, HEADER_BYTES, 0), status)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except PermissionError as error:
+        raise UnreadableError(f"{path} cannot be read ({error.strerror}); {UNREAD}") from error
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise CacheUnusableError(f"{path} cannot be read ({why}); name another file") from error
+
+
+def _sqlite_file(head: bytes, status: os.stat_result) -> SqliteFile:
+    if not head.startswith(MAGIC):
+        return SqliteFile(status, database=False)
+    if len(head) < HEADER_BYTES:
+        return SqliteFile(status, database=True)
+    page = int.from_bytes(head[16:18], "big")
+    page = 65536 if page == 1 else page
+    sound = 512 <= page <= 65536 and page & (page - 1) == 0
+    # The number of pages counts only if its writer also wrote the change counter.
+    counted = head[24:28] == head[92:96]
+    pages = int.from_bytes(head[28:32], "big") if counted else 0
+    return SqliteFile(status, True, (head[18], head[19]), page if sound else 0, pages, header=True)
+
+
+_BEGINNINGS = {
+    "-wal": (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83"),
+    "-shm": ((3007000).to_bytes(4, "little"), (3007000).to_bytes(4, "big")),
+    "-journal": (b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7",),
+}
+"""The beginnings of the files next to a database; SQLite or a crash can leave zeros instead."""
+
+
+def sides(path: Path) -> Mapping[str, int]:
+    """The files next to a database by their suffix, each with its size; ``NO_FILE`` for other nodes."""
+    found = {}
+    for suffix in SIDES:
+        status = _status(path, suffix)
+        if status is not None:
+            found[suffix] = status.st_size if stat.S_ISREG(status.st_mode) else NO_FILE
+    return found
+
+
+def stranger(path: Path) -> str:
+    """The name of a file in the place of one of SQLite's that is not SQLite's; empty for none."""
+    with suppress(OSError, FormatError), Folder.at(path.parent) as folder:
+        for suffix, size in sides(path).items():
+            name = path.name + suffix
+            start = files.read_part(folder, name, 0, 8) if size != NO_FILE else b"?"
+            if any(start) and not start.startswith(_BEGINNINGS[suffix]):
+                return name
+    return ""
+
+
+def stamp(path: Path) -> Stamp:
+    """A value that changes with a database and its log or journal."""
+    found = [_status(path, suffix) for suffix in ("", "-wal", "-journal")]
+    return tuple(None if status is None else Identity.of(status) for status in found)
+
+
+def _status(path: Path, suffix: str) -> os.stat_result | None:
+    try:
+        return path.with_name(path.name + suffix).lstat()
+    except (OSError, ValueError):  # the second if the path has no name, like the root directory
+        return None
+
+
+_COPIED_BYTES = 128 << 20
+_EMPTY_BYTES = 1
+"""SQLite takes a file of one byte for an empty one, as it writes such a byte itself on some systems."""
+
+
+class DatabaseFormat(FilesFormat):
+    """A cache whose entries are databases; the first file of an entry is the database."""
+
+    largest_bytes = 4 << 30
+    consequence: ClassVar[str]
+    """The effect on programs whose database cannot be read; ends the sentences about that."""
+
+    @abstractmethod
+    def rows(self, item: Files, connection: sqlite3.Connection) -> Iterator[Problem]:
+        """Problems in the rows of a sound database; may raise sqlite3.Error."""
+
+    def look_at_database(self, item: Files) -> Problem | None:
+        """A problem visible at a glance: it is not a database, or a file next to it has lost its database."""
+        name = item.names[0]
+        if name.endswith(SIDES):
+            return Problem(FindingKind.ORPHAN, "its database is gone, so SQLite throws it away")
+        start = item.part(name, 0, len(MAGIC))
+        if len(start) > _EMPTY_BYTES and start != MAGIC:
+            return Problem(FindingKind.MISLABELLED, f"it is no database of SQLite's; {self.consequence}")
+        return None
+
+    def check(self, item: Files) -> Iterator[Problem]:
+        """Check that SQLite finds it intact, and check its rows; an empty database is a new one."""
+        if problem := self.look_at_database(item):
+            yield problem
+            return
+        if item.seen[item.names[0]].st_size <= _EMPTY_BYTES:
+            return
+        try:
+            with self.database(item) as (connection, file):
+                if file.pages * file.page_bytes > file.size_bytes:
+                    yield Problem(FindingKind.TRUNCATED, f"its last pages are gone; {self.consequence}")
+                    return
+                said = str(next(connection.execute("PRAGMA quick_check(1)"))[0])
+                if said != "ok":
+                    yield self._damaged(f"SQLite reports damage ({words(said)})")
+                else:
+                    yield from self.rows(item, connection)
+        except UnjudgedError:
+            raise
+        except FormatError as error:
+            yield self._damaged(f"SQLite cannot read it ({error})")
+        except (sqlite3.Error, MemoryError) as error:
+            yield self._damaged(f"SQLite cannot read it ({words(str(error))})")
+
+    @contextmanager
+    def database(self, item: Files) -> Iterator[tuple[sqlite3.Connection, SqliteFile]]:
+        """A database and its header: a copy in memory, which leaves the access time alone, or for a large
+        one, or one with a log, the file itself. Raises FormatError, UnjudgedError for one that is locked.
+        """
+        file = examine(item.path)
+        if file is None:
+            raise FileNotFoundError(item.path)
+        log = any(item.seen[name].st_size for name in item.names[1:])
+        try:
+            if log or file.size_bytes > _COPIED_BYTES:
+                reader = open_reader(item.path, file)
+                with closing(reader):
+                    yield reader.connection, file
+            else:
+                data = bytearray(self.payload(item))
+                data[VERSIONS] = bytes((ROLLBACK, ROLLBACK))
+                with closing(in_memory(bytes(data), item.path)) as connection:
+                    yield connection, file
+        except CacheUnusableError as error:
+            raise UnjudgedError(str(error)) from error
+
+    def removal_order(self, names: Sequence[str]) -> Sequence[str]:
+        """The database first: without its log it may be damaged, while a log alone does no harm."""
+        return sorted(names)
+
+    @contextmanager
+    def lock(self, item: Files) -> Iterator[None]:
+        """Take a lease of the database, so that no program has it open; on Windows the removal itself fails.
+        None if a link, a pipe or the like is in its place."""
+        if not stat.S_ISREG(item.seen[item.names[0]].st_mode):
+            yield
+            return
+        with item.open() as folder:
+            fd = folder.open_file(item.names[0])
+        try:
+            if why := _held(fd):
+                raise HeldError(f"{why} {item.path} open, which could store nothing more; end it first")
+            yield
+        finally:
+            os.close(fd)
+
+    def _damaged(self, why: str) -> Problem:
+        return Problem(FindingKind.CORRUPT, f"{why}; {self.consequence}")
+
+
+def has_table(connection: sqlite3.Connection, name: str) -> bool:
+    """Whether there is a table, and no view in its place, which can have rows without end."""
+    found = connection.execute("SELECT type FROM sqlite_master WHERE name = ?", (name,)).fetchall()
+    return found == [("table",)]
+
+
+def _held(fd: int) -> str:
+    """The other processes that may have a file open, to begin a sentence; empty for none."""
+    if sys.platform == "linux":
+        import fcntl
+
+        try:
+            # The default signal would end this process, if a program opened the file now.
+            fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        except BlockingIOError:
+            return "a program has"
+        except OSError:  # such as a file system without leases
+            return "it cannot be told here whether a program has"
+    return ""

@@ -17,8 +17,8 @@ from hashlib import md5
 from itertools import islice
 
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
-from gpucache.caches import databases, sqlite_file
-from gpucache.caches.database_format import DatabaseFormat, has_table
+from gpucache.caches import databases
+from gpucache.caches.databases import DatabaseFormat, has_table
 from gpucache.caches.files import Files
 from gpucache.caches.format import HeldError, Look
 from gpucache.caches.layout import Layout, hashed
@@ -42,7 +42,7 @@ class Miopen(MiopenPlaces, DatabaseFormat):
     """The files that MIOpen stores for each of its versions and each kind of GPU: a file is an entry."""
 
     layout = Layout(
-        [*_NAMES, *(name + side for name in _NAMES[:3] for side in sqlite_file.SIDES)],
+        [*_NAMES, *(name + side for name in _NAMES[:3] for side in databases.SIDES)],
         signs=(r"[0-9.]+/gfx.+", r"gfx.+\.(?:ukdb|udb|uf?db\.txt)", r"\d+\.\d+\.\d+\.[\w.-]+"),
         key=hashed,
     )
@@ -61,7 +61,7 @@ class Miopen(MiopenPlaces, DatabaseFormat):
         name = item.names[0]
         text = name.endswith(".txt")
         wrong = None if text else self.look_at_database(item)
-        if name.endswith(sqlite_file.SIDES):
+        if name.endswith(databases.SIDES):
             return Look(problem=wrong, shows=False)
         gpu = re.match(_GPU, name)
         return Look(

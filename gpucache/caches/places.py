@@ -2,21 +2,33 @@
 
 Owns the questions about a path that do not depend on whose cache it is. A system says with a ``Place`` which
 variables and directories its programs look at. Must not know any format.
+
+Owns the mounts of this process, and the systems, each composed of its places and its format, which is loaded
+only to open a cache.
 """
 
 import os
+import re
 import stat
 import sys
-from collections.abc import Collection, Iterator, Mapping
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from enum import StrEnum
+from functools import cached_property
+from importlib import import_module
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from gpucache.answers.entries import Location
 from gpucache.caches.files import is_own
-from gpucache.caches.interface import Isolation
-from gpucache.caches.mounts import Medium, Mount, mount_of, mounts
+from gpucache.caches.interface import Isolation, Wanted
 from gpucache.errors import CacheUnusableError
+from gpucache.model import BuildRequest, Toolchain
 from gpucache.units import format_size
+
+if TYPE_CHECKING:
+    from gpucache.caches.foreign_cache import ForeignCache
+    from gpucache.caches.format import Clock, Format
 
 FEW_INODES = 1000
 LITTLE_BYTES = 64 << 20
@@ -25,6 +37,31 @@ XDG = "XDG_CACHE_HOME"
 """The directory of all caches without their own variable, which moves them together."""
 _ADMINISTRATOR = 0
 _NOTHING: Mapping[str, Collection[str]] = {}
+
+
+class Medium(StrEnum):
+    """The kind of place that a file system is for a cache."""
+
+    DISK = "disk"
+    MEMORY = "memory"
+    NETWORK = "network"
+    LAYER = "layer"
+
+
+class Mount(NamedTuple):
+    """One mount: its point, its kind, and its options (its own and its file system's)."""
+
+    point: str
+    kind: str
+    options: frozenset[str]
+
+    @property
+    def medium(self) -> Medium:
+        """The kind of place it is."""
+        for medium, kinds in ((Medium.NETWORK, _NETWORK), (Medium.MEMORY, _MEMORY), (Medium.LAYER, _LAYER)):
+            if self.kind in kinds:
+                return medium
+        return Medium.DISK
 
 
 class Var(NamedTuple):
@@ -418,3 +455,101 @@ def _on_record(what: str) -> str | None:
         return str(getattr(pwd.getpwuid(os.getuid()), what))
     except KeyError:  # a user without a name
         return None
+
+
+_LIMIT_BYTES = 4 << 20
+_ESCAPED = re.compile(r"\\([0-7]{3})")
+_NETWORK = frozenset(
+    {
+        "9p", "afs", "beegfs", "ceph", "cifs", "fuse.ceph", "fuse.gcsfuse", "fuse.glusterfs", "fuse.s3fs",
+        "fuse.sshfs", "glusterfs", "gpfs", "lustre", "nfs", "nfs4", "orangefs", "pvfs2", "smb3", "smbfs",
+    }
+)  # fmt: skip
+_MEMORY = frozenset({"tmpfs", "ramfs"})
+_LAYER = frozenset({"overlay", "aufs", "fuse-overlayfs", "fuse.fuse-overlayfs"})
+
+
+def parse(text: str) -> tuple[Mount, ...]:
+    """The mounts of a mountinfo, in its order; invalid lines are left out."""
+    return tuple(filter(None, map(_mount, text.splitlines())))
+
+
+def mount_of(path: Path, mounts: tuple[Mount, ...]) -> Mount | None:
+    """The mount that contains an absolute path: the last one with the longest mount point above it."""
+    holding = [mount for mount in mounts if path.is_relative_to(mount.point)]
+    if not holding:
+        return None
+    longest = max(len(Path(mount.point).parts) for mount in holding)
+    return next(mount for mount in reversed(holding) if len(Path(mount.point).parts) == longest)
+
+
+def mounts() -> tuple[Mount, ...]:
+    """The mounts of this process; none if the system does not report them."""
+    try:
+        with Path("/proc/self/mountinfo").open("rb") as file:
+            return parse(file.read(_LIMIT_BYTES).decode(errors="surrogateescape"))
+    except OSError:
+        return ()
+
+
+def _mount(line: str) -> Mount | None:
+    own, dash, rest = line.partition(" - ")
+    fields, kinds = own.split(" "), rest.split(" ")
+    if not dash or len(fields) < 6 or len(kinds) < 3:
+        return None
+    options = frozenset((*fields[5].split(","), *kinds[2].split(",")))
+    return Mount(_ESCAPED.sub(lambda found: chr(int(found[1], 8)), fields[4]), kinds[0], options)
+
+
+class ForeignSystem:
+    """A kind of cache: a ``gpucache.caches.interface.System``.
+
+    It is made from its places, and the name of the module that has its ``FORMAT``.
+    """
+
+    def __init__(self, found: type[Places], module: str) -> None:
+        self._places = found
+        self._module = module
+        self.name, self.title = found.name, found.title
+        self.nowhere = found.place.nowhere
+        self.tracing: Mapping[str, str] = found.tracing
+        self.driver = found.driver
+        self.below: Mapping[str, str] = found.below
+
+    @cached_property
+    def _format(self) -> "type[Format[Any]]":
+        found: type[Format[Any]] = import_module(self._module).FORMAT
+        return found
+
+    @property
+    def wanted(self) -> Mapping[str, str]:
+        """The fields that ``explain`` accepts, each with its meaning."""
+        return self._format.wanted
+
+    def question(self, request: BuildRequest, toolchain: Toolchain) -> Wanted:
+        """The question for ``explain`` that shows whether the cache would serve a build."""
+        return self._format.question(request, toolchain)
+
+    def locations(self, environ: Mapping[str, str]) -> Sequence[Location]:
+        """The places where its programs would look in this environment, in their order, existing or not."""
+        return tuple(self._places.locations(environ))
+
+    def recognises(self, path: Path) -> bool:
+        """Whether a file or directory looks like one of its caches. Raises nothing."""
+        from gpucache.caches.layout import Whose
+
+        try:
+            return self._format.whose(path) is Whose.OWN
+        except (OSError, ValueError):
+            return False
+
+    def open(self, location: Location, clock: "Clock" = time.time_ns) -> "ForeignCache[Any]":
+        """The cache at a location, existing or not; raises CacheUnusableError if it cannot be one."""
+        from gpucache.caches.foreign_cache import ForeignCache
+
+        self._format.require(Path(location.root))
+        return ForeignCache(self._format(self._format.opened(location), clock))
+
+    def isolation(self, folder: Path) -> Isolation:
+        """The environment that moves its programs' cache below a directory."""
+        return self._places.place.isolation(folder, self.name)

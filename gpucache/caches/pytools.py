@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
 from gpucache.caches import interpreters, pickles
-from gpucache.caches.database_format import DatabaseFormat, has_table
+from gpucache.caches.databases import DatabaseFormat, has_table
 from gpucache.caches.files import Files
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left, hashed

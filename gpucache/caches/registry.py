@@ -15,8 +15,8 @@ from gpucache.errors import CacheUnusableError, UsageError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
 
-    from gpucache.caches.foreign import ForeignSystem
     from gpucache.caches.interface import System
+    from gpucache.caches.places import ForeignSystem
 
 OWN = "gpucache"
 ALL = "all"
@@ -89,7 +89,7 @@ def load_system(name: str) -> "System":
 @cache
 def of_others(name: str) -> "ForeignSystem":
     """One of ``SYSTEMS``."""
-    from gpucache.caches.foreign import ForeignSystem
+    from gpucache.caches.places import ForeignSystem
     from gpucache.caches.systems import PLACES
 
     return ForeignSystem(PLACES[name], SYSTEMS[name])

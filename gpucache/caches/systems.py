@@ -12,8 +12,7 @@ from pathlib import Path
 from gpucache.answers.entries import Location
 from gpucache.caches import places
 from gpucache.caches.futhark.locations import FutharkPlaces
-from gpucache.caches.mounts import Medium, mount_of, mounts
-from gpucache.caches.places import WINDOWS, Home, Place, Places, Temporary, Var
+from gpucache.caches.places import WINDOWS, Home, Medium, Place, Places, Temporary, Var, mount_of, mounts
 from gpucache.caches.pocl.locations import PoclPlaces
 from gpucache.caches.pyopencl.locations import PyOpenclPlaces
 from gpucache.caches.rocfft.locations import RocfftPlaces

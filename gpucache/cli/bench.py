@@ -11,10 +11,16 @@ import click
 
 from gpucache.answers.bench import Arm
 from gpucache.bench.sessions import PEERS
-from gpucache.cli.files import writing
 from gpucache.cli.globals import given, global_options, leave
-from gpucache.cli.parameters import BuildCommand, Number, PathName, source_options
-from gpucache.cli.programs import Named, read_programs
+from gpucache.cli.parameters import (
+    BuildCommand,
+    Named,
+    Number,
+    PathName,
+    read_programs,
+    source_options,
+    writing,
+)
 from gpucache.cli.streams import complain
 from gpucache.errors import ExitCode, UsageError
 
@@ -151,7 +157,7 @@ def _checks(targets: tuple[str, ...], runs: int | None, timeout: float) -> None:
     from gpucache.engine.machine import find_machine
     from gpucache.examples import checks_path
     from gpucache.model import Language
-    from gpucache.sources.discover import load_program
+    from gpucache.sources.disk import load_program
 
     program = load_program(checks_path(), "suite.cl", Language.OPENCL_C)
     here = find_machine(None, [BACKEND], targets=targets)

@@ -7,9 +7,8 @@ from typing import Any, TypeVar
 import click
 
 from gpucache.caches.exports import Asked, Form, Kind, Option, forms
-from gpucache.cli.files import read_whole
 from gpucache.cli.globals import given, global_options, leave
-from gpucache.cli.parameters import Name, PathName, TargetName, field
+from gpucache.cli.parameters import Name, PathName, TargetName, field, read_whole
 from gpucache.cli.run import build_noted, end_as, named_command
 from gpucache.cli.running import Services, libraries
 from gpucache.cli.streams import complain
@@ -78,7 +77,7 @@ def export(form: str, out: Path, sources: tuple[Path, ...], place: str | None, *
     """Have the system that a form is of write it, or write a layer."""
     from gpucache.answers.export import exported
     from gpucache.assembly import compile_exactly
-    from gpucache.sources.discover import load_program
+    from gpucache.sources.disk import load_program
 
     if form == LAYER:
         _refuse_given(options)

@@ -13,19 +13,19 @@ import click
 from gpucache.caches.registry import OWN, load_system
 from gpucache.cli import streams
 from gpucache.cli.caches import cache_option, finish, open_everywhere, open_named
-from gpucache.cli.files import writing
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import (
     Age,
     BuildCommand,
     EntryName,
+    Named,
     PathName,
     build_options,
     checks_option,
     manifest_option,
     profile_option,
+    writing,
 )
-from gpucache.cli.programs import Named
 from gpucache.cli.streams import complain
 from gpucache.engine.opened import Opened
 from gpucache.errors import CacheUnusableError, FormatError, UsageError

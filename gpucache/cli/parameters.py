@@ -1,24 +1,30 @@
 """Parameter types, and the options that name sources and builds.
 
 Owns completion, which never probes: it reads the results of the last probe and the cache.
+
+Also reads the files and the programs that people name, with the options for their builds.
 """
 
 import math
 import os
 import re
-from collections.abc import Callable
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 
-from gpucache.cli.programs import Named
-from gpucache.errors import GpucacheError, UsageError
-from gpucache.model import Checks
+from gpucache.errors import GpucacheError, SourceError, UsageError
+from gpucache.host import os_errors
+from gpucache.model import Checks, Language
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+    from gpucache.manifest import ProgramSpec
 
 _EMPTY = "it is empty; give a name, or leave it out"
 
@@ -115,7 +121,7 @@ class TargetName(Name):
         """Targets that the last probe found."""
         from click.shell_completion import CompletionItem
 
-        from gpucache.probe.last_targets import load_last
+        from gpucache.probe.remembered import load_last
 
         root = _root(ctx)
         targets = [] if root is None else [str(target) for target in load_last(root)]
@@ -275,3 +281,127 @@ def _read(
         return parse()
     except GpucacheError as error:
         kind.fail(str(error), param, ctx)
+
+
+NOTHING_NAMED = (
+    "no program is named; give sources or folders, --manifest FILE, or --example for the programs "
+    "that come with gpucache"
+)
+
+
+class Named(NamedTuple):
+    """The programs and the build options of the command line."""
+
+    sources: tuple[Path, ...] = ()
+    manifest: Path | None = None
+    example: bool = False
+    include_dirs: tuple[Path, ...] = ()
+    options: tuple[str, ...] = ()
+    """Defines among them, in the order given."""
+    name_expressions: tuple[str, ...] = ()
+    local_sizes: tuple[tuple[int, ...], ...] = ()
+    checks: str | None = None
+
+    @property
+    def anything(self) -> bool:
+        """Whether any program or build was named at all."""
+        return bool(self.sources or self.manifest or self.example or self.builds)
+
+    @property
+    def builds(self) -> bool:
+        """Whether any option for building programs was given."""
+        return bool(
+            self.include_dirs or self.options or self.name_expressions or self.local_sizes or self.checks
+        )
+
+
+def read_programs(named: Named) -> "list[ProgramSpec]":
+    """Programs with their sources read; raises UsageError, SourceError or ManifestError."""
+    from gpucache.manifest import read_manifest
+
+    ways = [bool(named.sources), named.manifest is not None, named.example]
+    if sum(ways) > 1:
+        raise UsageError("sources, --manifest and --example do not go together; give one of them")
+    if not any(ways):
+        raise UsageError(NOTHING_NAMED)
+    if named.sources:
+        specs = _from_sources(named.sources)
+    elif named.manifest is not None:
+        specs = read_manifest(named.manifest)
+    else:
+        from gpucache.examples import manifest_path
+
+        specs = read_manifest(manifest_path())
+    if named.name_expressions and not any(spec.program.language is Language.CUDA_CPP for spec in specs):
+        raise UsageError("--name-expression names what CUDA programs ask for, and none is here; leave it out")
+    return [_with(spec, named) for spec in specs]
+
+
+def _from_sources(sources: Sequence[Path]) -> "list[ProgramSpec]":
+    from gpucache.manifest import LANGUAGES, program_at
+    from gpucache.sources.disk import discover
+
+    specs = []
+    taken: set[str] = set()
+    for source in sources:
+        for path in discover([source]):
+            if path.suffix not in LANGUAGES:
+                raise SourceError(
+                    f"the source {str(path)!r} is neither OpenCL C (.cl) nor CUDA C++ (.cu); leave it out"
+                )
+            name = path.relative_to(source).as_posix() if source.is_dir() else path.name
+            name = path.as_posix() if name in taken else name  # two files are two programs
+            taken.add(name)
+            spec = program_at(path.absolute(), name, LANGUAGES[path.suffix])
+            own = str(path.absolute().parent)
+            specs.append(spec._replace(include_dirs=(own,), directory=os.getcwd()))  # noqa: PTH109
+    return specs
+
+
+def _with(spec: "ProgramSpec", named: Named) -> "ProgramSpec":
+    """A program with the additions of the command line."""
+    folders = (os.fspath(folder.absolute()) for folder in named.include_dirs)
+    cuda = spec.program.language is Language.CUDA_CPP
+    expressions = (*spec.name_expressions, *named.name_expressions) if cuda else spec.name_expressions
+    return spec._replace(
+        options=(*spec.options, *_absolute(named.options)),
+        include_dirs=tuple(dict.fromkeys((*spec.include_dirs, *folders))),
+        name_expressions=tuple(dict.fromkeys(expressions)),
+        local_sizes=tuple(dict.fromkeys((*spec.local_sizes, *named.local_sizes))),
+        checks=Checks(named.checks or spec.checks),
+    )
+
+
+def _absolute(options: Sequence[str]) -> tuple[str, ...]:
+    """Options in which relative include directories are made absolute, from the current directory."""
+    from gpucache.backends.options import absolute
+
+    here = os.getcwd()  # noqa: PTH109 - text in, text out
+    return tuple(
+        f"-I{absolute(option[2:].strip(), here)}" if option.startswith("-I") and len(option) > 2 else option
+        for option in options
+    )
+
+
+LIMIT_BYTES = 512 << 20
+
+
+def read_whole(path: Path) -> bytes:
+    """Read a regular file of at most 512 MiB; raises UsageError for anything else, and OSError."""
+    # Without O_NONBLOCK opening a FIFO would wait for its other end.
+    with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise UsageError(f"{path} is not a regular file; save what it gives to a file first")
+        if status.st_size > LIMIT_BYTES:
+            raise UsageError(f"{path} has more than the 512 MiB that are read; name a smaller file")
+        return file.read(LIMIT_BYTES + 1)
+
+
+@contextmanager
+def writing(file: Path) -> Iterator[None]:
+    """A context in which a file is written; raises UsageError if that fails."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(os_errors.unwritable(file, error, "name another file")) from None

@@ -156,7 +156,7 @@ class Running:
 
         hits = [_read(hit) for hit in self._listening.hits]
         if hits:
-            from gpucache.engine.journal import note_process
+            from gpucache.engine.store_layers import note_process
 
             note_process(self._services().layers(), len(hits), 0)
         by_index = [

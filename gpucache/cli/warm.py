@@ -11,13 +11,14 @@ import click
 from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.parameters import (
     BuildCommand,
+    Named,
     Number,
     PathName,
     checks_option,
     profile_option,
+    read_programs,
     source_options,
 )
-from gpucache.cli.programs import Named, read_programs
 from gpucache.cli.streams import complain
 from gpucache.cli.warm_command import warm_command
 from gpucache.errors import ExitCode, UsageError

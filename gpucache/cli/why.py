@@ -8,10 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpucache.cli.files import read_whole
 from gpucache.cli.globals import given, leave
-from gpucache.cli.parameters import field
-from gpucache.cli.programs import Named, read_programs
+from gpucache.cli.parameters import Named, field, read_programs, read_whole
 from gpucache.engine.opened import Opened
 from gpucache.errors import ExitCode, UsageError
 

@@ -1,24 +1,42 @@
 """Why a lookup missed: was the cache queried at all, and which field differs from the nearest entry.
 
 Owns the verdicts and their order. Must not know how an explanation is shown.
+
+The nearest entry is the recorded build with the fewest and lightest differences, which are weighed and put
+into words here; both are pure functions of records.
 """
 
+import heapq
+import re
 import time
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
+from dataclasses import dataclass, replace
+from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucache.answers.lookup import Hit, Miss, Verdict
-from gpucache.engine.nearest import Nearest, Record, nearest, record_of
-from gpucache.engine.phrases import phrases, told_once
 from gpucache.engine.prepare import Prepared
+from gpucache.engine.program_names import Identity
 from gpucache.engine.store_layers import Layers, NoEntry
 from gpucache.errors import CacheUnusableError
-from gpucache.keys import NOT_FOUND, Difference, digest, format_local_size, header_of
-from gpucache.model import CacheKey
-from gpucache.store.interface import Damage, Event, ScannedEntry
+from gpucache.keys import (
+    FOLDER,
+    NOT_FOUND,
+    RESOLUTION,
+    SEARCHED,
+    SOURCE_NAME,
+    Difference,
+    difference,
+    digest,
+    format_local_size,
+    header_of,
+    variable_of,
+)
+from gpucache.model import CacheKey, Checks, EntryHead, KeyField, Program
+from gpucache.store.interface import UNREADABLE, Damage, Event, ScannedEntry
 from gpucache.units import format_age, format_instant
 
 if TYPE_CHECKING:
@@ -30,6 +48,51 @@ _SAMPLED = 64
 _GONE = {"evicted": Verdict.EVICTED, "quarantined": Verdict.CORRUPT}
 _TOLD_AS = {"evicted": "removed", "quarantined": "quarantined"}
 """The same in words that do not repeat the verdict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The events that one store has recorded of one program, under its own name and under others."""
+
+    store: "DirectoryStore"
+    identity: Identity
+    events: tuple[Event, ...]
+    """Oldest first."""
+
+    def of(self, prepared: Prepared) -> list[Event]:
+        """The events of the two keys of a request."""
+        keys = (str(prepared.key), str(prepared.located_key))
+        return [event for event in self.events if event.key in keys]
+
+    def builds(self) -> list[Event]:
+        """Builds of this program under any name; not of other programs with a kernel of its name."""
+        return [event for event in self.events if event.what == "built" and self.is_kin(event)]
+
+    def is_kin(self, event: Event) -> bool:
+        """Whether an event is of this program, and not of another with a kernel of its name."""
+        return self.identity.is_kin(event.program, event.source)
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """The nearest build whose entry still exists."""
+
+    event: Event
+    same_device: bool
+    """Whether it was built for the requested device, under any name of the target."""
+    differences: tuple[Difference, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    record: Record
+    event: Event
+    same_device: bool | None = None
+    """Whether it was built for the requested device; None before its head is read."""
+
+    @property
+    def store(self) -> "DirectoryStore":
+        return self.record.store
 
 
 def explain(layers: Layers, prepared: Prepared, met: NoEntry) -> Miss:
@@ -287,3 +350,356 @@ def _digest(path: Path) -> str | None:
         return digest(path.read_bytes())
     except OSError:
         return None
+
+
+_NAMES_FOLLOWED = 32
+_HEADS_READ = 512
+_DETAILS_READ = 64
+_SOURCE = (Difference("source", "", ""),)
+
+_Rank = tuple[bool, bool, int, int]
+"""Whether the program differs, whether the device differs, the weight of the differences, the age."""
+
+
+def was_ever_built(stores: "Iterable[DirectoryStore]", program: Program) -> bool:
+    """Whether a build of this very source is recorded, for any target and with any options."""
+    identity = Identity.of(program)
+    return any(event.source == identity.mark for store in stores for event in _events(store, identity))
+
+
+def _events(store: "DirectoryStore", identity: Identity) -> list[Event]:
+    """The recorded events under a program's names, and under those that its aliases lead to."""
+    led = [event.why for alias in identity.aliases for event in store.history(alias)[-_NAMES_FOLLOWED:]]
+    names = dict.fromkeys([*identity.names, *led])
+    return [event for name in names for event in store.history(name)]
+
+
+def record_of(store: "DirectoryStore", prepared: Prepared) -> Record:
+    """The histories of a program: by name, base name and kernel, or by its source if it has no kernel."""
+    identity = Identity.of(prepared.request.program)
+    events = _events(store, identity)
+    keys = (str(prepared.key), str(prepared.located_key))
+    events += [event for event in store.history(UNREADABLE) if event.key in keys]
+    return Record(store, identity, tuple(sorted(events, key=lambda event: event.when_ns)))
+
+
+def nearest(records: Sequence[Record], prepared: Prepared) -> Nearest | None:
+    """The nearest build, of equally near ones the newest; None if no entry is left.
+
+    The candidate with the lowest bound is examined next. Its event gives a first bound, the head of its entry
+    a closer one, and its detail the rank itself. So of hundreds of entries only a few are opened.
+    """
+    found: tuple[_Rank, _Candidate, tuple[Difference, ...]] | None = None
+    wanted, details = _known(prepared), 0
+    pending = list(_candidates(records, prepared))
+    heapq.heapify(pending)
+    while pending and details < _DETAILS_READ:
+        least, number, candidate = heapq.heappop(pending)
+        if found is not None and least >= found[0]:
+            break  # no later one can be nearer
+        if candidate.same_device is None:
+            if (closer := _by_head(candidate, prepared, wanted)) is not None:
+                heapq.heappush(pending, (closer[0], number, closer[1]))
+            continue
+        details += 1
+        detail = candidate.store.detail(CacheKey(candidate.event.key))
+        if detail is None:
+            continue
+        # Locations count only if the entry has them.
+        places = {item.label for item in prepared.located[len(prepared.fields) :]}
+        located = any(item.label in places for item in detail.key_fields)
+        differing = difference(detail.key_fields, prepared.located if located else prepared.fields)
+        rank = (*least[:2], weight(differing), least[3])
+        if found is None or rank < found[0]:
+            found = rank, candidate, differing
+    if found is None:
+        return None
+    rank, candidate, differing = found
+    return Nearest(candidate.event, not rank[1], differing)
+
+
+def _candidates(records: Sequence[Record], prepared: Prepared) -> Iterator[tuple[_Rank, int, _Candidate]]:
+    """Every recorded build with a lower bound of its rank, from its event alone, and with a number."""
+    options, numbers = prepared.compilation.inputs.options, count()
+    for record in records:
+        latest = {event.key: event for event in record.events if event.what == "built" and event.key}
+        for event in list(latest.values())[-_HEADS_READ:]:
+            lightest = 0 if event.options is None else least_options_weight(event.options, options)
+            least = (
+                not record.is_kin(event),
+                False,
+                lightest + weight(_edited(record, event)),
+                -event.when_ns,
+            )
+            yield least, next(numbers), _Candidate(record, event)
+
+
+def _by_head(
+    candidate: _Candidate, prepared: Prepared, wanted: Sequence[KeyField]
+) -> tuple[_Rank, _Candidate] | None:
+    """A closer bound: the rank if nothing differs beyond what the head shows. None if the entry is gone."""
+    record, event = candidate.record, candidate.event
+    scanned = record.store.look_at(CacheKey(event.key))
+    if scanned is None or scanned.head is None:
+        return None
+    same_device = event.target == str(prepared.request.target) or _is_for(scanned.head, prepared)
+    differing = difference(_told(scanned.head), wanted)
+    least = (
+        not record.is_kin(event),
+        not same_device,
+        weight((*differing, *_edited(record, event))),
+        -event.when_ns,
+    )
+    return least, replace(candidate, same_device=same_device)
+
+
+def _edited(record: Record, event: Event) -> tuple[Difference, ...]:
+    """The difference of the sources, if their marks differ."""
+    return _SOURCE if event.source and event.source != record.identity.mark else ()
+
+
+def _is_for(head: EntryHead, prepared: Prepared) -> bool:
+    """Whether an entry is for a request's device, going by the toolchain's fields and not by its name."""
+    own = tuple(pair for pair in head.toolchain if pair[0] in head.toolchain_identity)
+    return own == prepared.compilation.inputs.toolchain.identity_fields()
+
+
+def _told(head: EntryHead) -> list[KeyField]:
+    """The key fields that are in a head."""
+    return [
+        *(KeyField("option", option) for option in head.options),
+        *([] if head.checks == Checks.NONE else [KeyField("checks", head.checks)]),
+        KeyField("artifact kind", head.artifact_kind),
+        *(KeyField(label, value) for label, value in head.toolchain),
+    ]
+
+
+def _known(prepared: Prepared) -> list[KeyField]:
+    """The same fields of a request."""
+    inputs = prepared.compilation.inputs
+    return [
+        *(KeyField("option", option) for option in inputs.options),
+        *(item for item in prepared.fields if item.label == "checks"),
+        KeyField("artifact kind", prepared.request.artifact_kind.value),
+        *(KeyField(label, value) for label, value in inputs.toolchain.fields),
+    ]
+
+
+# Differences that make it another program or another machine weigh most. An update of a driver changes
+# several fields at once, so each of these weighs little.
+_WEIGHTS = {
+    "language": 50,
+    "source": 8,
+    "platform name": 20,
+    "platform vendor": 20,
+    "device name": 20,
+    "device vendor": 20,
+    "architecture": 20,
+    "artifact kind": 10,
+    RESOLUTION: 0,
+    "option": 4,  # and one more for every further option
+    "local size": 0,
+    "name expression": 4,
+    "checks": 4,
+    SOURCE_NAME: 3,
+}
+_OTHER = 2
+_VERSIONS = {
+    "driver version": "driver",
+    "platform version": "platform version",
+    "device version": "device version",
+    "NVRTC version": "NVRTC",
+}
+_BUILDS = {
+    "NVRTC build id": "another build of NVRTC",
+    "NVRTC builtins build id": "another build of NVRTC's builtins library",
+    "driver UUID": "another build of the driver",
+    "compiler build": "another build of the compiler under the same version",
+    "compiler built-ins": "the compiler's own headers or built-in functions changed",
+    RESOLUTION: "the same headers are reached another way",
+    "source": "the source changed",
+    "CPU features": "the CPU has other instruction sets",
+}
+_DEFINE = re.compile(r"-D([^=]+)(?:=(.*))?", re.DOTALL)
+
+
+def weight(differences: Iterable[Difference]) -> int:
+    """How far apart two builds are: the sum of the weights of their differences, more for more options.
+
+    The same options in another order are the lightest difference.
+    """
+    return sum(
+        _WEIGHTS.get(item.label, _OTHER) if item.label != "option" else _options_weight(item)
+        for item in differences
+    )
+
+
+def least_options_weight(before: Sequence[str], now: Sequence[str]) -> int:
+    """A lower bound of the weight of two lists of options, which takes less time than the weight itself."""
+    if before == now:
+        return 0
+    had, has = {*before}, {*now}
+    changed = max(len(had - has), len(has - had))
+    return _WEIGHTS["option"] - 1 + changed if changed else 1
+
+
+def _options_weight(item: Difference) -> int:
+    before, now = item.values()
+    return 1 if Counter(before) == Counter(now) else _WEIGHTS["option"] - 1 + len(list(_options(item)))
+
+
+def phrases(differences: Sequence[Difference], shadows: Mapping[str, str] | None = None) -> list[str]:
+    """Phrases for the differences, the heaviest first, without those that follow from another.
+
+    ``shadows`` maps a header's name to the sentence that says which file now shadows which.
+    """
+    if way := _other_way(differences):
+        return [way]
+    # The resolution changes with every header, so it is news only alone.
+    known = any(header_of(item.label) for item in differences)
+    told = [item for item in told_once(differences) if not (known and item.label == RESOLUTION)]
+    told.sort(key=lambda item: -_WEIGHTS.get(item.label, _OTHER))
+    return [phrase for item in told for phrase in _phrase(item, shadows or {})]
+
+
+def _other_way(differences: Sequence[Difference]) -> str:
+    """A phrase if only one of two builds was requested by a program itself; else empty.
+
+    The options and kinds of such builds differ in any case.
+    """
+    if any(item.label == "language" for item in differences):
+        return ""  # another language's compiler, and nothing of that can be compared
+    name = next((item for item in differences if item.label == SOURCE_NAME), None)
+    if name is not None and name.right is None:
+        return "it was kept for a program that calls NVRTC itself under gpucache run, and has keys of its own"
+    options = next((item for item in differences if item.label == "option"), None)
+    # Only such a program's options name the architecture; entries without its source's name are older.
+    if name is None or name.left is not None or options is None or _names_target(options.values()[0]):
+        return ""
+    return (
+        "it was kept by warm or for the library, and a program that calls NVRTC itself has keys of its own: "
+        "'gpucache record' writes down what it asks for, and 'gpucache warm --recording' builds that"
+    )
+
+
+def _names_target(options: Iterable[str]) -> bool:
+    return any(option.startswith("-arch=") for option in options)
+
+
+def told_once(differences: Sequence[Difference]) -> list[Difference]:
+    """The differences, each header once: a macro may name the same header with more directories as well."""
+    short = {(item.left, item.right, header_of(item.label)) for item in differences}
+
+    def is_repeated(item: Difference) -> bool:
+        name = header_of(item.label) or ""
+        ends = (name[place + 1 :] for place, letter in enumerate(name) if letter == "/")
+        return any((item.left, item.right, end) in short for end in ends)
+
+    return [item for item in differences if not is_repeated(item)]
+
+
+def _phrase(item: Difference, shadows: Mapping[str, str]) -> Iterable[str]:
+    if header := header_of(item.label):
+        yield _header(header, item, shadows)
+    elif item.label == SEARCHED:
+        yield "it holds paths and was built in other directories"
+    elif item.label == "option":
+        yield from _options(item)
+    elif item.label in _VERSIONS:
+        yield f"{_VERSIONS[item.label]} {_arrow(item)}"
+    elif item.label in _BUILDS:
+        yield _BUILDS[item.label]
+    elif variable := variable_of(item.label):
+        yield _variable(variable, item)
+    elif item.label == "local size":
+        yield "an older gpucache had local sizes in the key, which no longer belong there"
+    elif item.label in ("device name", "platform name"):
+        yield f"another {item.label.removesuffix(' name')}: {_arrow(item)}"
+    else:
+        yield _named(item) or f"{item.label} {_arrow(item)}"
+
+
+def _named(item: Difference) -> str:
+    """The difference of a name or directory that a program chose; empty for any other."""
+    if item.label == SOURCE_NAME and item.left is None:
+        return (
+            "it was kept by an older gpucache, whose keys lack the name that the program gives its source; "
+            "it is compiled once more"
+        )
+    if item.label == SOURCE_NAME:
+        return f"the program calls its source {item.right}, which it called {item.left}"
+    if item.label == FOLDER and item.left is not None:
+        return f"it holds the current directory, which was {item.left}"
+    return ""
+
+
+def _header(name: str, item: Difference, shadows: Mapping[str, str]) -> str:
+    if name in shadows:
+        return shadows[name]
+    if item.left is None:
+        return f"it now includes {name}"
+    if item.right is None:
+        return f"it no longer includes {name}"
+    if item.left == NOT_FOUND:
+        return f"{name} now exists where it was not found before"
+    if item.right == NOT_FOUND:
+        return f"{name} is no longer found"
+    return f"the header {name} changed"
+
+
+def _options(item: Difference) -> Iterable[str]:
+    left, right = item.values()
+    before, now = Counter(left), Counter(right)
+    gone = [option for option in before if option not in now]
+    new = [option for option in now if option not in before]
+    renewed = {}
+    for option in list(gone):
+        match = next((other for other in new if _macro(other) and _macro(other) == _macro(option)), None)
+        if match is not None:
+            gone.remove(option)
+            new.remove(match)
+            renewed[option] = match
+            yield f"the define {_macro(option)}: {_value(option)} -> {_value(match)}"
+    yield from (f"the option {option} is gone" for option in gone)
+    yield from (f"the option {option} is new" for option in new)
+    for option in before & now:
+        if before[option] != now[option]:
+            yield f"the option {option} is given {_times(now[option])} instead of {_times(before[option])}"
+    stayed = [renewed.get(option, option) for option in left]
+    if _on_both(stayed, right) != _on_both(right, stayed):
+        yield "the options stand in another order"
+
+
+def _on_both(options: Sequence[str], others: Sequence[str]) -> list[str]:
+    """The options that are in both sequences equally often, in order."""
+    count, other_count = Counter(options), Counter(others)
+    return [option for option in options if count[option] == other_count[option]]
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _macro(option: str) -> str:
+    match = _DEFINE.fullmatch(option)
+    return match[1] if match else ""
+
+
+def _value(option: str) -> str:
+    match = _DEFINE.fullmatch(option)
+    if match is None:
+        return option
+    return "(no value)" if match[2] is None else match[2] or "(empty)"
+
+
+def _variable(name: str, item: Difference) -> str:
+    if item.left is None:
+        return f"the environment variable {name} is now set to {item.right or '(empty)'}"
+    if item.right is None:
+        return f"the environment variable {name} is no longer set (it was {item.left or '(empty)'})"
+    return f"the environment variable {name}: {_arrow(item)}"
+
+
+def _arrow(item: Difference) -> str:
+    left, right = ("none" if value is None else value or "(empty)" for value in (item.left, item.right))
+    return f"{left} -> {right}"

@@ -28,7 +28,7 @@ from pathlib import Path
 from stat import S_ISREG
 from tempfile import gettempdir
 
-from gpucache.engine.commands import CommandRun
+from gpucache.host.process_groups import CommandRun
 from gpucache.units import format_duration, format_list
 
 UNTRACED = "it could not be traced by strace, so a cache in a place that only it knows may have gone unseen"

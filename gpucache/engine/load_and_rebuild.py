@@ -19,7 +19,7 @@ from gpucache.errors import CompileError, GpucacheError
 from gpucache.keys import source_digest
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Checks, Device, Language, Program, Target
 from gpucache.probe.ask import ask
-from gpucache.sources.discover import load_program
+from gpucache.sources.disk import load_program
 
 J = TypeVar("J")
 R = TypeVar("R")

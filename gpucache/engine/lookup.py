@@ -3,6 +3,10 @@
 Owns the order in which a program is looked up, built and kept. A miss is explained once, where it is
 reported. The library calls this for one program, ``warm`` for many. Must not know how anything is compiled or
 stored.
+
+Also notes the misses for which a program does not wait: a compiler that builds late (PoCL) compiles every
+kernel when it has to return a binary, which takes seconds in place of milliseconds, and a crash would end the
+calling program. So the caller requests no binary, and ``warm --misses`` builds it later.
 """
 
 import os
@@ -13,22 +17,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucache import __version__
-from gpucache.answers.lookup import Built, Hit, Miss, Verdict
+from gpucache.answers.lookup import Built, Hit, Miss, Noted, Plain, Verdict
 from gpucache.engine.explain import explain
 from gpucache.engine.hits import WAIT_S, alone
 from gpucache.engine.hits import build_log as build_log
 from gpucache.engine.hits import find as find
-from gpucache.engine.journal import note_miss
 from gpucache.engine.prepare import Prepared, closure_of, holds_paths, stamped
 from gpucache.engine.program_names import Identity
-from gpucache.engine.store_layers import Layers, NoEntry
+from gpucache.engine.store_layers import Layers, NoEntry, note_miss
 from gpucache.errors import CacheMissError, CacheUnusableError
 from gpucache.host import os_errors
 from gpucache.keys import digest
 from gpucache.model import Artifact, BuildRequest, Check, Checks, Entry, EntryDetail, EntryHead
 from gpucache.payload import describe, fits
 from gpucache.sources import still_closure
-from gpucache.store.interface import Event
+from gpucache.store.interface import Event, MissedRequest
 from gpucache.units import format_list
 
 if TYPE_CHECKING:
@@ -247,3 +250,62 @@ def why_not_kept(layers: Layers, miss: Miss) -> tuple[str, bool]:
     if layers.unusable:  # an explanation names every root that could not be queried
         return layers.unusable, miss.verdict not in (Verdict.REJECTED, Verdict.INCOMPLETE)
     return "the cache cannot be written, so it was not kept", False
+
+
+Variables = tuple[tuple[str, str], ...]
+LATE = "this compiler is slow to give a binary to keep, so the program was built as without a cache"
+
+
+def leave(
+    layers: Layers, prepared: Prepared, miss: Miss, compile_ns: int, environment: Variables = ()
+) -> Plain:
+    """Write down a miss whose program was built without the cache; for a late compiler note its request.
+
+    ``environment`` are the variables that reach the compiler.
+    """
+    noted, told = Noted.NONE, False
+    why = LATE if prepared.compilation.late else ""
+    if layers.target is None or miss.verdict is Verdict.UNCACHEABLE:
+        why, told = why_not_kept(layers, miss)
+    elif prepared.compilation.late:
+        rejected = miss.verdict is Verdict.REJECTED
+        noted = layers.target.note_missed(_missed(layers, prepared, environment, rejected=rejected))
+        if not noted.is_kept:
+            why = (
+                f"{LATE}, and what it wanted could not be noted for 'gpucache warm --misses': "
+                f"{layers.target.root} cannot be written, or the request is larger than 8 MiB"
+            )
+    note_miss(layers, prepared, miss, noted=noted.is_kept)
+    return Plain(miss, compile_ns, noted, why, told)
+
+
+def note_lacking(layers: Layers, prepared: Prepared, found: Hit | None, environment: Variables = ()) -> Noted:
+    """Note a request for local sizes that its entry, or without one the next, is not compiled for."""
+    sizes = prepared.compilation.inputs.local_sizes if found is None else prepared.lacking_sizes(found.head)
+    if layers.target is None or not sizes:
+        return Noted.NONE
+    return layers.target.note_missed(_missed(layers, prepared, environment))
+
+
+def discard(layers: Layers, found: Hit, why: str) -> None:
+    """Quarantine an entry that its driver rejects and that this process does not replace."""
+    store = layers.target
+    scanned = store.look_at(found.key) if store is not None else None
+    if store is not None and scanned is not None:
+        store.quarantine(scanned, why)
+
+
+def _missed(
+    layers: Layers, prepared: Prepared, environment: Variables, *, rejected: bool = False
+) -> MissedRequest:
+    request = _elsewhere(prepared)
+    return MissedRequest(prepared.key, time.time_ns(), layers.command, request, environment, rejected)
+
+
+def _elsewhere(prepared: Prepared) -> BuildRequest:
+    """The request changed so that a worker, which runs in an empty directory, finds the same headers."""
+    request = prepared.request
+    here = request.cwd.rstrip(os.sep) + os.sep
+    if request.searches_cwd and any(file.startswith(here) for file in prepared.closure.files):
+        request = request._replace(options=(f"-I{request.cwd}", *request.options))
+    return request._replace(searches_cwd=False)

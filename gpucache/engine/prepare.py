@@ -12,8 +12,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from gpucache.backends.interface import Backend, Compilation
-from gpucache.closures import Closure, Include
-from gpucache.keys import FOLDER, SEARCHED, cache_key, digest, key_fields, located_fields
+from gpucache.keys import FOLDER, SEARCHED, Closure, Include, cache_key, digest, key_fields, located_fields
 from gpucache.model import (
     ArtifactKind,
     BuildRequest,

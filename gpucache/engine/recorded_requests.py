@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from gpucache.answers.record import Launch, RecordedProgram
 from gpucache.backends.interface import Compilation
-from gpucache.closures import Closure
 from gpucache.engine.prepare import Prepared, closure_of
-from gpucache.keys import digest
+from gpucache.keys import Closure, digest
 from gpucache.model import ArtifactKind, BuildRequest, Language
 from gpucache.recording.builds import Call, Pairs, RecordedBuild, Seen
 from gpucache.recording.reading import RecordingFolder

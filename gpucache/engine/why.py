@@ -11,11 +11,10 @@ from gpucache.answers.entries import CacheEntry, EntryReport
 from gpucache.answers.lookup import Hit, Miss, Verdict
 from gpucache.answers.why import Answer, Build, Reach, Reply, ReplyState, Served
 from gpucache.caches.interface import Cache, OwnRoot, System
+from gpucache.engine.explain import Record, phrases, record_of
 from gpucache.engine.load_and_rebuild import request_of
 from gpucache.engine.lookup import look_up
-from gpucache.engine.nearest import Record, record_of
 from gpucache.engine.opened import matches_target, select
-from gpucache.engine.phrases import phrases
 from gpucache.engine.prepare import prepare
 from gpucache.engine.store_layers import Layers
 from gpucache.engine.warm.plan import Backends, WarmItem, plan_warm

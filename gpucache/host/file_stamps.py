@@ -3,10 +3,14 @@
 A stamp represents a content only if the file was not young when it was taken, and only on a local file
 system that sets the time of a change itself: a server may answer late, and another image in the same place
 may have the same numbers. Used for headers and for compilers' files. Must not know the contents of files.
+
+Also identifies the files that a thread can see and read, by its mounts and permissions.
 """
 
+import ctypes
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 Stamp = tuple[int, ...]
@@ -74,3 +78,43 @@ def _kind_of(path: str | bytes | Path) -> int:
     except (OSError, AttributeError, ValueError):
         return 0
     return 0 if failed else answer[0] & 0xFFFFFFFF
+
+
+_AT_FDCWD, _STATX_MNT_ID, _MNT_ID_AT = -100, 0x1000, 18
+
+
+def files_seen() -> str:
+    """The namespaces of mounts and users, the root directory with its mount, and the rights; else empty."""
+    with suppress(OSError):
+        files, users, root = map(os.stat, ("/proc/thread-self/ns/mnt", "/proc/thread-self/ns/user", "/"))
+        total = _rights()
+        numbers = (
+            files.st_dev,
+            files.st_ino,
+            users.st_ino,
+            root.st_dev,
+            root.st_ino,
+            total,
+            _mount_of_root(),
+        )
+        return ":".join(f"{number:x}" for number in numbers)
+    return ""
+
+
+def _rights() -> int:
+    """A checksum of the user, groups and capabilities of the thread. Raises OSError."""
+    total = 0
+    for line in Path("/proc/thread-self/status").read_bytes().splitlines(keepends=True):
+        if line.startswith((b"Uid:", b"Gid:", b"Groups:", b"CapEff:")):
+            for byte in line:
+                total = (total * 31 + byte) % 2**64
+    return total
+
+
+def _mount_of_root() -> int:
+    """The number of the mount of the root directory; 0 before Linux 5.8, which does not report it."""
+    statx = getattr(ctypes.CDLL(None), "statx", None)
+    told = (ctypes.c_uint64 * 32)()  # struct statx
+    if statx is None or statx(_AT_FDCWD, b"/", 0, _STATX_MNT_ID, told) != 0:
+        return 0
+    return int(told[_MNT_ID_AT]) if told[0] & _STATX_MNT_ID else 0

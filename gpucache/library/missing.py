@@ -138,7 +138,7 @@ def build(
     prepared = stamped(prepared, layers)
 
     def note() -> None:
-        from gpucache.engine.journal import note_miss
+        from gpucache.engine.store_layers import note_miss
 
         note_miss(layers, prepared, why())
 

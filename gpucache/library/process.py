@@ -85,7 +85,7 @@ class _Counter:
             return
         with suppress(OSError):  # a root that cannot be looked at
             if self._layers.target.root.is_dir():  # counting alone makes no cache
-                from gpucache.engine.journal import note_process
+                from gpucache.engine.store_layers import note_process
 
                 note_process(self._layers, self._hits, self._misses)
 

@@ -110,7 +110,7 @@ struct wire_bytes wire_number(uint64_t number, char text[WIRE_NUMBER_SIZE]);
  * For a variable that had another value when this library was loaded NAME@loaded has that one, empty for none. */
 struct wire_bytes wire_environment(void);
 
-/* Which files the calling thread can see and read, as gpucache/host/files_seen.py tells it; empty if unknown. */
+/* Which files the calling thread can see and read, as gpucache/host/file_stamps.py tells it; empty if unknown. */
 struct wire_bytes wire_files_seen(char text[WIRE_FILES_SEEN_SIZE]);
 
 #endif

@@ -53,7 +53,7 @@ def replace_rejected(
     prepared = list(map(_named, call.devices, prepared))
     missed = [(one, reason(layers, one, Miss(Verdict.REJECTED, why))) for one in prepared]
     if layers.target is None or any(one.compilation.late for one in prepared):
-        from gpucache.engine.missed import discard
+        from gpucache.engine.lookup import discard
 
         for hit in hits:
             discard(layers, hit, why)
@@ -67,7 +67,7 @@ def replace_rejected(
 
 def learn_sizes(layers: Layers, device: Any, prepared: Prepared, hit: Hit) -> None:
     """Note the local sizes that a hit was not compiled for."""
-    from gpucache.engine.missed import note_lacking
+    from gpucache.engine.lookup import note_lacking
 
     prepared = _named(device, prepared)
     process.learn(layers, note_lacking(layers, prepared, hit, _environment(prepared)))
@@ -102,7 +102,7 @@ def _left(layers: Layers, missed: Sequence[tuple[Prepared, Callable[[], Miss]]],
 def _leave(
     layers: Layers, prepared: Prepared, why: Callable[[], Miss], compile_ns: int, environ: Variables
 ) -> None:
-    from gpucache.engine.missed import leave
+    from gpucache.engine.lookup import leave
 
     plain = leave(layers, prepared, why(), compile_ns, environ)
     process.tell(layers, prepared, plain)

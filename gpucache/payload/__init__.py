@@ -31,8 +31,8 @@ _READERS = (
     (b"\x07\x23\x02\x03", "spirv.read_spirv"),
     (b"BC\xc0\xde", "bitcode.read_bitcode"),
     (b"\xde\xc0\x17\x0b", "bitcode.read_bitcode"),
-    (b"__CLANG_OFFLOAD_BUNDLE__", "amd.read_bundle"),
-    (b"CCOB", "amd.read_bundle"),
+    (b"__CLANG_OFFLOAD_BUNDLE__", "elf.read_bundle"),
+    (b"CCOB", "elf.read_bundle"),
     (b"\x20\0\0\0\1\0\0\0", "containers.read_pipelines"),
 )
 """The module and function that read bytes with a magic number; PTX has none and is tried last."""

@@ -21,7 +21,7 @@ from gpucache.errors import TargetError
 from gpucache.host.process_groups import start_group
 from gpucache.host.scratch import scratch
 from gpucache.model import Device
-from gpucache.probe.codec import device_from_json
+from gpucache.probe.remembered import device_from_json
 
 TIMEOUT_S = 60.0
 _READ_S = 1.0

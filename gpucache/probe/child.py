@@ -13,7 +13,7 @@ from platformdirs import user_cache_dir
 from gpucache.backends.interface import Backend
 from gpucache.backends.registry import load_backend
 from gpucache.errors import GpucacheError
-from gpucache.probe.codec import device_to_json
+from gpucache.probe.remembered import device_to_json
 
 
 def main(arguments: list[str]) -> int:

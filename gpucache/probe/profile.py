@@ -15,7 +15,7 @@ from gpucache.errors import TargetError, UsageError
 from gpucache.host import os_errors
 from gpucache.keys import Difference
 from gpucache.model import Device
-from gpucache.probe.codec import device_from_json, device_to_json
+from gpucache.probe.remembered import device_from_json, device_to_json
 
 SCHEMA = 1
 _MAX_BYTES = 4 * 1024 * 1024

@@ -3,22 +3,26 @@
 A memory counts only until the next boot of this machine and if all variables that a loader or a driver may
 read, and every file and directory that decides which drivers are found, or is one, are unchanged. Rows of
 drivers whose files are not known are not kept. Must not know who keeps the memory, or load a GPU stack.
+
+Also owns devices as JSON values, read strictly, as anybody may have written them, and the targets that the
+last probe found, for completions.
 """
 
+import contextlib
 import json
 import os
 import re
+import stat
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from gpucache import __version__
 from gpucache.errors import TargetError
 from gpucache.keys import digest
-from gpucache.model import Device
-from gpucache.probe.codec import device_from_json, device_to_json
+from gpucache.model import Device, Target, Toolchain
 
 EARLY, EARLY_FILE = "configuration at the start", "cl.cfg"
 """Read from the current directory by Intel's runtime when it is loaded."""
@@ -80,3 +84,84 @@ def _state(path: str) -> list[int] | None:
         found = os.stat(path)  # noqa: PTH116 - a path of text
         return [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
     return None
+
+
+FILE = Path("v1", "targets.json")
+_MAX_BYTES = 64 * 1024
+
+
+def save_last(root: Path, targets: Sequence[Target]) -> None:
+    """Keep the targets below a cache root, if the root exists already; raises nothing."""
+    path = root / FILE
+    staged = path.with_suffix(f".{os.getpid()}")
+    with contextlib.suppress(OSError):
+        if path.parent.is_symlink() or not path.parent.is_dir():
+            return
+        descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as stream:
+            if stat.S_IMODE(root.stat().st_mode) & stat.S_IROTH:
+                staged.chmod(0o644)  # everybody reads and copies a shared cache
+            json.dump([str(target) for target in targets], stream)
+        staged.replace(path)
+
+
+def load_last(root: Path) -> list[Target]:
+    """The targets of the last probe; empty if none were kept or the file cannot be parsed."""
+    try:
+        # A pipe must not block this, and a link must not lead it elsewhere.
+        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+        if (root / FILE).parent.is_symlink():
+            return []
+        with os.fdopen(os.open(root / FILE, flags), "rb") as stream:
+            values = json.loads(stream.read(_MAX_BYTES))
+        return [Target.parse(value) for value in values if isinstance(value, str)]
+    except (OSError, ValueError, TypeError, RecursionError, TargetError):
+        return []
+
+
+_T = TypeVar("_T")
+_NAMES: dict[type, str] = {str: "text", list: "a list", dict: "an object"}
+
+
+def device_to_json(device: Device) -> dict[str, Any]:
+    """A device as JSON values."""
+    target, toolchain = device.target, device.toolchain
+    return device._asdict() | {
+        "target": None if target is None else str(target),
+        "toolchain": None if toolchain is None else toolchain._asdict(),
+    }
+
+
+def device_from_json(value: object) -> Device:
+    """The device of a JSON value; raises ValueError if it is not a device, TargetError for its target."""
+    record = _of(dict, value)
+    target, toolchain = record.get("target"), record.get("toolchain")
+    return Device(
+        target=None if target is None else Target.parse(_of(str, target)),
+        backend=_of(str, record.get("backend")),
+        name=_of(str, record.get("name")),
+        driver_version=_of(str, record.get("driver_version")),
+        available=record.get("available") is True,
+        detail=_of(str, record.get("detail")),
+        toolchain=None if toolchain is None else _toolchain(_of(dict, toolchain)),
+        present=record.get("present") is True,
+        files=_texts(record.get("files", [])),
+    )
+
+
+def _toolchain(record: dict[str, object]) -> Toolchain:
+    pairs = [_texts(pair) for pair in _of(list, record.get("fields"))]
+    if any(len(pair) != 2 for pair in pairs):
+        raise ValueError("a toolchain field is a label and a value")
+    fields = tuple((label, value) for label, value in pairs)
+    return Toolchain(_of(str, record.get("implementation")), fields, _texts(record.get("identity")))
+
+
+def _of(kind: type[_T], value: object) -> _T:
+    if not isinstance(value, kind):
+        raise ValueError(f"expected {_NAMES[kind]}")
+    return value
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(_of(str, item) for item in _of(list, value))

@@ -14,7 +14,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from gpucache.closures import Include
+from gpucache.keys import Include
 from gpucache.model import ArtifactKind, Language
 
 TEXT_CAP = 1 << 16

@@ -17,7 +17,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from gpucache.closures import Include
+from gpucache.keys import Include
 from gpucache.model import Language
 from gpucache.recording.builds import (
     BELOW,

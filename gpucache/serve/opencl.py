@@ -201,7 +201,7 @@ class OpenCLServing(Session[Asked]):
             return self._refuse(one.outcome)
         one.wanted = self.wants(one)
         if one.wanted:
-            from gpucache.engine.missed import discard
+            from gpucache.engine.lookup import discard
 
             one.held = self.hold(one)
             for _, _, found in one.missing():
@@ -245,7 +245,7 @@ class OpenCLServing(Session[Asked]):
 
     def _settled(self, one: Build[Asked], given: "_Result", prepared: Prepared, found: Part) -> Intercepted:
         """Publish or note the build for one device; returns the outcome."""
-        from gpucache.engine.missed import discard, leave
+        from gpucache.engine.lookup import discard, leave
 
         miss = self.explain(one, prepared, found)
         outcome = replace(one.outcome, verdict=miss.verdict, reason=miss.detail, key=str(prepared.key))
@@ -273,7 +273,7 @@ class OpenCLServing(Session[Asked]):
 
     def conclude(self, one: Build[Asked]) -> None:
         """Note the local sizes that a late compiler's program was launched with and is not compiled for."""
-        from gpucache.engine.missed import note_lacking
+        from gpucache.engine.lookup import note_lacking
 
         for prepared, found in zip(one.prepared, one.found, strict=True) if one.sizes else ():
             hit = found if isinstance(found, Hit) and not one.rejected else None

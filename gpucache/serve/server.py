@@ -20,7 +20,7 @@ from typing import Generic, Protocol, TypeVar
 
 from gpucache.answers.run import Intercepted, RunResult
 from gpucache.errors import OptionError
-from gpucache.host.files_seen import files_seen
+from gpucache.host.file_stamps import files_seen
 from gpucache.serve.environment import drain_s, step_s
 from gpucache.serve.listening import Listening
 from gpucache.serve.wire import Fields, Frame, Kind, WireError, encode, receive

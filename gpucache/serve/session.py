@@ -200,7 +200,7 @@ class Session(ABC, Generic[A]):
 
     def finish(self) -> tuple[Intercepted, ...]:
         """The outcome of every build, after the command's end; notes the facts known only then."""
-        from gpucache.engine.journal import note_process
+        from gpucache.engine.store_layers import note_process
 
         with self._lock:
             left, self.builds = tuple(self.builds.values()), {}
@@ -315,7 +315,7 @@ class Session(ABC, Generic[A]):
 
     def note_miss(self, prepared: Prepared, miss: Miss) -> None:
         """Write a miss down."""
-        from gpucache.engine.journal import note_miss
+        from gpucache.engine.store_layers import note_miss
 
         note_miss(self.layers, prepared, miss)
 

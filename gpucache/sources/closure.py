@@ -17,13 +17,22 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 
-from gpucache.closures import Closure, Include
 from gpucache.errors import SourceError
-from gpucache.keys import digest
+from gpucache.keys import Closure, Include, digest
 from gpucache.sources.closure_memos import Memos
 from gpucache.sources.disk import Disk
 from gpucache.sources.headers import File, Headers, UncacheableError, matching_files, reachable_files
-from gpucache.sources.macro_names import MacroWords, Pattern, macro_words, macros_of, names_of
+from gpucache.sources.macro_names import (
+    ASSEMBLY,
+    CLOCKS_AND_FILES,
+    DEPENDENCY,
+    PROBES_CLOCKS_AND_FILES,
+    MacroWords,
+    Pattern,
+    macro_words,
+    macros_of,
+    names_of,
+)
 from gpucache.sources.path_constants import PathConstants, prints_anew
 from gpucache.sources.rules import Place, Wanted
 from gpucache.sources.scan import (
@@ -40,12 +49,6 @@ from gpucache.sources.scan import (
     uses_macro,
 )
 from gpucache.sources.scan_memos import Scans
-from gpucache.sources.token_pasting import (
-    ASSEMBLY,
-    CLOCKS_AND_FILES,
-    DEPENDENCY,
-    PROBES_CLOCKS_AND_FILES,
-)
 
 _OF_PROCESS = (
     "a header is looked for through /proc, where each process finds other files; name it by another path"

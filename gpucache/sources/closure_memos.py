@@ -17,10 +17,9 @@ from typing import Any, Protocol, overload
 
 from xxhash import xxh3_128_hexdigest
 
-from gpucache.closures import Asked, Closure, Include, Stamps
 from gpucache.host.file_stamps import is_settled as is_settled_file
 from gpucache.host.file_stamps import stamp_of
-from gpucache.keys import digest
+from gpucache.keys import Asked, Closure, Include, Stamps, digest
 from gpucache.sources.disk import NO_FILE, Disk, changed_itself_ns, on_the_way
 from gpucache.sources.rules import Limits
 

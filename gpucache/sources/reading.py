@@ -8,8 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from gpucache.closures import Closure, Include
-from gpucache.keys import digest
+from gpucache.keys import Closure, Include, digest
 from gpucache.sources.closure_memos import Memos, name_of, recall, remember
 from gpucache.sources.disk import Disk
 from gpucache.sources.rules import Wanted

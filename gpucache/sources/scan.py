@@ -25,8 +25,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import Flag
 from typing import Any, NamedTuple
 
-from gpucache.sources.path_constants import PathConstants, path_constants
-from gpucache.sources.token_pasting import (
+from gpucache.sources.macro_names import (
     PARTS,
     PROBES_CLOCKS_AND_FILES,
     Chain,
@@ -34,6 +33,7 @@ from gpucache.sources.token_pasting import (
     find_paste,
     read_pastes,
 )
+from gpucache.sources.path_constants import PathConstants, path_constants
 
 
 class Mention(NamedTuple):

@@ -3,6 +3,8 @@
 Assembles the modules of this package, which keep the promises: ``format`` the bytes, ``root_folder`` the
 atomic writes, ``trust`` whose files are read. Must not know the content of a payload, or print, or decide
 which entries to evict.
+
+Owns the quarantine of damaged entries.
 """
 
 import errno
@@ -14,18 +16,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucache.errors import CacheUnusableError
+from gpucache.folders import Folder
 from gpucache.host import os_errors
 from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead
-from gpucache.store import beside, layout, lock, scan
+from gpucache.store import layout, lock, scan
 from gpucache.store.bounded_folder import BoundedFolder, Bounds
-from gpucache.store.format import Description, EntryFormatError, encode, read_description, read_whole
+from gpucache.store.format import (
+    Description,
+    EntryFormatError,
+    encode,
+    read_description,
+    read_head,
+    read_whole,
+)
 from gpucache.store.history import History
 from gpucache.store.interface import (
     ALL,
+    UNREADABLE,
     Absent,
     Damage,
     Damaged,
     Event,
+    FileIdentity,
     Leftover,
     MissedRequest,
     RemovedRecord,
@@ -33,9 +45,9 @@ from gpucache.store.interface import (
     Share,
 )
 from gpucache.store.missed import Missed
-from gpucache.store.quarantine import Quarantine
 from gpucache.store.reading import EntryReader, unreadable
-from gpucache.store.root_folder import UNUSABLE
+from gpucache.store.root_folder import UNUSABLE, RootFolder
+from gpucache.store.scan import Swept, identity_of
 from gpucache.store.trust import UntrustedFileError, open_trusted
 
 if TYPE_CHECKING:
@@ -73,7 +85,7 @@ class DirectoryStore(EntryReader):
             if scanned is None or not self.quarantine(scanned, "a directory had its name"):
                 raise
             size = self._published(entry)
-        beside.remove_left(self._root, time.time_ns())
+        scan.remove_left(self._root, time.time_ns())
         return size
 
     def _published(self, entry: Entry) -> int:
@@ -195,21 +207,21 @@ class DirectoryStore(EntryReader):
 
     def beside_bytes(self) -> int:
         """The bytes that all other files of the root take on disk."""
-        return beside.beside_bytes(self._root)
+        return scan.beside_bytes(self._root)
 
-    def sweep(self, max_size_bytes: int | None = None, why: str = "") -> beside.Swept:
+    def sweep(self, max_size_bytes: int | None = None, why: str = "") -> Swept:
         """Remove the files that killed processes left, then the oldest files next to the entries.
 
         These may take a quarter of the limit. ``why`` is the rule that removed all entries before, if one
         did. Does nothing unless the root is marked as ours. Raises nothing.
         """
         if not self._writable or not self.is_marked():
-            return beside.Swept(0, 0, self.beside_bytes())
-        return beside.sweep(self._root, self._history, max_size_bytes, why, time.time_ns())
+            return Swept(0, 0, self.beside_bytes())
+        return scan.sweep(self._root, self._history, max_size_bytes, why, time.time_ns())
 
     def leftovers(self, now_ns: int) -> Iterator[Leftover]:
         """Files that belong to no entry; raises CacheUnusableError."""
-        return beside.leftovers(self._root, now_ns)
+        return scan.leftovers(self._root, now_ns)
 
     def remove(self, scanned: ScannedEntry, why: str) -> "Kept | None":
         """Remove an entry if it is unchanged since the scan, and record that; returns why it stays, or None.
@@ -254,7 +266,7 @@ class DirectoryStore(EntryReader):
     def remove_leftover(self, leftover: Leftover) -> bool:
         """Remove a leftover; returns whether it was removed."""
         marked = self._writable and self.is_marked()
-        return marked and beside.remove_leftover(self._root, leftover)
+        return marked and scan.remove_leftover(self._root, leftover)
 
     def note_missed(self, missed: MissedRequest) -> "Noted":
         """Keep a request to be built later; losing it is not an error."""
@@ -312,3 +324,48 @@ class DirectoryStore(EntryReader):
         self, place: tuple[str, ...], name: str, status: os.stat_result, key: CacheKey, why: str
     ) -> bool:
         return self._quarantine.take(place, name, scan.identity_of(status), key, why)
+
+
+FILE_CAP = 32
+BYTES_CAP = 64 << 20
+_INSTANT_DIGITS = 20
+
+
+class Quarantine(BoundedFolder):
+    """The quarantine of one root."""
+
+    def __init__(self, root: RootFolder, history: History) -> None:
+        bounds = Bounds(FILE_CAP, BYTES_CAP, BYTES_CAP, age=lambda name, _: int(name[:_INSTANT_DIGITS]))
+        super().__init__(root, layout.QUARANTINE, layout.ENTRY_SUFFIX, bounds)
+        self._history = history
+
+    def take(
+        self, place: tuple[str, ...], name: str, identity: FileIdentity, key: CacheKey, why: str
+    ) -> bool:
+        """Move a file of a directory in, if it is still the one that was read; returns whether it moved."""
+        now_ns = time.time_ns()
+        try:
+            with self._root.open(*place) as folder:
+                if identity_of(folder.lstat(name)) != identity:
+                    return False
+                head = self._head(folder, name)
+                with self._root.make(*layout.QUARANTINE) as quarantine:
+                    # Directories that were moved here contain foreign files, and so stay for inspection.
+                    if sum(found.is_dir(follow_symlinks=False) for found in quarantine.entries()) >= FILE_CAP:
+                        return False
+                    folder.move(name, quarantine, f"{now_ns:0{_INSTANT_DIGITS}d}-{name}")
+                    self.trim(quarantine)
+        except UNUSABLE:
+            return False
+        program, target = (head.program, head.target) if head is not None else (UNREADABLE, "")
+        self._history.record(program, Event(now_ns, "quarantined", key.hex, target, why))
+        return True
+
+    def _head(self, folder: Folder, name: str) -> EntryHead | None:
+        """The head, which names the history to write; it has no checksum, so only known programs count."""
+        with suppress(OSError, EntryFormatError), open_trusted(folder, name) as (fd, status):
+            with suppress(EntryFormatError):
+                return read_description(fd, status.st_size).head
+            head = read_head(fd, status.st_size)[1]
+            return head if self._history.events(head.program) else None
+        return None

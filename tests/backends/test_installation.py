@@ -17,7 +17,7 @@ from gpucache.backends import installation
 from gpucache.backends.installation import Installation
 from gpucache.host import file_stamps
 from gpucache.keys import NOT_FOUND
-from gpucache.payload.library import Library
+from gpucache.payload.elf import Library
 from tests.children import run_python, run_text
 from tests.patience import PATIENCE_S
 

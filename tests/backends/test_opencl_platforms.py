@@ -97,7 +97,7 @@ def test_no_platform_is_no_device_with_a_remedy(monkeypatch: pytest.MonkeyPatch)
 _PROBE = """
 import json
 from gpucache.backends.opencl import platforms
-from gpucache.probe.codec import device_to_json
+from gpucache.probe.remembered import device_to_json
 
 rows = [device_to_json(row) for row in platforms.probe()]
 same = [platforms.target_of(platforms.find(each.target)) == each.target for each in platforms.devices()]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.bench.machine_load import STAT, Reading, foreign_share, measure_load, parse_stat, read
+from gpucache.bench.run import STAT, Reading, foreign_share, measure_load, parse_stat, read
 
 BEFORE = Reading(at_s=100, busy_s=1000, own_s=50, cores=4)
 

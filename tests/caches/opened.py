@@ -5,8 +5,8 @@ from pathlib import Path
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Location
 from gpucache.answers.verify import Checked
-from gpucache.caches.foreign import ForeignSystem
 from gpucache.caches.interface import Cache
+from gpucache.caches.places import ForeignSystem
 
 PTX = b".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry scale()\n{\n ret;\n}\n"
 HOUR_NS = 3600 * 10**9

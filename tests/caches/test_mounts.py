@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucache.caches.mounts import Medium, mount_of, mounts, parse
+from gpucache.caches.places import Medium, mount_of, mounts, parse
 
 _TEXT = """\
 27 1 254:0 / / rw,relatime - overlay overlay rw,lowerdir=/l

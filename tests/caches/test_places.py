@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.mounts import Mount
-from gpucache.caches.places import distrust, problems
+from gpucache.caches.places import Mount, distrust, problems
 
 _MOVE = "set X_CACHE_DIR"
 _ASK = """

@@ -15,7 +15,7 @@ import pytest
 
 from gpucache.cli.group import COMPLETE
 from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead, Target
-from gpucache.probe.last_targets import save_last
+from gpucache.probe.remembered import save_last
 from gpucache.store import DirectoryStore, Event
 from tests.patience import PATIENCE_S
 

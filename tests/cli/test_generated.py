@@ -17,7 +17,7 @@ from gpucache import errors, manifest, settings
 from gpucache.cli import completion, generate, main, manual, roff
 from gpucache.cli.group import gpucache
 from gpucache.errors import GpucacheError
-from gpucache.probe import last_targets
+from gpucache.probe import remembered
 from gpucache.store import layout
 
 TOP = Path(__file__).parents[2]
@@ -270,5 +270,5 @@ def test_the_documented_files_are_the_ones_of_the_store() -> None:
     )
     folders = (*kept, layout.TMP, layout.LOCKS)
     places = {f"{'/'.join(folder)}/" for folder in folders}
-    files = {layout.TAG_NAME, f"{layout.VERSION_FOLDER}/{layout.REMOVED_NAME}", last_targets.FILE.as_posix()}
+    files = {layout.TAG_NAME, f"{layout.VERSION_FOLDER}/{layout.REMOVED_NAME}", remembered.FILE.as_posix()}
     assert {path for path, _ in manual.FILES} == places | files

@@ -42,7 +42,6 @@ OWN_ALONE = (
     "dataclasses",
     "gpucache.backends",
     "gpucache.bench",
-    "gpucache.caches.foreign",
     "gpucache.caches.opening",
     "gpucache.caches.systems",
     "gpucache.cli.why",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpucache.probe.last_targets import load_last
+from gpucache.probe.remembered import load_last
 from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:

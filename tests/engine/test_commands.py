@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.engine.commands import run_command, run_prepare
 from gpucache.errors import CommandError
+from gpucache.host.process_groups import run_command, run_prepare
 from tests.children import run_text
 from tests.patience import PATIENCE_S, wait_until
 
@@ -61,7 +61,7 @@ def test_a_command_that_does_not_end_is_ended_with_its_children(tmp_path: Path) 
 
 _RUNNING = """
 import os, sys
-from gpucache.engine.commands import run_command
+from gpucache.host.process_groups import run_command
 run_command(("/bin/sh", "-c", sys.argv[1]), os.environ, 3600.0)
 """
 
@@ -88,7 +88,7 @@ class Popen(subprocess.Popen):
         print(self.pid, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
 subprocess.Popen = Popen
-from gpucache.engine.commands import run_command
+from gpucache.host.process_groups import run_command
 run_command(("sleep", "3600"), os.environ, 3600.0)
 """
 

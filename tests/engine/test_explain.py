@@ -11,10 +11,9 @@ import pytest
 from gpucache.answers.lookup import Built, Miss, Verdict
 from gpucache.backends.registry import load_backend
 from gpucache.engine.explain import explain, is_poisoned
-from gpucache.engine.journal import miss_record
 from gpucache.engine.lookup import get_or_build, look_up
 from gpucache.engine.prepare import Prepared, prepare
-from gpucache.engine.store_layers import Layers, NoEntry
+from gpucache.engine.store_layers import Layers, NoEntry, miss_record
 from gpucache.model import CacheKey, EntryDetail, Target
 from gpucache.store import Damage, Damaged, DirectoryStore, Event
 from gpucache.store.interface import ScannedEntry

@@ -9,7 +9,7 @@ import pytest
 from gpucache.answers.lookup import Miss, Noted, Verdict
 from gpucache.answers.warm import WarmOutcome, WarmResult
 from gpucache.backends.registry import load_backend
-from gpucache.engine.missed import leave
+from gpucache.engine.lookup import leave
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.store_layers import Layers
 from gpucache.engine.warm.plan import plan_missed

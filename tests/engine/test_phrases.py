@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from gpucache.engine.phrases import phrases, weight
+from gpucache.engine.explain import phrases, weight
 from gpucache.keys import NOT_FOUND, SOURCE_NAME, Difference, difference
 from gpucache.model import KeyField
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.engine.warm.work import uncovered
+from gpucache.engine.warm.rounds import uncovered
 
 Make = Callable[[Path, Path], object]
 NAMES: dict[str, Make] = {

@@ -15,8 +15,8 @@ from gpucache.answers.lookup import Built, Hit, Verdict
 from gpucache.answers.warm import WarmOutcome, WarmResult
 from gpucache.assembly import backends, open_layers
 from gpucache.engine.warm.plan import Build, Job, Progress, WarmItem, plan_warm
+from gpucache.engine.warm.rounds import build_job
 from gpucache.engine.warm.run import Session
-from gpucache.engine.warm.work import build_job
 from gpucache.manifest import ProgramSpec
 from gpucache.model import CacheKey, Device, Language, Program
 from gpucache.probe.ask import ask

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from gpucache.answers.entries import Location
-from gpucache.caches import mounts
+from gpucache.caches import places
 from gpucache.caches.futhark import explaining as futhark_explaining
 from gpucache.caches.interface import Cache
 from gpucache.caches.own import OwnCache
@@ -32,8 +32,8 @@ from gpucache.manifest import read_manifest
 from gpucache.payload import bitcode, describe, elf, mangled, source
 from gpucache.payload.reading import Reading
 from gpucache.payload.spirv import kernel_names
-from gpucache.probe.last_targets import load_last
 from gpucache.probe.profile import load_profile
+from gpucache.probe.remembered import load_last
 from gpucache.store import DirectoryStore
 from gpucache.store.interface import Event
 from tests.caches.futhark import build as futhark
@@ -288,7 +288,7 @@ def _texts(_: Path) -> Bytes:
         entries.as_written, futhark_explaining.read_log,
         program_names.program_name, program_names.source_mark,
         text(mangled.readable), text(rocfft_format.decode),
-        text(lambda name: advice.looks_like([name, name])), text(mounts.parse),
+        text(lambda name: advice.looks_like([name, name])), text(places.parse),
     )  # fmt: skip
 
 

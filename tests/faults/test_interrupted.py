@@ -12,7 +12,7 @@ from tests.faults.conftest import build_entry
 _STRUCK_AT_ENTRY = """
 import sys
 import gpucache.caches.own
-import gpucache.store.removal
+import gpucache.store.directory
 from gpucache.cli import main
 
 real, asked = {owner}.{function}, []
@@ -32,7 +32,7 @@ sys.exit(main(sys.argv[1:]))
     ("owner", "function", "words", "told", "left"),
     [
         (
-            "gpucache.store.removal.Removal",
+            "gpucache.store.directory.Removal",
             "_removed",
             ["evict", "--all", "--yes"],
             "2 were removed, and the rest stays",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gpucache.host.files_seen import files_seen
+from gpucache.host.file_stamps import files_seen
 from tests.unprivileged import needs_root
 
 _VERSION = 0x20080522

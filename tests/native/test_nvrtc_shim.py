@@ -12,7 +12,7 @@ import pytest
 
 from gpucache.backends.cuda import nvrtc
 from gpucache.errors import NoDeviceError
-from gpucache.host.files_seen import files_seen
+from gpucache.host.file_stamps import files_seen
 from gpucache.native import build, locate
 from tests.children import run_text
 from tests.native.peer import Kind, NVRTCKeeper, Peer, frame

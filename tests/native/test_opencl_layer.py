@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.host.files_seen import files_seen
+from gpucache.host.file_stamps import files_seen
 from tests.children import run_text
 from tests.native.peer import Answer, Keeper, Kind, Peer, always, devices_of, environment, frame
 from tests.patience import wait_until

@@ -7,7 +7,7 @@ import pytest
 from gpucache import payload
 from gpucache.errors import FormatError
 from gpucache.payload import elf
-from gpucache.payload.library import Library
+from gpucache.payload.elf import Library
 from gpucache.payload.reading import Reading
 from tests.payload.build import library, shared_library
 

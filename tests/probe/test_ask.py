@@ -14,7 +14,7 @@ import pytest
 
 from gpucache.model import Device, Target, Toolchain
 from gpucache.probe.ask import ask
-from gpucache.probe.codec import device_to_json
+from gpucache.probe.remembered import device_to_json
 from tests.patience import PATIENCE_S, wait_until
 
 

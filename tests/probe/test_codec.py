@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gpucache.errors import TargetError
 from gpucache.model import Device, Target, Toolchain
-from gpucache.probe.codec import device_from_json, device_to_json
+from gpucache.probe.remembered import device_from_json, device_to_json
 
 _TEXT = st.text(max_size=8)
 _NAME = st.text(alphabet="abc/_-09", min_size=1, max_size=6)

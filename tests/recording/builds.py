@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from gpucache.closures import Include
+from gpucache.keys import Include
 from gpucache.model import ArtifactKind, Language
 from gpucache.recording.builds import Call, Header, RecordedBuild, Recording, Seen
 

@@ -11,8 +11,7 @@ from gpucache.errors import SourceError, UsageError
 from gpucache.keys import digest
 from gpucache.recording import lines, reading
 from gpucache.recording.builds import Seen
-from gpucache.recording.reading import RecordingFolder, read_recording
-from gpucache.recording.replay import replay
+from gpucache.recording.reading import RecordingFolder, read_recording, replay
 from gpucache.recording.writing import Writer
 from tests.recording.builds import ONE
 

@@ -15,8 +15,7 @@ from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.recorded_requests import Observed, observe
 from gpucache.model import ArtifactKind, BuildRequest, Language, Program, Target, Toolchain
 from gpucache.recording.builds import Seen
-from gpucache.recording.reading import read_recording
-from gpucache.recording.replay import replay
+from gpucache.recording.reading import read_recording, replay
 from gpucache.recording.trees import Tree
 from gpucache.recording.writing import Writer
 

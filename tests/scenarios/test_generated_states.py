@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from gpucache.answers.lookup import Hit, Miss, Verdict
+from gpucache.engine.explain import weight
 from gpucache.engine.lookup import look_up
-from gpucache.engine.phrases import weight
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.store_layers import Layers
 from gpucache.keys import difference

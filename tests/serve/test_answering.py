@@ -12,7 +12,7 @@ import pytest
 from gpucache.backends.cuda import nvrtc
 from gpucache.cli.running import Running, note_hits, plain_roots
 from gpucache.engine.prepare import Prepared
-from gpucache.host.files_seen import files_seen
+from gpucache.host.file_stamps import files_seen
 from gpucache.keys import digest, header_of, variable_of
 from gpucache.model import CacheKey, Device, KeyField
 from gpucache.serve import conditions

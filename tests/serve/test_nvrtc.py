@@ -26,7 +26,7 @@ from gpucache.engine.lookup import publish
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.store_layers import NoEntry
 from gpucache.errors import NoDeviceError
-from gpucache.host.files_seen import files_seen
+from gpucache.host.file_stamps import files_seen
 from gpucache.keys import SOURCE_NAME, cache_key
 from gpucache.model import ArtifactKind
 from gpucache.native.build import BUILT, build, find_compiler

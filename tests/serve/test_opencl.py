@@ -14,7 +14,7 @@ from gpucache.answers.run import Intercepted, RunResult
 from gpucache.assembly import open_layers
 from gpucache.engine.store_layers import Layers
 from gpucache.errors import TargetError
-from gpucache.host.files_seen import files_seen
+from gpucache.host.file_stamps import files_seen
 from gpucache.model import Device
 from gpucache.probe.ask import ask as probe
 from gpucache.serve.devices import Devices, Facts

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.host.files_seen import files_seen
+from gpucache.host.file_stamps import files_seen
 from gpucache.model import Device, Target, Toolchain
 from gpucache.recording.builds import RecordedBuild, Seen
 from gpucache.recording.reading import read_recording

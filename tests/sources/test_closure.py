@@ -12,8 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpucache.closures import Closure, Include
-from gpucache.keys import digest
+from gpucache.keys import Closure, Include, digest
 from gpucache.sources import Limits, Place, SearchRule, Wanted, read_closure, reading
 from tests.unprivileged import as_nobody, needs_root
 

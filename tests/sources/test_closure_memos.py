@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from gpucache.closures import Closure
 from gpucache.host import file_stamps
+from gpucache.keys import Closure
 from gpucache.sources import (
     Limits,
     Place,

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gpucache.closures import Include
+from gpucache.keys import Include
 from gpucache.sources import Wanted, read_closure
 from gpucache.sources.headers import Headers
 

@@ -8,7 +8,7 @@ import pytest
 
 from gpucache.errors import SourceError
 from gpucache.model import Language
-from gpucache.sources.discover import discover, load_program
+from gpucache.sources.disk import discover, load_program
 from tests.children import folders_without_end
 
 Tree = Callable[..., Path]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.store import DirectoryStore, beside
+from gpucache.store import DirectoryStore, scan
 from gpucache.store.interface import Event
 from tests.store.conftest import build_entry, put
 
@@ -33,7 +33,7 @@ def _record(store: DirectoryStore, count: int) -> list[Path]:
 @pytest.fixture
 def aged(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Let an hour pass for what is left over."""
-    return lambda: monkeypatch.setattr(beside, "MINIMUM_AGE_NS", -1)
+    return lambda: monkeypatch.setattr(scan, "MINIMUM_AGE_NS", -1)
 
 
 @pytest.mark.parametrize("place", LEFT)
@@ -89,7 +89,7 @@ def test_a_sweep_for_a_limit_removes_the_oldest_first(store: DirectoryStore) -> 
     assert [path.exists() for path in histories] == [False] * 3 + [True] * 5
     assert (swept.files, swept.freed_bytes, swept.left_bytes) == (3, 3 * each, 5 * each)
     assert store.contains(build_entry().key)
-    assert store.sweep() == beside.Swept(0, 0, 5 * each)
+    assert store.sweep() == scan.Swept(0, 0, 5 * each)
 
 
 def test_nothing_is_swept_where_nothing_shows_that_a_root_is_ours(root: Path) -> None:

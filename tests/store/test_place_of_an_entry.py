@@ -14,8 +14,8 @@ from gpucache.engine.lookup import get_or_build
 from gpucache.engine.store_layers import Layers
 from gpucache.engine.verify import repaired, run_verify
 from gpucache.store import Absent, Damaged, DirectoryStore
+from gpucache.store.directory import BYTES_CAP
 from gpucache.store.format import HEADER
-from gpucache.store.quarantine import BYTES_CAP
 from tests.engine.conftest import Compiler, make_ready
 from tests.faults.conftest import own
 

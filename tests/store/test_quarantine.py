@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from gpucache.store import Absent, Damage, Damaged, DirectoryStore, Event
+from gpucache.store.directory import FILE_CAP
 from gpucache.store.format import encode
-from gpucache.store.quarantine import FILE_CAP
 from tests.store.conftest import build_entry, entry_path
 
 

@@ -21,10 +21,22 @@ from typing import NamedTuple
 
 from gpucache.answers.entries import FindingKind, Problem
 from gpucache.answers.evict import Kept
-from gpucache.caches.databases import Reader, Way, open_reader, told, words, writing
+from gpucache.caches.databases import (
+    SIDES,
+    WAL,
+    Reader,
+    SqliteFile,
+    Way,
+    examine,
+    open_reader,
+    sides,
+    stranger,
+    told,
+    words,
+    writing,
+)
 from gpucache.caches.places import distrust
 from gpucache.caches.rocfft.locations import MOVE
-from gpucache.caches.sqlite_file import SIDES, WAL, SqliteFile, examine, sides, stranger
 from gpucache.errors import CacheUnusableError, FormatError, UsageError
 from gpucache.folders import Folder
 from gpucache.payload import PayloadKind, describe

@@ -21,7 +21,19 @@ from pathlib import Path
 from gpucache.answers.entries import Location
 from gpucache.answers.export import Exported, Source
 from gpucache.caches import files
-from gpucache.caches.databases import Reader, creating, in_memory, open_reader, told
+from gpucache.caches.databases import (
+    HEADER_BYTES,
+    MAGIC,
+    ROLLBACK,
+    UNREAD,
+    VERSIONS,
+    Reader,
+    creating,
+    examine,
+    in_memory,
+    open_reader,
+    told,
+)
 from gpucache.caches.exports import Asked, Form, Kind, Option
 from gpucache.caches.registry import of_others
 from gpucache.caches.rocfft.database import (
@@ -41,7 +53,6 @@ from gpucache.caches.rocfft.database import (
     row_problem,
 )
 from gpucache.caches.rocfft.locations import NAME, is_file
-from gpucache.caches.sqlite_file import HEADER_BYTES, MAGIC, ROLLBACK, UNREAD, VERSIONS, examine
 from gpucache.errors import CacheUnusableError, FormatError, UsageError
 from gpucache.folders import Folder
 from gpucache.units import format_size

@@ -23,14 +23,13 @@ from gpucache.answers.evict import Kept
 from gpucache.answers.lookup import Verdict
 from gpucache.answers.verify import Checked
 from gpucache.answers.why import Reach, Served
-from gpucache.caches.databases import Reader, open_reader, peek, told
+from gpucache.caches.databases import Reader, UnreadableError, examine, open_reader, peek, sides, stamp, told
 from gpucache.caches.format import Clock, Format, Item, Look
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Whose
 from gpucache.caches.rocfft import database, locations
 from gpucache.caches.rocfft.database import Row, Table, judged, read_shape, row_problem, text
 from gpucache.caches.rocfft.locations import SYSTEM, RocfftPlaces
-from gpucache.caches.sqlite_file import UnreadableError, examine, sides, stamp
 from gpucache.caches.why import Field, Near, TextsAlike, nearest
 from gpucache.errors import CacheUnusableError, FormatError, GpucacheError, UsageError
 from gpucache.model import KeyField

@@ -14,8 +14,8 @@ from typing import Protocol
 
 from gpucache.answers.bench import SettleRun, SettleSummary
 from gpucache.answers.growth import Growth, Snapshot, entries, growth, joined, texts
-from gpucache.engine.commands import CommandRun, run_command
 from gpucache.engine.hidden_caches import UNTRACED, Watched, is_far_more, trace
+from gpucache.host.process_groups import CommandRun, run_command
 from gpucache.units import format_duration, format_list
 
 MOST_RUNS = 10

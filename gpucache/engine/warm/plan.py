@@ -14,10 +14,10 @@ from gpucache.answers.lookup import Built, Hit, Verdict
 from gpucache.answers.warm import WarmOutcome, WarmResult
 from gpucache.backends.interface import Backend
 from gpucache.checks import include_dirs
-from gpucache.closures import Closure
 from gpucache.engine.machine import default_devices, select_target
 from gpucache.engine.prepare import Known, Prepared, lacks_kernels
 from gpucache.errors import GpucacheError
+from gpucache.keys import Closure
 from gpucache.manifest import ProgramSpec
 from gpucache.model import (
     GIVEN_WITH,
@@ -33,7 +33,7 @@ from gpucache.store.interface import MissedRequest
 
 if TYPE_CHECKING:
     from gpucache.recording.builds import RecordedBuild
-    from gpucache.recording.replay import Replayed
+    from gpucache.recording.reading import Replayed
 
 Backends = Mapping[str, Backend]
 Named = tuple[str, str, str]

@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING
 
 from gpucache.answers.lookup import Hit, Verdict
 from gpucache.answers.warm import WarmOutcome, WarmResult
-from gpucache.closures import Closure
 from gpucache.engine.hits import find
-from gpucache.engine.journal import note_process
 from gpucache.engine.machine import find_machine, machine_for, select_target
 from gpucache.engine.prepare import Prepared, prepare
-from gpucache.engine.store_layers import Layers
+from gpucache.engine.store_layers import Layers, note_process
 from gpucache.engine.warm.plan import (
     Backends,
     Build,
@@ -32,6 +30,7 @@ from gpucache.engine.warm.plan import (
 )
 from gpucache.errors import CacheUnusableError, GpucacheError
 from gpucache.host.interrupts import disarm
+from gpucache.keys import Closure
 from gpucache.model import CacheKey, Device, Target
 from gpucache.store.interface import MissedRequest
 from gpucache.units import format_count
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from gpucache.settings import Settings
     from gpucache.store.directory import DirectoryStore
 
-_FOR_A_RUN = ("gpucache.engine.warm.work", "gpucache.answers.warm")
+_FOR_A_RUN = ("gpucache.engine.warm.rounds", "gpucache.answers.warm")
 """Imported while drivers are probed, which takes as long."""
 _ABSENT = "the recording keeps digests and no sources; ask with --check, or record without --digests-only"
 
@@ -104,8 +103,10 @@ class Session:
                 pending.append((item, outcome))
         if not pending:
             return
-        from gpucache.engine.warm.rounds import in_workers  # its pool takes time to import
-        from gpucache.engine.warm.work import build_job
+        from gpucache.engine.warm.rounds import (
+            build_job,
+            in_workers,  # its pool takes time to import
+        )
         from gpucache.engine.workers.capacity import memory_share, worker_count
         from gpucache.engine.workers.pool import Bounds
 
@@ -166,7 +167,7 @@ def warm_programs(
     run.require_root()
 
     def meanwhile() -> None:
-        for name in _FOR_A_RUN:
+        for name in _FOR_A_RUN if not run.check else ():
             import_module(name)
 
     here = machine_for(specs, targets, profile, (), meanwhile, run.open_store(run.settings))
@@ -179,8 +180,7 @@ def warm_recording(
 ) -> list[WarmOutcome]:
     """Warm a recording; its headers are laid out for the time of the run."""
     from gpucache.host.scratch import scratch
-    from gpucache.recording.reading import read_recording
-    from gpucache.recording.replay import replay
+    from gpucache.recording.reading import read_recording, replay
 
     run.require_root()
     found = read_recording(folder)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.answers.entries import Location
-from gpucache.caches.mounts import Mount
+from gpucache.caches.places import Mount
 from gpucache.caches.registry import of_others
 from tests.caches.cuda_driver.build import file, tree
 

@@ -10,8 +10,8 @@ import pytest
 
 from gpucache.answers.bench import SettleSummary
 from gpucache.answers.growth import Held, Snapshot
-from gpucache.engine.commands import CommandRun
 from gpucache.engine.warm.command import settle, summarise_settle, warm_command
+from gpucache.host.process_groups import CommandRun
 from tests.one_cache import OneCache
 
 _GOOD = CommandRun(5, "", "")

@@ -5,7 +5,7 @@ from dataclasses import replace
 from gpucache.assembly import backends
 from gpucache.engine.warm.plan import plan_recorded
 from gpucache.model import ArtifactKind, Device, Language, Target, Toolchain
-from gpucache.recording.replay import Replayed
+from gpucache.recording.reading import Replayed
 from tests.recording.builds import ONE
 
 _BUILD = replace(

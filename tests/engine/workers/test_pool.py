@@ -15,8 +15,7 @@ from typing import Any, cast
 import pytest
 
 from gpucache.engine.workers.opened_files import UNANSWERED
-from gpucache.engine.workers.pool import Bounds, Died, Done, Failed, run_isolated
-from gpucache.engine.workers.processes import require_start
+from gpucache.engine.workers.pool import Bounds, Died, Done, Failed, require_start, run_isolated
 from gpucache.errors import TargetError, WorkersError
 from tests.children import has_ended, run_text
 from tests.patience import PATIENCE_S, wait_until
