@@ -27,8 +27,8 @@ from functools import lru_cache, partial
 from importlib import import_module
 from typing import NamedTuple
 
+from gpucache.json_keys import json_keys
 from gpucache.model import BuildRequest, CacheKey, Checks, KeyField, Toolchain
-from gpucache.told import told
 
 SCHEMA = "gpucache key 1"
 NOT_FOUND = "not found"
@@ -157,7 +157,7 @@ def format_local_size(size: Sequence[int]) -> str:
     return "x".join(str(extent) for extent in size)
 
 
-@told("field=label before=left now=right")
+@json_keys("field=label before=left now=right")
 class Difference(NamedTuple):
     """A key field that differs; several values are joined by a space."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gpucache.errors import TargetError
-from gpucache.told import OrNull, told
+from gpucache.json_keys import OrNull, json_keys
 
 
 class Language(StrEnum):
@@ -96,7 +96,7 @@ class Toolchain(NamedTuple):
         return tuple(pair for pair in self.fields if pair[0] in self.identity)
 
 
-@told("target backend name driver_version available present detail toolchain=toolchain.fields")
+@json_keys("target backend name driver_version available present detail toolchain=toolchain.fields")
 class Device(NamedTuple):
     """A device or compiler of devices."""
 

@@ -40,7 +40,7 @@ _LEAVES = frozenset(
         "units",
         "answers",
         "keys",
-        "told",
+        "json_keys",
         "checks",
         "payload",
         "folders",
@@ -217,7 +217,7 @@ def test_the_table_has_no_way_back() -> None:
 
 def test_shared_values_know_no_verb() -> None:
     """What every room imports does not import the answers of the command line's verbs."""
-    values = ("model", "keys", "units", "errors", "told")
+    values = ("model", "keys", "units", "errors", "json_keys")
     assert [one for module in values for one in _ours(module) if one.partition(".")[0] == "answers"] == []
 
 

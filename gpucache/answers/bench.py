@@ -7,7 +7,7 @@ from math import exp, log
 from typing import NamedTuple
 
 from gpucache.answers.growth import Growth
-from gpucache.told import Duration, OrNull, told
+from gpucache.json_keys import Duration, OrNull, json_keys
 
 FEWEST_FOR_OUTLIERS = 8
 """Of fewer durations nobody can say which lie far from the others."""
@@ -50,7 +50,7 @@ class BenchVerdict(StrEnum):
     """A start failed; the reason follows."""
 
 
-@told("arm total_ns phases hit missed growth output error")
+@json_keys("arm total_ns phases hit missed growth output error")
 @dataclass(frozen=True, slots=True)
 class Sample:
     """One start, in a fresh process."""
@@ -139,7 +139,7 @@ class CachedPart:
     """Cold divided by warm."""
 
 
-@told("arm spread.* ratio cached_part reason")
+@json_keys("arm spread.* ratio cached_part reason")
 @dataclass(frozen=True, slots=True)
 class ArmResult:
     """Starts beside the cold and the warm ones."""
@@ -178,7 +178,7 @@ class Phase(NamedTuple):
     """Its median in warm starts."""
 
 
-@told(
+@json_keys(
     "program target variant verdict reason cold warm ratio cached_part phases arms break_even "
     "notes=every_note growth interrupted redirects samples"
 )
@@ -228,7 +228,7 @@ class BenchCase:
         return (*self.caveats, *self.notes)
 
 
-@told("cases counts.* fail_below below")
+@json_keys("cases counts.* fail_below below")
 @dataclass(frozen=True, slots=True)
 class BenchSummary:
     """How many cases came to which verdict."""
@@ -252,7 +252,7 @@ def summarise_bench(
     return BenchSummary(len(verdicts), counts, fail_below, below)
 
 
-@told("run=number duration_ns added=growth error")
+@json_keys("run=number duration_ns added=growth error")
 @dataclass(frozen=True, slots=True)
 class SettleRun:
     """A run of a command that warms caches."""
@@ -269,7 +269,7 @@ class SettleRun:
     """CPU time, without the system's."""
 
 
-@told("runs settled failed added=growth restless environment missed notes")
+@json_keys("runs settled failed added=growth restless environment missed notes")
 @dataclass(frozen=True, slots=True)
 class SettleSummary:
     """What the runs of a command added, and whether they came to rest."""
@@ -297,7 +297,7 @@ PAPER_SYNC = (1.61, 1.66)
 """Geometric means over 41 benchmarks on two GPUs: Henriksen, Bounds Checking on GPU, 2021."""
 
 
-@told("target kernel kind runs none_ns sync async=asynchronous error")
+@json_keys("target kernel kind runs none_ns sync async=asynchronous error")
 @dataclass(frozen=True, slots=True)
 class CheckedCase:
     """A kernel of the suite on one target, without checks and with them."""
@@ -320,7 +320,7 @@ class CheckedCase:
     """Why the target was not timed; empty where it was."""
 
 
-@told("target sync async=asynchronous")
+@json_keys("target sync async=asynchronous")
 @dataclass(frozen=True, slots=True)
 class CheckedMeans:
     """How many times as long kernels take with checks."""

@@ -4,15 +4,15 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gpucache.answers.grid import Block, Column, Grid, plain
+from gpucache.json_keys import json_keys
 from gpucache.keys import Difference
 from gpucache.model import Device
-from gpucache.told import told
 from gpucache.units import format_list
 
 _TARGETS_SHOWN = 2
 
 
-@told("target difference.*")
+@json_keys("target difference.*")
 class TargetDifference(NamedTuple):
     """A key field that differs between two machines."""
 

@@ -1,6 +1,6 @@
 """The one JSON document of a command, made of outcomes by their types.
 
-A record has a key for each value that its type selects (``told``). The form of a value follows from its
+A record has the keys of its type (``json_keys``). The form of a value follows from its
 annotation: text (also of an enumeration or a type that formats itself), number, true or false, record, list
 of these, a table for pairs with a name, or null. Instants become dates, durations milliseconds, and missing
 values null or empty. An undecodable path is escaped.
@@ -15,7 +15,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from gpucache.answers import lookup
-from gpucache.told import TOLD, Duration, Instant, OrNull
+from gpucache.json_keys import JSON_KEYS, Duration, Instant, OrNull
 from gpucache.units import format_instant, to_ms
 
 SCHEMA = 1
@@ -87,7 +87,7 @@ def json_of(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(name): json_of(one) for name, one in value.items()}
     kind: Any = type(value)
-    if kind in TOLD or hasattr(kind, "_fields") or hasattr(kind, "__dataclass_fields__"):
+    if kind in JSON_KEYS or hasattr(kind, "_fields") or hasattr(kind, "__dataclass_fields__"):
         return form(kind).make(value)
     return [json_of(one) for one in value] if isinstance(value, list | tuple) else value
 
@@ -96,7 +96,7 @@ def json_of(value: Any) -> Any:
 def keys(kind: Any) -> tuple[Key, ...]:
     """The keys of the records that are made of a type."""
     found: list[Key] = []
-    for one in TOLD.get(kind, " ".join(_hints(kind))).split():
+    for one in JSON_KEYS.get(kind, " ".join(_hints(kind))).split():
         name, _, path = one.rpartition("=")
         steps = path.removesuffix(".*").split(".")
         last, hint, optional = _follow(kind, steps)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+from gpucache.json_keys import Instant, OrNull, json_keys
 from gpucache.model import Check, KeyField
-from gpucache.told import Instant, OrNull, told
 from gpucache.units import format_count
 
 
@@ -72,7 +72,9 @@ class Problem(NamedTuple):
         return told if self.kind is None else f"{self.kind}: {told}"
 
 
-@told("cache key program target variant artifact_kind size_bytes created_ns last_used_ns path damage fields")
+@json_keys(
+    "cache key program target variant artifact_kind size_bytes created_ns last_used_ns path damage fields"
+)
 class CacheEntry(NamedTuple):
     """An entry of a cache."""
 
@@ -123,7 +125,7 @@ class CacheEntry(NamedTuple):
     """The cache's own record of the file, with what tells whether it changed since the scan."""
 
 
-@told("code check.file check.line check.function check.message")
+@json_keys("code check.file check.line check.function check.message")
 class Failure(NamedTuple):
     """A check in a kernel, of which a failure tells the code."""
 
@@ -132,7 +134,7 @@ class Failure(NamedTuple):
     check: Check
 
 
-@told(
+@json_keys(
     "entry.* key_fields payload provenance=origin compile_ns build_log tool_version lowered_names "
     "local_sizes=sizes checks failure_table"
 )

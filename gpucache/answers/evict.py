@@ -19,7 +19,7 @@ from gpucache.answers.grid import (
     plain,
 )
 from gpucache.host import os_errors
-from gpucache.told import told
+from gpucache.json_keys import json_keys
 from gpucache.units import format_count, format_list, format_size
 
 ALL = "--all"
@@ -63,7 +63,7 @@ class Removal(NamedTuple):
         return Kept(why) if why else None
 
 
-@told("removal.entry.* rule=removal.rule removed=done kept_because=kept.reason")
+@json_keys("removal.entry.* rule=removal.rule removed=done kept_because=kept.reason")
 class EvictOutcome(NamedTuple):
     """An entry that a filter chose."""
 
@@ -89,7 +89,7 @@ class EvictOutcome(NamedTuple):
         return self.kept is not None and not self.kept.gone
 
 
-@told("removed freed_bytes kept kept_bytes left unread")
+@json_keys("removed freed_bytes kept kept_bytes left unread")
 @dataclass(slots=True)
 class EvictSummary:
     """What was removed, what that freed in allocated blocks, and what stays; counted as outcomes pass."""
@@ -141,7 +141,7 @@ class EvictSummary:
             setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
 
 
-@told("would_remove would_free_bytes removed freed_bytes kept kept_bytes left unread")
+@json_keys("would_remove would_free_bytes removed freed_bytes kept kept_bytes left unread")
 @dataclass(slots=True)
 class Foreseen(EvictSummary):
     """Of a plan, which removes nothing yet: what a run of it would remove."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gpucache.answers.grid import Block, plain
-from gpucache.told import OrNull
+from gpucache.json_keys import OrNull
 from gpucache.units import format_count, format_size
 
 

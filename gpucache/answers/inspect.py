@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from gpucache.answers.entries import CacheEntry, EntryReport, Location
 from gpucache.answers.grid import SIZE, Block, Cell, Column, Grid, Line, Pairs, digest, named, one_line, plain
+from gpucache.json_keys import Instant, json_keys
 from gpucache.model import Checks, KeyField
-from gpucache.told import Instant, told
 from gpucache.units import format_age, format_count, format_duration, format_instant, format_size, printable
 
 ROWS_IN_A_TABLE = 2000
@@ -32,7 +32,7 @@ class AdviceKind(StrEnum):
     UNREAD = "unread"
 
 
-@told("kind program target detail fields entries")
+@json_keys("kind program target detail fields entries")
 class Advice(NamedTuple):
     """What the keys of a program suffer from."""
 
@@ -54,7 +54,7 @@ class Advice(NamedTuple):
         return len(self.keys)
 
 
-@told("entry.* root when_ns writers before_bytes")
+@json_keys("entry.* root when_ns writers before_bytes")
 class Written(NamedTuple):
     """An entry that was just written; with --watch each is a line of its own."""
 
@@ -80,7 +80,7 @@ class Stale(NamedTuple):
     """Why nobody does, a clause each."""
 
 
-@told(
+@json_keys(
     "cache=location.cache root=location.root decided_by=location.decided_by enabled=location.enabled "
     "limit_bytes=location.limit_bytes problems=location.problems entries size_bytes files programs damaged "
     "role=location.role findings stale_entries=stale.entries stale_bytes=stale.size_bytes stale_why "

@@ -8,7 +8,7 @@ from enum import StrEnum
 from gpucache.answers.grid import few, named
 from gpucache.answers.run import Ended
 from gpucache.answers.run_lines import unseen
-from gpucache.told import OrNull, told
+from gpucache.json_keys import OrNull, json_keys
 from gpucache.units import format_count, format_size, printable
 
 
@@ -33,7 +33,7 @@ class Layered:
     """Why it was left to its compiler."""
 
 
-@told("command ended.* layer exported left answers size_bytes")
+@json_keys("command ended.* layer exported left answers size_bytes")
 @dataclass(frozen=True, slots=True)
 class LayerSummary:
     """What was exported of a command, in numbers."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from gpucache.answers.grid import Block, Cell, Column, Grid, few, plain
 from gpucache.answers.run import Ended
 from gpucache.answers.run_lines import INNER, unseen
-from gpucache.told import Instant, told
+from gpucache.json_keys import Instant, json_keys
 from gpucache.units import format_count, format_duration, format_instant
 
 _DIGITS = 12
@@ -70,7 +70,7 @@ class Unrecorded:
     """How many there were."""
 
 
-@told("command ended.* recording builds unrecorded")
+@json_keys("command ended.* recording builds unrecorded")
 @dataclass(frozen=True, slots=True)
 class RecordSummary:
     """What was recorded of a command."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from gpucache.told import OrNull, told
+from gpucache.json_keys import OrNull, json_keys
 from gpucache.units import covered_ns
 
 if TYPE_CHECKING:  # a command waits for what its run imports
@@ -31,7 +31,7 @@ class RunResult(StrEnum):
     """It missed and was made to fail, as GPUCACHE_REQUIRE is set."""
 
 
-@told("result program target key build_ns saved_ns all_kernels verdict reason")
+@json_keys("result program target key build_ns saved_ns all_kernels verdict reason")
 @dataclass(frozen=True, slots=True)
 class Intercepted:
     """A build that a command asked for."""
@@ -58,7 +58,7 @@ class Intercepted:
     """When the command asked for it, by a clock that all builds of one run share."""
 
 
-@told("exit_code=code signal alone loaded unanswered=refused")
+@json_keys("exit_code=code signal alone loaded unanswered=refused")
 @dataclass(frozen=True, slots=True)
 class Ended:
     """How a command ended."""
@@ -75,7 +75,7 @@ class Ended:
     """Its processes that asked as another user, and had no answer."""
 
 
-@told(
+@json_keys(
     "command ended.* builds hits misses kept noted failed passed refused build_ns saved_ns ahead_ns binaries "
     "wanted learned"
 )

@@ -32,9 +32,9 @@ from gpucache.answers.run import Intercepted, RunSummary
 from gpucache.answers.verify import Finding, VerifySummary
 from gpucache.answers.warm import WarmOutcome, WarmSummary
 from gpucache.answers.why import Answer, Reach
+from gpucache.json_keys import json_keys
 from gpucache.keys import Difference
 from gpucache.model import Device
-from gpucache.told import told
 
 
 class RecordedDifference(TypedDict):
@@ -119,7 +119,7 @@ class CachesSummary(TypedDict):
     """Why not all of the caches could be read, a sentence each; exit 5."""
 
 
-@told("state.* advice misses processes named.*")
+@json_keys("state.* advice misses processes named.*")
 class OursAmongCaches(TypedDict):
     """Our own cache, what is worth knowing of it, and other caches."""
 
@@ -133,7 +133,7 @@ class OursAmongCaches(TypedDict):
     named: CachesSummary
 
 
-@told("among.* total_bytes total_stale_bytes")
+@json_keys("among.* total_bytes total_stale_bytes")
 class Overview(TypedDict):
     """Our own cache, and those of others at a glance."""
 

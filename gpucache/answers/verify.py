@@ -9,13 +9,13 @@ from typing import NamedTuple
 from gpucache.answers.entries import FindingKind, Problem, unread_words
 from gpucache.answers.grid import NAMED, ROWS_SHOWN, Block, Column, Grid, more_rows, plain
 from gpucache.errors import ExitCode
-from gpucache.told import told
+from gpucache.json_keys import json_keys
 from gpucache.units import format_count, format_list
 
 _KEY = re.compile(r"[0-9a-f]{12,}(-\d+)?")
 
 
-@told("cache entry kind wrong=kind.wrong program target detail repaired")
+@json_keys("cache entry kind wrong=kind.wrong program target detail repaired")
 class Finding(NamedTuple):
     """Something that verify found."""
 
@@ -86,7 +86,7 @@ class Note(NamedTuple):
     """A sentence."""
 
 
-@told("checked sound without_checksum findings wrong repaired notes unchecked unseen unread")
+@json_keys("checked sound without_checksum findings wrong repaired notes unchecked unseen unread")
 class VerifySummary(NamedTuple):
     """How many entries were checked, how many are sound, what was found, and what could not be told."""
 

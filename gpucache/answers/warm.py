@@ -8,7 +8,7 @@ from enum import StrEnum
 from gpucache.answers.grid import NAMED, SIZE, Block, Column, Grid, named, one_line, plain
 from gpucache.answers.lookup import Verdict
 from gpucache.errors import ExitCode
-from gpucache.told import OrNull, told
+from gpucache.json_keys import OrNull, json_keys
 from gpucache.units import format_count, format_duration, format_list, format_size, printable
 
 LOG_LINES = 20
@@ -33,7 +33,7 @@ class WarmResult(StrEnum):
     """The run was stopped before it."""
 
 
-@told("result program target variant key compile_ns size_bytes verdict reason lacks_kernels log")
+@json_keys("result program target variant key compile_ns size_bytes verdict reason lacks_kernels log")
 @dataclass(frozen=True, slots=True)
 class WarmOutcome:
     """A program for a target, as warm left it."""
@@ -63,7 +63,7 @@ class WarmOutcome:
     """Whether nothing in the artifact can be launched."""
 
 
-@told("counts.* compile_ns size_bytes")
+@json_keys("counts.* compile_ns size_bytes")
 @dataclass(frozen=True, slots=True)
 class WarmSummary:
     """How many items came out how."""

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from gpucache.answers.grid import Block, Column, Grid, digest, named, one_line, plain
 from gpucache.answers.lookup import Hit, Miss, Verdict
+from gpucache.json_keys import Instant, OrNull, json_keys
 from gpucache.keys import Difference
 from gpucache.model import CacheKey
-from gpucache.told import Instant, OrNull, told
 from gpucache.units import format_age
 
 
@@ -34,7 +34,7 @@ class Reply:
     """The same as a sentence."""
 
 
-@told("key created_ns")
+@json_keys("key created_ns")
 class Build(NamedTuple):
     """An entry that was built."""
 
@@ -44,7 +44,7 @@ class Build(NamedTuple):
     """Its key."""
 
 
-@told(
+@json_keys(
     "program target variant consulted not_asked=unasked verdict detail differences key nearest written "
     "under_run directory elsewhere=verdict_elsewhere layers"
 )
