@@ -45,7 +45,6 @@ class Clesperanto(ClesperantoPlaces, BinaryFormat):
         "clesperanto builds again what the driver refuses; where that takes it, as some do, the program "
         "ends at every start"
     )
-    unseen = "a changed byte inside a binary, or the binary of another program"
     shows = "a GPU binary"
 
     def look(self, item: Files) -> Look:

@@ -147,8 +147,6 @@ class Format(Places, ABC, Generic[T]):
     """Whether a repair leaves files of other users alone."""
     checksums: ClassVar[bool] = False
     """Whether ``check`` compares the content with a checksum that the owner stored."""
-    unseen: ClassVar[str] = ""
-    """Faults that ``check`` cannot find, as the owner stores nothing to check against: nouns."""
     together: ClassVar[int] = 1
     """The maximum number of removals that share one lock or commit, to cost the owner's programs less."""
     mends: ClassVar[frozenset[FindingKind]] = frozenset(kind for kind in FindingKind if kind.wrong)

@@ -67,7 +67,6 @@ class Mesa(MesaPlaces, SummedFormat):
         "its entries say nothing of what their keys were made from but the driver and the GPU; "
         "MESA_SHADER_CACHE_SHOW_STATS=true tells hits and misses of a program"
     )
-    unseen = "an entry that was exchanged with another, as it does not contain its key"
     shows = "an entry of Mesa's"
     folders_removed = 1
     sum_name, sum_is_alone = "index", False

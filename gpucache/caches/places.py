@@ -223,7 +223,7 @@ class Places:
     driver: ClassVar[bool] = False
     """Whether a driver owns it, below every program and all other caches."""
     unseen: ClassVar[str] = ""
-    """The damage that ``verify`` cannot see, as the owner stores nothing to compare with; a sentence."""
+    """The damage that the owner stores nothing to check against, as words of a sentence; empty if unknown."""
     below: ClassVar[Mapping[str, str]] = {}
     """By implementation of a toolchain (``pocl``, ``intel``, ``nvidia``, ``nvrtc``, ``other``) whose programs
     pass this cache on their way to the compiler: why they do not use it, or an empty text if they do."""
@@ -232,7 +232,8 @@ class Places:
     def described(cls) -> str:
         """The system and its places, in sentences for people."""
         ways = ", else ".join(dict.fromkeys(map(str, cls.place.ways)))
-        more = (f" {one[0].upper()}{one[1:]}." for one in (cls.place.lacking, cls.unseen) if one)
+        unseen = f"{cls.owner} stores nothing that would show {cls.unseen}" if cls.unseen else ""
+        more = (f" {one[0].upper()}{one[1:]}." for one in (cls.place.lacking, unseen) if one)
         return f"{cls.title}, in {ways or 'the file or directory that you name'}.{''.join(more)}"
 
     @classmethod

@@ -252,7 +252,7 @@ class MesaPlaces(Places):
         opt_in=True,
     )
     tracing = {"MESA_SHADER_CACHE_SHOW_STATS": "true"}
-    unseen = "verify does not see two entries whose files were swapped, as none stores its own key"
+    unseen = "an entry that was exchanged with another, as it does not contain its key"
 
     @classmethod
     def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
@@ -652,7 +652,7 @@ class ClesperantoPlaces(Places):
         lacking="clesperanto keeps its cache in the home folder, which no variable but HOME moves",
         opt_in=True,
     )
-    unseen = "verify does not see two entries whose files were swapped, as none stores its own key"
+    unseen = "a changed byte inside a binary, or the binary of another program"
 
 
 class OpenvinoPlaces(Places):
@@ -665,10 +665,7 @@ class OpenvinoPlaces(Places):
         nowhere="OpenVINO keeps models only where a program's property CACHE_DIR says; name that directory",
         lacking="a program names the place by the property CACHE_DIR alone",
     )
-    unseen = (
-        "verify sees neither models whose files were swapped nor changed weights, for which OpenVINO stores "
-        "nothing to compare with: the program computes with them"
-    )
+    unseen = "changed weights, or the model of another file, with which the program computes"
 
 
 class PytoolsPlaces(Places):

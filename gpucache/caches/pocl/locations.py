@@ -16,7 +16,7 @@ class PoclPlaces(Places):
     title = "PoCL kernel cache"
     owner = "PoCL"
     driver = True
-    unseen = "verify does not see the bitcode of another program before a kernel of it was launched"
+    unseen = "a changed byte inside a kernel, or, before a launch, the bitcode of another program"
     place = Place(
         (
             Var(_VARIABLE),
