@@ -23,6 +23,7 @@ _LENGTH_BYTES = 8
 _SCANNED_BYTES = 64 << 10
 _LARGEST_BYTES = 1 << 30
 _AGAIN = "every program that asks for it compiles it again"
+_CUT = Problem(FindingKind.TRUNCATED, f"it ends before its output and its log do; {_AGAIN}")
 
 
 class AmdComgr(AmdComgrPlaces, FilesFormat):
@@ -46,9 +47,7 @@ class AmdComgr(AmdComgrPlaces, FilesFormat):
         start = item.part(name, 0, _LENGTH_BYTES + _SCANNED_BYTES)
         size = _length(start)
         info = describe(start[_LENGTH_BYTES : _LENGTH_BYTES + size])
-        problem = None
-        if size > status.st_size:
-            problem = Problem(FindingKind.TRUNCATED, f"it ends before what it holds does; {_AGAIN}")
+        problem = _CUT if size > status.st_size else None
         return Look(
             target=info.target,
             kind="" if info.kind is PayloadKind.UNKNOWN else info.kind.value,
@@ -64,9 +63,9 @@ class AmdComgr(AmdComgrPlaces, FilesFormat):
         log = data[_LENGTH_BYTES + _length(data) :]
         end = _LENGTH_BYTES + _length(log)
         if len(log) < end:
-            yield Problem(FindingKind.TRUNCATED, f"{end - len(log)} of its bytes are missing; {_AGAIN}")
+            yield _CUT
         elif len(log) > end:
-            yield Problem(FindingKind.CORRUPT, f"{len(log) - end} bytes lie behind its log; {_AGAIN}")
+            yield Problem(FindingKind.CORRUPT, f"{len(log) - end} bytes follow its log; {_AGAIN}")
         elif (info := describe(output)).kind is not PayloadKind.UNKNOWN and info.problem:
             detail = f"the {info.kind.value} in it is broken: {info.problem}; it is served, so programs fail"
             yield Problem(FindingKind.CORRUPT, detail)
@@ -75,7 +74,7 @@ class AmdComgr(AmdComgrPlaces, FilesFormat):
         """The output."""
         data = item.read(item.names[0], _LARGEST_BYTES)
         if len(data) < _LENGTH_BYTES + _length(data):
-            raise FormatError(f"{item.path} ends before what it holds does")
+            raise FormatError(f"{item.path} ends before its output does")
         return data[_LENGTH_BYTES:][: _length(data)]
 
 

@@ -316,7 +316,9 @@ class ForeignCache(Generic[T]):
                 f"{len(found)} entries have a key that begins with {key}; give more digits of one"
             )
         (entry,) = found
-        wrong = next((finding for finding in self.check(entry).findings if finding.kind.wrong), None)
+        halves = {FindingKind.LEFTOVER} if made.serves_orphans else {FindingKind.LEFTOVER, FindingKind.ORPHAN}
+        findings = self.check(entry).findings
+        wrong = next((one for one in findings if one.kind.wrong or one.kind in halves), None)
         if wrong is not None:
             detail = f"{wrong.kind}: {wrong.detail}"
             return Reach(self.name, words, Verdict.CORRUPT, detail, nearest=entry.key)

@@ -138,6 +138,8 @@ class Format(Places, ABC, Generic[T]):
     """The message for a key that no entry has."""
     served: ClassVar[str] = ""
     """The message for a key whose entry is sound, if the owner would not simply serve it."""
+    serves_orphans: ClassVar[bool] = False
+    """Whether the owner serves an entry of which a part is missing."""
     key_digits: ClassVar[int] = 64
     shows: ClassVar[str] = "of its making"
     """The kind of entry that ``shows`` its owner; completes 'nothing beside it is ...'."""

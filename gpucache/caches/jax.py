@@ -63,6 +63,7 @@ class Jax(JaxPlaces, LockedFormat):
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS (1 s unless it is set), or was evicted, of which JAX "
         "keeps no record"
     )
+    serves_orphans = True
     unseen = "the executable of another module of that name, or a changed byte where zstd has no checksum"
     shows = "a compressed executable"
     mends = FilesFormat.mends | {FindingKind.LEFTOVER}

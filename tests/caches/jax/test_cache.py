@@ -133,7 +133,7 @@ def test_the_last_use_is_what_jax_notes(tmp_path: Path) -> None:
 
 
 def test_an_entry_without_its_last_use_stops_the_writing_of_others(tmp_path: Path) -> None:
-    """Where JAX evicts, as its lock shows; it is sound itself, so that no repair removes it."""
+    """Where JAX evicts, as its lock shows; it is sound itself, so JAX serves it and no repair removes it."""
     put(tmp_path, 0)
     cache, entry = _only(tmp_path)
     assert not cache.check(entry).findings
@@ -142,16 +142,18 @@ def test_an_entry_without_its_last_use_stops_the_writing_of_others(tmp_path: Pat
     checked = cache.check(entry)
     assert kinds(checked) == [FindingKind.ORPHAN] and "FileNotFoundError" in checked.findings[0].detail
     assert not cache.repair(checked, entry).findings[0].repaired
+    assert [one.verdict for one in cache.explain({"key": (key(0).encode(),)})] == ["hit"]
 
 
 def test_a_last_use_without_its_entry_is_left_over(tmp_path: Path) -> None:
-    """And is removed by a repair."""
+    """No program finds it, and a repair removes it."""
     put(tmp_path, 0)
     put(tmp_path, 1, used_ns=5, only_use=True)
     cache = opened(SYSTEM, tmp_path, _NOW)
     (entry,) = cache.find(key(1))
     checked = cache.check(entry)
     assert kinds(checked) == [FindingKind.LEFTOVER]
+    assert [one.verdict for one in cache.explain({"key": (key(1).encode(),)})] == ["corrupt"]
     assert cache.repair(checked, entry).findings[0].repaired and not cache.find(key(1))
 
 
