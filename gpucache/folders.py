@@ -62,7 +62,7 @@ class Folder:
             return cls(path, os.open(path, _FOLDER_FLAGS if follow else _FOLDER_FLAGS | _NO_LINK))
         if not path.is_dir():
             raise (
-                NotADirectoryError(f"{path} is not a folder")
+                NotADirectoryError(f"{path} is not a directory")
                 if path.exists()
                 else FileNotFoundError(str(path))
             )
@@ -89,7 +89,7 @@ class Folder:
     def folder(self, *parts: str) -> "Folder":
         """A directory in this one, or with several parts a deeper one; never through a link or upwards."""
         if os.curdir in parts or os.pardir in parts:
-            raise NotADirectoryError(f"{'/'.join(parts)} is not a folder in {self.path}")
+            raise NotADirectoryError(f"{'/'.join(parts)} is not a directory in {self.path}")
         if len(parts) != 1:
             fd = self._open_below(parts, _FOLDER_FLAGS)
             return self._walk(parts) if fd is None else Folder((self, "/".join(parts)), fd)
@@ -98,7 +98,7 @@ class Folder:
             return Folder((self, name), os.open(name, _FOLDER_FLAGS | _NO_LINK, dir_fd=self._fd))
         path = self.path / name
         if not stat.S_ISDIR(os.lstat(path).st_mode):
-            raise NotADirectoryError(f"{path} is not a folder")
+            raise NotADirectoryError(f"{path} is not a directory")
         return Folder(path, None)
 
     def _walk(self, parts: tuple[str, ...]) -> "Folder":

@@ -372,7 +372,7 @@ def _case(case: BenchCase) -> Iterator[Block]:
         yield from (_starts(drawn), "", _Bars(drawn, looks(case_phases([case]))), "")
     yield from (plain(remark) for remark in remarks(case))
     if case.redirects:
-        yield plain("kept apart from your own caches by, for a folder DIR of each start's own:", "dim")
+        yield plain("kept apart from your own caches by, for a directory DIR of each start's own:", "dim")
         yield from (plain(f"  {name}={value}", "dim") for name, value in case.redirects)
 
 

@@ -42,7 +42,7 @@ class LayerSummary:
     """The command."""
     ended: Ended
     layer: str
-    """The folder."""
+    """The directory."""
     exported: int
     """Builds that are served from there."""
     left: int

@@ -37,7 +37,7 @@ class RecordedProgram:
     device: tuple[tuple[str, str], ...]
     """What tells its compiler from others, by name."""
     options: tuple[str, ...]
-    """Its build options, without include folders."""
+    """Its build options, without include directories."""
     name_expressions: tuple[str, ...]
     """The C++ names that were asked for."""
     source: str
@@ -79,7 +79,7 @@ class RecordSummary:
     """The command."""
     ended: Ended
     recording: str
-    """The folder that was written."""
+    """The directory that was written."""
     builds: int
     """How many builds were written, each once."""
     unrecorded: int
@@ -91,7 +91,7 @@ class PassedOver:
     """Something of a recording that does not read."""
 
     file: str
-    """The file in the recording's folder."""
+    """The file in the recording's directory."""
     line: int
     """The line, from 1; 0 for the file itself."""
     why: str

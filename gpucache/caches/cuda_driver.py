@@ -45,7 +45,7 @@ _NEARLY_FULL = 0.9
 _PROGRAM = "(opaque: the whole cache)"
 _FOREIGN = (
     "this is no cache of the CUDA driver, as it has neither its index nor its layout, so nothing in it is "
-    "looked at or removed; name the folder of one"
+    "looked at or removed; name the directory of one"
 )
 _UNPROVEN = (
     "nothing there is named as only the driver names its files: an index and plain numbers are what others "
@@ -237,7 +237,7 @@ class CudaDriver(CudaDriverPlaces, Format[Survey]):
             others = f" and {found.strangers.count - 1} more like it" if found.strangers.count > 1 else ""
             return (
                 f"{found.strangers.first[0]!r}{others} in {self.root} is not named as the driver names its "
-                f"files, so nothing there is removed; move that elsewhere, or set {CUDA_PATH} to a folder "
+                f"files, so nothing there is removed; move that elsewhere, or set {CUDA_PATH} to a directory "
                 "that only the driver uses"
             )
         if not found.telling:
@@ -275,7 +275,7 @@ def _worth_knowing(found: Survey, limit_bytes: int | None) -> Iterator[Problem]:
         detail = "empty, as a program leaves them that is stopped while it writes a binary"
         yield Problem(FindingKind.LEFTOVER, f"{found.empty}: {detail}")
     if found.unread.count:
-        yield Problem(FindingKind.UNSUPPORTED, f"{found.unread}: a folder that was not looked into")
+        yield Problem(FindingKind.UNSUPPORTED, f"{found.unread}: a directory that was not looked into")
 
 
 def _near_the_limit(found: Survey, limit_bytes: int) -> Iterator[Problem]:

@@ -64,7 +64,7 @@ _HOT = ("SQLITE_READONLY_ROLLBACK", "SQLITE_READONLY_RECOVERY", "SQLITE_CANTOPEN
 MAGIC = b"SQLite format 3\0"
 HEADER_BYTES = 100
 SIDES = ("-wal", "-shm", "-journal")
-UNREAD = "give this user the right to read it and to enter its folder, or name another file"
+UNREAD = "give this user the right to read it and to enter its directory, or name another file"
 VERSIONS = slice(18, 20)
 """The place in the header of the file's write and read versions."""
 

@@ -79,7 +79,7 @@ class FilesFormat(Format[Files]):
         with item.open() as folder:
             others = listed(found.name for found in folder.entries() if found.name not in item.seen)
         why = (
-            f"its folder holds {others} as well and would stay without it, and then {self.owner} {self.bare}"
+            f"its directory has {others} as well and would stay without it, and then {self.owner} {self.bare}"
         )
         return f"{why}; move that elsewhere" if others else ""
 
@@ -88,7 +88,7 @@ class FilesFormat(Format[Files]):
         if stat.S_ISDIR(status.st_mode):
             return Problem(
                 FindingKind.CORRUPT,
-                f"{what} is a folder in the place of a file: programs fail at it or compile again at every "
+                f"{what} is a directory in place of a file: programs fail at it or compile again at every "
                 f"start, and {self.owner} never replaces it; a repair moves it out of the way",
             )
         if stat.S_ISLNK(status.st_mode):
@@ -106,7 +106,7 @@ class FilesFormat(Format[Files]):
         """Files that other users own or can write to."""
         for name, status in item.seen.items():
             if why := places.distrust(status, move=self.place.move):
-                what = "" if len(item.seen) == 1 else "of its folder: " if name == HERE else f"{name}: "
+                what = "" if len(item.seen) == 1 else "of its directory: " if name == HERE else f"{name}: "
                 yield Problem(FindingKind.UNTRUSTED, what + why)
 
     def payload(self, item: Files) -> bytes:
@@ -247,7 +247,7 @@ class FilesFormat(Format[Files]):
         match node.role:
             case Role.FOLDER:
                 why = places.distrust(node.status, move=self.place.move)
-                return Problem(FindingKind.UNTRUSTED, f"of the folder {name}: {why}") if why else None
+                return Problem(FindingKind.UNTRUSTED, f"of the directory {name}: {why}") if why else None
             case Role.LINK:
                 detail = f"{name} is a link, which {self.owner} follows and gpucache does not"
                 return Problem(FindingKind.UNTRUSTED, detail, "name its own place, or remove it yourself")

@@ -66,7 +66,7 @@ class FlashInfer(FlashInferPlaces, FilesFormat):
     )
     opaque = (
         "a module is found by its name alone, and ninja decides whether it is built anew; compare what two "
-        "entries were built with by 'gpucache inspect --why KEY KEY', or run 'ninja -d explain' in its folder"
+        "entries were built with by 'gpucache inspect --why KEY KEY', or run 'ninja -d explain' there"
     )
     served = "FlashInfer would ask ninja, which builds it anew where a command or an input changed"
     shows = "a module of FlashInfer's"

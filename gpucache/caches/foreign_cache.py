@@ -128,7 +128,7 @@ class ForeignCache(Generic[T]):
                 foreign = Problem(
                     FindingKind.UNSUPPORTED,
                     f"{detail}, so nothing in it is looked at",
-                    "name the folder of a cache",
+                    "name the directory of a cache",
                 )
                 yield made.told(self._root, foreign)
             else:
@@ -354,9 +354,7 @@ class ForeignCache(Generic[T]):
         if isinstance(error, GpucacheError):
             told = str(error)
         elif isinstance(error, OSError):
-            told = (
-                f"{self._root} cannot be read ({error.strerror}); fix its permissions or name another folder"
-            )
+            told = f"{self._root} cannot be read ({error.strerror}); fix its permissions or name another"
         elif os.environ.get("GPUCACHE_LOG", "").lower() == "debug":
             raise error
         else:

@@ -177,7 +177,7 @@ class Format(Places, ABC, Generic[T]):
     @classmethod
     def require(cls, root: Path) -> None:
         """Raise CacheUnusableError if this cannot be a cache, such as a file in place of a directory."""
-        places.require_folder(root, f"name the folder of a cache of {cls.owner}")
+        places.require_folder(root, f"name the directory of a cache of {cls.owner}")
 
     @classmethod
     @abstractmethod

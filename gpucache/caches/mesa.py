@@ -62,7 +62,7 @@ class Mesa(MesaPlaces, SummedFormat):
         ],
         key=_key,
     )
-    wanted = {"key": "hex digits of an entry's folder and name, or the first of them"}
+    wanted = {"key": "hex digits of an entry's directory and name, or the first of them"}
     opaque = (
         "its entries say nothing of what their keys were made from but the driver and the GPU; "
         "MESA_SHADER_CACHE_SHOW_STATS=true tells hits and misses of a program"

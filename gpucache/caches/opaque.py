@@ -72,7 +72,7 @@ class OpaqueFormat(FilesFormat):
                     detail = f"{path} was not looked into: {unread}"
                     yield self.told(path, Problem(FindingKind.UNSUPPORTED, detail))
                 elif stat.S_ISDIR(status.st_mode) and (why := places.distrust(status, move=self.place.move)):
-                    yield self.told(path, Problem(FindingKind.UNTRUSTED, f"of the folder {name}: {why}"))
+                    yield self.told(path, Problem(FindingKind.UNTRUSTED, f"of the directory {name}: {why}"))
 
     def look(self, item: Files) -> Look:
         """Its path, and the kind that its beginning shows."""

@@ -54,7 +54,7 @@ class OpenCV(OpenCVPlaces, LockedFormat, BinaryFormat):
         "an entry keeps the digest of a kernel's source and the build options, which 'gpucache inspect KEY' "
         "lists; OPENCV_LOG_LEVEL=DEBUG tells what OpenCV makes of its files"
     )
-    absent = "no entry has this key: it was never compiled here, or was removed with its driver's folder"
+    absent = "no entry has this key: it was never compiled here, or was removed with its driver's directory"
     served = "OpenCV would serve those of its builds whose options a program asks for"
     key_digits = 40
     folders_removed = 1

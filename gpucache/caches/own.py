@@ -308,7 +308,7 @@ class OwnSystem:
 
     name = registry.OWN
     title = "gpucache's own cache"
-    nowhere = "this user has no home folder; set GPUCACHE_DIR"
+    nowhere = "this user has no home directory; set GPUCACHE_DIR"
     wanted: Mapping[str, str] = {}
     tracing: Mapping[str, str] = {}
     below: Mapping[str, str] = {}

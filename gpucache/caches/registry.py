@@ -138,12 +138,12 @@ def _place(text: str) -> Path:
     try:
         path = Path(text).absolute()
     except OSError:
-        raise UsageError("the current folder is gone; go to another one") from None
+        raise UsageError("the current directory is gone; go to another one") from None
     if not is_there(path):
         try:
             path.lstat()
         except PermissionError:
-            detail = f"{text} is not accessible to this user; fix the permissions of the folders above it"
+            detail = f"{text} is not accessible to this user; fix the permissions of the directories above it"
             raise CacheUnusableError(detail) from None
         except (OSError, ValueError):
             pass

@@ -33,7 +33,7 @@ class CudaCorePlaces(Places):
             Home(f"{'AppData/Local' if WINDOWS else '.cache'}/{_CUDA_CORE_BELOW}", expanded=True),
         ),
         move=f"set {_CUDA_CORE_VARIABLE}, or give FileStreamProgramCache another path",
-        nowhere="cuda.core names no place without a home folder or XDG_CACHE_HOME; set XDG_CACHE_HOME",
+        nowhere="cuda.core names no place without a home directory or XDG_CACHE_HOME; set XDG_CACHE_HOME",
         lacking=(
             "a program that gives FileStreamProgramCache a path keeps its cache there, whatever the "
             "environment says"
@@ -48,7 +48,7 @@ CUDA_PATH, _CUDA_DISABLE, CUDA_MAXSIZE = (
     "CUDA_CACHE_DISABLE",
     "CUDA_CACHE_MAXSIZE",
 )
-CUDA_MOVE = "set CUDA_CACHE_PATH to a folder on a local disk"
+CUDA_MOVE = "set CUDA_CACHE_PATH to a directory on a local disk"
 CUDA_MOST_BYTES = 4_294_967_296
 _CUDA_DEFAULT_BYTES = 1 << 30  # of desktops and servers; 256 MiB on embedded ones and with older drivers
 _CUDA_NUMBER = re.compile(r"[0-9]{1,19}")
@@ -66,7 +66,7 @@ class CudaDriverPlaces(Places):
             Var("APPDATA", "NVIDIA/ComputeCache") if WINDOWS else Home(".nv/ComputeCache"),
         ),
         move=CUDA_MOVE,
-        nowhere=f"the driver keeps nothing without a home folder; set {CUDA_PATH}",
+        nowhere=f"the driver keeps nothing without a home directory; set {CUDA_PATH}",
         off={_CUDA_DISABLE: ("1",)},
         along=((CUDA_MAXSIZE, str(CUDA_MOST_BYTES)),),  # so that nothing is evicted meanwhile
         leaf="ComputeCache",
@@ -119,7 +119,7 @@ class CupyPlaces(Places):
     place = Place(
         (Var(_CUPY_VARIABLE), Home(".cupy/kernel_cache", expanded=True)),
         move=f"set {_CUPY_VARIABLE}",
-        nowhere=f"CuPy finds no home folder; set {_CUPY_VARIABLE}",
+        nowhere=f"CuPy finds no home directory; set {_CUPY_VARIABLE}",
         off={"CUPY_CACHE_IN_MEMORY": ("1",)},
     )
 
@@ -143,7 +143,7 @@ class JaxPlaces(Places):
     place = Place(
         (Var(_JAX_VARIABLE),),
         move=f"set {_JAX_VARIABLE}",
-        nowhere=f"JAX keeps no executables on disk until {_JAX_VARIABLE} names a folder; set it",
+        nowhere=f"JAX keeps no executables on disk until {_JAX_VARIABLE} names a directory; set it",
         off={_JAX_SWITCH: _JAX_OFF, JAX_MAX_SIZE: ("0",)},
         turn_on=(
             ("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0"),
@@ -194,7 +194,7 @@ class TritonPlaces(Places):
             *(Temporary("torchinductor_", inside=folder) for folder in _TRITON_OF_DEVICES),
         ),
         move="set TRITON_CACHE_DIR",
-        nowhere="Triton finds no home folder; set TRITON_CACHE_DIR",
+        nowhere="Triton finds no home directory; set TRITON_CACHE_DIR",
         off={"TRITON_ALWAYS_COMPILE": ("1", "true", "yes", "on", "y")},
         runs=True,
     )
@@ -214,8 +214,8 @@ class IntelNeoPlaces(Places):
             Var("XDG_CACHE_HOME", "neo_compiler_cache"),
             Home(".cache/neo_compiler_cache"),
         ),
-        move="set NEO_CACHE_DIR to an existing folder",
-        nowhere="Intel's GPU driver keeps nothing without a home folder; set NEO_CACHE_DIR",
+        move="set NEO_CACHE_DIR to an existing directory",
+        nowhere="Intel's GPU driver keeps nothing without a home directory; set NEO_CACHE_DIR",
         off={"NEO_CACHE_PERSISTENT": ("0",)},
         opt_in=True,
     )
@@ -246,8 +246,8 @@ class MesaPlaces(Places):
             Var("XDG_CACHE_HOME", _MESA_FOLDER),
             Home(f".cache/{_MESA_FOLDER}", recorded=True),
         ),
-        move="set MESA_SHADER_CACHE_DIR to an existing folder",
-        nowhere="Mesa keeps nothing without a home folder; set MESA_SHADER_CACHE_DIR",
+        move="set MESA_SHADER_CACHE_DIR to an existing directory",
+        nowhere="Mesa keeps nothing without a home directory; set MESA_SHADER_CACHE_DIR",
         off={"MESA_SHADER_CACHE_DISABLE": ("1", "true")},
         opt_in=True,
     )
@@ -289,8 +289,8 @@ class NvidiaGlPlaces(Places):
             Var("XDG_CACHE_HOME", "nvidia/GLCache"),
             Home(".cache/nvidia/GLCache"),
         ),
-        move=f"set {_GL_PATH} to an existing folder",
-        nowhere=f"the driver keeps no shaders without a home folder; set {_GL_PATH}",
+        move=f"set {_GL_PATH} to an existing directory",
+        nowhere=f"the driver keeps no shaders without a home directory; set {_GL_PATH}",
         off={"__GL_SHADER_DISK_CACHE": ("0",)},
         opt_in=True,
     )
@@ -316,7 +316,10 @@ class NvidiaGlPlaces(Places):
     def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
         """A missing directory, which disables caching, and a size that is not a number."""
         if (named := environ.get(_GL_PATH)) and not places.is_folder(Path(named)):
-            yield f"{_GL_PATH} names a folder that does not exist, so nothing is kept; run 'mkdir -p {named}'"
+            yield (
+                f"{_GL_PATH} names a directory that does not exist, so nothing is kept; "
+                f"run 'mkdir -p {named}'"
+            )
         if (size := environ.get(_GL_SIZE)) and not (size.isascii() and size.isdecimal()):
             yield (
                 f"{_GL_SIZE}={size} is not a number of bytes; write the digits alone, such as "
@@ -368,7 +371,7 @@ class AmdComgrPlaces(Places):
     place = Place(
         (Var("AMD_COMGR_CACHE_DIR"), Var("XDG_CACHE_HOME", "comgr"), Home(".cache/comgr")),
         move="set AMD_COMGR_CACHE_DIR",
-        nowhere="AMD's code object manager keeps nothing without a home folder; set AMD_COMGR_CACHE_DIR",
+        nowhere="AMD's code object manager keeps nothing without a home directory; set AMD_COMGR_CACHE_DIR",
         off={"AMD_COMGR_CACHE": ("0",)},
         opt_in=True,
     )
@@ -382,7 +385,7 @@ class MiopenPlaces(Places):
         (Var("MIOPEN_CUSTOM_CACHE_DIR"), Home(".cache/miopen")),
         also=(Var("MIOPEN_USER_DB_PATH"), Home(".config/miopen")),
         move="set MIOPEN_CUSTOM_CACHE_DIR",
-        nowhere="MIOpen names no place without a home folder; set MIOPEN_CUSTOM_CACHE_DIR",
+        nowhere="MIOpen names no place without a home directory; set MIOPEN_CUSTOM_CACHE_DIR",
         off={"MIOPEN_DISABLE_CACHE": ("1", "true", "yes", "on", "enable", "enabled")},
         opt_in=True,
     )
@@ -396,7 +399,7 @@ class VllmPlaces(Places):
     place = Place(
         (Var("VLLM_CACHE_ROOT"), Var("XDG_CACHE_HOME", "vllm"), Home(".cache/vllm", expanded=True)),
         move="set VLLM_CACHE_ROOT",
-        nowhere="vLLM finds no home folder; set VLLM_CACHE_ROOT",
+        nowhere="vLLM finds no home directory; set VLLM_CACHE_ROOT",
         off={"VLLM_DISABLE_COMPILE_CACHE": ("1",)},
         runs=True,
         opt_in=True,
@@ -411,7 +414,7 @@ class TileLangPlaces(Places):
     place = Place(
         (Var("TILELANG_CACHE_DIR"), Home(".tilelang/cache", expanded=True)),
         move="set TILELANG_CACHE_DIR",
-        nowhere="TileLang finds no home folder; set TILELANG_CACHE_DIR",
+        nowhere="TileLang finds no home directory; set TILELANG_CACHE_DIR",
         off={"TILELANG_DISABLE_CACHE": ("1", "true", "yes", "on")},
         runs=True,
     )
@@ -425,7 +428,7 @@ class FlashInferPlaces(Places):
     place = Place(
         (Var("FLASHINFER_WORKSPACE_BASE", ".cache/flashinfer"), Home(".cache/flashinfer", expanded=True)),
         move="set FLASHINFER_WORKSPACE_BASE",
-        nowhere="FlashInfer finds no home folder; set FLASHINFER_WORKSPACE_BASE",
+        nowhere="FlashInfer finds no home directory; set FLASHINFER_WORKSPACE_BASE",
         runs=True,
     )
     tracing = {"FLASHINFER_JIT_VERBOSE": "1", "FLASHINFER_JIT_DEBUG": "0"}  # else it builds for debuggers
@@ -445,7 +448,7 @@ class DeepGemmPlaces(Places):
             Home(".cache/sglang/deep_gemm"),
         ),
         move="set DG_JIT_CACHE_DIR",
-        nowhere="DeepGEMM names no place without a home folder; set DG_JIT_CACHE_DIR",
+        nowhere="DeepGEMM names no place without a home directory; set DG_JIT_CACHE_DIR",
         opt_in=True,
     )
     tracing = {"DG_JIT_DEBUG": "1"}
@@ -458,7 +461,7 @@ class NumbaPlaces(Places):
     place = Place(
         (Var("NUMBA_CACHE_DIR"),),
         move="set NUMBA_CACHE_DIR",
-        nowhere="Numba keeps its files beside each source until NUMBA_CACHE_DIR names a folder; set it",
+        nowhere="Numba keeps its files beside each source until NUMBA_CACHE_DIR names a directory; set it",
         runs=True,
         opt_in=True,
     )
@@ -472,7 +475,7 @@ class WarpPlaces(Places):
     place = Place(
         (Var("WARP_CACHE_PATH"), Var("XDG_CACHE_HOME", "warp"), Home(".cache/warp", expanded=True)),
         move="set WARP_CACHE_PATH",
-        nowhere="Warp finds no home folder; set WARP_CACHE_PATH",
+        nowhere="Warp finds no home directory; set WARP_CACHE_PATH",
         runs=True,
     )
 
@@ -488,7 +491,7 @@ class TaichiPlaces(Places):
             Home(".cache/taichi/ticache"),
         ),
         move="set TI_OFFLINE_CACHE_FILE_PATH",
-        nowhere="Taichi finds no home folder; set TI_OFFLINE_CACHE_FILE_PATH",
+        nowhere="Taichi finds no home directory; set TI_OFFLINE_CACHE_FILE_PATH",
         off={"TI_OFFLINE_CACHE": ("0",)},
     )
 
@@ -505,7 +508,7 @@ class HashcatPlaces(Places):
     place = Place(
         (Var("XDG_CACHE_HOME", "hashcat/kernels"), Home(".cache/hashcat/kernels", expanded=True)),
         move="set XDG_CACHE_HOME",
-        nowhere="hashcat finds no home folder; set XDG_CACHE_HOME",
+        nowhere="hashcat finds no home directory; set XDG_CACHE_HOME",
         lacking="XDG_CACHE_HOME moves every cache that follows it, as hashcat has no variable of its own",
         opt_in=True,
     )
@@ -534,7 +537,7 @@ class DarktablePlaces(Places):
     place = Place(
         (Var("XDG_CACHE_HOME", "darktable"), Home(".cache/darktable", expanded=True)),
         move="set XDG_CACHE_HOME, or start darktable with --cachedir",
-        nowhere="darktable finds no home folder; set XDG_CACHE_HOME",
+        nowhere="darktable finds no home directory; set XDG_CACHE_HOME",
         also=(Home(".var/app/org.darktable.Darktable/cache/darktable"),),  # as Flatpak sets XDG_CACHE_HOME
         lacking="XDG_CACHE_HOME moves every cache that follows it; --cachedir moves darktable's alone",
         opt_in=True,
@@ -552,7 +555,7 @@ class OpenCVPlaces(Places):
     place = Place(
         (Var(_OPENCV_DIRECTORY), Var("XDG_CACHE_HOME", "opencv"), Home(".cache/opencv")),
         move=f"set {_OPENCV_DIRECTORY}",
-        nowhere=f"OpenCV finds no home folder; set {_OPENCV_DIRECTORY}",
+        nowhere=f"OpenCV finds no home directory; set {_OPENCV_DIRECTORY}",
         off={_OPENCV_SWITCH: ("0", "false")},
         opt_in=True,
     )
@@ -564,7 +567,7 @@ class OpenCVPlaces(Places):
         if environ.get(_OPENCV_DIRECTORY) == "disabled":
             yield (
                 f"{_OPENCV_DIRECTORY}=disabled does not turn the cache off, though OpenCV advises it: "
-                "the current folder gets folders whose names begin with that; unset it, and set "
+                "the current directory gets directories whose names begin with that; unset it, and set "
                 f"{_OPENCV_SWITCH}=0"
             )
 
@@ -593,7 +596,7 @@ class GgmlOpenclPlaces(Places):
     place = Place(
         (Var(_GGML_OPENCL_VARIABLE), Temporary("llama.cpp/cl-cache", user=False)),
         move=f"set {_GGML_OPENCL_VARIABLE}",
-        nowhere=f"llama.cpp finds no temporary folder; set {_GGML_OPENCL_VARIABLE}",
+        nowhere=f"llama.cpp finds no temporary directory; set {_GGML_OPENCL_VARIABLE}",
         off={_GGML_OPENCL_VARIABLE: ("0", "off", "none", "disable", "disabled")},
         opt_in=True,
     )
@@ -621,7 +624,7 @@ class ArrayFirePlaces(Places):
     place = Place(
         (Var("AF_JIT_KERNEL_CACHE_DIRECTORY"), Var("XDG_CACHE_HOME", ".arrayfire"), Home(".arrayfire")),
         move="set AF_JIT_KERNEL_CACHE_DIRECTORY",
-        nowhere="ArrayFire finds no home folder; set AF_JIT_KERNEL_CACHE_DIRECTORY",
+        nowhere="ArrayFire finds no home directory; set AF_JIT_KERNEL_CACHE_DIRECTORY",
         opt_in=True,
     )
     tracing = {"AF_TRACE": "jit"}
@@ -634,7 +637,7 @@ class CyclesPlaces(Places):
     place = Place(
         (Var("XDG_CACHE_HOME", "cycles/kernels"), Home(".cache/cycles/kernels", expanded=True)),
         move="set XDG_CACHE_HOME",
-        nowhere="Cycles finds no home folder; set XDG_CACHE_HOME",
+        nowhere="Cycles finds no home directory; set XDG_CACHE_HOME",
         lacking="XDG_CACHE_HOME moves every cache that follows it, as Cycles has no variable of its own",
         opt_in=True,
     )
@@ -647,9 +650,9 @@ class ClesperantoPlaces(Places):
     place = Place(
         (Home(".cache/clesperanto"),),
         move="set HOME for these programs alone",
-        nowhere="clesperanto finds no home folder; set HOME",
+        nowhere="clesperanto finds no home directory; set HOME",
         off={"CLESPERANTO_NO_CACHE": ()},
-        lacking="clesperanto keeps its cache in the home folder, which no variable but HOME moves",
+        lacking="clesperanto keeps its cache in the home directory, which no variable but HOME moves",
         opt_in=True,
     )
     unseen = "a changed byte inside a binary, or the binary of another program"
@@ -675,7 +678,7 @@ class PytoolsPlaces(Places):
     place = Place(
         (Var("XDG_CACHE_HOME", "pytools"), Home(".cache/pytools", expanded=True)),
         move="set XDG_CACHE_HOME",
-        nowhere="pytools finds no home folder; set XDG_CACHE_HOME",
+        nowhere="pytools finds no home directory; set XDG_CACHE_HOME",
         lacking="XDG_CACHE_HOME moves every cache that follows it, as pytools has no variable of its own",
         opt_in=True,
     )
@@ -692,7 +695,7 @@ class DxvkPlaces(Places):
             Home(".cache/dxvk"),
         ),
         move="set DXVK_SHADER_CACHE_PATH",
-        nowhere="DXVK finds no home folder; set DXVK_SHADER_CACHE_PATH",
+        nowhere="DXVK finds no home directory; set DXVK_SHADER_CACHE_PATH",
         off={"DXVK_SHADER_CACHE": ("0",)},
         opt_in=True,
     )
@@ -709,7 +712,7 @@ class VulkanPlaces(Places):
             Home(".cache/gtk-4.0/vulkan-pipeline-cache"),
         ),
         move="set XDG_CACHE_HOME",
-        nowhere="GTK finds no home folder; set XDG_CACHE_HOME",
+        nowhere="GTK finds no home directory; set XDG_CACHE_HOME",
         lacking="XDG_CACHE_HOME moves every cache that follows it; programs keep pipelines where they like",
         opt_in=True,
     )

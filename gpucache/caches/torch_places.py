@@ -33,7 +33,7 @@ class TorchExtensionsPlaces(Places):
             Home(".cache/torch_extensions", expanded=True),
         ),
         move="set TORCH_EXTENSIONS_DIR",
-        nowhere="PyTorch finds no home folder; set TORCH_EXTENSIONS_DIR",
+        nowhere="PyTorch finds no home directory; set TORCH_EXTENSIONS_DIR",
         opt_in=True,
         runs=True,
     )
@@ -50,7 +50,7 @@ class TorchKernelsPlaces(Places):
             Home(".cache/torch/kernels"),
         ),
         move="set PYTORCH_KERNEL_CACHE_PATH",
-        nowhere="PyTorch finds no home folder; set PYTORCH_KERNEL_CACHE_PATH",
+        nowhere="PyTorch finds no home directory; set PYTORCH_KERNEL_CACHE_PATH",
         off={"USE_PYTORCH_KERNEL_CACHE": ("0",)},
         opt_in=True,
     )

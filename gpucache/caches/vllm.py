@@ -73,10 +73,10 @@ class Vllm(VllmPlaces, FilesFormat):
         signs=_OUTER,
         key=lambda groups: groups[0][:10] + hashed(groups)[:30],
     )
-    wanted = {"key": "the hex digits of a folder below torch_compile_cache, or those of an entry"}
+    wanted = {"key": "the hex digits of a directory below torch_compile_cache, or those of an entry"}
     opaque = (
         "an entry keeps its variables and three hashes, but not what these were made from; compare two "
-        "folders by 'gpucache inspect --why KEY KEY'"
+        "directories by 'gpucache inspect --why KEY KEY'"
     )
     shows = "a graph that vLLM compiled"
     key_digits = 40

@@ -79,7 +79,7 @@ class Warp(WarpPlaces, FilesFormat):
         module = _ENDING.sub("", item.names[0]) if older else folder[: -len("_0123456")]
         problem = None
         if not any(kinds) and folder != "gen":
-            detail = "its folder holds no binary, so Warp compiles the module again"
+            detail = "its directory holds no binary, so Warp compiles the module again"
             problem = Problem(FindingKind.ORPHAN, detail)
         elif lacking := _lacking(item, folder):
             detail = f"its {lacking} file is gone, so Warp compiles the module again"

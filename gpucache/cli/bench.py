@@ -110,7 +110,7 @@ def bench(
 ) -> None:
     """Start each program in fresh processes, cold and warm in turn, and compare.
 
-    Cold: no cache at any layer, drivers' own caches in empty folders. Warm: everything cached, in a
+    Cold: no cache at any layer, drivers' own caches in empty directories. Warm: everything cached, in a
     cache of the benchmark's own. A row for each case has the medians of whole starts and the ratio of
     pairs with its 95 % interval, and the same for the part of a start that a cache can change: key,
     lookup or compile, load, kernels and first launch, without the process and the context. With -v
@@ -118,7 +118,7 @@ def bench(
     degraded, with the reason; fewer than five pairs decide nothing.
 
     With -- COMMAND the command is started instead, with every known cache that can be moved in
-    folders of the benchmark's own. It is run some times more, once with an empty home folder and,
+    directories of the benchmark's own. It is run some times more, once with an empty home directory and,
     where it is installed, once under strace, to see whether it also caches elsewhere. Ctrl-C shows
     what was measured so far.
     """
@@ -214,7 +214,7 @@ def _refuse_beside_command(programs: bool, *, as_is: bool) -> None:
         )
     if given().root is not None and not as_is:
         raise UsageError(
-            "a command is timed with every cache in a folder of the benchmark's own; leave --root out, or "
+            "a command is timed with every cache in a directory of the benchmark's own; leave --root out, or "
             "add --as-is to time it with that root, too"
         )
 

@@ -52,7 +52,7 @@ def cache_option(function: F) -> F:
     """Add the option that names the caches."""
     return click.option(
         "--cache", metavar="NAME|PLACE", type=CacheName(), multiple=True,
-        help=f"Which caches: {', '.join((*NAMES, ALL))}, a folder or file, or NAME:PLACE; may be given "
+        help=f"Which caches: {', '.join((*NAMES, ALL))}, a directory or file, or NAME:PLACE; may be given "
         "again; default our own.",
     )(function)  # fmt: skip
 

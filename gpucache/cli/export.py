@@ -17,8 +17,8 @@ from gpucache.errors import ExitCode, UsageError
 F = TypeVar("F", bound=Callable[..., Any])
 
 LAYER = "layer"
-_TOLD = f"""{LAYER}: OUT is a folder for images and services, whose programs are served without gpucache. The
-command after -- runs as under 'gpucache run', and all that it asked its compilers for is looked up
+_TOLD = f"""{LAYER}: OUT is a directory for images and services, whose programs are served without gpucache.
+The command after -- runs as under 'gpucache run', and all that it asked its compilers for is looked up
 afterwards; several commands may add to one OUT. It holds libraries, an index that these read by themselves,
 and gpucache.env with the variables, for docker run --env-file, systemd's EnvironmentFile= and, between
 set -a and set +a, a shell.
@@ -93,7 +93,7 @@ def export(form: str, out: Path, sources: tuple[Path, ...], place: str | None, *
     if given().verbose:
         raise UsageError("export says all it knows; leave --verbose out")
     if out.is_dir():
-        raise UsageError(f"{out} is a folder; name a file for {form}")
+        raise UsageError(f"{out} is a directory; name a file for {form}")
     wanted = FORMS[form]
     values = _values(wanted, options)
     language = wanted.language

@@ -99,7 +99,7 @@ def inspect(
     summed up, with the command that removes it. Drivers are asked only about devices that two toolchains
     built for; an owner may be installed elsewhere, so what was used within a week is never called stale.
     --watch tells what is compiled here from now on, a line (with --json an object) for each entry: by the
-    system's notice of changed files, so not of what other machines write to a shared folder, and by whom
+    system's notice of changed files, so not of what other machines write to a shared directory, and by whom
     only where the program still has the file open.
     With WHAT (a program, a target, or the first digits of a key) its entries; one entry is shown
     whole, with all its key fields. With --why, give --manifest, -I, -D, --option, --name-expression,

@@ -24,8 +24,8 @@ JSON = "gpucache-json"
 _WHAT_A_MANIFEST_IS = (
     "A manifest lists programs and how they are built, for gpucache warm --manifest FILE and gpucache bench "
     "--manifest FILE. It is a TOML file in UTF-8, of any name, with one table [[program]] for each program "
-    "and at most one table [defaults], whose fields count for all programs. Names of files and folders are "
-    "relative to the manifest's folder. A field or table of another name is an error that names the line.",
+    "and at most one table [defaults], whose fields count for all programs. Paths are relative to "
+    "the manifest's directory. A field or table of another name is an error that names the line.",
     "What is said on the command line is added: -I, -D, --option and --local-size count for every program.",
 )
 SAMPLE = """\
@@ -81,8 +81,8 @@ FILES = (
 _ROOT = (
     "The cache lives in the user's cache directory (~/.cache/gpucache on Linux, ~/Library/Caches/gpucache on "
     "macOS, %LOCALAPPDATA%\\gpucache\\Cache on Windows), unless --root or GPUCACHE_DIR names another. While "
-    "a command runs, compilers write to its folder gpucache-* in TMPDIR; that of a killed command is removed "
-    "by the next that needs one."
+    "a command runs, compilers write to its directory gpucache-* in TMPDIR; that of a killed command is "
+    "removed by the next that needs one."
 )
 
 

@@ -220,7 +220,7 @@ def build_options(function: F) -> F:
         click.option(
             "-I", "include_dirs", metavar="DIR", multiple=True,
             type=PathName(exists=True, file_okay=False),
-            help="A folder to search for headers.",
+            help="A directory to search for headers.",
         ),
         click.option("-D", "defines", metavar="N[=V]", multiple=True, help="A macro to define."),
         click.option(
@@ -284,7 +284,7 @@ def _read(
 
 
 NOTHING_NAMED = (
-    "no program is named; give sources or folders, --manifest FILE, or --example for the programs "
+    "no program is named; give sources or directories, --manifest FILE, or --example for the programs "
     "that come with gpucache"
 )
 

@@ -141,7 +141,7 @@ def _failed(own: Sequence[str], error: OSError) -> int:
     try:
         os.getcwd()  # noqa: PTH109 - raises if there is none
     except OSError:
-        return _fail(own, "the current folder is gone; go to another one", ExitCode.USAGE)
+        return _fail(own, "the current directory is gone; go to another one", ExitCode.USAGE)
     if not os_errors.is_of_the_machine(error):
         return _unexpected(own, error)
     return _fail(own, os_errors.told(error), ExitCode.UNEXPECTED)

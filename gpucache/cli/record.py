@@ -40,7 +40,7 @@ def record(folder: Path, digests_only: bool, keep_arguments: bool) -> None:
     """Run the command after -- and write down what its OpenCL programs and NVRTC compile.
 
     Nothing is served and nothing kept in the cache: every build is the driver's own. The caches of the
-    command's libraries are moved to an empty folder for its time, as what they answer is not compiled.
+    command's libraries are moved to an empty directory for its time, as what they answer is not compiled.
     Several commands, and several processes of each, may write into one DIR.
 
     The recording holds sources and headers, so only its owner may read it. 'gpucache warm --recording

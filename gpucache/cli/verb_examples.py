@@ -32,7 +32,7 @@ EXAMPLES = {
     "warm": (
         Example("Try it, with the programs that come with gpucache:", "gpucache warm --example"),
         Example(
-            "All programs of a folder, for PoCL and for a GPU that is not here:",
+            "All programs of a directory, for PoCL and for a GPU that is not here:",
             "gpucache warm kernels/ --target opencl:pocl --target cuda:sm_90",
         ),
         Example("What a manifest lists, into a cache that goes into an image:",
@@ -43,7 +43,7 @@ EXAMPLES = {
                 "gpucache warm --check kernels/ --device-profile node.json"),
         Example("What a command had compiled elsewhere, for this machine's devices:",
                 "gpucache warm --recording recording"),
-        Example("Fill every cache that a program uses, below one folder:",
+        Example("Fill every cache that a program uses, below one directory:",
                 "gpucache warm --into caches -- python app.py"),
     ),
     "inspect": (

@@ -38,7 +38,7 @@ def verify(
     --load, where the machine is so short of processes, memory or descriptors that nothing loads. Caches of
     others may have entries without a checksum: of these only the form is checked, and their number is shown.
 
-    With --repair a damaged entry of SYCL goes with its whole folder, copies too: programs hit all others
+    With --repair a damaged entry of SYCL goes with its whole directory, copies too: programs hit all others
     at once, and that one at their second start.
     """
     from gpucache.answers import verify as text

@@ -84,11 +84,11 @@ def warm(
     retry: bool,
     into: Path | None,
 ) -> None:
-    """Compile programs into the cache: sources (.cl, .cu), folders of them, or a manifest.
+    """Compile programs into the cache: sources (.cl, .cu), directories of them, or a manifest.
 
     Without --target, OpenCL programs are built for every OpenCL device here and CUDA programs for
     every CUDA device; a CUDA target such as cuda:sm_90 needs no GPU. What is there already is a
-    hit. Each source's own folder is searched for headers, as if given with -I. On Linux it is seen which
+    hit. Each source's own directory is searched for headers, as if given with -I. On Linux it is seen which
     files the compiler opens; nothing is kept of a program that read one which its key does not cover.
 
     With --misses the programs are those that a library call missed: a compiler that builds late
@@ -188,7 +188,7 @@ def _warm_programs(
     if given().verbose:
         folders = dict.fromkeys(f"-I {folder}" for spec in specs for folder in spec.include_dirs)
         searched = format_list(list(folders), 4)
-        given().say(f"Searching for headers in each source's own folder first: {searched}")
+        given().say(f"Searching for headers in each source's own directory first: {searched}")
     outcomes, here = warm_programs(run, specs, targets, profile)
     if profile is None and not run.check:
         remember_targets(run.settings, here.devices)

@@ -56,7 +56,7 @@ def _run(around: "KnownCaches", timeout: float, into: Path | None) -> "tuple[lis
             around.isolate(moved)
         except OSError as error:
             raise CacheUnusableError(
-                f"{into} cannot be made ({error.strerror}); name another folder"
+                f"{into} cannot be made ({error.strerror}); name another directory"
             ) from None
     with (
         scratch("warm") as place,
@@ -77,4 +77,4 @@ def _write(file: Path, environment: tuple[tuple[str, str], ...]) -> None:
     try:
         file.write_text("".join(lines), encoding="utf-8")
     except OSError as error:
-        raise CacheUnusableError(os_errors.unwritable(file, error, "name another folder")) from None
+        raise CacheUnusableError(os_errors.unwritable(file, error, "name another directory")) from None

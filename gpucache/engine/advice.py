@@ -37,8 +37,8 @@ _LOOKS = (
     ("an address", r"0x[0-9a-fA-F]{6,}"),
     ("a random name", r"(?i)\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"),
     ("a date or time", r"\b(19|20)\d\d-?[01]\d-?[0-3]\d|\b\d\d:\d\d:\d\d\b|\b1[5-9]\d{8}(\.\d+)?\b"),
-    ("a path below a temporary folder", r"(/var)?/tmp/|/T/tmp|/run/user/|\\Temp\\"),
-    ("a path below a home folder", r"/home/[^/\s]+|/root/|/Users/[^/\s]+|C:\\Users\\"),
+    ("a path below a temporary directory", r"(/var)?/tmp/|/T/tmp|/run/user/|\\Temp\\"),
+    ("a path below a home directory", r"/home/[^/\s]+|/root/|/Users/[^/\s]+|C:\\Users\\"),
 )
 _NUMBER = r"(?<![\w.])\d{2,7}(?![\w.])"
 

@@ -79,7 +79,7 @@ class Clues:
         if self.homeless is not None and is_far_more(self.homeless.cpu_ns, self.cold_ns):
             where = f" in {format_list(self.homeless.wrote)}" if self.homeless.wrote else ""
             figures = _figures(self.homeless.cpu_ns, self.cold_ns)
-            return f"it also caches below the home folder{where}: with an empty one it used {figures}"
+            return f"it also caches below the home directory{where}: with an empty one it used {figures}"
         if is_far_more(self.first_ns, self.cold_ns):
             figures = _figures(self.first_ns, self.cold_ns)
             return f"it also caches where gpucache does not look: the first run of all used {figures}"

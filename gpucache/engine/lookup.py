@@ -175,7 +175,7 @@ def changed_headers(layers: Layers, prepared: Prepared) -> str | None:
     place = root.resolve()
     folders = sorted(path for path in moved if not place.is_relative_to(Path(path).resolve()))
     if folders:
-        return f"the folder {folders[0]} changed"
+        return f"the directory {folders[0]} changed"
     return None if before == now else "a header changed"
 
 

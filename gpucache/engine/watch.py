@@ -162,7 +162,7 @@ def _watcher(roots: Sequence[str], *, recursive: bool) -> Iterator["RustNotify"]
         watcher = RustNotify(list(roots), False, False, 300, recursive, True)
     except (OSError, RuntimeError) as error:
         raise UsageError(
-            f"the system does not watch the folders ({error}); it watches a limited number of them, which "
+            f"the system does not watch the directories ({error}); it watches a limited number, which "
             "'sysctl fs.inotify.max_user_watches=1048576' raises, or name fewer caches by --cache"
         ) from None
     try:

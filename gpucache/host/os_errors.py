@@ -18,7 +18,7 @@ _REMEDIES = {
     "mount it again": (errno.ESTALE, errno.ENOTCONN) if hasattr(errno, "ESTALE") else (),
     "shorten its path": (errno.ENAMETOOLONG,),
     "keep it smaller, or raise the limit of files (ulimit -f)": (errno.EFBIG,),
-    "move that folder elsewhere": (errno.EISDIR,),
+    "move that directory elsewhere": (errno.EISDIR,),
     "keep the cache on another file system": (errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK),
     "mend its links": (errno.ELOOP,),
 }

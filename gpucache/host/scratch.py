@@ -88,7 +88,7 @@ def temporary() -> str:
         for place in (os.environ.get("TMPDIR", ""), *PLACES):
             if place and os.access(place, os.W_OK | os.X_OK):
                 return place
-    raise OSError(errno.EROFS, "no folder for temporary files is writable", "/dev/shm")
+    raise OSError(errno.EROFS, "no directory for temporary files is writable", "/dev/shm")
 
 
 def absent(folder: "Path") -> "tuple[Path, ...]":

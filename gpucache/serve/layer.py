@@ -106,7 +106,7 @@ class Layer:
                 os.close(descriptor)
         except OSError as error:
             raise CacheUnusableError(
-                os_errors.unwritable(self.folder, error, "name another folder")
+                os_errors.unwritable(self.folder, error, "name another directory")
             ) from None
 
     def _put(self, file: Path, data: bytes, mode: int) -> None:

@@ -251,7 +251,7 @@ def load_program(path: Path, name: str, language: Language) -> Program:
     """Read one source; raises SourceError, and UnreadSourceError if it is over 64 MiB."""
     try:
         if path.is_dir():
-            raise SourceError(f"{str(path)!r} is a folder; name a source file in it")
+            raise SourceError(f"{str(path)!r} is a directory; name a source file in it")
         if path.exists() and not path.is_file():
             raise SourceError(f"{str(path)!r} is not a regular file; save the source to a file first")
         with path.open("rb") as file:
@@ -288,11 +288,11 @@ def discover(paths: Sequence[Path]) -> list[Path]:
             below = sorted(_below(path))
         except RecursionError:
             raise SourceError(
-                f"the folder {str(path)!r} is too deep; name the folder of its sources"
+                f"the directory {str(path)!r} is too deep; name the directory of its sources"
             ) from None
         if not below:
             raise SourceError(
-                f"the folder {str(path)!r} holds no sources; name a folder with {' or '.join(SUFFIXES)} files"
+                f"the directory {str(path)!r} has no sources; name one with {' or '.join(SUFFIXES)} files"
             )
         found.update(dict.fromkeys(below))
     return list(found)
@@ -301,7 +301,7 @@ def discover(paths: Sequence[Path]) -> list[Path]:
 def _below(root: Path) -> Iterator[Path]:
     def refuse(error: OSError) -> None:
         raise SourceError(
-            f"the folder {str(error.filename)!r} cannot be listed ({_reason(error)}); "
+            f"the directory {str(error.filename)!r} cannot be listed ({_reason(error)}); "
             "check its permissions, or name the sources one by one"
         )
 

@@ -104,7 +104,7 @@ def test_a_full_cache_below_the_home_folder_is_found_out(
     monkeypatch.setattr("gpucache.engine.hidden_caches.shutil.which", lambda _: None)
     case = _bench(tmp_path, argv=(sys.executable, "-c", _SPLIT), HOME=str(tmp_path))
     assert case.verdict is BenchVerdict.DEGRADED
-    assert "below the home folder in ~/.app: with an empty one it used" in case.reason
+    assert "below the home directory in ~/.app: with an empty one it used" in case.reason
 
 
 def test_a_command_that_does_not_run_without_its_home_is_measured(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_command_that_does_not_run_without_its_home_is_measured(tmp_path: Path
     (tmp_path / "licence").touch()
     needs = "import pathlib; assert (pathlib.Path.home() / 'licence').exists();" + _APP
     case = _bench(tmp_path, argv=(sys.executable, "-c", needs), HOME=str(tmp_path))
-    assert case.cold is not None and "home folder" not in case.reason
+    assert case.cold is not None and "home directory" not in case.reason
 
 
 def test_what_could_not_be_traced_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -174,7 +174,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "export rocfft new a.db --at /a": ("--at is for layer",),
     "export rocfft new a.db -- true": ("a command behind '--' is for layer",),
     "export rocfft new": ("name its sources",),
-    "export rocfft empty a.db": ("is a folder",),
+    "export rocfft empty a.db": ("is a directory",),
     "export futhark x.cache v.cu -v": ("leave --verbose out",),
     "export futhark new v.cu": ("--target",),
     "export futhark new v.cu --target opencl:pocl": ("opencl:pocl",),
@@ -258,7 +258,7 @@ def test_what_fails_one_item_is_exit_3(
 
 
 def _file(root: Path) -> None:
-    root.write_text("not a folder", encoding="utf-8")
+    root.write_text("not a directory", encoding="utf-8")
 
 
 def _open_to_all(root: Path) -> None:

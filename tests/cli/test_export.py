@@ -137,7 +137,7 @@ def test_junk_is_no_source(run: Run, tmp_path: Path) -> None:
         (("rocfft", "out", "a.db", "--at", "/a"), "--at is for layer"),
         (("rocfft", "out", "a.db", "--", "true"), "a command behind '--' is for layer"),
         (("rocfft", "out"), "name its sources"),
-        (("rocfft", "open", "a.db"), "is a folder"),
+        (("rocfft", "open", "a.db"), "is a directory"),
     ],
 )
 def test_a_layer_takes_a_command_and_the_others_take_sources(

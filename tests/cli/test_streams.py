@@ -115,7 +115,9 @@ def test_a_removed_current_folder_is_told(write: Write, root: Path) -> None:
     gone = folder / "gone"
     line = f"mkdir {gone}; cd {gone}; rmdir {gone}; $GPUCACHE --root {root} warm {folder}/vector.cu --check"
     done = _shell(line, folder)
-    assert done.returncode == 2 and done.stderr == "gpucache: the current folder is gone; go to another one\n"
+    assert (
+        done.returncode == 2 and done.stderr == "gpucache: the current directory is gone; go to another one\n"
+    )
 
 
 def test_a_misspelt_variable_is_told_once(root: Path, tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_where_headers_are_searched_is_told_to_who_asks(run: Run, cache: Path, m
     """With -v the folders that are searched for headers are named on stderr."""
     answer = run("warm", mixed.sources, "--target", "cuda:sm_90", "--check", "-v")
     folders = f"-I {mixed.sources / 'sub'}, -I {mixed.sources}"
-    assert answer.err == f"Searching for headers in each source's own folder first: {folders}\n"
+    assert answer.err == f"Searching for headers in each source's own directory first: {folders}\n"
 
 
 def test_check_changes_nothing(run: Run, root: Path, write: Write, nvrtc: str) -> None:

@@ -81,8 +81,8 @@ def test_the_same_bytes_of_two_programs_are_no_advice() -> None:
     ("look", "values"),
     [
         ("an address", [f"-DP=0x7f12{number}0000" for number in range(4)]),
-        ("a path below a home folder", [f"-I/home/alice/build{number}" for number in range(4)]),
-        ("a path below a temporary folder", [f"-I/tmp/tmp{letters}" for letters in "abcd"]),
+        ("a path below a home directory", [f"-I/home/alice/build{number}" for number in range(4)]),
+        ("a path below a temporary directory", [f"-I/tmp/tmp{letters}" for letters in "abcd"]),
         ("a process number", ["-DPID=4711", "-DPID=4712", "-DPID=4799", "-DPID=5000"]),
         ("a date or time", [f"-DBUILT=2026-01-0{day}" for day in range(1, 5)]),
         ("a date or time", [f"-DBUILT=170000000{second}.5" for second in range(4)]),

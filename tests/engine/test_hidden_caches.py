@@ -34,7 +34,7 @@ def test_a_place_says_more_than_times() -> None:
         "a cold start at most 100 ms"
     )
     home = Clues(3000 * _MS, (100 * _MS,), Homeless(900 * _MS, ("~/.app",)))
-    assert home.reason.startswith("it also caches below the home folder in ~/.app: with an empty one")
+    assert home.reason.startswith("it also caches below the home directory in ~/.app: with an empty one")
     many = Clues(3000 * _MS, (100 * _MS,), home.homeless, ("/a", "/b", "/c", "/d"))
     assert "/a, /b, /c and 1 more" in many.reason
 

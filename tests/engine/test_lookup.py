@@ -143,7 +143,7 @@ def test_a_header_that_is_back_after_the_compile_was_another_meanwhile(
 
     prepared = ready(include_dirs=[first, include])
     built = _built(layers, prepared, compiler(meanwhile=change_and_put_back))
-    seen = f"the folder {first}/ changed" if how == "shadowed" else f"the header {include}/value.h changed"
+    seen = f"the directory {first}/ changed" if how == "shadowed" else f"the header {include}/value.h changed"
     assert built.note == f"{seen} while it was compiled, so it was not kept"
     assert isinstance(find(layers, prepared), NoEntry)
 
@@ -184,7 +184,7 @@ def test_a_folder_that_is_back_after_the_compile_was_another_meanwhile(
 
     prepared = ready("#include <sub/value.h>\n", include_dirs=[first, start.get(how, place) / "include"])
     built = _built(layers, prepared, compiler(meanwhile=meanwhile))
-    assert built.note == f"the folder {watched}/ changed while it was compiled, so it was not kept"
+    assert built.note == f"the directory {watched}/ changed while it was compiled, so it was not kept"
     assert isinstance(find(layers, prepared), NoEntry)
 
 

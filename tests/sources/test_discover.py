@@ -31,7 +31,7 @@ def test_a_program_is_its_bytes_and_where_they_came_from(tree: Tree) -> None:
     [
         ("gone.cl", "there is no source"),
         ("x.cl/y", "there is no source"),
-        (".", "is a folder"),
+        (".", "is a directory"),
         ("large.cl", r"larger than 64\.0 MiB"),
         pytest.param(
             "pipe.cl",
@@ -53,7 +53,7 @@ def test_what_is_no_source_is_refused(tree: Tree, name: str, words: str) -> None
 def test_a_folder_of_a_thousand_folders_is_refused(tree: Tree) -> None:
     """It cannot be walked, which is one sentence."""
     root = tree({})
-    with folders_without_end(root), pytest.raises(SourceError, match=r"is too deep|holds no sources"):
+    with folders_without_end(root), pytest.raises(SourceError, match=r"is too deep|has no sources"):
         discover([root])
 
 
@@ -85,7 +85,7 @@ def test_named_files_come_first_come_once_whatever_their_suffix(tree: Tree) -> N
     assert discover([root / "x.txt", root / "d", root / "d/y.cl"]) == [root / "x.txt", root / "d/y.cl"]
 
 
-@pytest.mark.parametrize(("name", "words"), [("gone", "there is no source"), ("empty", "holds no sources")])
+@pytest.mark.parametrize(("name", "words"), [("gone", "there is no source"), ("empty", "has no sources")])
 def test_a_path_that_gives_nothing_is_refused(tree: Tree, name: str, words: str) -> None:
     """A missing path and a folder without sources are errors, not an empty list."""
     root = tree({"empty/readme.md": b""})

@@ -676,7 +676,7 @@ def _stored(item: Files, stem: str) -> Iterator[tuple[str, str]]:
 
 def _place(item: Files) -> Iterator[tuple[str, str]]:
     labels = _FAMILIES[family_of(item), len(item.parts)]
-    return ((f"folder of {label}", part) for label, part in zip(labels, item.parts, strict=True) if label)
+    return ((f"directory of {label}", part) for label, part in zip(labels, item.parts, strict=True) if label)
 
 
 @contextmanager

@@ -48,11 +48,11 @@ _REMEDIES = {
     errno.ENFILE: "raise the limit of open files of the machine",
     errno.EAGAIN: PROCESSES,
     errno.ENOMEM: "free some memory",
-    errno.ENOSPC: "make room for files in the temporary folder (TMPDIR) and in /dev/shm",
-    errno.ENOENT: "set TMPDIR to a folder that exists and can be written",
+    errno.ENOSPC: "make room for files in the temporary directory (TMPDIR) and in /dev/shm",
+    errno.ENOENT: "set TMPDIR to a directory that exists and can be written",
 }
 _REMEDY = (
-    "check that this user can run Python and write to the temporary folder (TMPDIR) and /dev/shm, "
+    "check that this user can run Python and write to the temporary directory (TMPDIR) and /dev/shm, "
     "and the limits of processes and memory (ulimit -a)"
 )
 
