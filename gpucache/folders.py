@@ -221,3 +221,12 @@ def _openat2() -> Callable[[int | None, bytes, bytes], int] | None:
         return int(call(_OPENAT2, folder, path, how, len(how)))
 
     return openat2
+
+
+def is_own(status: os.stat_result) -> bool:
+    """Whether a file belongs to this user, or to the one that ``GPUCACHE_OWNER_UID`` names to the
+    administrator."""
+    if not hasattr(os, "geteuid"):
+        return True
+    uid = os.geteuid()
+    return status.st_uid == uid or (uid == 0 and str(status.st_uid) == os.environ.get("GPUCACHE_OWNER_UID"))

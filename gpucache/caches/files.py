@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpucache.errors import FormatError
-from gpucache.folders import Folder
+from gpucache.folders import Folder, is_own
 from gpucache.units import format_size
 
 BLOCK_BYTES = 512
@@ -47,15 +47,6 @@ def allocated_bytes(status: os.stat_result) -> int:
     """A file's size on disk."""
     blocks: int = getattr(status, "st_blocks", -(-status.st_size // BLOCK_BYTES))
     return blocks * BLOCK_BYTES
-
-
-def is_own(status: os.stat_result) -> bool:
-    """Whether a file belongs to this user, or to the one that ``GPUCACHE_OWNER_UID`` names to the
-    administrator."""
-    if not hasattr(os, "geteuid"):
-        return True
-    uid = os.geteuid()
-    return status.st_uid == uid or (uid == 0 and str(status.st_uid) == os.environ.get("GPUCACHE_OWNER_UID"))
 
 
 def open_folder(root: Path, *parts: str) -> Folder:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from gpucache.answers.entries import Location
 from gpucache.caches.interface import Isolation, Wanted
 from gpucache.errors import CacheUnusableError
+from gpucache.folders import is_own
 from gpucache.model import BuildRequest, Toolchain
 from gpucache.units import format_size
 
@@ -345,8 +346,6 @@ def distrust(status: os.stat_result, *, move: str) -> str:
     """Why a directory or file with this owner and mode is not trustworthy; empty if it is."""
     if sys.platform == "win32":
         return ""
-    from gpucache.caches.files import is_own  # whose dataclasses our own cache alone need not make
-
     if status.st_uid != _ADMINISTRATOR and not is_own(status):
         return f"it belongs to uid {status.st_uid}; {move}"
     kept_apart = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX  # as /tmp is

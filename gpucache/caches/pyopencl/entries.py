@@ -31,7 +31,7 @@ from gpucache import payload
 from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches import files
 from gpucache.errors import FormatError
-from gpucache.folders import Folder
+from gpucache.folders import Folder, is_own
 from gpucache.payload import PayloadInfo, PayloadKind
 from gpucache.units import format_size, printable
 
@@ -487,7 +487,7 @@ def _distrust(what: str, status: os.stat_result) -> str:
         return f"{what} is a link, which gpucache does not follow though PyOpenCL does"
     if sys.platform == "win32":
         return ""
-    if status.st_uid != _ADMINISTRATOR and not files.is_own(status):
+    if status.st_uid != _ADMINISTRATOR and not is_own(status):
         return f"{what} belongs to uid {status.st_uid}, and PyOpenCL runs what info says"
     if status.st_mode & stat.S_IWOTH:
         return f"anybody may write to {what}, and PyOpenCL runs what info says"
