@@ -1,8 +1,15 @@
 # shellcheck shell=bash
 # Completion of gpucache in bash 4.4 or newer.
 _gpucache_completion() {
-    local type value
+    local type value word
     COMPREPLY=()
+    for ((word = 1; word < COMP_CWORD; word++)); do
+        if [[ ${COMP_WORDS[word]} == -- ]]; then
+            ((word == COMP_CWORD - 1)) && mapfile -t COMPREPLY < <(compgen -c -- "${COMP_WORDS[COMP_CWORD]}")
+            compopt -o default
+            return
+        fi
+    done
     while IFS=$'\t' read -r type value _; do
         case $type in
             dir) compopt -o dirnames ;;

@@ -32,13 +32,13 @@ class ExitCode(IntEnum):
     meaning: str
 
     DONE = 0, "done"
-    UNEXPECTED = 1, "unexpected: the system refused (such as a full disk), or a defect"
-    USAGE = 2, "usage: what was asked for cannot be meant"
-    FINDINGS = 3, "findings, failures, or with --check misses"
-    NOTHING_ATTEMPTED = 4, "nothing could be attempted: no usable device, compiler or process"
-    CACHE_UNUSABLE = 5, "a cache cannot be used, or not all of it read"
+    UNEXPECTED = 1, "the system refused (such as a full disk), or a defect of gpucache"
+    USAGE = 2, "usage error"
+    FINDINGS = 3, "problems found, builds failed, or (with --check) something would miss"
+    NOTHING_ATTEMPTED = 4, "nothing was attempted: no usable device, compiler or process"
+    CACHE_UNUSABLE = 5, "a cache cannot be used, or only part of it was read"
     NOT_EXECUTABLE = 126, "the command after '--' cannot be executed"
-    NOT_FOUND = 127, "the command after '--' is not there"
+    NOT_FOUND = 127, "the command after '--' does not exist"
     INTERRUPTED = 130, "interrupted"
 
     def __new__(cls, code: int, meaning: str) -> "ExitCode":
@@ -61,7 +61,7 @@ class GpucacheError(Exception):
 
 
 class UsageError(GpucacheError):
-    """What was asked for cannot be meant."""
+    """Invalid arguments or input."""
 
     exit_code = ExitCode.USAGE
 
@@ -71,7 +71,7 @@ class TargetError(UsageError):
 
 
 class ManifestError(UsageError):
-    """The warm list does not read."""
+    """The manifest is not valid."""
 
 
 class SourceError(UsageError):
@@ -87,7 +87,7 @@ class OptionError(UsageError):
 
 
 class CommandError(UsageError):
-    """A command of somebody else's that cannot be started."""
+    """A user's command that cannot be started."""
 
     exit_code = ExitCode.NOT_EXECUTABLE
 
@@ -102,7 +102,7 @@ class CommandError(UsageError):
 
 
 class CommandNotFoundError(CommandError):
-    """A command that is not there."""
+    """A command that does not exist."""
 
     exit_code = ExitCode.NOT_FOUND
 

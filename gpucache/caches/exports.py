@@ -68,7 +68,7 @@ class Form:
 
     name: str
     told: str
-    """Its inputs and its result: the rest of a sentence that begins with the name, with its end."""
+    """Its help: one line, and paragraphs on its inputs."""
     options: tuple[Option, ...]
     write: Callable[[Asked], Exported]
     """Raises GpucacheError; then no partial output is left."""

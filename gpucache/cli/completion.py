@@ -23,8 +23,15 @@ _BASH = """\
 # shellcheck shell=bash
 # Completion of gpucache in bash 4.4 or newer.
 %(complete_func)s() {
-    local type value
+    local type value word
     COMPREPLY=()
+    for ((word = 1; word < COMP_CWORD; word++)); do
+        if [[ ${COMP_WORDS[word]} == -- ]]; then
+            ((word == COMP_CWORD - 1)) && mapfile -t COMPREPLY < <(compgen -c -- "${COMP_WORDS[COMP_CWORD]}")
+            compopt -o default
+            return
+        fi
+    done
     while IFS=$'\\t' read -r type value _; do
         case $type in
             dir) compopt -o dirnames ;;
@@ -43,6 +50,13 @@ _ZSH = """\
 %(complete_func)s() {
     local kind type value help
     local -a entries
+    local -i mark=${words[(i)--]}
+    if ((mark < CURRENT)); then
+        shift $mark words
+        ((CURRENT -= mark))
+        _normal
+        return
+    fi
     while IFS=$'\\t' read -r type value help; do
         if [[ $type == plain ]]; then
             entries+=("${value//:/\\\\:}${help:+:$help}")
@@ -69,6 +83,11 @@ _FISH = """\
 # Completion of gpucache in fish.
 function %(complete_func)s
     set -l line (commandline -cp | string collect)
+    set -l command (string split -m 1 -- ' -- ' $line)
+    if set -q command[2]
+        complete -C "$command[2]"
+        return
+    end
     env %(complete_var)s=fish_complete COMP_LINE=$line %(prog_name)s 2>/dev/null | while read -l item
         set -l part (string split -m 2 \\t -- $item)
         switch $part[1]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -14,108 +14,56 @@ from gpucache.cli.running import Services, libraries
 from gpucache.cli.streams import complain
 from gpucache.errors import ExitCode, UsageError
 
-F = TypeVar("F", bound=Callable[..., Any])
 
-LAYER = "layer"
-_TOLD = f"""{LAYER}: OUT is a directory for images and services, whose programs are served without gpucache.
-The command after -- runs as under 'gpucache run', and all that it asked its compilers for is looked up
-afterwards; several commands may add to one OUT. It holds libraries, an index that these read by themselves,
-and gpucache.env with the variables, for docker run --env-file, systemd's EnvironmentFile= and, between
-set -a and set +a, a shell.
+@click.group()
+@global_options
+def export() -> None:
+    """Write a cache file of another system, which its programs then hit; or a layer for images and services.
 
-A program is served where it asks for exactly the same on the same kind of device, and the contents of all
-headers, the compiler's own files, the variables that reach it and the CPU are as they were; headers and
-compilers keep their paths, and a driver of a GPU may be mounted there. GPUCACHE_LAYER_TELL=1 prints each hit,
-and each miss with what differs. Headers in memory, headers that are included through macros and compilers
-that 'gpucache run' does not reach are not covered. If nothing is printed, no library of OUT was loaded: built
-by cc these need a glibc as new as this machine's. OUT holds sources, and everybody may read it. Where nothing
-could be exported, none is made."""
-"""The text on this form in the help of export."""
-FORMS = {form.name: form for form in forms()}
-_OPTIONS = tuple(dict.fromkeys(option for form in FORMS.values() for option in form.options))
-_HELP = f"""Write OUT, a cache file of another system, which its programs then hit; or a layer.
-
-{" ".join(f"{form.name}: {form.told}" for form in FORMS.values())} OUT is published whole or not at all.
-
-{_TOLD}
-"""
+    \f
+    OUT is published whole or not at all.
+    """
 
 
-def _options(function: F) -> F:
-    """Add every option that a form takes."""
-    types: dict[Kind, Any] = {
-        Kind.TARGET: TargetName(),
-        Kind.FILE: PathName(dir_okay=False),
-    }
-    for option in reversed(_OPTIONS):
-        flag = option.kind is Kind.FLAG
+def _form(form: Form) -> None:
+    """Add the command that writes a form, with the form's own options."""
+
+    def write(out: Path, sources: tuple[Path, ...], **values: Any) -> None:
+        from gpucache.answers.export import exported
+        from gpucache.assembly import compile_exactly
+        from gpucache.sources.disk import load_program
+
+        if out.is_dir():
+            raise UsageError(f"{out} is a directory; name a file for {form.name}")
+        language = form.language
+        programs = [] if language is None else [load_program(one, one.name, language) for one in sources]
+        options = {one.name: _value(one, values[_parameter(one)]) for one in form.options}
+        done = form.write(Asked(out, sources, tuple(programs), options, compile_exactly))
+        given().answer("export", [done], {"entries": done.entries}, exported(done))
+
+    function: Callable[..., None] = global_options(write)
+    for option in reversed(form.options):
         function = click.option(
             option.name,
             metavar=option.metavar or None,
-            type=types.get(option.kind),
-            is_flag=flag,
+            type={Kind.TARGET: TargetName(), Kind.FILE: PathName(dir_okay=False)}.get(option.kind),
+            is_flag=option.kind is Kind.FLAG,
             multiple=option.many,
             help=option.told,
         )(function)
-    return function
+    function = click.argument("sources", metavar="SOURCE...", nargs=-1, required=True, type=PathName())(
+        function
+    )
+    function = click.argument("out", metavar="OUT", type=PathName())(function)
+    export.command(form.name, help=form.told, short_help=form.told.partition("\n\n")[0])(function)
 
 
-@click.command(help=_HELP, options_metavar="[OPTIONS]")
-@click.argument("form", metavar="|".join((*FORMS, LAYER)), type=click.Choice((*FORMS, LAYER)))
-@click.argument("out", metavar="OUT", type=PathName())
-@click.argument("sources", metavar="[SOURCE...|-- COMMAND...]", nargs=-1, type=PathName())
-@click.option(
-    "--at",
-    "place",
-    metavar="PLACE",
-    type=Name(),
-    help=f"{LAYER}: where OUT will lie when it is used, if not here.",
-)
-@_options
-@global_options
-def export(form: str, out: Path, sources: tuple[Path, ...], place: str | None, **options: Any) -> None:
-    """Have the system that a form is of write it, or write a layer."""
-    from gpucache.answers.export import exported
-    from gpucache.assembly import compile_exactly
-    from gpucache.sources.disk import load_program
-
-    if form == LAYER:
-        _refuse_given(options)
-        if sources:
-            raise UsageError(f"{LAYER} takes a command behind '--' and no sources; write '-- {sources[0]}'")
-        _export_layer(out, place or "")
-        return
-    if given().command or place:
-        told = "--at" if place else "a command behind '--'"
-        raise UsageError(f"{told} is for {LAYER}; leave it out for {form}")
-    if not sources:
-        raise UsageError(f"nothing is named that {form} is written of; name its sources")
-    if given().verbose:
-        raise UsageError("export says all it knows; leave --verbose out")
-    if out.is_dir():
-        raise UsageError(f"{out} is a directory; name a file for {form}")
-    wanted = FORMS[form]
-    values = _values(wanted, options)
-    language = wanted.language
-    programs = [] if language is None else [load_program(one, one.name, language) for one in sources]
-    done = wanted.write(Asked(out, sources, tuple(programs), values, compile_exactly))
-    given().answer("export", [done], {"entries": done.entries}, exported(done))
+for _one in forms():
+    _form(_one)
 
 
-def _refuse_given(options: dict[str, Any]) -> None:
-    """Raise UsageError for an option of another form."""
-    for option in _OPTIONS:
-        if options[option.name.lstrip("-").replace("-", "_")]:
-            raise UsageError(f"{option.name} is not for {LAYER}; leave it out")
-
-
-def _values(form: Form, options: dict[str, Any]) -> dict[str, Any]:
-    """The values given for the options of a form, by name; raises UsageError for options of another form."""
-    by_name = {option.name: options[option.name.lstrip("-").replace("-", "_")] for option in _OPTIONS}
-    for name, value in by_name.items():
-        if value and name not in {option.name for option in form.options}:
-            raise UsageError(f"{name} is not for {form.name}; leave it out")
-    return {option.name: _value(option, by_name[option.name]) for option in form.options}
+def _parameter(option: Option) -> str:
+    return option.name.lstrip("-").replace("-", "_")
 
 
 def _value(option: Option, value: Any) -> Any:
@@ -129,8 +77,37 @@ def _value(option: Option, value: Any) -> Any:
     return value
 
 
-def _export_layer(folder: Path, place: str) -> None:
-    """Run the command, and write a layer that serves its builds, for use at ``place``."""
+@export.command(
+    short_help="Write a directory that serves a command's builds without gpucache.",
+    context_settings={"allow_extra_args": True},
+)
+@click.argument("folder", metavar="OUT -- COMMAND...", type=PathName())
+@click.option(
+    "--at",
+    "place",
+    metavar="PLACE",
+    type=Name(),
+    help="Where OUT will be when it is used, if not here.",
+)
+@global_options
+def layer(folder: Path, place: str | None) -> None:
+    """Run the command after -- and write OUT, a directory that serves its builds without gpucache.
+
+    Set the variables of OUT/gpucache.env for the programs: by docker run --env-file, systemd's
+    EnvironmentFile= or, between set -a and set +a, a shell. Several commands may add to one OUT. With
+    GPUCACHE_LAYER_TELL=1 a program prints each hit, and each miss with the difference. If it prints
+    nothing, it loaded no library from OUT: libraries built with cc need at least this machine's glibc.
+
+    \f
+    The command runs as under 'gpucache run', and every build that it requested is looked up afterwards. OUT
+    contains libraries, an index that they read by themselves, and the sources; every user may read it. If
+    nothing could be exported, no OUT is made.
+
+    A program is served if it requests exactly the same on the same kind of device, and the CPU, the variables
+    that reach the compiler, all headers and the compiler's files are unchanged.
+    Headers and compilers must keep their paths; a GPU's driver may be mounted there. Headers in memory,
+    headers that are included through macros, and compilers that 'gpucache run' cannot reach are not covered.
+    """
     from gpucache.answers.layer import layer_line, left, summarise_layer
     from gpucache.assembly import open_layers
     from gpucache.caches.known_caches import KnownCaches
@@ -142,11 +119,11 @@ def _export_layer(folder: Path, place: str) -> None:
     from gpucache.serve.server import Later
     from gpucache.serve.wire import NVRTC, OPENCL
 
-    command = named_command("export")
+    command = named_command("export layer")
     settings, found = given().settings(), libraries()
     questions = Questions(open_layers(settings, command=Path(command[0]).name), found)
     new = absent(folder.absolute())
-    layer = Layer(folder, place)
+    made = Layer(folder, place or "")
     try:
         make = Services(settings, Path(command[0]).name, found)
         opencl, nvrtc = Later(make.opencl, OPENCL), Later(make.nvrtc, NVRTC)
@@ -166,7 +143,7 @@ def _export_layer(folder: Path, place: str) -> None:
                 rows.append(row)
                 kinds.add(kind)
         # A command without stored builds makes no new layer, as it would serve no program.
-        answers, size = layer.add(sorted(kinds), rows) if rows or layer.exists else (0, 0)
+        answers, size = made.add(sorted(kinds), rows) if rows or made.exists else (0, 0)
     finally:
         remove_empty(new)
     if questions.too_many:

@@ -117,16 +117,16 @@ def global_options(function: F) -> F:
     options = (
         click.option(
             "--root", metavar="DIR", shell_complete=_folder, expose_value=False, callback=_keep,
-            help="Where the cache lives.",
+            help="The cache's directory.",
         ),
         click.option(
-            "--json", is_flag=True, expose_value=False, callback=_keep, help="Answer with one JSON document."
+            "--json", is_flag=True, expose_value=False, callback=_keep, help="Print one JSON document."
         ),
         click.option(
-            "--quiet", "-q", is_flag=True, expose_value=False, callback=_keep, help="Say nothing but errors."
+            "--quiet", "-q", is_flag=True, expose_value=False, callback=_keep, help="Print only errors."
         ),
         click.option(
-            "-v", "--verbose", count=True, expose_value=False, callback=_keep, help="Say more."
+            "-v", "--verbose", count=True, expose_value=False, callback=_keep, help="Print more."
         ),
     )  # fmt: skip
     for option in reversed(options):

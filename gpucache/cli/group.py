@@ -14,13 +14,13 @@ COMPLETE = "_GPUCACHE_COMPLETE"
 VERBS = {
     "devices": "List devices and compilers as targets.",
     "warm": "Compile programs into the cache before they are needed.",
-    "run": "Run a command and serve what it compiles from the cache.",
-    "record": "Run a command and write down what it compiles, for warm.",
-    "inspect": "Show what is cached, and why something missed.",
+    "run": "Run a command and serve its compiles from the cache.",
+    "record": "Run a command and record its compiles, for warm.",
+    "inspect": "Show caches and entries, and why something missed.",
     "verify": "Check headers, checksums, keys and payloads.",
-    "evict": "Remove entries by size, age, or what they are.",
-    "bench": "Time starts with nothing cached against starts with everything cached.",
-    "export": "Write a cache of another system, or what programs hit without gpucache.",
+    "evict": "Remove entries by size, age or kind.",
+    "bench": "Compare starts with an empty cache and with a full one.",
+    "export": "Write another system's cache file, or a layer for images.",
 }
 """Every verb with its help in one line, in the order in which they are used."""
 COMMAND_LINES = {
@@ -28,9 +28,9 @@ COMMAND_LINES = {
     "record": "record -o DIR -- ./app",
     "warm": "warm -- ./app",
     "bench": "bench -- ./app",
-    "export": "export layer DIR -- ./app",
+    "export layer": "export layer DIR -- ./app",
 }
-"""The command lines of verbs that run a command after ``--``; the first two verbs end as it does."""
+"""The command lines of commands that run another after ``--``; the first two verbs end as it does."""
 COMMANDED = tuple(COMMAND_LINES)
 
 EXIT_CODES = "\b\nExit codes:\n" + "".join(f"  {code.value:<4} {code.meaning}\n" for code in ExitCode)
@@ -63,5 +63,6 @@ class Verbs(click.Group):
 def gpucache() -> None:
     """Warm, use, inspect, verify, evict and bench the compile caches of OpenCL and CUDA programs.
 
-    --root, --json, --quiet and --verbose may stand before or after the verb.
+    --root, --json, --quiet and --verbose may come before or after the command. 'gpucache help COMMAND'
+    explains a command, 'man gpucache-COMMAND' in more detail.
     """

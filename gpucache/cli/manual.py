@@ -114,14 +114,19 @@ cd ~/.config/fish/completions &&                # fish
 
 def pages(context: click.Context) -> dict[str, str]:
     """Every page by file name: for a group, each of its commands, manifests and documents."""
-    verbs = [
-        click.Context(command, info_name=verb, parent=context) for verb, command in commands(context).items()
-    ]
-    every = [(page_name(one), 1) for one in (context, *verbs)] + [(MANIFEST, 5), (JSON, 5), *topics.PAGES]
-    found = {f"{page_name(one)}.1": _page(one, every) for one in (context, *verbs)}
+    tree = list(_tree(context))
+    every = [(page_name(one), 1) for one in tree] + [(MANIFEST, 5), (JSON, 5), *topics.PAGES]
+    found = {f"{page_name(one)}.1": _page(one, every) for one in tree}
     others = {f"{MANIFEST}.5": _manifest(), f"{JSON}.5": _json()}
     others |= {f"{name}.7": lines for name, lines in topics.pages()}
     return found | {name: "\n".join(lines) + "\n" for name, lines in others.items()}
+
+
+def _tree(context: click.Context) -> Iterator[click.Context]:
+    """A command and all below it."""
+    yield context
+    for name, command in commands(context).items():
+        yield from _tree(click.Context(command, info_name=name, parent=context))
 
 
 def commands(context: click.Context) -> dict[str, click.Command]:
@@ -150,7 +155,7 @@ def _page(context: click.Context, every: Sequence[tuple[str, int]]) -> str:
         roff.heading("OPTIONS"),
         *roff.options(_options(context)),
         *_words(str(context.info_name)),
-        *_examples(EXAMPLES.get(str(context.info_name), ())),
+        *_examples(EXAMPLES.get(context.command_path.partition(" ")[2], ())),
         roff.heading("EXIT STATUS"),
         *_exit_codes(context),
         *_surroundings(context),
@@ -191,20 +196,20 @@ def _examples(examples: Sequence[Example]) -> Iterator[str]:
 def _exit_codes(context: click.Context) -> Iterator[str]:
     """The exit codes for the whole run, and those for a command that could not be started."""
     codes = list(ExitCode)
-    if context.info_name in COMMANDED[:2]:
+    verb = context.command_path.partition(" ")[2]
+    if verb in COMMANDED[:2]:
         yield roff.filled(
-            "That of the command; if a signal ended it, this process ends by the same one. Where nothing was "
+            "That of the command; if a signal ended it, this process ends by the same one. If nothing was "
             "started:"
         )
         of_verbs = (ExitCode.DONE, ExitCode.FINDINGS, ExitCode.INTERRUPTED)
         codes = [code for code in codes if code not in of_verbs]
-    elif context.info_name == "export":
+    elif verb == "export layer":
         yield roff.filled(
-            "With layer, that of the command if it failed; if a signal ended it, this process ends by the "
-            "same one, which a shell tells as 128 and the signal's number. 3 also where the layer would "
-            "answer nothing. Else:"
+            "That of the command if it failed; if a signal ended it, this process ends by the same one, "
+            "which a shell shows as 128 and the signal's number. 3 also if the layer serves nothing. Else:"
         )
-    elif context.parent is not None and context.info_name not in COMMANDED:
+    elif verb and verb not in COMMANDED:
         codes = [code for code in codes if code not in (ExitCode.NOT_EXECUTABLE, ExitCode.NOT_FOUND)]
     yield from roff.listing((str(code.value), code.meaning) for code in codes)
 
@@ -213,7 +218,7 @@ def _surroundings(context: click.Context) -> Iterator[str]:
     """Variables and files on the page of the whole command, and on the other pages a reference to it."""
     yield roff.heading("ENVIRONMENT")
     if context.parent is not None:
-        page = roff.reference(page_name(context.parent), 1)
+        page = roff.reference(page_name(context.find_root()), 1)
         yield f"{page}\n{roff.filled('lists the variables that say where the cache is and how it is used.')}"
         return
     variables = (*ENVIRONMENT, *RUN_ENVIRONMENT)

@@ -191,7 +191,7 @@ def field(option: str, text: str, remedy: str) -> tuple[str, str]:
 def source_options(function: F) -> F:
     """Add the arguments and options that name programs and how they are built."""
     options = (
-        click.argument("sources", metavar="[SOURCE]...", nargs=-1, type=PathName()),
+        click.argument("sources", metavar="[SOURCE... | -- COMMAND...]", nargs=-1, type=PathName()),
         manifest_option,
         click.option("--example", is_flag=True, help="Take the programs that come with gpucache."),
     )  # fmt: skip

@@ -33,6 +33,7 @@ def main(arguments: Sequence[str] | None = None, running: "Running | None" = Non
     # A umask that takes permissions from the owner would lock us out of the directories that we make.
     os.umask(os.umask(0o077) & 0o077)
     own = list(sys.argv[1:] if arguments is None else arguments)
+    own = [*own[1:], "--help"] if own[:1] == ["help"] else own
     interrupts.arm()
     own, command, wrong = _split(own)
     if wrong:
@@ -78,7 +79,11 @@ def _split(arguments: list[str]) -> tuple[list[str], tuple[str, ...], str]:
         return arguments, (), ""
     place = arguments.index("--")
     own, command = arguments[:place], tuple(arguments[place + 1 :])
-    line = next((COMMAND_LINES[verb] for verb in COMMANDED if verb in own), "")
+    verb, words = _verb(own), {*own}
+    line = next(
+        (line for name, line in COMMAND_LINES.items() if name.startswith(verb) and {*name.split()} <= words),
+        "",
+    )
     if not line:
         return own, command, NO_COMMAND
     return own, command, "" if command else EMPTY_COMMAND.format(line)

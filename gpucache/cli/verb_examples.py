@@ -104,17 +104,26 @@ EXAMPLES = {
                 "gpucache bench scale.cu --target cuda:sm_90 --against cuda.core"),
         Example("What checks inside kernels cost on PoCL:", "gpucache bench --checks --target opencl:pocl"),
     ),
-    "export": (
-        Example("A cache file for a Futhark program on another machine, with what the program dumped:",
+    "export futhark": (
+        Example("A cache file for a Futhark program on another machine, from the program's dump:",
                 "gpucache export futhark foo.cache foo.cu --target cuda:sm_86"),
-        Example("One rocFFT database of several nodes':", "gpucache export rocfft all.db node1.db node2.db"),
-        Example("The same as an image for rocfft_cache_deserialize:",
-                "gpucache export rocfft-image all.image all.db"),
-        Example("What a service compiles, for an image in which it will lie in /opt/layer:",
+    ),
+    "export rocfft": (
+        Example("One rocFFT database from those of several nodes:",
+                "gpucache export rocfft all.db node1.db node2.db"),
+    ),
+    "export rocfft-image": (
+        Example("An image for rocfft_cache_deserialize:", "gpucache export rocfft-image all.image all.db"),
+    ),
+    "export rocfft-restore": (
+        Example("The database of an image:", "gpucache export rocfft-restore all.db all.image"),
+    ),
+    "export layer": (
+        Example("The builds of a service, for an image that has them in /opt/layer:",
                 "gpucache export layer layer --at /opt/layer -- ./service --check"),
     ),
 }  # fmt: skip
-"""By verb, the most common wishes first."""
+"""By command, the most common wishes first."""
 
 WORDS: dict[str, tuple[str, type[StrEnum]]] = {
     "warm": ("RESULTS", WarmResult),

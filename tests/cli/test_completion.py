@@ -41,7 +41,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         store.record(program, Event(1, "built", str(key_of(program)), "cuda:sm_90"))
     save_last(root, [Target.parse(text) for text in ("cuda:sm_90", "opencl:pocl/cpu", "opencl:intel/cpu")])
     (tmp_path / "here" / "headers").mkdir(parents=True)
-    (tmp_path / "here" / "warm-list.toml").touch()
+    (tmp_path / "here" / "warm-list.toml").touch(0o755)
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setenv("GPUCACHE_DIR", str(root))
     return root
@@ -63,6 +63,7 @@ def typed(request: pytest.FixtureRequest, cache: Path, tmp_path: Path) -> Typed:
         f'printf \'%s\\n\' "$@" > "{record}"\n'
     )
     program.chmod(0o755)
+    (folder / "an-app-of-ours").symlink_to(program)
     environment = os.environ | {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "TERM": "dumb"}
     run = _in_fish if shell == "fish" else _in_terminal
 
@@ -121,12 +122,19 @@ def _in_fish(shell: str, line: str, environment: dict[str, str]) -> None:
         (f"gpucache inspect {key_of('fft.cl').hex[:4]}\t", ["inspect", key_of("fft.cl").short]),
         ("gpucache warm --manifest=war\t", ["warm", "--manifest=warm-list.toml"]),
         ("gpucache warm -I head\t", ["warm", "-I", "headers"]),
+        ("gpucache export lay\t", ["export", "layer"]),
+        ("gpucache run -- an-app-of-\t", ["run", "--", "an-app-of-ours"]),
+        ("gpucache run --learn -- ./warm-\t", ["run", "--learn", "--", "./warm-list.toml"]),
+        (
+            "gpucache warm -- an-app-of-ours --in warm-\t",
+            ["warm", "--", "an-app-of-ours", "--in", "warm-list.toml"],
+        ),
     ],
 )
 def test_a_tab_completes_what_the_cache_and_the_last_probe_know(
     typed: Typed, line: str, received: list[str]
 ) -> None:
-    """Verbs, options, targets, programs, keys, files and folders are completed and arrive as one word."""
+    """Verbs, options, targets, programs, keys, files and commands are completed and arrive as one word."""
     words = [word.removesuffix("/") for word in typed(line)]  # zsh takes it away again, the others leave it
     assert words == received
     assert not Path("intruder").exists()

@@ -29,6 +29,7 @@ PARTS = (
 """Every section of a page, in order."""
 NEEDED = {
     "gpucache": {"DESCRIPTION", "COMMANDS", "OPTIONS", "EXIT STATUS", "ENVIRONMENT", "FILES"},
+    "gpucache-export": {"DESCRIPTION", "COMMANDS", "OPTIONS", "EXIT STATUS", "ENVIRONMENT"},
     "gpucache-caches": {"DESCRIPTION", "SYSTEMS"},
     "gpucache-keys": {"KEYS", "MISSES", "REASONS"},
     "gpucache-checks": {"CHECKS", "BATCHES"},
@@ -141,6 +142,8 @@ def test_help_works_for_every_command(
     shown = capsys.readouterr().out
     assert shown.startswith(f"Usage: {' '.join(('gpucache', *path))} ")
     assert max(map(len, shown.splitlines())) <= 80
+    assert main(["help", *path]) == 0
+    assert capsys.readouterr().out == shown
 
 
 @pytest.mark.parametrize("path", list(commands()), ids=" ".join)

@@ -37,12 +37,14 @@ _FIXED_INCLUDES = ("-I/usr/local/cuda/include", "-I/usr/include")
 _SHARED_KIB = {(7, 0): 96, (7, 5): 64, (8, 0): 163, (8, 6): 99, (8, 7): 163, (8, 9): 99}
 _SHARED_KIB_SINCE = ((12, 99), (9, 227))
 _RESERVED_BYTES = 1024  # of each block since 8.0, which Futhark takes off
-_TARGET = Option("--target", Kind.TARGET, "futhark: the device, such as cuda:sm_86.", "T")
-_OPTION = Option("--option", Kind.TEXT, "futhark: an option of the program's --nvrtc-option.", "O", many=True)
+_TARGET = Option("--target", Kind.TARGET, "The device, such as cuda:sm_86.", "T")
+_OPTION = Option(
+    "--option", Kind.TEXT, "An option that the program gets by --nvrtc-option; repeatable.", "O", many=True
+)
 _LOG = Option(
     "--log",
     Kind.FILE,
-    "futhark: the program's output with -L; its option list is used unchanged.",
+    "The program's output with -L, whose list of options is used unchanged.",
     "FILE",
     remedy="name the log that -L wrote",
 )
@@ -85,8 +87,8 @@ def write(asked: Asked) -> Exported:
 FORMS = (
     Form(
         "futhark",
-        "SOURCE is a program's dump from --dump-cuda; it is compiled to PTX with the options that "
-        "Futhark gives NVRTC.",
+        "Compile a Futhark program's dump into its cache file.\n\n"
+        "SOURCE is written by the program's --dump-cuda. It is compiled to PTX as Futhark does.",
         (_TARGET, _OPTION, _LOG),
         write,
         Language.CUDA_CPP,

@@ -364,13 +364,13 @@ def _sync(path: Path) -> None:
 _LIKE = Option(
     "--like",
     Kind.FIELD,
-    "rocfft: only rows with this arch, hip_version or generator_sum; repeatable.",
+    "Only rows with this arch, hip_version or generator_sum; repeatable.",
     "FIELD=VALUE",
     many=True,
     remedy="write it as arch=gfx90a",
 )
-_KEEP_TIMES = Option("--keep-times", Kind.FLAG, "rocfft: keep the rows' times, which makes files differ.")
-_INTO = Option("--into", Kind.FLAG, "rocfft: add to the existing OUT and replace older rows; times are kept.")
+_KEEP_TIMES = Option("--keep-times", Kind.FLAG, "Keep the rows' times, which makes files differ.")
+_INTO = Option("--into", Kind.FLAG, "Add to the existing OUT and replace older rows; times are kept.")
 
 
 def _merged(asked: Asked) -> Exported:
@@ -406,15 +406,20 @@ def _copied(form: str, write: Callable[[Path, Path], int]) -> Callable[[Asked], 
 FORMS = (
     Form(
         "rocfft",
-        "the SOURCEs are databases or images, merged into one database whose bytes depend on its rows alone.",
+        "Merge rocFFT databases and images into one database.\n\nThe bytes of OUT depend only on its rows.",
         (_LIKE, _KEEP_TIMES, _INTO),
         _merged,
     ),
     Form(
         "rocfft-image",
-        "one database as an image for nodes without a disk;",
+        "Write a rocFFT database as an image, for nodes without a disk.",
         (),
         _copied("rocfft-image", write_image),
     ),
-    Form("rocfft-restore", "an image as a database again.", (), _copied("rocfft-restore", restore)),
+    Form(
+        "rocfft-restore",
+        "Make an image of a rocFFT database a database again.",
+        (),
+        _copied("rocfft-restore", restore),
+    ),
 )
