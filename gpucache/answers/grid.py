@@ -91,6 +91,10 @@ class Column(NamedTuple):
     """Whether it holds sentences, which are broken over lines before any column is left out."""
     place: bool = False
     """Whether it holds paths, which are shortened in their middle where there is little room."""
+    cut: bool = False
+    """Whether it holds sentences that end in an ellipsis where there is little room."""
+    drawn: bool = False
+    """Whether it is for a terminal alone, and only where every column has all the room it can use."""
     spare: int = 0
     """Its turn to be left out where there is too little room, the highest number first; 0 always stays."""
 
@@ -139,10 +143,7 @@ class Grid:
 
     def _row(self, row: Sequence[Cell], widths: Mapping[int, int]) -> Iterator[Pieces]:
         """The lines of a row: as many as its longest cell has."""
-        texts = [
-            shortened(cell, width) if self.columns[index].place and isinstance(cell, str) else cell
-            for (index, width), cell in zip(widths.items(), map(row.__getitem__, widths), strict=True)
-        ]
+        texts = [self._short(index, row[index], width) for index, width in widths.items()]
         if _fit(texts, widths.values()):  # like nearly all of a hundred thousand rows
             aligned = [
                 text.rjust(width) if self.columns[index].numeric else text.ljust(width)
@@ -158,9 +159,20 @@ class Grid:
                 line += [*([blanks, cell] if self.columns[index].numeric else [cell, blanks]), " " * GAP]
             yield line
 
+    def _short(self, index: int, cell: Cell, width: int) -> Cell:
+        """A cell of a column whose texts may be shortened."""
+        if isinstance(cell, str) and self.columns[index].place:
+            return shortened(cell, width)
+        if isinstance(cell, str) and self.columns[index].cut and _cells(cell) > width:
+            return f"{cell[: width - 1]}\N{HORIZONTAL ELLIPSIS}"
+        return cell
+
     def _layout(self, width: int) -> tuple[list[Line], list[int], dict[int, int]]:
         """The lines above the rows, the columns that group them, and the widths of the other columns."""
         used = [index for index in range(len(self.columns)) if any(_said(row[index]) for row in self.rows)]
+        whole = sum(map(self._widest, used)) + GAP * (len(used) - 1)
+        if width >= PIPE_WIDTH or whole > width:
+            used = [index for index in used if not self.columns[index].drawn]
         if width >= PIPE_WIDTH:
             return [], [], self._widths(used, width)
 
@@ -211,7 +223,8 @@ class Grid:
         """The number of characters a column takes, or for sentences the number it should have at least."""
         widest = self._widest(index)
         column = self.columns[index]
-        return min(widest, PROSE_WIDTH if column.prose else PLACE_WIDTH if column.place else widest)
+        prose = column.prose or column.cut
+        return min(widest, PROSE_WIDTH if prose else PLACE_WIDTH if column.place else widest)
 
     def _widest(self, index: int) -> int:
         if index not in self._known:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import NamedTuple
 
-from gpucache.answers.entries import CacheEntry, EntryReport, Location
+from gpucache.answers.entries import CacheEntry, EntryReport, Location, Problem
 from gpucache.answers.grid import SIZE, Block, Cell, Column, Grid, Line, Pairs, digest, named, one_line, plain
 from gpucache.json_keys import Instant, json_keys
 from gpucache.model import Checks, KeyField
@@ -18,6 +18,7 @@ EVICT_STALE = "gpucache evict --stale --cache all --dry-run"
 Record = Mapping[str, object]
 """One line of the journal."""
 _MOST_ADVICE = 8
+_BAR_WIDTH = 20
 _MOST_WRONG = 6
 _MOST_INCLUDES = 12
 _MOST_CHECKS = 24
@@ -101,12 +102,17 @@ class CacheState(NamedTuple):
     damaged: int
     """Entries that cannot be read."""
     oldest_used_ns: int | None = None
-    findings: tuple[str, ...] = ()
-    """What a scan sees wrong, a sentence each."""
+    found: tuple[Problem, ...] = ()
+    """What a scan sees wrong or worth knowing."""
     stale: Stale | None = None
     """None where that was not asked."""
     beside_bytes: int = 0
     """Of our own cache: what records and leftovers take beside the entries."""
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What a scan sees wrong or worth knowing, a sentence each."""
+        return tuple(one.detail for one in self.found)
 
     @property
     def stale_why(self) -> tuple[str, ...]:
@@ -123,12 +129,11 @@ def state(one: CacheState) -> Iterator[Block]:
         ("size", f"{format_size(one.size_bytes)}{limit}, in {format_count(one.files, 'file')}"),
     ]
     if one.beside_bytes:
-        rows.append(("beside", f"{format_size(one.beside_bytes)} of records, requests and leftovers"))
+        rows.append(("records", f"{format_size(one.beside_bytes)}, not counted in the size"))
     programs = format_count(one.programs, "program")
     rows.append(("entries", f"{one.entries} of {programs}, {one.damaged} unreadable"))
     yield Pairs(rows)
-    for problem in place.problems:
-        yield plain(f"warning: {problem}", "yellow")
+    yield from _findings([one], named=False)
 
 
 def foreign_state(
@@ -150,14 +155,11 @@ def foreign_state(
     if tracing:
         rows.append(("trace", " ".join(f"{name}={value}" for name, value in tracing.items())))
     yield Pairs(rows)
-    yield from _wrong(one, "wrong")
+    yield from _findings([one], named=False)
 
 
 def overview(states: Sequence[CacheState]) -> Iterator[Block]:
-    """The problems of each, a line for each by size, the unused ones separately, and the sums."""
-    for one in states:
-        if one.location.cache != "gpucache":
-            yield from _wrong(one, one.location.name)
+    """A line for each by size, the unused ones separately, the sums, and the problems of each."""
     ordered = sorted(states, key=lambda one: (-one.size_bytes, one.location.name, one.location.root))
     dead = [one for one in ordered if one.stale and one.entries and one.stale.entries == one.entries]
     yield _overview([one for one in ordered if one not in dead])
@@ -165,7 +167,9 @@ def overview(states: Sequence[CacheState]) -> Iterator[Block]:
         yield plain("\nStale caches:", "bold")
         yield _overview(dead)
     total = format_size(sum(one.size_bytes for one in states))
-    yield plain(f"\n{format_count(len(states), 'cache')}, {total} {SIZE}", "bold")
+    records = sum(one.beside_bytes for one in states)
+    and_records = f"; {format_size(records)} of gpucache's records are not counted" if records else ""
+    yield plain(f"\n{format_count(len(states), 'cache')}, {total} {SIZE}{and_records}", "bold")
     stale = [(one, one.stale) for one in ordered if one.stale and one.stale.entries]
     for one, its in stale:
         told = f"{format_count(its.entries, 'entry', 'entries')}, {format_size(its.size_bytes)}"
@@ -173,18 +177,28 @@ def overview(states: Sequence[CacheState]) -> Iterator[Block]:
     if stale:
         size = format_size(sum(its.size_bytes for _, its in stale))
         yield plain(f"{size} stale: '{EVICT_STALE}'", "bold")
+    yield from _findings(states)
 
 
 def _overview(states: Sequence[CacheState]) -> Grid:
+    largest = max((one.size_bytes for one in states), default=0) if len(states) > 1 else 0
     columns = (
         Column("cache", lambda one: one.location.name, whole=True),
         Column("entries", lambda one: str(one.entries), numeric=True),
         Column(SIZE, lambda one: format_size(one.size_bytes), numeric=True),
         Column("stale", lambda one: _stale(one), numeric=True),
+        Column("", lambda one: _bar(one.size_bytes, largest), drawn=True),
         Column("limit", lambda one: _limit(one.location, "{}", "none"), numeric=True, spare=1),
         Column("place", lambda one: one.location.root, place=True),
     )
     return Grid(columns, states)
+
+
+def _bar(size: int, largest: int) -> Cell:
+    """A bar in proportion to a size, to an eighth of a character, of which the smallest size takes one."""
+    eighths = -(-size * _BAR_WIDTH * 8 // largest) if largest else 0
+    text = "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
+    return Line(text, "cyan", ascii="#" * len(text))
 
 
 def _stale(one: CacheState) -> str:
@@ -215,13 +229,31 @@ def written(one: Written) -> Line:
     return plain("  ".join(filter(None, told)))
 
 
-def _wrong(one: CacheState, heading: str) -> Iterator[Block]:
-    told = [*one.location.problems, *one.findings]
-    for sentence in told[:_MOST_WRONG]:
-        yield plain(f"{heading}: {sentence}", "yellow")
-    if len(told) > _MOST_WRONG:
-        more = f"and {len(told) - _MOST_WRONG} more; 'gpucache verify --cache {one.location.cache}' has all"
-        yield plain(f"{heading}: {more}", "yellow")
+def _findings(states: Sequence[CacheState], *, named: bool = True) -> Iterator[Block]:
+    """The problems of the places of caches, each once; what a scan sees wrong; then what is worth knowing."""
+    places: dict[str, dict[str, str]] = {}
+    for one in states:
+        for sentence in one.location.problems:
+            clause, _, remedy = sentence.partition("; ")
+            places.setdefault(clause, {})[one.location.name] = remedy
+    for clause, remedies in places.items():
+        caches = f"{', '.join(remedies)}: " if named else ""
+        told = "; ".join(dict.fromkeys([clause, *filter(None, remedies.values())]))
+        yield plain(f"warning: {caches}{told}", "yellow")
+    for label, style in (("warning", "yellow"), ("note", "dim")):
+        for one in states:
+            cache = f"{one.location.name}: " if named else ""
+            told_of = [problem.detail for problem in one.found if _label(problem) == label]
+            for sentence in told_of[:_MOST_WRONG]:
+                yield plain(f"{label}: {cache}{sentence}", style)
+            if len(told_of) > _MOST_WRONG:
+                more = f"and {len(told_of) - _MOST_WRONG} more"
+                every = f"'gpucache verify --cache {one.location.cache}' has all"
+                yield plain(f"{label}: {cache}{more}; {every}", style)
+
+
+def _label(problem: Problem) -> str:
+    return "note" if problem.kind is not None and not problem.kind.wrong else "warning"
 
 
 def entries(found: Iterable[tuple[str, CacheEntry]], now_ns: int, *, whole: bool = False) -> Iterator[Block]:
@@ -280,7 +312,7 @@ def advice(found: Iterable[Advice]) -> Iterator[Block]:
         yield plain(f"and {len(shown) - _MOST_ADVICE} more such programs; --json has all", "dim")
     if unread:
         told = format_count(unread, "entry", "entries")
-        yield plain(f"{told} unused since built; --json lists them", "dim")
+        yield plain(f"note: {told} unused since built; --json lists them", "dim")
 
 
 def report(one: EntryReport, *, whole: bool) -> Iterator[Block]:
@@ -350,31 +382,28 @@ def _pairs(pairs: Sequence[tuple[str, str]]) -> Pairs:
 
 
 def misses(
-    records: Sequence[Record],
-    now_ns: int,
-    *,
-    noted: int = 0,
-    most: int | None = None,
-    brief: bool = False,
+    records: Sequence[Record], now_ns: int, *, noted: int = 0, most: int | None = None, brief: str = ""
 ) -> Iterator[Block]:
     """The last misses, newest first, each with its verdict: at most so many, and repeated ones only once.
 
-    ``noted`` is how many builds still wait for ``warm --misses``. With ``brief`` a miss that differs from the
-    nearest entry in many ways shows only the first difference.
+    ``noted`` is how many builds still wait for ``warm --misses``. With ``brief``, the root of the cache, each
+    is one line with its first difference, cut where there is no room.
     """
-    rows = []
-    cut = False
-    for record, times in _told_once(records)[:most]:
-        again = f", {times} times" if times > 1 else ""
-        what = f"{record.get('program')} for {record.get('target')}{again}"
-        detail = _in_brief(record) if brief else str(record.get("detail"))
-        cut = cut or detail != str(record.get("detail"))
-        rows.append((_ago(record, now_ns), printable(f"{what}: {record.get('verdict')}: {detail}", None)))
-    yield plain("Last misses", "bold") if rows else plain("No misses are recorded.")
-    if rows:
-        yield _by_age(rows)
-    if cut:
-        yield plain("'gpucache inspect --misses' shows every difference", "dim")
+    rows = [(_ago(one, now_ns), one, times) for one, times in _told_once(records)[:most]]
+    if not rows:
+        yield plain("No misses are recorded.")
+    elif brief:
+        yield plain("Last misses ('gpucache inspect --misses' shows each whole)", "bold")
+        columns = (
+            Column("when", lambda row: row[0], numeric=True),
+            Column("program", lambda row: _repeated(str(row[1].get("program")), row[2])),
+            Column("target", lambda row: str(row[1].get("target")), spare=1),
+            Column("reason", lambda row: f"{row[1].get('verdict')}: {_in_brief(row[1], brief)}", cut=True),
+        )
+        yield Grid(columns, rows)
+    else:
+        yield plain("Last misses", "bold")
+        yield _by_age([(age, _miss(one, times)) for age, one, times in rows])
     if noted:
         builds = format_count(noted, "build is", "builds are")
         yield plain(
@@ -383,10 +412,20 @@ def misses(
         )
 
 
-def _in_brief(record: Record) -> str:
+def _miss(record: Record, times: int) -> str:
+    what = _repeated(f"{record.get('program')} for {record.get('target')}", times)
+    return printable(f"{what}: {record.get('verdict')}: {record.get('detail')}", None)
+
+
+def _repeated(what: str, times: int) -> str:
+    return f"{what}, {times} times" if times > 1 else what
+
+
+def _in_brief(record: Record, root: str) -> str:
     """The first difference of a miss and the number of others; for a target that was never
-    built for, only the target that has entries. Any other detail is whole."""
-    detail = str(record.get("detail"))
+    built for, only the target that has entries. Any other detail lacks only the root's path and a date."""
+    whole = str(record.get("detail")).removesuffix(f" in {root}").replace(root, "the cache")
+    detail = re.sub(r"^removed at \S+: ", "", whole)
     never = f"{record.get('program')} was never built for {record.get('target')}, but for "
     if detail.startswith(never):
         return f"so far built only for {detail.removeprefix(never).partition(': ')[0]}"

@@ -409,7 +409,7 @@ def _ground(root: Path, *, move: str, runs: bool) -> Iterator[str]:
     # A file system mounted below /tmp is not emptied with it.
     apart = mount is not None and temporary in Path(mount.point).parents
     if not told and not apart and real.is_relative_to(temporary):
-        yield f"it lies in /tmp and is lost at the next boot; {move}"
+        yield f"the cache is in /tmp and will be lost on reboot; {move.partition(', or ')[0]}"
 
 
 def _room(root: Path, move: str) -> Iterator[str]:

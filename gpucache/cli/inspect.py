@@ -175,7 +175,7 @@ def _show_states(opened: Opened) -> None:
     given().answer("inspect", (), {**_document(ours), **named}, text.state(ours.state) if ours else [])
     given().show(block for one in states if one.location.cache == OWN for block in ("", *text.state(one)))
     if ours:
-        given().show(_records(ours))
+        given().show([*text.advice(ours.advice), "", *_records(ours)])
     for one in states:
         if one.location.cache != OWN:
             system = load_system(one.location.cache)
@@ -199,10 +199,8 @@ def _show_everything() -> None:
         raise
     found = overview(opened, others, unused, toolchains_for)
     told = {**_document(found.own), "caches": found.states, **found.sums, "unread": opened.unread}
-    given().answer("inspect", (), told, text.state(found.own.state))
-    given().show(block for one in found.roots for block in ("", *text.state(one)))
-    given().show(_records(found.own))
-    given().show(["", *text.overview(found.every)])
+    given().answer("inspect", (), told, text.overview(found.every))
+    given().show([*text.advice(found.own.advice), "", *_records(found.own)])
     finish(opened, 0)
 
 
@@ -217,13 +215,11 @@ def _document(ours: "OwnContents | None") -> dict[str, Any]:
 
 
 def _records(ours: "OwnContents") -> "Iterator[Block]":
-    """The advice and the records of our own cache, for people."""
+    """The records of our own cache, for people."""
     from gpucache.answers import inspect as text
 
     now_ns = time.time_ns()
-    yield from text.advice(ours.advice)
-    yield ""
-    brief = not given().verbose
+    brief = "" if given().verbose else ours.state.location.root
     yield from text.misses(ours.misses, now_ns, noted=ours.noted, most=_shown(), brief=brief)
     yield from text.processes(ours.processes[: _shown()], now_ns)
 

@@ -571,14 +571,14 @@ def _other_way(differences: Sequence[Difference]) -> str:
         return ""  # another language's compiler, and nothing of that can be compared
     name = next((item for item in differences if item.label == SOURCE_NAME), None)
     if name is not None and name.right is None:
-        return "it was kept for a program that calls NVRTC itself under gpucache run, and has keys of its own"
+        return "the nearest entry is of 'gpucache run', whose keys also contain the source's name"
     options = next((item for item in differences if item.label == "option"), None)
     # Only such a program's options name the architecture; entries without its source's name are older.
     if name is None or name.left is not None or options is None or _names_target(options.values()[0]):
         return ""
     return (
-        "it was kept by warm or for the library, and a program that calls NVRTC itself has keys of its own: "
-        "'gpucache record' writes down what it asks for, and 'gpucache warm --recording' builds that"
+        "the nearest entry is of warm or the library, whose keys do not contain the source's name; to warm "
+        "for 'gpucache run', use 'gpucache record' and 'gpucache warm --recording'"
     )
 
 

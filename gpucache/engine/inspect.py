@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from gpucache.answers.entries import CacheEntry
+from gpucache.answers.entries import CacheEntry, Problem
 from gpucache.answers.inspect import Advice, CacheState
 from gpucache.caches.interface import Cache, OwnRoot
 from gpucache.engine.advice import Traces, advise_on
@@ -12,6 +12,7 @@ from gpucache.engine.opened import Opened
 from gpucache.engine.staleness import Ask, Origins
 from gpucache.errors import FormatError, GpucacheError
 from gpucache.model import KeyField
+from gpucache.units import format_count
 
 Record = dict[str, object]
 """One line of the journal."""
@@ -93,7 +94,12 @@ def state_of(cache: Cache) -> CacheState:
 
 def own_state(cache: OwnRoot, scanned: Iterable[CacheEntry]) -> CacheState:
     """The state of our own cache, with the size of the files that are not entries."""
-    return state(cache, scanned)._replace(beside_bytes=cache.beside_bytes())
+    found = state(cache, scanned)._replace(beside_bytes=cache.beside_bytes())
+    if not found.damaged:
+        return found
+    count = format_count(found.damaged, "entry", "entries")
+    told = Problem(None, f"{count} cannot be read; 'gpucache verify' has the reasons")
+    return found._replace(found=(told,))
 
 
 def state(cache: Cache, scanned: Iterable[CacheEntry]) -> CacheState:
@@ -120,26 +126,27 @@ def state(cache: Cache, scanned: Iterable[CacheEntry]) -> CacheState:
 
 
 def foreign_state(cache: Cache, origins: Origins | None = None) -> CacheState:
-    """The state of another system's cache, with a sentence for each problem that a scan finds; the origins of
+    """The state of another system's cache with each problem that a scan finds; the origins of
     its entries are counted in the same pass."""
-    damages: list[str] = []
+    damages: list[Problem] = []
 
     def seen() -> Iterator[CacheEntry]:
         entries = cache.scan()
         for entry in entries if origins is None else origins.of(entries):
             if entry.damage:
-                damages.append(f"{entry.key[:12]} {entry.program}: {entry.damage}")
+                detail = f"{entry.key[:12]} {entry.program}: {entry.damage}"
+                damages.append(Problem(entry.damage.kind, detail))
             yield entry
 
-    whole: list[str] = []
+    whole: list[Problem] = []
     found = CacheState(cache.location(), 0, 0, 0, 0, 0)
     try:
         found = state(cache, seen())
-        whole = [finding.detail for checked in cache.leftovers() for finding in checked.findings]
+        whole = [Problem(one.kind, one.detail) for each in cache.leftovers() for one in each.findings]
     except GpucacheError as error:  # reported, so that it does not hide the other caches
-        whole = [str(error)]
-    told = dict.fromkeys((*whole, *damages))
-    return found._replace(findings=tuple(one for one in told if one not in found.location.problems))
+        whole = [Problem(None, str(error))]
+    told = {one.detail: one for one in (*whole, *damages) if one.detail not in found.location.problems}
+    return found._replace(found=tuple(told.values()))
 
 
 def key_fields_of(cache: Cache) -> Callable[[str], Sequence[KeyField]]:

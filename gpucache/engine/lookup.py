@@ -93,7 +93,6 @@ def build(
     with alone(layers, prepared, wait_s=wait_s, useless=useless) as published:
         if published is not None:
             return published
-        note_miss(layers, prepared, miss)
         artifact = compile_()
         return keep(layers, prepared, artifact, miss, changed_headers(layers, prepared))
 

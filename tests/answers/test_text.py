@@ -46,9 +46,11 @@ BAD = Problem(FindingKind.TRUNCATED, "12 bytes are missing", "remove it")
 ENTRY = CacheEntry("gpucache", KEYS[0], "/c/a", 123_456_789, 0, S, LONG, GPU, "opencl-binary")
 OTHER = ENTRY._replace(key=KEYS[1], program="b.cu", target="cuda:sm_90", artifact_kind="cubin", variant="N=4")
 PLACE = Location("gpucache", "/srv/cache", "GPUCACHE_DIR", True, 1024, ("it cannot be written",))
+EMPTY = Problem(FindingKind.LEFTOVER, "temporary files: 11 (0 B)")
+FOUND = (EMPTY, *(Problem(None, f"wrong {number}") for number in range(8)))
 POCL = Location("pocl", "/srv/pocl", "default", False, role="user")
 STATE = CacheState(PLACE, 3, 512, 3, 2, 1, beside_bytes=99)
-FOREIGN = CacheState(POCL, 2, 4096, 2, 1, 0, findings=tuple(f"wrong {number}" for number in range(8)))
+FOREIGN = CacheState(POCL, 2, 4096, 2, 1, 0, found=FOUND)
 DEAD = CacheState(
     Location("sycl", "/s", "HOME", True, 5 << 20), 2, 9 << 20, 2, 1, 0, stale=Stale(2, 9 << 20, ("old",))
 )
@@ -277,10 +279,12 @@ CASES: dict[str, Callable[[], Iterable[Block]]] = {
             _missed("key-changed", f"{LISTED}; and 10 more {NEAR}"),
             _missed("key-changed", f"types.h changed; driver 1 -> 2 {NEAR}"),
             _missed("never-built", f"k.cl was never built for t, but for opencl:intel/epyc: {LISTED} {NEAR}"),
-            _missed("poisoned", "its compiler failed twice; warm --retry tries it again"),
+            _missed("poisoned", f"its compiler failed twice; warm --retry tries it again, {'often ' * 9}"),
+            _missed("never-built", "nothing was ever built as k.cl in /srv/cache"),
+            _missed("evicted", "removed at 2026-11-23T05:44:24Z: over 20.0 KiB"),
         ],
         NOW,
-        brief=True,
+        brief="/srv/cache",
     ),
     "inspect: no miss": lambda: inspect.misses([], NOW),
     "inspect: processes": lambda: inspect.processes(

@@ -71,7 +71,7 @@ def test_a_disk_mounted_below_tmp_is_not_emptied_with_it(
         disk = Mount(point.format(folder), "ext4", frozenset())
         monkeypatch.setattr("gpucache.caches.places.mounts", lambda: (disk,))
         said = problems(Path(folder), move=_MOVE)
-    assert any("lost at the next boot" in one for one in said) is lost
+    assert any("lost on reboot" in one for one in said) is lost
 
 
 def test_a_missing_place_that_its_owner_makes_is_fine(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from gpucache.answers.document import SCHEMA, Key, keys, record_name
 from gpucache.answers.schema import ANSWERS, Document, Error, records
 from gpucache.recording.builds import Seen
 from gpucache.recording.writing import Writer
+from tests.children import run_python
 from tests.patience import PATIENCE_S
 from tests.recording.builds import ONE
 
@@ -93,7 +94,7 @@ DOCUMENTS: dict[str, tuple[str, int | None, dict[str, object]]] = {
     "inspect twice.cu": ("inspect WHAT", 2, {"entries": 2}),
     "inspect cuda:sm_90 --extract x": ("inspect WHAT --extract FILE", 1, {"file": "x"}),
     "inspect --cache pocl": ("inspect --cache NAME", 0, {}),
-    "inspect --misses": ("inspect --misses", 8, {"count": 8}),
+    "inspect --misses": ("inspect --misses", 0, {"count": 0}),
     "inspect --recording recording": ("inspect --recording DIR", 1, {"builds": 1}),
     "inspect --why sources/twice.cu --target cuda:sm_90": ("inspect --why SOURCE", 1, {"hits": 1}),
     "inspect --why sources/twice.cu --target cuda:sm_90 -D N": ("inspect --why SOURCE", 1, {"misses": 1}),
@@ -154,13 +155,18 @@ def test_what_is_damaged_and_then_removed(run: Run, cache: Path, entries: Files)
 
 
 @pytest.mark.slow
-def test_after_misses(run: Run, write: Write, nvrtc: str, tmp_path: Path) -> None:
+def test_after_misses(run: Run, root: Path, write: Write, nvrtc: str, tmp_path: Path) -> None:
     """Misses, processes and advice, the runs of a command and the cases of bench hold theirs."""
     source = write({"f.cu": SOURCE})
     for options in ((), ("-D", "N=1"), ("-D", "N=2")):
         assert run("warm", source, "--target", nvrtc, *options).code == 0
+    program = f"compile_program({SOURCE!r}, target='sm_90', options=['-DN=3'], name='f.cu')"
+    environment = {**os.environ, "GPUCACHE_DIR": str(root)}
+    run_python("-c", f"from gpucache.cuda import compile_program; {program}", env=environment)
     _, summary = _hold(run("--json", "inspect").document, "inspect")
     assert summary["misses"][0]["differences"] and summary["processes"] and summary["advice"]
+    (miss,), _ = _hold(run("--json", "inspect", "--misses").document, "inspect --misses")
+    assert (miss["program"], miss["verdict"]) == ("f.cu", "key-changed")
     warm = (sys.executable, "-m", "gpucache", "warm", source, "--target", nvrtc)
     answer = run("--json", "warm", "--into", tmp_path / "into", "--", *warm, at=None)
     rows, summary = _hold(answer.document, "warm -- COMMAND")

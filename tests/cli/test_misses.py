@@ -80,8 +80,7 @@ def test_the_overview_is_brief_and_misses_is_whole(run: Run, root: Path) -> None
     detail = "types.h changed; driver 1 -> 2 (nearest: 3b450d5a60bf, built just now)"
     miss = {"kind": "miss", "program": "k.cu", "target": "cuda:sm_90", "verdict": "key-changed"}
     DirectoryStore(root, writable=True).journal({**miss, "detail": detail, "when_ns": time.time_ns()})
-    brief = run("inspect").out
-    assert "key-changed: types.h changed; and 1 more\n'gpucache inspect --misses' shows" in brief
+    assert "key-changed: types.h changed; and 1 more\n" in run("inspect").out
     assert all(detail in run("inspect", word).out for word in ("--misses", "-v", "--json"))
 
 

@@ -71,11 +71,10 @@ def test_what_a_python_left_that_is_gone_is_counted_apart(run: Run, upgraded: Pa
     assert summary["total_bytes"] >= gone["size_bytes"] + used["size_bytes"]
 
 
-def test_inspect_ends_with_the_command_that_lists_the_same_entries(run: Run, upgraded: Path) -> None:
+def test_inspect_has_the_command_that_lists_the_same_entries(run: Run, upgraded: Path) -> None:
     """What is promised is what the dry run of that command would free, entry by entry."""
     told = run("--json", "inspect").document["summary"]
-    last = run("inspect").out.splitlines()[-1]
-    assert last.endswith(f" stale: '{text.EVICT_STALE}'")
+    assert f" stale: '{text.EVICT_STALE}'\n" in run("inspect").out
     answer = run("--json", *text.EVICT_STALE.split()[1:])
     assert answer.document["summary"]["would_free_bytes"] == told["total_stale_bytes"]
     assert [row["cache"] for row in answer.document["outcomes"]] == ["pyopencl"]
@@ -132,3 +131,18 @@ def test_a_size_over_several_caches_bounds_their_sum(run: Run, upgraded: Path) -
     assert 0 < answer.document["summary"]["kept_bytes"] <= 0.8 * limit
     # What was not used for twenty days is worth the least.
     assert not any(one.is_dir() for one in upgraded.glob("*"))
+
+
+def test_what_a_start_of_pocl_leaves_is_a_note(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table comes first; empty files of a sound cache are no warning, but a note below it."""
+    monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path / "pocl"))
+    (tmp_path / "pocl").mkdir()
+    for number in range(11):
+        (tmp_path / "pocl" / f"tempfile_abcde{chr(ord('a') + number)}").touch()
+    _age(tmp_path / "pocl", 1)
+    lines = run("inspect").out.splitlines()
+    assert lines[0].startswith("cache")
+    (told,) = (line for line in lines if "temporary files" in line)
+    assert told.startswith("note: pocl: ")

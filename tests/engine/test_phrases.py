@@ -66,7 +66,7 @@ def test_a_difference_in_words(label: str, left: str | None, right: str | None, 
 
 def test_a_build_that_was_asked_for_in_another_way_is_told_in_one_sentence() -> None:
     """What follows from that is left out, and what an older gpucache kept is not taken for it."""
-    itself, ours = "calls NVRTC itself under gpucache run", "by warm or for the library"
+    itself, ours = "of 'gpucache run', whose keys", "of warm or the library, whose keys"
     name = Difference("name of the source", None, "a.cu")
     options = Difference("option", "-DA=1", "-arch=sm_90 -DA=1", (("-DA=1",), ("-arch=sm_90", "-DA=1")))
     older = Difference("option", "-arch=sm_80", "-arch=sm_90", (("-arch=sm_80",), ("-arch=sm_90",)))

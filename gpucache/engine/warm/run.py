@@ -77,10 +77,8 @@ class Session:
             disarm()
             run.close()
             outcomes += interrupted(items, outcomes, running)
-        if not self.check:
-            count(layers, outcomes)
-            if layers.trim is not None:
-                layers.trim()
+        if not self.check and layers.trim is not None:
+            layers.trim()
         order = {item.name: number for number, item in enumerate(items)}
         return sorted(as_kept(layers, outcomes), key=lambda one: order[one.program, one.target, one.variant])
 
@@ -333,14 +331,6 @@ def interrupted(
         for item in items
         if item.name not in answered
     ]
-
-
-def count(layers: Layers, outcomes: Sequence[WarmOutcome]) -> None:
-    """Write down how many items of a run were hits and how many had to be built."""
-    hits = sum(outcome.result is WarmResult.HIT for outcome in outcomes)
-    misses = sum(outcome.result in (WarmResult.BUILT, WarmResult.FAILED) for outcome in outcomes)
-    if hits + misses:
-        note_process(layers, hits, misses)
 
 
 def as_kept(layers: Layers, outcomes: Iterable[WarmOutcome]) -> Iterator[WarmOutcome]:
