@@ -17,7 +17,7 @@ from gpucache.answers.warm import WarmOutcome, WarmResult
 from gpucache.engine.hits import find
 from gpucache.engine.machine import find_machine, machine_for, select_target
 from gpucache.engine.prepare import Prepared, prepare
-from gpucache.engine.store_layers import Layers, note_process
+from gpucache.engine.store_layers import Layers
 from gpucache.engine.warm.plan import (
     Backends,
     Build,
