@@ -27,7 +27,7 @@ _LOG_CHARACTERS = 4000
 
 
 class ExitCode(IntEnum):
-    """What the process says of the whole, each with its meaning."""
+    """The exit codes of the process, each with its meaning."""
 
     meaning: str
 
@@ -93,7 +93,7 @@ class CommandError(UsageError):
 
     @classmethod
     def of(cls, name: str, error: OSError | ValueError) -> "CommandError":
-        """What is said of a command by what the system said of it."""
+        """The error for a command that the system refused to start."""
         why = error.strerror if isinstance(error, OSError) else error
         told = f"the command {name!r} cannot be started ({why}); check its name"
         if isinstance(error, FileNotFoundError):

@@ -53,7 +53,7 @@ class Check(NamedTuple):
     function: OrNull = ""
     """The kernel or device function that it stands in, where it is known."""
     file: OrNull = ""
-    """What a #line calls its file; null for the program itself."""
+    """The name of its file in a #line; null for the program itself."""
 
 
 class Target(NamedTuple):
@@ -101,7 +101,7 @@ class Device(NamedTuple):
     """A device or compiler of devices."""
 
     target: Target | None
-    """What --target takes; null where a driver is broken."""
+    """The argument for --target; null if a driver is broken."""
     backend: str
     """opencl or cuda."""
     name: str
@@ -111,7 +111,7 @@ class Device(NamedTuple):
     available: bool
     """Whether programs can be compiled for it here."""
     detail: str
-    """What it is in words, or why it is not available."""
+    """Its description, or why it is not available."""
     toolchain: Toolchain | None = None
     present: bool = True
     """Whether the device itself is here: False for an architecture only a compiler knows."""

@@ -10,7 +10,7 @@ from gpucache.answers.growth import Growth
 from gpucache.json_keys import Duration, OrNull, json_keys
 
 FEWEST_FOR_OUTLIERS = 8
-"""Of fewer durations nobody can say which lie far from the others."""
+"""The fewest durations of which outliers are counted."""
 FEWEST_PAIRS = 5
 """Of four pairs of mere noise one run in sixteen has all on one side, of five one in thirty-two."""
 
@@ -20,7 +20,7 @@ CACHED = ("key", "lookup", "compile", "load", "kernels", "first launch")
 
 
 class Arm(StrEnum):
-    """What a start finds cached, and by whom.
+    """The caches that a start finds filled.
 
     A peer's own cache, warm and nothing else, is an arm as well, by the name of the peer.
     """
@@ -36,7 +36,7 @@ class Arm(StrEnum):
 
 
 class BenchVerdict(StrEnum):
-    """What a comparison comes to."""
+    """The result of a comparison."""
 
     FASTER = "faster"
     """Warm starts are faster: the whole interval of the ratio is above 1."""
@@ -56,7 +56,7 @@ class Sample:
     """One start, in a fresh process."""
 
     arm: str
-    """What it finds cached, and by whom: cold, warm, as-is, driver, or a peer of --against."""
+    """The caches that it finds filled: cold, warm, as-is, driver, or a peer of --against."""
     phases: tuple[tuple[str, Duration], ...] = ()
     """How long each part took, in milliseconds."""
     hit: bool = False
@@ -66,7 +66,7 @@ class Sample:
     error: OrNull = ""
     """Why it failed."""
     growth: tuple[Growth, ...] = ()
-    """What it wrote into which cache."""
+    """The entries that it wrote, by cache."""
     output: OrNull = ""
     """SHA-256 of what it printed, with --same-output."""
     cpu_ns: int = 0
@@ -97,7 +97,7 @@ class Spread:
     runs: int
     """How many starts there were."""
     outliers: int = 0
-    """How many of them lie far from the others."""
+    """The number of outliers among them."""
 
     @classmethod
     def of(cls, durations_ns: Iterable[int]) -> "Spread":
@@ -145,7 +145,7 @@ class ArmResult:
     """Starts beside the cold and the warm ones."""
 
     arm: str
-    """What they find cached, and by whom: as-is, driver, or a peer of --against."""
+    """The caches that they find filled: as-is, driver, or a peer of --against."""
     spread: Spread
     ratio: Ratio
     """Cold starts divided by these."""
@@ -157,12 +157,12 @@ class ArmResult:
 
 @dataclass(frozen=True, slots=True)
 class BreakEven:
-    """What warming costs and saves."""
+    """The cost of warming, and the time that it saves."""
 
     warming_ns: int
-    """What warming cost."""
+    """The cost of warming."""
     saving_ns: int
-    """What each warm start saves."""
+    """The time that each warm start saves."""
     starts: int
     """After how many starts it has paid."""
 
@@ -191,11 +191,11 @@ class BenchCase:
     target: str
     """The target; empty for a command."""
     verdict: BenchVerdict
-    """What the comparison comes to."""
+    """The result of the comparison."""
     reason: str = ""
     """Why it is not faster; empty where it is."""
     variant: str = ""
-    """What tells it from other builds of its program, such as T=float."""
+    """The difference from other builds of its program, such as T=float."""
     cold: Spread | None = None
     """Starts with nothing cached."""
     warm: Spread | None = None
@@ -211,10 +211,11 @@ class BenchCase:
     break_even: BreakEven | None = None
     """After how many starts warming has paid."""
     caveats: tuple[str, ...] = ()
-    """What the figures leave out or may hide, a sentence each: what was not loaded or not redirected."""
+    """The limits of the figures, a sentence each: binaries that were not loaded, caches that were not
+    redirected."""
     notes: tuple[str, ...] = ()
     growth: tuple[Growth, ...] = ()
-    """What a cold start writes into which cache."""
+    """The entries that a cold start writes, by cache."""
     interrupted: bool = False
     """Whether it was stopped before all was measured."""
     redirects: tuple[tuple[str, str], ...] = ()
@@ -224,7 +225,7 @@ class BenchCase:
 
     @property
     def every_note(self) -> tuple[str, ...]:
-        """What else is worth knowing, a sentence each."""
+        """Notes, a sentence each."""
         return (*self.caveats, *self.notes)
 
 
@@ -238,9 +239,9 @@ class BenchSummary:
     counts: dict[BenchVerdict, int]
     """Cases whose verdict is"""
     fail_below: float | None = None
-    """What --fail-below asked for."""
+    """The limit of --fail-below."""
     below: tuple[str, ...] = ()
-    """What falls short of it, a sentence each."""
+    """The results below it, a sentence each."""
 
 
 def summarise_bench(
@@ -262,7 +263,7 @@ class SettleRun:
     duration_ns: int
     """How long it took."""
     growth: tuple[Growth, ...] = ()
-    """What it added to which cache."""
+    """The entries that it added, by cache."""
     error: OrNull = ""
     """Why it failed."""
     cpu_ns: int = 0
@@ -272,7 +273,7 @@ class SettleRun:
 @json_keys("runs settled failed added=growth restless environment missed notes")
 @dataclass(frozen=True, slots=True)
 class SettleSummary:
-    """What the runs of a command added, and whether they came to rest."""
+    """The entries that the runs of a command added, and whether the last run added none."""
 
     runs: int
     """How many runs there were."""
@@ -283,13 +284,13 @@ class SettleSummary:
     growth: tuple[Growth, ...]
     """All that was added to each cache."""
     restless: tuple[Growth, ...] = ()
-    """What the last run still added."""
+    """The entries that the last run still added."""
     environment: tuple[tuple[str, str], ...] = ()
     """With --into: the variables that lead a program there."""
     missed: tuple[str, ...] = ()
-    """What was not moved, or that nothing was warmed; exit code 3."""
+    """The caches that were not moved, or the note that nothing was warmed; exit code 3."""
     notes: tuple[str, ...] = ()
-    """What else is worth knowing, a sentence each."""
+    """Notes, a sentence each."""
 
 
 PAPER_ASYNC = (1.04, 1.11)
@@ -307,7 +308,7 @@ class CheckedCase:
     kernel: str = ""
     """The kernel; empty where the target failed."""
     kind: str = ""
-    """What is typical of it."""
+    """Its typical feature."""
     runs: int = 0
     """Samples of each mode."""
     none_ns: int | None = None
@@ -334,7 +335,7 @@ class CheckedMeans:
 
 
 class CheckedSummary(NamedTuple):
-    """What checks cost, beside what they cost in Henriksen's paper of 2021."""
+    """The cost of checks, next to their cost in Henriksen's paper of 2021."""
 
     means: tuple[CheckedMeans, ...]
     """The geometric mean over the kernels of each target."""

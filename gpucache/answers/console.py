@@ -70,7 +70,7 @@ def _is_plain(stream: TextIO) -> bool:
 
 
 class Display:
-    """A bar that names what is being worked on; it is silent where nobody looks."""
+    """A bar that names what is being worked on; it is silent if standard error is not a terminal."""
 
     def __init__(self, bar: "Progress | None") -> None:
         self._bar = bar

@@ -24,7 +24,7 @@ Make = Callable[[Any], Any]
 
 
 class Form(NamedTuple):
-    """What a value becomes in a document."""
+    """The form of a value in a document."""
 
     words: str
     """For people: ``list of number or null``."""

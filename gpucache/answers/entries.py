@@ -10,18 +10,18 @@ from gpucache.units import format_count
 
 
 class FindingKind(StrEnum):
-    """What verify reports. The first five are wrong; the rest are worth knowing."""
+    """The findings of verify. The first five are wrong; the rest are worth knowing."""
 
     TRUNCATED = "truncated"
     """The file ends too early."""
     CORRUPT = "corrupt"
     """Its bytes are not those that were written."""
     MISPLACED = "misplaced"
-    """It lies where another key belongs."""
+    """It is at the place of another key."""
     MISLABELLED = "mislabelled"
     """Its bytes are not what its description says."""
     UNTRUSTED = "untrusted"
-    """Somebody else could have written it, or it is a link."""
+    """Another user could have written it, or it is a link."""
     STALE = "stale"
     """Nothing here finds it: its device has another driver or compiler, its interpreter is gone, or a
     newer version of what made it came and it was not used since, nor for a week."""
@@ -32,7 +32,7 @@ class FindingKind(StrEnum):
     LEFTOVER = "leftover"
     """A file that a writer left behind."""
     LOCKED = "locked"
-    """A lock that nobody holds."""
+    """A lock that no process holds."""
     UNSUPPORTED = "unsupported"
     """It was written by a newer version, or is of a kind that is not known."""
 
@@ -54,14 +54,14 @@ _WRONG = frozenset(
 
 
 class Problem(NamedTuple):
-    """What is wrong with an entry or worth knowing of it, before anybody makes a sentence of it."""
+    """A problem of an entry, or a fact worth knowing, before it becomes a sentence."""
 
     kind: FindingKind | None
-    """None where it could not be looked at, which is no fault of what lies there."""
+    """None if it could not be read, which is not a fault of the entry."""
     detail: str
     """A clause that names the thing and what follows from it."""
     remedy: str = ""
-    """What mends it, as a clause; empty where the detail says so or removing the entry does."""
+    """How to fix it, a clause; empty if the detail says so or removing the entry fixes it."""
     paths: tuple[str, ...] | None = None
     """The files of the entry whose removal mends it; empty where none does. None where removing the whole
     entry does, if its format says so of the kind."""
@@ -95,9 +95,9 @@ class CacheEntry(NamedTuple):
     target: str = ""
     """The target; empty where the cache does not tell."""
     artifact_kind: str = ""
-    """What was compiled: cubin, ptx, opencl-binary and others."""
+    """The kind of binary: cubin, ptx, opencl-binary and others."""
     variant: str = ""
-    """What tells it from other builds of the program for the target, such as T=float."""
+    """The difference from other builds of the program for the target, such as T=float."""
     unique: bool = False
     """Whether no other entry can be another version of this one: it is opaque, or bound to its place."""
     toolchain: tuple[tuple[str, str], ...] = ()
@@ -112,15 +112,15 @@ class CacheEntry(NamedTuple):
     indivisible: str = ""
     """Why only ``--all`` removes it, a clause with the remedy; empty where any rule may."""
     compile_ns: int | None = None
-    """What compiling it took; None where that is not stored."""
+    """The time that compiling it took; None if that is not stored."""
     producer: str = ""
-    """What made it, with its version, where no other version reads it and every use of it shows; else
-    empty."""
+    """The program that made it, with its version, if no other version reads it and each use of it shows;
+    else empty."""
     gone: str = ""
-    """What alone reads it and is not on this machine, such as an interpreter; empty where nothing is known to
-    be missing, or where a use from elsewhere would not show."""
+    """Its only reader, such as an interpreter, if that is not on this machine; empty if it is not known to
+    be missing, or if a use from elsewhere would not show."""
     place: str = ""
-    """Tells where its source lies from other places; empty where that is not known."""
+    """Distinguishes the place of its source from other places; empty if that is not known."""
     handle: object = None
     """The cache's own record of the file, with what tells whether it changed since the scan."""
 
@@ -145,11 +145,11 @@ class EntryReport(NamedTuple):
     key_fields: tuple[KeyField, ...]
     """Everything that could change the binary, in order."""
     payload: tuple[tuple[str, str], ...]
-    """What the bytes say of themselves."""
+    """The facts that the bytes contain about themselves."""
     compile_ns: int | None = None
     """How long compiling took."""
     build_log: str = ""
-    """What the compiler said."""
+    """The compiler's log."""
     tool_version: str = ""
     """The version of gpucache that wrote it."""
     lowered_names: tuple[tuple[str, str], ...] = ()
@@ -184,19 +184,19 @@ class Location(NamedTuple):
     root: str
     """Where it lives; empty where no place is known."""
     decided_by: str
-    """What named that place: an option, a variable, or default."""
+    """The setting that named that place: an option, a variable, or default."""
     enabled: bool
     """Whether its owner uses it."""
     limit_bytes: int | None = None
     """The bound that its owner keeps."""
     problems: tuple[str, ...] = ()
-    """What is wrong with the place, a sentence each."""
+    """The problems of the place, a sentence each."""
     role: str = ""
     """Which of a system's caches it is; empty where there is one."""
 
     @property
     def name(self) -> str:
-        """What tells it from the other caches that are shown beside it."""
+        """Its difference from the other caches that are shown with it."""
         return f"{self.cache} ({self.role})" if self.role else self.cache
 
 

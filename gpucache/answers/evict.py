@@ -32,7 +32,7 @@ class Kept(NamedTuple):
     reason: str = "it changed since the scan"
     """Why it stays, where its owner keeps it."""
     gone: bool = False
-    """Whether somebody else removed it first, which is what was wanted."""
+    """Whether another process removed it first, with the same result."""
 
     @classmethod
     def by(cls, error: OSError, place: object) -> "Kept":
@@ -92,18 +92,19 @@ class EvictOutcome(NamedTuple):
 @json_keys("removed freed_bytes kept kept_bytes left unread")
 @dataclass(slots=True)
 class EvictSummary:
-    """What was removed, what that freed in allocated blocks, and what stays; counted as outcomes pass."""
+    """The removed entries, the allocated blocks that they freed, and the kept entries; counted as outcomes
+    pass."""
 
     removed: int = 0
     """Entries that are gone."""
     freed_bytes: int = 0
-    """What that freed."""
+    """The space that was freed."""
     kept: int = 0
     """Entries that stay."""
     kept_bytes: int = 0
-    """What they take."""
+    """Their size."""
     left: tuple[str, ...] = ()
-    """What --all leaves in the caches besides entries, a sentence each."""
+    """The files besides entries that --all leaves in the caches, a sentence each."""
     unread: tuple[str, ...] = ()
     """Why not all of the caches could be read, a sentence each; exit 5."""
     chosen: int = 0
@@ -149,7 +150,7 @@ class Foreseen(EvictSummary):
     would_remove: int = 0
     """Entries that would go."""
     would_free_bytes: int = 0
-    """What that would free."""
+    """The space that would be freed."""
 
     def count_removed(self, entry: CacheEntry) -> None:
         """Count an entry that would be removed and still exists."""
@@ -164,12 +165,12 @@ class Foreseen(EvictSummary):
 
     @property
     def stay_bytes(self) -> int:
-        """What these take."""
+        """The size of these."""
         return self.kept_bytes - self.would_free_bytes
 
 
 class Evictions:
-    """What people are told of outcomes of evict; of a million of them a few are kept, all if ``whole``."""
+    """The text about outcomes of evict; a few of a million are kept, all if ``whole``."""
 
     def __init__(self, *, whole: bool = False) -> None:
         self._whole = whole

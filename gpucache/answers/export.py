@@ -35,7 +35,7 @@ class Exported:
     key: OrNull = ""
     """The key of the one entry, where there is one."""
     notes: tuple[str, ...] = ()
-    """What the file's owner will make of it, a sentence each."""
+    """The effect of the file on its owner, a sentence each."""
 
 
 def exported(one: Exported) -> Iterator[Block]:

@@ -24,7 +24,7 @@ PIPE_WIDTH = 10_000
 PROSE_WIDTH = 32
 """The width that a sentence should have at least; narrower ones are hard to read."""
 PLACE_WIDTH = 20
-"""The width that a path should have at least, so that its beginning and its end can be told."""
+"""The least width of a path that shows its beginning and its end."""
 LABEL_WIDTH = 34
 """The width that the label of a pair has at most."""
 LEAST_WIDTH = 8
@@ -44,7 +44,7 @@ class Line(NamedTuple):
     text: str
     style: str = ""
     ascii: str = ""
-    """What stands for it where only ASCII can be written."""
+    """Its replacement if only ASCII can be written."""
 
     def lines(self, width: int) -> "Iterator[Pieces]":
         """The text, wrapped where it is too long."""
@@ -54,11 +54,11 @@ class Line(NamedTuple):
 Cell = str | Line
 """Text without a style is kept as it is, as there may be a hundred thousand rows of it."""
 Pieces = Sequence[Cell]
-"""What stands on one line, each piece in its style."""
+"""The text of one line, each piece in its style."""
 
 
 class Pairs(NamedTuple):
-    """What is said of one thing, a label and a text in each row."""
+    """The text about one thing, a label and a text in each row."""
 
     rows: Sequence[tuple[str, str]]
     style: str = ""
@@ -234,7 +234,7 @@ class Grid:
 
 
 class Drawn(Protocol):
-    """What is drawn on lines of its own."""
+    """A drawing on its own lines."""
 
     def lines(self, width: int) -> Iterator[Pieces]:
         """Its lines for a terminal of a width, or for a pipe."""
@@ -242,7 +242,7 @@ class Drawn(Protocol):
 
 
 Block = str | Drawn
-"""What is written for people."""
+"""The text for people."""
 
 
 def _said(cell: Cell) -> str:

@@ -8,7 +8,7 @@ NAMES_KEPT = 8
 
 
 class Held(NamedTuple):
-    """What tells an entry of a cache from another of the same name."""
+    """The size and time that distinguish an entry of a cache from another of the same name."""
 
     size_bytes: int
     made_ns: int = 0
@@ -18,12 +18,12 @@ class Held(NamedTuple):
 
 
 Snapshot = Mapping[str, Mapping[str, Held]]
-"""Entries of each cache, by name: what an entry is called, and what tells it from another."""
+"""The entries of each cache, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What a cache gained."""
+    """The entries that a cache gained."""
 
     cache: str
     """The cache's name, as --cache takes it."""

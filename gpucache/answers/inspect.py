@@ -25,7 +25,7 @@ _MOST_CHECKS = 24
 
 
 class AdviceKind(StrEnum):
-    """What the keys of a program can suffer from."""
+    """The problems that the keys of a program can have."""
 
     IDENTICAL = "identical"
     RESTLESS = "restless"
@@ -35,10 +35,10 @@ class AdviceKind(StrEnum):
 
 @json_keys("kind program target detail fields entries")
 class Advice(NamedTuple):
-    """What the keys of a program suffer from."""
+    """A problem of the keys of a program."""
 
     kind: AdviceKind
-    """What it is."""
+    """The problem."""
     program: str
     """The program's name."""
     target: str
@@ -61,7 +61,7 @@ class Written(NamedTuple):
 
     entry: CacheEntry
     root: str
-    """Where its cache lies."""
+    """The place of its cache."""
     when_ns: Instant
     """When that was seen, in UTC."""
     writers: tuple[tuple[str, str], ...] = ()
@@ -71,14 +71,15 @@ class Written(NamedTuple):
 
 
 class Stale(NamedTuple):
-    """What of a cache no program of this machine reads again and ``evict --stale`` removes."""
+    """The entries of a cache that no program of this machine reads again and ``evict --stale`` removes."""
 
     entries: int = 0
-    """Entries that nobody here reads again, which evict --stale removes; null where that was not asked."""
+    """Entries that no program of this machine reads again, which evict --stale removes; null if that was
+    not queried."""
     size_bytes: int = 0
     """Their bytes."""
     why: tuple[str, ...] = ()
-    """Why nobody does, a clause each."""
+    """Why no program does, a clause each."""
 
 
 @json_keys(
@@ -103,7 +104,7 @@ class CacheState(NamedTuple):
     """Entries that cannot be read."""
     oldest_used_ns: int | None = None
     found: tuple[Problem, ...] = ()
-    """What a scan sees wrong or worth knowing."""
+    """The problems that a scan sees, and facts worth knowing."""
     stale: Stale | None = None
     """None where that was not asked."""
     beside_bytes: int = 0
@@ -111,12 +112,12 @@ class CacheState(NamedTuple):
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """What a scan sees wrong or worth knowing, a sentence each."""
+        """The problems that a scan sees, and facts worth knowing, a sentence each."""
         return tuple(one.detail for one in self.found)
 
     @property
     def stale_why(self) -> tuple[str, ...]:
-        """Why nobody does, a clause each."""
+        """Why no program does, a clause each."""
         return self.stale.why if self.stale else ()
 
 

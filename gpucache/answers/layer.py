@@ -13,7 +13,7 @@ from gpucache.units import format_count, format_size, printable
 
 
 class LayerResult(StrEnum):
-    """What became of one build that a command asked for."""
+    """The outcome of one build that a command requested."""
 
     EXPORTED = "exported"
     LEFT = "left"
@@ -26,9 +26,9 @@ class Layered:
     program: str
     """The name of its first kernel, or of its file."""
     target: OrNull
-    """What it was for, several targets joined by commas; null where that is not known."""
+    """Its target, several joined by commas; null if that is not known."""
     result: LayerResult
-    """What became of it."""
+    """The outcome."""
     reason: str = ""
     """Why it was left to its compiler."""
 
@@ -36,7 +36,7 @@ class Layered:
 @json_keys("command ended.* layer exported left answers size_bytes")
 @dataclass(frozen=True, slots=True)
 class LayerSummary:
-    """What was exported of a command, in numbers."""
+    """The exported builds of a command, in numbers."""
 
     command: str
     """The command."""

@@ -63,7 +63,7 @@ class Hit(NamedTuple):
 
 
 class Noted(StrEnum):
-    """What became of a request that may have to be kept for ``gpucache warm --misses``."""
+    """The outcome of a request that ``gpucache warm --misses`` may have to build."""
 
     NEW = "new"
     KNOWN = "known"

@@ -35,7 +35,7 @@ class RecordedProgram:
     target: str
     """The target that it was built for."""
     device: tuple[tuple[str, str], ...]
-    """What tells its compiler from others, by name."""
+    """The fields that identify its compiler, by name."""
     options: tuple[str, ...]
     """Its build options, without include directories."""
     name_expressions: tuple[str, ...]
@@ -49,7 +49,7 @@ class RecordedProgram:
     local_sizes: tuple[Launch, ...]
     """The local sizes of its kernels."""
     artifact_kind: str
-    """What was compiled: cubin, ptx, opencl-binary and others."""
+    """The kind of binary: cubin, ptx, opencl-binary and others."""
     compile_ns: int
     """The longest time it took; 0 where that is not known."""
     failed: bool
@@ -73,7 +73,7 @@ class Unrecorded:
 @json_keys("command ended.* recording builds unrecorded")
 @dataclass(frozen=True, slots=True)
 class RecordSummary:
-    """What was recorded of a command."""
+    """The recorded builds of a command."""
 
     command: str
     """The command."""
@@ -95,7 +95,7 @@ class PassedOver:
     line: int
     """The line, from 1; 0 for the file itself."""
     why: str
-    """What is wrong with it."""
+    """Its problem."""
 
     @property
     def place(self) -> str:
@@ -116,11 +116,11 @@ class RecordingSummary:
     failed: int
     """Builds that did not compile."""
     compile_ns: int
-    """What all of them took together."""
+    """The time that all of them took together."""
     without_sources: int
     """Builds of which the recording holds digests alone."""
     damage: tuple[PassedOver, ...]
-    """What does not read."""
+    """The parts that cannot be read."""
 
 
 def summarise_recording(rows: Iterable[RecordedProgram], damage: tuple[PassedOver, ...]) -> RecordingSummary:

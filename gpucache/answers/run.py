@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # a command waits for what its run imports
 
 
 class RunResult(StrEnum):
-    """What became of one build of a command."""
+    """The outcome of one build of a command."""
 
     HIT = "hit"
     """It was served from the cache."""
@@ -39,9 +39,9 @@ class Intercepted:
     program: str
     """The name of its first kernel; empty for a call that builds no source."""
     target: OrNull
-    """What it was for, several targets joined by commas; null where that is not known."""
+    """Its target, several joined by commas; null if that is not known."""
     result: RunResult
-    """What became of it."""
+    """The outcome."""
     key: str | None = None
     """The cache key, of several devices that of the first that was not there; null where there is none."""
     build_ns: int = 0
@@ -81,7 +81,7 @@ class Ended:
 )
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """What a command had compiled, in numbers."""
+    """The builds of a command, in numbers."""
 
     command: str
     """The command."""
@@ -107,7 +107,7 @@ class RunSummary:
     saved_ns: int
     """How long compiling the hits took when they were built."""
     ahead_ns: int
-    """What of saved_ms went into compiling all kernels, of which a command alone compiles those it uses."""
+    """The part of saved_ms that compiling all kernels took; a command alone compiles those that it uses."""
     binaries: int = 0
     """Programs it made from binaries, such as those of a cache of its own."""
     wanted: int = 0

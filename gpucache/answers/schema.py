@@ -66,7 +66,7 @@ class RecordedMiss(TypedDict):
     detail: str
     """The verdict as a sentence."""
     differences: list[RecordedDifference]
-    """What differs from the nearest entry; at most 8."""
+    """The differences from the nearest entry; at most 8."""
     command: str
     """The program that asked."""
     pid: int
@@ -76,7 +76,7 @@ class RecordedMiss(TypedDict):
 
 
 class RecordedProcess(TypedDict):
-    """What a process counted."""
+    """The hits and misses of a process."""
 
     kind: str
     """Always process."""
@@ -87,9 +87,9 @@ class RecordedProcess(TypedDict):
     pid: int
     """Its process."""
     hits: int
-    """What it found."""
+    """The number of hits."""
     misses: int
-    """What it did not find."""
+    """The number of misses."""
 
 
 class DevicesSummary(TypedDict):
@@ -125,23 +125,23 @@ class OursAmongCaches(TypedDict):
 
     state: CacheState
     advice: Iterable[Advice]
-    """What its keys suffer from."""
+    """The problems of its keys."""
     misses: Sequence[RecordedMiss]
     """The last misses, newest first."""
     processes: Sequence[RecordedProcess]
-    """What the last processes counted, newest first."""
+    """The hits and misses of the last processes, newest first."""
     named: CachesSummary
 
 
 @json_keys("among.* total_bytes total_stale_bytes")
 class Overview(TypedDict):
-    """Our own cache, and those of others at a glance."""
+    """Our own cache and third-party caches at a glance."""
 
     among: OursAmongCaches
     total_bytes: int
     """Bytes of all of these."""
     total_stale_bytes: int
-    """Those of them that nobody here reads again."""
+    """Those of them that no program of this machine reads again."""
 
 
 class Listed(TypedDict):
@@ -150,7 +150,7 @@ class Listed(TypedDict):
     entries: int
     """How many there are."""
     size_bytes: int
-    """What they take together."""
+    """Their total size."""
     unread: tuple[str, ...]
     """Why not all of the caches could be read, a sentence each; exit 5."""
 
@@ -201,7 +201,7 @@ class ExportSummary(TypedDict):
 
 
 class Answered(NamedTuple):
-    """What one way of asking is answered with: a record for each outcome, and the keys of the summary."""
+    """The records and the keys of the summary that one form of a command prints."""
 
     asked: str
     """As on the command line."""
@@ -254,7 +254,7 @@ ANSWERS = (
         LayerSummary,
     ),
 )
-"""Every way of asking, with what is answered."""
+"""Every form of a command, with its output."""
 
 
 class Document(TypedDict):
@@ -271,12 +271,12 @@ class Document(TypedDict):
 
 
 class Error(TypedDict):
-    """What stands under ``error`` where a command could not run; outcomes and summary are empty then."""
+    """The value of ``error`` if a command could not run; outcomes and summary are empty then."""
 
     message: str
     """One sentence."""
     exit_code: int
-    """What the process ends with."""
+    """The exit code of the process."""
 
 
 def records() -> list[type]:

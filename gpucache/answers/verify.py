@@ -24,7 +24,7 @@ class Finding(NamedTuple):
     entry: str
     """The entry's key, or the file's name where it has none."""
     kind: FindingKind
-    """What it is."""
+    """The kind of finding."""
     detail: str
     """A sentence."""
     program: str = ""
@@ -34,7 +34,7 @@ class Finding(NamedTuple):
     repaired: bool = False
     """Whether --repair mended it."""
     paths: tuple[str, ...] | None = None
-    """As ``Problem`` has them; nobody is shown them."""
+    """As in ``Problem``; not printed."""
 
     @classmethod
     def of(cls, problem: Problem, cache: str, entry: str, program: str = "", target: str = "") -> "Finding":
@@ -55,7 +55,7 @@ class Checked(NamedTuple):
     entry: str
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
-    """What was tried and could not be told, such as ``not comparable``."""
+    """The trials that gave no result, such as ``not comparable``."""
     counts: bool = True
     """False for what is no entry (a leftover), which is not counted as checked."""
     unchecked: str = ""
@@ -78,7 +78,7 @@ class Checked(NamedTuple):
 
 
 class Note(NamedTuple):
-    """What verify tried and could not tell."""
+    """The trials of verify that gave no result."""
 
     entry: str
     """The entry's key."""
@@ -88,7 +88,7 @@ class Note(NamedTuple):
 
 @json_keys("checked sound without_checksum findings wrong repaired notes unchecked unseen unread")
 class VerifySummary(NamedTuple):
-    """How many entries were checked, how many are sound, what was found, and what could not be told."""
+    """How many entries were checked, how many are sound, the findings, and the trials without a result."""
 
     checked: int
     """Entries that were checked."""
@@ -102,9 +102,9 @@ class VerifySummary(NamedTuple):
     """Those that --repair mended."""
     wrong_repaired: int
     notes: tuple[Note, ...]
-    """What was tried and could not be told."""
+    """The trials that gave no result."""
     unchecked: tuple[Note, ...]
-    """What could not be checked, for a reason outside of it."""
+    """The parts that could not be checked, for a reason outside of them."""
     without_checksum: int
     """Those of the sound ones of which only the form could be checked."""
     unseen: tuple[str, ...] = ()

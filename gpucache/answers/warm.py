@@ -15,7 +15,7 @@ LOG_LINES = 20
 
 
 class WarmResult(StrEnum):
-    """What became of one item."""
+    """The outcome of one item."""
 
     HIT = "hit"
     """It was there."""
@@ -43,10 +43,10 @@ class WarmOutcome:
     target: OrNull
     """The target; null where none could be chosen."""
     result: WarmResult
-    """What became of it."""
+    """The outcome."""
     variant: str = ""
-    """What tells it from other builds of the program, such as T=float; with warm --misses the noted key, with
-    warm --recording the first digits of what was recorded."""
+    """The difference from other builds of the program, such as T=float; with warm --misses the noted key,
+    with warm --recording the first digits of what was recorded."""
     key: str | None = None
     """The cache key; null where none could be made."""
     compile_ns: int | None = None
@@ -56,7 +56,7 @@ class WarmOutcome:
     reason: str = ""
     """The same as a sentence, or why it failed."""
     log: str = ""
-    """What the compiler said, under the program's own file name."""
+    """The compiler's log, with the program's own file name."""
     verdict: Verdict | None = None
     """Why it was not found."""
     lacks_kernels: bool = False
@@ -71,9 +71,9 @@ class WarmSummary:
     counts: dict[WarmResult, int]
     """Items whose result is"""
     compile_ns: int
-    """What was spent on compiling."""
+    """The time spent on compiling."""
     size_bytes: int
-    """What the entries take together."""
+    """The total size of the entries."""
 
     @property
     def exit_code(self) -> ExitCode:

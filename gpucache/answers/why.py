@@ -14,7 +14,7 @@ from gpucache.units import format_age
 
 
 class ReplyState(StrEnum):
-    """What a cache does for a program."""
+    """How a cache responds to a program."""
 
     ANSWERS = "answers"
     MISSES = "misses"
@@ -29,7 +29,7 @@ class Reply:
     cache: str
     """The cache's name, as --cache takes it."""
     state: ReplyState
-    """What it does."""
+    """How it responds."""
     detail: str
     """The same as a sentence."""
 
@@ -57,12 +57,12 @@ class Answer:
     target: OrNull
     """The target; null where none could be chosen."""
     variant: str
-    """What tells it from other builds of the program for the target, such as T=float."""
+    """The difference from other builds of the program for the target, such as T=float."""
     consulted: tuple[str, ...]
     """The roots that were asked, in order."""
     found: Hit | Miss
     written: tuple[Build, ...] = ()
-    """What was built under this name for the target, newest first."""
+    """The builds of this name for the target, newest first."""
     under_run: tuple[Build, ...] = ()
     """Those of them for programs that call NVRTC themselves."""
     layers: tuple[Reply, ...] = ()
@@ -72,7 +72,7 @@ class Answer:
     directory: str | None = None
     """Where the program is taken to run, if its compiler finds files there."""
     elsewhere: Hit | Miss | None = None
-    """What it finds in any other directory, where ``directory`` is not None."""
+    """The result in any other directory, if ``directory`` is not None."""
 
     @property
     def unasked(self) -> tuple[str, ...]:
@@ -81,7 +81,7 @@ class Answer:
 
     @property
     def verdict(self) -> "Served | Verdict":
-        """What would happen."""
+        """The result."""
         return self.found.verdict if isinstance(self.found, Miss) else Served.HIT
 
     @property
@@ -130,9 +130,9 @@ class Reach:
     cache: str
     """The cache's name, as --cache takes it."""
     wanted: str
-    """What was asked for, in a few words."""
+    """The request, in a few words."""
     verdict: Served | Verdict
-    """What would happen; a false-hit was made from other inputs."""
+    """The result; a false-hit was made from other inputs."""
     detail: str
     """The verdict as a sentence."""
     differences: tuple[Difference, ...] = ()

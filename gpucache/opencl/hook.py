@@ -37,7 +37,7 @@ class _Hook:
             self._installed = False
             if getattr(cl.Program.build, "__wrapped__", None) is self._before is not None:
                 cl.Program.build, self._before = self._before, None
-            # Otherwise somebody else put a function there that calls ours, which then does nothing.
+            # Otherwise other code put a function there that calls ours, which then does nothing.
 
     def _method(self) -> Callable[..., Any]:
         before = self._before

@@ -84,9 +84,9 @@ COVERED: Mapping[str, str] = {
     _CPU: BY_CPU,
     **dict.fromkeys((SEARCHED, "file name", FOLDER), BY_PLACE),
 }
-"""What stands for each field of a key: a field of the question, files, variables, the CPU, or that an answer
-is tied to its place. Of headers and variables each has a label of its own. A key with any other field is left
-to the server."""
+"""The condition for each field of a key: a field of the question, files, variables, the CPU, or that an
+answer is tied to its place. Each header and each variable has its own label. A key with any other field is
+left to the server."""
 
 
 class Strict(NamedTuple):

@@ -372,8 +372,8 @@ class Session(ABC, Generic[A]):
     def settled(self, token: bytes, settle: Callable[[Build[A]], Intercepted]) -> Reply:
         """Go on with the work after the end of a build once its program has its reply.
 
-        ``settle`` gives what became of it. Whatever happens to it meanwhile, its outcome is told. Headers are
-        read again before the reply, for which a program waits that may have some: see ``wanted``.
+        ``settle`` returns its outcome, which is reported even if it raises. Headers are read again before the
+        reply; a program whose build may have headers waits for it: see ``wanted``.
         """
         with self._lock:
             one = self.known(token)

@@ -188,7 +188,7 @@ def target_of(payload: PayloadInfo) -> str:
 
 
 def consequence(payload: PayloadInfo) -> str:
-    """What happens to a program that is given the payload while it is broken."""
+    """The effect of a broken payload on a program."""
     return _CONSEQUENCES[_backend(payload)]
 
 

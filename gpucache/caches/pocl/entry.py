@@ -302,7 +302,7 @@ class Program:
             yield Problem(FindingKind.LEFTOVER, f"{what}: {len(old)} ({size})", paths=old)
 
     def notes(self, now_ns: int) -> Iterator[str]:
-        """What could not be checked."""
+        """The parts that could not be checked."""
         if not self.files.complete:
             yield (
                 f"it holds more than {MOST_FILES} files, and the rest was not checked"

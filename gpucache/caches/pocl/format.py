@@ -189,7 +189,7 @@ class Pocl(PoclPlaces, FilesFormat):
         return next(self._now(item).damage(), None)
 
     def notes(self, item: Files) -> Iterator[str]:
-        """What could not be checked, because of size or age."""
+        """The parts that could not be checked, because of size or age."""
         now = item.again()
         return Program(now, LAYOUT.roles(now)).notes(self.now_ns())
 
@@ -398,7 +398,7 @@ def _holds_program(top: Folder, pair: str) -> bool:
 
 
 def _size_bytes(one: Program) -> int:
-    """What its files take on disk."""
+    """The disk space of its files."""
     held = (status for status in one.files.seen.values() if not stat.S_ISDIR(status.st_mode))
     return sum(map(files.allocated_bytes, held))
 

@@ -449,7 +449,7 @@ def served(problem: Problem) -> bool:
 
 
 def notes(inner: Folder) -> Iterator[str]:
-    """What could not be checked of an entry."""
+    """The parts of an entry that could not be checked."""
     if _is_large(inner):
         yield f"its binary is larger than {format_size(CHECKED_BINARY_BYTES)} and was not inspected"
     with suppress(OSError, FormatError):

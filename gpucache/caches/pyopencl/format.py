@@ -128,7 +128,7 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         return (one for one in found if one.paths is not None or not self._is_busy(item))
 
     def notes(self, item: Files) -> Iterator[str]:
-        """What could not be checked."""
+        """The parts that could not be checked."""
         with item.open() as inner:
             found = [*entries.notes(inner)]
             if self._is_busy(item) and any(one.paths is None for one in self._problems(item)):

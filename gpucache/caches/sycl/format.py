@@ -165,7 +165,7 @@ class Sycl(SyclPlaces, FilesFormat):
         yield from (problem for _, problem in self._around(now, numbers))
 
     def notes(self, item: Files) -> Iterator[str]:
-        """What its files could not show."""
+        """The properties that its files could not show."""
         yield from self._told[1] if self._told[0] == item.key else ()
 
     def trust(self, item: Files) -> Iterator[Problem]:
