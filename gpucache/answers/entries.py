@@ -111,6 +111,8 @@ class CacheEntry(NamedTuple):
     """Why no eviction removes it, a clause with the remedy; empty where one may."""
     indivisible: str = ""
     """Why only ``--all`` removes it, a clause with the remedy; empty where any rule may."""
+    spare_bytes: int = 0
+    """What ``evict --keep-binaries`` frees of it."""
     compile_ns: int | None = None
     """The time that compiling it took; None if that is not stored."""
     producer: str = ""

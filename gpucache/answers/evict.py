@@ -55,6 +55,8 @@ class Removal(NamedTuple):
     entry: CacheEntry
     rule: str
     """The filter."""
+    part_bytes: int = 0
+    """What goes of an entry whose binary stays; 0 where all of it goes."""
 
     @property
     def refused(self) -> Kept | None:
@@ -63,7 +65,7 @@ class Removal(NamedTuple):
         return Kept(why) if why else None
 
 
-@json_keys("removal.entry.* rule=removal.rule removed=done kept_because=kept.reason")
+@json_keys("removal.entry.* rule=removal.rule removed=done stripped kept_because=kept.reason")
 class EvictOutcome(NamedTuple):
     """An entry that a filter chose."""
 
@@ -81,7 +83,12 @@ class EvictOutcome(NamedTuple):
     @property
     def done(self) -> bool:
         """Whether it is gone."""
-        return self.removed and self.tried
+        return self.removed and self.tried and not self.removal.part_bytes
+
+    @property
+    def stripped(self) -> bool:
+        """Whether everything but its binary is gone."""
+        return self.removed and self.tried and self.removal.part_bytes > 0
 
     @property
     def stays(self) -> bool:
@@ -89,7 +96,7 @@ class EvictOutcome(NamedTuple):
         return self.kept is not None and not self.kept.gone
 
 
-@json_keys("removed freed_bytes kept kept_bytes left unread")
+@json_keys("removed stripped freed_bytes kept kept_bytes left unread")
 @dataclass(slots=True)
 class EvictSummary:
     """The removed entries, the allocated blocks that they freed, and the kept entries; counted as outcomes
@@ -97,6 +104,8 @@ class EvictSummary:
 
     removed: int = 0
     """Entries that are gone."""
+    stripped: int = 0
+    """Entries of which the binary stays, and nothing else that only a compiler reads."""
     freed_bytes: int = 0
     """The space that was freed."""
     kept: int = 0
@@ -120,16 +129,21 @@ class EvictSummary:
         for outcome in outcomes:
             self.chosen += 1
             if outcome.removed:
-                self.count_removed(outcome.removal.entry)
+                self.count_removed(outcome.removal)
             elif outcome.stays:
                 self.stay += 1
                 self.keep(outcome.removal.entry)
             yield outcome
 
-    def count_removed(self, entry: CacheEntry) -> None:
-        """Count an entry that was removed."""
-        self.removed += 1
-        self.freed_bytes += entry.size_bytes
+    def count_removed(self, removal: Removal) -> None:
+        """Count an entry that was removed, or stripped to its binary."""
+        self.freed_bytes += removal.part_bytes or removal.entry.size_bytes
+        if removal.part_bytes:
+            self.stripped += 1
+            self.keep(removal.entry)
+            self.kept_bytes -= removal.part_bytes
+        else:
+            self.removed += 1
 
     def keep(self, entry: CacheEntry) -> None:
         """Count an entry that stays."""
@@ -142,21 +156,26 @@ class EvictSummary:
             setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
 
 
-@json_keys("would_remove would_free_bytes removed freed_bytes kept kept_bytes left unread")
+@json_keys(
+    "would_remove would_strip would_free_bytes removed stripped freed_bytes kept kept_bytes left unread"
+)
 @dataclass(slots=True)
 class Foreseen(EvictSummary):
     """Of a plan, which removes nothing yet: what a run of it would remove."""
 
     would_remove: int = 0
     """Entries that would go."""
+    would_strip: int = 0
+    """Entries of which the binary would stay."""
     would_free_bytes: int = 0
     """The space that would be freed."""
 
-    def count_removed(self, entry: CacheEntry) -> None:
-        """Count an entry that would be removed and still exists."""
-        self.would_remove += 1
-        self.would_free_bytes += entry.size_bytes
-        self.keep(entry)
+    def count_removed(self, removal: Removal) -> None:
+        """Count an entry that would be removed or stripped, and still exists."""
+        self.would_remove += not removal.part_bytes
+        self.would_strip += removal.part_bytes > 0
+        self.would_free_bytes += removal.part_bytes or removal.entry.size_bytes
+        self.keep(removal.entry)
 
     @property
     def stay_count(self) -> int:
@@ -186,12 +205,14 @@ class Evictions:
 
     def plan(self, foreseen: Foreseen) -> Iterator[Block]:
         """The entries that would be removed, in order, and why; all rows and columns if ``whole``."""
+        going = foreseen.would_remove + foreseen.would_strip
         if self._shown:
             yield self._rows()
-            yield from more_rows(0 if self._whole else foreseen.would_remove, "entry", "entries")
+            yield from more_rows(0 if self._whole else going, "entry", "entries")
         yield from self._kept("would not be removed", "would not be removed")
+        how = "would be stripped to the binary" if foreseen.would_strip else "would go"
         yield plain(
-            f"\n{format_count(foreseen.would_remove, 'entry', 'entries')} would go, "
+            f"\n{format_count(going, 'entry', 'entries')} {how}, "
             f"freeing {format_size(foreseen.would_free_bytes)}; "
             f"{foreseen.stay_count} would stay ({format_size(foreseen.stay_bytes)})"
             f"{unread_words(foreseen.unread)}",
@@ -201,12 +222,13 @@ class Evictions:
     def done(self, summary: EvictSummary) -> Iterator[Block]:
         """The removed entries, and those that stayed and why; each removed entry only if ``whole``."""
         for removal in self._shown if self._whole else ():
-            one = removal.entry
-            yield one_line(f"{one.key[:12]} {named(one.program, one.target)} was removed: {removal.rule}")
+            one, how = removal.entry, "stripped to its binary" if removal.part_bytes else "removed"
+            yield one_line(f"{one.key[:12]} {named(one.program, one.target)} was {how}: {removal.rule}")
         yield from self._kept("was not removed", "were not removed")
-        removed = format_count(summary.removed, "entry", "entries")
+        how = "stripped to the binary" if summary.stripped else "removed"
+        removed = format_count(summary.removed + summary.stripped, "entry", "entries")
         yield plain(
-            f"{removed} removed, {format_size(summary.freed_bytes)} freed; "
+            f"{removed} {how}, {format_size(summary.freed_bytes)} freed; "
             f"{summary.kept} stay ({format_size(summary.kept_bytes)}){unread_words(summary.unread)}",
             "bold",
         )
@@ -219,7 +241,7 @@ class Evictions:
             Column("program", lambda one: one.entry.program),
             Column("variant", lambda one: one.entry.variant, prose=True, spare=1),
             Column("target", lambda one: one.entry.target, shared=True),
-            Column(SIZE, lambda one: format_size(one.entry.size_bytes), numeric=True),
+            Column(SIZE, lambda one: format_size(one.part_bytes or one.entry.size_bytes), numeric=True),
             Column("rule", lambda one: one.rule, shared=True),
         )
         return Grid(columns, self._shown, every=self._whole)

@@ -9,7 +9,7 @@ import stat
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -115,6 +115,27 @@ def overwrite(folder: Folder, name: str, content: bytes, *, whole: bool) -> None
             os.ftruncate(fd, len(content))
     finally:
         os.close(fd)
+
+
+def publish(folder: Folder, below: str, name: str, content: bytes, like: os.stat_result) -> None:
+    """Replace a file atomically by a new one, made in a new directory ``below``, of its mode and times.
+
+    Raises OSError, and leaves nothing behind.
+    """
+    with folder.make(below, 0o700) as made:
+        try:
+            fd = made.open_for_writing(name, os.O_WRONLY | os.O_EXCL, stat.S_IMODE(like.st_mode))
+            with os.fdopen(fd, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(fd)
+                if os.utime in os.supports_fd:
+                    os.utime(fd, ns=(like.st_atime_ns, like.st_mtime_ns))
+            made.move(name, folder, name)
+        finally:
+            with suppress(FileNotFoundError):
+                made.unlink(name)
+            folder.rmdir(below)
 
 
 def take_lock(fd: int, patience_s: float, *, record: bool = False) -> bool:

@@ -166,6 +166,25 @@ class ForeignCache(Generic[T]):
                 return [Kept(entry.stays) if entry.stays else next(done) for entry in every]
         return [self.remove(one, why) for one in every]
 
+    @property
+    def strips(self) -> bool:
+        """Whether entries may have more than the binary that programs load."""
+        return type(self._format).strip is not Format.strip
+
+    def strip(self, entry: CacheEntry) -> Kept | None:
+        """Remove what only compilers read of a sound entry that is unchanged; None once removed."""
+        item, made = self._item(entry), self._format
+        try:
+            if wrong := entry.damage or next(made.trust(item), None):
+                return Kept(f"it is {wrong.kind}: {wrong.detail}; run 'gpucache verify --repair'")
+            if not item.owned:
+                return Kept("it belongs to another user; run gpucache as that user")
+            return None if made.unchanged(item) and made.strip(item) else Kept()
+        except OSError as error:
+            return Kept.by(error, self._root)
+        except FormatError as error:
+            return Kept(str(error))
+
     def finish_removals(self) -> Sequence[str]:
         """Apply the owner's rules after removals."""
         try:
@@ -264,6 +283,7 @@ class ForeignCache(Generic[T]):
             damage=look.problem,
             stays=self._format.stays(item) or look.stays,
             indivisible=look.indivisible,
+            spare_bytes=look.spare_bytes,
             producer=look.producer if self._shows_uses else "",
             gone=look.gone if self._shows_uses else "",
             handle=item,

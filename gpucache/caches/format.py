@@ -95,6 +95,8 @@ class Look:
     unique: bool = True
     """Whether no other entry can be a newer version of it, as the inputs of its key are not stored."""
     indivisible: str = ""
+    spare_bytes: int = 0
+    """What only compilers read of it, on disk, which ``strip`` removes."""
     gone: str = ""
     """The only reader of the entry, if it is not installed on this machine; empty if unknown."""
     toolchain: tuple[tuple[str, str], ...] = ()
@@ -264,6 +266,10 @@ class Format(Places, ABC, Generic[T]):
     def remove_together(self, items: Sequence[T]) -> Sequence[Kept | None]:
         """Remove up to ``together`` entries like ``remove``: the outcome of each, in their order."""
         return [self.remove(item) for item in items]
+
+    def strip(self, item: T) -> bool:  # noqa: ARG002 - most keep the binary alone
+        """Remove what makes up ``spare_bytes``; whether all of it is gone. Raises OSError, FormatError."""
+        return False
 
     def discard(self, item: T) -> Kept | None:
         """Remove an entry that is damaged, which may be in use as well."""

@@ -104,6 +104,20 @@ class RemovesTogether(Protocol):
 
 
 @runtime_checkable
+class Strips(Protocol):
+    """A cache of a system whose entries may have more than the binary that programs load."""
+
+    @property
+    def strips(self) -> bool:
+        """Whether its system has such entries."""
+        ...
+
+    def strip(self, entry: CacheEntry) -> "Kept | None":
+        """Remove the ``spare_bytes`` of a sound entry unchanged since the scan; None once removed."""
+        ...
+
+
+@runtime_checkable
 class Rescanned(Protocol):
     """A cache that can be scanned while its entries are removed, so that callers need not store them all."""
 

@@ -11,14 +11,16 @@ renamed, no lock is taken, nothing has a checksum, and nothing is ever removed.
 """
 
 import json
+import os
 import re
 from base64 import b32decode, urlsafe_b64decode
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
-from gpucache.caches.files import Files, Identity, read
+from gpucache.caches.files import Files, Identity, allocated_bytes, publish, read
 from gpucache.caches.files_format import FilesFormat, broken
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
@@ -42,6 +44,7 @@ _READS_ANY_LIST, _WANTS_EVERY_FILE = (3, 7), (3, 8)
 _WRITER = r"tmp\.pid_(?P<pid>\d+)_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _STAGES = "source|ttir|ttgir|llir|ptx|amdgcn|llvmir"
 _BINARIES = {".cubin": PayloadKind.CUBIN, ".hsaco": PayloadKind.AMDGPU, ".spv": PayloadKind.SPIRV}
+_ONLY_COMPILED = frozenset({".source", ".ttir", ".ttgir", ".llir"})
 _LIBRARY = ".so"
 _SYMBOLS = {".cubin": ".text.{}\0", ".hsaco": "\0{}.kd\0"}
 """The text that a binary with a kernel contains, from its tables of names."""
@@ -92,6 +95,7 @@ class Triton(TritonPlaces, FilesFormat):
             fields=tuple((label, _shown(value)) for label, value in told.items()),
             problem=wrong,
             used_ns=item.used_ns,
+            spare_bytes=sum(allocated_bytes(item.seen[name]) for name in _spare(item)),
             toolchain=(("Triton", version),),
         )
 
@@ -134,6 +138,20 @@ class Triton(TritonPlaces, FilesFormat):
         if (source := f"{entry.program}.source") in item.seen:
             yield "SHA-256 of the source", digest(item.read(source, _LARGEST_BYTES))
         yield "digests of the function and of Triton", "not stored by Triton"
+
+    def strip(self, item: Files) -> bool:
+        """Take what only compilers read from the list, as since 3.8 a missing file is a miss; then remove it.
+
+        The list is written as Triton writes it, so that what a kill leaves is known by its name.
+        """
+        if (group := _group(item)) is None:
+            return False
+        with item.open() as folder:
+            told = _object(read(folder, group, _JSON_BYTES))
+            places = {name: place for name, place in told["child_paths"].items() if name not in _spare(item)}
+            content = json.dumps({**told, "child_paths": places}).encode()
+            publish(folder, f"tmp.pid_{os.getpid()}_{uuid4()}", group, content, item.seen[group])
+        return self.take(item, _spare(item))
 
     def removal_order(self, names: Sequence[str]) -> Sequence[str]:
         """The list first: without it Triton misses, and looks at nothing else. Files of no kernel stay."""
@@ -229,6 +247,12 @@ def _wrong_binary(file: str, data: bytes, kernel: str, target: str) -> Iterator[
 
 def _ending(name: str) -> str:
     return name[name.rfind(".") :]
+
+
+def _spare(item: Files) -> list[str]:
+    """The stages of a compilation that no program uses once there is a binary."""
+    binary = any(_ending(name) in _BINARIES for name in item.seen)
+    return [name for name in item.seen if binary and _ending(name) in _ONLY_COMPILED]
 
 
 def _is_text(data: bytes) -> bool:

@@ -48,6 +48,11 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Every entry, and all that our own cache keeps beside them; asks on a terminal.",
 )
+@click.option(
+    "--keep-binaries",
+    is_flag=True,
+    help="Of entries that keep each stage of their compilation all but the binary and what loads it.",
+)
 @click.option("--dry-run", is_flag=True, help="Show what would go and stop.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before --all.")
 @global_options
@@ -61,6 +66,7 @@ def evict(
     program: str | None,
     target: str | None,
     everything: bool,
+    keep_binaries: bool,
     dry_run: bool,
     yes: bool,
 ) -> None:
@@ -79,7 +85,9 @@ def evict(
 
     opened = open_named(cache, systems=False)
     fields = tuple(field("--unlike", text, "; write it as hip_version=6.2.41133") for text in unlike)
-    asked = Limits(max_size, older_than, superseded, stale, fields, program, target, everything)
+    asked = Limits(
+        max_size, older_than, superseded, stale, fields, program, target, everything, keep_binaries
+    )
     heads = dry_run or given().json or given().whole or not everything
     eviction = plan_eviction(opened, asked, toolchains_for, time.time_ns(), heads=heads)
     if not dry_run and opened.settings.read_only:

@@ -18,7 +18,7 @@ from itertools import chain, islice
 
 from gpucache.answers.entries import CacheEntry
 from gpucache.answers.evict import ALL, EvictOutcome, EvictSummary, Foreseen, Removal
-from gpucache.caches.interface import Cache, OwnRoot, RemovesTogether, Rescanned
+from gpucache.caches.interface import Cache, OwnRoot, RemovesTogether, Rescanned, Strips
 from gpucache.engine.opened import Opened, matches_program, matches_target
 from gpucache.engine.staleness import Ask, Origin, Origins, origin
 from gpucache.errors import CacheUnusableError, UsageError
@@ -57,6 +57,8 @@ class Limits:
     program: str | None = None
     target: str | None = None
     everything: bool = False
+    keep_binaries: bool = False
+    """Of the selected entries everything goes that only compilers read, and the binary stays."""
 
     @property
     def filters(self) -> bool:
@@ -73,7 +75,7 @@ class Limits:
     @property
     def empty(self) -> bool:
         """Whether nothing is given: no filter, no size limit, and not everything."""
-        return not (self.filters or self.everything or self.max_size_bytes is not None)
+        return not (self.filters or self.everything or self.keep_binaries or self.max_size_bytes is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,8 @@ class EvictPlan:
     chooses: Callable[[CacheEntry], bool]
     order: Callable[[CacheEntry], bytes] | None = None
     """The sort key: the lowest goes first; None for the order in which they are read."""
+    strip: Strips | None = None
+    """The cache, if the binaries of its entries stay."""
 
     def removals(self, passed: Callable[[CacheEntry], object] = lambda _: None) -> Iterator[Removal]:
         """The entries that go; ``passed`` is called with each that stays.
@@ -97,7 +101,8 @@ class EvictPlan:
         """
         chosen = self._chosen(passed)
         if self.order is None:
-            yield from (Removal(entry, self.rule) for entry in chosen)
+            part = self.strip is not None
+            yield from (Removal(one, self.rule, part * one.spare_bytes) for one in chosen)
             return
         while piece := sorted(islice(chosen, ORDERED_TOGETHER), key=self.order):
             yield from (Removal(entry, self.rule) for entry in piece)
@@ -218,6 +223,8 @@ def _filtered(
             rule = ALL
         elif not tests and limits.max_size_bytes is not None:
             rule = f"over {format_size(limits.max_size_bytes)}"
+        elif not tests and limits.keep_binaries:
+            rule = "--keep-binaries"
         plans.append(EvictPlan(entries, rule, _all_of([test for _, test in tests]) if rule else _none))
     return plans
 
@@ -328,6 +335,10 @@ def foresee(evict_plan: EvictPlan, passed: Passed = lambda _: None) -> Iterator[
 def run_evict(cache: Cache, evict_plan: EvictPlan, passed: Passed = lambda _: None) -> Iterator[EvictOutcome]:
     """Remove the planned entries; one that changed since it was chosen stays."""
     removals = evict_plan.removals(passed)
+    if (strip := evict_plan.strip) is not None:
+        for removal in removals:
+            yield EvictOutcome(removal, removal.refused or strip.strip(removal.entry))
+        return
     if not isinstance(cache, RemovesTogether):
         for removal in removals:
             yield EvictOutcome(removal, removal.refused or cache.remove(removal.entry, removal.rule))
@@ -419,6 +430,8 @@ def plan_eviction(opened: Opened, asked: Limits, toolchains: Ask, now_ns: int, *
     """
     if asked.everything and (asked.filters or asked.max_size_bytes is not None):
         raise UsageError("--all stands alone; leave the other filters out")
+    if asked.keep_binaries and (asked.everything or asked.max_size_bytes is not None):
+        raise UsageError("--keep-binaries stands with filters alone; leave --all and --max-size out")
     limits = [_limits(asked, cache) for cache in opened.caches]
     every = [entries_of(cache, heads=heads) for cache in opened.caches]
     with opened.found_or_unread():
@@ -427,7 +440,19 @@ def plan_eviction(opened: Opened, asked: Limits, toolchains: Ask, now_ns: int, *
         plans = plan_together(every, asked, now_ns, toolchains)
     else:
         plans = plan_each(list(zip(every, limits, strict=True)), now_ns, toolchains)
+    if asked.keep_binaries:
+        plans = [_stripping(one, cache) for one, cache in zip(plans, opened.caches, strict=True)]
     return Eviction(opened, asked, list(zip(opened.caches, plans, strict=True)))
+
+
+def _stripping(one: EvictPlan, cache: Cache) -> EvictPlan:
+    """The plan that leaves the binaries of its entries; raises UsageError if a cache keeps nothing else."""
+    if not (isinstance(cache, Strips) and cache.strips):
+        raise UsageError(
+            f"--keep-binaries is for caches that keep each stage of a compilation, which {cache.name} does "
+            "not; name others by --cache"
+        )
+    return replace(one, chooses=_all_of([one.chooses, lambda entry: entry.spare_bytes > 0]), strip=cache)
 
 
 def _require_names(asked: Limits, every: Sequence[Iterable[CacheEntry]]) -> None:

@@ -16,6 +16,7 @@ from unittest.mock import ANY
 import pytest
 
 from gpucache.store import DirectoryStore, Event
+from tests.caches.triton.build import KERNEL, put
 from tests.cli.conftest import an_older_toolchains, entry_of
 from tests.faults.conftest import build_entry
 from tests.patience import PATIENCE_S
@@ -117,6 +118,7 @@ def test_the_size_of_the_settings_is_applied(
     monkeypatch.setenv("GPUCACHE_MAX_SIZE", "1")
     assert run("--json", "evict").document["summary"] == {
         "removed": 4,
+        "stripped": 0,
         "freed_bytes": ANY,
         "kept": 0,
         "kept_bytes": 0,
@@ -245,3 +247,20 @@ def test_records_give_way_to_a_limit(run: Run, cache: Path) -> None:
     assert before["entries"] == after["entries"]
     assert "of leftovers and the oldest records" in answer.err
     assert run("evict", "--max-size", str(before["size_bytes"])).err == ""
+
+
+def test_keep_binaries_leaves_what_programs_load(run: Run, tmp_path: Path) -> None:
+    """A dry run tells what a run frees; a second run finds no more; a system without such files refuses."""
+    place = put(tmp_path)
+    before = {path.name for path in place.iterdir()}
+    command = ("--json", "evict", "--keep-binaries", "--cache", f"triton:{tmp_path}")
+    foreseen = run(*command, "--dry-run").document["summary"]
+    assert {path.name for path in place.iterdir()} == before and foreseen["would_strip"] == 1
+    done = run(*command)
+    (row,) = done.document["outcomes"]
+    assert (row["stripped"], row["removed"], row["rule"]) == (True, False, "--keep-binaries")
+    assert done.document["summary"]["freed_bytes"] == foreseen["would_free_bytes"] > 0
+    assert before - {path.name for path in place.iterdir()} == {f"{KERNEL}.source", f"{KERNEL}.ttir"}
+    assert run(*command).document["summary"]["stripped"] == 0
+    for refused in (("--all", "--cache", f"triton:{tmp_path}"), ("--cache", f"numba:{tmp_path}"), ()):
+        assert run("evict", "--keep-binaries", *refused).code == 2

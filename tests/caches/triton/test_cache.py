@@ -1,5 +1,6 @@
 """Folders laid by the rules of Triton's cache, and what is said of those that break them."""
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -8,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from gpucache.answers.entries import CacheEntry, FindingKind
+from gpucache.answers.evict import Kept
 from gpucache.answers.why import Served
-from gpucache.caches.interface import Cache
+from gpucache.caches.interface import Cache, Strips
 from gpucache.caches.registry import of_others
 from tests.caches.opened import kinds, only, opened
 from tests.caches.triton.build import CUBIN, KERNEL, LAYOUTS, folder, key, put
@@ -259,3 +261,55 @@ def test_what_torch_compile_keeps_for_each_gpu_is_found_below_its_own_cache(tmp_
         str(tmp_path / "torchinductor_me/triton/0"),
         str(tmp_path / "torchinductor_me/triton/1"),
     ]
+
+
+@pytest.mark.parametrize("version", LAYOUTS)
+def test_a_stripped_kernel_keeps_its_binary_its_times_and_a_list_of_what_is_there(
+    version: str, tmp_path: Path
+) -> None:
+    """The list no longer names what went, as Triton would miss it otherwise."""
+    place = put(tmp_path, 0, version)
+    listed = place / f"__grp__{KERNEL}.json"
+    os.utime(listed, ns=(1, 1))
+    cache, entry = _only(tmp_path)
+    assert isinstance(cache, Strips) and cache.strips and entry.spare_bytes
+    assert cache.strip(entry) is None
+    after = only(cache)
+    left = {path.name for path in place.iterdir()}
+    assert left == {listed.name, *(f"{KERNEL}.{end}" for end in ("json", "ptx", "cubin"))}
+    assert set(json.loads(listed.read_bytes())["child_paths"]) == left - {listed.name}
+    assert (listed.stat().st_mtime_ns, listed.stat().st_mode & 0o777) == (1, 0o600)
+    assert after.size_bytes == entry.size_bytes - entry.spare_bytes and not after.spare_bytes
+    assert not cache.check(after).findings and not list(cache.leftovers())
+
+
+def _others_write(place: Path) -> None:
+    (place / f"__grp__{KERNEL}.json").chmod(0o666)
+
+
+def _list_linked(place: Path) -> None:
+    path = place / f"__grp__{KERNEL}.json"
+    path.symlink_to(path.rename(place.parent / "elsewhere"))
+
+
+def _rewritten(place: Path) -> None:
+    (place / f"{KERNEL}.ttir").write_bytes(b"module { another }")
+
+
+@pytest.mark.parametrize("harm", [_others_write, _list_cut, _list_linked, _binary_gone])
+def test_a_kernel_that_is_not_sound_is_not_stripped(harm: Callable[[Path], None], tmp_path: Path) -> None:
+    """Nor is one whose list others may write to."""
+    place = put(tmp_path)
+    harm(place)
+    cache, entry = _only(tmp_path)
+    assert isinstance(cache, Strips) and (cache.strip(entry) is not None or not entry.spare_bytes)
+    assert (place / f"{KERNEL}.ttir").exists()
+
+
+def test_a_kernel_that_was_compiled_again_meanwhile_is_not_stripped(tmp_path: Path) -> None:
+    """It changed since the scan."""
+    place = put(tmp_path)
+    cache, entry = _only(tmp_path)
+    _rewritten(place)
+    assert isinstance(cache, Strips) and cache.strip(entry) == Kept()
+    assert (place / f"{KERNEL}.source").exists()
