@@ -22,11 +22,14 @@ from gpucache.caches.torch_places import InductorPlaces, TorchExtensionsPlaces, 
 _CUDA_CORE_BELOW = "cuda-python/program-cache"
 _CUDA_CORE_VARIABLE = "LOCALAPPDATA" if WINDOWS else "XDG_CACHE_HOME"
 
+_ANY_BINARY = "a changed byte inside a binary, or the binary of another program"
+
 
 class CudaCorePlaces(Places):
     name = "cuda.core"
     title = "cuda.core program cache"
     owner = "cuda.core"
+    unseen = _ANY_BINARY
     place = Place(
         (
             Var(_CUDA_CORE_VARIABLE, _CUDA_CORE_BELOW),
@@ -116,6 +119,7 @@ class CupyPlaces(Places):
     name = "cupy"
     title = "CuPy kernel cache"
     owner = "CuPy"
+    unseen = "the module of another key, as a file has a checksum of its content alone"
     place = Place(
         (Var(_CUPY_VARIABLE), Home(".cupy/kernel_cache", expanded=True)),
         move=f"set {_CUPY_VARIABLE}",
@@ -208,6 +212,7 @@ class IntelNeoPlaces(Places):
     title = "compiler cache of Intel's GPU driver"
     owner = "Intel's GPU driver"
     driver = True
+    unseen = _ANY_BINARY
     place = Place(
         (
             Var("NEO_CACHE_DIR"),
@@ -368,6 +373,7 @@ class AmdComgrPlaces(Places):
     title = "AMD code object manager cache"
     owner = "AMD's code object manager"
     driver = True
+    unseen = _ANY_BINARY
     place = Place(
         (Var("AMD_COMGR_CACHE_DIR"), Var("XDG_CACHE_HOME", "comgr"), Home(".cache/comgr")),
         move="set AMD_COMGR_CACHE_DIR",
@@ -425,6 +431,7 @@ class FlashInferPlaces(Places):
     name = "flashinfer"
     title = "FlashInfer module cache"
     owner = "FlashInfer"
+    unseen = "a changed byte inside a library, as ninja goes by times"
     place = Place(
         (Var("FLASHINFER_WORKSPACE_BASE", ".cache/flashinfer"), Home(".cache/flashinfer", expanded=True)),
         move="set FLASHINFER_WORKSPACE_BASE",
@@ -438,6 +445,7 @@ class DeepGemmPlaces(Places):
     name = "deep-gemm"
     title = "DeepGEMM kernel cache"
     owner = "DeepGEMM"
+    unseen = "a changed byte inside a cubin"
     place = Place(
         (Var("DG_JIT_CACHE_DIR"), Home(".deep_gemm")),
         also=(
@@ -458,6 +466,7 @@ class NumbaPlaces(Places):
     name = "numba"
     title = "Numba cache"
     owner = "Numba"
+    unseen = "changed machine code, or one version of a function in the place of another"
     place = Place(
         (Var("NUMBA_CACHE_DIR"),),
         move="set NUMBA_CACHE_DIR",
@@ -472,6 +481,7 @@ class WarpPlaces(Places):
     name = "warp"
     title = "Warp kernel cache"
     owner = "Warp"
+    unseen = "changed code inside a binary"
     place = Place(
         (Var("WARP_CACHE_PATH"), Var("XDG_CACHE_HOME", "warp"), Home(".cache/warp", expanded=True)),
         move="set WARP_CACHE_PATH",
@@ -484,6 +494,7 @@ class TaichiPlaces(Places):
     name = "taichi"
     title = "Taichi offline cache"
     owner = "Taichi"
+    unseen = "a kernel of the same size in the place of another"
     place = Place(
         (
             Var("TI_OFFLINE_CACHE_FILE_PATH"),
@@ -505,6 +516,7 @@ class HashcatPlaces(Places):
     name = "hashcat"
     title = "hashcat kernel cache"
     owner = "hashcat"
+    unseen = _ANY_BINARY
     place = Place(
         (Var("XDG_CACHE_HOME", "hashcat/kernels"), Home(".cache/hashcat/kernels", expanded=True)),
         move="set XDG_CACHE_HOME",
@@ -534,6 +546,7 @@ class DarktablePlaces(Places):
     name = "darktable"
     title = "darktable kernel cache"
     owner = "darktable"
+    unseen = _ANY_BINARY
     place = Place(
         (Var("XDG_CACHE_HOME", "darktable"), Home(".cache/darktable", expanded=True)),
         move="set XDG_CACHE_HOME, or start darktable with --cachedir",
@@ -552,6 +565,7 @@ class OpenCVPlaces(Places):
     name = "opencv"
     title = "OpenCV OpenCL cache"
     owner = "OpenCV"
+    unseen = "a changed byte inside a binary"
     place = Place(
         (Var(_OPENCV_DIRECTORY), Var("XDG_CACHE_HOME", "opencv"), Home(".cache/opencv")),
         move=f"set {_OPENCV_DIRECTORY}",
@@ -593,6 +607,7 @@ class GgmlOpenclPlaces(Places):
     name = "ggml-opencl"
     title = "llama.cpp OpenCL kernel cache"
     owner = "llama.cpp"
+    unseen = _ANY_BINARY
     place = Place(
         (Var(_GGML_OPENCL_VARIABLE), Temporary("llama.cpp/cl-cache", user=False)),
         move=f"set {_GGML_OPENCL_VARIABLE}",
@@ -634,6 +649,7 @@ class CyclesPlaces(Places):
     name = "cycles"
     title = "Cycles kernel cache"
     owner = "Cycles"
+    unseen = _ANY_BINARY
     place = Place(
         (Var("XDG_CACHE_HOME", "cycles/kernels"), Home(".cache/cycles/kernels", expanded=True)),
         move="set XDG_CACHE_HOME",
@@ -655,7 +671,7 @@ class ClesperantoPlaces(Places):
         lacking="clesperanto keeps its cache in the home directory, which no variable but HOME moves",
         opt_in=True,
     )
-    unseen = "a changed byte inside a binary, or the binary of another program"
+    unseen = _ANY_BINARY
 
 
 class OpenvinoPlaces(Places):
@@ -675,6 +691,7 @@ class PytoolsPlaces(Places):
     name = "pytools"
     title = "pytools dictionaries"
     owner = "pytools"
+    unseen = "a changed value that is still a pickle"
     place = Place(
         (Var("XDG_CACHE_HOME", "pytools"), Home(".cache/pytools", expanded=True)),
         move="set XDG_CACHE_HOME",

@@ -7,6 +7,7 @@ class InductorPlaces(Places):
     name = "inductor"
     title = "TorchInductor cache"
     owner = "TorchInductor"
+    unseen = "a changed byte inside a library or a kernel's module"
     place = Place(
         (Var("TORCHINDUCTOR_CACHE_DIR"), Temporary("torchinductor_")),
         move="set TORCHINDUCTOR_CACHE_DIR",
@@ -26,6 +27,7 @@ class TorchExtensionsPlaces(Places):
     name = "torch-extensions"
     title = "PyTorch extensions"
     owner = "PyTorch"
+    unseen = "a changed byte inside a library, as ninja goes by times"
     place = Place(
         (
             Var("TORCH_EXTENSIONS_DIR"),
@@ -43,6 +45,7 @@ class TorchKernelsPlaces(Places):
     name = "torch-kernels"
     title = "PyTorch jiterator kernels"
     owner = "PyTorch"
+    unseen = "a changed byte inside a binary, or that of another kernel"
     place = Place(
         (
             Var("PYTORCH_KERNEL_CACHE_PATH"),

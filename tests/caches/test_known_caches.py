@@ -3,9 +3,13 @@
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
+import pytest
+
 from gpucache.answers.growth import Snapshot, growth
+from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.known_caches import KnownCaches
 from gpucache.caches.registry import SYSTEMS
 from tests.caches.clesperanto.build import put as put_clesperanto
@@ -215,3 +219,10 @@ def test_what_is_off_is_told_with_its_variable() -> None:
         "SYCL_CACHE_PERSISTENT is not set",
         "the PoCL kernel cache was turned on; in your environment it is off, as POCL_KERNEL_CACHE is 0",
     )
+
+
+@pytest.mark.parametrize("name", [one for one in SYSTEMS if one != "vulkan"])
+def test_what_verify_cannot_see_of_bare_binaries_is_told(name: str) -> None:
+    """A byte changed inside shows nowhere, if its owner has no checksum; a Vulkan driver may have one."""
+    made = import_module(SYSTEMS[name]).FORMAT
+    assert made.unseen or made.checksums or not issubclass(made, BinaryFormat)

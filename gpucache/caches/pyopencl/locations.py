@@ -144,6 +144,7 @@ class PyOpenclPlaces(Places):
     name = NAME
     title = "PyOpenCL compiler cache"
     owner = "PyOpenCL"
+    unseen = "a changed byte inside a binary"
     place = Place(
         () if sys.platform == "win32" else (Var("XDG_CACHE_HOME", NAME),),
         move=MOVE,

@@ -61,6 +61,7 @@ class SyclPlaces(Places):
     name = "sycl"
     title = "SYCL persistent device code cache"
     owner = "libsycl"
+    unseen = "a changed byte inside a binary, or the binary of another build of the same kernels"
     place = Place(
         (
             Var(_DIRECTORY),
