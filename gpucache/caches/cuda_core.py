@@ -81,10 +81,10 @@ class CudaCore(CudaCorePlaces, BinaryFormat):
         *above, last = node.parts
         folder = stat.S_ISDIR(node.status.st_mode)
         if above == ["entries"] and not folder and _GROUP.fullmatch(last):
-            detail = f"it lies where a directory belongs: programs whose keys begin with {last} fail"
+            detail = f"it is in the place of a directory: programs whose keys begin with {last} fail"
             return Problem(FindingKind.MISPLACED, detail, "remove it")
         if len(above) == 2 and folder and _GROUP.fullmatch(above[1]) and _REST.fullmatch(last):
-            detail = "a directory lies where an entry belongs: the program with this key fails"
+            detail = "a directory is in the place of an entry: the program with this key fails"
             return Problem(FindingKind.MISPLACED, detail, "remove it")
         if len(above) == 2 and above[0] == "entries" and not folder:
             path = printable("/".join(node.parts), None)

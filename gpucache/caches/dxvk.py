@@ -71,7 +71,7 @@ class Dxvk(DxvkPlaces, FilesFormat):
         row = item.part(lut, max(start, end - _ROW_END.size), _ROW_END.size)
         at, size, more, digest = _ROW_END.unpack(row.rjust(_ROW_END.size, b"\xff"))
         if at + size + more > item.seen[shaders].st_size:
-            detail = f"the last row of its list lies beyond its shaders' end, so {_ANEW}"
+            detail = f"the last row of its list points beyond its shaders' end, so {_ANEW}"
             yield Problem(FindingKind.TRUNCATED, detail)
         elif size <= _LARGEST_BYTES and _hash(item.part(shaders, at, size)) != digest:
             detail = f"the hash of its last shader is not that of its list, so {_ANEW}"

@@ -281,7 +281,7 @@ def _below(
         if not stat.S_ISDIR(status.st_mode):
             continue
         if depth == DEEPEST or status.st_dev != device:
-            yield path, None, "it lies too deep" if depth == DEEPEST else "another file system lies there"
+            yield path, None, "it is too deep" if depth == DEEPEST else "another file system is mounted there"
             continue
         try:
             with folder.folder(found.name) as inner:

@@ -109,8 +109,8 @@ class OpenCV(OpenCVPlaces, LockedFormat, BinaryFormat):
         return item.parts[:-1]
 
     def whole(self) -> Iterator[Checked]:
-        """A link, a pipe or the like in place of the lock, on which programs would block; not a directory,
-        which is told with everything else beside the entries."""
+        """A link, a pipe or the like in place of the lock, on which programs would block. A directory there
+        is reported among the files besides entries."""
         for place in (self.root, *self.root.glob("*/opencl_cache")):
             with suppress(OSError):
                 status = (place / _LOCK).lstat()
@@ -150,7 +150,7 @@ def _builds(item: Files) -> tuple[list[_Build], Problem | None]:
                 return builds, Problem(FindingKind.TRUNCATED, f"it ends within a build; {_AGAIN}")
             left_bytes -= _LINK.size + key_bytes + size_bytes
             if left_bytes < 0:
-                detail = "its builds lie one over the other, as OpenCV lays none; remove it"
+                detail = "its builds overlap, as OpenCV never writes them; remove it"
                 return builds, Problem(FindingKind.CORRUPT, detail)
             options = item.part(name, at + _LINK.size, min(key_bytes, _OPTIONS_BYTES))
             builds.append(_Build(printable(options, None), binary_at, size_bytes))

@@ -363,15 +363,15 @@ def on_mount(mount: Mount, root: Path, *, move: str, runs: bool) -> Iterator[str
             f"run 'mount -o remount,exec {mount.point}', or {move}"
         )
     if mount.medium is Medium.NETWORK:
-        yield f"it lies on a network file system ({mount.kind}), where caches stall and break; {move}"
+        yield f"it is on a network file system ({mount.kind}), where caches stall and break; {move}"
     elif mount.medium is Medium.MEMORY:
         yield (
-            f"it lies in memory ({mount.kind}) and is lost at the next start; {move}, or mount a volume: "
+            f"it is in memory ({mount.kind}) and is lost at the next start; {move}, or mount a volume: "
             f"docker run -v gpu-caches:{root}"
         )
     elif mount.medium is Medium.LAYER:
         yield (
-            "it lies in the container's own layer and is lost with it; mount a volume: "
+            "it is in the container's own layer and is lost with it; mount a volume: "
             f"docker run -v gpu-caches:{root}, or {move}"
         )
 

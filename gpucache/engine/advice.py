@@ -162,7 +162,7 @@ def _unread(program: str, target: str, own: Sequence[_Trace]) -> Iterator[Advice
     unread = [trace for trace in own if not trace.was_read]
     keys = tuple(trace.key for trace in unread)
     if len(own) >= GROWTH_ENTRIES and len(unread) == len(own):
-        text = f"{len(own)} entries and not one was ever hit: it grows and helps nobody"
+        text = f"{len(own)} entries and none was ever hit: it grows without use"
         yield Advice(AdviceKind.GROWTH, program, target, text, (), keys)
     elif unread:
         text = f"{len(unread)} of {len(own)} entries were not read since they were made"

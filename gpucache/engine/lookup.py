@@ -134,7 +134,7 @@ def publish(
         wrong = info.problem or fits(info, artifact.kind.value, str(prepared.request.target))
     if wrong is not None:
         return Built(
-            artifact, miss, None, note=f"what the compiler gave is not sound, so it was not kept: {wrong}"
+            artifact, miss, None, note=f"the compiler's result is damaged, so it was not kept: {wrong}"
         )
     entry = _entry(prepared, artifact)
     try:

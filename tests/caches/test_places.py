@@ -39,7 +39,7 @@ def _mounted(script: str, folder: Path) -> str:
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        ("mount -t tmpfs -o size=256m tmpfs $F", "it lies in memory (tmpfs) and is lost at the next start"),
+        ("mount -t tmpfs -o size=256m tmpfs $F", "it is in memory (tmpfs) and is lost at the next start"),
         ("mount -t tmpfs -o size=256m,noexec tmpfs $F", "is mounted noexec"),
         ("mount -t tmpfs -o size=256m,ro tmpfs $F", "it is on a read-only file system"),
         ("mount -t tmpfs -o size=1m tmpfs $F", "are free on its file system or quota"),
@@ -47,7 +47,7 @@ def _mounted(script: str, folder: Path) -> str:
         (
             "mount -t tmpfs tmpfs $F; mkdir $F/l $F/u $F/w $F/m; "
             "mount -t overlay -o lowerdir=$F/l,upperdir=$F/u,workdir=$F/w overlay $F/m; F=$F/m",
-            "it lies in the container's own layer",
+            "it is in the container's own layer",
         ),
     ],
 )

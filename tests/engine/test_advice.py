@@ -136,7 +136,7 @@ def test_growth_that_nobody_hits_is_told() -> None:
     """Many entries of which none was ever hit are growth; one hit, or fewer, make them unread entries."""
     values = [str(number) for number in range(GROWTH_ENTRIES)]
     (told,) = _filled("source", values).advice(AdviceKind.GROWTH)
-    assert told.detail == f"{GROWTH_ENTRIES} entries and not one was ever hit: it grows and helps nobody"
+    assert told.detail == f"{GROWTH_ENTRIES} entries and none was ever hit: it grows without use"
     assert _filled("source", values[1:]).advice(AdviceKind.GROWTH) == []
     hit = _filled("source", values[1:])
     hit.add({"source": "x"}, used=True)

@@ -225,7 +225,7 @@ def test_what_is_no_artifact_is_not_kept(
     """What a compiler gave that is nothing, of no known format or for another target is not published."""
     built = _built(layers, ready(), lambda: compiler()()._replace(payload=payload))
     assert (built.artifact.payload, built.key) == (payload, None)
-    assert built.note.startswith("what the compiler gave is not sound, so it was not kept: ")
+    assert built.note.startswith("the compiler's result is damaged, so it was not kept: ")
     assert not list(tmp_path.rglob("*.gpc"))
 
 

@@ -92,7 +92,7 @@ class Futhark(FutharkPlaces, FilesFormat):
         yield from (one for one in super().beside() if file.is_partial(Path(one.entry).name))
 
     def stays(self, item: Files) -> str:
-        """A file that was named is an entry, whoever made it; only Futhark's own is removed."""
+        """A file that was named is an entry, whichever program made it; only Futhark's own is removed."""
         (name,), (status,) = item.seen, item.seen.values()
         try:
             start = item.part(name, 0, len(file.MAGIC))

@@ -56,7 +56,7 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
     wanted = FIELDS
     mends = frozenset(FindingKind)
     leaves_to_owner = False
-    """PyOpenCL unpickles the files of an entry, whoever wrote them."""
+    """PyOpenCL unpickles the files of an entry, whichever user wrote them."""
 
     @classmethod
     def question(cls, request: BuildRequest, toolchain: Toolchain) -> Wanted:
@@ -78,7 +78,7 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         return Whose.OWN if own else Whose.UNKNOWN
 
     def items(self, prefix: str) -> Iterator[Files]:
-        """The entries of the root's directories: files next to versions belong to nobody."""
+        """The entries of the root's directories: files next to versions are not part of an entry."""
         folders = list(locations.cache_folders(self.root))
         return (item for item in super().items(prefix) if item.folder.parent in folders)
 

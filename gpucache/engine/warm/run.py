@@ -352,7 +352,7 @@ def as_kept(layers: Layers, outcomes: Iterable[WarmOutcome]) -> Iterator[WarmOut
         why = (
             "removed again to keep the cache under its limit; raise GPUCACHE_MAX_SIZE"
             if bounded
-            else "removed by somebody else before this run ended; warm again"
+            else "removed by another process before this run ended; warm again"
         )
         yield replace(
             outcome,

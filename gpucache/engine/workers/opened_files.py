@@ -224,7 +224,7 @@ def install() -> int:
     ENOSYS once it is closed. Raises OSError if the kernel or a container refuses.
     """
     if sys.platform != "linux" or sys.maxsize < 2**32 or platform.machine() not in _MACHINES:
-        raise OSError("opens cannot be told on this system")
+        raise OSError("opened files cannot be seen on this system")
     architecture, seccomp, *opens = _MACHINES[platform.machine()]
     program = _program(architecture, *opens)
     given = _Filter(len(program) // _INSTRUCTION.size, program)

@@ -457,7 +457,9 @@ def _door(bounds: Bounds) -> Iterator[socket.socket | None]:
 
 def _death(status: int) -> Failed | Died:
     if status == UNANSWERED:
-        return Failed(GpucacheError(f"nobody could watch what it opens; {PROCESSES}, and try again"))
+        return Failed(
+            GpucacheError(f"the files that it opens could not be traced; {PROCESSES}, and try again")
+        )
     try:
         return Died(f"its compiler process died of {signal.Signals(-status).name}")
     except ValueError:
