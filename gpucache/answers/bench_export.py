@@ -9,7 +9,7 @@ matplotlib is in the extra ``plot``, and takes long to import: nothing else load
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import BytesIO
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 PLOTS = (".png", ".svg", ".pdf")
 SUFFIXES = (".json", ".md", *PLOTS)
 _MARKS = re.compile(r"[\\`*\[\]<>|~&]|(?<!\w)_|_(?!\w)")
-MISSING = "--export needs matplotlib for a plot; install it with: pip install 'gpucache[plot]'"
 _WIDTH, _MARGIN, _LEFT, _RIGHT = 10.0, 0.3, 1.1, 7.2
 """Of the picture, around it, and where the bars begin and end."""
 _LINE, _BAR, _AXIS = 0.19, 0.3, 0.62
@@ -54,11 +53,11 @@ _FAR = 1.6
 _SHORT = 0.2
 """A bar shorter than this part of the axis has its longest phases written next to it."""
 _MOST_PIXELS = 60_000
-_INK, _PALE, _GRID = "#1f2328", "#59636e", "#d8dee4"
+INK, PALE, GRID = "#1f2328", "#59636e", "#d8dee4"
 _INKS = {BenchVerdict.FASTER: "#1a7f37", BenchVerdict.DEGRADED: "#9a6700", BenchVerdict.FAILED: "#cf222e"}
 _STYLE: Any = {
     "text.parse_math": False, "font.size": 9.0, "svg.fonttype": "none", "svg.hashsalt": "gpucache",
-    "hatch.linewidth": 0.5, "axes.edgecolor": _PALE, "axes.linewidth": 0.6, "xtick.color": _PALE,
+    "hatch.linewidth": 0.5, "axes.edgecolor": PALE, "axes.linewidth": 0.6, "xtick.color": PALE,
 }  # fmt: skip
 _TITLE = "Start-up times with nothing cached and with everything cached"
 _HOW = (
@@ -182,15 +181,20 @@ def plot(cases: Sequence[BenchCase], footer: str = "", form: str = "svg") -> byt
 
     Raises ImportError without matplotlib.
     """
+    told = " ".join(f"{name_of(case)}: {'; '.join([verdict_words(case), *remarks(case)])}." for case in cases)
+    return rendered(lambda: draw(cases, footer), form, _TITLE, _clean(told))
+
+
+def rendered(draw: "Callable[[], Figure]", form: str, title: str, words: str) -> bytes:
+    """A figure as png, svg or pdf, with its title and what it says in words. Raises ImportError."""
     from matplotlib import rc_context
 
     out = BytesIO()
-    told = " ".join(f"{name_of(case)}: {'; '.join([verdict_words(case), *remarks(case)])}." for case in cases)
-    about = {"Title": _TITLE, "Subject" if form == "pdf" else "Description": _clean(told)}
+    about = {"Title": title, "Subject" if form == "pdf" else "Description": words}
     undated = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[form]
     with rc_context(_STYLE), catch_warnings():
         simplefilter("ignore")  # about letters that no font has
-        figure = draw(cases, footer)
+        figure = draw()
         dpi = min(150, _MOST_PIXELS / figure.get_figheight())
         figure.savefig(out, format=form, dpi=dpi, metadata={**about, **undated})
     return out.getvalue()
@@ -211,10 +215,10 @@ def draw(cases: Sequence[BenchCase], footer: str = "") -> "Figure":
     figure = Figure((_WIDTH, whole), facecolor="white")
 
     def write(text: str, down: float, **style: Any) -> None:
-        figure.text(_MARGIN / _WIDTH, 1 - down / whole, text, va="top", **{"color": _INK, **style})
+        figure.text(_MARGIN / _WIDTH, 1 - down / whole, text, va="top", **{"color": INK, **style})
 
     write(_TITLE, _MARGIN, size=13, weight="bold")
-    write(_HOW, _MARGIN + 1.5 * _LINE, size=8.5, color=_PALE)
+    write(_HOW, _MARGIN + 1.5 * _LINE, size=8.5, color=PALE)
     down = _MARGIN + 2.6 * _LINE
     keys = [Patch(label=phase, **_filled(look)) for phase, look in shown_as.items()]
     if keys:
@@ -234,7 +238,7 @@ def draw(cases: Sequence[BenchCase], footer: str = "") -> "Figure":
             _draw_bars(figure.add_axes(place), drawn, shown_as)
         down += height
     for number, line in enumerate(end):
-        write(line, down + _LINE * (0.5 + number), size=8, color=_PALE, family="monospace")
+        write(line, down + _LINE * (0.5 + number), size=8, color=PALE, family="monospace")
     return figure
 
 
@@ -251,11 +255,11 @@ def _lines(case: BenchCase) -> Iterator[tuple[str, dict[str, Any]]]:
         name if len(name) <= most else f"{name[: most // 2]}…{name[-most // 2 :]}",
         {"weight": "bold", "size": 11},
     )
-    ink = {"color": _INKS.get(BenchVerdict(case.verdict), _PALE)}
+    ink = {"color": _INKS.get(BenchVerdict(case.verdict), PALE)}
     for line in wrap(_clean(verdict_words(case)), _LINE_CHARS, max_lines=3, placeholder=" …"):
         yield line, ink
     for said in filter(None, (cached_words(case), break_even_words(case))) if case.cold else ():
-        yield said, {"color": _PALE, "size": 8.5}
+        yield said, {"color": PALE, "size": 8.5}
 
 
 def _height(case: BenchCase, lines: Sequence[object]) -> float:
@@ -264,7 +268,7 @@ def _height(case: BenchCase, lines: Sequence[object]) -> float:
 
 
 def _filled(look: Look) -> dict[str, Any]:
-    return {"facecolor": look.colour, "hatch": look.hatch, "edgecolor": _INK, "linewidth": 0.4}
+    return {"facecolor": look.colour, "hatch": look.hatch, "edgecolor": INK, "linewidth": 0.4}
 
 
 def _draw_bars(axes: "Axes", drawn: Sequence[Bar], shown_as: Mapping[str, Look]) -> None:
@@ -280,7 +284,7 @@ def _draw_bars(axes: "Axes", drawn: Sequence[Bar], shown_as: Mapping[str, Look])
     )
     axes.set_yticks(range(len(drawn)), [bar.arm for bar in drawn])
     axes.tick_params(length=0)
-    axes.grid(axis="x", color=_GRID, linewidth=0.6)
+    axes.grid(axis="x", color=GRID, linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     right = axes.get_yaxis_transform()
@@ -291,7 +295,7 @@ def _draw_bars(axes: "Axes", drawn: Sequence[Bar], shown_as: Mapping[str, Look])
         )
 
     for text, points in (("median", 8), ("as fast as cold (95 % interval)", 58)):
-        beside(text, -0.85, points, color=_PALE, size=7.5)
+        beside(text, -0.85, points, color=PALE, size=7.5)
     for row, bar in enumerate(drawn):
         beside(format_duration(bar.spread.median_ns), row, 8, weight="bold")
         beside(ratio_words(bar.ratio) if bar.ratio else "1x", row, 58)
@@ -301,9 +305,9 @@ def _draw_bars(axes: "Axes", drawn: Sequence[Bar], shown_as: Mapping[str, Look])
             axes.barh(row, length, 0.68, start, **_filled(shown_as[phase]))
             start += length
         low, high = (ns / unit_ns for ns in (bar.spread.low_ns, bar.spread.high_ns))
-        axes.errorbar((low + high) / 2, row, xerr=(high - low) / 2, color=_INK, capsize=3.5, linewidth=1)
+        axes.errorbar((low + high) / 2, row, xerr=(high - low) / 2, color=INK, capsize=3.5, linewidth=1)
         shown = [total / unit_ns for total in bar.totals_ns if total <= end_ns]
-        axes.scatter(shown, [row] * len(shown), 11, "white", edgecolors=_INK, linewidths=0.6, zorder=3)
+        axes.scatter(shown, [row] * len(shown), 11, "white", edgecolors=INK, linewidths=0.6, zorder=3)
         if bar.spread.high_ns > end_ns:
             axes.annotate(
                 f"to {format_duration(bar.spread.high_ns)} →",
@@ -317,5 +321,5 @@ def _draw_bars(axes: "Axes", drawn: Sequence[Bar], shown_as: Mapping[str, Look])
             first = sorted(bar.parts, key=lambda part: -part[1])[:3]
             words = ", ".join(f"{phase} {format_duration(duration)}" for phase, duration in first)
             axes.annotate(
-                words, (high, row), (7, 0), textcoords="offset points", va="center", size=7.5, color=_PALE
+                words, (high, row), (7, 0), textcoords="offset points", va="center", size=7.5, color=PALE
             )

@@ -18,6 +18,7 @@ from gpucache.cli.parameters import (
     Number,
     PathName,
     read_programs,
+    require_writable,
     source_options,
     writing,
 )
@@ -131,7 +132,9 @@ def bench(
         _checks(targets, runs, timeout)
         return
     if file is not None:
-        _require_export(file)
+        from gpucache.answers.bench_export import SUFFIXES
+
+        require_writable("--export", file, SUFFIXES)
     from gpucache.bench.run import Extent
 
     if given().command:
@@ -274,25 +277,6 @@ def _export(file: Path, cases: "Sequence[BenchCase]", devices: "Sequence[Device]
     with writing(file):
         file.write_bytes(content)
     given().say(f"Written to {file}.")
-
-
-def _require_export(file: Path) -> None:
-    """Raise UsageError for a file that could not be written in the end, before anything is measured."""
-    from gpucache.answers.bench_export import MISSING, PLOTS, SUFFIXES, can_plot
-
-    if file.suffix.lower() not in SUFFIXES:
-        raise UsageError(
-            f"--export writes {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, by the ending; "
-            f"{str(file)!r} has another"
-        )
-    if file.suffix.lower() in PLOTS and not can_plot():
-        raise UsageError(MISSING)
-    new = not file.exists()
-    with writing(file):
-        with file.open("ab"):  # its present content stays until the end
-            pass
-        if new:
-            file.unlink()
 
 
 def _fingerprint(cases: "Sequence[BenchCase]", devices: "Sequence[Device]") -> dict[str, object]:

@@ -24,6 +24,7 @@ from gpucache.cli.parameters import (
     checks_option,
     manifest_option,
     profile_option,
+    require_writable,
     writing,
 )
 from gpucache.cli.streams import complain
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from gpucache.engine.inspect import OwnContents
 
 MISSES_SHOWN = 10
+_OF_ALL = ("--misses", "--watch", "--plot", "--recording")
 
 
 @click.command(cls=BuildCommand)
@@ -68,6 +70,11 @@ MISSES_SHOWN = 10
     help="Write the artifact of the one entry that WHAT names, as the compiler returned it.",
 )  # fmt: skip
 @click.option(
+    "--plot", metavar="FILE", type=PathName(dir_okay=False),
+    help="Draw the growth of gpucache's own cache, and its hits and misses, by day: .png, .svg or .pdf "
+    "(extra: plot).",
+)  # fmt: skip
+@click.option(
     "--recording",
     metavar="DIR",
     type=PathName(file_okay=False),
@@ -88,6 +95,7 @@ def inspect(
     why: bool,
     wanted: tuple[str, ...],
     extract: Path | None,
+    plot: Path | None,
     recording: Path | None,
     named: Named,
     targets: tuple[str, ...],
@@ -107,17 +115,18 @@ def inspect(
     something would miss. The caches of others answer --why for the key fields that --want gives.
     A cache in a default place that a variable leads its programs away from is shown as not used.
     """
-    ways = {"--why": why, "--list": list_all, "--misses": misses, "--extract": extract is not None}
+    ways = {"--why": why, "--list": list_all, "--misses": misses, "--extract": extract, "--watch": watch}
+    ways |= {"--plot": plot, "--recording": recording}
     says_how = bool(named.anything or profile or wanted)
     _refuse_contradictions(ways, since, names=bool(what or targets), says_how=says_how)
     if watch:
-        if any((why, list_all, misses, extract, what, targets, recording)):
-            raise UsageError("--watch tells of what is written from now on; leave all but --cache out")
         _show_written(cache)
         return
+    if plot is not None:
+        _plot(cache, plot)
     if recording is not None:
-        if any((why, list_all, misses, extract, what, targets, cache)):
-            raise UsageError("--recording shows what was recorded, and no cache; leave everything else out")
+        if cache:
+            raise UsageError("--recording shows a recording, and not a cache; leave --cache out")
         _show_recording(recording)
         return
     if not (cache or why or extract or misses or what or targets or list_all):
@@ -140,9 +149,8 @@ def inspect(
 
 
 def _refuse_contradictions(
-    ways: "Mapping[str, bool]", since: int | None, *, names: bool, says_how: bool
+    ways: "Mapping[str, object]", since: int | None, *, names: bool, says_how: bool
 ) -> None:
-    misses = ways["--misses"]
     if says_how and not ways["--why"]:
         raise UsageError(
             "--manifest, -I, -D, --option, --name-expression, --local-size, --device-profile and --want say "
@@ -151,9 +159,9 @@ def _refuse_contradictions(
     given_ways = [option for option, asked_for in ways.items() if asked_for]
     if len(given_ways) > 1:
         raise UsageError(f"{' and '.join(given_ways)} ask for different answers; give one of them")
-    if misses and names:
-        raise UsageError("--misses shows those of all programs; leave WHAT and --target out")
-    if since is not None and not misses:
+    if names and given_ways and given_ways[0] in _OF_ALL:
+        raise UsageError(f"{given_ways[0]} is for all programs; leave WHAT and --target out")
+    if since is not None and not ways["--misses"]:
         raise UsageError("--since bounds the misses that are shown; add --misses")
 
 
@@ -308,6 +316,20 @@ def _extract(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...], fi
             raise
     given().document("inspect", [entry], {"file": str(file), "size_bytes": len(payload)})
     given().say(f"{file}: {entry.artifact_kind}, {format_size(len(payload))}")
+
+
+def _plot(names: Sequence[str], file: Path) -> None:
+    """Draw our own cache; raises UsageError, before anything is read, for a file that cannot be written."""
+    from gpucache.answers.bench_export import PLOTS
+    from gpucache.answers.inspect_plot import plot
+    from gpucache.engine.inspect import MISSES_KEPT
+
+    require_writable("--plot", file, PLOTS)
+    own = open_named(names).require_own("--plot")
+    content = plot(own.scan(), own.store.journal_tail(MISSES_KEPT), time.time_ns(), file.suffix.lower()[1:])
+    with writing(file):
+        file.write_bytes(content)
+    given().say(f"Written to {file}.")
 
 
 def _name(opened: Opened, cache: "Cache") -> str:

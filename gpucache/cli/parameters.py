@@ -405,3 +405,24 @@ def writing(file: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise UsageError(os_errors.unwritable(file, error, "name another file")) from None
+
+
+def require_writable(option: str, file: Path, suffixes: Sequence[str]) -> None:
+    """Raise UsageError for a file that could not be written in the end, before anything is done."""
+    from gpucache.answers.bench_export import PLOTS, can_plot
+
+    if file.suffix.lower() not in suffixes:
+        raise UsageError(
+            f"{option} writes {', '.join(suffixes[:-1])} or {suffixes[-1]}, by the ending; "
+            f"{str(file)!r} has another"
+        )
+    if file.suffix.lower() in PLOTS and not can_plot():
+        raise UsageError(
+            f"{option} needs matplotlib for a plot; install it with: pip install 'gpucache[plot]'"
+        )
+    new = not file.exists()
+    with writing(file):
+        with file.open("ab"):  # its present content stays until the end
+            pass
+        if new:
+            file.unlink()

@@ -14,9 +14,11 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from gpucache.answers import inspect_plot
 from gpucache.answers.bench import BenchVerdict, Ratio, Spread
 from gpucache.answers.bench_export import PLOTS, draw, plot
 from gpucache.answers.bench_text import LOOKS, bars, phase_order
+from gpucache.answers.entries import CacheEntry
 from tests.answers.cases import CASES, MS, PROGRAM
 
 FORMATS = [suffix.removeprefix(".") for suffix in PLOTS]
@@ -155,3 +157,32 @@ def test_an_axis_fits_any_duration(longest_ms: float) -> None:
 def test_phases_of_all_arms_are_in_one_order() -> None:
     """A phase that only some arms have stands where it stands among theirs."""
     assert phase_order([["a", "d"], ["a", "b", "d"], ["b", "c", "e"]]) == ["a", "b", "c", "e", "d"]
+
+
+DAY_NS = 86_400 * 10**9
+NOW_NS = 20_000 * DAY_NS
+
+
+def test_a_cache_grows_by_day() -> None:
+    """Sizes add up, counts do not; what is older or in the future is on no day of its own."""
+    entry = CacheEntry("gpucache", "k", "/k", 100, 0, 0)
+    entries = [entry._replace(created_ns=NOW_NS - days * DAY_NS) for days in (-1, 0, 15, 15, 9000)]
+    ran = {"kind": "process", "hits": 2, "misses": 1}
+    days = (0, 0, 3, 9000)
+    records = [{**ran, "when_ns": NOW_NS - day * DAY_NS} for day in days]
+    found = inspect_plot.by_day(entries, [*records, {**ran, "when_ns": "soon"}, {"kind": "miss"}], NOW_NS)
+    assert len(found.days) == 366 and found.size_bytes[0] == 100
+    assert (found.size_bytes[-16:-14], found.size_bytes[-1]) == ([300, 300], 500)
+    assert (found.hits[-4:], sum(found.misses)) == ([2, 0, 0, 4], 3)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("many", [0, 3])
+def test_a_cache_is_drawn(form: str, many: int) -> None:
+    """Of an empty cache too there is a picture, in the form that was asked for."""
+    entries = [CacheEntry("gpucache", "k", "/k", 1 << 20, NOW_NS - one * DAY_NS, 0) for one in range(many)]
+    content = inspect_plot.plot(entries, [], NOW_NS, form)
+    assert content.startswith(BEGINS[form])
+    if form == "svg":
+        told = " ".join(ElementTree.fromstring(content).itertext())
+        assert f"Growth: {'3.0 MiB' if many else '0 B'} of entries" in told

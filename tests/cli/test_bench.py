@@ -236,9 +236,11 @@ def test_a_plot_needs_its_extra(
 ) -> None:
     """Without matplotlib a plot is refused before anything is measured, with the extra that brings it."""
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    answer = run("bench", "--export", tmp_path / f"x.{form}", "--", "true")
-    assert (answer.code, answer.err.count("\n")) == (2, 1)
-    assert "pip install 'gpucache[plot]'" in answer.err and not list(tmp_path.iterdir())
+    file = tmp_path / f"x.{form}"
+    for words in (("bench", "--export", file, "--", "true"), ("inspect", "--plot", file)):
+        answer = run(*words)
+        assert (answer.code, answer.out, answer.err.count("\n")) == (2, "", 1)
+        assert "pip install 'gpucache[plot]'" in answer.err and not list(tmp_path.iterdir())
 
 
 def test_trying_an_export_leaves_what_is_there(

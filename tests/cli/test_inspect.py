@@ -145,3 +145,11 @@ def test_a_damaged_entry_is_listed_as_such(run: Run, cache: Path, entries: Files
 def test_another_root_can_be_named(run: Run, mixed: Filled) -> None:
     """--cache takes the root of any of our caches."""
     assert run("--json", "inspect", "--cache", mixed.root).document["summary"]["entries"] == 4
+
+
+def test_a_cache_is_drawn(run: Run, mixed: Filled, tmp_path: Path) -> None:
+    """The picture is written, and the state is shown as without it."""
+    pytest.importorskip("matplotlib")
+    answer = run("inspect", "--plot", tmp_path / "growth.svg", at=mixed.root)
+    assert (answer.code, answer.out) == (0, run("inspect", at=mixed.root).out)
+    assert b"Growth: 104 KiB of entries" in (tmp_path / "growth.svg").read_bytes()
