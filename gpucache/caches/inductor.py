@@ -5,12 +5,13 @@ Source: PyTorch 2.15, ``torch/_inductor/codecache.py``, ``torch/_inductor/runtim
 are known from the sources only. ``fxgraph/XX/KEY/`` and ``aotautograd/KEY/`` contain a pickle for each set of
 guards, named by digits of the SHA-256 of its content in base 32; keys are such digits after an ``f`` or
 ``a``. Pickles run code when they are loaded; gpucache never unpickles them. ``XX/cDIGITS.*`` is generated
-code with its libraries, which a graph names: nothing compares the digits with a library, and a Python module
-is run unchecked. Triton's kernels are below ``triton/``. ``locks/cDIGITS.lock`` is held while a library is
-compiled. Nothing is ever removed.
+code with its libraries, which a graph names: nothing compares the digits with a library, in whose tables only
+the name of its source shows another's, and a Python module is run unchecked. Triton's kernels are below
+``triton/``. ``locks/cDIGITS.lock`` is held while a library is compiled. Nothing is ever removed.
 """
 
 import hashlib
+import re
 from base64 import b32decode, b32encode
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -21,13 +22,15 @@ from gpucache.caches.files_format import FilesFormat, broken
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.torch_places import InductorPlaces
-from gpucache.payload import PayloadKind
+from gpucache.payload import PayloadKind, elf
 
 _DIGITS, _NAME = 51, "[a-z2-7]{51}"
 _KINDS = {"fxgraph": "compiled graph", "aotautograd": "compiled graph with gradients"}
 _CODE = rf"[a-z2-7]{{2}}/c({_NAME})"
 _WRAPPER = b"# AOT ID:"
 """The beginning of a whole graph's module, which is named by its content."""
+_SOURCE = re.compile(rb"(c[a-z2-7]{51}(?:\.\w+)?)\.cpp\0")
+"""The name of its source in a library's tables of names."""
 _FAILS = "TorchInductor takes it as it is, so the program ends with an error at every start"
 _RUNS = "TorchInductor runs it nevertheless"
 _LARGEST_BYTES = 1 << 30
@@ -94,7 +97,12 @@ class Inductor(InductorPlaces, FilesFormat):
                 if _digits(data) != name:
                     yield self._damage(name, data)
             elif name.endswith(".so"):
-                yield from broken(name[:12], data, PayloadKind.ELF, _FAILS)
+                sources = {one.decode() for one in _SOURCE.findall(data)}
+                if not elf.is_loadable(data):
+                    yield from broken(name[:12], data, PayloadKind.ELF, _FAILS)
+                if sources and name.removesuffix(".so") not in sources:
+                    detail = f"{name[:12]} was compiled from another source; {_FAILS}"
+                    yield Problem(FindingKind.MISLABELLED, detail)
             elif name.endswith(".py") and not data:
                 yield Problem(FindingKind.TRUNCATED, f"{name[:12]} is empty; {_FAILS}")
             elif data.startswith(_WRAPPER) and name != f"c{_digits(data.strip())}.py":

@@ -7,7 +7,7 @@ class InductorPlaces(Places):
     name = "inductor"
     title = "TorchInductor cache"
     owner = "TorchInductor"
-    unseen = "a changed byte inside a library or a kernel's module"
+    unseen = "a changed byte inside a library, or a changed module of a kernel"
     place = Place(
         (Var("TORCHINDUCTOR_CACHE_DIR"), Temporary("torchinductor_")),
         move="set TORCHINDUCTOR_CACHE_DIR",

@@ -8,10 +8,12 @@ import pytest
 
 from gpucache.answers.entries import FindingKind, Location
 from gpucache.caches.registry import of_others
-from tests.caches.inductor.build import GRAPH, LIBRARY, put, put_library, put_module
+from tests.caches.inductor.build import GRAPH, LIBRARY, name, put, put_library, put_module
 from tests.caches.opened import HOUR_NS, kinds, only, opened
 
 SYSTEM = of_others("inductor")
+OTHERS = LIBRARY + f"\0c{name(b'library 1')}.main.cpp\0".encode()
+"""A library that names another one's source."""
 
 
 def test_a_graph_is_one_entry_with_all_its_guards(tmp_path: Path) -> None:
@@ -51,6 +53,7 @@ def test_generated_code_and_its_libraries_are_entries(tmp_path: Path) -> None:
     [
         (put_library, b"", FindingKind.TRUNCATED, "ends with an error at every start"),
         (put_library, LIBRARY[:-3], FindingKind.CORRUPT, "ends with an error at every start"),
+        (put_library, OTHERS, FindingKind.MISLABELLED, "another source"),
         (put_library, b"garbage", FindingKind.MISLABELLED, "ends with an error at every start"),
         (put_module, b"", FindingKind.TRUNCATED, "ends with an error at every start"),
         (put_module, b"# AOT ID: ['0_inference']\nevil()\n", FindingKind.CORRUPT, "runs it nevertheless"),
