@@ -9,6 +9,7 @@ import os
 import re
 import stat
 import sys
+from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -54,6 +55,7 @@ class FilesFormat(Format[Files]):
 
     largest_bytes: ClassVar[int] = 1 << 30
     """The maximum size of a file whose bytes are returned."""
+    _kept: list[Node] | None = None
 
     @classmethod
     def whose(cls, path: Path) -> Whose:
@@ -62,7 +64,25 @@ class FilesFormat(Format[Files]):
 
     def items(self, prefix: str) -> Iterator[Files]:
         """The layout's names."""
-        return self.layout.items(self.root, prefix, self.not_read)
+        nodes: list[Node] | None = None if prefix or not self.keeps_beside else []
+
+        def beside(node: Node) -> None:
+            if node.error is not None:
+                self.not_read(self.root.joinpath(*node.parts), node.error)
+            if nodes is not None and (node.role is not Role.FOLDER or self._beside(node)):
+                nodes.append(node)
+
+        yield from self.layout.items(self.root, prefix, beside)
+        self._kept = nodes
+
+    def _nodes(self) -> Sequence[Node]:
+        """Everything that is not an entry, but for trusted directories: as the last scan kept it, once, or
+        from a walk of its own."""
+        if self._kept is None:
+            self.keeps_beside = True
+            deque(FilesFormat.items(self, ""), maxlen=0)
+        kept, self._kept, self.keeps_beside = self._kept or (), None, False
+        return kept
 
     def bars(self, item: Files) -> Problem | None:
         """The problem of a link, a pipe or the like in place of a file."""
@@ -178,7 +198,7 @@ class FilesFormat(Format[Files]):
     def beside(self) -> Iterator[Checked]:
         """Directories that other users may write to, links, leftovers of dead writers, and strangers."""
         strange = Tally()
-        for node in self.layout.beside(self.root):
+        for node in self._nodes():
             told = self._beside(node)
             if told is not None:
                 yield self.told(self.root.joinpath(*node.parts), told)
@@ -192,7 +212,7 @@ class FilesFormat(Format[Files]):
 
     def unread(self) -> Iterator[Checked]:
         """From ``beside``: directories named like entries, or above some, that this user may not read."""
-        for node in self.layout.beside(self.root):
+        for node in self._nodes():
             if node.role is Role.CLOSED and (told := self._beside(node)):
                 yield self.told(self.root.joinpath(*node.parts), told)
 

@@ -52,8 +52,9 @@ class ForeignCache(Generic[T]):
         found = self._format.location
         return found._replace(problems=(*found.problems, *self._limits))
 
-    def scan(self) -> Iterator[CacheEntry]:
+    def scan(self, *, beside: bool = False) -> Iterator[CacheEntry]:
         """Every entry, one by one; raises CacheUnusableError if the place cannot be read at all."""
+        self._format.keeps_beside = beside
         return self._scan("")
 
     def find(self, prefix: str) -> list[CacheEntry]:

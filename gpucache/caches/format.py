@@ -162,6 +162,8 @@ class Format(Places, ABC, Generic[T]):
         self.now_ns = clock
         self.closed_folders: dict[Path, str] = {}
         """The reasons why directories of entries could not be read so far, a sentence each."""
+        self.keeps_beside = False
+        """Whether the next full walk over the entries keeps all other nodes for ``beside``."""
 
     # Questions without a cache.
 

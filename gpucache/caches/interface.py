@@ -37,8 +37,9 @@ class Cache(Protocol):
         """The place of the cache, the reason for it, and the problems of the place. Raises nothing."""
         ...
 
-    def scan(self) -> Iterator[CacheEntry]:
-        """Every entry, one by one, in constant memory; damaged ones are marked."""
+    def scan(self, *, beside: bool = False) -> Iterator[CacheEntry]:
+        """Every entry, one by one, in constant memory; damaged ones are marked. With ``beside``, the next
+        call of ``leftovers`` may report the state that this scan saw on its way, to save a second walk."""
         ...
 
     def find(self, prefix: str) -> list[CacheEntry]:

@@ -28,13 +28,11 @@ LINK, STRANGER = "link", "stranger"
 _NAMES_LOOKED_AT = 1000
 VERSION = r"\d+(?:\.\d+)+(?:(?:a|b|rc)\d+)?(?:\.post\d+)?(?:\.dev\d+)?(?:\+[a-z0-9]+(?:\.[a-z0-9]+)*)?"
 """The version of a Python package as PEP 440 writes it, as the name of a directory."""
-_COPY = re.compile(
-    r"(?i:copy(?: \(\d+\))? of .+|.+ (?:\(\w+\)|(?:- )?copy(?: \d+)?)(?:\.\w+)*|.+(?:~|\.(?:bak|old|orig)))",
-    re.DOTALL,
-)
+_COPY = re.compile(r"(?i:copy(?: \(\d+\))? of .+|.+ (?:\(\w+\)|(?:- )?copy(?: \d+)?)(?:\.\w+)*)", re.DOTALL)
+_COPY_ENDINGS = ("~", ".bak", ".old", ".orig")
 
 
-def _passed(_: Path, __: OSError) -> None: ...
+def _passed(_: object) -> None: ...
 
 
 def hashed(names: Sequence[str]) -> str:
@@ -44,7 +42,8 @@ def hashed(names: Sequence[str]) -> str:
 
 def is_copy(name: str) -> bool:
     """Whether file managers or editors gave a name to the copy of a file, which no owner's program reads."""
-    return _COPY.fullmatch(name) is not None
+    # Nearly all names have neither, and a scan asks about each.
+    return name[1:].lower().endswith(_COPY_ENDINGS) or (" " in name and _COPY.fullmatch(name) is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,25 +85,19 @@ class Layout:
     directory, with a slash at the end for directories; the first match counts."""
 
     def items(
-        self, root: Path, prefix: str = "", closed: Callable[[Path, OSError], object] = _passed
+        self, root: Path, prefix: str = "", beside: "Callable[[Node], object]" = _passed
     ) -> Iterator[Files]:
         """Every entry whose key begins with some digits, in the order of names in each directory.
 
-        Raises OSError if the root cannot be read; unreadable directories in it are passed to ``closed``.
+        Raises OSError if the root cannot be read. All other nodes, including the directories walked, are
+        passed to ``beside``; with a prefix those elsewhere are not known, and only unreadable ones are.
         """
         with files.open_folder(root) as folder:
-            for node in self._walk(folder, root, (), self._start, prefix):
-                if isinstance(node, Files):
-                    yield node
-                elif node.error is not None:
-                    closed(root.joinpath(*node.parts), node.error)
-
-    def beside(self, root: Path) -> Iterator["Node"]:
-        """All other nodes, including the directories walked; raises OSError if the root cannot be read."""
-        with files.open_folder(root) as folder:
-            for node in self._walk(folder, root, (), self._start, None):
-                if isinstance(node, Node):
-                    yield node
+            for one in self._walk(folder, root, (), self._start, prefix):
+                if isinstance(one, Files):
+                    yield one
+                elif not prefix or one.error is not None:
+                    beside(one)
 
     def role(self, path: str, *, folder: bool) -> str:
         """The role of a path in an entry's directory, ``STRANGER`` for one that fits no pattern."""
@@ -139,7 +132,7 @@ class Layout:
     def key_at(self, parts: Sequence[str]) -> str:
         """The key of the entry with a file at a place, by its names; empty if no entry has such a name."""
         found = ((way, way.fits(parts)) for way in self._entry_ways if len(way.parts) == len(parts))
-        return next((self._key((way, match.groups())) for way, match in found if match), "")
+        return next((self._keyed(match.groups()) for way, match in found if match), "")
 
     def left_at(self, parts: Sequence[str]) -> tuple[Left, int | None] | None:
         """The leftover at a place, if its names show one, with the number of its writer's process."""
@@ -184,25 +177,23 @@ class Layout:
         return [(way, ()) for way in self._ways]
 
     def _walk(
-        self, folder: Folder, root: Path, parts: tuple[str, ...], steps: "list[_Step]", prefix: str | None
+        self, folder: Folder, root: Path, parts: tuple[str, ...], steps: "list[_Step]", prefix: str
     ) -> "Iterator[Files | Node]":
-        """Everything below an open directory: the entries, or without ``prefix`` all other nodes."""
-        if prefix is None:
-            # By name: that fails if a directory may be listed but not entered.
-            yield Node(Role.FOLDER, parts, folder.lstat(os.curdir))
+        """Everything below an open directory; other nodes than entries mean nothing with a prefix."""
+        # By name: that fails if a directory may be listed but not entered.
+        yield Node(Role.FOLDER, parts, folder.lstat(os.curdir))
         entries: dict[str, list[tuple[int, str]]] = {}
         folders: list[tuple[str, list[_Step]]] = []
         for found in folder.entries():
-            role, on = self._sort(found, steps, parts, prefix or "")
+            role, on = self._sort(found, steps, parts, prefix)
             if role is Role.ENTRY:
-                entries.setdefault(self._key(on[0]), []).append((on[0][0].rank, found.name))
+                entries.setdefault(self._keyed(on[0][1]), []).append((on[0][0].rank, found.name))
             elif role is Role.FOLDER:
                 folders.append((found.name, on))
-            elif prefix is None and role is not Role.OWN:
+            elif role is not Role.OWN and not prefix:
                 yield from _node(role, folder, (*parts, found.name))
-        if prefix is not None:
-            for key in sorted(key for key in entries if key.startswith(prefix)):
-                yield from _files(folder, root, parts, key, entries[key])
+        for key in sorted(key for key in entries if key.startswith(prefix)):
+            yield from _files(folder, root, parts, key, entries[key])
         for name, on in folders:
             yield from self._into(folder, name, root, (*parts, name), on, prefix)
 
@@ -213,16 +204,14 @@ class Layout:
         root: Path,
         parts: tuple[str, ...],
         on: "list[_Step]",
-        prefix: str | None,
+        prefix: str,
     ) -> "Iterator[Files | Node]":
         """The content of a directory, which is an entry or on the way to some."""
         try:
             with folder.folder(name) as inner:
                 if len(on[0][0].parts) > len(parts):
                     yield from self._walk(inner, root, parts, on, prefix)
-                elif prefix is None:
-                    inner.lstat(os.curdir)
-                elif (key := self._key(on[0])).startswith(prefix):
+                elif (key := self._keyed(on[0][1])).startswith(prefix):
                     yield tree(inner, root, parts, key)
         except FileNotFoundError:
             return
@@ -235,28 +224,32 @@ class Layout:
         """The kind of a name, and the patterns that it fits."""
         depth, name = len(above), found.name
         path = "/".join((*above, name))
-        ways = () if is_copy(name) else (way for way, _ in steps if len(way.parts) > depth)
-        on = [(way, match.groups()) for way in ways if (match := way.parts[depth].fullmatch(path))]
-        if self.key is None:  # the digits so far show which directories can contain the key
-            on = [(way, groups) for way, groups in on if _near("".join(groups), prefix)]
-        here = [step for step in on if len(step[0].parts) == depth + 1]
-        deeper = [step for step in on if len(step[0].parts) > depth + 1]
         folder = found.is_dir(follow_symlinks=False)
-        ends = [step for step in here if step[0].folder is folder]
+        ends: list[_Step] = []
+        deeper: list[_Step] = []
+        blocked: list[_Step] = []
+        for way, _ in () if is_copy(name) else steps:
+            if len(way.parts) <= depth or not (match := way.parts[depth].fullmatch(path)):
+                continue
+            groups = match.groups()
+            # The digits so far show which directories can contain the key.
+            if prefix and self.key is None and not _near("".join(groups), prefix):
+                continue
+            last = len(way.parts) == depth + 1
+            (deeper if not last else ends if way.folder is folder else blocked).append((way, groups))
+            if ends:  # the first decides
+                break
         if folder and deeper and not ends:
             return Role.FOLDER, deeper
         if folder and not ends:  # in the place of a file
-            if any(way.own for way, _ in here):
+            if any(way.own for way, _ in blocked):
                 return Role.BLOCKING, []
-            ends = [step for step in here if step[0].entry]
+            ends = [step for step in blocked if step[0].entry]
         if ends:
             way = ends[0][0]
             role = Role.FOLDER if way.folder else Role.ENTRY
             return (role if way.entry else Role.OWN if way.own else Role.LEFT), ends
-        return (Role.LINK if found.is_symlink() and on else Role.STRANGER), []
-
-    def _key(self, step: "_Step") -> str:
-        return self._keyed(step[1])
+        return (Role.LINK if (deeper or blocked) and found.is_symlink() else Role.STRANGER), []
 
     @cached_property
     def _keyed(self) -> Callable[[tuple[str, ...]], str]:

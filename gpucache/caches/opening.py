@@ -98,7 +98,7 @@ class Unusable:
             else self._location._replace(problems=(*problems, self._reason))
         )
 
-    def scan(self) -> Iterator[CacheEntry]:
+    def scan(self, *, beside: bool = False) -> Iterator[CacheEntry]:  # noqa: ARG002 - it has none
         """Nothing: no entry is visible."""
         return iter(())
 

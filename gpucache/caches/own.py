@@ -43,7 +43,7 @@ class OwnCache:
         """The place of the cache, and its problems."""
         return self._location
 
-    def scan(self) -> Iterator[CacheEntry]:
+    def scan(self, *, beside: bool = False) -> Iterator[CacheEntry]:  # noqa: ARG002 - another directory
         """Every entry, heads only."""
         return (_entry(scanned) for scanned in self.store.scan())
 

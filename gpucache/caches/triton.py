@@ -13,7 +13,7 @@ renamed, no lock is taken, nothing has a checksum, and nothing is ever removed.
 import json
 import os
 import re
-from base64 import b32decode, urlsafe_b64decode
+from base64 import urlsafe_b64decode
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,8 @@ _LARGEST_BYTES = 1 << 30
 # The last digit of 256 bits in base 32 or 64 is one of a few.
 _FOLDER = "([A-Z2-7]{51}[AQ]|[0-9A-Za-z_-]{42}[048AEIMQUYcgkosw]|[0-9a-f]{64}|[0-9a-f]{32})"
 _FILE = r"\w[\w.-]*"
+_BASE_32 = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", "0123456789abcdefghijklmnopqrstuv")
+"""The digits of RFC 4648 as ``int`` has them."""
 _VERSIONS = {32: "2.1-2.3", 64: "3.0-3.1", 43: "3.2", 52: ""}
 """The versions that name directories by so many characters, as far as the length alone shows them."""
 _READS_ANY_LIST, _WANTS_EVERY_FILE = (3, 7), (3, 8)
@@ -225,7 +227,7 @@ def _key(name: str) -> str:
     """The key in hex from the name of a directory."""
     match len(name):
         case 52:
-            return b32decode(f"{name}====").hex()
+            return f"{int(name.translate(_BASE_32), 32) >> 4:064x}"
         case 43:
             return urlsafe_b64decode(f"{name}=").hex()
     return name

@@ -131,7 +131,7 @@ def foreign_state(cache: Cache, origins: Origins | None = None) -> CacheState:
     damages: list[Problem] = []
 
     def seen() -> Iterator[CacheEntry]:
-        entries = cache.scan()
+        entries = cache.scan(beside=True)
         for entry in entries if origins is None else origins.of(entries):
             if entry.damage:
                 detail = f"{entry.key[:12]} {entry.program}: {entry.damage}"

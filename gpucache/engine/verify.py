@@ -145,7 +145,9 @@ def _counted(
 def _checked(cache: Cache, entries: Iterable[CacheEntry] | None) -> Iterable[tuple[CacheEntry, Checked]]:
     if entries is None and isinstance(cache, ChecksAll):
         return cache.checked()
-    return ((entry, cache.check(entry)) for entry in (cache.scan() if entries is None else entries))
+    return (
+        (entry, cache.check(entry)) for entry in (cache.scan(beside=True) if entries is None else entries)
+    )
 
 
 def repaired(cache: Cache, found: Sequence[tuple[Checked, CacheEntry | None]]) -> list[Checked]:

@@ -619,10 +619,10 @@ def test_a_folder_in_the_place_of_a_file_is_told_and_moved_away(
         (root / place).mkdir()
         if held:
             _lay(root / place / "diary.txt")
-        told = [one for one in _repaired(open_example(name, root)) if "in the place of a file" in one.detail]
+        told = [one for one in _repaired(open_example(name, root)) if "in place of a file" in one.detail]
         assert [(one.kind, one.repaired) for one in told] == [("corrupt", True)], place
         assert not (root / place).exists() and len(list(root.rglob("diary.txt"))) == held
-        assert not any("in the place" in one.detail for one in _findings(open_example(name, root)))
+        assert not any("in place of" in one.detail for one in _findings(open_example(name, root)))
 
 
 @pytest.mark.parametrize(
