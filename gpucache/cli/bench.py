@@ -43,13 +43,13 @@ AGAINST = (*PEERS, Arm.DRIVER.value)
     "--runs",
     metavar="N",
     type=click.IntRange(1, 1000),
-    help=f"Pairs of starts, one cold and one warm; {PAIRS} when nothing is said.",
+    help=f"Pairs of starts, one cold and one warm; default {PAIRS}.",
 )
 @click.option(
     "--budget",
     metavar="S",
     type=Number(0, min_open=True),
-    help="Take as many pairs as fit into S seconds for each program and target, and no fewer than --runs.",
+    help="As many pairs as fit into S seconds for each program and target, at least --runs.",
 )
 @click.option(
     "--timeout",
@@ -64,21 +64,21 @@ AGAINST = (*PEERS, Arm.DRIVER.value)
     metavar="PEER",
     multiple=True,
     type=click.Choice(AGAINST),
-    help=f"Time another cache in the same run: {', '.join(AGAINST)}; may be given again.",
+    help=f"Time another cache in the same run: {', '.join(AGAINST)}; repeatable.",
 )
 @click.option(
     "--fail-below",
     metavar="X",
     type=Number(0, min_open=True),
-    help="Exit 3 unless every warm start is surely X times as fast, by the low end of its interval.",
+    help="Exit 3 unless the low end of every interval is at least X.",
 )
 @click.option(
     "--export",
     "file",
     metavar="FILE",
     type=PathName(dir_okay=False),
-    help="Write the figures as well: .json with every sample, .md, or a plot "
-    "(.png, .svg, .pdf; extra: plot).",
+    help="Also write the results: .json with every sample, .md, or a plot "
+    "(.png, .svg, .pdf; needs the extra plot).",
 )
 @click.option(
     "--prepare", metavar="SHELL", help="With a command: run this in a shell before every start, untimed."
@@ -90,10 +90,10 @@ AGAINST = (*PEERS, Arm.DRIVER.value)
     "--checks",
     "check_costs",
     is_flag=True,
-    help="Time what checks inside kernels cost: kernels that come with gpucache, on each OpenCL device, "
-    "without checks and in both modes; with --target, --runs and --timeout alone.",
+    help="Time the checks inside kernels, with the kernels that come with gpucache, on each OpenCL device; "
+    "takes only --target, --runs and --timeout.",
 )
-@click.option("--as-is", is_flag=True, help="With a command: time it with your own caches, too.")
+@click.option("--as-is", is_flag=True, help="With a command: also time it with your own caches.")
 @global_options  # fmt: skip
 def bench(
     named: Named,
@@ -109,19 +109,19 @@ def bench(
     as_is: bool,
     check_costs: bool,
 ) -> None:
-    """Start each program in fresh processes, cold and warm in turn, and compare.
+    """Start each program in fresh processes, cold and warm in turn, and compare the times.
 
-    Cold: no cache at any layer, drivers' own caches in empty directories. Warm: everything cached, in a
-    cache of the benchmark's own. A row for each case has the medians of whole starts and the ratio of
-    pairs with its 95 % interval, and the same for the part of a start that a cache can change: key,
-    lookup or compile, load, kernels and first launch, without the process and the context. With -v
-    each phase is shown, and how far the starts lie apart. Figures that cannot be believed are called
-    degraded, with the reason; fewer than five pairs decide nothing.
+    Cold: an empty cache at every layer. Warm: everything cached, in the benchmark's own cache. Each case
+    has the median times and their ratio with its 95 % interval. With -- COMMAND the command is timed, with
+    every known cache that can be moved in the benchmark's own directories.
 
-    With -- COMMAND the command is started instead, with every known cache that can be moved in
-    directories of the benchmark's own. It is run some times more, once with an empty home directory and,
-    where it is installed, once under strace, to see whether it also caches elsewhere. Ctrl-C shows
-    what was measured so far.
+    \f
+    The same is shown for the part of a start that a cache can change: key, lookup or compile, load, kernels
+    and first launch, without the process and the context. With -v each phase is shown, and how far the starts
+    differ. Unreliable results are marked degraded, with the reason; fewer than five pairs decide nothing.
+
+    A command is run a few more times, once with an empty home directory and, if it is installed, once
+    under strace, to see whether it also caches elsewhere. Ctrl-C shows the results so far.
     """
     if check_costs:
         if named.anything or given().command or budget or against or fail_below or file:

@@ -52,8 +52,8 @@ def cache_option(function: F) -> F:
     """Add the option that names the caches."""
     return click.option(
         "--cache", metavar="NAME|PLACE", type=CacheName(), multiple=True,
-        help=f"Which caches: {', '.join((*NAMES, ALL))}, a directory or file, or NAME:PLACE; may be given "
-        "again; default our own.",
+        help="A cache by name (gpucache-caches(7) lists them), directory, file or NAME:PLACE; "
+        f"'{ALL}' for every cache; repeatable; default our own.",
     )(function)  # fmt: skip
 
 

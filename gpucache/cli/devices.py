@@ -14,19 +14,20 @@ from gpucache.errors import ExitCode, UsageError
     "--save",
     metavar="FILE",
     type=PathName(dir_okay=False),
-    help="Write a device profile, to ask elsewhere what would hit here.",
+    help="Write this machine's profile, for warm --check on another machine.",
 )
 @click.option(
     "--compare", metavar="A B", nargs=2, type=PathName(dir_okay=False),
-    help="Compare two device profiles: what would split a cache that both machines share.",
+    help="Show what keeps the machines of two profiles from sharing a cache.",
 )  # fmt: skip
 @global_options
 def devices(save: Path | None, compare: tuple[Path, Path] | None) -> None:
-    """List OpenCL devices, CUDA devices and compilers that need none, each as the target to pass to --target.
+    """List OpenCL devices, CUDA devices and compilers that need no device, each as a target for --target.
 
-    Drivers are asked in child processes with a time limit: a broken one is a row with its error.
-    A profile holds platforms, devices, drivers, toolchains and the variables that reach compilers;
-    no host and no user name.
+    \f
+    Drivers are queried in child processes with a time limit; a broken driver is a row with its error.
+    A profile contains platforms, devices, drivers, toolchains and the variables that reach compilers, but
+    no host name and no user name.
     """
     if compare is not None and save is not None:
         raise UsageError("--compare reads two profiles and --save writes one; give one of them")

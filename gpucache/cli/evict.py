@@ -23,22 +23,22 @@ if TYPE_CHECKING:
     "--max-size",
     metavar="S",
     type=Size(),
-    help="Bring what is above this size, such as 2GiB, down to 80 % of it; of several caches, their sum.",
+    help="If the caches exceed this size, such as 2GiB, bring them down to 80 % of it.",
 )
-@click.option("--older-than", metavar="A", type=Age(), help="Entries not used for this long, such as 30d.")
+@click.option("--older-than", metavar="A", type=Age(), help="Entries unused for this long, such as 30d.")
 @click.option(
     "--superseded", is_flag=True, help="Entries with a newer one for the same program, target and options."
 )
 @click.option(
     "--stale",
     is_flag=True,
-    help="Entries that nobody here reads again: their driver or interpreter is another by now.",
+    help="Entries whose driver or interpreter is no longer installed.",
 )
 @click.option(
     "--unlike",
     metavar="FIELD=VALUE",
     multiple=True,
-    help="Entries with a key field, as inspect names it, of another value: hip_version=6.2.41133.",
+    help="Entries whose key field has another value, such as hip_version=6.2.41133; repeatable.",
 )
 @click.option("--program", metavar="P", type=EntryName(), help="Entries of this program.")
 @click.option("--target", metavar="T", type=TargetName(), help="Entries for this target.")
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
     "--all",
     "everything",
     is_flag=True,
-    help="Every entry, and all that our own cache keeps beside them; asks on a terminal.",
+    help="Every entry, and the records of our own cache; asks on a terminal.",
 )
 @click.option(
     "--keep-binaries",
     is_flag=True,
-    help="Of entries that keep each stage of their compilation all but the binary and what loads it.",
+    help="Of entries with each stage of a compilation, remove all but the binary and its loader's files.",
 )
-@click.option("--dry-run", is_flag=True, help="Show what would go and stop.")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed, and stop.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before --all.")
 @global_options
 def evict(
@@ -70,13 +70,15 @@ def evict(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Remove entries that every given filter selects, the least recently used first.
+    """Remove the entries that every given filter selects, the least recently used first.
 
-    Over several caches --max-size bounds their sum: what was used least lately, is large and was quick
-    to compile, where its owner stores that, goes first, and what gpucache does not remove counts.
-    Without any filter the limit of GPUCACHE_MAX_SIZE is applied, or a foreign cache's own. In the
-    caches of others every removal keeps to their owner's rules and locks, and files that the
-    owner would not name so are left. --dry-run says what a run would do, refusals included.
+    Without a filter the limit of GPUCACHE_MAX_SIZE applies, or another cache's own limit. --dry-run shows
+    what would be removed.
+
+    \f
+    With several caches, --max-size limits their total. Least recently used, large and
+    cheap-to-rebuild entries go first. Entries that gpucache will not remove still count. In other caches
+    removals follow their owner's rules and locks; files that the owner would not name so are left alone.
     """
     from gpucache.answers import evict as text
     from gpucache.answers.evict import EvictSummary, Foreseen

@@ -49,25 +49,25 @@ _OF_ALL = ("--misses", "--watch", "--plot", "--recording")
 @click.argument("what", metavar="[WHAT]...", nargs=-1, type=EntryName())
 @cache_option
 @click.option("--list", "list_all", is_flag=True, help="Show every entry.")
-@click.option("--watch", is_flag=True, help="Tell of every entry as it is written, anywhere, until Ctrl-C.")
-@click.option("--misses", is_flag=True, help="Show the last misses with their verdicts.")
-@click.option("--since", metavar="A", type=Age(), help="With --misses: only those of this long, such as 1h.")
+@click.option("--watch", is_flag=True, help="Print every entry of any cache as it is written, until Ctrl-C.")
+@click.option("--misses", is_flag=True, help="Show the last misses and their reasons.")
+@click.option("--since", metavar="A", type=Age(), help="With --misses: only since this long ago, such as 1h.")
 @click.option(
     "--why",
     is_flag=True,
-    help="Say whether WHAT (sources, or programs) would hit now, and if not why; compare two keys.",
+    help="Say whether WHAT (sources or programs) would hit, and if not why; or compare two keys.",
 )
 @click.option(
     "--want",
     "wanted",
     metavar="FIELD=VALUE",
     multiple=True,
-    help="With --why and --cache: a key field that a program wants of another system's cache; "
-    "FIELD=@FILE reads it from a file.",
+    help="With --why and --cache: a key field of the program's request; FIELD=@FILE reads it from "
+    "a file; repeatable.",
 )
 @click.option(
     "--extract", metavar="FILE", type=PathName(dir_okay=False),
-    help="Write the artifact of the one entry that WHAT names, as the compiler returned it.",
+    help="Write the binary of the one entry that WHAT names, as the compiler returned it.",
 )  # fmt: skip
 @click.option(
     "--plot", metavar="FILE", type=PathName(dir_okay=False),
@@ -101,19 +101,23 @@ def inspect(
     targets: tuple[str, ...],
     profile: Path | None,
 ) -> None:
-    """Show the state of the cache, the last misses, what its keys suffer from, and the caches of others.
+    """Show every cache, its last misses and its problems; or the entries that WHAT names.
 
-    Without arguments every cache has a line, the largest first, and what nobody here reads again is
-    summed up, with the command that removes it. Drivers are asked only about devices that two toolchains
-    built for; an owner may be installed elsewhere, so what was used within a week is never called stale.
-    --watch tells what is compiled here from now on, a line (with --json an object) for each entry: by the
-    system's notice of changed files, so not of what other machines write to a shared directory, and by whom
-    only where the program still has the file open.
-    With WHAT (a program, a target, or the first digits of a key) its entries; one entry is shown
-    whole, with all its key fields. With --why, give --manifest, -I, -D, --option, --name-expression,
-    --local-size, --checks and --target as you would to warm: nothing is compiled, and exit 3 says that
-    something would miss. The caches of others answer --why for the key fields that --want gives.
-    A cache in a default place that a variable leads its programs away from is shown as not used.
+    WHAT is a program, a target or the first digits of a key; a single entry is shown with all its key
+    fields. --why takes the options of warm and says, without compiling, whether a program would hit and if
+    not why (exit 3).
+
+    \f
+    Without arguments every cache has a line, the largest first. Stale entries are totalled, with the
+    command that removes them. Entries used within the last week are never called stale. Drivers are queried
+    only about devices for which two toolchains built.
+
+    --watch prints a line (with --json an object) for each entry that is written from now on. It depends
+    on the system's notice of changed files, so it does not see what other machines write to a shared
+    directory, and names the program only while that has the file open.
+
+    For other caches --why takes the key fields from --want. A cache in a default place is shown as
+    not used if a variable moves its programs elsewhere.
     """
     ways = {"--why": why, "--list": list_all, "--misses": misses, "--extract": extract, "--watch": watch}
     ways |= {"--plot": plot, "--recording": recording}

@@ -26,7 +26,7 @@ _WHAT_A_MANIFEST_IS = (
     "--manifest FILE. It is a TOML file in UTF-8, of any name, with one table [[program]] for each program "
     "and at most one table [defaults], whose fields count for all programs. Paths are relative to "
     "the manifest's directory. A field or table of another name is an error that names the line.",
-    "What is said on the command line is added: -I, -D, --option and --local-size count for every program.",
+    "The options -I, -D, --option and --local-size of the command line are added to every program.",
 )
 SAMPLE = """\
 [defaults]
@@ -46,33 +46,33 @@ name_expressions = ["scale<float>"]
 """
 """A manifest as people write them."""
 _WHAT_A_DOCUMENT_IS = (
-    "With --json, a verb answers with one JSON document on standard output, also where it could not run; "
-    "'inspect --watch' with an object on each line, of which the last says what ended it. "
+    "With --json, a command prints one JSON document on standard output, also if it could not run; "
+    "'inspect --watch' prints an object on each line, the last with the reason it ended. "
     "Names are in snake_case and end in their units: _ms is milliseconds, _ns nanoseconds, _bytes bytes. "
-    "Every key is always there; what is not known is null, or empty text. A byte of a file name that is not "
+    "Every key is always present; unknown values are null or empty text. A byte of a file name that is not "
     "UTF-8 is escaped as an unpaired surrogate.",
 )
 FILES = (
-    ("CACHEDIR.TAG", "Tells backup tools that this is a cache; a shared cache has none."),
+    ("CACHEDIR.TAG", "Marks this directory as a cache for backup tools; a shared cache has none."),
     ("v1/entries/", "The entries, one file each, found by their key alone."),
-    ("v1/programs/", "What was built, evicted and quarantined under each program's name; explains misses."),
-    ("v1/removed.jsonl", "Of which programs that was removed, for the same reason; bounded."),
-    ("v1/journal/", "The last misses with their verdicts, as inspect --misses shows them."),
-    ("v1/missed/", "What programs left for warm --misses, with their sources; a bounded number of them."),
+    ("v1/programs/", "The builds, evictions and quarantined entries of each program; explains misses."),
+    ("v1/removed.jsonl", "The programs whose records were removed; explains misses; bounded."),
+    ("v1/journal/", "The last misses, as inspect --misses shows them."),
+    ("v1/missed/", "The requests for warm --misses, with their sources; bounded."),
     (
         "v1/closures/",
-        "Which headers programs include and what compilers consist of, for faster starts; bounded.",
+        "The headers of programs and the files of compilers, for faster starts; bounded.",
     ),
-    ("v1/index/", "Which entries answer a build under run, so that it needs no server; bounded."),
-    ("v1/quarantine/", "Damaged entries, moved out of the way: the newest 32, of 64 MiB together."),
+    ("v1/index/", "The entry for each build under run, so that a hit needs no server; bounded."),
+    ("v1/quarantine/", "Damaged entries: the newest 32, up to 64 MiB in total."),
     (
         "v1/tmp/",
-        "Entries being written. What a killed process left is removed, once it is an hour old, with the next "
-        "entry that is kept, by evict and by verify --repair.",
+        "Entries being written. Leftovers of killed processes are removed after an hour, with the next "
+        "stored entry, by evict and by verify --repair.",
     ),
     (
         "v1/locks/",
-        "Locks of the programs being compiled. One of a killed process stops nobody, and goes likewise.",
+        "Locks of the builds in progress. A killed process's lock blocks no other, and is removed likewise.",
     ),
     ("v1/targets.json", "The targets that the last probe found, for completions."),
 )

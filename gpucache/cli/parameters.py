@@ -193,7 +193,7 @@ def source_options(function: F) -> F:
     options = (
         click.argument("sources", metavar="[SOURCE... | -- COMMAND...]", nargs=-1, type=PathName()),
         manifest_option,
-        click.option("--example", is_flag=True, help="Take the programs that come with gpucache."),
+        click.option("--example", is_flag=True, help="The programs that come with gpucache."),
     )  # fmt: skip
     function = build_options(function)
     for option in reversed(options):
@@ -205,7 +205,7 @@ def manifest_option(function: F) -> F:
     """Add the option that names a warm list."""
     return click.option(
         "--manifest", metavar="FILE", type=PathName(dir_okay=False),
-        help="A warm list to read, such as gpucache.toml.",
+        help="A manifest, such as gpucache.toml; see gpucache-manifest(5).",
     )(function)  # fmt: skip
 
 
@@ -215,7 +215,7 @@ def build_options(function: F) -> F:
         click.option(
             "--target", "targets", metavar="T", multiple=True, type=TargetName(),
             help="A target, such as cuda:sm_90, or opencl:pocl for the newest PoCL that can compile; "
-            "may be given again.",
+            "repeatable.",
         ),
         click.option(
             "-I", "include_dirs", metavar="DIR", multiple=True,
@@ -229,11 +229,11 @@ def build_options(function: F) -> F:
         ),
         click.option(
             "--name-expression", "name_expressions", metavar="E", multiple=True,
-            help="A C++ name that CUDA programs ask for, such as 'scale<float>'; may be given again.",
+            help="A C++ name that CUDA programs request, such as 'scale<float>'; repeatable.",
         ),
         click.option(
             "--local-size", "local_sizes", metavar="N[xN[xN]]", multiple=True, type=LocalSize(),
-            help="A local size the programs launch with; for compilers that build late (PoCL).",
+            help="A local size of the programs' launches; for compilers that build at first launch (PoCL).",
         ),
     )  # fmt: skip
     for option in reversed(options):
@@ -245,8 +245,8 @@ def checks_option(function: F) -> F:
     """Add the option that turns on the checks of kernels."""
     return click.option(
         "--checks", metavar="MODE", type=click.Choice([mode.value for mode in Checks]),
-        help="Compile with the checks that kernels make with gpucache/check.h: none, sync (the host looks "
-        "after every launch) or async (it looks when asked to).",
+        help="Compile the checks of gpucache/check.h into kernels: none, sync (the host looks after every "
+        "launch) or async (it looks on request).",
     )(function)  # fmt: skip
 
 
@@ -254,7 +254,7 @@ def profile_option(function: F) -> F:
     """Add the option for another machine's profile."""
     return click.option(
         "--device-profile", "profile", metavar="FILE", type=PathName(dir_okay=False),
-        help="Answer for the machine whose 'gpucache devices --save FILE' this is.",
+        help="Check for another machine, from a profile written by 'gpucache devices --save'.",
     )(function)  # fmt: skip
 
 

@@ -28,24 +28,25 @@ _PATIENCE_MS = 60_000
 @click.option(
     "--digests-only",
     is_flag=True,
-    help="Keep names and digests and no sources: enough for warm --check, and nothing can be built of it.",
+    help="Record names and digests but no sources: enough for warm --check, not for builds.",
 )
 @click.option(
     "--keep-arguments",
     is_flag=True,
-    help="Record the command's arguments, too, which may contain secrets; else only its name.",
+    help="Record the command's arguments, which may contain secrets, and not only its name.",
 )
 @global_options
 def record(folder: Path, digests_only: bool, keep_arguments: bool) -> None:
-    """Run the command after -- and write down what its OpenCL programs and NVRTC compile.
+    """Run the command after -- and record what its OpenCL programs and NVRTC compile.
 
-    Nothing is served and nothing kept in the cache: every build is the driver's own. The caches of the
-    command's libraries are moved to an empty directory for its time, as what they answer is not compiled.
-    Several commands, and several processes of each, may write into one DIR.
+    'gpucache warm --recording DIR' builds the recording on this or another machine; 'gpucache inspect
+    --recording DIR' shows it. Several commands may add to one DIR. It contains sources and headers, so only
+    its owner may read it. The exit code is the command's.
 
-    The recording holds sources and headers, so only its owner may read it. 'gpucache warm --recording
-    DIR' builds it here or on another machine, and 'gpucache inspect --recording DIR' shows it.
-    Standard output, input and terminal are the command's, and so is the exit code.
+    \f
+    Nothing is served or cached: every build is the driver's own. The caches of the command's libraries
+    are moved to an empty directory meanwhile, because a library that hits does not compile. Several processes
+    may write into one DIR. Standard output, input and terminal are the command's.
     """
     from gpucache.answers.record import RecordSummary, Unrecorded, recorded_line, unrecorded
     from gpucache.caches.known_caches import KnownCaches

@@ -33,8 +33,8 @@ WITHOUT_MARK = {"allow_extra_args": True, "allow_interspersed_args": False}
 @click.option(
     "--learn",
     is_flag=True,
-    help="Build afterwards what a late compiler left, for the local sizes that were launched. All kernels "
-    "are built, which can take as long as several plain starts.",
+    help="Build afterwards the kernels that the compiler builds at first launch, all of them; this "
+    "can take as long as several plain starts.",
 )
 @click.option(
     "--report",
@@ -46,21 +46,24 @@ WITHOUT_MARK = {"allow_extra_args": True, "allow_interspersed_args": False}
 def run(learn: bool, report: Path | None) -> None:
     """Run the command after -- and serve what its OpenCL programs and NVRTC compile from the cache.
 
-    The command and all that it starts need no change. What is not there is compiled by the command
-    itself, in its driver's own way, and kept for the next run; for compilers that build late (PoCL) only
-    the request is noted, and built afterwards with --learn or by warm --misses. A program goes on as
-    without gpucache whatever goes wrong here, also if this process is killed. With GPUCACHE_REQUIRE=1 a
-    miss fails, and its build log says why. GPUCACHE_LOG=info prints each hit and each miss.
+    The command needs no change. On a miss its driver compiles as usual, and the result is cached for
+    the next run. For compilers that build at first launch (PoCL) only the request is noted; build it with
+    --learn or 'warm --misses'. The exit code is the command's. GPUCACHE_LOG=info prints each hit and miss.
 
-    OpenCL is reached where the program's loader reads OPENCL_LAYERS, NVRTC 12 and 13 where glibc's linker
-    loads them, from whatever place. Not supported: an NVRTC that is linked statically or not named
+    \f
+    Processes that the command starts are served too. A program continues as without gpucache whatever
+    goes wrong here, also if this process is killed. With GPUCACHE_REQUIRE=1 a miss fails, and its build log
+    has the reason.
+
+    OpenCL is reached if the program's loader reads OPENCL_LAYERS, NVRTC 12 and 13 if glibc's linker
+    loads them, from any place. Not supported: an NVRTC that is linked statically or not named
     libnvrtc.so (as in some wheels), setuid programs, and other C libraries than glibc. A program with other
     mounts, another root directory, user, group or capabilities than gpucache gets hits at most: its misses
-    are not kept.
+    are not cached.
 
-    Standard output, input and terminal are the command's; at its end one line on standard error tells of
-    its builds, and with --json the document stands there. The exit code is the command's own; if a
-    signal ends it, this process ends by the same one.
+    Standard output, input and terminal are the command's. At its end one line on standard error
+    summarises its builds; with --json the document is printed there. If a signal ends the command, this
+    process ends by the same one.
     """
     from gpucache.answers.run import summarise_run
     from gpucache.settings import Settings

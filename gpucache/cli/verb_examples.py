@@ -15,7 +15,7 @@ from gpucache.answers.warm import WarmResult
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A user's wish, and the command for it."""
+    """A task, and the command for it."""
 
     wish: str
     command: str
@@ -24,7 +24,7 @@ class Example:
 EXAMPLES = {
     "devices": (
         Example("The targets of this machine:", "gpucache devices"),
-        Example("Keep what this machine is, to ask elsewhere what would hit here:",
+        Example("Save this machine's profile, to check elsewhere for it:",
                 "gpucache devices --save node.json"),
         Example("What keeps two machines from sharing entries:",
                 "gpucache devices --compare node.json other.json"),
@@ -32,16 +32,16 @@ EXAMPLES = {
     "warm": (
         Example("Try it, with the programs that come with gpucache:", "gpucache warm --example"),
         Example(
-            "All programs of a directory, for PoCL and for a GPU that is not here:",
+            "All programs of a directory, for PoCL and for a GPU of another machine:",
             "gpucache warm kernels/ --target opencl:pocl --target cuda:sm_90",
         ),
-        Example("What a manifest lists, into a cache that goes into an image:",
+        Example("The programs of a manifest, into a cache for an image:",
                 "gpucache --root image/cache warm --shared --manifest gpucache.toml"),
         Example("Stop a deployment (exit 3) if anything would be compiled:",
                 "gpucache warm --check --manifest gpucache.toml"),
         Example("The same for another machine:",
                 "gpucache warm --check kernels/ --device-profile node.json"),
-        Example("What a command had compiled elsewhere, for this machine's devices:",
+        Example("The programs that a command compiled elsewhere, for this machine's devices:",
                 "gpucache warm --recording recording"),
         Example("Fill every cache that a program uses, below one directory:",
                 "gpucache warm --into caches -- python app.py"),
@@ -55,54 +55,54 @@ EXAMPLES = {
         Example("The misses of the last hour:", "gpucache inspect --misses --since 1h"),
         Example("The cubin of an entry, for other tools:",
                 "gpucache inspect scale.cu --target cuda:sm_90 --extract scale.cubin"),
-        Example("What a command had compiled:", "gpucache inspect --recording recording"),
-        Example("What PoCL keeps:", "gpucache inspect --cache pocl --list"),
+        Example("The programs that a command compiled:", "gpucache inspect --recording recording"),
+        Example("The entries of PoCL's cache:", "gpucache inspect --cache pocl --list"),
     ),
     "verify": (
-        Example("Is everything in the cache what it says it is?", "gpucache verify"),
-        Example("Take what is wrong out of the way:", "gpucache verify --repair"),
+        Example("Is every entry of the cache intact?", "gpucache verify"),
+        Example("Quarantine damaged entries:", "gpucache verify --repair"),
         Example("Compile the entries of one program again, and compare:",
                 "gpucache verify scale.cu --rebuild"),
         Example("Every cache on this machine, for a script:", "gpucache --json verify --cache all"),
     ),
     "evict": (
-        Example("What would go if the cache were bounded to 2 GiB:",
+        Example("What a limit of 2 GiB would remove:",
                 "gpucache evict --max-size 2GiB --dry-run"),
-        Example("What was not used for a month and is out of date:",
+        Example("Entries that are stale and unused for a month:",
                 "gpucache evict --older-than 30d --stale"),
         Example("The entries of one program for one target:",
                 "gpucache evict --program scale.cu --target cuda:sm_90"),
-        Example("Bound another system's cache, by that system's rules:",
+        Example("Limit the size of another system's cache, by that system's rules:",
                 "gpucache evict --cache pocl --max-size 500M"),
         Example("Everything:", "gpucache evict --all --yes"),
     ),
     "run": (
-        Example("A program that nobody changed, with what it compiles from the cache:",
+        Example("An unmodified program, which gets its builds from the cache:",
                 "gpucache run -- ffmpeg -i in.mp4 -vf avgblur_opencl out.mp4"),
-        Example("With PoCL: what this run launched is built after its end, and the next run hits:",
+        Example("With PoCL: build this run's kernels after its end, so that the next run hits:",
                 "gpucache run --learn -- python app.py"),
-        Example("What every build was, for a machine to read:",
+        Example("The result of every build, as JSON:",
                 "gpucache run --report builds.json -- python app.py"),
     ),
     "record": (
-        Example("What a program compiles; a further run adds to it:",
+        Example("The programs that a command compiles; a further run adds to them:",
                 "gpucache record -o recording -- python app.py"),
-        Example("Built on another machine, into a cache that goes into an image:",
+        Example("Build them on another machine, into a cache for an image:",
                 "gpucache --root image/cache warm --shared --recording recording"),
-        Example("Names and digests alone, enough to ask a machine whether it has everything:",
+        Example("Names and digests alone, enough to check a machine's cache:",
                 "gpucache record -o digests --digests-only -- python app.py"),
-        Example("The question there:", "gpucache warm --check --recording digests"),
+        Example("The check on that machine:", "gpucache warm --check --recording digests"),
     ),
     "bench": (
-        Example("Starts of a program with nothing cached, and with everything cached:",
+        Example("Starts of a program with an empty cache and with a full one:",
                 "gpucache bench kernels/saxpy.cl --target opencl:pocl --local-size 64"),
-        Example("The same of any command, with the figures kept:",
+        Example("The same for any command, with a plot of the results:",
                 "gpucache bench --runs 10 --export starts.svg -- python app.py"),
-        Example("A test that fails (exit 3) unless a warm start is surely twice as fast:",
+        Example("A test that fails (exit 3) unless a warm start is twice as fast:",
                 "gpucache bench --fail-below 2 --manifest gpucache.toml"),
-        Example("Beside cuda.core's own cache:",
+        Example("Compared with cuda.core's own cache:",
                 "gpucache bench scale.cu --target cuda:sm_90 --against cuda.core"),
-        Example("What checks inside kernels cost on PoCL:", "gpucache bench --checks --target opencl:pocl"),
+        Example("The cost of checks inside kernels on PoCL:", "gpucache bench --checks --target opencl:pocl"),
     ),
     "export futhark": (
         Example("A cache file for a Futhark program on another machine, from the program's dump:",

@@ -24,22 +24,25 @@ if TYPE_CHECKING:
 @click.option(
     "--repair",
     is_flag=True,
-    help="Take what is wrong out of the way: to quarantine in our own cache, removed or mended in others.",
+    help="Quarantine damaged entries of our own cache; remove or repair those of other caches.",
 )
-@click.option("--strict", is_flag=True, help="Exit 3 for what is only worth knowing, too.")
+@click.option("--strict", is_flag=True, help="Exit 3 for notes, too.")
 @global_options
 def verify(
     what: tuple[str, ...], cache: tuple[str, ...], load: bool, rebuild: bool, repair: bool, strict: bool
 ) -> None:
     """Check every entry, or those of WHAT (programs, targets, first digits of keys).
 
-    Wrong (exit 3): truncated, corrupt, misplaced, mislabelled, untrusted. Worth knowing (exit 3
-    with --strict): stale, superseded, orphan, leftover, locked, unsupported. Not checked (exit 4): with
-    --load, where the machine is so short of processes, memory or descriptors that nothing loads. Caches of
-    others may have entries without a checksum: of these only the form is checked, and their number is shown.
+    Damage (exit 3): truncated, corrupt, misplaced, mislabelled, untrusted. Notes (exit 3 with --strict):
+    stale, superseded, orphan, leftover, locked, unsupported.
 
-    With --repair a damaged entry of SYCL goes with its whole directory, copies too: programs hit all others
-    at once, and that one at their second start.
+    \f
+    With --load, exit 4 means that the machine lacks processes, memory or descriptors to load
+    anything. Entries of other caches may have no checksum: only their form is checked, and their number is
+    shown.
+
+    With --repair a damaged entry of SYCL is removed with its whole directory, copies too: programs hit all
+    other entries at once, and that one at their second start.
     """
     from gpucache.answers import verify as text
     from gpucache.answers.verify import summarise_verify

@@ -41,7 +41,11 @@ NEXT = (
 @source_options
 @checks_option
 @click.option(
-    "--jobs", "-j", metavar="N", type=click.IntRange(1, 1024), help="Workers; default from cores and memory."
+    "--jobs",
+    "-j",
+    metavar="N",
+    type=click.IntRange(1, 1024),
+    help="Number of workers; the default depends on cores and memory.",
 )
 @click.option(
     "--timeout",
@@ -49,26 +53,26 @@ NEXT = (
     type=Number(0.1),
     default=300.0,
     show_default=True,
-    help="Seconds for each item.",
+    help="Seconds for each build.",
 )
 @click.option(
     "--shared", is_flag=True, help="Make the cache readable by every user, for images and libraries."
 )
-@click.option("--misses", is_flag=True, help="Build what programs missed and left to be built later.")
+@click.option("--misses", is_flag=True, help="Build the programs that earlier runs missed and did not build.")
 @click.option(
     "--recording",
     metavar="DIR",
     type=PathName(file_okay=False),
-    help="Build what 'gpucache record -o DIR' recorded, here or elsewhere.",
+    help="Build the programs that 'gpucache record -o DIR' recorded.",
 )
 @click.option("--check", is_flag=True, help="Compile nothing; exit 3 if anything would miss.")
 @profile_option
-@click.option("--retry", is_flag=True, help="Try items on the poison list again.")
+@click.option("--retry", is_flag=True, help="Retry builds that crashed or timed out before.")
 @click.option(
     "--into",
     metavar="DIR",
     type=PathName(file_okay=False),
-    help="With a command: keep every cache that can be moved below DIR, with DIR/gpucache.env to use it.",
+    help="With a command: put every cache that can be moved below DIR, with gpucache.env to use it.",
 )
 @global_options
 def warm(
@@ -84,30 +88,30 @@ def warm(
     retry: bool,
     into: Path | None,
 ) -> None:
-    """Compile programs into the cache: sources (.cl, .cu), directories of them, or a manifest.
+    """Compile sources (.cl, .cu), directories of them, or a manifest's programs into the cache.
 
-    Without --target, OpenCL programs are built for every OpenCL device here and CUDA programs for
-    every CUDA device; a CUDA target such as cuda:sm_90 needs no GPU. What is there already is a
-    hit. Each source's own directory is searched for headers, as if given with -I. On Linux it is seen which
-    files the compiler opens; nothing is kept of a program that read one which its key does not cover.
+    Without --target, OpenCL programs are built for every OpenCL device on this machine and CUDA programs
+    for every CUDA device. A CUDA target such as cuda:sm_90 needs no GPU. With -- COMMAND the command is run
+    until it adds nothing to any known cache; each run's additions are listed.
 
-    With --misses the programs are those that a library call missed: a compiler that builds late
-    (PoCL) is not waited for in the program itself, and what was wanted is noted until it is built here.
+    \f
+    Each source's own directory is searched for headers, as if given with -I. On Linux, compilers are
+    traced; a build that reads a file its key does not cover is not cached.
 
-    With --recording the programs are those of a recording, each for the device it was built for, or
-    for every --target. Their headers are laid out as they were found, so the keys are the program's own.
+    --misses builds the programs that library calls missed. A program does not wait for a compiler that
+    builds at first launch (PoCL); its request is noted until it is built here.
 
-    With -- COMMAND the command is run until it adds nothing new to any known cache, and what each
-    run added is told; --root is then its GPUCACHE_DIR.
+    --recording builds the programs of a recording, each for the device it was built for, or for
+    every --target. Their headers are laid out as they were found, so the keys are the program's own.
+
+    With -- COMMAND, --root is the command's GPUCACHE_DIR.
     """
     from gpucache.answers import warm as text
     from gpucache.answers.warm import WarmResult, summarise_warm
     from gpucache.engine.warm.run import warm_missed, warm_recording
 
     if profile is not None and not check:
-        raise UsageError(
-            "--device-profile is of another machine, for which only --check can answer; add --check"
-        )
+        raise UsageError("--device-profile is for another machine, where nothing can be built; add --check")
     apart = (named.anything, targets, jobs, shared, misses, recording, check, retry)
     if _is_command(into, alone=not any(apart)):
         warm_command(timeout, into)
