@@ -163,14 +163,16 @@ class FilesFormat(Format[Files]):
         return None
 
     def take(self, item: Files, paths: Sequence[str]) -> bool:
-        """Remove some of its files, if they are unchanged since the scan."""
+        """Remove some of its files, or move a directory in their place, if unchanged since the scan."""
         gone = True
         for name in paths:
             *below, last = name.split("/")
             with suppress(FileNotFoundError), item.open(*below) as folder:
                 same = Identity.of(folder.lstat(last)) == Identity.of(item.seen[name])
                 gone &= same
-                if same:
+                if same and stat.S_ISDIR(item.seen[name].st_mode):
+                    self._move_away(folder, last)
+                elif same:
                     folder.unlink(last)
         return gone
 

@@ -7,6 +7,7 @@ looks like the right one, as does a changed byte within bitcode or code. Must ch
 
 import hashlib
 import re
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -59,6 +60,7 @@ _NO_PROGRAM = (
     "a program that builds it finds no kernel in it (CL_INVALID_KERNEL_NAME) or dies, at every start; "
     "PoCL never replaces it"
 )
+_FOLDER = "is a directory in place of a file"
 _NO_KERNEL = "a program that launches it dies, at every start; PoCL never replaces it"
 
 
@@ -145,6 +147,10 @@ class Program:
         """A program as its files were seen, with the facts that its bitcode gives now."""
         found = cls(item, LAYOUT.roles(item))
         main = found.main
+        if main in found.roles["kernel"]:
+            return cls(
+                item, found.roles, broken=Problem(FindingKind.CORRUPT, f"{main} {_FOLDER}", paths=(main,))
+            )
         size = item.seen[main].st_size if main else 0
         if main and not size:
             return cls(item, found.roles, broken=Problem(FindingKind.TRUNCATED, f"{main} is empty"))
@@ -162,8 +168,9 @@ class Program:
 
     @property
     def main(self) -> str:
-        """The file of the program itself, in the form that PoCL takes first; empty if missing."""
-        return next((name for name in PROGRAMS if name in self.roles["program"]), "")
+        """The program's file in the form that PoCL takes first, or a directory in its place; else empty."""
+        there = (*self.roles["program"], *self.roles["kernel"])
+        return next((name for name in PROGRAMS if name in there), "")
 
     @property
     def compiled(self) -> Sequence[str]:
@@ -190,7 +197,7 @@ class Program:
     @property
     def folders(self) -> tuple[str, ...]:
         """Names of the kernels' directories, clipped as PoCL clips them."""
-        return tuple(self.roles["kernel"])
+        return tuple(name for name in self.roles["kernel"] if name not in PROGRAMS)
 
     @property
     def unknown(self) -> list[str]:
@@ -267,7 +274,7 @@ class Program:
         """The problem of the program itself; raises OSError."""
         main = self.main
         if self.broken is not None:
-            yield Problem(self.broken.kind, f"{self.broken.detail}; {_NO_PROGRAM}")
+            yield self.broken._replace(detail=f"{self.broken.detail}; {_NO_PROGRAM}")
         elif main and not self.is_large(main) and main != PROGRAMS[2]:  # which is text
             info = payloads.describe(self.read(main), inside=1)
             expected = PayloadKind.SPIRV if self.module is None else PayloadKind.LLVM_BITCODE
@@ -286,7 +293,10 @@ class Program:
             if not self.is_large(name) and (wrong := self._binary(name)):
                 kind, detail = wrong
                 yield Problem(kind, f"{printable(name)} {detail}", paths=(name,))
-        if strange := self.roles[STRANGER]:
+        blocking = [one for one in self.roles[STRANGER] if self._is_blocking(one)]
+        for name in blocking:
+            yield Problem(FindingKind.CORRUPT, f"{printable(name)} {_FOLDER}; {_NO_KERNEL}", paths=(name,))
+        if strange := [one for one in self.roles[STRANGER] if one not in blocking]:
             more = f" and {len(strange) - 1} more" if len(strange) > 1 else ""
             detail = f"{printable(strange[0])}{more} in its directory is not PoCL's; keep it elsewhere"
             yield Problem(FindingKind.LEFTOVER, detail, paths=())
@@ -319,6 +329,11 @@ class Program:
         """The files of a role that are no longer in use."""
         seen = self.files.seen
         return tuple(one for one in self.roles[role] if now_ns - seen[one].st_mtime_ns > MINIMUM_AGE_NS)
+
+    def _is_blocking(self, name: str) -> bool:
+        """Whether a stranger is a directory in place of a kernel's machine code."""
+        folder = stat.S_ISDIR(self.files.seen[name].st_mode)
+        return folder and LAYOUT.role(name, folder=False) in ("binary", "device")
 
     def _binary(self, name: str) -> tuple[FindingKind, str] | None:
         """Kind and words of the problem of a kernel's machine code."""

@@ -51,6 +51,21 @@ def test_a_damaged_program_is_wrong_and_goes_whole(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("what", ["program.bc", f"vecadd/{build.SMALL}/vecadd.so"])
+def test_a_directory_in_place_of_a_file_is_told_and_moved_away(what: str, held: bool, tmp_path: Path) -> None:
+    """Every program that needs it fails; what a user has in it is kept."""
+    path = build.program(tmp_path) / what
+    path.unlink()
+    path.mkdir()
+    if held:
+        (path / "diary.txt").write_text("mine")
+    build.age(tmp_path, build.NOW - build.DAY)
+    told = [one for one in _repair(tmp_path).findings if "in place of a file" in one.detail]
+    assert [(one.kind, one.repaired) for one in told] == [("corrupt", True)]
+    assert not path.exists() and len(list(tmp_path.rglob("diary.txt"))) == held
+
+
 @pytest.mark.parametrize(
     ("content", "kind", "words"),
     [
