@@ -32,6 +32,7 @@ _WRAPPER = b"# AOT ID:"
 _SOURCE = re.compile(rb"(c[a-z2-7]{51}(?:\.\w+)?)\.cpp\0")
 """The name of its source in a library's tables of names."""
 _FAILS = "TorchInductor takes it as it is, so the program ends with an error at every start"
+_WARNS = "compiles again where it does not load, and else computes by it, which may be another graph"
 _RUNS = "TorchInductor runs it nevertheless"
 _LARGEST_BYTES = 1 << 30
 
@@ -120,7 +121,7 @@ class Inductor(InductorPlaces, FilesFormat):
     def _damage(self, name: str, data: bytes) -> Problem:
         why = "is not called by what it holds" if data else "is empty"
         kind = FindingKind.CORRUPT if data else FindingKind.TRUNCATED
-        detail = f"{name[:12]} {why}; TorchInductor warns when it does not load, and compiles again"
+        detail = f"{name[:12]} {why}; TorchInductor {_WARNS}"
         return Problem(kind, detail)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.answers.entries import FindingKind, Location
+from gpucache.caches.interface import Strips
 from gpucache.caches.registry import of_others
 from tests.caches.opened import kinds
 
@@ -96,6 +97,14 @@ def test_what_triton_writes_is_sound_and_says_what_it_is(root: Path) -> None:
     assert found == [("scale", "cuda:sm_80", "cubin"), ("scale", "hip:gfx942", "amdgpu")]
     assert not [one for entry in cache.scan() for one in cache.check(entry).findings]
     assert not list(cache.leftovers()) and _run(root) == "True True"
+
+
+def test_kernels_without_what_only_compilers_read_are_found(root: Path) -> None:
+    """Of both targets; the list names what is left, as Triton compiles again otherwise."""
+    cache = SYSTEM.open(Location("triton", str(root), "--cache", enabled=True))
+    assert isinstance(cache, Strips)
+    assert [cache.strip(entry) for entry in cache.scan() if entry.spare_bytes] == [None, None]
+    assert not list(root.glob("*/*.ttgir")) and _run(root) == "True True"
 
 
 def _stage_other(folder: Path) -> None:
