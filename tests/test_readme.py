@@ -4,16 +4,21 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from gpucache.cli import topics
 from tests.children import run_text
 
-_README = Path(__file__).parents[1] / "README.md"
+README = Path(__file__).parents[1] / "README.md"
+PICTURE = README.parent / ".github/first-run.svg"
 _SAMPLE = re.compile(r"(?<!-->\n)```(sh|console)\n(.*?)```\n", re.DOTALL)
 """A block for the shell, unless a comment above it says otherwise."""
+SHOWN = 5
+"""How many samples are in the picture: a program, two runs of it, another program, and its warming."""
 _VARIES = (
     (r"[0-9]+(?:\\\.[0-9]+)?\\ (?:ms|s|[KM]iB)\b", r"[0-9.]+ (?:ms|s|[KM]iB)"),
     (r"\b[0-9a-f]{12}\b", "[0-9a-f]{12}"),
@@ -25,9 +30,9 @@ _VARIES = (
 """Patterns of escaped text, and the pattern of what may be there instead."""
 
 
-def _commands() -> Iterator[tuple[str, str]]:
+def commands() -> Iterator[tuple[str, str]]:
     """Each sample's shell commands, and the output that it shows."""
-    for kind, text in _SAMPLE.findall(_README.read_text(encoding="utf-8")):
+    for kind, text in _SAMPLE.findall(README.read_text(encoding="utf-8")):
         if kind == "sh":
             yield text, ""
         else:
@@ -43,18 +48,34 @@ def _pattern(shown: str) -> str:
     return pattern
 
 
+def newcomer(place: Path) -> dict[str, str]:
+    """The environment of somebody with an empty home directory, which it makes below an empty directory."""
+    home = place / "home"
+    home.mkdir(exist_ok=True)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("GPUCACHE_", "XDG_"))}
+    return kept | {
+        "HOME": str(home),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }
+
+
+def test_the_picture_shows_the_first_samples() -> None:
+    """It has the README's commands as text, and names no address but those of its XML namespaces."""
+    told = PICTURE.read_text(encoding="utf-8")
+    shown = "".join("".join(ElementTree.fromstring(told).itertext()).split())
+    for command, _ in islice(commands(), SHOWN):
+        assert "".join(command.split()) in shown
+    assert {*re.findall(r"https?://[^\s\"')]+", told)} <= {"http://www.w3.org/2000/svg"}
+
+
 @pytest.mark.slow
 def test_the_samples_do_as_shown(tmp_path: Path) -> None:
     """In an empty directory with an empty home, each prints what the README shows."""
     pytest.importorskip("cuda.bindings.nvrtc")
-    (tmp_path / "home").mkdir()
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("GPUCACHE_", "XDG_"))}
-    kept["HOME"] = str(tmp_path / "home")
-    kept["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    commands = list(_commands())
-    assert len(commands) > 10
-    for command, shown in commands:
-        done = run_text(["bash", "-ec", f"{{ {command}\n}} 2>&1"], cwd=tmp_path, env=kept)
+    environment = newcomer(tmp_path)
+    assert len(list(commands())) > 10
+    for command, shown in commands():
+        done = run_text(["bash", "-ec", f"{{ {command}\n}} 2>&1"], cwd=tmp_path, env=environment)
         if shown:
             assert re.fullmatch(_pattern(shown), done.stdout.strip(), re.DOTALL), (
                 command,
