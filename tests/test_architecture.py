@@ -347,7 +347,7 @@ _ALSO_ELSEWHERE: Mapping[str, frozenset[str]] = {
     "mesa": frozenset({"backends.opencl", "payload.containers"}),
     # What names itself after what it is for, as kinds of payloads and of kernels do.
     "vulkan": frozenset({"payload", "caches.taichi"}),
-    "triton": frozenset({"caches.inductor", "caches.vllm"}),
+    "triton": frozenset({"caches.inductor", "caches.vllm", "caches.helion"}),
     "inductor": frozenset({"caches.vllm"}),
     # It tells the caches of others where they lie.
     "vllm": frozenset({"caches.deep_gemm"}),
@@ -383,6 +383,7 @@ def test_no_other_room_names_a_system(name: str) -> None:
         "caches.registry",
         "caches.systems",
         "caches.torch_places",
+        "caches.desktop_places",
         *_ALSO_ELSEWHERE.get(name, ()),
     }
     naming = [

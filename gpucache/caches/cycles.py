@@ -9,11 +9,11 @@ other versions stay. The kernels shipped with Cycles (``lib/*.zst``) are part of
 
 from dataclasses import replace
 
+from gpucache.caches.desktop_places import CyclesPlaces
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.format import Look
 from gpucache.caches.layout import Layout, hashed
-from gpucache.caches.systems import CyclesPlaces
 from gpucache.payload import PayloadKind
 
 _MD5 = "([0-9A-F]{32})"

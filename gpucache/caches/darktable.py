@@ -18,11 +18,11 @@ from pathlib import Path
 from gpucache.answers.entries import FindingKind, Problem
 from gpucache.answers.evict import Kept
 from gpucache.answers.verify import Checked
+from gpucache.caches.desktop_places import DarktablePlaces
 from gpucache.caches.files import Files, open_folder
 from gpucache.caches.files_format import OF_OPENCL, BinaryFormat
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, hashed
-from gpucache.caches.systems import DarktablePlaces
 from gpucache.folders import Folder
 
 _FOLDER = r"(cached_(?:v\d+_)?kernels_for_\w+)"

@@ -15,11 +15,11 @@ from functools import reduce
 from itertools import chain
 
 from gpucache.answers.entries import FindingKind, Problem
+from gpucache.caches.desktop_places import DxvkPlaces
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import Look
 from gpucache.caches.layout import Layout
-from gpucache.caches.systems import DxvkPlaces
 from gpucache.errors import FormatError
 from gpucache.units import printable
 

@@ -4,11 +4,23 @@ Owns reading that file. Must not know which system wrote it.
 """
 
 import re
+from collections.abc import Iterator
 
+from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches.files import Files
 
 BUILD = "build.ninja"
 _BUILD_BYTES = 1 << 20
+
+
+def no_text(item: Files) -> Iterator[Problem]:
+    """The problem of a ``build.ninja`` that is not text: owners compare it with a new one at each start."""
+    if BUILD in item.seen:
+        try:
+            item.read(BUILD, _BUILD_BYTES).decode()
+        except UnicodeDecodeError:
+            detail = f"{BUILD} is not UTF-8, at which programs that need the module end at every start"
+            yield Problem(FindingKind.CORRUPT, detail)
 
 
 def built_with(item: Files) -> list[tuple[str, str]]:

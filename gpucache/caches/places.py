@@ -35,6 +35,8 @@ LITTLE_BYTES = 64 << 20
 WINDOWS = os.name == "nt"
 XDG = "XDG_CACHE_HOME"
 """The directory of all caches without their own variable, which moves them together."""
+ANY_BINARY = "a changed byte inside a binary, or the binary of another program"
+"""The damage that stays unseen if binaries have neither checksum nor key."""
 _ADMINISTRATOR = 0
 _NOTHING: Mapping[str, Collection[str]] = {}
 

@@ -41,6 +41,8 @@ SYSTEMS = {
     "inductor": "gpucache.caches.inductor",
     "torch-extensions": "gpucache.caches.torch_extensions",
     "torch-kernels": "gpucache.caches.torch_kernels",
+    "helion": "gpucache.caches.helion",
+    "tvm-ffi": "gpucache.caches.tvm_ffi",
     "vllm": "gpucache.caches.vllm",
     "tilelang": "gpucache.caches.tilelang",
     "flashinfer": "gpucache.caches.flashinfer",
@@ -59,6 +61,8 @@ SYSTEMS = {
     "pytools": "gpucache.caches.pytools",
     "dxvk": "gpucache.caches.dxvk",
     "vulkan": "gpucache.caches.vulkan",
+    "adaptivecpp": "gpucache.caches.adaptivecpp",
+    "chromium": "gpucache.caches.chromium",
 }
 """Modules of the third-party formats by the name of their system; each has a ``FORMAT``."""
 NAMES = (OWN, *SYSTEMS)

@@ -11,25 +11,47 @@ from pathlib import Path
 
 from gpucache.answers.entries import Location
 from gpucache.caches import places
+from gpucache.caches.desktop_places import (
+    ChromiumPlaces,
+    CyclesPlaces,
+    DarktablePlaces,
+    DxvkPlaces,
+    VulkanPlaces,
+)
 from gpucache.caches.futhark.locations import FutharkPlaces
-from gpucache.caches.places import WINDOWS, Home, Medium, Place, Places, Temporary, Var, mount_of, mounts
+from gpucache.caches.places import (
+    ANY_BINARY,
+    WINDOWS,
+    Home,
+    Medium,
+    Place,
+    Places,
+    Temporary,
+    Var,
+    mount_of,
+    mounts,
+)
 from gpucache.caches.pocl.locations import PoclPlaces
 from gpucache.caches.pyopencl.locations import PyOpenclPlaces
 from gpucache.caches.rocfft.locations import RocfftPlaces
 from gpucache.caches.sycl.locations import SyclPlaces
-from gpucache.caches.torch_places import InductorPlaces, TorchExtensionsPlaces, TorchKernelsPlaces
+from gpucache.caches.torch_places import (
+    HelionPlaces,
+    InductorPlaces,
+    TorchExtensionsPlaces,
+    TorchKernelsPlaces,
+    TvmFfiPlaces,
+)
 
 _CUDA_CORE_BELOW = "cuda-python/program-cache"
 _CUDA_CORE_VARIABLE = "LOCALAPPDATA" if WINDOWS else "XDG_CACHE_HOME"
-
-_ANY_BINARY = "a changed byte inside a binary, or the binary of another program"
 
 
 class CudaCorePlaces(Places):
     name = "cuda.core"
     title = "cuda.core program cache"
     owner = "cuda.core"
-    unseen = _ANY_BINARY
+    unseen = ANY_BINARY
     place = Place(
         (
             Var(_CUDA_CORE_VARIABLE, _CUDA_CORE_BELOW),
@@ -212,7 +234,7 @@ class IntelNeoPlaces(Places):
     title = "compiler cache of Intel's GPU driver"
     owner = "Intel's GPU driver"
     driver = True
-    unseen = _ANY_BINARY
+    unseen = ANY_BINARY
     place = Place(
         (
             Var("NEO_CACHE_DIR"),
@@ -373,7 +395,7 @@ class AmdComgrPlaces(Places):
     title = "AMD code object manager cache"
     owner = "AMD's code object manager"
     driver = True
-    unseen = _ANY_BINARY
+    unseen = ANY_BINARY
     place = Place(
         (Var("AMD_COMGR_CACHE_DIR"), Var("XDG_CACHE_HOME", "comgr"), Home(".cache/comgr")),
         move="set AMD_COMGR_CACHE_DIR",
@@ -516,7 +538,7 @@ class HashcatPlaces(Places):
     name = "hashcat"
     title = "hashcat kernel cache"
     owner = "hashcat"
-    unseen = _ANY_BINARY
+    unseen = ANY_BINARY
     place = Place(
         (Var("XDG_CACHE_HOME", "hashcat/kernels"), Home(".cache/hashcat/kernels", expanded=True)),
         move="set XDG_CACHE_HOME",
@@ -540,21 +562,6 @@ class HashcatPlaces(Places):
                 yield location._replace(root=str(root), decided_by=older[1], enabled=True, problems=problems)
             else:
                 yield location
-
-
-class DarktablePlaces(Places):
-    name = "darktable"
-    title = "darktable kernel cache"
-    owner = "darktable"
-    unseen = _ANY_BINARY
-    place = Place(
-        (Var("XDG_CACHE_HOME", "darktable"), Home(".cache/darktable", expanded=True)),
-        move="set XDG_CACHE_HOME, or start darktable with --cachedir",
-        nowhere="darktable finds no home directory; set XDG_CACHE_HOME",
-        also=(Home(".var/app/org.darktable.Darktable/cache/darktable"),),  # as Flatpak sets XDG_CACHE_HOME
-        lacking="XDG_CACHE_HOME moves every cache that follows it; --cachedir moves darktable's alone",
-        opt_in=True,
-    )
 
 
 _OPENCV_SHARED = Path("/var/tmp/opencv")
@@ -607,7 +614,7 @@ class GgmlOpenclPlaces(Places):
     name = "ggml-opencl"
     title = "llama.cpp OpenCL kernel cache"
     owner = "llama.cpp"
-    unseen = _ANY_BINARY
+    unseen = ANY_BINARY
     place = Place(
         (Var(_GGML_OPENCL_VARIABLE), Temporary("llama.cpp/cl-cache", user=False)),
         move=f"set {_GGML_OPENCL_VARIABLE}",
@@ -645,20 +652,6 @@ class ArrayFirePlaces(Places):
     tracing = {"AF_TRACE": "jit"}
 
 
-class CyclesPlaces(Places):
-    name = "cycles"
-    title = "Cycles kernel cache"
-    owner = "Cycles"
-    unseen = _ANY_BINARY
-    place = Place(
-        (Var("XDG_CACHE_HOME", "cycles/kernels"), Home(".cache/cycles/kernels", expanded=True)),
-        move="set XDG_CACHE_HOME",
-        nowhere="Cycles finds no home directory; set XDG_CACHE_HOME",
-        lacking="XDG_CACHE_HOME moves every cache that follows it, as Cycles has no variable of its own",
-        opt_in=True,
-    )
-
-
 class ClesperantoPlaces(Places):
     name = "clesperanto"
     title = "clesperanto kernel cache"
@@ -671,7 +664,7 @@ class ClesperantoPlaces(Places):
         lacking="clesperanto keeps its cache in the home directory, which no variable but HOME moves",
         opt_in=True,
     )
-    unseen = _ANY_BINARY
+    unseen = ANY_BINARY
 
 
 class OpenvinoPlaces(Places):
@@ -701,48 +694,18 @@ class PytoolsPlaces(Places):
     )
 
 
-class DxvkPlaces(Places):
-    name = "dxvk"
-    title = "DXVK shader cache"
-    owner = "DXVK"
+class AdaptiveCppPlaces(Places):
+    name = "adaptivecpp"
+    title = "AdaptiveCpp JIT cache"
+    owner = "AdaptiveCpp"
     place = Place(
-        (
-            Var("DXVK_SHADER_CACHE_PATH"),
-            Var("LOCALAPPDATA" if WINDOWS else "XDG_CACHE_HOME", "dxvk"),
-            Home(".cache/dxvk"),
-        ),
-        move="set DXVK_SHADER_CACHE_PATH",
-        nowhere="DXVK finds no home directory; set DXVK_SHADER_CACHE_PATH",
-        off={"DXVK_SHADER_CACHE": ("0",)},
+        (Var("ACPP_APPDB_DIR"), Var("XDG_DATA_HOME", "acpp"), Home(".acpp")),
+        move="set ACPP_APPDB_DIR",
+        nowhere="AdaptiveCpp finds no home folder; set ACPP_APPDB_DIR",
         opt_in=True,
     )
-    tracing = {"DXVK_LOG_LEVEL": "debug"}
-
-
-class VulkanPlaces(Places):
-    name = "vulkan"
-    title = "Vulkan pipeline caches"
-    owner = "a Vulkan program"
-    place = Place(
-        (
-            Var("XDG_CACHE_HOME", "gtk-4.0/vulkan-pipeline-cache"),
-            Home(".cache/gtk-4.0/vulkan-pipeline-cache"),
-        ),
-        move="set XDG_CACHE_HOME",
-        nowhere="GTK finds no home directory; set XDG_CACHE_HOME",
-        lacking="XDG_CACHE_HOME moves every cache that follows it; programs keep pipelines where they like",
-        opt_in=True,
-    )
-
-    @classmethod
-    def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
-        """GTK's, and Blender's if it exists."""
-        for location in super().locations(environ):
-            yield location
-            blender = Path(location.root).parents[1] / "blender" / "vk-pipeline-cache"
-            if places.is_folder(blender):
-                found = tuple(cls.at_place(blender))
-                yield location._replace(root=str(blender), enabled=True, problems=found)
+    tracing = {"ACPP_DEBUG_LEVEL": "3"}
+    unseen = "a changed byte inside a binary, or the binary of another kernel"
 
 
 PLACES: Mapping[str, type[Places]] = {
@@ -767,6 +730,8 @@ PLACES: Mapping[str, type[Places]] = {
         InductorPlaces,
         TorchExtensionsPlaces,
         TorchKernelsPlaces,
+        HelionPlaces,
+        TvmFfiPlaces,
         VllmPlaces,
         TileLangPlaces,
         FlashInferPlaces,
@@ -785,6 +750,8 @@ PLACES: Mapping[str, type[Places]] = {
         PytoolsPlaces,
         DxvkPlaces,
         VulkanPlaces,
+        AdaptiveCppPlaces,
+        ChromiumPlaces,
     )
 }
 """By name, in display order."""

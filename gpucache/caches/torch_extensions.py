@@ -17,7 +17,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, broken
 from gpucache.caches.format import HOUR_NS, HeldError, Look
 from gpucache.caches.layout import Layout, hashed
-from gpucache.caches.ninja import BUILD, built_with
+from gpucache.caches.ninja import BUILD, built_with, no_text
 from gpucache.caches.torch_places import TorchExtensionsPlaces
 from gpucache.errors import FormatError
 from gpucache.payload import PayloadKind
@@ -77,6 +77,7 @@ class TorchExtensions(TorchExtensionsPlaces, FilesFormat):
             if name.endswith((".so", ".o")):
                 end = _FAILS if name.endswith(".so") else "the next link of the module fails"
                 yield from broken(name, item.read(name, _LARGEST_BYTES), PayloadKind.ELF, end)
+        yield from no_text(item)
 
     def payload(self, item: Files) -> bytes:
         """The newest library."""

@@ -1,4 +1,4 @@
-"""The places of PyTorch's caches: rows of ``systems``."""
+"""The places of the caches of PyTorch and of compilers that its programs call: rows of ``systems``."""
 
 from gpucache.caches.places import Home, Place, Places, Temporary, Var
 
@@ -56,4 +56,36 @@ class TorchKernelsPlaces(Places):
         nowhere="PyTorch finds no home directory; set PYTORCH_KERNEL_CACHE_PATH",
         off={"USE_PYTORCH_KERNEL_CACHE": ("0",)},
         opt_in=True,
+    )
+
+
+class HelionPlaces(Places):
+    name = "helion"
+    title = "Helion autotuning records"
+    owner = "Helion"
+    unseen = "the record of another kernel"
+    place = Place(
+        (
+            Var("HELION_CACHE_DIR"),
+            Var("TORCHINDUCTOR_CACHE_DIR", "helion"),
+            Temporary("torchinductor_", inside="helion"),
+        ),
+        move="set HELION_CACHE_DIR",
+        nowhere="Helion finds no name of the user; set HELION_CACHE_DIR",
+        off={"HELION_FORCE_AUTOTUNE": ("1",)},
+        opt_in=True,
+    )
+
+
+class TvmFfiPlaces(Places):
+    name = "tvm-ffi"
+    title = "TVM-FFI inline modules"
+    owner = "TVM-FFI"
+    unseen = "a changed byte in a library, or the library of another module"
+    place = Place(
+        (Var("TVM_FFI_CACHE_DIR"), Home(".cache/tvm-ffi", expanded=True)),
+        move="set TVM_FFI_CACHE_DIR",
+        nowhere="TVM-FFI finds no home folder; set TVM_FFI_CACHE_DIR",
+        opt_in=True,
+        runs=True,
     )

@@ -18,11 +18,11 @@ from pathlib import Path
 from gpucache.answers.entries import FindingKind, Problem
 from gpucache.answers.verify import Checked
 from gpucache.caches import files
+from gpucache.caches.desktop_places import VulkanPlaces
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left, Whose, hashed
-from gpucache.caches.systems import VulkanPlaces
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
 from gpucache.payload import PayloadKind, describe

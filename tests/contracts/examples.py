@@ -25,8 +25,10 @@ from gpucache.keys import cache_key
 from gpucache.model import Entry, EntryDetail, EntryHead, KeyField
 from gpucache.settings import read_settings
 from gpucache.store import DirectoryStore
+from tests.caches.adaptivecpp import build as adaptivecpp
 from tests.caches.amd_comgr import build as amd_comgr
 from tests.caches.arrayfire import build as arrayfire
+from tests.caches.chromium import build as chromium
 from tests.caches.clesperanto import build as clesperanto
 from tests.caches.cuda_core import build as cuda_core
 from tests.caches.cuda_driver import build as cuda_driver
@@ -39,6 +41,7 @@ from tests.caches.flashinfer import build as flashinfer
 from tests.caches.futhark import build as futhark
 from tests.caches.ggml_opencl import build as ggml_opencl
 from tests.caches.hashcat import build as hashcat
+from tests.caches.helion import build as helion
 from tests.caches.inductor import build as inductor
 from tests.caches.intel_neo import build as intel_neo
 from tests.caches.jax import build as jax
@@ -58,6 +61,7 @@ from tests.caches.tilelang import build as tilelang
 from tests.caches.torch_extensions import build as torch_extensions
 from tests.caches.torch_kernels import build as torch_kernels
 from tests.caches.triton import build as triton
+from tests.caches.tvm_ffi import build as tvm_ffi
 from tests.caches.vllm import build as vllm
 from tests.caches.vulkan import build as vulkan
 from tests.caches.warp import build as warp
@@ -263,6 +267,10 @@ EXAMPLES: Mapping[str, Example] = {
     "inductor": Example(inductor.put, lambda _: inductor.GRAPH),
     "torch-extensions": Example(torch_extensions.put, lambda _: torch_extensions.LIBRARY),
     "torch-kernels": Example(torch_kernels.put, lambda _: PTX),
+    "helion": Example(helion.put, helion.content),
+    "tvm-ffi": Example(tvm_ffi.put, lambda _: tvm_ffi.LIBRARY),
+    "chromium": Example(chromium.put, chromium.index, alone=False),
+    "adaptivecpp": Example(adaptivecpp.put, lambda _: PTX),
     "vllm": Example(vllm.put, vllm.artifact),
     "tilelang": Example(tilelang.put, lambda _: tilelang.LIBRARY),
     "flashinfer": Example(flashinfer.put, lambda _: flashinfer.LIBRARY),

@@ -16,6 +16,7 @@ from tests.contracts.examples import EXAMPLES, age, open_example
 _ANY_CASE = {
     "darktable": "a folder is called like a device, in the letters of its driver",
     "opencv": "a folder is called like a device, in the letters of its driver",
+    "adaptivecpp": "a folder is called like a program, and its hash is of that name in its letters",
     "futhark": "people give a file its name",
     "torch-extensions": "programs give a module its name",
     "vulkan": "programs give a file its name, as they like",

@@ -64,6 +64,7 @@ def test_a_module_that_is_being_built_stays(tmp_path: Path) -> None:
         ("rasterizer_0.so", b"", FindingKind.TRUNCATED),
         ("rasterizer_0.so", b"garbage", FindingKind.MISLABELLED),
         ("main.o", b"", FindingKind.TRUNCATED),
+        ("build.ninja", b"\x91", FindingKind.CORRUPT),
     ],
 )
 def test_damage_is_found_and_repaired(file: str, content: bytes, kind: FindingKind, tmp_path: Path) -> None:
