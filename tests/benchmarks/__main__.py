@@ -23,6 +23,7 @@ NAMES: Mapping[str, str] = {
     "processes": "hits by 16 processes beside one and beside cuda.core's cache, and a start of 64 processes",
     "start": "the command's start, beside importing click",
     "scale": "inspect, verify and evict of large caches, beside find, reading and hashing all, and ccache",
+    "scale-triton": "inspect and verify of 5,000 entries of Triton's, beside find and reading all",
 }
 """Every benchmark with what it measures; its module is called alike."""
 

@@ -14,7 +14,7 @@ from tests.benchmarks.large_cache import make_cache
 from tests.benchmarks.measure import Comparison, Effort, Side, compare, process
 
 ENTRIES_EACH = 5
-_HASH = """
+HASH = """
 import os, sys, xxhash
 for folder, _, names in os.walk(sys.argv[1]):
     for name in names:
@@ -58,7 +58,7 @@ class _Scale:
         yield compare(f"inspect of {self._entries} entries", inspect, rounds, absent)
         listing = {"gpucache inspect --list": self._ours("inspect", "--list"), "find, with stat": files}
         yield compare(f"inspect --list of {self._entries} entries", listing, rounds)
-        hashed = process([sys.executable, "-c", _HASH, self._root])
+        hashed = process([sys.executable, "-c", HASH, self._root])
         verify = {"gpucache verify": self._ours("verify"), "reading and XXH3 of all": hashed}
         yield compare(f"verify of {self._entries} entries", verify, rounds)
         evict: dict[str, Side] = {

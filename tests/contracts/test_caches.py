@@ -10,6 +10,7 @@ import os
 import shutil
 import stat
 import tracemalloc
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +24,9 @@ from gpucache.answers.verify import Checked, Finding
 from gpucache.caches.interface import Cache, ChecksAll, Wanted
 from gpucache.caches.opening import Unusable
 from gpucache.caches.registry import NAMES, OWN, SYSTEMS, load_system
+from gpucache.engine.inspect import foreign_state
 from gpucache.errors import CacheUnusableError, FormatError, GpucacheError, UsageError
+from gpucache.folders import Folder
 from tests.contracts.examples import EXAMPLES, Example, age, open_example
 from tests.unprivileged import NOBODY, as_nobody, needs_root
 
@@ -390,9 +393,47 @@ def test_a_scan_holds_few_entries_at_once(name: str, tmp_path: Path, held_bytes:
         return
     del entries
     tracemalloc.start()
-    one_by_one = max(held_bytes() for _ in cache.scan())
+    one_by_one = max(held_bytes() for _ in cache.scan(beside=True))
     held = list(cache.scan())
     assert len(held) == 60 and one_by_one < held_bytes() / 2
+
+
+@every_system
+def test_a_scan_tells_what_lies_beside_the_entries_as_a_walk_does(name: str, tmp_path: Path) -> None:
+    """The same problems come after it, whether it kept them or not, and then again."""
+    place, cache, _ = _messed_up(name, tmp_path)
+    walked = list(open_example(name, place).leftovers())
+    assert list(cache.scan(beside=True)) == list(cache.scan(beside=True))
+    assert list(cache.leftovers()) == walked == list(cache.leftovers())
+
+
+def test_a_state_lists_the_directories_of_a_cache_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The owner is found from the first entry alone."""
+    _, cache, entries = _messed_up("triton", tmp_path)
+    listed: Counter[Path] = Counter()
+    as_ever = Folder.entries
+
+    def entries_of(folder: Folder) -> Iterator[os.DirEntry[str]]:
+        listed[folder.path] += 1
+        return as_ever(folder)
+
+    monkeypatch.setattr(Folder, "entries", entries_of)
+    assert foreign_state(cache).findings
+    assert sorted(listed[Path(one.path).parent] for one in entries)[:2] == [1, 1]
+
+
+def _messed_up(name: str, tmp_path: Path) -> tuple[Path, Cache, list[CacheEntry]]:
+    """A cache with files and links of others in its directories."""
+    _, cache, entries = _made(name, tmp_path)
+    root = Path(cache.location().root)
+    for folder in [one for one in (root, *root.rglob("*")) if one.is_dir()]:
+        folder.joinpath("diary.txt").write_text("mine")
+        folder.joinpath("link").symlink_to(tmp_path)
+    if root.is_dir():
+        age(root)
+    return root, cache, entries
 
 
 # Entries that others remove and rewrite meanwhile.
