@@ -31,6 +31,8 @@ _WRAPPER = b"# AOT ID:"
 """The beginning of a whole graph's module, which is named by its content."""
 _SOURCE = re.compile(rb"(c[a-z2-7]{51}(?:\.\w+)?)\.cpp\0")
 """The name of its source in a library's tables of names."""
+_MODULE = re.compile(rb"\s*(?:[#@\"']|(?:import|from|def|class|if|try)\b)")
+"""The beginning of any module that TorchInductor generates."""
 _FAILS = "TorchInductor takes it as it is, so the program ends with an error at every start"
 _WARNS = "compiles again where it does not load, and else computes by it, which may be another graph"
 _RUNS = "TorchInductor runs it nevertheless"
@@ -106,6 +108,8 @@ class Inductor(InductorPlaces, FilesFormat):
                     yield Problem(FindingKind.MISLABELLED, detail)
             elif name.endswith(".py") and not data:
                 yield Problem(FindingKind.TRUNCATED, f"{name[:12]} is empty; {_FAILS}")
+            elif name.endswith(".py") and not _MODULE.match(data):
+                yield Problem(FindingKind.CORRUPT, f"{name[:12]} does not begin as a Python module; {_FAILS}")
             elif data.startswith(_WRAPPER) and name != f"c{_digits(data.strip())}.py":
                 detail = f"{name[:12]} is not called by what it holds, so it was changed; {_RUNS}"
                 yield Problem(FindingKind.CORRUPT, detail)

@@ -56,6 +56,7 @@ def test_generated_code_and_its_libraries_are_entries(tmp_path: Path) -> None:
         (put_library, OTHERS, FindingKind.MISLABELLED, "another source"),
         (put_library, b"garbage", FindingKind.MISLABELLED, "ends with an error at every start"),
         (put_module, b"", FindingKind.TRUNCATED, "ends with an error at every start"),
+        (put_module, b"<html>", FindingKind.CORRUPT, "does not begin as a Python module"),
         (put_module, b"# AOT ID: ['0_inference']\nevil()\n", FindingKind.CORRUPT, "runs it nevertheless"),
     ],
 )
