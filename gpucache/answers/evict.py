@@ -229,7 +229,8 @@ class Evictions:
         removed = format_count(summary.removed + summary.stripped, "entry", "entries")
         yield plain(
             f"{removed} {how}, {format_size(summary.freed_bytes)} freed; "
-            f"{summary.kept} stay ({format_size(summary.kept_bytes)}){unread_words(summary.unread)}",
+            f"{format_count(summary.kept, 'stays', 'stay')} ({format_size(summary.kept_bytes)})"
+            f"{unread_words(summary.unread)}",
             "bold",
         )
 

@@ -223,6 +223,7 @@ CASES: dict[str, Callable[[], Iterable[Block]]] = {
     "evict: a plan, whole": lambda: _evicted(*HELD, GONE, planned=True, whole=True),
     "evict: done": lambda: _evicted(GONE, *HELD, EvictOutcome(Removal(OTHER, "stale"), Kept())),
     "evict: done, whole": lambda: _evicted(GONE, *HELD, whole=True),
+    "evict: one stays": lambda: evict.Evictions().done(EvictSummary(kept=1, kept_bytes=512)),
     "evict: many": lambda: list(_evicted(*([GONE] * 203), planned=True))[1:],
     "evict: caches": lambda: evict.evict_caches(
         [
