@@ -9,6 +9,7 @@
     |   +-- OptionError           2  a build option gpucache must refuse
     |   +-- CommandError        126  a command that cannot be started; codes as in shells
     |       +-- CommandNotFoundError  127  a command that does not exist
+    +-- SystemRefusedError        1  a disk, a server or a limit of the system refused a named file
     +-- CompileError              3  the compiler refused; carries its log
     +-- KernelCheckError          3  a check inside a kernel failed; names kernel, work-item, file and line
     +-- CacheMissError            3  GPUCACHE_REQUIRE is set and the cache missed
@@ -32,8 +33,8 @@ class ExitCode(IntEnum):
     meaning: str
 
     DONE = 0, "done"
-    UNEXPECTED = 1, "the system refused (such as a full disk), or a defect of gpucache"
-    USAGE = 2, "usage error"
+    UNEXPECTED = 1, "the system refused (a full disk, a limit), or a defect of gpucache"
+    USAGE = 2, "usage error, or a named file that cannot be read or written"
     FINDINGS = 3, "problems found, builds failed, or (with --check) something would miss"
     NOTHING_ATTEMPTED = 4, "nothing was attempted: no usable device, compiler or process"
     CACHE_UNUSABLE = 5, "a cache cannot be used, or only part of it was read"
@@ -160,6 +161,10 @@ class KernelCheckError(GpucacheError):
 
     def __str__(self) -> str:
         return self.message
+
+
+class SystemRefusedError(GpucacheError):
+    """A disk, a server or a limit of the system refused a file that was named."""
 
 
 class CacheMissError(GpucacheError):

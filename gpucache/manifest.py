@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gpucache.errors import ManifestError, UnreadSourceError
+from gpucache.host import os_errors
 from gpucache.model import Checks, Language, Program
 from gpucache.sources.disk import load_program
 
@@ -267,9 +268,7 @@ def _read(path: Path) -> str:
     except FileNotFoundError:
         raise ManifestError(f"there is no manifest {path}; name one with --manifest FILE") from None
     except OSError as error:
-        raise ManifestError(
-            f"the manifest {path} cannot be read ({error.strerror}); check its mode"
-        ) from None
+        raise os_errors.unreadable(f"the manifest {path}", error, "name one with --manifest FILE") from None
     if len(data) > _MAX_BYTES:
         raise ManifestError(f"{path} is larger than a manifest can be (4 MiB); split it")
     try:

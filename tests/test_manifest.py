@@ -306,7 +306,7 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     """A manifest that is missing, a folder, too large or not text is refused with the remedy."""
     with pytest.raises(ManifestError, match=r"there is no manifest .* name one with --manifest"):
         read_manifest(tmp_path / "none.toml")
-    with pytest.raises(ManifestError, match="cannot be read"):
+    with pytest.raises(SourceError, match="cannot be read"):
         read_manifest(tmp_path)
     path = tmp_path / "gpucache.toml"
     path.write_bytes(b"# \xff")

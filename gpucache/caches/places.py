@@ -341,7 +341,7 @@ def require_folder(root: Path, remedy: str) -> None:
         why = getattr(error, "strerror", None) or error
         raise CacheUnusableError(f"{str(root)!r} cannot be looked at ({why}); {remedy}") from error
     if not folder:
-        raise CacheUnusableError(f"{root} is no directory; {remedy}")
+        raise CacheUnusableError(f"{root} is not a directory; {remedy}")
 
 
 def distrust(status: os.stat_result, *, move: str) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucache.errors import CacheUnusableError, UsageError
+from gpucache.host import os_errors
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
@@ -143,15 +144,13 @@ def _place(text: str) -> Path:
         path = Path(text).absolute()
     except OSError:
         raise UsageError("the current directory is gone; go to another one") from None
-    if not is_there(path):
-        try:
-            path.lstat()
-        except PermissionError:
-            detail = f"{text} is not accessible to this user; fix the permissions of the directories above it"
-            raise CacheUnusableError(detail) from None
-        except (OSError, ValueError):
-            pass
-        raise UsageError(f"{text} does not exist; check the path")
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        raise UsageError(f"{text} does not exist; check the path") from None
+    except OSError as error:
+        detail = f"{text} cannot be read ({os_errors.reason(error)}); {os_errors.remedy(error)}"
+        raise CacheUnusableError(detail) from None
     return path
 
 
@@ -171,10 +170,14 @@ def split(text: str) -> tuple[str | None, Path | None]:
     name, colon, rest = text.partition(":")
     if colon and rest and is_name(name):
         return name, _place(rest)
-    if is_there(Path(text)):
-        return None, _place(text)
-    if is_name(text):
-        return text, None
-    raise UsageError(
-        f"there is no cache {text!r}; name one of {', '.join(NAMES)}, all, or the place of a cache"
-    )
+    try:
+        Path(text).stat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        if is_name(text):
+            return text, None
+        raise UsageError(
+            f"there is no cache {text!r}; name one of {', '.join(NAMES)}, all, or the place of a cache"
+        ) from None
+    except OSError:
+        pass  # the next line says why
+    return None, _place(text)

@@ -14,6 +14,7 @@ from gpucache.bench.sessions import PEERS
 from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.parameters import (
     BuildCommand,
+    Count,
     Named,
     Number,
     PathName,
@@ -42,7 +43,7 @@ AGAINST = (*PEERS, Arm.DRIVER.value)
 @click.option(
     "--runs",
     metavar="N",
-    type=click.IntRange(1, 1000),
+    type=Count(1, 1000),
     help=f"Pairs of starts, one cold and one warm; default {PAIRS}.",
 )
 @click.option(

@@ -13,6 +13,7 @@ from gpucache.cli.run import build_noted, end_as, named_command
 from gpucache.cli.running import Services, libraries
 from gpucache.cli.streams import complain
 from gpucache.errors import ExitCode, UsageError
+from gpucache.host import os_errors
 
 
 @click.group()
@@ -73,7 +74,7 @@ def _value(option: Option, value: Any) -> Any:
         try:
             return read_whole(value)
         except OSError as error:
-            raise UsageError(f"{value} cannot be read ({error.strerror}); {option.remedy}") from None
+            raise os_errors.unreadable(value, error, option.remedy) from None
     return value
 
 

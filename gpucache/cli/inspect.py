@@ -313,7 +313,7 @@ def _extract(opened: Opened, what: tuple[str, ...], targets: tuple[str, ...], fi
             with file.open("xb") as out:
                 out.write(payload)
         except FileExistsError:
-            raise UsageError(f"{file} is there already and is not written over; name another file") from None
+            raise UsageError(f"{file} exists and is not overwritten; name another file") from None
         except OSError:
             with suppress(OSError):  # nothing may have been made
                 file.unlink()

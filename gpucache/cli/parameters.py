@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from gpucache.manifest import ProgramSpec
 
+_LARGEST_EXTENT = 99_999
 _EMPTY = "it is empty; give a name, or leave it out"
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -47,11 +48,31 @@ class Number(click.FloatRange):
     """A number above or from a bound. ``nan`` and ``inf`` are refused, as they break every comparison."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """A finite number."""
-        number: float = super().convert(value, param, ctx)
-        if not math.isfinite(number):
-            self.fail(f"{value!r} is not a finite number; give one such as 5", param, ctx)
-        return number
+        """A finite number in the range."""
+        return float(_ranged(self, float, value, param, ctx))
+
+
+class Count(click.IntRange):
+    """A whole number in a range."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """A number in the range."""
+        return int(_ranged(self, int, value, param, ctx))
+
+
+def _ranged(kind: Any, read: Callable[[Any], Any], value: Any, *place: Any) -> Any:
+    """A number in its range, or Click's error in our words."""
+    least, most = kind.min, kind.max
+    bounds = f"above {least:g}" if kind.min_open else f"of at least {least:g}"
+    bounds = bounds if most is None else f"from {least} to {most}"
+    try:
+        number = read(value)
+        fits = math.isfinite(number) and (number > least if kind.min_open else number >= least)
+    except (ValueError, OverflowError):
+        fits = False
+    if not fits or (most is not None and number > most):
+        kind.fail(f"{value!r} is not a {'whole ' if read is int else ''}number {bounds}", *place)
+    return number
 
 
 class Age(click.ParamType[int]):
@@ -77,11 +98,14 @@ class LocalSize(click.ParamType[tuple[int, ...]]):
         """One to three extents."""
         if isinstance(value, tuple):
             return value
-        if not re.fullmatch(r"[1-9]\d{0,4}(x[1-9]\d{0,4}){0,2}", value):
+        if not re.fullmatch(r"0*[1-9]\d{0,99}(x0*[1-9]\d{0,99}){0,2}", value):
             self.fail(
                 f"{value!r} is not a local size; write one to three numbers, such as 64 or 16x16", param, ctx
             )
-        return tuple(int(extent) for extent in value.split("x"))
+        extents = tuple(int(extent) for extent in value.split("x"))
+        if max(extents) > _LARGEST_EXTENT:
+            self.fail(f"{max(extents)} is too large; no device takes more than {_LARGEST_EXTENT}", param, ctx)
+        return extents
 
 
 class Name(click.ParamType[str]):
@@ -98,12 +122,19 @@ class PathName(click.Path):
     """A path. An empty one is refused, as a name is: it would mean the current directory."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(path_type=Path, **options)
+        super().__init__(path_type=Path, readable=False, **options)  # the reader says why it cannot read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """The path as it was given."""
         if not os.fspath(value):
             self.fail(_EMPTY, param, ctx)
+        try:
+            os.stat(value)  # noqa: PTH116 - Click calls absent whatever this user cannot see
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            pass
+        except OSError as error:
+            if self.exists:
+                self.fail(os_errors.unreadable(value, error, "check its path").message, param, ctx)
         return cast("Path", super().convert(value, param, ctx))
 
 
@@ -400,11 +431,11 @@ def read_whole(path: Path) -> bytes:
 
 @contextmanager
 def writing(file: Path) -> Iterator[None]:
-    """A context in which a file is written; raises UsageError if that fails."""
+    """A context in which a file is written; raises UsageError or SystemRefusedError if that fails."""
     try:
         yield
     except OSError as error:
-        raise UsageError(os_errors.unwritable(file, error, "name another file")) from None
+        raise os_errors.unwritable(file, error, "name another file") from None
 
 
 def require_writable(option: str, file: Path, suffixes: Sequence[str]) -> None:

@@ -4,6 +4,7 @@ The words after ``--`` are a user's command, which gpucache never parses. Click 
 itself, so it is looked for before Click sees the arguments, and the command is passed separately.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -120,7 +121,8 @@ def _usage(own: Sequence[str], error: click.ClickException) -> int:
     context = getattr(error, "ctx", None)
     # Click forgets the verb if an option lacks its value.
     where = context.command_path if context is not None else f"gpucache {_verb(own)}".rstrip()
-    return _fail(own, f"{error.format_message().rstrip('.')}; see '{where} --help'", ExitCode.USAGE)
+    said = error.format_message().rstrip(".")
+    return _fail(own, f"{said[:1].lower()}{said[1:]}; see '{where} --help'", ExitCode.USAGE)
 
 
 def _verb(own: Sequence[str]) -> str:
@@ -141,7 +143,9 @@ def _fail(own: Sequence[str], message: str, code: int) -> int:
 def _failed(own: Sequence[str], error: OSError) -> int:
     """Print the operating system's refusal; if it names a reason, that is not a defect of gpucache."""
     if unwritten := streams.refusal():
-        why = f"{os_errors.reason(unwritten)}); {os_errors.remedy(unwritten)}"
+        closed = unwritten.errno == errno.EBADF
+        remedy = "leave standard output open" if closed else os_errors.remedy(unwritten)
+        why = f"{os_errors.reason(unwritten)}); {remedy}"
         return _fail([], f"the answer could not be written ({why} and ask again", ExitCode.UNEXPECTED)
     try:
         os.getcwd()  # noqa: PTH109 - raises if there is none
@@ -149,7 +153,8 @@ def _failed(own: Sequence[str], error: OSError) -> int:
         return _fail(own, "the current directory is gone; go to another one", ExitCode.USAGE)
     if not os_errors.is_of_the_machine(error):
         return _unexpected(own, error)
-    return _fail(own, os_errors.told(error), ExitCode.UNEXPECTED)
+    refused = os_errors.told(error)
+    return _fail(own, refused.message, refused.exit_code)
 
 
 def _unexpected(own: Sequence[str], error: Exception) -> int:

@@ -100,7 +100,7 @@ def named_command(verb: str) -> tuple[str, ...]:
         line = line.replace("./app", shlex.join(before))
         raise UsageError(f"write '--' before the command, as in 'gpucache {line}'")
     if not command:
-        raise UsageError(f"no command is named; write it behind '--', as in 'gpucache {line}'")
+        raise UsageError(f"no command is named; write it after '--', as in 'gpucache {line}'")
     return command
 
 

@@ -11,12 +11,12 @@ from typing import Any, BinaryIO, cast
 
 
 def prepare() -> None:
-    """Make all three usable: a closed one leads nowhere, and unencodable characters are escaped."""
+    """Make all three usable: a closed one refuses text, and unencodable characters are escaped."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:  # else the next file to be opened would receive our output
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+            os.set_inheritable(os.open(os.devnull, os.O_RDONLY if descriptor == 1 else os.O_RDWR), True)
     sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - lives on
     sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115

@@ -11,6 +11,7 @@ import click
 from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.parameters import (
     BuildCommand,
+    Count,
     Named,
     Number,
     PathName,
@@ -44,7 +45,7 @@ NEXT = (
     "--jobs",
     "-j",
     metavar="N",
-    type=click.IntRange(1, 1024),
+    type=Count(1, 1024),
     help="Number of workers; the default depends on cores and memory.",
 )
 @click.option(

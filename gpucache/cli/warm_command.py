@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucache.cli.globals import given, leave
-from gpucache.errors import CacheUnusableError, ExitCode
+from gpucache.errors import ExitCode
 from gpucache.host import os_errors
 
 if TYPE_CHECKING:
@@ -55,9 +55,7 @@ def _run(around: "KnownCaches", timeout: float, into: Path | None) -> "tuple[lis
         try:
             around.isolate(moved)
         except OSError as error:
-            raise CacheUnusableError(
-                f"{into} cannot be made ({error.strerror}); name another directory"
-            ) from None
+            raise os_errors.unwritable(into, error, "name another directory", "made") from None
     with (
         scratch("warm") as place,
         given().progress() as bar,
@@ -77,4 +75,4 @@ def _write(file: Path, environment: tuple[tuple[str, str], ...]) -> None:
     try:
         file.write_text("".join(lines), encoding="utf-8")
     except OSError as error:
-        raise CacheUnusableError(os_errors.unwritable(file, error, "name another directory")) from None
+        raise os_errors.unwritable(file, error, "name another directory") from None

@@ -12,6 +12,7 @@ from gpucache.cli.globals import given, leave
 from gpucache.cli.parameters import Named, field, read_programs, read_whole
 from gpucache.engine.opened import Opened
 from gpucache.errors import ExitCode, UsageError
+from gpucache.host import os_errors
 
 if TYPE_CHECKING:
     from gpucache.answers.entries import CacheEntry
@@ -140,4 +141,4 @@ def _value(text: str) -> bytes:
     try:
         return read_whole(Path(text[1:]))
     except OSError as error:
-        raise UsageError(f"{text[1:]} cannot be read ({error.strerror}); name a file after @") from None
+        raise os_errors.unreadable(text[1:], error, "name a file after @") from None

@@ -40,7 +40,8 @@ of its key, its size in bytes."""
 _LEFT_SHOWN = 5
 """How many of the things that stay in a cache are reported one by one."""
 NOTHING_ASKED = (
-    "say what may go: --max-size, --older-than, --superseded, --stale, --unlike, --program, --target or --all"
+    "no filter was given; add --max-size, --older-than, --superseded, --stale, --unlike, --program, "
+    "--target or --all"
 )
 
 

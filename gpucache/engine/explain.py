@@ -200,7 +200,7 @@ def _forgotten(records: Sequence[Record], prepared: Prepared) -> Miss | None:
             continue
         when = format_instant(removed.when_ns)
         if removed.why:
-            detail = f"removed at {when}: {removed.why}, with the record of what was built as {name}"
+            detail = f"removed at {when}: {removed.why}, with the build history of {name}"
             return Miss(Verdict.EVICTED, detail)
         what = "its record was removed" if removed.named else "old records, maybe its own, were removed"
         return Miss(

@@ -6,6 +6,8 @@ The one place that decides how people should fix an error number. Must not know 
 import errno
 import os
 
+from gpucache.errors import GpucacheError, SourceError, SystemRefusedError, UsageError
+
 _REMEDIES = {
     "make room on its disk": (errno.ENOSPC,),
     "make room in its quota": (errno.EDQUOT,) if hasattr(errno, "EDQUOT") else (),
@@ -20,10 +22,16 @@ _REMEDIES = {
     "keep it smaller, or raise the limit of files (ulimit -f)": (errno.EFBIG,),
     "move that directory elsewhere": (errno.EISDIR,),
     "keep the cache on another file system": (errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK),
-    "mend its links": (errno.ELOOP,),
+    "fix its links": (errno.ELOOP,),
 }
 _BY_NUMBER = {number: remedy for remedy, numbers in _REMEDIES.items() for number in numbers}
 _FAILING = "check its disk or server"
+_OF_THE_NAME = frozenset(
+    {
+        *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EINVAL, errno.ENXIO, errno.ENODEV),
+        *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP, errno.ENAMETOOLONG, errno.ETXTBSY),
+    }
+)
 _OF_THE_MACHINE = frozenset({*_BY_NUMBER, errno.EIO, errno.ETIMEDOUT})
 
 
@@ -37,9 +45,22 @@ def remedy(error: OSError, otherwise: str = _FAILING) -> str:
     return _BY_NUMBER.get(error.errno or 0, otherwise)
 
 
-def unwritable(place: object, error: OSError, otherwise: str) -> str:
-    """The reason why a place that a user named cannot be written, and the remedy."""
-    return f"{place} cannot be written ({reason(error)}); {remedy(error, otherwise)}"
+def unwritable(place: object, error: OSError, otherwise: str, verb: str = "written") -> GpucacheError:
+    """The error for a place that a user named and that cannot be written, with reason and remedy.
+
+    It is the user's mistake unless a disk, a server or a limit refused.
+    """
+    return _refused(UsageError, f"{place} cannot be {verb}", error, otherwise)
+
+
+def unreadable(place: object, error: OSError, otherwise: str, verb: str = "read") -> GpucacheError:
+    """The same for a place that cannot be read."""
+    return _refused(SourceError, f"{place} cannot be {verb}", error, otherwise)
+
+
+def _refused(kind: type[UsageError], failure: str, error: OSError, otherwise: str) -> GpucacheError:
+    said = f"{failure} ({reason(error)}); {remedy(error, otherwise)}"
+    return kind(said) if error.errno in _OF_THE_NAME else SystemRefusedError(said)
 
 
 def is_of_the_machine(error: OSError) -> bool:
@@ -47,8 +68,8 @@ def is_of_the_machine(error: OSError) -> bool:
     return error.errno in _OF_THE_MACHINE
 
 
-def told(error: OSError) -> str:
-    """Reason and remedy in one sentence, with the path if the error has one."""
-    named = os.fspath(error.filename) if isinstance(error.filename, str | os.PathLike) else ""
-    place = f"{named} cannot be used" if named else "the operating system refused"
-    return f"{place} ({reason(error)}); {remedy(error)}"
+def told(error: OSError) -> GpucacheError:
+    """The error with its reason and remedy in one sentence, and the path if it has one."""
+    if isinstance(error.filename, str | os.PathLike) and error.filename:
+        return unwritable(os.fspath(error.filename), error, _FAILING, "used")
+    return SystemRefusedError(f"the operating system refused ({reason(error)}); {remedy(error)}")

@@ -53,7 +53,7 @@ def uncached(layers: Layers, program: str, error: Exception) -> None:
         raise CacheMissError(
             f"{program} cannot be looked up, and GPUCACHE_REQUIRE is set: {Verdict.UNCACHEABLE}: {error}"
         ) from error
-    why = os_errors.told(error) if isinstance(error, OSError) else f"{program}: {error}"
+    why = os_errors.told(error).message if isinstance(error, OSError) else f"{program}: {error}"
     say_once(f"programs are compiled uncached: {why}")
 
 

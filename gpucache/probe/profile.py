@@ -42,7 +42,7 @@ def save_profile(path: Path, profile: Profile) -> None:
     except OSError as error:
         if new:
             path.unlink(missing_ok=True)
-        raise UsageError(os_errors.unwritable(path, error, "name another file")) from None
+        raise os_errors.unwritable(path, error, "name another file") from None
 
 
 def load_profile(path: Path) -> Profile:
@@ -51,11 +51,15 @@ def load_profile(path: Path) -> Profile:
         with path.open("rb") as stream:
             data = stream.read(_MAX_BYTES + 1)
     except OSError as error:
-        raise UsageError(f"the device profile {path} cannot be read ({error.strerror})") from None
+        raise os_errors.unreadable(f"the device profile {path}", error, "check its path") from None
     try:
         if len(data) > _MAX_BYTES:
             raise ValueError("it is larger than 4 MiB")
-        return _profile(json.loads(data))
+        try:
+            document = json.loads(data)
+        except (ValueError, RecursionError):
+            raise ValueError("it is not JSON") from None
+        return _profile(document)
     except (ValueError, TypeError, KeyError, RecursionError, TargetError) as error:
         raise UsageError(
             f"{path} is not a device profile ({error}); write one there with 'gpucache devices --save FILE'"
@@ -85,7 +89,7 @@ def compare(left: Profile, right: Profile) -> list[TargetDifference]:
 
 def _profile(document: object) -> Profile:
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise ValueError("its schema is not 1")
+        raise ValueError("it is not of schema 1")
     devices, environment = document.get("devices"), document.get("environment")
     if not isinstance(devices, list) or not isinstance(environment, dict):
         raise ValueError("it lacks devices or environment")

@@ -16,6 +16,7 @@ from typing import BinaryIO
 
 from gpucache.answers.record import PassedOver
 from gpucache.errors import SourceError
+from gpucache.host import os_errors
 from gpucache.keys import digest as digest_of
 from gpucache.recording.builds import RecordedBuild, Recording, Seen, union
 from gpucache.recording.lines import LINE_CAP, DamagedLineError, Line, read_line
@@ -65,10 +66,8 @@ def read_recording(folder: Path) -> RecordingFolder:
     try:
         names = sorted(name for name in os.listdir(folder) if name.endswith(SUFFIX))  # noqa: PTH208
     except OSError as error:
-        raise SourceError(
-            f"the recording {str(folder)!r} cannot be read ({error.strerror}); "
-            "name the directory of 'gpucache record -o'"
-        ) from None
+        otherwise = "name the directory of 'gpucache record -o'"
+        raise os_errors.unreadable(f"the recording {str(folder)!r}", error, otherwise) from None
     if not names and not (folder / BLOBS).is_dir():  # a command that built nothing leaves an empty one
         raise SourceError(f"{str(folder)!r} is not a recording; name the directory of 'gpucache record -o'")
     reader = _Reader(folder)

@@ -44,10 +44,8 @@ class Writer:
             if sources:
                 (folder / BLOBS).mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
         except OSError as error:
-            remedy = os_errors.remedy(error, "name another directory with -o")
-            raise UsageError(
-                f"{str(folder)!r} cannot be made a recording ({error.strerror}); {remedy}"
-            ) from None
+            otherwise = "name another directory with -o"
+            raise os_errors.unwritable(repr(str(folder)), error, otherwise, "made a recording") from None
 
     @property
     def builds(self) -> int:
@@ -118,4 +116,4 @@ class Writer:
 
 
 def _unwritten(error: OSError) -> str:
-    return os_errors.unwritable("the recording", error, "name another directory with -o")
+    return os_errors.unwritable("the recording", error, "name another directory with -o").message

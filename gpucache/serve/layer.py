@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from secrets import token_hex
 
-from gpucache.errors import CacheUnusableError, UsageError
+from gpucache.errors import UsageError
 from gpucache.host import os_errors
 from gpucache.native.build import file_name
 from gpucache.native.locate import locate
@@ -50,8 +50,7 @@ class Layer:
             names = set(os.listdir(self.folder))  # noqa: PTH208 - names are enough
             status = self.folder.stat()
         except OSError as error:
-            remedy = os_errors.remedy(error, "name another")
-            raise UsageError(f"{folder} cannot be made a layer ({error.strerror}); {remedy}") from None
+            raise os_errors.unwritable(folder, error, "name another", "made a layer") from None
         if names and INDEX not in names:
             raise UsageError(f"{folder} contains other files; name a new directory for the layer")
         if status.st_mode & 0o022:
@@ -105,9 +104,7 @@ class Layer:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            raise CacheUnusableError(
-                os_errors.unwritable(self.folder, error, "name another directory")
-            ) from None
+            raise os_errors.unwritable(self.folder, error, "name another directory") from None
 
     def _put(self, file: Path, data: bytes, mode: int) -> None:
         """Put a file in the place of one that may be in use."""

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import AnyStr, Literal, NamedTuple
 
 from gpucache.errors import SourceError, UnreadSourceError
+from gpucache.host import os_errors
 from gpucache.host.file_stamps import stamp_of
 from gpucache.keys import Asked, digest
 from gpucache.model import Language, Program
@@ -258,10 +259,10 @@ def load_program(path: Path, name: str, language: Language) -> Program:
             source = file.read(_LARGEST_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         raise SourceError(f"there is no source {str(path)!r}; check its path") from None
-    except (OSError, ValueError) as error:
-        raise SourceError(
-            f"the source {str(path)!r} cannot be read ({_reason(error)}); check its path and permissions"
-        ) from None
+    except OSError as error:
+        raise os_errors.unreadable(f"the source {str(path)!r}", error, "check its path") from None
+    except ValueError as error:
+        raise SourceError(f"the source {str(path)!r} cannot be read ({error}); check its path") from None
     if len(source) > _LARGEST_BYTES:
         raise UnreadSourceError(
             f"the source {str(path)!r} is larger than {format_size(_LARGEST_BYTES)}; "
@@ -280,8 +281,12 @@ def discover(paths: Sequence[Path]) -> list[Path]:
     found: dict[Path, None] = {}
     for path in paths:
         if not path.is_dir():
-            if not path.exists():
-                raise SourceError(f"there is no source {str(path)!r}; check its path")
+            try:
+                path.stat()
+            except (FileNotFoundError, NotADirectoryError, ValueError):
+                raise SourceError(f"there is no source {str(path)!r}; check its path") from None
+            except OSError as error:
+                raise os_errors.unreadable(f"the source {str(path)!r}", error, "check its path") from None
             found[path] = None
             continue
         try:
@@ -300,10 +305,8 @@ def discover(paths: Sequence[Path]) -> list[Path]:
 
 def _below(root: Path) -> Iterator[Path]:
     def refuse(error: OSError) -> None:
-        raise SourceError(
-            f"the directory {str(error.filename)!r} cannot be listed ({_reason(error)}); "
-            "check its permissions, or name the sources one by one"
-        )
+        place, otherwise = f"the directory {str(error.filename)!r}", "name the sources one by one"
+        raise os_errors.unreadable(place, error, otherwise, "listed")
 
     for folder, folders, files in os.walk(root, onerror=refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
@@ -311,7 +314,3 @@ def _below(root: Path) -> Iterator[Path]:
             path = Path(folder, name)
             if path.suffix in SUFFIXES and path.is_file():
                 yield path
-
-
-def _reason(error: OSError | ValueError) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)

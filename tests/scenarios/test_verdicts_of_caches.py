@@ -245,7 +245,7 @@ STATES: dict[str, tuple[Callable[[Any], Any], str, tuple[str, ...]]] = {
     "evicted-with-its-record": (
         _evicted_with_its_record,
         "evicted",
-        (": --all, with the record of what was built as show",),
+        (": --all, with the build history of show",),
     ),
     "never-built-before-all-went": (
         _never_built_before_all_went,

@@ -175,7 +175,7 @@ def write_file(path: Path, key: bytes, payload: bytes) -> None:
     except FileNotFoundError as error:
         raise CacheUnusableError(f"{path.parent} does not exist; make it, as Futhark does not") from error
     except OSError as error:
-        raise CacheUnusableError(os_errors.unwritable(path, error, "name another file")) from error
+        raise os_errors.unwritable(path, error, "name another file") from error
     except ValueError as error:
         raise CacheUnusableError(f"{path} cannot be written ({error}); name another file") from error
 

@@ -180,7 +180,7 @@ def _replayed_items(
         return
     chosen = [device for device in selected if device.backend == backend.name]
     if not chosen:
-        why = f"none of the targets asked for is {backend.name}'s; add --target {backend.name}:..."
+        why = f"no target of {backend.name} was given; add --target {backend.name}:..."
         why = why if selected else _why_absent(backend.name, devices)
         yield WarmItem(build.program, build.target, build.short, skipped=why)
     for device in chosen:
@@ -331,7 +331,7 @@ def _item(
 
 def _why_none(backend: str, devices: Sequence[Device], targets: Sequence[str]) -> str:
     if targets:
-        return f"none of the targets asked for is {backend}'s; add --target {backend}:..."
+        return f"no target of {backend} was given; add --target {backend}:..."
     if backend == "cuda":
         return (
             "no CUDA device is here; name an architecture, such as --target cuda:sm_90, to build without one"

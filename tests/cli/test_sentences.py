@@ -1,0 +1,83 @@
+"""Bad input of every kind, each with its exit code and its sentence: one error, one code, one voice."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Run
+
+ROWS = """
+2 warm k.cl --local-size 99999999 | 99999999 is too large; no device takes more than 99999
+2 warm k.cl --local-size 16xx | '16xx' is not a local size; write one to three numbers, such as 64 or 16x16
+2 warm k.cl --timeout abc | 'abc' is not a number of at least 0.1
+2 warm k.cl --timeout inf | 'inf' is not a number of at least 0.1
+2 warm k.cl --jobs many | 'many' is not a whole number from 1 to 1024
+2 warm k.cl --jobs 1e3 | '1e3' is not a whole number from 1 to 1024
+2 bench k.cl --runs 1.5 | '1.5' is not a whole number from 1 to 1000
+2 bench k.cl --fail-below -1 | '-1' is not a number above 0
+2 bench k.cl --against nothing | 'nothing' is not one of
+2 bench k.cl --export out.txt | --export writes .json, .md, .png, .svg or .pdf
+2 bench k.cl --export plain/out.json | cannot be written (Not a directory); name another file
+2 warm k.cl --check --device-profile k.cl | k.cl is not a device profile (it is not JSON)
+2 warm k.cl --check --device-profile {} | {} is not a device profile (it is not of schema 1)
+2 warm k.cl --check --device-profile none.json | none.json cannot be read (No such file or directory)
+2 warm k.cl --check --device-profile loop | profile loop cannot be read (Too many levels of symbolic links)
+2 devices --compare k.cl none.json | k.cl is not a device profile (it is not JSON)
+2 devices --save adir | File 'adir' is a directory
+2 warm loop | the source 'loop' cannot be read (Too many levels of symbolic links); fix its links
+2 warm loop/k.cl | the source 'loop/k.cl' cannot be read (Too many levels of symbolic links)
+2 warm k.cl -I loop | loop cannot be read (Too many levels of symbolic links); fix its links
+2 warm k.cl -I none | Directory 'none' does not exist
+2 warm --manifest loop | the manifest loop cannot be read (Too many levels of symbolic links)
+2 warm --manifest empty.toml | empty.toml names no program; add a [[program]] table with a source
+2 warm --manifest k.cl | k.cl is not TOML
+2 warm --recording loop | the recording 'loop' cannot be read (Too many levels of symbolic links)
+2 warm --recording none | the recording 'none' cannot be read (No such file or directory)
+2 record -o loop -- true | cannot be made a recording (File exists)
+2 record -o plain/r -- true | cannot be made a recording (Not a directory)
+5 inspect --cache loop | loop cannot be read (Too many levels of symbolic links); fix its links
+5 inspect --cache pocl:loop | loop cannot be read (Too many levels of symbolic links); fix its links
+2 inspect --cache pocl:none | none does not exist; check the path
+2 inspect --cache none | there is no cache 'none'; name one of gpucache, sycl
+2 inspect --since 1x --misses | '1x' is not an age; write a number with s, m, h, d or w, such as 30d
+5 verify --cache triton:plain | plain is not a directory; name the directory of a cache
+2 evict --max-size lots | 'lots' is not a size; write a number with a unit, such as 512M or 2GiB
+2 evict | no filter was given; add --max-size
+2 evict --program none | no entry is of the program 'none'
+2 warm k.cl --into loop | after '--'
+2 warm --into loop -- true | loop cannot be made
+2 export layer plain -- true | plain cannot be made a layer (File exists); name another
+2 export layer out true | write '--' before the command, as in 'gpucache export layer DIR -- true'
+3 export rocfft out loop | loop is a link, which is not followed
+2 export nope | no such command 'nope'; see 'gpucache export --help'
+2 warm --frobnicate | no such option '--frobnicate'
+2 help frobnicate | no such command 'frobnicate'
+2 inspect --cache | option '--cache' requires an argument
+2 verify run -- true | only run, record, warm, bench and export layer run a command
+127 run -- none | the command 'none' cannot be started (No such file or directory); check its name
+126 run -- ./plain | the command './plain' cannot be started (Permission denied)
+"""
+
+
+@pytest.mark.parametrize("row", ROWS.strip().splitlines())
+def test_a_mistake_has_its_code_and_its_sentence(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: str
+) -> None:
+    """One line on stderr names the thing and the remedy, and nothing is made."""
+    monkeypatch.chdir(tmp_path)
+    for name, text in {"k.cl": "__kernel void k() {}\n", "empty.toml": "", "{}": "{}", "plain": ""}.items():
+        Path(name).write_text(text, encoding="utf-8")
+    Path("adir").mkdir()
+    Path("loop").symlink_to("loop")
+    before = sorted(Path().iterdir())
+    line, _, words = row.partition(" | ")
+    code, _, line = line.partition(" ")
+    answer = run(*shlex.split(line), at=None)
+    assert (answer.code, answer.err.count("\n")) == (int(code), 1), answer
+    assert words in answer.err and answer.err.startswith("gpucache: ")
+    assert sorted(Path().iterdir()) == before
