@@ -344,7 +344,7 @@ _ALSO_ELSEWHERE: Mapping[str, frozenset[str]] = {
     "pyopencl": frozenset({"backends", "bench", "opencl", "serve", "answers.run_lines", *_TOLD_IN_HELP}),
     "cuda.core": frozenset({"backends", "bench", "cuda", *_TOLD_IN_HELP}),
     # Variables and files of a compiler that one project makes together with its cache.
-    "mesa": frozenset({"backends.opencl", "payload.containers"}),
+    "mesa": frozenset({"backends.opencl", "payload.containers", "caches.steam"}),
     # What names itself after what it is for, as kinds of payloads and of kernels do.
     "vulkan": frozenset({"payload", "caches.taichi"}),
     "triton": frozenset({"caches.inductor", "caches.vllm", "caches.helion"}),

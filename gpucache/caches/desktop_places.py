@@ -128,3 +128,21 @@ def _folders(above: Path) -> list[Path]:
     with suppress(OSError, ValueError):
         return sorted(islice(above.iterdir(), _LOOKED_AT))
     return []
+
+
+class SteamPlaces(Places):
+    name = "steam"
+    title = "Steam shader pre-caches"
+    owner = "Steam"
+    place = Place(
+        (Home(".local/share/Steam/steamapps/shadercache"),),
+        move="move the game to another Steam library",
+        nowhere="Steam finds no home folder; set HOME",
+        also=(
+            Home(".steam/debian-installation/steamapps/shadercache"),
+            Home(".var/app/com.valvesoftware.Steam/.local/share/Steam/steamapps/shadercache"),
+            Home("snap/steam/common/.local/share/Steam/steamapps/shadercache"),
+        ),
+        lacking="Steam keeps shaders in each of its libraries, which no variable moves",
+        opt_in=True,
+    )

@@ -44,6 +44,8 @@ SYSTEMS = {
     "torch-kernels": "gpucache.caches.torch_kernels",
     "helion": "gpucache.caches.helion",
     "tvm-ffi": "gpucache.caches.tvm_ffi",
+    "cute-dsl": "gpucache.caches.cute_dsl",
+    "flash-attention": "gpucache.caches.flash_attention",
     "vllm": "gpucache.caches.vllm",
     "tilelang": "gpucache.caches.tilelang",
     "flashinfer": "gpucache.caches.flashinfer",
@@ -64,6 +66,7 @@ SYSTEMS = {
     "vulkan": "gpucache.caches.vulkan",
     "adaptivecpp": "gpucache.caches.adaptivecpp",
     "chromium": "gpucache.caches.chromium",
+    "steam": "gpucache.caches.steam",
 }
 """Modules of the third-party formats by the name of their system; each has a ``FORMAT``."""
 NAMES = (OWN, *SYSTEMS)

@@ -16,6 +16,7 @@ from gpucache.caches.desktop_places import (
     CyclesPlaces,
     DarktablePlaces,
     DxvkPlaces,
+    SteamPlaces,
     VulkanPlaces,
 )
 from gpucache.caches.futhark.locations import FutharkPlaces
@@ -36,6 +37,8 @@ from gpucache.caches.pyopencl.locations import PyOpenclPlaces
 from gpucache.caches.rocfft.locations import RocfftPlaces
 from gpucache.caches.sycl.locations import SyclPlaces
 from gpucache.caches.torch_places import (
+    CuteDslPlaces,
+    FlashAttentionPlaces,
     HelionPlaces,
     InductorPlaces,
     TorchExtensionsPlaces,
@@ -732,6 +735,8 @@ PLACES: Mapping[str, type[Places]] = {
         TorchKernelsPlaces,
         HelionPlaces,
         TvmFfiPlaces,
+        CuteDslPlaces,
+        FlashAttentionPlaces,
         VllmPlaces,
         TileLangPlaces,
         FlashInferPlaces,
@@ -752,6 +757,7 @@ PLACES: Mapping[str, type[Places]] = {
         VulkanPlaces,
         AdaptiveCppPlaces,
         ChromiumPlaces,
+        SteamPlaces,
     )
 }
 """By name, in display order."""

@@ -89,3 +89,37 @@ class TvmFfiPlaces(Places):
         opt_in=True,
         runs=True,
     )
+
+
+class CuteDslPlaces(Places):
+    name = "cute-dsl"
+    title = "CuTe DSL cache"
+    owner = "the CuTe DSL"
+    place = Place(
+        (Var("CUTE_DSL_CACHE_DIR"), Temporary("", inside="cutlass_python_cache")),
+        move="set CUTE_DSL_CACHE_DIR",
+        nowhere="the CuTe DSL finds no name of the user; set CUTE_DSL_CACHE_DIR",
+        off={
+            "CUTE_DSL_NO_CACHE": ("1", "true", "on"),
+            "CUTE_DSL_DISABLE_FILE_CACHING": ("1", "true", "on"),
+        },
+        opt_in=True,
+    )
+
+
+class FlashAttentionPlaces(Places):
+    name = "flash-attention"
+    title = "FlashAttention 4 kernel cache"
+    owner = "FlashAttention"
+    unseen = "a changed byte in an object, or the object of another kernel"
+    place = Place(
+        (
+            Var("FLASH_ATTENTION_CUTE_DSL_CACHE_DIR"),
+            Temporary("", inside="flash_attention_cute_dsl_cache"),
+        ),
+        move="set FLASH_ATTENTION_CUTE_DSL_CACHE_DIR",
+        nowhere="FlashAttention finds no name of the user; set FLASH_ATTENTION_CUTE_DSL_CACHE_DIR",
+        turn_on=(("FLASH_ATTENTION_CUTE_DSL_CACHE_ENABLED", "1"),),
+        opt_in=True,
+        runs=True,
+    )

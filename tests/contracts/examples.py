@@ -33,10 +33,12 @@ from tests.caches.clesperanto import build as clesperanto
 from tests.caches.cuda_core import build as cuda_core
 from tests.caches.cuda_driver import build as cuda_driver
 from tests.caches.cupy import build as cupy
+from tests.caches.cute_dsl import build as cute_dsl
 from tests.caches.cycles import build as cycles
 from tests.caches.darktable import build as darktable
 from tests.caches.deep_gemm import build as deep_gemm
 from tests.caches.dxvk import build as dxvk
+from tests.caches.flash_attention import build as flash_attention
 from tests.caches.flashinfer import build as flashinfer
 from tests.caches.futhark import build as futhark
 from tests.caches.ggml_opencl import build as ggml_opencl
@@ -269,6 +271,9 @@ EXAMPLES: Mapping[str, Example] = {
     "torch-kernels": Example(torch_kernels.put, lambda _: PTX),
     "helion": Example(helion.put, helion.content),
     "tvm-ffi": Example(tvm_ffi.put, lambda _: tvm_ffi.LIBRARY),
+    "cute-dsl": Example(cute_dsl.put, cute_dsl.bytecode),
+    "flash-attention": Example(flash_attention.put, lambda _: flash_attention.OBJECT),
+    "steam": _opaque("{number}/fozpipelinesv6/steam_pipeline_cache.foz"),
     "chromium": Example(chromium.put, chromium.index, alone=False),
     "adaptivecpp": Example(adaptivecpp.put, lambda _: PTX),
     "vllm": Example(vllm.put, vllm.artifact),

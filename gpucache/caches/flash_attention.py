@@ -1,0 +1,69 @@
+"""FlashAttention 4's cache: an object file for each kernel that its CuTe sources compiled.
+
+Source: FlashAttention of September 2026, ``flash_attn/cute/cache_utils.py``; no file written on a GPU was
+available. The first directory is a SHA-256 of its sources, Python's version and those of CUTLASS and TVM-FFI,
+so those of older versions stay unused; below it there may be one for a kind of kernel. ``<64 hex>.o`` is a
+SHA-256 of a pickled key of shapes and types, ``<64 hex>.lock`` is held by flock(2) while a process reads or
+writes it, and stays. An object is written to ``.<64 hex>.<16 hex>.tmp.o`` and renamed. One that does not load
+is removed and compiled again.
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+
+from gpucache.answers.entries import FindingKind, Problem
+from gpucache.caches.files import Files
+from gpucache.caches.files_format import FilesFormat, broken
+from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.layout import Layout, Left, hashed
+from gpucache.caches.torch_places import FlashAttentionPlaces
+from gpucache.payload import PayloadKind
+
+_DIGITS = "[0-9a-f]{64}"
+_FOLDERS = (f"({_DIGITS})/", rf"({_DIGITS})/([a-z]\w*)/")
+_TEMPORARY = rf"\.{_DIGITS}\.[0-9a-f]{{16}}\.tmp\.o"
+_LARGEST_BYTES = 1 << 30
+_AGAIN = "FlashAttention removes it and compiles it again, where it does not load"
+
+
+class FlashAttention(FlashAttentionPlaces, FilesFormat):
+    """The kernels of attention forward, backward and combined."""
+
+    layout = Layout(
+        [f"{folder}({_DIGITS})\\.{ending}" for ending in ("o", "lock") for folder in _FOLDERS],
+        left=[Left(folder + _TEMPORARY, HOUR_NS, sure=True) for folder in _FOLDERS],
+        signs=[_DIGITS],
+        key=lambda groups: groups[-1] + hashed(groups[:-1])[:24],
+    )
+    wanted = {"key": "the 64 hex digits in a file's name, or more of an entry's"}
+    opaque = "its files say nothing of the shapes and types that their names were made from"
+    served = "FlashAttention would load it"
+    shows = "an object file"
+    key_digits = 88
+    folders_removed = 2
+
+    def look(self, item: Files) -> Look:
+        """The kind of kernel, and the version of the sources by their digits."""
+        whole = item.names[0].endswith(".o")
+        problem = None if whole else Problem(FindingKind.ORPHAN, "its object is gone, and the lock stays")
+        version = (("sources", item.parts[0][:12]),)
+        return Look(
+            program=item.parts[1] if len(item.parts) > 1 else "",
+            kind=PayloadKind.ELF.value if whole else "",
+            problem=problem,
+            fields=version,
+            used_ns=item.used_ns,
+        )
+
+    def check(self, item: Files) -> Iterator[Problem]:
+        """Whether the object is a whole ELF file."""
+        name = item.names[0]
+        if name.endswith(".o"):
+            yield from broken(name, item.read(name, _LARGEST_BYTES), PayloadKind.ELF, _AGAIN)
+
+    def lock(self, item: Files) -> AbstractContextManager[None]:
+        """The lock that FlashAttention holds while it reads or writes an object."""
+        return self.holding(*item.parts, item.names[0].partition(".")[0] + ".lock")
+
+
+FORMAT = FlashAttention
