@@ -101,7 +101,7 @@ def test_a_command_that_cannot_be_started_is_told(run: Run) -> None:
 def test_a_command_has_to_be_named(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
     """The sentence says how."""
     assert main(["run"]) == 2
-    assert "write it behind '--'" in capfd.readouterr().err
+    assert "write it after '--'" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("verb", [("run",), ("record", "-o", "recording")])
