@@ -191,7 +191,7 @@ def test_a_source_is_told_what_was_kept_of_it_under_run(run: Run, gpucache: Comm
     ask = ("--json", "inspect", "--why", source, "--target", "cuda:sm_90")
     (row,) = json.loads(gpucache(*ask).stdout)["outcomes"]
     assert row["verdict"] == "key-changed"
-    assert "a program that calls NVRTC itself" in row["detail"]
+    assert "the nearest entry is of" in row["detail"]
     assert kept["key"] in [one["key"] for one in row["under_run"]]
     assert (
         gpucache("warm", source, "--target", "cuda:sm_90", "--name-expression", "scale<int>").returncode == 0
