@@ -43,7 +43,7 @@ class TorchExtensions(TorchExtensionsPlaces, FilesFormat):
 
     layout = Layout(
         [f"{place}{_MODULE}/(?:{names})" for names in _FILES for place in (f"{_PYTHON}/", "")],
-        signs=[_PYTHON, f"{_MODULE}/{_FILES[0]}"],
+        signs=[_PYTHON],
         key=lambda groups: hashed(groups) + hashed(groups[::-1])[:24],
     )
     wanted = {"key": "hex digits of an entry, as 'gpucache inspect' lists them"}
@@ -54,6 +54,7 @@ class TorchExtensions(TorchExtensionsPlaces, FilesFormat):
     served = "PyTorch would ask ninja, which builds it again if the command or an input changed"
     shows = "a module of PyTorch's"
     folders_removed = 1
+    trusts_variables = True  # below TORCH_EXTENSIONS_DIR a module is a directory of any name
 
     def look(self, item: Files) -> Look:
         """Module, Python and CUDA from the names; whether a library exists, and whether a lock stops it."""

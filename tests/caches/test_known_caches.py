@@ -11,7 +11,7 @@ import pytest
 from gpucache.answers.growth import Snapshot, growth
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.known_caches import KnownCaches
-from gpucache.caches.registry import SYSTEMS
+from gpucache.caches.registry import SYSTEMS, systems
 from tests.caches.clesperanto.build import put as put_clesperanto
 from tests.caches.darktable.build import put as put_darktable
 from tests.caches.jax.build import key as jax_key
@@ -64,7 +64,8 @@ def test_systems_look_where_they_were_sent(tmp_path: Path) -> None:
     from gpucache.caches.registry import load_system
 
     environment = redirects(tmp_path, {"HOME": "/nowhere"})
-    moved = [name for name in SYSTEMS if name != "futhark"]
+    moved = [name for name in SYSTEMS if load_system(name).isolation(tmp_path).environment]
+    assert len(moved) > len(SYSTEMS) / 2
     for name in moved:
         roots = [Path(one.root) for one in load_system(name).locations(environment) if one.role != "system"]
         assert all(root.is_relative_to(tmp_path) for root in roots), name
@@ -226,3 +227,9 @@ def test_what_verify_cannot_see_of_bare_binaries_is_told(name: str) -> None:
     """A byte changed inside shows nowhere, if its owner has no checksum; a Vulkan driver may have one."""
     made = import_module(SYSTEMS[name]).FORMAT
     assert made.unseen or made.checksums or not issubclass(made, BinaryFormat)
+
+
+@pytest.mark.parametrize("place", ["/", "/etc", "/usr", "/usr/lib", sys.prefix, str(Path(sys.prefix, "lib"))])
+def test_directories_of_a_machine_are_no_cache(place: str) -> None:
+    """A system that recognised one would take a program's every file below it for an entry."""
+    assert [one.name for one in systems() if Path(place).is_dir() and one.recognises(Path(place))] == []

@@ -121,7 +121,8 @@ def test_a_system_without_a_cache_is_not_loaded(tmp_path: Path, monkeypatch: pyt
     """Only the places of a system are looked at, until one of them is there."""
     for name in ("XDG_CACHE_HOME", "POCL_CACHE_DIR", "SYCL_CACHE_DIR", "ROCM_PATH", "LD_LIBRARY_PATH"):
         monkeypatch.delenv(name, raising=False)
-    environment = {"HOME": str(tmp_path / "home"), "GPUCACHE_DIR": str(tmp_path / "root")}
+    places = {"HOME": "home", "GPUCACHE_DIR": "root", "TMPDIR": "tmp"}
+    environment = {name: str(tmp_path / place) for name, place in places.items()}
     formats = {*SYSTEMS.values()}
     code, modules = _modules(tmp_path / "modules", ["inspect"], environment)
     assert (code, modules & formats) == (0, set())

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.answers.entries import FindingKind
+from gpucache.answers.entries import FindingKind, Location
 from gpucache.caches.format import HOUR_NS
 from gpucache.caches.registry import of_others
 from tests.caches.opened import kinds, only, opened
@@ -83,7 +83,7 @@ def test_modules_below_a_named_root_have_no_python(tmp_path: Path) -> None:
     put(tmp_path, 1, python=".")
     folder = put(tmp_path, python=".")
     (folder / f"{folder.name}.so").unlink()
-    cache = opened(SYSTEM, tmp_path)
+    cache = SYSTEM.open(Location(SYSTEM.name, str(tmp_path), "TORCH_EXTENSIONS_DIR", enabled=True))
     (entry,) = (one for one in cache.scan() if one.program == folder.name)
     assert (entry.program, entry.target) == (folder.name, "")
     assert kinds(cache.check(entry)) == [FindingKind.ORPHAN]
