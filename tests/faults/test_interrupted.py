@@ -32,7 +32,7 @@ sys.exit(main(sys.argv[1:]))
     ("owner", "function", "words", "told", "left"),
     [
         (
-            "gpucache.store.directory.Removal",
+            "gpucache.store.removal.Removal",
             "_removed",
             ["evict", "--all", "--yes"],
             "2 were removed, and the rest stays",
