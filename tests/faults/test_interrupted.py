@@ -12,7 +12,7 @@ from tests.faults.conftest import build_entry
 _STRUCK_AT_ENTRY = """
 import sys
 import gpucache.caches.own
-import gpucache.store.directory
+import gpucache.store.removal
 from gpucache.cli import main
 
 real, asked = {owner}.{function}, []
