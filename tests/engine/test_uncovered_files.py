@@ -35,6 +35,14 @@ def test_a_file_of_nobody_is_told(header: Path) -> None:
     assert _told(header) and _told(f"{header.parent}/../{header.parent.name}/value.h")
 
 
+def test_a_sandbox_without_the_kernels_file_systems_hides_no_file(
+    header: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There ``/sys`` is a directory like any other, of the same device as the header."""
+    monkeypatch.setattr("gpucache.engine.warm.rounds._KERNEL", (str(header.parent), "/nonexistent"))
+    assert _told(header)
+
+
 def test_a_covered_file_is_not_told(header: Path) -> None:
     """A file of the closure is covered, however the compiler spells the way to it."""
     assert not _told(header, covered=header)

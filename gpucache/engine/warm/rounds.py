@@ -177,7 +177,8 @@ def _compile_watched(backend: Backend, prepared: Prepared) -> Artifact:
 
 
 _KERNEL = ("/proc", "/sys")
-"""Most opened files are in these; comparing the device costs less than comparing the path."""
+"""Most opened files are in these; comparing the device costs less than comparing the path. Some sandboxes have
+one as a plain directory, with the device of every other file."""
 _SYSTEM = (
     *("/proc/", "/sys/", "/dev/", "/etc/", "/run/", "/var/lib/sss/", "/var/cache/", "/var/db/"),
     *("/usr/share/zoneinfo/", "/usr/lib/os-release"),
@@ -202,7 +203,7 @@ def uncovered(
     ``own`` returns the compiler's own files; a path that ends in a slash covers everything below it.
     """
     names = frozenset(covered)
-    kernel = {Path(place).stat().st_dev for place in _KERNEL if Path(place).exists()}
+    kernel = {Path(place).stat().st_dev for place in _KERNEL if os.path.ismount(place)}
     strange = {
         path: found
         for path in opened
