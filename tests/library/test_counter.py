@@ -36,7 +36,8 @@ def processes(tmp_path: Path) -> Any:
 
     def run(script: str) -> list[tuple[int, int]]:
         done = run_text(
-            [sys.executable, "-c", _COUNTING + script], env={**os.environ, "GPUCACHE_DIR": str(root)}
+            [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", _COUNTING + script],
+            env={**os.environ, "GPUCACHE_DIR": str(root)},
         )
         assert (done.returncode, done.stderr) == (0, "")
         lines = DirectoryStore(root, writable=False).journal_tail(10)

@@ -177,8 +177,8 @@ def _compile_watched(backend: Backend, prepared: Prepared) -> Artifact:
 
 
 _KERNEL = ("/proc", "/sys")
-"""Most opened files are in these; comparing the device costs less than comparing the path. Some sandboxes have
-one as a plain directory, with the device of every other file."""
+"""Most opened files are in these; comparing the device costs less than comparing the path. In some sandboxes
+one is a plain directory, with the device of every other file."""
 _SYSTEM = (
     *("/proc/", "/sys/", "/dev/", "/etc/", "/run/", "/var/lib/sss/", "/var/cache/", "/var/db/"),
     *("/usr/share/zoneinfo/", "/usr/lib/os-release"),
