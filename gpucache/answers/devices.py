@@ -27,8 +27,9 @@ def devices(rows: Sequence[Device], *, whole: bool = False) -> Iterator[Block]:
     named = [row for row in rows if row.target is not None and not row.present]
     columns = (
         Column("target", lambda row: str(row.target)),
-        Column("device", lambda row: row.name if row.available else f"{row.name} (not available)", spare=1),
+        Column("device", lambda row: row.name, spare=1),
         Column("driver", lambda row: row.driver_version, spare=2),
+        Column("state", lambda row: "" if row.available else "not available", whole=True),
     )
     if here:
         yield Grid(columns, here)

@@ -233,6 +233,13 @@ CASES: dict[str, Callable[[], Iterable[Block]]] = {
     ),
     "devices": lambda: devices.devices(DEVICES),
     "devices, whole": lambda: devices.devices(DEVICES, whole=True),
+    "devices, long": lambda: devices.devices(
+        [
+            DEVICES[1]._replace(
+                target=Target("opencl", "pocl-3.0-rc2/pthread-skylake-avx512-amd-epyc-7"), name=LONG
+            )
+        ]
+    ),
     "devices compared": lambda: devices.comparison(
         [TargetDifference(one, Difference("driver", "1", None)) for one in "abc"], "a.json", "b.json"
     ),
