@@ -5,7 +5,7 @@ and which of the caches between a program and its compiler answers first. A fore
 it is one of them and what it would answer. Must not know how an answer is shown, or any single foreign cache.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from gpucache.answers.entries import CacheEntry, EntryReport
 from gpucache.answers.lookup import Hit, Miss, Verdict
@@ -77,7 +77,7 @@ def why(
             item.variant,
             consulted,
             look_up(asked, prepared, whole=True),
-            tuple(build for build, _ in built[:_WRITTEN_TOLD]),
+            _newest(build for build, _ in built),
             _under_run(built),
             not_asked=layers.not_asked,
             directory=prepared.request.cwd if prepared.key != anywhere.key else None,
@@ -92,7 +92,15 @@ def _under_run(built: Sequence[tuple[Build, Record]]) -> tuple[Build, ...]:
         detail = record.store.detail(CacheKey(build.key))
         if detail is not None and any(item.label == SOURCE_NAME for item in detail.key_fields):
             found.append(build)
-    return tuple(found[:_WRITTEN_TOLD])
+    return _newest(found)
+
+
+def _newest(builds: Iterable[Build]) -> tuple[Build, ...]:
+    """The first builds of so many keys; a key is built again after its entry was evicted or damaged."""
+    by_key: dict[str, Build] = {}
+    for build in builds:
+        by_key.setdefault(build.key, build)
+    return tuple(by_key.values())[:_WRITTEN_TOLD]
 
 
 def plan_why(

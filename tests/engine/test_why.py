@@ -63,14 +63,17 @@ def _report(*fields: tuple[str, str]) -> EntryReport:
 def test_a_hit_and_what_was_written_before(
     ask: Callable[..., list[Answer]], layers: Layers, store: DirectoryStore, ready: Ready, compiler: Any
 ) -> None:
-    """What is there is a hit; a miss tells the last three builds for its target, newest first."""
+    """What is there is a hit; a miss tells the last three keys built for its target, newest first."""
     built = [ready(b"int x;", options=[f"-DN={number}"]) for number in range(5)]
     for prepared in built:
         get_or_build(layers, prepared, compiler())
-    hit, missed = ask(_item(built[2]), _item(ready(b"int x;", options=["-DN=9"])))
+    for one in store.scan():
+        store.quarantine(one, "damaged")
+    get_or_build(layers, built[3], compiler())
+    hit, missed = ask(_item(built[3]), _item(ready(b"int x;", options=["-DN=9"])))
     assert hit.hit and not missed.hit
     assert hit.consulted == missed.consulted == (str(store.root),)
-    assert [key for _, key in missed.written] == [str(prepared.key) for prepared in built[:1:-1]]
+    assert [key for _, key in missed.written] == [str(built[number].key) for number in (3, 4, 2)]
 
 
 def test_what_cannot_be_asked_is_an_answer(ask: Callable[..., list[Answer]], ready: Ready) -> None:
