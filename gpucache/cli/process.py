@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import click
@@ -85,9 +86,20 @@ def _split(arguments: list[str]) -> tuple[list[str], tuple[str, ...], str]:
         (line for name, line in COMMAND_LINES.items() if name.startswith(verb) and {*name.split()} <= words),
         "",
     )
-    if not line:
-        return own, command, NO_COMMAND
+    if not line:  # Click names a mistyped command, which says more than the mark after it
+        return own, command, "" if _mistyped(own) else NO_COMMAND
     return own, command, "" if command else EMPTY_COMMAND.format(line)
+
+
+def _mistyped(own: Sequence[str]) -> bool:
+    """Whether a word where a command stands names none."""
+    group: click.Command | None = gpucache
+    for before, word in pairwise(["", *own]):
+        if not isinstance(group, click.Group):
+            break
+        if not word.startswith("-") and before != "--root":
+            group = group.get_command(click.Context(group), word)
+    return group is None
 
 
 def _read_variables(own: Sequence[str]) -> None:
@@ -121,8 +133,22 @@ def _usage(own: Sequence[str], error: click.ClickException) -> int:
     context = getattr(error, "ctx", None)
     # Click forgets the verb if an option lacks its value.
     where = context.command_path if context is not None else f"gpucache {_verb(own)}".rstrip()
-    said = error.format_message().rstrip(".")
-    return _fail(own, f"{said[:1].lower()}{said[1:]}; see '{where} --help'", ExitCode.USAGE)
+    near, page = _meant(error), f"{where} --help"
+    said = (error.message if near else error.format_message()).rstrip(".")
+    guess = f"did you mean '{near}'? " if near else ""
+    return _fail(own, f"{said[:1].lower()}{said[1:]}; {guess}see '{page}'", ExitCode.USAGE)
+
+
+def _meant(error: click.ClickException) -> str:
+    """The option or command nearest to one that does not exist, or empty text."""
+    if isinstance(error, click.NoSuchOption):
+        return (error.possibilities or [""])[0]
+    context, word = getattr(error, "ctx", None), getattr(error, "command_name", "")
+    if not (word and context and isinstance(context.command, click.Group)):
+        return ""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, context.command.list_commands(context))), "")
 
 
 def _verb(own: Sequence[str]) -> str:

@@ -55,6 +55,12 @@ ROWS = """
 2 export layer out true | write '--' before the command, as in 'gpucache export layer DIR -- true'
 3 export rocfft out loop | loop is a link, which is not followed
 2 export nope | no such command 'nope'; see 'gpucache export --help'
+2 wram k.cl | no such command 'wram'; did you mean 'warm'? see 'gpucache --help'
+2 --root wram wram k.cl -- true | no such command 'wram'; did you mean 'warm'? see 'gpucache --help'
+2 export lyer out | no such command 'lyer'; did you mean 'layer'? see 'gpucache export --help'
+2 export lyer out -- true | no such command 'lyer'; did you mean 'layer'? see 'gpucache export --help'
+2 export rocfft out -- true | only run, record, warm, bench and export layer run a command
+2 warm --traget x | no such option '--traget'; did you mean '--target'? see 'gpucache warm --help'
 2 warm --frobnicate | no such option '--frobnicate'
 2 help frobnicate | no such command 'frobnicate'
 2 inspect --cache | option '--cache' requires an argument
