@@ -239,8 +239,12 @@ def _findings(states: Sequence[CacheState], *, named: bool = True) -> Iterator[B
             places.setdefault(clause, {})[one.location.name] = remedy
     for clause, remedies in places.items():
         caches = f"{', '.join(remedies)}: " if named else ""
-        told = "; ".join(dict.fromkeys([clause, *filter(None, remedies.values())]))
-        yield plain(f"warning: {caches}{told}", "yellow")
+        owners: dict[str, list[str]] = {}
+        for cache, remedy in remedies.items():
+            owners.setdefault(remedy, []).append(cache)
+        apart = named and len(owners) > 1
+        told = [f"for {', '.join(own)}: {one}" if apart else one for one, own in owners.items() if one]
+        yield plain(f"warning: {caches}{'; '.join([clause, *told])}", "yellow")
     for label, style in (("warning", "yellow"), ("note", "dim")):
         for one in states:
             cache = f"{one.location.name}: " if named else ""
@@ -313,7 +317,8 @@ def advice(found: Iterable[Advice]) -> Iterator[Block]:
         yield plain(f"and {len(shown) - _MOST_ADVICE} more such programs; --json has all", "dim")
     if unread:
         told = format_count(unread, "entry", "entries")
-        yield plain(f"note: {told} unused since built; --json lists them", "dim")
+        remedy = "'gpucache evict --older-than 30d' removes those unused for 30 days"
+        yield plain(f"note: {told} unused since built; {remedy}", "dim")
 
 
 def report(one: EntryReport, *, whole: bool) -> Iterator[Block]:

@@ -247,6 +247,14 @@ CASES: dict[str, Callable[[], Iterable[Block]]] = {
     "inspect: state": lambda: inspect.state(STATE),
     "inspect: others": lambda: inspect.foreign_state(FOREIGN, [("A", "b")], {"T": "1"}, "no way"),
     "inspect: overview": lambda: inspect.overview([STATE, FOREIGN, DEAD]),
+    "inspect: places in /tmp": lambda: inspect.overview(
+        [
+            CacheState(
+                Location(name, "/tmp", "HOME", True, problems=(f"it is lost; set {variable}",)), 1, 1, 1, 1, 0
+            )
+            for name, variable in (("gpucache", "A"), ("pocl", "B"), ("pytools", "C"), ("triton", "C"))
+        ]
+    ),
     "inspect: entries": lambda: inspect.entries(
         [("", OTHER), ("", ENTRY), ("", OTHER._replace(program="", damage=BAD))], NOW
     ),
