@@ -21,6 +21,8 @@ from gpucache.settings import ENVIRONMENT, RUN_ENVIRONMENT
 
 MANIFEST = "gpucache-manifest"
 JSON = "gpucache-json"
+OTHERS = ((MANIFEST, 5), (JSON, 5), *topics.PAGES)
+"""The pages that are of no command, with their sections."""
 _WHAT_A_MANIFEST_IS = (
     "A manifest lists programs and how they are built, for gpucache warm --manifest FILE and gpucache bench "
     "--manifest FILE. It is a TOML file in UTF-8, of any name, with one table [[program]] for each program "
@@ -115,7 +117,7 @@ cd ~/.config/fish/completions &&                # fish
 def pages(context: click.Context) -> dict[str, str]:
     """Every page by file name: for a group, each of its commands, manifests and documents."""
     tree = list(_tree(context))
-    every = [(page_name(one), 1) for one in tree] + [(MANIFEST, 5), (JSON, 5), *topics.PAGES]
+    every = [*((page_name(one), 1) for one in tree), *OTHERS]
     found = {f"{page_name(one)}.1": _page(one, every) for one in tree}
     others = {f"{MANIFEST}.5": _manifest(), f"{JSON}.5": _json()}
     others |= {f"{name}.7": lines for name, lines in topics.pages()}

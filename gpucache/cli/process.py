@@ -133,10 +133,24 @@ def _usage(own: Sequence[str], error: click.ClickException) -> int:
     context = getattr(error, "ctx", None)
     # Click forgets the verb if an option lacks its value.
     where = context.command_path if context is not None else f"gpucache {_verb(own)}".rstrip()
-    near, page = _meant(error), f"{where} --help"
+    page = _page(error)
+    near, page = ("", page) if page else (_meant(error), f"{where} --help")
     said = (error.message if near else error.format_message()).rstrip(".")
     guess = f"did you mean '{near}'? " if near else ""
     return _fail(own, f"{said[:1].lower()}{said[1:]}; {guess}see '{page}'", ExitCode.USAGE)
+
+
+def _page(error: click.ClickException) -> str:
+    """What explains a word that is no verb but a topic or a command of export, or empty text."""
+    word, context = getattr(error, "command_name", ""), getattr(error, "ctx", None)
+    if not (word and context) or context.parent:
+        return ""
+    from gpucache.cli.export import export
+    from gpucache.cli.manual import OTHERS
+
+    if word in export.commands:
+        return f"gpucache help export {word}"
+    return f"man gpucache-{word}" if f"gpucache-{word}" in dict(OTHERS) else ""
 
 
 def _meant(error: click.ClickException) -> str:

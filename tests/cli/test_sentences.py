@@ -28,17 +28,18 @@ ROWS = """
 2 warm k.cl --check --device-profile none.json | none.json cannot be read (No such file or directory)
 2 warm k.cl --check --device-profile loop | profile loop cannot be read (Too many levels of symbolic links)
 2 devices --compare k.cl none.json | k.cl is not a device profile (it is not JSON)
-2 devices --save adir | File 'adir' is a directory
+2 devices --save adir | adir is a directory, not a file; see 'gpucache devices --help'
 2 warm loop | the source 'loop' cannot be read (Too many levels of symbolic links); fix its links
 2 warm loop/k.cl | the source 'loop/k.cl' cannot be read (Too many levels of symbolic links)
 2 warm k.cl -I loop | loop cannot be read (Too many levels of symbolic links); fix its links
-2 warm k.cl -I none | Directory 'none' does not exist
+2 warm k.cl -I none | there is no directory none; check its path
 2 warm --manifest loop | the manifest loop cannot be read (Too many levels of symbolic links)
 2 warm --manifest empty.toml | empty.toml names no program; add a [[program]] table with a source
 2 warm --manifest k.cl | k.cl is not TOML
 2 warm --recording loop | the recording 'loop' cannot be read (Too many levels of symbolic links)
 2 warm --recording none | the recording 'none' cannot be read (No such file or directory)
 2 record -o loop -- true | cannot be made a recording (File exists)
+2 record -o plain -- true | plain is a file, not a directory
 2 record -o plain/r -- true | cannot be made a recording (Not a directory)
 5 inspect --cache loop | loop cannot be read (Too many levels of symbolic links); fix its links
 5 inspect --cache pocl:loop | loop cannot be read (Too many levels of symbolic links); fix its links
@@ -62,6 +63,9 @@ ROWS = """
 2 export rocfft out -- true | only run, record, warm, bench and export layer run a command
 2 warm --traget x | no such option '--traget'; did you mean '--target'? see 'gpucache warm --help'
 2 warm --frobnicate | no such option '--frobnicate'
+2 help layer | no such command 'layer'; see 'gpucache help export layer'
+2 help keys | no such command 'keys'; see 'man gpucache-keys'
+2 help manifest | no such command 'manifest'; see 'man gpucache-manifest'
 2 help frobnicate | no such command 'frobnicate'
 2 inspect --cache | option '--cache' requires an argument
 2 verify run -- true | only run, record, warm, bench and export layer run a command
