@@ -17,11 +17,11 @@ import stat
 import sys
 import tempfile
 import weakref
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import quote
@@ -404,6 +404,8 @@ def _status(path: Path, suffix: str) -> os.stat_result | None:
 
 
 _COPIED_BYTES = 128 << 20
+_MOST = 20
+"""The number of a database's broken rows that are listed individually."""
 _EMPTY_BYTES = 1
 """SQLite takes a file of one byte for an empty one, as it writes such a byte itself on some systems."""
 
@@ -415,9 +417,34 @@ class DatabaseFormat(FilesFormat):
     consequence: ClassVar[str]
     """The effect on programs whose database cannot be read; ends the sentences about that."""
 
-    @abstractmethod
-    def rows(self, item: Files, connection: sqlite3.Connection) -> Iterator[Problem]:
+    row_fails: ClassVar[str] = ""
+    """The effect of a broken row that a repair removes alone; ends the sentences about that."""
+
+    def broken(self, connection: sqlite3.Connection) -> Iterator[tuple[str, int, str]]:  # noqa: ARG002 - few
+        """The rows that a repair removes alone: their table, number and problem; may raise sqlite3.Error."""
+        yield from ()
+
+    def rows(self, item: Files, connection: sqlite3.Connection) -> Iterator[Problem]:  # noqa: ARG002 - of any
         """Problems in the rows of a sound database; may raise sqlite3.Error."""
+        for _, _, detail in islice(self.broken(connection), _MOST):
+            yield Problem(FindingKind.CORRUPT, f"{detail}; {self.row_fails}")
+
+    def mend(self, item: Files, problems: Sequence[Problem]) -> Sequence[Problem]:
+        """Remove the rows that are broken; an unreadable database is removed as a whole."""
+        wrong = [one for one in problems if one.kind in self.mends]
+        if not wrong or not self.row_fails or not all(self.row_fails in one.detail for one in wrong):
+            return super().mend(item, problems)
+        try:
+            with writing(item.path) as connection:
+                connection.execute("BEGIN IMMEDIATE")
+                for table, row, _ in list(self.broken(connection)):
+                    connection.execute(
+                        'DELETE FROM "{}" WHERE rowid = ?'.format(table.replace('"', '""')), (row,)
+                    )
+                connection.execute("COMMIT")
+        except (CacheUnusableError, FormatError) as error:
+            raise HeldError(str(error)) from error
+        return problems
 
     def look_at_database(self, item: Files) -> Problem | None:
         """A problem visible at a glance: it is not a database, or a file next to it has lost its database."""

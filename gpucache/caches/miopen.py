@@ -14,7 +14,6 @@ import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from hashlib import md5
-from itertools import islice
 
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
 from gpucache.caches import databases
@@ -23,19 +22,15 @@ from gpucache.caches.files import Files
 from gpucache.caches.format import HeldError, Look
 from gpucache.caches.layout import Layout, hashed
 from gpucache.caches.systems import MiopenPlaces
-from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.model import KeyField
 from gpucache.units import printable
 
 _GPU = r"gfx(?:9[0-9a-f]{2}|1[0-9a-f]{3}|8\d\d)"
 _NAMES = (r"([0-9.]+)/(gfx\w+\.ukdb)", r"(gfx\w+\.ukdb)", r"(gfx[\w.]+\.udb)", r"(gfx[\w.]+\.uf?db\.txt)")
 _BINARY_BYTES, _LINE_BYTES = 256 << 20, 1 << 20
-_MOST = 20
-"""The number of a database's kernels that are listed individually."""
 _NAMED = "SELECT kernel_name, kernel_args FROM kern_db ORDER BY 1, 2 LIMIT 1000"
 _ROWS = "SELECT id, kernel_name, length(kernel_blob), kernel_hash, uncompressed_size FROM kern_db"
 _RECORD = re.compile(rb"[^=]+=[^:;]+:[^;]*(?:;[^:;]+:[^;]*)*;?")
-_FAILS = "MIOpen raises an error whenever it wants that kernel, as long as the row is there"
 
 
 class Miopen(MiopenPlaces, DatabaseFormat):
@@ -52,6 +47,7 @@ class Miopen(MiopenPlaces, DatabaseFormat):
     )
     served = "MIOpen would open it; which of its kernels it serves, names and options decide"
     consequence = "MIOpen cannot use it, so it compiles or measures at every start"
+    row_fails = "MIOpen raises an error whenever it wants that kernel, as long as the row is there"
     shows = "a database of MIOpen's"
     key_digits = 40
     folders_removed = 1
@@ -85,28 +81,30 @@ class Miopen(MiopenPlaces, DatabaseFormat):
         if not has_table(connection, "kern_db"):
             yield Problem(FindingKind.MISLABELLED, f"it has no table of kernels; {self.consequence}")
         else:
-            for _, detail in islice(_broken(connection), _MOST):
-                yield Problem(FindingKind.CORRUPT, f"{detail}; {_FAILS}")
+            yield from super().rows(item, connection)
+
+    def broken(self, connection: sqlite3.Connection) -> Iterator[tuple[str, int, str]]:
+        """The kernels that MIOpen would reject."""
+        for number, name, length, digest, size in connection.execute(_ROWS):
+            if any(isinstance(one, int) and one > _BINARY_BYTES for one in (length, size)):
+                continue  # larger than the limit for reading
+            ((blob,),) = connection.execute("SELECT kernel_blob FROM kern_db WHERE id = ?", (number,))
+            shown = f"its kernel {printable(str(name))}"
+            try:
+                data = bz2.BZ2Decompressor().decompress(blob, max(size, 0) + 1) if size else blob
+                found = md5(data, usedforsecurity=False).hexdigest()
+            except (OSError, ValueError, TypeError):
+                yield "kern_db", number, f"{shown} does not unpack"
+                continue
+            if found != digest:
+                yield "kern_db", number, f"{shown} is not what its MD5 says"
 
     def mend(self, item: Files, problems: Sequence[Problem]) -> Sequence[Problem]:
-        """Remove the rows of broken kernels; an unreadable database is removed as a whole."""
+        """Of a text only the whole file goes, and not for a line."""
         wrong = [one for one in problems if one.kind in self.mends]
-        if not wrong:
-            return ()
-        if item.names[0].endswith(".txt") and all(one.kind is FindingKind.CORRUPT for one in wrong):
+        if wrong and item.names[0].endswith(".txt") and all(one.kind is FindingKind.CORRUPT for one in wrong):
             raise HeldError("the file stays for its other lines; take such lines out yourself")
-        if not all(_FAILS in one.detail for one in wrong):
-            with self.lock(item):
-                return problems if self.remove(item) is None else ()
-        try:
-            with databases.writing(item.path) as connection:
-                connection.execute("BEGIN IMMEDIATE")
-                broken = [number for number, _ in _broken(connection)]
-                connection.executemany("DELETE FROM kern_db WHERE id = ?", [(number,) for number in broken])
-                connection.execute("COMMIT")
-        except (CacheUnusableError, FormatError) as error:
-            raise HeldError(str(error)) from error
-        return problems
+        return super().mend(item, problems)
 
     def report(self, item: Files, entry: CacheEntry) -> EntryReport:
         """Every kernel by name with its options, which are all of its key."""
@@ -118,23 +116,6 @@ class Miopen(MiopenPlaces, DatabaseFormat):
                 rows = [(printable(str(one)), printable(str(args).strip())) for one, args in found]
         told = (("kind", entry.artifact_kind), ("kernels told", str(len(rows))), *rows)
         return EntryReport(entry, fields, told)
-
-
-def _broken(connection: sqlite3.Connection) -> Iterator[tuple[int, str]]:
-    """The kernels that MIOpen would reject: their rows, and the problem of each."""
-    for number, name, length, digest, size in connection.execute(_ROWS):
-        if any(isinstance(one, int) and one > _BINARY_BYTES for one in (length, size)):
-            continue  # larger than the limit for reading
-        ((blob,),) = connection.execute("SELECT kernel_blob FROM kern_db WHERE id = ?", (number,))
-        shown = f"its kernel {printable(str(name))}"
-        try:
-            data = bz2.BZ2Decompressor().decompress(blob, max(size, 0) + 1) if size else blob
-            found = md5(data, usedforsecurity=False).hexdigest()
-        except (OSError, ValueError, TypeError):
-            yield number, f"{shown} does not unpack"
-            continue
-        if found != digest:
-            yield number, f"{shown} is not what its MD5 says"
 
 
 def _lines(item: Files) -> Iterator[Problem]:

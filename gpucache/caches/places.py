@@ -403,7 +403,10 @@ def _read_only(path: Path) -> bool:
 
 
 def _ground(root: Path, *, move: str, runs: bool) -> Iterator[str]:
-    real = root.resolve()
+    try:
+        real = root.resolve()
+    except OSError:  # it is the current directory, and gone
+        return
     mount = mount_of(real, mounts())
     told = list(on_mount(mount, root, move=move, runs=runs)) if mount else []
     yield from told

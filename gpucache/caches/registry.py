@@ -67,6 +67,7 @@ SYSTEMS = {
     "adaptivecpp": "gpucache.caches.adaptivecpp",
     "chromium": "gpucache.caches.chromium",
     "steam": "gpucache.caches.steam",
+    "tinygrad": "gpucache.caches.tinygrad",
 }
 """Modules of the third-party formats by the name of their system; each has a ``FORMAT``."""
 NAMES = (OWN, *SYSTEMS)

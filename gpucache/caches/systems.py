@@ -41,6 +41,7 @@ from gpucache.caches.torch_places import (
     FlashAttentionPlaces,
     HelionPlaces,
     InductorPlaces,
+    TinygradPlaces,
     TorchExtensionsPlaces,
     TorchKernelsPlaces,
     TvmFfiPlaces,
@@ -758,6 +759,7 @@ PLACES: Mapping[str, type[Places]] = {
         AdaptiveCppPlaces,
         ChromiumPlaces,
         SteamPlaces,
+        TinygradPlaces,
     )
 }
 """By name, in display order."""

@@ -1,6 +1,10 @@
-"""The places of the caches of PyTorch and of compilers that its programs call: rows of ``systems``."""
+"""The places of caches of PyTorch, of compilers that its programs call, of tinygrad: rows of ``systems``."""
 
-from gpucache.caches.places import Home, Place, Places, Temporary, Var
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from gpucache.caches.places import ANY_BINARY, Home, Place, Places, Temporary, Var
 
 
 class InductorPlaces(Places):
@@ -123,3 +127,35 @@ class FlashAttentionPlaces(Places):
         opt_in=True,
         runs=True,
     )
+
+
+class _File(Var):
+    """A variable that names a file in the directory of the cache."""
+
+    def find(self, environ: Mapping[str, str]) -> tuple[Path, str] | None:
+        """The file's directory."""
+        found = super().find(environ)
+        return found and (found[0].parent, found[1])
+
+
+class TinygradPlaces(Places):
+    name = "tinygrad"
+    title = "tinygrad cache"
+    owner = "tinygrad"
+    unseen = ANY_BINARY
+    place = Place(
+        (_File("CACHEDB"), Var("XDG_CACHE_HOME", "tinygrad"), Home(".cache/tinygrad", expanded=True)),
+        move="set CACHEDB to a file elsewhere",
+        nowhere="tinygrad finds no home directory; set CACHEDB",
+        off={"CACHELEVEL": ("0",), "CCACHE": ("0",)},
+        leaf="tinygrad/cache.db",
+        opt_in=True,
+    )
+    tracing = {"DEBUG": "8"}
+
+    @classmethod
+    def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
+        """A file whose name shows no owner."""
+        name = Path(environ.get("CACHEDB", "")).name
+        if name and not re.fullmatch(r"cache[\w-]*\.db", name):
+            yield f"CACHEDB names {name}, which gpucache takes for no cache; name it cache.db"

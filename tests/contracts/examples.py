@@ -60,6 +60,7 @@ from tests.caches.rocfft import build as rocfft
 from tests.caches.sycl import build as sycl
 from tests.caches.taichi import build as taichi
 from tests.caches.tilelang import build as tilelang
+from tests.caches.tinygrad import build as tinygrad
 from tests.caches.torch_extensions import build as torch_extensions
 from tests.caches.torch_kernels import build as torch_kernels
 from tests.caches.triton import build as triton
@@ -288,6 +289,7 @@ EXAMPLES: Mapping[str, Example] = {
     "opencv": Example(opencv.put, lambda _: PTX),
     "clesperanto": Example(clesperanto.put, lambda _: PTX),
     "openvino": Example(openvino.put, openvino.content),
+    "tinygrad": Example(tinygrad.put, lambda number: tinygrad.content(number)),
     "pytools": Example(pytools.put, lambda number: pytools.content(number)),
     "arrayfire": Example(arrayfire.put, lambda _: PTX),
     "cycles": Example(cycles.put, lambda _: PTX),

@@ -1,0 +1,99 @@
+"""tinygrad's ``cache.db``: what it compiled and tuned, an SQLite database for all devices of a user.
+
+Source: ``tinygrad/helpers.py`` and ``device.py`` of tinygrad 0.9.1 and 0.14.0; checked against files of both.
+A table for each kind, such as ``compile_null_sm_80_22`` and ``beam_search_22``, ends in the number of the
+format; its rows have the key, such as a whole source, and a pickle of the value, such as of the binary's
+bytes. tinygrad unpickles a value whenever a program asks for its key; gpucache only lists opcodes. Nothing
+has a time or a checksum, and nothing is ever removed, nor are the tables of older formats, which no newer
+tinygrad reads. A program keeps the database open until it ends, 0.14.0 in write-ahead mode.
+"""
+
+import re
+import sqlite3
+from collections.abc import Iterator
+
+from gpucache.answers.entries import CacheEntry, EntryReport
+from gpucache.caches import databases, pickles
+from gpucache.caches.databases import DatabaseFormat
+from gpucache.caches.files import Files
+from gpucache.caches.format import Look
+from gpucache.caches.layout import Layout, hashed
+from gpucache.caches.torch_places import TinygradPlaces
+from gpucache.errors import FormatError
+from gpucache.model import KeyField
+from gpucache.payload import describe
+from gpucache.units import format_size, printable
+
+_NAME = r"(cache[\w-]*\.db)"
+_TABLE = re.compile(rb"CREATE TABLE '[^']+_\d+' \([^()]*, val blob, PRIMARY KEY \([^()]*\)\)")
+_TABLES = "SELECT name, sql FROM sqlite_master WHERE type = 'table' LIMIT 1000"
+_BEGINNING_BYTES, _VALUE_BYTES = 64 << 10, 256 << 20
+
+
+class Tinygrad(TinygradPlaces, DatabaseFormat):
+    """The database, as one entry: its rows have no times by which some could go first."""
+
+    layout = Layout([_NAME, *(_NAME + side for side in databases.SIDES)], own=["downloads/"], key=hashed)
+    opaque = (
+        "its rows are found by the whole source of a kernel, in a table for each compiler and architecture, "
+        "which 'gpucache inspect KEY' tells; DEBUG=8 makes tinygrad print those that it wants"
+    )
+    served = "tinygrad would open it; which of its rows it serves, their sources decide"
+    consequence = "tinygrad fails at it at every start"
+    row_fails = "tinygrad fails whenever a program wants it, as long as the row is there"
+    shows = "a database of tinygrad's"
+    key_digits = 40
+
+    def look(self, item: Files) -> Look:
+        """Whose it is: tinygrad's tables are declared at its beginning."""
+        name, problem = item.names[0], self.look_at_database(item)
+        found = not problem and _TABLE.search(item.part(name, 0, _BEGINNING_BYTES))
+        return Look(kind="database", problem=problem, used_ns=item.used_ns, shows=bool(found))
+
+    def broken(self, connection: sqlite3.Connection) -> Iterator[tuple[str, int, str]]:
+        """Values that are no pickle, or whose binary is not whole."""
+        for table in _tables(connection):
+            for row, length in connection.execute(f"SELECT rowid, length(val) FROM {_quoted(table)}"):
+                if (length or 0) > _VALUE_BYTES:
+                    continue  # larger than the limit for reading
+                ((value,),) = connection.execute(f"SELECT val FROM {_quoted(table)} WHERE rowid = ?", (row,))
+                if why := _wrong(value if isinstance(value, bytes) else b"", table.startswith("compile_")):
+                    yield table, row, f"row {row} of its table {printable(table)} {why}"
+
+    def report(self, item: Files, entry: CacheEntry) -> EntryReport:
+        """The number and size of the values in each table."""
+        told = []
+        try:
+            with self.database(item) as (connection, _):
+                for table in _tables(connection):
+                    total = f"SELECT count(*), total(length(val)) FROM {_quoted(table)}"
+                    rows, size = next(connection.execute(total))
+                    told.append((printable(table), f"{rows} rows, {format_size(int(size))}"))
+        except (sqlite3.Error, MemoryError, FormatError) as error:
+            told.append(("rows", f"not counted: {error}"))
+        return EntryReport(entry, (KeyField("key", entry.key),), (("kind", entry.artifact_kind), *told))
+
+
+def _tables(connection: sqlite3.Connection) -> list[str]:
+    """The tables that are declared as tinygrad does."""
+    declared = connection.execute(_TABLES).fetchall()
+    return [name for name, sql in declared if _TABLE.fullmatch(str(sql).encode())]
+
+
+def _quoted(table: str) -> str:
+    return '"' + table.replace('"', '""') + '"'
+
+
+def _wrong(value: bytes, compiled: bool) -> str:
+    """Why tinygrad cannot use a value, as the rest of a sentence; empty if nothing shows that."""
+    found, problem = pickles.values(value, 1)
+    if problem:
+        return problem.detail
+    binaries = [one for one in found if isinstance(one, bytes)]
+    if compiled and not any(binaries):
+        return "holds no binary"
+    broken = (describe(binary).problem for binary in binaries if compiled)
+    return next((f"holds a broken binary: {why}" for why in broken if why), "")
+
+
+FORMAT = Tinygrad
