@@ -19,12 +19,15 @@ PRINTED = 200
 _LAST_SECOND = 253_402_300_799  # of the year 9999, after which no date exists
 
 
-def parse_size(text: str) -> int:
-    """Bytes of a size such as ``512M``, ``1.5GiB``, ``100kB`` or ``4096``; raises UsageError."""
+def parse_size(text: str, *, unit: bool = False) -> int:
+    """Bytes of a size such as ``512M``, ``1.5GiB``, ``100kB`` or ``4096``; raises UsageError.
+
+    With ``unit`` a number without one is refused unless it is 0.
+    """
     import re
 
     match = re.fullmatch(_SIZE, text.strip(), re.IGNORECASE)
-    if match is None:
+    if match is None or (unit and match[2] == match[3] == "" and float(match[1])):
         from gpucache.errors import UsageError
 
         raise UsageError(f"{text!r} is not a size; write a number with a unit, such as 512M or 2GiB")

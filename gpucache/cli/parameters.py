@@ -33,7 +33,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Size(click.ParamType[int]):
-    """A size such as 512M or 2GiB, in bytes."""
+    """A size such as 512M or 2GiB, in bytes. A number without a unit is refused: 20 is rarely 20 bytes."""
 
     name = "size"
 
@@ -41,7 +41,9 @@ class Size(click.ParamType[int]):
         """Bytes."""
         from gpucache.units import parse_size
 
-        return value if isinstance(value, int) else _read(lambda: parse_size(value), self, param, ctx)
+        return (
+            value if isinstance(value, int) else _read(lambda: parse_size(value, unit=True), self, param, ctx)
+        )
 
 
 class Number(click.FloatRange):

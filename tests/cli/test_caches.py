@@ -83,7 +83,7 @@ def test_evict_removes_what_is_unlike(run: Run, rocfft: Path) -> None:
 
 def test_evict_by_size_takes_the_oldest(run: Run, rocfft: Path) -> None:
     """A bound in bytes keeps the newest rows."""
-    run("evict", "--cache", "rocfft", "--max-size", "500")
+    run("evict", "--cache", "rocfft", "--max-size", "500B")
     [left] = run("--json", "inspect", "--cache", "rocfft", "--list").document["outcomes"]
     assert left["fields"]["arch"] == "gfx908"
 

@@ -94,7 +94,7 @@ def test_a_size_takes_the_least_recently_used_down_to_80_percent(run: Run, aged:
     """Over the size the oldest go, one by one, until 80 % of it is met; not one more."""
     sizes = {target: path.stat().st_blocks * 512 for target, path in aged.items()}
     limit = sum(sizes.values()) - 1
-    answer = run("--json", "evict", "--max-size", str(limit))
+    answer = run("--json", "evict", "--max-size", f"{limit}B")
     left, expected = sum(sizes.values()), []
     for target in reversed(list(aged)):
         if left <= 0.8 * limit:
@@ -108,7 +108,7 @@ def test_a_size_takes_the_least_recently_used_down_to_80_percent(run: Run, aged:
 def test_under_the_size_nothing_goes(run: Run, cache: Path) -> None:
     """A size that is not exceeded removes nothing, be it exceeded at 80 %."""
     size = run("--json", "inspect").document["summary"]["size_bytes"]
-    assert run("--json", "evict", "--max-size", str(size)).document["summary"]["removed"] == 0
+    assert run("--json", "evict", "--max-size", f"{size}B").document["summary"]["removed"] == 0
 
 
 def test_the_size_of_the_settings_is_applied(
@@ -191,7 +191,7 @@ def _driver_cache(root: Path) -> Path:
     return root
 
 
-@pytest.mark.parametrize("options", [("--max-size", "1"), ("--all", "--yes")])
+@pytest.mark.parametrize("options", [("--max-size", "1B"), ("--all", "--yes")])
 def test_a_dry_run_says_what_a_run_does(options: tuple[str, str], run: Run, tmp_path: Path) -> None:
     """Also where the run refuses: a driver's cache goes whole or not, and not among the files of others."""
     jit = _driver_cache(tmp_path / "jit")
@@ -241,12 +241,12 @@ def test_records_give_way_to_a_limit(run: Run, cache: Path) -> None:
     for number in range(40):
         store.record(f"program {number}", Event(number, "built", 64 * "0", "cuda:sm_90"))
     before = run("--json", "inspect").document["summary"]
-    answer = run("evict", "--max-size", str(before["size_bytes"]))
+    answer = run("evict", "--max-size", f"{before['size_bytes']}B")
     after = run("--json", "inspect").document["summary"]
     assert before["beside_bytes"] > before["size_bytes"] / 4 >= after["beside_bytes"]
     assert before["entries"] == after["entries"]
     assert "of leftovers and the oldest records" in answer.err
-    assert run("evict", "--max-size", str(before["size_bytes"])).err == ""
+    assert run("evict", "--max-size", f"{before['size_bytes']}B").err == ""
 
 
 def test_keep_binaries_leaves_what_programs_load(run: Run, tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_a_size_over_several_caches_bounds_their_sum(run: Run, upgraded: Path) -
     named = ("evict", "--cache", "pyopencl", "--cache", "gpucache")
     everything = run("--json", *named, "--all", "--dry-run").document["summary"]
     limit = everything["would_free_bytes"] - 1
-    asked = (*named, "--max-size", limit)
+    asked = (*named, "--max-size", f"{limit}B")
     planned = run("--json", *asked, "--dry-run").document
     of_each = run(*asked, "--dry-run").out.rpartition("would stay (")[2]
     assert "pyopencl (Python 2.9.1)" in of_each and "gpucache" in of_each

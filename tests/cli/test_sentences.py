@@ -47,6 +47,7 @@ ROWS = """
 2 inspect --cache none | there is no cache 'none'; name one of gpucache, sycl
 2 inspect --since 1x --misses | '1x' is not an age; write a number with s, m, h, d or w, such as 30d
 5 verify --cache triton:plain | plain is not a directory; name the directory of a cache
+2 evict --max-size 20 | '20' is not a size; write a number with a unit, such as 512M or 2GiB
 2 evict --max-size lots | 'lots' is not a size; write a number with a unit, such as 512M or 2GiB
 2 evict | no filter was given; add --max-size
 2 evict --program none | no entry is of the program 'none'

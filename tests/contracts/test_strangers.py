@@ -31,7 +31,7 @@ _NAMES = (
 OPERATIONS = (
     ("verify", "--repair"),
     ("evict", "--older-than", "1d"),
-    ("evict", "--max-size", "1"),
+    ("evict", "--max-size", "1B"),
     ("evict", "--all", "--yes"),
     ("verify", "--repair"),
 )

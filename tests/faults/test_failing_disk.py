@@ -113,7 +113,7 @@ def test_an_entry_that_a_disk_hides_is_no_finding(root: Path, error: int) -> Non
         answer = json.loads(done.stdout)
         assert [one["note"] for one in answer["summary"]["unchecked"]] == [words]
         assert all(one["kind"] != "untrusted" for one in answer["outcomes"])
-    done = _failing(entry, "pread64", error, "evict", "--max-size", "1", root=root)
+    done = _failing(entry, "pread64", error, "evict", "--max-size", "1B", root=root)
     assert done.returncode == 3 and f"was not removed: {words}" in done.stdout
     assert entry.exists()
     done = _failing(entry, "pread64", error, "--json", "evict", "--all", "--yes", root=root)

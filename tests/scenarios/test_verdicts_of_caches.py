@@ -128,7 +128,7 @@ def _record_lost_of_another_name(parts: Any) -> Any:
 
 def _record_gave_way(parts: Any) -> Any:
     parts.built()
-    done = parts.gpucache(parts.root, "evict", "--max-size", "1")
+    done = parts.gpucache(parts.root, "evict", "--max-size", "1B")
     assert done.returncode == 0, done.stderr
     assert not list(parts.root.glob("v1/programs/*"))
     return parts.asked()
