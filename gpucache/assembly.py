@@ -202,7 +202,8 @@ def _problems(root: Path, settings: Settings) -> list[str]:
         return [state.reason]
     from gpucache.caches import places
 
-    move = "set GPUCACHE_DIR, or GPUCACHE_READ_ONLY=1 where it is only read"
+    by = "name another with --root" if settings.root_origin == "--root" else "set GPUCACHE_DIR"
+    move = f"{by}, or set GPUCACHE_READ_ONLY=1 where it is only read"
     problems = [] if settings.read_only else list(places.problems(root, move=move))
     return [*problems, *_system_problems(settings)]
 

@@ -130,20 +130,23 @@ class PathName(click.Path):
         """The path as it was given."""
         if not os.fspath(value):
             self.fail(_EMPTY, param, ctx)
+        from gpucache.units import printable
+
+        shown = printable(os.fspath(value), None)
         try:
             # Click calls absent whatever this user cannot see.
             is_folder = stat.S_ISDIR(os.stat(value).st_mode)  # noqa: PTH116
         except (FileNotFoundError, NotADirectoryError, ValueError):
             if self.exists:
-                self.fail(f"there is no {self.name} {value}; check its path", param, ctx)
+                self.fail(f"there is no {self.name} {shown}; check its path", param, ctx)
         except OSError as error:
             if self.exists:
                 self.fail(os_errors.unreadable(value, error, "check its path").message, param, ctx)
         else:
             if is_folder and not self.dir_okay:
-                self.fail(f"{value} is a directory, not a file", param, ctx)
+                self.fail(f"{shown} is a directory, not a file", param, ctx)
             if not (is_folder or self.file_okay):
-                self.fail(f"{value} is a file, not a directory", param, ctx)
+                self.fail(f"{shown} is a file, not a directory", param, ctx)
         return cast("Path", super().convert(value, param, ctx))
 
 

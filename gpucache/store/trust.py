@@ -22,7 +22,7 @@ from gpucache.folders import Folder, give_back
 from gpucache.host import os_errors
 
 _NO_FILE = "it is not a regular file"
-_ELSEWHERE = "set GPUCACHE_DIR to your own directory"
+_ELSEWHERE = "name your own directory with --root or GPUCACHE_DIR"
 
 
 class Root(Enum):

@@ -177,6 +177,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "export rocfft new a.db --at /a": ("--at", "gpucache export rocfft --help"),
     "export rocfft new a.db -- true": ("nothing may follow '--'",),
     "export rocfft new": ("SOURCE", "gpucache export rocfft --help"),
+    "warm k.cl -I 'no\nne'": ("there is no directory no\ufffdne",),
     "export rocfft empty a.db": ("is a directory",),
     "export futhark new v.cu": ("--target",),
     "export futhark new v.cu --target opencl:pocl": ("opencl:pocl",),
@@ -286,7 +287,7 @@ def test_a_root_that_cannot_be_used_is_exit_5(
     make(root)
     answer = run(*verb.split())
     assert answer.code == 5
-    assert_sentence(answer, [str(root), words, "GPUCACHE_DIR"])
+    assert_sentence(answer, [str(root), words, "--root"])
     assert not list(root.rglob("*"))
 
 

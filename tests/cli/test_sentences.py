@@ -33,6 +33,7 @@ ROWS = """
 2 warm loop/k.cl | the source 'loop/k.cl' cannot be read (Too many levels of symbolic links)
 2 warm k.cl -I loop | loop cannot be read (Too many levels of symbolic links); fix its links
 2 warm k.cl -I none | there is no directory none; check its path
+5 --root plain warm k.cl | plain is not a directory; name your own directory with --root or GPUCACHE_DIR
 2 warm --manifest loop | the manifest loop cannot be read (Too many levels of symbolic links)
 2 warm --manifest empty.toml | empty.toml names no program; add a [[program]] table with a source
 2 warm --manifest k.cl | k.cl is not TOML

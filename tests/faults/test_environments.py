@@ -130,9 +130,9 @@ def _nothing(place: Path) -> Path:
     [
         (_file, "is not a directory"),
         (lambda place: _file(place) / "below", "is not a directory"),
-        (_loop, "Too many levels of symbolic links; fix its links, or set GPUCACHE_DIR"),
+        (_loop, "Too many levels of symbolic links; fix its links, or name your own"),
         (_nothing, "is a link to nothing; remove the link"),
-        (lambda place: place / ("x" * 256), "File name too long; shorten its path, or set GPUCACHE_DIR"),
+        (lambda place: place / ("x" * 256), "File name too long; shorten its path, or name your own"),
         (lambda place: place.joinpath(*["y" * 200] * 21), "File name too long; shorten its path"),
     ],
 )
