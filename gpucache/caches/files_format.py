@@ -238,6 +238,8 @@ class FilesFormat(Format[Files]):
         """Remove a dead writer's leftover, if it still is one; move away a directory in place of a file."""
         with suppress(OSError, ValueError):
             parts = Path(checked.entry).relative_to(self.root).parts
+            if not parts:  # all strangers in the root, which stay
+                return checked
             with files.open_folder(self.root, *parts[:-1]) as folder:
                 node = Node(Role.LEFT, parts, folder.lstat(parts[-1]))
                 if self._is_old(node) and self._is_own(node):

@@ -46,6 +46,8 @@ SYSTEMS = {
     "tvm-ffi": "gpucache.caches.tvm_ffi",
     "cute-dsl": "gpucache.caches.cute_dsl",
     "flash-attention": "gpucache.caches.flash_attention",
+    "torch-tensorrt": "gpucache.caches.torch_tensorrt",
+    "onnxruntime-trt": "gpucache.caches.onnxruntime_tensorrt",
     "vllm": "gpucache.caches.vllm",
     "tilelang": "gpucache.caches.tilelang",
     "flashinfer": "gpucache.caches.flashinfer",

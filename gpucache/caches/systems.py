@@ -41,9 +41,11 @@ from gpucache.caches.torch_places import (
     FlashAttentionPlaces,
     HelionPlaces,
     InductorPlaces,
+    OnnxRuntimeTrtPlaces,
     TinygradPlaces,
     TorchExtensionsPlaces,
     TorchKernelsPlaces,
+    TorchTensorrtPlaces,
     TvmFfiPlaces,
 )
 
@@ -738,6 +740,8 @@ PLACES: Mapping[str, type[Places]] = {
         TvmFfiPlaces,
         CuteDslPlaces,
         FlashAttentionPlaces,
+        TorchTensorrtPlaces,
+        OnnxRuntimeTrtPlaces,
         VllmPlaces,
         TileLangPlaces,
         FlashInferPlaces,

@@ -1,4 +1,4 @@
-"""The places of caches of PyTorch, of compilers that its programs call, of tinygrad: rows of ``systems``."""
+"""The places of the caches of PyTorch and of other frameworks and compilers like it: rows of ``systems``."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -159,3 +159,38 @@ class TinygradPlaces(Places):
         name = Path(environ.get("CACHEDB", "")).name
         if name and not re.fullmatch(r"cache[\w-]*\.db", name):
             yield f"CACHEDB names {name}, which gpucache takes for no cache; name it cache.db"
+
+
+class OnnxRuntimeTrtPlaces(Places):
+    name = "onnxruntime-trt"
+    title = "ONNX Runtime TensorRT engines"
+    owner = "ONNX Runtime"
+    unseen = "damage behind the beginning of an engine or a timing cache"
+    place = Place(
+        (Var("ORT_TENSORRT_CACHE_PATH"), Var("ORT_TENSORRT_ENGINE_CACHE_PATH")),
+        move="set ORT_TENSORRT_CACHE_PATH",
+        nowhere="ONNX Runtime uses the current directory until ORT_TENSORRT_CACHE_PATH names one; set it",
+        off={"ORT_TENSORRT_ENGINE_CACHE_ENABLE": ("0",)},
+        turn_on=(("ORT_TENSORRT_ENGINE_CACHE_ENABLE", "1"),),
+        lacking="programs that pass options to the TensorRT provider name its place there, not by variables",
+        opt_in=True,
+    )
+
+
+class TorchTensorrtPlaces(Places):
+    name = "torch-tensorrt"
+    title = "Torch-TensorRT engine cache"
+    owner = "Torch-TensorRT"
+    unseen = "damage behind the beginning of an engine or a timing cache"
+    place = Place(
+        (Temporary("torch_tensorrt_engine_cache", user=False),),
+        move="name another directory with engine_cache_dir and timing_cache_path",
+        nowhere="Torch-TensorRT finds no directory for temporary files; set TMPDIR",
+        lacking="Torch-TensorRT has no variable but TMPDIR; a program names a place with engine_cache_dir",
+        opt_in=True,
+    )
+
+    @classmethod
+    def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:  # noqa: ARG003 - no variable changes it
+        """The size above which the oldest engines go, unless a program sets another."""
+        return 5 << 30

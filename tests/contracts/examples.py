@@ -50,6 +50,7 @@ from tests.caches.jax import build as jax
 from tests.caches.mesa import build as mesa
 from tests.caches.miopen import build as miopen
 from tests.caches.numba import build as numba
+from tests.caches.onnxruntime_trt import build as onnxruntime_trt
 from tests.caches.opencv import build as opencv
 from tests.caches.opened import PTX
 from tests.caches.openvino import build as openvino
@@ -63,6 +64,7 @@ from tests.caches.tilelang import build as tilelang
 from tests.caches.tinygrad import build as tinygrad
 from tests.caches.torch_extensions import build as torch_extensions
 from tests.caches.torch_kernels import build as torch_kernels
+from tests.caches.torch_tensorrt import build as torch_tensorrt
 from tests.caches.triton import build as triton
 from tests.caches.tvm_ffi import build as tvm_ffi
 from tests.caches.vllm import build as vllm
@@ -274,6 +276,8 @@ EXAMPLES: Mapping[str, Example] = {
     "tvm-ffi": Example(tvm_ffi.put, lambda _: tvm_ffi.LIBRARY),
     "cute-dsl": Example(cute_dsl.put, cute_dsl.bytecode),
     "flash-attention": Example(flash_attention.put, lambda _: flash_attention.OBJECT),
+    "torch-tensorrt": Example(torch_tensorrt.put, onnxruntime_trt.plan),
+    "onnxruntime-trt": Example(onnxruntime_trt.put, onnxruntime_trt.plan),
     "steam": _opaque("{number}/fozpipelinesv6/steam_pipeline_cache.foz"),
     "chromium": Example(chromium.put, chromium.index, alone=False),
     "adaptivecpp": Example(adaptivecpp.put, lambda _: PTX),

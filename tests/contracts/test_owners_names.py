@@ -20,6 +20,7 @@ _ANY_CASE = {
     "futhark": "people give a file its name",
     "torch-extensions": "programs give a module its name",
     "vulkan": "programs give a file its name, as they like",
+    "onnxruntime-trt": "a model gives its graph a name, and a program its engines a prefix",
 }
 """Systems whose owner can write a name in other cases too, and why."""
 
