@@ -34,7 +34,7 @@ ENDS = {
     "fork-and-crash": "its compiler process died of SIGSEGV, twice",
     "fail": "does not compile",
     "empty": "the driver compiled the program but returned no binary",
-    "garbage": "what the compiler gave is not sound",
+    "garbage": "the compiler's result is damaged",
 }
 ENDLESS = ("hang", "deaf", "spin", "fork-and-hang")
 BUILT = ("fork", "print", "talk", "good", "better")

@@ -274,7 +274,7 @@ def test_garbage_is_not_kept(command: Command, layers: Layers) -> None:
     command.built(command.build().fields[0], b"\x7fELF cut off")
     (one,) = command.end()
     assert (one.result, _entries(layers)) == (RunResult.LEFT, 0)
-    assert one.reason.startswith("what the compiler gave is not sound")
+    assert one.reason.startswith("the compiler's result is damaged")
 
 
 def test_a_build_that_failed_is_a_miss_and_keeps_nothing(command: Command, layers: Layers) -> None:

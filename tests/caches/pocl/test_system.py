@@ -26,7 +26,7 @@ def test_a_file_in_the_way_means_no_devices(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     [location] = SYSTEM.locations({"POCL_CACHE_DIR": str(tmp_path / "file")})
     assert any("0 devices" in problem for problem in location.problems)
-    with pytest.raises(CacheUnusableError, match="no directory"):
+    with pytest.raises(CacheUnusableError, match="not a directory"):
         SYSTEM.open(location)
 
 
