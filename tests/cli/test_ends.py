@@ -68,7 +68,7 @@ def test_being_told_to_end_is_an_interrupt(
     """A signal to the whole group, as of a terminal, is exit 130, one document, and no folder left behind."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    misses = root / "v1" / "journal" / "misses.jsonl"
+    locks = root / "v1" / "locks"
     sources = write({"endless.cu": endless})
     child = subprocess.Popen(
         [sys.executable, "-m", "gpucache", "--root", root, "--json", "warm", sources, "--target", nvrtc],
@@ -79,8 +79,8 @@ def test_being_told_to_end_is_an_interrupt(
         start_new_session=True,
     )
     try:
-        # A worker writes down the miss just before it starts to compile.
-        wait_until(misses.is_file)
+        # A worker takes the lock of the key just before it starts to compile.
+        wait_until(lambda: locks.is_dir() and any(locks.iterdir()))
         os.killpg(child.pid, getattr(signal, name))
         out, err = child.communicate(timeout=PATIENCE_S)
     finally:

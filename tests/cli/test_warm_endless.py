@@ -87,8 +87,8 @@ def test_an_interrupt_ends_the_run_and_tells_what_was_not_reached(
     """Ctrl-C while a compiler runs is exit 130: hits stand, the rest is interrupted, no worker is left."""
     sources = write({"endless.cu": endless, "vector.cu": VECTOR})
     assert run("warm", sources / "vector.cu", "--target", nvrtc).code == 0
-    misses = root / "v1" / "journal" / "misses.jsonl"
-    known = misses.read_text(encoding="utf-8")
+    locks = root / "v1" / "locks"
+    known = {*locks.iterdir()}
     child = subprocess.Popen(
         [sys.executable, "-m", "gpucache", "--root", root, "--json", "warm", sources, "--target", nvrtc],
         env={**os.environ, "OCL_ICD_VENDORS": str(vendors)},
@@ -97,8 +97,8 @@ def test_an_interrupt_ends_the_run_and_tells_what_was_not_reached(
         text=True,
     )
     try:
-        # A worker writes down the miss just before it starts to compile.
-        wait_until(lambda: misses.read_text(encoding="utf-8") != known)
+        # A worker takes the lock of the key just before it starts to compile.
+        wait_until(lambda: {*locks.iterdir()} > known)
         workers = _children(child.pid)
         child.send_signal(signal.SIGINT)
         out, err = child.communicate(timeout=PATIENCE_S)
