@@ -222,7 +222,7 @@ STATES: dict[str, tuple[Callable[[Any], Any], str, tuple[str, ...]]] = {
     "root-of-another-user": (
         _root_of_another_user,
         "not-consulted",
-        ("the cache root {tmp}/cache cannot be opened: Permission denied; fix its permissions, or set GP",),
+        ("the cache root {tmp}/cache cannot be opened: Permission denied; fix its permissions, or name",),
     ),
     "record-lost": (
         _record_lost,
