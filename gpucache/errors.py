@@ -16,6 +16,7 @@
     +-- FormatError               3  an entry whose bytes do not fit its format
     +-- NoDeviceError             4  no usable device or compiler
     +-- WorkersError              4  no worker process can be started; says why and what to do
+    +-- RemoteError               5  a store elsewhere cannot be reached or read
     +-- CacheUnusableError        5  the root cannot be used; says why and what to do
 
 A message is one sentence that names the thing and the remedy. This module imports nothing of gpucache.
@@ -189,6 +190,12 @@ class WorkersError(GpucacheError):
     """No worker process can be started."""
 
     exit_code = ExitCode.NOTHING_ATTEMPTED
+
+
+class RemoteError(GpucacheError):
+    """A store elsewhere cannot be reached, refused, or holds what cannot be read."""
+
+    exit_code = ExitCode.CACHE_UNUSABLE
 
 
 class CacheUnusableError(GpucacheError):

@@ -5,6 +5,7 @@ opencl, cuda          what programs import                      library    what 
 serve                 what commands that nobody changed ask of their compilers, answered over a socket
 assembly              puts concrete parts together, each when it is asked for
 bench                 measured starts
+remote                stores elsewhere, records and trust, push, pull
 engine                the verbs: lookup and explain, inspect, verify, evict
   engine/warm           its plan, its run, the rounds of its workers, what a worker does; a command that warms
   engine/workers        processes that may crash: the pool, their start, their share of the machine
@@ -63,6 +64,7 @@ _CLI = frozenset(
         "caches.known_caches",
         "serve",
         "native",
+        "remote",
         "examples",
         "backends.options",
         "backends.registry",
@@ -110,7 +112,8 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "bench": frozenset(
         {"leaves", "settings", "sources", "assembly", "engine", "backends", "caches.known_caches"}
     ),
-    "assembly": frozenset({"leaves", "settings", "probe", "backends", "store", "caches", "engine"}),
+    "remote": frozenset({"leaves", "settings", "store", "caches.interface", "caches.portable"}),
+    "assembly": frozenset({"leaves", "settings", "probe", "backends", "store", "caches", "engine", "remote"}),
     "library": frozenset({"leaves", "settings", "assembly", "engine", "store.interface"}),
     "serve": frozenset(
         {"leaves", "sources", "recording", "probe", "backends", "engine", "native", "store.interface"}
@@ -269,7 +272,7 @@ _ONLY: Mapping[str, frozenset[str]] = {
     "cuda": frozenset({"backends", "cuda", "bench.cuda"}),
     "click": frozenset({"cli"}),
     # It takes three times as long to import as JSON, so no hit may need it.
-    "msgspec": frozenset({"recording", "sources.scan_memos"}),
+    "msgspec": frozenset({"recording", "sources.scan_memos", "remote.records"}),
     "rich": frozenset({"answers", "cli"}),
     "matplotlib": frozenset({"answers"}),
 }

@@ -1,0 +1,91 @@
+"""Entries on their way to another machine: the files of one entry, whichever system keeps it.
+
+Owns the portable form, its bounds, and the facts that decide whether a program elsewhere hits the entry. The
+form has no path of the machine in the places that a format rewrites, so the digest of an entry is the same
+after a move. Must not know where entries go or who signs them.
+"""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from gpucache.errors import FormatError
+
+MOST_FILES = 20_000
+"""The largest number of files of one entry."""
+MOST_BYTES = 4 << 30
+"""The largest size of one entry."""
+_LONGEST_NAME = 1024
+_DEEPEST = 16
+
+
+class Fact(StrEnum):
+    """What must be the same on two machines, so that a program on one hits an entry from the other."""
+
+    ARCHITECTURE = "architecture"
+    """The GPU's architecture as a target has it, such as ``sm_90``, or the name of an OpenCL device."""
+    DRIVER = "driver"
+    VERSION = "version"
+    """The version of the owner, such as Triton's."""
+    CPU = "CPU"
+    """The name or the features of the CPU, as the owner writes them."""
+    PYTHON = "Python"
+    PATH = "install path"
+    """Where the owner is installed, if its entries are only hit from there."""
+
+
+class PortableFile(NamedTuple):
+    """A file of an entry."""
+
+    name: str
+    """Its path below the root of the cache, with slashes."""
+    data: bytes
+    mode: int
+    """Its permissions; nothing else of a mode moves."""
+
+
+class PortableEntry(NamedTuple):
+    """An entry, checked and ready to move."""
+
+    system: str
+    key: str
+    files: tuple[PortableFile, ...]
+    """In the order in which their owner publishes them: what is looked for first comes last."""
+    facts: tuple[tuple[str, str], ...] = ()
+    """What must be the same elsewhere, as far as the entry tells it: labels of ``Fact``, or of the system."""
+    program: str = ""
+    target: str = ""
+    kind: str = ""
+    compile_ns: int | None = None
+    made_ns: int = 0
+
+
+class Moving(NamedTuple):
+    """How the entries of a system move."""
+
+    tried: bool = False
+    """Whether the real owner was seen to hit entries made elsewhere; else only the format says so."""
+    tells: str = ""
+    """What its entries tell of the machine and the programs that made them, such as "source text"; empty if
+    they tell nothing."""
+    sources: bool = False
+    """Whether that is source text, which is sent on request alone."""
+
+
+class Restored(NamedTuple):
+    """What became of an entry that was restored."""
+
+    done: bool
+    """Whether it was written now."""
+    present: bool = False
+    """Whether a sound entry was there already, so that nothing was written."""
+    reason: str = ""
+    """Why it was not written: a clause with the remedy; empty if it was or is there."""
+
+
+def require_name(name: str) -> str:
+    """A file's name that stays below the root on every system; raises FormatError for any other."""
+    parts = name.split("/")
+    plain = all(part not in ("", ".", "..") for part in parts) and name.isprintable()
+    if not plain or len(name.encode()) > _LONGEST_NAME or len(parts) > _DEEPEST or set(name) & set(":\\"):
+        raise FormatError(f"{name[:80]!r} is no name of a file below a cache")
+    return name

@@ -1,0 +1,186 @@
+"""A store in a directory, on this machine or on a file system that several share.
+
+An object is a file that is written under another name, synced and linked into place, so that a reader sees
+all of it or nothing, and of two writers one creates it. Owns the temporary files: those of dead writers go
+after an hour. Must not know what the objects are.
+"""
+
+import os
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from uuid import uuid4
+
+from gpucache.errors import RemoteError
+from gpucache.host import os_errors
+from gpucache.remote.objects import Limits, Listed, in_parallel, require_object_name
+
+_TEMPORARY = ".tmp-"
+_HOUR_S = 3600
+
+
+class FolderObjects:
+    """See ``gpucache.remote.objects.Objects``."""
+
+    lists = True
+    writes = True
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self.url = str(root)
+
+    @property
+    def is_own_folder(self) -> bool:
+        """Whether it and the directory above it are this user's, and nobody else may write to it."""
+        try:
+            status = self._root.stat()
+        except OSError:
+            return False
+        own = not hasattr(os, "geteuid") or status.st_uid in (os.geteuid(), 0)
+        return own and not stat.S_IMODE(status.st_mode) & 0o022
+
+    def listed(self, prefix: str) -> Iterator[Listed]:
+        """Every file, but temporary ones and links."""
+        start = self._root / prefix
+        try:
+            for path, _, names in os.walk(start, onerror=_raise):
+                for name in sorted(names):
+                    found = Path(path, name)
+                    status = found.lstat()
+                    if stat.S_ISREG(status.st_mode) and not name.startswith("."):
+                        relative = found.relative_to(self._root).as_posix()
+                        yield Listed(relative, status.st_size, status.st_mtime_ns)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise self._unread(error) from None
+
+    def read(self, names: Iterable[str], limit_bytes: int) -> Iterator[tuple[str, bytes | None]]:
+        """Files, bounded before they are read."""
+        return in_parallel(lambda name: (name, self._read(name, limit_bytes)), names)
+
+    def create(self, objects: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bool]]:
+        """Files, each linked into place."""
+        return in_parallel(lambda pair: (pair[0], self._create(*pair)), objects)
+
+    def replace(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
+        """Rename over the old file, below a lock."""
+        path = self._path(name)
+        try:
+            with self._locked(path), self._written(path, change(self._read(name, 1 << 30))) as made:
+                made.replace(path)
+        except OSError as error:
+            raise self._unwritten(error) from None
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Unlink."""
+        try:
+            for name in names:
+                self._path(name).unlink(missing_ok=True)
+        except OSError as error:
+            raise os_errors_remote(f"{self.url} cannot be changed", error) from None
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _read(self, name: str, limit_bytes: int) -> bytes | None:
+        try:
+            fd = os.open(
+                self._path(name), os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+            )
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise self._unread(error) from None
+        with os.fdopen(fd, "rb") as file:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > limit_bytes:
+                raise RemoteError(
+                    f"{name} in {self.url} is no file of at most {limit_bytes} bytes; remove it from there"
+                )
+            try:
+                return file.read(limit_bytes)
+            except OSError as error:
+                raise self._unread(error) from None
+
+    def _create(self, name: str, data: bytes) -> bool:
+        path = self._path(name)
+        if os.path.lexists(path):
+            return False
+        try:
+            with self._written(path, data) as made:
+                try:
+                    os.link(made, path)
+                except FileExistsError:
+                    return False
+                except OSError:  # a file system without hard links
+                    if os.path.lexists(path):
+                        return False
+                    made.replace(path)
+        except OSError as error:
+            raise self._unwritten(error) from None
+        return True
+
+    @contextmanager
+    def _written(self, path: Path, data: bytes) -> Iterator[Path]:
+        """A temporary file with some bytes, on disk, beside a path; gone afterwards."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        made = path.parent / f"{_TEMPORARY}{os.getpid()}-{uuid4().hex}"
+        try:
+            with made.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            yield made
+        finally:
+            made.unlink(missing_ok=True)
+        self._sweep(path.parent)
+
+    def _sweep(self, folder: Path) -> None:
+        """Remove temporary files of writers that were killed."""
+        with suppress(OSError):
+            for found in os.scandir(folder):
+                old = found.name.startswith(_TEMPORARY)
+                if old and found.stat(follow_symlinks=False).st_mtime < time.time() - _HOUR_S:
+                    Path(found.path).unlink()
+
+    @contextmanager
+    def _locked(self, path: Path) -> Iterator[None]:
+        if sys.platform == "win32":
+            yield
+            return
+        import fcntl
+
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fd = os.open(path.parent / f".{path.name}.lock", os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
+
+    def _path(self, name: str) -> Path:
+        return self._root / require_object_name(name)
+
+    def _unread(self, error: OSError) -> RemoteError:
+        return os_errors_remote(f"{self.url} cannot be read", error)
+
+    def _unwritten(self, error: OSError) -> RemoteError:
+        return os_errors_remote(f"{self.url} cannot be written", error)
+
+
+def open_url(url: str, limits: Limits) -> FolderObjects:  # noqa: ARG001 - a directory takes no time limits
+    """The store of a path or of a ``file://`` URL."""
+    return FolderObjects(Path(url.removeprefix("file://")).expanduser().absolute())
+
+
+def os_errors_remote(told: str, error: OSError) -> RemoteError:
+    """An error of the operating system as one of a store."""
+    return RemoteError(f"{told} ({os_errors.reason(error)}); {os_errors.remedy(error, 'check its path')}")
+
+
+def _raise(error: OSError) -> None:
+    raise error

@@ -1,0 +1,165 @@
+"""Stores elsewhere: named objects that are created once, read whole, listed and removed.
+
+Owns the protocol, the names, and which module serves a URL. A module is imported when its scheme is asked
+for, as each has a library of its own. Must not know what the objects are.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from importlib import import_module
+from typing import NamedTuple, Protocol, TypeVar
+
+from gpucache.errors import RemoteError, UsageError
+
+AT_ONCE = 16
+"""How many objects are moved at the same time."""
+IN_FLIGHT_BYTES = 256 << 20
+"""How many bytes of objects may be in memory, unless one object alone is larger."""
+_NAME = re.compile(r"[0-9a-z][0-9a-z._-]*(?:/[0-9a-z][0-9a-z._-]*)*")
+_MODULES = {
+    "": "gpucache.remote.folder",
+    "file": "gpucache.remote.folder",
+    "s3": "gpucache.remote.cloud",
+    "gs": "gpucache.remote.cloud",
+    "az": "gpucache.remote.cloud",
+    "http": "gpucache.remote.web",
+    "https": "gpucache.remote.web",
+    "redis": "gpucache.remote.redis_server",
+    "rediss": "gpucache.remote.redis_server",
+    "oci": "gpucache.remote.registry",
+}
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Listed(NamedTuple):
+    """An object as a listing shows it."""
+
+    name: str
+    size_bytes: int
+    written_ns: int
+    """When it was written, 0 if the store does not say."""
+
+
+class Objects(Protocol):
+    """The objects of one store. Every method raises RemoteError: one sentence that names the store and the
+    remedy. A store that does not exist yet has no objects.
+
+    Names are of lower-case letters, digits, ``.``, ``_``, ``-`` and slashes; see ``require_object_name``.
+    """
+
+    @property
+    def url(self) -> str:
+        """The store for people: without passwords."""
+        ...
+
+    @property
+    def lists(self) -> bool:
+        """Whether ``listed`` works: plain web servers list nothing."""
+        ...
+
+    @property
+    def writes(self) -> bool:
+        """Whether objects can be created and removed."""
+        ...
+
+    @property
+    def is_own_folder(self) -> bool:
+        """Whether it is a directory of this user that nobody else can write to, so that it is trusted as the
+        user's own caches are."""
+        ...
+
+    def listed(self, prefix: str) -> Iterator[Listed]:
+        """The objects whose names begin with a prefix that ends in a slash, or all for an empty one."""
+        ...
+
+    def read(self, names: Iterable[str], limit_bytes: int) -> Iterator[tuple[str, bytes | None]]:
+        """Some objects as they arrive, in any order, ``AT_ONCE`` of them at a time; None for one that is
+        missing. One larger than the limit is not read and raises."""
+        ...
+
+    def create(self, objects: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bool]]:
+        """Create objects, ``AT_ONCE`` of them at a time, each whole or not at all; with False for one that
+        exists, which is left as it is. The iterable is read as objects are sent, not ahead of it."""
+        ...
+
+    def replace(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
+        """Replace one object by what ``change`` makes of its bytes, again if another writer came between."""
+        ...
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove objects; missing ones are no error."""
+        ...
+
+    def close(self) -> None:
+        """Close connections; raises nothing."""
+        ...
+
+
+class Limits(NamedTuple):
+    """How long a store may take."""
+
+    connect_s: float = 5.0
+    request_s: float = 60.0
+    """One request, including the transfer of an object."""
+    retries: int = 3
+    """How often a request is repeated at most."""
+
+
+def open_objects(url: str, limits: Limits = Limits()) -> Objects:  # noqa: B008 - frozen
+    """The store of a URL or path; reads and writes nothing yet.
+
+    Raises UsageError for a malformed URL, a scheme that is not known, or one whose extra is not installed.
+    """
+    scheme, colon, _ = url.partition("://")
+    if not colon:
+        scheme = ""
+    if scheme not in _MODULES:
+        known = ", ".join(f"{name}://" for name in _MODULES if name not in ("", "file"))
+        raise UsageError(f"{url} is no store that gpucache knows; name a directory or a URL of {known}")
+    module = import_module(_MODULES[scheme])
+    opened: Objects = module.open_url(url, limits)
+    return opened
+
+
+def missing_extra(extra: str, url: str) -> UsageError:
+    """The error for a URL whose library is not installed."""
+    return UsageError(f"{url} needs the extra '{extra}'; install it with: pip install 'gpucache[{extra}]'")
+
+
+def require_object_name(name: str) -> str:
+    """A name as it is; raises RemoteError for one that a store must not be asked for."""
+    if not _NAME.fullmatch(name) or len(name) > 512:
+        raise RemoteError(f"{name[:80]!r} is no name of an object in a store; remove it from the store")
+    return name
+
+
+def in_parallel(call: Callable[[T], R], items: Iterable[T], workers: int = AT_ONCE) -> Iterator[R]:
+    """The results of a call for each item as they come, in any order, from a few threads.
+
+    No more items are taken than there are threads. The first error ends it, once running calls are done.
+    """
+    with ThreadPoolExecutor(workers, thread_name_prefix="gpucache-remote") as pool:
+        running: set[Future[R]] = set()
+        for item in items:
+            running.add(pool.submit(call, item))
+            if len(running) >= workers:
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                yield from (one.result() for one in done)
+        while running:
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            yield from (one.result() for one in done)
+
+
+def batches(items: Iterable[T], size: int) -> Iterator[Sequence[T]]:
+    """The items in groups of at most ``size``."""
+    group: list[T] = []
+    for item in items:
+        group.append(item)
+        if len(group) == size:
+            yield group
+            group = []
+    if group:
+        yield group

@@ -1,0 +1,170 @@
+"""Records: small signed descriptions of entries, each naming its files by their SHA-256.
+
+Owns the form of a record, its digest and its line. A line is canonical JSON, one record with its signer and
+signature; a catalogue is many lines. The signature covers the record alone, so anyone may put lines together
+anew. Everything read is bounded and held to the form before it is used. Must not know where records are kept.
+
+The digest of a record covers system, key, names, modes and digests of the files, and nothing of the
+machine: an entry that was pulled has the digest under which it was pushed.
+"""
+
+from base64 import b64decode, b64encode
+from hashlib import sha256
+from typing import Annotated
+
+import msgspec
+
+from gpucache.caches.portable import (
+    MOST_BYTES,
+    MOST_FILES,
+    PortableEntry,
+    PortableFile,
+    require_name,
+)
+from gpucache.errors import FormatError
+from gpucache.remote.signing import UNSIGNED, SigningKey, TrustedKeys
+
+MOST_LINE_BYTES = 4 << 20
+"""The longest line; that of a real entry has about one kB."""
+_SIGNED_AS = b"gpucache record 1\n"
+_Text = Annotated[str, msgspec.Meta(max_length=4096)]
+_Hex = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+_Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+
+
+class RecordedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file of an entry."""
+
+    name: _Text
+    """Its path below the root of the cache, with slashes."""
+    sha256: _Hex
+    size_bytes: Annotated[int, msgspec.Meta(ge=0, le=MOST_BYTES)]
+    mode: Annotated[int, msgspec.Meta(ge=0, le=0o777)]
+
+
+class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The description of one entry."""
+
+    system: _Name
+    key: _Text
+    files: Annotated[tuple[RecordedFile, ...], msgspec.Meta(max_length=MOST_FILES)]
+    """In the order in which they are published."""
+    facts: Annotated[tuple[tuple[_Text, _Text], ...], msgspec.Meta(max_length=64)] = ()
+    """What must be the same elsewhere: labels of ``portable.Fact`` or of the system, and values."""
+    program: _Text = ""
+    target: _Text = ""
+    kind: _Text = ""
+    compile_ns: _Count | None = None
+    made_ns: _Count = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all files."""
+        return sum(one.size_bytes for one in self.files)
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 that identifies the entry, in hex."""
+        return sha256(
+            _encode((self.system, self.key, sorted(self.files, key=lambda one: one.name)))
+        ).hexdigest()
+
+
+class Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A record, its signer's id and the signature; both are empty for an unsigned one."""
+
+    record: Record
+    signer: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{16})?$")] = UNSIGNED
+    signature: Annotated[str, msgspec.Meta(max_length=128)] = ""
+
+    @property
+    def line(self) -> bytes:
+        """It as a line, with its end."""
+        return _encode(self) + b"\n"
+
+    def is_believed(self, trusted: TrustedKeys) -> bool:
+        """Whether a trusted key signed it."""
+        try:
+            signature = b64decode(self.signature, validate=True)
+        except ValueError:
+            return False
+        return trusted.believes(self.signer, _SIGNED_AS + _encode(self.record), signature)
+
+
+def record_of(entry: PortableEntry) -> Record:
+    """The record of an entry."""
+    files = tuple(
+        RecordedFile(one.name, sha256(one.data).hexdigest(), len(one.data), one.mode) for one in entry.files
+    )
+    return Record(
+        entry.system,
+        entry.key,
+        files,
+        entry.facts,
+        entry.program[:4096],
+        entry.target[:4096],
+        entry.kind,
+        entry.compile_ns,
+        entry.made_ns,
+    )
+
+
+def signed(record: Record, key: SigningKey | None) -> Signed:
+    """A record with a signature, or without a key an unsigned one."""
+    if key is None:
+        return Signed(record)
+    signature = key.sign(_SIGNED_AS + _encode(record))
+    return Signed(record, key.public.id, b64encode(signature).decode())
+
+
+def parse_line(line: bytes) -> Signed:
+    """A record from a line; raises FormatError for one that is not valid, larger than any entry, or not
+    written as ``Signed.line`` writes it."""
+    if len(line) > MOST_LINE_BYTES:
+        raise FormatError("a record is longer than 4 MiB")
+    try:
+        found = _DECODER.decode(line)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"a record cannot be parsed ({error})") from None
+    if _encode(found) != line.rstrip(b"\n"):
+        raise FormatError("a record is not written as gpucache writes it")
+    for one in found.record.files:
+        require_name(one.name)
+    names = {one.name for one in found.record.files}
+    if not names or len(names) < len(found.record.files) or found.record.size_bytes > MOST_BYTES:
+        raise FormatError("a record names no file, one twice, or more than 4 GiB")
+    return found
+
+
+def entry_of(record: Record, data: dict[str, bytes]) -> PortableEntry:
+    """The entry of a record from the bytes of its files by SHA-256, each compared with its record.
+
+    Raises FormatError for bytes that are missing or are others.
+    """
+    files = []
+    for one in record.files:
+        found = data.get(one.sha256)
+        if found is None:
+            raise FormatError(f"the bytes of {one.name} are missing")
+        if len(found) != one.size_bytes or sha256(found).hexdigest() != one.sha256:
+            raise FormatError(f"the bytes of {one.name} are not those that were recorded")
+        files.append(PortableFile(one.name, found, one.mode))
+    return PortableEntry(
+        record.system,
+        record.key,
+        tuple(files),
+        record.facts,
+        record.program,
+        record.target,
+        record.kind,
+        record.compile_ns,
+        record.made_ns,
+    )
+
+
+_DECODER = msgspec.json.Decoder(Signed, strict=True)
+
+
+def _encode(value: object) -> bytes:
+    return msgspec.json.encode(value, order="deterministic")

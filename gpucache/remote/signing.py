@@ -1,0 +1,188 @@
+"""The keys by which records are signed and believed: Ed25519, as RFC 8032 has it.
+
+Owns the two files of a pair, the variables' texts and the check of a signature. A secret key is a line
+``NAME:BASE64`` of 32 bytes in a file for its owner alone; a public one has the same form, as Nix writes it,
+and stands in ``GPUCACHE_TRUSTED_KEYS``. Must not know what is signed.
+"""
+
+import os
+import re
+import stat
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from gpucache.errors import UsageError
+from gpucache.host import os_errors
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+UNSIGNED = ""
+"""The signer of a record without a signature."""
+_KEY_BYTES = 32
+_MOST_BYTES = 64 << 10
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}")
+_NEEDED = "signatures need the extra 'remote'; install it with: pip install 'gpucache[remote]'"
+
+
+class PublicKey(NamedTuple):
+    """A key whose signatures can be checked."""
+
+    name: str
+    """Its name for people."""
+    raw: bytes
+
+    @property
+    def id(self) -> str:
+        """What records name it by: the first 16 hex digits of its SHA-256."""
+        return sha256(self.raw).hexdigest()[:16]
+
+    @property
+    def text(self) -> str:
+        """Its line."""
+        return f"{self.name}:{b64encode(self.raw).decode()}"
+
+
+class SigningKey(NamedTuple):
+    """A secret key."""
+
+    public: PublicKey
+    secret: "Ed25519PrivateKey"
+
+    def sign(self, data: bytes) -> bytes:
+        """The signature of some bytes, 64 bytes."""
+        return self.secret.sign(data)
+
+
+class TrustedKeys(NamedTuple):
+    """The keys that this machine believes, by id; a key taken out of them is revoked."""
+
+    keys: Mapping[str, PublicKey]
+
+    def believes(self, signer: str, data: bytes, signature: bytes) -> bool:
+        """Whether one of them signed some bytes."""
+        key = self.keys.get(signer)
+        if key is None or len(signature) != 64:
+            return False
+        try:
+            from cryptography.exceptions import InvalidSignature
+            from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+        except ImportError:
+            raise UsageError(_NEEDED) from None
+        try:
+            Ed25519PublicKey.from_public_bytes(key.raw).verify(signature, data)
+        except InvalidSignature:
+            return False
+        return True
+
+
+def make_pair(path: Path) -> PublicKey:
+    """Write a new pair: the secret key at a path with mode 0600, the public one beside it as ``PATH.pub``.
+
+    Raises UsageError if one of the files exists or cannot be written; then neither is left.
+    """
+    secret_class = _secret_class()
+    secret = secret_class.generate()
+    public = PublicKey(_name_of(path), secret.public_key().public_bytes_raw())
+    other = path.with_name(f"{path.name}.pub")
+    made: list[Path] = []
+    try:
+        for place, raw, mode in ((path, secret.private_bytes_raw(), 0o600), (other, public.raw, 0o644)):
+            fd = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            made.append(place)
+            with os.fdopen(fd, "wb") as file:
+                file.write(f"{public.name}:{b64encode(raw).decode()}\n".encode())
+                file.flush()
+                os.fsync(fd)
+    except FileExistsError as error:
+        _remove(made)
+        raise UsageError(f"{error.filename} exists; name another file, or remove it first") from None
+    except OSError as error:
+        _remove(made)
+        raise os_errors.unwritable(path, error, "name another file") from None
+    return public
+
+
+def load_signing_key(path: Path) -> SigningKey:
+    """A secret key; raises UsageError for a file that is not one or that others may read."""
+    secret_class = _secret_class()
+    try:
+        with path.open("rb") as file:
+            mode, data = os.fstat(file.fileno()).st_mode, file.read(_MOST_BYTES)
+    except OSError as error:
+        raise os_errors.unreadable(f"the key {path}", error, "make one with 'gpucache key FILE'") from None
+    if os.name == "posix" and stat.S_IMODE(mode) & 0o077:
+        raise UsageError(f"other users may read the secret key {path}; run: chmod 600 {path}")
+    try:
+        name, raw = _parsed(data.decode("ascii"))
+    except ValueError:
+        raise UsageError(f"{path} is not a secret key; make one with 'gpucache key FILE'") from None
+    secret = secret_class.from_private_bytes(raw)
+    public = PublicKey(name, secret.public_key().public_bytes_raw())
+    if path.name.endswith(".pub"):
+        raise UsageError(f"{path} is a public key, which signs nothing; name the file without .pub")
+    return SigningKey(public, secret)
+
+
+def read_trusted(text: str) -> TrustedKeys:
+    """The keys of ``GPUCACHE_TRUSTED_KEYS``: ``NAME:BASE64`` or files of such lines, separated by spaces.
+
+    Raises UsageError for a word that is neither.
+    """
+    found: dict[str, PublicKey] = {}
+    for word in text.split():
+        for line in _lines(word):
+            try:
+                key = PublicKey(*_parsed(line))
+            except ValueError:
+                raise UsageError(
+                    f"GPUCACHE_TRUSTED_KEYS: {word[:80]!r} is not a public key; give NAME:BASE64 or the "
+                    ".pub file that 'gpucache key FILE' wrote"
+                ) from None
+            found[key.id] = key
+    return TrustedKeys(found)
+
+
+def _lines(word: str) -> list[str]:
+    try:
+        _parsed(word)
+    except ValueError:
+        pass
+    else:
+        return [word]
+    try:
+        with Path(word).open("rb") as file:
+            text = file.read(_MOST_BYTES).decode("ascii", "replace")
+    except (OSError, ValueError):
+        return [word]
+    return [line for line in text.splitlines() if line.strip() and not line.startswith("#")] or [word]
+
+
+def _parsed(text: str) -> tuple[str, bytes]:
+    """Name and bytes of a key's line; raises ValueError."""
+    name, colon, digits = text.strip().partition(":")
+    raw = b64decode(digits, validate=True)
+    if not (colon and _NAME.fullmatch(name)) or len(raw) != _KEY_BYTES:
+        raise ValueError("it is no key")
+    return name, raw
+
+
+def _name_of(path: Path) -> str:
+    name = re.sub(r"[^A-Za-z0-9._@-]", "-", path.stem)[:100]
+    return name if _NAME.fullmatch(name) else "gpucache"
+
+
+def _secret_class() -> "type[Ed25519PrivateKey]":
+    try:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    except ImportError:
+        raise UsageError(_NEEDED) from None
+    return Ed25519PrivateKey
+
+
+def _remove(made: list[Path]) -> None:
+    for path in made:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,82 @@
+"""One contract for every kind of store elsewhere."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpucache.errors import RemoteError, UsageError
+from gpucache.remote.objects import Objects, open_objects
+
+Opener = Callable[[], Objects]
+
+
+@pytest.fixture(name="opened", params=["folder"])
+def _opened(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
+    """Opens the same empty store, again at each call, as several machines do."""
+    assert request.param == "folder"
+    return lambda: open_objects(str(tmp_path / "store"))
+
+
+def _names(objects: Objects, prefix: str = "") -> list[str]:
+    return sorted(one.name for one in objects.listed(prefix))
+
+
+def test_an_object_comes_back_as_it_was_created(opened: Opener) -> None:
+    """What one machine creates, another lists and reads; a missing object is None."""
+    assert dict(opened().create([("a/one", b"1"), ("a/two", b""), ("b/three", b"3" * 100_000)])) == {
+        "a/one": True,
+        "a/two": True,
+        "b/three": True,
+    }
+    assert _names(opened()) == ["a/one", "a/two", "b/three"]
+    assert [(one.name, one.size_bytes) for one in opened().listed("b/")] == [("b/three", 100_000)]
+    assert dict(opened().read(["a/one", "a/two", "no"], 1 << 20)) == {"a/one": b"1", "a/two": b"", "no": None}
+
+
+def test_an_object_is_created_once(opened: Opener) -> None:
+    """The second writer leaves the first one's bytes."""
+    list(opened().create([("a", b"first")]))
+    assert list(opened().create([("a", b"second")])) == [("a", False)]
+    assert dict(opened().read(["a"], 100)) == {"a": b"first"}
+
+
+def test_a_store_that_does_not_exist_is_empty(opened: Opener) -> None:
+    """Nothing is listed or read, and removing is no error."""
+    assert _names(opened()) == []
+    assert dict(opened().read(["a"], 100)) == {"a": None}
+    opened().remove(["a"])
+
+
+def test_an_object_beyond_the_limit_is_not_read(opened: Opener) -> None:
+    """Its length is bounded before anything is allocated."""
+    list(opened().create([("a", b"12345")]))
+    with pytest.raises(RemoteError, match="a"):
+        list(opened().read(["a"], 4))
+
+
+def test_removed_objects_are_gone(opened: Opener) -> None:
+    """Others stay."""
+    list(opened().create([("a", b"1"), ("b", b"2")]))
+    opened().remove(["a", "never"])
+    assert _names(opened()) == ["b"]
+
+
+def test_replacing_sees_what_was_there(opened: Opener) -> None:
+    """Each writer changes what the one before it left."""
+    opened().replace("index", lambda old: (old or b"") + b"1")
+    opened().replace("index", lambda old: (old or b"") + b"2")
+    assert dict(opened().read(["index"], 100)) == {"index": b"12"}
+
+
+@pytest.mark.parametrize("name", ["../a", "/a", "a//b", "", "A", "a b"])
+def test_a_name_that_could_leave_the_store_is_refused(opened: Opener, name: str) -> None:
+    """No request is made for it."""
+    with pytest.raises(RemoteError):
+        list(opened().read([name], 10))
+
+
+def test_an_unknown_scheme_is_a_usage_error() -> None:
+    """The sentence lists those that are known."""
+    with pytest.raises(UsageError, match="s3://"):
+        open_objects("ftp://host/path")
