@@ -112,7 +112,9 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "bench": frozenset(
         {"leaves", "settings", "sources", "assembly", "engine", "backends", "caches.known_caches"}
     ),
-    "remote": frozenset({"leaves", "settings", "store", "caches.interface", "caches.portable"}),
+    "remote": frozenset(
+        {"leaves", "settings", "store", "caches.interface", "caches.portable", "caches.registry"}
+    ),
     "assembly": frozenset({"leaves", "settings", "probe", "backends", "store", "caches", "engine", "remote"}),
     "library": frozenset({"leaves", "settings", "assembly", "engine", "store.interface"}),
     "serve": frozenset(

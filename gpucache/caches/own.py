@@ -19,6 +19,7 @@ from gpucache.errors import CacheUnusableError, FormatError, UsageError
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Checks, Entry, EntryHead, Toolchain
 from gpucache.settings import find_root
 from gpucache.store import DirectoryStore, RootRefused, root_state
+from gpucache.store.format import false_claims
 from gpucache.store.interface import ALL, Absent, Damaged, ScannedEntry, Share
 from gpucache.store.layout import ENTRY_SUFFIX
 from gpucache.units import format_age, format_count, format_size
@@ -201,28 +202,8 @@ def _marked(checked: Checked) -> Checked:
 
 def _judged(entry: CacheEntry, whole: Entry) -> Checked:
     """The false claims of a sound file."""
-    problems = (*_contents(whole), *_key(whole))
-    return Checked(entry.key, tuple(_finding(entry, kind, detail) for kind, detail in problems))
-
-
-def _contents(whole: Entry) -> Iterator[tuple[FindingKind, str]]:
-    """The payload's kind compared with the head's claim."""
-    from gpucache.payload import describe, fits
-
-    info = describe(whole.payload)
-    opaque = whole.head.language == ""  # an entry of ProgramCache, which has no target
-    misfit = None if opaque else fits(info, whole.head.artifact_kind, whole.head.target)
-    if misfit is not None:
-        yield FindingKind.MISLABELLED, misfit
-    if info.problem is not None:
-        yield FindingKind.MISLABELLED, info.problem
-
-
-def _key(whole: Entry) -> Iterator[tuple[FindingKind, str]]:
-    from gpucache.keys import cache_key  # which nothing but checking needs
-
-    if cache_key(whole.detail.key_fields) != whole.key:
-        yield FindingKind.CORRUPT, "its key is not that of its key fields"
+    problems = tuple(_finding(entry, FindingKind(kind.value), detail) for kind, detail in false_claims(whole))
+    return Checked(entry.key, problems)
 
 
 def _entry(scanned: ScannedEntry) -> CacheEntry:

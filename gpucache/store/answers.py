@@ -13,6 +13,7 @@ class Damage(StrEnum):
     TRUNCATED = "truncated"
     CORRUPT = "corrupt"
     MISPLACED = "misplaced"
+    MISLABELLED = "mislabelled"
     UNTRUSTED = "untrusted"
     UNSUPPORTED = "unsupported"
 

@@ -25,6 +25,7 @@ from gpucache.store.format import (
     Description,
     EntryFormatError,
     encode,
+    parse_true,
     read_description,
     read_head,
     read_whole,
@@ -38,6 +39,7 @@ from gpucache.store.interface import (
     Damaged,
     Event,
     FileIdentity,
+    Found,
     Leftover,
     MissedRequest,
     RemovedRecord,
@@ -78,21 +80,35 @@ class DirectoryStore(EntryReader):
         Removes files that killed writers left more than an hour ago. Writes no history. Raises OSError, or
         CacheUnusableError for the root.
         """
+        data = encode(entry)
+        self._put(entry.key, data, entry.head.created_ns)
+        return len(data)
+
+    def adopt(self, key: CacheKey, data: bytes) -> bool:
+        """Put the bytes of an entry's file in place as they are, unless a sound entry is there.
+
+        Returns whether it was put. Raises FormatError if anything in them is not sound or not true, OSError,
+        or CacheUnusableError for the root.
+        """
+        whole = parse_true(data, key)
+        if isinstance(self.get(key), Found):
+            return False
+        self._put(key, data, whole.head.created_ns)
+        return True
+
+    def _put(self, key: CacheKey, data: bytes, created_ns: int) -> None:
         try:
-            size = self._published(entry)
+            self._put_once(key, data, created_ns)
         except IsADirectoryError:
-            scanned = self.look_at(entry.key)
+            scanned = self.look_at(key)
             if scanned is None or not self.quarantine(scanned, "a directory had its name"):
                 raise
-            size = self._published(entry)
+            self._put_once(key, data, created_ns)
         scan.remove_left(self._root, time.time_ns())
-        return size
 
-    def _published(self, entry: Entry) -> int:
-        data = encode(entry)
-        with self._root.make(*layout.entry_folder(entry.key)) as folder:
-            self._root.put(folder, layout.entry_name(entry.key), data, created_ns=entry.head.created_ns)
-        return len(data)
+    def _put_once(self, key: CacheKey, data: bytes, created_ns: int) -> None:
+        with self._root.make(*layout.entry_folder(key)) as folder:
+            self._root.put(folder, layout.entry_name(key), data, created_ns=created_ns)
 
     def is_marked(self) -> bool:
         """Whether the root contains something that only gpucache makes; elsewhere nothing is removed."""

@@ -27,7 +27,7 @@ where entries are or who may write them.
 import errno
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
@@ -148,7 +148,11 @@ def read_sound(fd: int, size: int, key: CacheKey) -> tuple[Description, bytes]:
 
     Raises EntryFormatError: any changed byte and any truncation is noticed here.
     """
-    front = _read(fd, 0, min(size, _FRONT_BYTES))
+    return _sound(fd, size, _read(fd, 0, min(size, _FRONT_BYTES)), key)
+
+
+def _sound(fd: int, size: int, front: bytes, key: CacheKey) -> tuple[Description, bytes]:
+    """The same for a file whose first bytes, ``front``, have been read."""
     read = _description(fd, size, front)
     payload = _part(fd, front, read.header.payload_offset, read.header.payload_bytes)
     if xxhash.xxh3_128_digest(payload) != read.header.payload_checksum:
@@ -163,9 +167,36 @@ def read_whole(fd: int, size: int, key: CacheKey) -> Entry:
 
     Raises EntryFormatError.
     """
+    return _whole(key, *read_sound(fd, size, key))
+
+
+def parse_true(data: bytes, key: CacheKey) -> Entry:
+    """The entry in some bytes, verified as by ``read_whole`` and ``false_claims``, or EntryFormatError."""
+    whole = _whole(key, *_sound(-1, len(data), data, key))
+    for damage, detail in false_claims(whole):
+        raise EntryFormatError(damage, detail)
+    return whole
+
+
+def false_claims(whole: Entry) -> Iterator[tuple[Damage, str]]:
+    """What an entry with matching checksums says and is not so: of its payload, or by its key."""
+    from gpucache.keys import cache_key  # which nothing but checking needs
+    from gpucache.payload import describe, fits
+
+    info = describe(whole.payload)
+    opaque = whole.head.language == ""  # an entry of ProgramCache, which has no target
+    misfit = None if opaque else fits(info, whole.head.artifact_kind, whole.head.target)
+    if misfit is not None:
+        yield Damage.MISLABELLED, misfit
+    if info.problem is not None:
+        yield Damage.MISLABELLED, info.problem
+    if cache_key(whole.detail.key_fields) != whole.key:
+        yield Damage.CORRUPT, "its key is not that of its key fields"
+
+
+def _whole(key: CacheKey, description: Description, payload: bytes) -> Entry:
     from gpucache.keys import digest
 
-    description, payload = read_sound(fd, size, key)
     if digest(payload) != description.head.payload_sha256:
         raise EntryFormatError(Damage.CORRUPT, "its payload does not have the SHA-256 of its head")
     return Entry(key, description.head, description.detail(), payload)

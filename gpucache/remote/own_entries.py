@@ -1,0 +1,78 @@
+"""An entry of our own cache as one object of a store: its signed line, then the bytes of its file.
+
+Owns the object's name, which has key and signer so that a program finds it without a listing, and the entry's
+portable form. Must not know stores or roots.
+"""
+
+from hashlib import sha256
+
+from gpucache.caches.portable import MOST_BYTES, PortableEntry, PortableFile
+from gpucache.caches.registry import OWN
+from gpucache.errors import FormatError
+from gpucache.model import CacheKey, EntryHead
+from gpucache.remote.records import MOST_LINE_BYTES, Signed, parse_line, record_of, signed
+from gpucache.remote.signing import UNSIGNED, SigningKey, TrustedKeys
+from gpucache.store.layout import entry_folder, entry_name
+
+MOST_OBJECT_BYTES = MOST_LINE_BYTES + MOST_BYTES
+"""The largest object."""
+FOLDER = "entries/"
+"""What the names of all such objects begin with."""
+_MODE = 0o600
+_NO_SIGNER = "unsigned"
+
+
+def object_name(key: CacheKey, signer: str) -> str:
+    """The name of an entry's object, by its key and the id of its signer; raises ValueError for no key."""
+    *_, group = entry_folder(key)
+    return f"{FOLDER}{group}/{key}-{signer or _NO_SIGNER}"
+
+
+def portable(key: CacheKey, head: EntryHead, data: bytes) -> PortableEntry:
+    """The portable form of an entry from the bytes of its file, which the caller has verified."""
+    file = PortableFile(_file_name(key), data, _MODE)
+    return PortableEntry(
+        OWN,
+        key.hex,
+        (file,),
+        head.toolchain,
+        head.program,
+        head.target,
+        head.artifact_kind,
+        head.compile_ns,
+        head.created_ns,
+    )
+
+
+def encode(entry: PortableEntry, key: SigningKey | None) -> tuple[str, bytes]:
+    """Name and bytes of an entry's object, signed with a key, or without one unsigned."""
+    made = signed(record_of(entry), key)
+    return object_name(CacheKey(entry.key), made.signer), made.line + entry.files[0].data
+
+
+def decode(key: CacheKey, signer: str, data: bytes, trusted: TrustedKeys) -> tuple[Signed, bytes]:
+    """The record in an object of ``object_name(key, signer)``, and the bytes of the entry's file.
+
+    They are those that the signer recorded for this key; what they say is not checked yet, see
+    ``DirectoryStore.adopt``. Without a signer nobody vouches for them. Raises FormatError for anything else,
+    such as the object of another key.
+    """
+    end = data.find(b"\n", 0, MOST_LINE_BYTES) + 1
+    if not end:
+        raise FormatError("it does not begin with a record")
+    made, file = parse_line(data[:end]), data[end:]
+    record = made.record
+    if (record.system, record.key) != (OWN, key.hex):
+        raise FormatError(f"it is the entry {record.key[:12]} of {record.system}")
+    if [(one.name, one.mode) for one in record.files] != [(_file_name(key), _MODE)]:
+        raise FormatError("its record names other files than an entry of gpucache has")
+    if made.signer != signer or (signer != UNSIGNED and not made.is_believed(trusted)):
+        raise FormatError("its signature is not that of the key that it is named after")
+    [recorded] = record.files
+    if len(file) != recorded.size_bytes or sha256(file).hexdigest() != recorded.sha256:
+        raise FormatError("its bytes are not those that were recorded")
+    return made, file
+
+
+def _file_name(key: CacheKey) -> str:
+    return "/".join((*entry_folder(key), entry_name(key)))
