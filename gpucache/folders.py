@@ -167,6 +167,16 @@ class Folder:
         """Rename into a directory, atomically, and replace a file of that name."""
         os.replace(self._at(name), into._at(new_name), src_dir_fd=self._fd, dst_dir_fd=into._fd)
 
+    def link(self, name: str, into: "Folder", new_name: str) -> None:
+        """Give a file another name; raises FileExistsError if that is taken."""
+        os.link(
+            self._at(name),
+            into._at(new_name),
+            src_dir_fd=self._fd,
+            dst_dir_fd=into._fd,
+            follow_symlinks=False,
+        )
+
     def unlink(self, name: str) -> None:
         """Remove a file or link."""
         os.unlink(self._at(name), dir_fd=self._fd)

@@ -17,6 +17,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left
+from gpucache.caches.portable import Moving
 from gpucache.caches.systems import CupyPlaces
 from gpucache.payload import PayloadKind, describe
 
@@ -49,6 +50,7 @@ class Cupy(CupyPlaces, BinaryFormat):
     )  # fmt: skip
     consequence = "CuPy serves it, so the program fails when it loads it, at every start"
     shows = "a GPU binary"
+    moving = Moving()
 
     def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
         """The binary after the SHA-1 and the mangled names."""

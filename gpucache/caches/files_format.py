@@ -10,8 +10,8 @@ import re
 import stat
 import sys
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -20,8 +20,9 @@ from gpucache.answers.evict import Kept
 from gpucache.answers.verify import Checked
 from gpucache.caches import files, places
 from gpucache.caches.files import HERE, Files, Identity
-from gpucache.caches.format import Format, HeldError, Look
+from gpucache.caches.format import Check, Format, HeldError, Look
 from gpucache.caches.layout import Layout, Node, Role, Whose
+from gpucache.caches.portable import PortableEntry, PortableFile, Restored
 from gpucache.caches.tally import Tally, listed
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
@@ -175,6 +176,31 @@ class FilesFormat(Format[Files]):
                 elif same:
                     folder.unlink(last)
         return gone
+
+    def files_to_move(self, item: Files) -> Sequence[PortableFile]:
+        """Its files as they are, the one that a program looks for first at the end."""
+        modes = {name: status.st_mode for name, status in item.seen.items() if stat.S_ISREG(status.st_mode)}
+        return [
+            PortableFile(
+                "/".join((*item.parts, name)), item.read(name, self.largest_bytes), stat.S_IMODE(mode) & 0o777
+            )
+            for name in reversed(self.removal_order(item.names))
+            if (mode := modes.get(name))
+        ]
+
+    def placed(self, entry: PortableEntry, root: Path) -> Sequence[PortableFile]:  # noqa: ARG002 - few have paths
+        """The files of an entry from elsewhere as the owner would have written them in a root, in order."""
+        return entry.files
+
+    def key_here(self, entry: PortableEntry) -> str:
+        """The key that an entry from elsewhere gets in this cache."""
+        return entry.key
+
+    def restoring(self, check: Check) -> AbstractContextManager[Callable[[PortableEntry], Restored]]:
+        """Writes entries through a staging directory in the root."""
+        from gpucache.caches.restoring import restoring  # only pull needs it
+
+        return restoring(self, check)
 
     def removal_order(self, names: Sequence[str]) -> Sequence[str]:
         """The names of an entry in removal order: first the file that a program looks for first."""

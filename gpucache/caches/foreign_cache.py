@@ -7,7 +7,7 @@ describes one program's cache (``gpucache.caches.format``). Must not know any sy
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Generic, cast
@@ -21,7 +21,16 @@ from gpucache.answers.why import Reach, Served
 from gpucache.caches import places
 from gpucache.caches.format import Format, HeldError, Look, T, UnjudgedError
 from gpucache.caches.interface import Wanted
+from gpucache.caches.portable import (
+    MOST_BYTES,
+    MOST_FILES,
+    Moving,
+    PortableEntry,
+    Restored,
+    require_name,
+)
 from gpucache.errors import FormatError, GpucacheError, UsageError
+from gpucache.host import os_errors
 from gpucache.model import KeyField
 
 _LOOKED_AT = 1000
@@ -95,7 +104,7 @@ class ForeignCache(Generic[T]):
         """An entry checked whole, leaving its last use alone."""
         item = self._item(entry)
         try:
-            found = list(self._problems(item))
+            found = list(problems(self._format, item))
             barred = self._format.bars(item) is not None
             notes = () if barred else tuple(self._format.notes(item))
             checksum = not barred and self._format.has_checksum(item)
@@ -193,6 +202,76 @@ class ForeignCache(Generic[T]):
         except Exception as error:
             self._failure(error)
             return ()
+
+    @property
+    def moving(self) -> Moving:
+        """How its entries move."""
+        return self._format.moving
+
+    def pack(self, entry: CacheEntry) -> PortableEntry:
+        """An entry in its portable form; raises FormatError."""
+        item, made = self._item(entry), self._format
+        if made.moving.why_not:
+            raise FormatError(made.moving.why_not)
+        try:
+            if wrong := judge(made, item):
+                raise FormatError(f"it is {wrong.kind}: {wrong.detail}; run 'gpucache verify --repair'")
+            files = tuple(made.files_to_move(item))
+            look = made.look(item) or Look()
+            facts = tuple((str(label), value) for label, value in made.facts(item, look))
+            if not made.unchanged(item):
+                raise FormatError(_CHANGED)
+        except FileNotFoundError:
+            raise FormatError(_REMOVED) from None
+        except OSError as error:
+            raise _unread(entry, error) from error
+        if sum(len(one.data) for one in files) > MOST_BYTES or len(files) > MOST_FILES:
+            raise FormatError("it is larger than 4 GiB or has more than 20,000 files; keep it where it is")
+        return PortableEntry(
+            made.name,
+            item.key,
+            tuple(one._replace(name=require_name(one.name)) for one in files),
+            facts,
+            entry.program,
+            entry.target,
+            entry.artifact_kind,
+            entry.compile_ns,
+            entry.created_ns,
+        )
+
+    def has(self, key: str) -> bool:
+        """Whether a sound entry of this key is there."""
+        made = self._format
+        try:
+            return any(item.key == key and judge(made, item) is None for item in made.items(key))
+        except (OSError, FormatError):
+            return False
+
+    def restore(self, entries: Iterable[PortableEntry]) -> Iterator[Restored]:
+        """Write entries that came from elsewhere, each unless a sound one is there."""
+        made, waiting = self._format, iter(entries)
+        try:
+            with made.restoring(judge) as restore:
+                for entry in waiting:
+                    yield self._restored(restore, entry)
+        except (FormatError, OSError) as error:  # the place itself
+            why = self._unwritten(error) if isinstance(error, OSError) else str(error)
+            yield from (Restored(done=False, reason=why) for _ in waiting)
+
+    def _restored(self, restore: Callable[[PortableEntry], Restored], entry: PortableEntry) -> Restored:
+        try:
+            if entry.system != self.name:
+                raise FormatError(f"it is an entry of {entry.system}")
+            return restore(entry)
+        except (FormatError, HeldError) as error:
+            return Restored(done=False, reason=str(error))
+        except OSError as error:
+            return Restored(done=False, reason=self._unwritten(error))
+        except Exception as error:
+            return Restored(done=False, reason=self._failure(error))
+
+    def _unwritten(self, error: OSError) -> str:
+        return f"{self._root} cannot be written ({os_errors.reason(error)}); {os_errors.remedy(error)}"
 
     def repair(self, checked: Checked, entry: CacheEntry | None) -> Checked:
         """Remove problems, so that the owner builds the files again; removed ones are marked."""
@@ -307,19 +386,6 @@ class ForeignCache(Generic[T]):
             f"remove it yourself if it is {made.owner}'s"
         )
 
-    def _problems(self, item: T) -> Iterator[Problem]:
-        barred = self._format.bars(item)
-        if barred is not None:
-            yield barred
-            return
-        yield from self._format.trust(item)
-        try:
-            yield from self._format.check(item)
-        except UnjudgedError:
-            raise
-        except FormatError as error:
-            yield Problem(FindingKind.UNTRUSTED, f"{error}, though {self._format.owner} follows it")
-
     def _answer(self, value: bytes) -> Reach:
         """Whether the owner would find the entry of a key, or of the beginning of one."""
         made = self._format
@@ -383,6 +449,28 @@ class ForeignCache(Generic[T]):
             told = f"{what}; run it again with GPUCACHE_LOG=debug and report what it prints"
         self._failed[told] = None
         return told
+
+
+def problems(made: Format[T], item: T) -> Iterator[Problem]:
+    """Everything that is wrong with an entry, or worth knowing; raises UnjudgedError, OSError."""
+    barred = made.bars(item)
+    if barred is not None:
+        yield barred
+        return
+    yield from made.trust(item)
+    try:
+        yield from made.check(item)
+    except UnjudgedError:
+        raise
+    except FormatError as error:
+        yield Problem(FindingKind.UNTRUSTED, f"{error}, though {made.owner} follows it")
+
+
+def judge(made: Format[T], item: T) -> Problem | None:
+    """The first problem for which an entry neither leaves nor enters a cache; raises FormatError, OSError."""
+    bad = {FindingKind.ORPHAN, FindingKind.LEFTOVER, FindingKind.UNSUPPORTED}
+    found = (one for one in problems(made, item) if one.kind and (one.kind.wrong or one.kind in bad))
+    return next(found, None)
 
 
 _NO_FIELDS = ", nor any other, as its keys are opaque; ask without one"

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location, Problem
 from gpucache.answers.evict import Kept
@@ -27,6 +27,7 @@ from gpucache.caches import places
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Whose
 from gpucache.caches.places import Places
+from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile, Restored
 from gpucache.errors import FormatError
 from gpucache.model import BuildRequest, Toolchain
 
@@ -34,6 +35,8 @@ SECOND_NS = 10**9
 _UNSOUND = frozenset({FindingKind.TRUNCATED, FindingKind.CORRUPT, FindingKind.MISLABELLED})
 HOUR_NS = 3600 * SECOND_NS
 Clock = Callable[[], int]
+Check = Callable[["Format[Any]", Any], Problem | None]
+"""What is wrong with an entry of a format, after all checks of it."""
 
 
 class Item(Protocol):
@@ -153,6 +156,10 @@ class Format(Places, ABC, Generic[T]):
     """Whether ``check`` compares the content with a checksum that the owner stored."""
     together: ClassVar[int] = 1
     """The maximum number of removals that share one lock or commit, to cost the owner's programs less."""
+    moving: ClassVar[Moving] = Moving(
+        "whether its programs hit entries that another machine made is not known, so they stay here"
+    )
+    """How entries move to another machine. A format that says so has ``files_to_move`` and ``restoring``."""
     mends: ClassVar[frozenset[FindingKind]] = frozenset(kind for kind in FindingKind if kind.wrong)
     """The kinds of problems that removal of the entry fixes, as the owner then builds it again."""
 
@@ -293,6 +300,27 @@ class Format(Places, ABC, Generic[T]):
                 raise HeldError(kept.reason)
             return problems
         return [one for one in problems if one.paths and self.take(item, one.paths)]
+
+    # Entries on their way to another machine.
+
+    def facts(self, item: T, look: Look) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - the rest is rare
+        """What must be the same elsewhere for a hit: labels of ``Fact``, or of the system, and values."""
+        if look.target:
+            yield Fact.ARCHITECTURE, look.target.rpartition(":")[2]
+        if look.toolchain and look.toolchain[0][1]:
+            yield Fact.VERSION, look.toolchain[0][1]
+
+    def files_to_move(self, item: T) -> Sequence[PortableFile]:  # noqa: ARG002 - see ``moving``
+        """The files of a sound entry in their portable form, in the order in which the owner publishes them;
+        raises FormatError if this entry cannot move, OSError."""
+        raise FormatError(self.moving.why_not)
+
+    def restoring(self, check: Check) -> AbstractContextManager[Callable[[PortableEntry], Restored]]:  # noqa: ARG002 - see ``moving``
+        """Writes entries that came from elsewhere; ``check`` judges an entry of any format.
+
+        The function raises FormatError for one that is not sound, HeldError, OSError.
+        """
+        raise FormatError(self.moving.why_not)
 
     # Facts of an entry besides its look.
 

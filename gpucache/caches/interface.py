@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from gpucache.answers.entries import CacheEntry, EntryReport, Location
 from gpucache.answers.verify import Checked
+from gpucache.caches.portable import Moving, PortableEntry, Restored
 from gpucache.model import Artifact, BuildRequest, Toolchain
 
 if TYPE_CHECKING:
@@ -115,6 +116,35 @@ class Strips(Protocol):
 
     def strip(self, entry: CacheEntry) -> "Kept | None":
         """Remove the ``spare_bytes`` of a sound entry unchanged since the scan; None once removed."""
+        ...
+
+
+@runtime_checkable
+class Moves(Protocol):
+    """A cache whose entries can be taken to another machine."""
+
+    @property
+    def moving(self) -> Moving:
+        """How they move, or why they do not."""
+        ...
+
+    def pack(self, entry: CacheEntry) -> PortableEntry:
+        """An entry in its portable form, read whole and checked.
+
+        Raises FormatError if it is not sound, if it changed meanwhile, or if this one cannot move.
+        """
+        ...
+
+    def has(self, key: str) -> bool:
+        """Whether a sound entry of this key is there. Raises nothing of the system."""
+        ...
+
+    def restore(self, entries: Iterable[PortableEntry]) -> Iterator[Restored]:
+        """Write entries as their owner would have, each unless a sound one is there; one outcome for each.
+
+        They come from elsewhere: nothing of them is believed but their bounds. What a killed process left of
+        earlier ones is removed.
+        """
         ...
 
 

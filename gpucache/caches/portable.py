@@ -62,6 +62,8 @@ class PortableEntry(NamedTuple):
 class Moving(NamedTuple):
     """How the entries of a system move."""
 
+    why_not: str = ""
+    """Why no entry of the system moves: a clause with the alternative; empty if they move."""
     tried: bool = False
     """Whether the real owner was seen to hit entries made elsewhere; else only the format says so."""
     tells: str = ""

@@ -15,7 +15,7 @@ import os
 import re
 from base64 import urlsafe_b64decode
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 from uuid import uuid4
 
@@ -24,6 +24,7 @@ from gpucache.caches.files import Files, Identity, allocated_bytes, publish, rea
 from gpucache.caches.files_format import FilesFormat, broken
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
+from gpucache.caches.portable import Moving, PortableEntry, PortableFile
 from gpucache.caches.systems import TritonPlaces
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
@@ -79,6 +80,7 @@ class Triton(TritonPlaces, FilesFormat):
     )
     unseen = "a changed byte inside a binary, or the binary of another variant of the same kernel"
     shows = "a list of a kernel's files"
+    moving = Moving(tells="paths and source text", sources=True)
 
     def look(self, item: Files) -> Look:
         """Kernel, target and options from the two JSON files."""
@@ -164,6 +166,14 @@ class Triton(TritonPlaces, FilesFormat):
             *(name for name in names if name not in lists and (not lists or name.startswith(kernels))),
         ]
 
+    def files_to_move(self, item: Files) -> Sequence[PortableFile]:
+        """The files, in whose list the places are relative to the root."""
+        return [_listed(one, PurePosixPath()) for one in super().files_to_move(item)]
+
+    def placed(self, entry: PortableEntry, root: Path) -> Sequence[PortableFile]:
+        """The files, in whose list the places are those below a root."""
+        return [_listed(one, root) for one in entry.files]
+
     def _beside_kernels(self, item: Files) -> Look:
         """Identify a directory without a list of files: a library, an autotuner's data, or half a kernel."""
         name = item.names[0]
@@ -173,6 +183,19 @@ class Triton(TritonPlaces, FilesFormat):
             return Look(program=name.partition(".")[0], kind="autotuning")
         detail = f"it has no list of its files ({_GROUP}KERNEL.json); {_MISSES}"
         return Look(problem=Problem(FindingKind.ORPHAN, detail), shows=False)
+
+
+def _listed(file: PortableFile, root: PurePath) -> PortableFile:
+    """A file as it is, or the list of a kernel's files with its places below a root; raises FormatError."""
+    folder, _, name = file.name.rpartition("/")
+    if not name.startswith(_GROUP):
+        return file
+    try:
+        told = _object(file.data)
+        places = {one: str(root / folder / one) for one in told["child_paths"]}
+    except (ValueError, KeyError, TypeError) as error:
+        raise FormatError(f"{name} cannot be parsed ({error})") from None
+    return file._replace(data=json.dumps({**told, "child_paths": places}).encode())
 
 
 def _misled(item: Files, folder: Folder, group: str, version: str) -> Problem | None:

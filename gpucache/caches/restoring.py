@@ -1,0 +1,222 @@
+"""Entries of files from elsewhere, written so that no program ever sees a part of one.
+
+An entry is first written below a staging directory in the root, hence on the same file system, and judged
+there by the format as any other. Then its directory is renamed into place if the cache has none of that name;
+else its files are linked into place one by one in the owner's order, never over another. Owns the staging
+directories: one that no living process holds is removed at the next start. Must not know any system.
+"""
+
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from gpucache.caches.files import Files, open_folder
+from gpucache.caches.format import Check
+from gpucache.caches.portable import PortableEntry, PortableFile, Restored
+from gpucache.errors import FormatError
+from gpucache.folders import Folder
+
+if TYPE_CHECKING:
+    from gpucache.caches.files_format import FilesFormat
+
+STAGING = ".gpucache-pull-"
+"""The beginning of the names of staging directories."""
+_FOLDER_MODE = 0o755
+
+
+@contextmanager
+def restoring(made: "FilesFormat", check: Check) -> Iterator[Callable[[PortableEntry], Restored]]:
+    """Writes entries into the cache of a format, which judges each in the staging directory first.
+
+    Raises OSError if the root cannot be written; the function also raises FormatError and HeldError.
+    """
+    make_folder(made.root)
+    with staging(made.root) as below:
+        numbers = count()
+        yield lambda entry: _restore(made, entry, check, below / str(next(numbers)))
+
+
+@contextmanager
+def staging(root: Path) -> Iterator[Path]:
+    """A private directory in a root, gone afterwards, as are those of dead processes; raises OSError."""
+    with Folder.at(root) as folder:
+        for found in list(folder.entries()):
+            if found.name.startswith(STAGING):
+                _remove_if_dead(root / found.name)
+    while True:
+        path = root / f"{STAGING}{os.getpid()}-{uuid4().hex[:8]}"
+        path.mkdir(mode=0o700)
+        fd = _held(path)
+        if fd is not None:
+            break
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(fd)
+
+
+def write_files(root: Path, files: Sequence[PortableFile]) -> None:
+    """Write the files of an entry below a root, synced; raises OSError."""
+    for one in files:
+        path = root / one.name
+        make_folder(path.parent)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(one.data)
+            file.flush()
+            if hasattr(os, "fchmod"):
+                os.fchmod(fd, one.mode)
+            _give(fd)
+            os.fsync(fd)
+
+
+def make_folder(path: Path) -> None:
+    """Create a directory and those above it as their owner would; raises OSError."""
+    if path.is_dir():
+        return
+    if path.parent != path:
+        make_folder(path.parent)
+    with suppress(FileExistsError):
+        path.mkdir(mode=_FOLDER_MODE)
+        _give(path)
+
+
+def _restore(made: "FilesFormat", entry: PortableEntry, check: Check, below: Path) -> Restored:
+    old = _item(made, made.key_here(entry))
+    if old is not None and check(made, old) is None:
+        return Restored(done=False, present=True)
+    item = _staged(made, entry, check, below)
+    if old is not None:
+        with made.lock(old):
+            kept = made.discard(old)
+        if kept is not None and not kept.gone:
+            return Restored(done=False, reason=f"the entry here is damaged and stays: {kept.reason}")
+    with made.lock(replace(item, root=made.root)):
+        done = _publish(below, made.root, [one.name for one in made.placed(entry, made.root)])
+    return Restored(done=done, present=not done)
+
+
+def _staged(made: "FilesFormat", entry: PortableEntry, check: Check, below: Path) -> Files:
+    """The entry written below a directory and judged, then as it is to be in the cache."""
+    trial = made.placed(entry, below)
+    write_files(below, trial)
+    probe = type(made)(made.location._replace(root=str(below)))
+    found = list(probe.items(""))
+    names = {"/".join((*one.parts, name)) for one in found for name in one.names}
+    folders = {name for one in found for name in _folders(one)}
+    if len(found) != 1 or names - folders != {one.name for one in trial}:
+        raise FormatError(f"it is laid out as no entry of {made.owner}'s cache")
+    if wrong := check(probe, found[0]):
+        raise FormatError(f"it is {wrong.kind}: {wrong.detail}")
+    final = made.placed(entry, made.root)
+    write_files(below, [new for new, old in zip(final, trial, strict=True) if new != old])
+    return found[0]
+
+
+def _folders(item: Files) -> Iterator[str]:
+    for name in item.names:
+        if stat.S_ISDIR(item.seen[name].st_mode):
+            yield "/".join((*item.parts, name))
+
+
+def _item(made: "FilesFormat", key: str) -> Files | None:
+    try:
+        return next((one for one in made.items(key) if one.key == key), None)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _publish(below: Path, root: Path, names: Sequence[str]) -> bool:
+    """Move files into place in their order; False if another process wrote the entry first."""
+    for name in names:
+        *folders, last = name.split("/")
+        if _moved_with_folder(below, root, folders):
+            continue
+        with open_folder(below, *folders) as source, open_folder(root, *folders) as into:
+            try:
+                source.link(last, into, last)
+            except FileExistsError:
+                return False
+            except OSError:  # a file system without hard links
+                if _exists(into, last):
+                    return False
+                source.move(last, into, last)
+    return True
+
+
+def _moved_with_folder(below: Path, root: Path, folders: Sequence[str]) -> bool:
+    """Whether a directory of a file, renamed now or for a file before it, brought the file into place."""
+    for depth, part in enumerate(folders):
+        with open_folder(below, *folders[:depth]) as source, open_folder(root, *folders[:depth]) as into:
+            if not _exists(source, part) or (not _exists(into, part) and _moved(source, part, into)):
+                return True
+    return False
+
+
+def _moved(source: Folder, name: str, into: Folder) -> bool:
+    """Whether a directory could be renamed into place; not if another process made one of the name."""
+    try:
+        source.move(name, into, name)
+    except OSError:
+        if not _exists(into, name):
+            raise
+        return False
+    return True
+
+
+def _exists(folder: Folder, name: str) -> bool:
+    try:
+        folder.lstat(name)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _held(path: Path) -> int | None:
+    """A descriptor of a directory that this process holds; None if it was taken for a dead one's."""
+    fd = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+    try:
+        if _lock(fd) and path.stat().st_ino == os.fstat(fd).st_ino:
+            return fd
+    except FileNotFoundError:
+        pass
+    os.close(fd)
+    return None
+
+
+def _remove_if_dead(path: Path) -> None:
+    with suppress(OSError):
+        fd = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0))
+        try:
+            if _lock(fd):
+                shutil.rmtree(path, ignore_errors=True)
+        finally:
+            os.close(fd)
+
+
+def _lock(fd: int) -> bool:
+    if sys.platform == "win32":
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _give(place: int | Path) -> None:
+    """Give a new file to the user whom ``GPUCACHE_OWNER_UID`` names to the administrator."""
+    uid = os.environ.get("GPUCACHE_OWNER_UID", "")
+    if uid.isdecimal() and hasattr(os, "geteuid") and os.geteuid() == 0:
+        os.chown(place, int(uid), -1)

@@ -1,0 +1,151 @@
+"""Entries that move to another machine: every system whose entries move keeps one contract.
+
+An entry leaves one cache in its portable form and comes into another at another place, where its format
+finds it sound and would send it on unchanged. Whatever else arrives, nothing is written.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol, cast
+
+import pytest
+
+from gpucache.answers.entries import CacheEntry
+from gpucache.caches.interface import Cache, Moves
+from gpucache.caches.portable import PortableEntry, PortableFile
+from gpucache.caches.restoring import STAGING
+from gpucache.errors import FormatError
+from gpucache.remote.records import record_of
+from tests.contracts.examples import EXAMPLES, Example, open_example
+
+
+def _moves(name: str) -> bool:
+    cache = open_example(name, Path("/nowhere/at/all"))
+    return isinstance(cache, Moves) and not cache.moving.why_not
+
+
+MOVING = [name for name, one in EXAMPLES.items() if not one.opaque and _moves(name)]
+every_moving = pytest.mark.parametrize("name", MOVING)
+
+
+class _Movable(Cache, Moves, Protocol):
+    """A cache whose entries move."""
+
+
+def _opened(name: str, place: Path) -> _Movable:
+    return cast("_Movable", open_example(name, place))
+
+
+def _packed(cache: _Movable) -> list[PortableEntry]:
+    return [cache.pack(entry) for entry in scanned(cache)]
+
+
+def scanned(cache: _Movable) -> Sequence[CacheEntry]:
+    """The entries of a cache in the order of their keys."""
+    return sorted(cache.scan(), key=lambda one: one.key)
+
+
+def _sent(name: str, folder: Path) -> tuple[Example, list[PortableEntry]]:
+    """An example, and its entries in their portable form; the cache is gone."""
+    example = EXAMPLES[name]
+    place = example.make(folder / "there")
+    packed = _packed(_opened(name, place))
+    (folder / "there").rename(folder / "gone")
+    return example, packed
+
+
+def _files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+@every_moving
+def test_entries_that_moved_are_sound_and_move_on_unchanged(name: str, tmp_path: Path) -> None:
+    """Each is found at the other place, has no fault there, and keeps its digest; nothing else is left."""
+    example, packed = _sent(name, tmp_path)
+    place = tmp_path / "here" / example.place
+    assert [one.done for one in _opened(name, place).restore(packed)] == [True] * len(packed)
+    cache = _opened(name, place)
+    for entry in scanned(cache):
+        assert not [one for one in cache.check(entry).findings if one.kind.wrong]
+    assert [record_of(one).digest for one in _packed(cache)] == [record_of(one).digest for one in packed]
+    assert not [one for one in _files(tmp_path / "here") if STAGING in one]
+
+
+@every_moving
+def test_a_sound_entry_is_never_written_over(name: str, tmp_path: Path) -> None:
+    """Restoring twice leaves every file as it was."""
+    example, packed = _sent(name, tmp_path)
+    place = tmp_path / "here" / example.place
+    list(_opened(name, place).restore(packed))
+    before = {path: (tmp_path / "here" / path).stat().st_ino for path in _files(tmp_path / "here")}
+    assert [one.present for one in _opened(name, place).restore(packed)] == [True] * len(packed)
+    assert {path: (tmp_path / "here" / path).stat().st_ino for path in before} == before
+
+
+@every_moving
+def test_a_damaged_entry_is_replaced(name: str, tmp_path: Path) -> None:
+    """What is damaged here comes back from elsewhere."""
+    example, packed = _sent(name, tmp_path)
+    place = tmp_path / "here" / example.place
+    list(_opened(name, place).restore(packed))
+    cache = _opened(name, place)
+    example.cut(scanned(cache)[0])
+    if not any(one.kind.wrong for entry in scanned(cache) for one in cache.check(entry).findings):
+        pytest.skip("its format does not see that its end is gone")
+    assert sum(one.done for one in _opened(name, place).restore(packed)) == 1
+    again = _opened(name, place)
+    assert [record_of(one).digest for one in _packed(again)] == [record_of(one).digest for one in packed]
+
+
+def _damages(entry: PortableEntry) -> Iterator[tuple[str, PortableEntry]]:
+    first, *rest = entry.files
+    yield "no first file", entry._replace(files=tuple(rest))
+    stranger = PortableFile("stranger/here.txt", b"x", 0o644)
+    yield "a stranger beside it", entry._replace(files=(*entry.files, stranger))
+    above = first._replace(name=f"deeper/{first.name}")
+    yield "in another place", entry._replace(files=(above, *rest))
+    yield "an empty file", entry._replace(files=tuple(one._replace(data=b"") for one in entry.files))
+
+
+@every_moving
+def test_what_is_no_entry_is_not_written(name: str, tmp_path: Path) -> None:
+    """Files that are missing, too many, elsewhere or empty leave the other cache as it was."""
+    example, packed = _sent(name, tmp_path)
+    place = tmp_path / "here" / example.place
+    for what, changed in _damages(packed[0]):
+        if not changed.files:
+            continue
+        done = [one.done for one in _opened(name, place).restore([changed])]
+        assert done == [False], what
+    assert not _files(tmp_path / "here")
+
+
+@every_moving
+def test_a_damaged_entry_does_not_leave(name: str, tmp_path: Path) -> None:
+    """What verify finds wrong is not packed."""
+    example = EXAMPLES[name]
+    cache = _opened(name, example.make(tmp_path / "there"))
+    for entry in scanned(cache):
+        example.cut(entry)
+        changed = next(one for one in scanned(cache) if one.path == entry.path)
+        if any(one.kind.wrong for one in cache.check(changed).findings):
+            with pytest.raises(FormatError):
+                cache.pack(changed)
+        break
+
+
+@every_moving
+def test_what_a_killed_process_left_is_removed_at_the_next_start(name: str, tmp_path: Path) -> None:
+    """A staging directory that no process holds goes; one of a living process stays."""
+    example, packed = _sent(name, tmp_path)
+    place = tmp_path / "here" / example.place
+    dead = place / f"{STAGING}1-dead"
+    dead.mkdir(parents=True)
+    (dead / "file").write_bytes(b"x")
+    list(_opened(name, place).restore(packed))
+    assert not dead.exists()
+
+
+def test_systems_that_move_are_known() -> None:
+    """A system is not lost from the contract by accident."""
+    assert {"triton", "cupy"} <= set(MOVING)
