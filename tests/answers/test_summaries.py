@@ -8,6 +8,17 @@ from gpucache.answers.bench import Arm, Sample, Spread
 from gpucache.answers.entries import CacheEntry, FindingKind
 from gpucache.answers.evict import EvictOutcome, EvictSummary, Kept, Removal
 from gpucache.answers.run import Ended, Intercepted, RunResult, summarise_run
+from gpucache.answers.transfer import (
+    Mismatch,
+    Moved,
+    Pulled,
+    PullResult,
+    PullSummary,
+    Pushed,
+    PushResult,
+    PushSummary,
+    Unsound,
+)
 from gpucache.answers.verify import Checked, Finding, summarise_verify
 from gpucache.answers.warm import WarmOutcome, WarmResult, summarise_warm
 from gpucache.errors import ExitCode
@@ -178,3 +189,30 @@ def test_builds_of_parallel_threads_count_once() -> None:
         Intercepted("blur", "t", RunResult.KEPT, begun_ns=begun, build_ns=length) for begun, length in times
     ]
     assert summarise_run("app", Ended(0), builds).build_ns == 16
+
+
+_MOVED = Moved("triton", "k", size_bytes=10)
+_FOUND = (PullResult.UNSIGNED, PullResult.DAMAGED, PullResult.FAILED)
+
+
+def test_push_and_pull_end_as_their_worst_entry() -> None:
+    """Only what is damaged, unsigned or could not be written gives 3; entries for other machines do not."""
+    for sent in PushResult:
+        pushed = PushSummary()
+        assert [*pushed.of([Pushed(_MOVED, sent)])] and pushed.counts[sent] == 1
+        assert pushed.exit_code == (3 if sent is PushResult.FAILED else 0)
+    for got in PullResult:
+        pulled = PullSummary()
+        assert [*pulled.of([Pulled(_MOVED, got)])] and pulled.counts[got] == 1
+        assert pulled.exit_code == (3 if got in _FOUND else 0)
+    other = PullSummary()
+    assert not [*other.of([Unsound("index", "it is garbage")])] and other.exit_code == 3
+
+
+def test_pull_groups_entries_by_each_fact_that_differs() -> None:
+    """An entry with two differences counts for both facts, and the largest group comes first."""
+    summary = PullSummary()
+    driver, version = Mismatch("driver", "1", "2"), Mismatch("version", "3", "4")
+    differences = ((driver, version), (version,), (version,))
+    list(summary.of(Pulled(_MOVED, PullResult.DIFFERS, differences=one) for one in differences))
+    assert summary.groups == (("triton", *version, 3, 30), ("triton", *driver, 1, 10))

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from gpucache.answers import bench_text as bench
-from gpucache.answers import devices, evict, inspect, layer, record, run_lines, verify, warm, why
+from gpucache.answers import devices, evict, inspect, layer, record, run_lines, transfer, verify, warm, why
 from gpucache.answers.bench import BenchVerdict, BreakEven, Ratio, SettleRun, SettleSummary, Spread
 from gpucache.answers.bench_export import export
 from gpucache.answers.console import write
@@ -27,6 +27,18 @@ from gpucache.answers.layer import Layered, LayerResult, summarise_layer
 from gpucache.answers.lookup import Hit, Miss, Verdict
 from gpucache.answers.record import Launch, PassedOver, RecordedProgram, RecordSummary, Unrecorded
 from gpucache.answers.run import Ended, Intercepted, RunResult, summarise_run
+from gpucache.answers.transfer import (
+    Immovable,
+    Mismatch,
+    Moved,
+    Pulled,
+    PullResult,
+    PullSummary,
+    Pushed,
+    PushResult,
+    PushSummary,
+    Unsound,
+)
 from gpucache.answers.verify import Checked, Finding, summarise_verify
 from gpucache.answers.warm import WarmOutcome, WarmResult, summarise_warm
 from gpucache.answers.why import Answer, Build, Reach, Reply, ReplyState, Served
@@ -90,6 +102,22 @@ def _evicted(*outcomes: EvictOutcome, whole: bool = False, planned: bool = False
     return told.plan(summary) if isinstance(summary, Foreseen) else told.done(summary)
 
 
+def _pushed(
+    *found: Pushed | Immovable | Unsound, shown: bool = False, whole: bool = False
+) -> Iterator[Block]:
+    summary = PushSummary()
+    rows = list(summary.of(found))
+    return transfer.push(rows if shown or whole else (), summary, whole=whole)
+
+
+def _pulled(
+    *found: Pulled | Immovable | Unsound, shown: bool = False, whole: bool = False
+) -> Iterator[Block]:
+    summary = PullSummary()
+    rows = list(summary.of(found))
+    return transfer.pull(rows if shown or whole else (), summary, whole=whole)
+
+
 def _missed(verdict: str, detail: str, **more: object) -> dict[str, object]:
     return {"when_ns": 0, "program": "k.cl", "target": "t", "verdict": verdict, "detail": detail, **more}
 
@@ -110,6 +138,14 @@ def _recorded(builds: int, unrecorded: int, **how: bool) -> str:
     return record.recorded_line(RecordSummary("app", LOADED, "DIR", builds, unrecorded), **how)
 
 
+MOVED = Moved("triton", KEYS[0], "matmul_kernel", "cuda:sm_90", 123_456)
+SENT = Pushed(MOVED, PushResult.SENT, sent_bytes=100_000, tells="paths and source text")
+WOULD_SEND = Pushed(MOVED._replace(cache="gpucache"), PushResult.WOULD_SEND)
+PULLED = Pulled(MOVED, PullResult.PULLED, signer="0" * 16, received_bytes=123_456)
+WOULD_PULL = PULLED._replace(result=PullResult.WOULD_PULL, unknown=("install path",), signer="")
+ARCHITECTURE = Mismatch("architecture", "sm_80", "sm_90")
+VERSION = Mismatch("version", "3.4.0", "3.9.1")
+DIFFERS = PULLED._replace(result=PullResult.DIFFERS, differences=(ARCHITECTURE, VERSION))
 ITEM = WarmOutcome(LONG, GPU, WarmResult.BUILT, "N=4", KEYS[0], 65 * S, 123_456_789)
 FAILED = WarmOutcome(
     "a[bold].cl", "t", WarmResult.FAILED, reason="[red]no", log="\n".join(map(str, range(100)))
@@ -230,6 +266,49 @@ CASES: dict[str, Callable[[], Iterable[Block]]] = {
             (PLACE, Foreseen(kept=2, kept_bytes=10)),
             (POCL, Foreseen(kept=3, kept_bytes=9, would_remove=1, would_free_bytes=8)),
         ]
+    ),
+    "push: done": lambda: _pushed(SENT, SENT, Pushed(MOVED, PushResult.PRESENT)),
+    "push: again": lambda: _pushed(Pushed(MOVED, PushResult.PRESENT)),
+    "push: nothing": _pushed,
+    "push: a plan": lambda: _pushed(WOULD_SEND, WOULD_SEND._replace(entry=MOVED), shown=True),
+    "push: troubles, whole": lambda: _pushed(
+        SENT,
+        SENT._replace(entry=MOVED._replace(cache="pocl", program=LONG)),
+        *(
+            Pushed(
+                MOVED._replace(cache="pocl", program=f"{one}.cl"),
+                PushResult.REFUSED,
+                "it contains source text; --sources sends it",
+            )
+            for one in "abcd"
+        ),
+        Pushed(MOVED._replace(program=""), PushResult.FAILED, "truncated: 12 bytes are missing"),
+        Immovable("numba", "its answers depend on modules that its entries do not name"),
+        Unsound("catalogues/ab12", "it is not signed by a trusted key; remove it from there"),
+        whole=True,
+    ),
+    "pull: done": lambda: _pulled(PULLED, PULLED, PULLED._replace(result=PullResult.PRESENT)),
+    "pull: nothing": _pulled,
+    "pull: a plan": lambda: _pulled(WOULD_PULL, WOULD_PULL, PULLED._replace(result=PullResult.PRESENT)),
+    "pull: other machines": lambda: _pulled(
+        PULLED,
+        DIFFERS,
+        DIFFERS._replace(differences=(ARCHITECTURE,)),
+        Pulled(
+            MOVED._replace(cache="pocl"),
+            PullResult.DIFFERS,
+            differences=(Mismatch("CPU", "znver4 avx512f avx512bw avx512vl", "haswell"),),
+        ),
+    ),
+    "pull: troubles": lambda: _pulled(
+        WOULD_PULL._replace(result=PullResult.PULLED),
+        *(
+            PULLED._replace(result=result, reason="the reason why; the remedy")
+            for result in (PullResult.UNSIGNED, PullResult.DAMAGED, PullResult.REFUSED, PullResult.FAILED)
+        ),
+        Immovable("inductor", "its libraries name the directory of its headers"),
+        Unsound("index", "it cannot be parsed; remove it from there"),
+        shown=True,
     ),
     "devices": lambda: devices.devices(DEVICES),
     "devices, whole": lambda: devices.devices(DEVICES, whole=True),

@@ -1,0 +1,457 @@
+"""The results of push and pull: the outcome of each entry on its way to a store elsewhere or from one.
+
+Both verbs yield outcomes one by one, and between them what is worth knowing of a cache or of the store; a
+summary passes the outcomes through and counts::
+
+    remote.push.push(selected, store, *, key, sources, dry_run, progress)
+        -> Iterator[Pushed | Immovable | Unsound]
+    remote.pull.pull(store, caches, *, trusted, unsigned, machine, dry_run, progress)
+        -> Iterator[Pulled | Immovable | Unsound]
+
+``selected`` are caches with their entries; ``progress`` gets the number of entries that are done, that of
+all or None, and a name.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple, TypeVar
+
+from gpucache.answers.entries import unread_words
+from gpucache.answers.grid import NAMED, ROWS_SHOWN, Block, Column, Grid, more_rows, one_line, plain
+from gpucache.errors import ExitCode
+from gpucache.json_keys import OrNull, json_keys
+from gpucache.units import format_count, format_list, format_size
+
+_R = TypeVar("_R", bound=StrEnum)
+
+
+class Moved(NamedTuple):
+    """An entry on its way."""
+
+    cache: str
+    """The cache's name, as --cache takes it."""
+    key: str
+    """The cache key, or what the cache's owner calls the entry by."""
+    program: str = ""
+    """The program's name."""
+    target: str = ""
+    """The target; empty where the cache does not tell."""
+    size_bytes: int = 0
+    """The size of its files."""
+
+
+class PushResult(StrEnum):
+    """The results of push."""
+
+    SENT = "sent"
+    """The store has it now."""
+    WOULD_SEND = "would-send"
+    """With --dry-run: the store does not have it."""
+    PRESENT = "present"
+    """The store had it."""
+    REFUSED = "refused"
+    """It cannot be used elsewhere, or contains sources and --sources was not given."""
+    FAILED = "failed"
+    """It is damaged or could not be read."""
+
+
+class PullResult(StrEnum):
+    """The results of pull."""
+
+    PULLED = "pulled"
+    """The cache has it now."""
+    WOULD_PULL = "would-pull"
+    """With --dry-run: the cache does not have it."""
+    PRESENT = "present"
+    """The cache had it."""
+    DIFFERS = "differs"
+    """No program of the machine would hit it; the differences say why."""
+    UNSIGNED = "unsigned"
+    """No trusted key signed it."""
+    DAMAGED = "damaged"
+    """The store lacks some of its bytes or has others, or its format's check found it damaged."""
+    REFUSED = "refused"
+    """The cache does not take it."""
+    FAILED = "failed"
+    """It could not be written."""
+
+
+class Mismatch(NamedTuple):
+    """A fact that keeps the programs of a machine from hitting an entry."""
+
+    fact: str
+    """Its name, such as architecture, driver or version."""
+    there: str
+    """Its value for the entry."""
+    here: str
+    """Its value on the machine."""
+
+
+@json_keys("entry.* result reason sent_bytes")
+class Pushed(NamedTuple):
+    """An entry that push looked at."""
+
+    entry: Moved
+    result: PushResult
+    """The result."""
+    reason: str = ""
+    """Why it was not sent: a clause with the remedy."""
+    sent_bytes: int = 0
+    """Bytes of its files that were sent; less than its size if the store had some of the files."""
+    tells: str = ""
+    """What its files tell of this machine, as ``Moving.tells``; empty for an entry that is not sent."""
+
+
+@json_keys("entry.* result reason differences unknown signer received_bytes")
+class Pulled(NamedTuple):
+    """An entry of a store that pull looked at."""
+
+    entry: Moved
+    result: PullResult
+    """The result."""
+    reason: str = ""
+    """Why it was not pulled: a clause with the remedy; empty where the differences say it."""
+    differences: tuple[Mismatch, ...] = ()
+    """The facts that differ."""
+    unknown: tuple[str, ...] = ()
+    """Facts that the entry names and that are not known of the machine, so that they were not compared."""
+    signer: OrNull = ""
+    """The id of the key that signed it; null without a signature."""
+    received_bytes: int = 0
+    """Bytes of its files that were received."""
+
+
+class Immovable(NamedTuple):
+    """A cache whose entries cannot be used on other machines."""
+
+    cache: str
+    """The cache's name, as --cache takes it."""
+    reason: str
+    """Why: a clause with the remedy if there is one."""
+
+
+class Unsound(NamedTuple):
+    """An object of a store that is not as gpucache wrote it, and belongs to no entry that is known."""
+
+    name: str
+    """Its name in the store."""
+    detail: str
+    """What is wrong and how to fix it, a clause."""
+
+
+class NotMoved(NamedTuple):
+    """Entries that were not moved, all for one reason."""
+
+    cache: str
+    """The cache's name, as --cache takes it."""
+    result: PushResult | PullResult
+    """Their result."""
+    reason: str
+    """The reason."""
+    entries: int
+    """How many there are."""
+    size_bytes: int
+    """Their total size."""
+    examples: tuple[str, ...]
+    """The programs, or else the keys, of the first three."""
+
+
+class Differing(NamedTuple):
+    """Entries for other machines, all because of one fact; an entry with two differences counts for both."""
+
+    cache: str
+    """The cache's name, as --cache takes it."""
+    fact: str
+    """The fact that differs, such as architecture, driver or version."""
+    there: str
+    """Its value for these entries."""
+    here: str
+    """Its value on the machine."""
+    entries: int
+    """How many there are."""
+    size_bytes: int
+    """Their total size."""
+
+
+class Uncompared(NamedTuple):
+    """Entries that were pulled although a fact that they name is not known of the machine."""
+
+    cache: str
+    """The cache's name, as --cache takes it."""
+    fact: str
+    """The fact."""
+    entries: int
+    """How many there are."""
+
+
+class Told(NamedTuple):
+    """What the files of sent entries tell of this machine."""
+
+    cache: str
+    """The cache's name, as --cache takes it."""
+    tells: str
+    """Such as source text."""
+    entries: int
+    """How many there are."""
+
+
+@dataclass(slots=True)
+class TransferSummary:
+    """What push and pull count alike, as outcomes pass."""
+
+    size_bytes: int = 0
+    """The size of the entries that were moved, or would be."""
+    moved_bytes: int = 0
+    """The bytes of files that were moved: equal files are moved once."""
+    immovable: list[Immovable] = field(default_factory=list)
+    """The caches whose entries cannot be used on other machines."""
+    findings: list[Unsound] = field(default_factory=list)
+    """The objects of the store that are not as gpucache wrote them; exit 3."""
+    unread: tuple[str, ...] = ()
+    """Why not all of the caches could be read, a sentence each; exit 5."""
+    _why: dict[tuple[str, PushResult | PullResult, str], NotMoved] = field(default_factory=dict)
+
+    @property
+    def reasons(self) -> tuple[NotMoved, ...]:
+        """The entries that were not moved, by reason."""
+        return tuple(self._why.values())
+
+    def note(self, found: Immovable | Unsound) -> None:
+        """Keep what is not of one entry."""
+        if isinstance(found, Immovable):
+            self.immovable.append(found)
+        else:
+            self.findings.append(found)
+
+    def count_why(self, entry: Moved, result: PushResult | PullResult, reason: str) -> None:
+        """Count an entry that was not moved under its reason."""
+        place = (entry.cache, result, reason)
+        known = self._why.get(place, NotMoved(*place, 0, 0, ()))
+        examples = known.examples
+        if len(examples) < NAMED:
+            examples = tuple(dict.fromkeys((*examples, entry.program or entry.key[:12])))
+        self._why[place] = known._replace(
+            entries=known.entries + 1, size_bytes=known.size_bytes + entry.size_bytes, examples=examples
+        )
+
+
+@json_keys("counts.* size_bytes sent_bytes=moved_bytes reasons immovable tells findings unread")
+@dataclass(slots=True)
+class PushSummary(TransferSummary):
+    """How many entries came out how, and why."""
+
+    counts: dict[PushResult, int] = field(default_factory=lambda: dict.fromkeys(PushResult, 0))
+    """Entries whose result is"""
+    _tells: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    @property
+    def tells(self) -> tuple[Told, ...]:
+        """What the files of entries that were sent, or would be, tell of this machine."""
+        return tuple(Told(*place, entries) for place, entries in self._tells.items())
+
+    def of(self, found: Iterable[Pushed | Immovable | Unsound]) -> Iterator[Pushed]:
+        """Pass the outcomes of entries through, one by one, and count everything."""
+        for one in found:
+            if not isinstance(one, Pushed):
+                self.note(one)
+                continue
+            self.counts[one.result] += 1
+            self.moved_bytes += one.sent_bytes
+            if one.result in (PushResult.SENT, PushResult.WOULD_SEND):
+                self.size_bytes += one.entry.size_bytes
+                if one.tells:
+                    self._tells[one.entry.cache, one.tells] += 1
+            elif one.result is not PushResult.PRESENT:
+                self.count_why(one.entry, one.result, one.reason)
+            yield one
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """3 for damaged entries and objects, else 0."""
+        return ExitCode.FINDINGS if self.counts[PushResult.FAILED] or self.findings else ExitCode.DONE
+
+
+@json_keys(
+    "counts.* size_bytes received_bytes=moved_bytes groups uncompared accepted_unsigned reasons immovable "
+    "findings unread"
+)
+@dataclass(slots=True)
+class PullSummary(TransferSummary):
+    """How many entries came out how, and why."""
+
+    counts: dict[PullResult, int] = field(default_factory=lambda: dict.fromkeys(PullResult, 0))
+    """Entries whose result is"""
+    accepted_unsigned: int = 0
+    """Entries without a signature among those that were pulled, or would be."""
+    _groups: Counter[tuple[str, Mismatch]] = field(default_factory=Counter)
+    _group_bytes: Counter[tuple[str, Mismatch]] = field(default_factory=Counter)
+    _uncompared: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    @property
+    def groups(self) -> tuple[Differing, ...]:
+        """The entries for other machines by the fact that differs, the most first."""
+        return tuple(
+            Differing(place[0], *place[1], entries, self._group_bytes[place])
+            for place, entries in self._groups.most_common()
+        )
+
+    @property
+    def uncompared(self) -> tuple[Uncompared, ...]:
+        """The facts that were not compared for entries that were pulled, or would be."""
+        return tuple(Uncompared(*place, entries) for place, entries in self._uncompared.items())
+
+    def of(self, found: Iterable[Pulled | Immovable | Unsound]) -> Iterator[Pulled]:
+        """Pass the outcomes of entries through, one by one, and count everything."""
+        for one in found:
+            if not isinstance(one, Pulled):
+                self.note(one)
+                continue
+            self.counts[one.result] += 1
+            self.moved_bytes += one.received_bytes
+            if one.result in (PullResult.PULLED, PullResult.WOULD_PULL):
+                self.size_bytes += one.entry.size_bytes
+                self.accepted_unsigned += not one.signer
+                self._uncompared.update((one.entry.cache, fact) for fact in one.unknown)
+            elif one.result is PullResult.DIFFERS:
+                for why in one.differences:
+                    self._groups[one.entry.cache, why] += 1
+                    self._group_bytes[one.entry.cache, why] += one.entry.size_bytes
+            elif one.result is not PullResult.PRESENT:
+                self.count_why(one.entry, one.result, one.reason)
+            yield one
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """3 if something in the store is unsigned or damaged or could not be written; else 0, also if
+        entries differ."""
+        bad = (PullResult.UNSIGNED, PullResult.DAMAGED, PullResult.FAILED)
+        return ExitCode.FINDINGS if self.findings or any(map(self.counts.get, bad)) else ExitCode.DONE
+
+
+_PUSHED = {
+    PushResult.SENT: "sent",
+    PushResult.WOULD_SEND: "would be sent",
+    PushResult.PRESENT: "there already",
+    PushResult.REFUSED: "refused",
+    PushResult.FAILED: "failed",
+}
+_PULLED = {
+    PullResult.PULLED: "pulled",
+    PullResult.WOULD_PULL: "would be pulled",
+    PullResult.PRESENT: "here already",
+    PullResult.DIFFERS: "for other machines",
+    PullResult.UNSIGNED: "not signed by a trusted key",
+    PullResult.DAMAGED: "damaged",
+    PullResult.REFUSED: "refused",
+    PullResult.FAILED: "failed",
+}
+_RESULT_STYLES = {
+    PushResult.SENT: "green",
+    PushResult.FAILED: "red",
+    PushResult.REFUSED: "yellow",
+    PullResult.PULLED: "green",
+    PullResult.FAILED: "red",
+    PullResult.DAMAGED: "red",
+    PullResult.UNSIGNED: "red",
+    PullResult.REFUSED: "yellow",
+}
+
+
+def push(shown: Sequence[Pushed], summary: PushSummary, *, whole: bool = False) -> Iterator[Block]:
+    """A row for each entry that is shown, the reasons, what goes along, and the sum."""
+    yield from _rows(shown, whole=whole)
+    yield from _reasons(summary)
+    for tells in dict.fromkeys(one.tells for one in summary.tells):
+        same = [one for one in summary.tells if one.tells == tells]
+        caches = format_list([f"{one.cache} ({one.entries})" for one in same], len(same))
+        yield plain(f"entries of {caches} contain {tells}", "yellow")
+    yield _sum(summary, summary.counts, _PUSHED, "nothing to send: the caches have no entries")
+
+
+def pull(shown: Sequence[Pulled], summary: PullSummary, *, whole: bool = False) -> Iterator[Block]:
+    """A row for each entry that is shown, the facts that differ, the reasons, and the sum."""
+    yield from _rows(shown, whole=whole)
+    if summary.groups:
+        yield plain("Not pulled, as no program of this machine would hit them:")
+        yield _differing(summary.groups[:ROWS_SHOWN])
+        yield from more_rows(len(summary.groups), "difference")
+        yield ""
+    yield from _reasons(summary)
+    for fact in dict.fromkeys(one.fact for one in summary.uncompared):
+        same = [f"{one.cache} ({one.entries})" for one in summary.uncompared if one.fact == fact]
+        yield plain(f"not known of this machine, so not compared: {fact} for {format_list(same, len(same))}")
+    if summary.accepted_unsigned:
+        yield plain(
+            f"{format_count(summary.accepted_unsigned, 'entry has', 'entries have')} no signature", "yellow"
+        )
+    yield _sum(summary, summary.counts, _PULLED, "nothing to pull: the store has no entries of these caches")
+
+
+def _rows(shown: Sequence[Pushed | Pulled], *, whole: bool) -> Iterator[Block]:
+    """The entries, all columns if ``whole``; nothing for none."""
+    if not shown:
+        return
+    caches = len({one.entry.cache for one in shown}) > 1
+    columns: Sequence[Column] = (
+        Column("cache", lambda one: one.entry.cache if caches else "", whole=True, shared=True),
+        Column("key", lambda one: one.entry.key[:12], whole=True),
+        Column("program", lambda one: one.entry.program),
+        Column("target", lambda one: one.entry.target, shared=True),
+        Column("size", lambda one: format_size(one.entry.size_bytes), numeric=True),
+        Column("result", lambda one: plain(one.result, _RESULT_STYLES.get(one.result, "")), whole=True),
+    )
+    yield Grid(columns, shown if whole else shown[:ROWS_SHOWN], every=whole)
+    yield from more_rows(0 if whole else len(shown), "entry", "entries")
+    yield ""
+
+
+def _differing(groups: Sequence[Differing]) -> Grid:
+    columns = (
+        Column("cache", lambda one: one.cache, whole=True, shared=True),
+        Column("fact", lambda one: one.fact, whole=True),
+        Column("in the store", lambda one: one.there, prose=True),
+        Column("wanted", lambda one: one.here, prose=True),
+        Column("entries", lambda one: str(one.entries), numeric=True),
+        Column("size", lambda one: format_size(one.size_bytes), numeric=True),
+    )
+    return Grid(columns, groups)
+
+
+def _reasons(summary: TransferSummary) -> Iterator[Block]:
+    """A row for entries that share a reason, a sentence for each cache that cannot move and each finding."""
+    columns = (
+        Column("cache", lambda one: one.cache, whole=True, shared=True),
+        Column("result", lambda one: plain(one.result, _RESULT_STYLES[one.result]), whole=True, shared=True),
+        Column("entries", lambda one: str(one.entries), numeric=True),
+        Column("such as", lambda one: ", ".join(one.examples), spare=1),
+        Column("why", lambda one: one.reason, prose=True),
+    )
+    reasons = summary.reasons
+    if reasons:
+        yield Grid(columns, reasons[:ROWS_SHOWN])
+        yield from more_rows(len(reasons), "reason")
+        yield ""
+    for cache in summary.immovable:
+        yield one_line(f"{cache.cache}: cannot be moved: {cache.reason}", "yellow")
+    for finding in summary.findings[:ROWS_SHOWN]:
+        yield one_line(f"{finding.name}: {finding.detail}", "red")
+    yield from more_rows(len(summary.findings), "finding")
+
+
+def _sum(summary: TransferSummary, counts: Mapping[_R, int], words: Mapping[_R, str], nothing: str) -> Block:
+    """The counts that are not zero; the words of entries that were moved, or would be, come first."""
+    done, would = list(words)[:2]
+    parts = [f"{counts[result]} {words[result]}" for result in list(words)[2:] if counts[result]]
+    if moved := counts[done] + counts[would]:
+        new = summary.moved_bytes if counts[done] else summary.size_bytes
+        size = format_size(summary.size_bytes)
+        size += f", {format_size(new)} of it new" if new < summary.size_bytes else ""
+        how = words[done if counts[done] else would]
+        parts.insert(0, f"{format_count(moved, 'entry', 'entries')} {how} ({size})")
+    elif parts:
+        parts.insert(0, f"nothing {words[done]}")
+    if summary.findings:
+        parts.append(f"{format_count(len(summary.findings), 'finding')} in the store")
+    return plain(f"{', '.join(parts) or nothing}{unread_words(summary.unread)}", "bold")
