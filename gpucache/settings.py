@@ -68,6 +68,15 @@ ENVIRONMENT = (
         "debug, info or warning: the log level of a program's hits and misses, by itself, under run or in an "
         "exported layer; with debug a defect of the command line shows its traceback.",
     ),
+    Variable(
+        "GPUCACHE_SIGNING_KEY",
+        "The file of the secret key, made by 'gpucache key', that signs pushed entries.",
+    ),
+    Variable(
+        "GPUCACHE_TRUSTED_KEYS",
+        "The public keys whose entries are accepted from other machines: lines of 'gpucache key', or its "
+        ".pub files, separated by spaces.",
+    ),
 )
 """Every variable that settings are made of, in the order in which people need them."""
 RUN_ENVIRONMENT = (
@@ -113,6 +122,8 @@ class Settings(NamedTuple):
     require: bool = False
     learn: bool = False
     log: str = ""
+    signing_key: "Path | None" = None
+    trusted_keys: str = ""
 
     def require_root(self) -> "Path":
         """The root; raises CacheUnusableError if there is none."""
@@ -128,6 +139,7 @@ def read_settings(environ: Mapping[str, str], *, root: str | None = None) -> Set
     path, origin = find_root(environ, root)
     max_size = environ.get("GPUCACHE_MAX_SIZE", "")
     memory = environ.get("GPUCACHE_MEMORY_BYTES", "")
+    signing_key = environ.get("GPUCACHE_SIGNING_KEY", "")
     return Settings(
         root=path,
         root_origin=origin,
@@ -143,6 +155,8 @@ def read_settings(environ: Mapping[str, str], *, root: str | None = None) -> Set
         require=_flag(environ, "GPUCACHE_REQUIRE"),
         learn=_flag(environ, "GPUCACHE_LEARN"),
         log=environ.get("GPUCACHE_LOG", ""),
+        signing_key=Path(signing_key) if signing_key else None,
+        trusted_keys=environ.get("GPUCACHE_TRUSTED_KEYS", ""),
     )
 
 

@@ -193,6 +193,19 @@ class EntriesCompared(TypedDict):
     """How many there are."""
 
 
+class KeySummary(TypedDict):
+    """A pair of keys."""
+
+    name: str
+    """Its name for people: that of the file without its ending."""
+    public: str
+    """The public key as GPUCACHE_TRUSTED_KEYS takes it."""
+    id: str
+    """The name of the key in records: the first 16 hex digits of its SHA-256."""
+    files: Sequence[str]
+    """The files that were written, the secret key first."""
+
+
 class ExportSummary(TypedDict):
     """How much was written."""
 
@@ -251,6 +264,7 @@ ANSWERS = (
     Answered("evict", EvictOutcome, "The entries that were to be removed.", EvictSummary),
     Answered("bench", BenchCase, "Every program for every target, or the command.", BenchSummary),
     Answered("bench --checks", CheckedCase, "The cost of checks inside kernels.", CheckedSummary),
+    Answered("key FILE", None, "The pair of keys is the summary.", KeySummary),
     Answered("export FORMAT OUT SOURCE", Exported, "The file that was written.", ExportSummary),
     Answered(
         "export layer OUT -- COMMAND",

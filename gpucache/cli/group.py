@@ -20,6 +20,7 @@ VERBS = {
     "verify": "Check headers, checksums, keys and payloads.",
     "evict": "Remove entries by size, age or kind.",
     "bench": "Compare starts with an empty cache and with a full one.",
+    "key": "Make a pair of keys that sign entries for other machines.",
     "export": "Write another system's cache file, or a layer for images.",
 }
 """Every verb with its help in one line, in the order in which they are used."""

@@ -104,6 +104,11 @@ EXAMPLES = {
                 "gpucache bench scale.cu --target cuda:sm_90 --against cuda.core"),
         Example("The cost of checks inside kernels on PoCL:", "gpucache bench --checks --target opencl:pocl"),
     ),
+    "key": (
+        Example("A key for a machine that pushes; the name of the file is the name of the key:",
+                "gpucache key ci.key"),
+        Example("The line for GPUCACHE_TRUSTED_KEYS on machines that pull:", "gpucache key --public ci.key"),
+    ),
     "export futhark": (
         Example("A cache file for a Futhark program on another machine, from the program's dump:",
                 "gpucache export futhark foo.cache foo.cu --target cuda:sm_86"),

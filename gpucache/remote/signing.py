@@ -1,8 +1,9 @@
 """The keys by which records are signed and believed: Ed25519, as RFC 8032 has it.
 
-Owns the two files of a pair, the variables' texts and the check of a signature. A secret key is a line
-``NAME:BASE64`` of 32 bytes in a file for its owner alone; a public one has the same form, as Nix writes it,
-and stands in ``GPUCACHE_TRUSTED_KEYS``. Must not know what is signed.
+Owns the two files of a pair, the variables' texts and the check of a signature. A public key is a line
+``NAME:BASE64`` of 32 bytes, as Nix writes it, and stands in ``GPUCACHE_TRUSTED_KEYS``; the secret one has 64,
+as the public bytes follow its own, and a file for its owner alone: so neither can be taken for the other.
+Must not know what is signed.
 """
 
 import os
@@ -90,7 +91,8 @@ def make_pair(path: Path) -> PublicKey:
     other = path.with_name(f"{path.name}.pub")
     made: list[Path] = []
     try:
-        for place, raw, mode in ((path, secret.private_bytes_raw(), 0o600), (other, public.raw, 0o644)):
+        both = secret.private_bytes_raw() + public.raw
+        for place, raw, mode in ((path, both, 0o600), (other, public.raw, 0o644)):
             fd = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
             made.append(place)
             with os.fdopen(fd, "wb") as file:
@@ -99,7 +101,9 @@ def make_pair(path: Path) -> PublicKey:
                 os.fsync(fd)
     except FileExistsError as error:
         _remove(made)
-        raise UsageError(f"{error.filename} exists; name another file, or remove it first") from None
+        raise UsageError(
+            f"{error.filename} exists; name another file, or add --public to print the key in {path}"
+        ) from None
     except OSError as error:
         _remove(made)
         raise os_errors.unwritable(path, error, "name another file") from None
@@ -114,16 +118,19 @@ def load_signing_key(path: Path) -> SigningKey:
             mode, data = os.fstat(file.fileno()).st_mode, file.read(_MOST_BYTES)
     except OSError as error:
         raise os_errors.unreadable(f"the key {path}", error, "make one with 'gpucache key FILE'") from None
+    try:
+        name, raw = _parsed(data.decode("ascii"), 2 * _KEY_BYTES)
+        secret = secret_class.from_private_bytes(raw[:_KEY_BYTES])
+        public = PublicKey(name, secret.public_key().public_bytes_raw())
+        if public.raw != raw[_KEY_BYTES:]:
+            raise ValueError("its halves are of two keys")
+    except ValueError:
+        raise UsageError(
+            f"{path} is not a secret key; make one with 'gpucache key FILE', which writes the secret key "
+            "to FILE and the public one to FILE.pub"
+        ) from None
     if os.name == "posix" and stat.S_IMODE(mode) & 0o077:
         raise UsageError(f"other users may read the secret key {path}; run: chmod 600 {path}")
-    try:
-        name, raw = _parsed(data.decode("ascii"))
-    except ValueError:
-        raise UsageError(f"{path} is not a secret key; make one with 'gpucache key FILE'") from None
-    secret = secret_class.from_private_bytes(raw)
-    public = PublicKey(name, secret.public_key().public_bytes_raw())
-    if path.name.endswith(".pub"):
-        raise UsageError(f"{path} is a public key, which signs nothing; name the file without .pub")
     return SigningKey(public, secret)
 
 
@@ -138,8 +145,9 @@ def read_trusted(text: str) -> TrustedKeys:
             try:
                 key = PublicKey(*_parsed(line))
             except ValueError:
+                shown = word.partition(":")[0][:80]  # a secret key that was put there is not printed
                 raise UsageError(
-                    f"GPUCACHE_TRUSTED_KEYS: {word[:80]!r} is not a public key; give NAME:BASE64 or the "
+                    f"GPUCACHE_TRUSTED_KEYS: {shown!r} is not a public key; give NAME:BASE64 or the "
                     ".pub file that 'gpucache key FILE' wrote"
                 ) from None
             found[key.id] = key
@@ -161,11 +169,11 @@ def _lines(word: str) -> list[str]:
     return [line for line in text.splitlines() if line.strip() and not line.startswith("#")] or [word]
 
 
-def _parsed(text: str) -> tuple[str, bytes]:
+def _parsed(text: str, size_bytes: int = _KEY_BYTES) -> tuple[str, bytes]:
     """Name and bytes of a key's line; raises ValueError."""
     name, colon, digits = text.strip().partition(":")
     raw = b64decode(digits, validate=True)
-    if not (colon and _NAME.fullmatch(name)) or len(raw) != _KEY_BYTES:
+    if not (colon and _NAME.fullmatch(name)) or len(raw) != size_bytes:
         raise ValueError("it is no key")
     return name, raw
 

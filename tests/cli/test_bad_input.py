@@ -176,6 +176,12 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "export layer new --keep-times -- true": ("--keep-times", "gpucache export layer --help"),
     "export rocfft new a.db --at /a": ("--at", "gpucache export rocfft --help"),
     "export rocfft new a.db -- true": ("nothing may follow '--'",),
+    "key": ("FILE",),
+    "key empty": ("is a directory",),
+    "key k.cl": ("k.cl exists", "--public"),
+    "key k.cl --public": ("k.cl is not a secret key", "'gpucache key FILE'"),
+    "key none --public": ("none cannot be read", "'gpucache key FILE'"),
+    "key none/new": ("none/new cannot be written", "name another file"),
     "export rocfft new": ("SOURCE", "gpucache export rocfft --help"),
     "warm k.cl -I 'no\nne'": ("there is no directory no\ufffdne",),
     "export rocfft empty a.db": ("is a directory",),
@@ -191,7 +197,7 @@ EMPTY = (
     "inspect --cache ''", "inspect --extract '' k.cl", "inspect --recording ''", "verify --cache ''",
     "evict --all --cache ''", "devices --save ''", "devices --compare '' ''", "record -o '' -- true",
     "run --report '' -- true", "export layer '' -- true", "export layer out --at '' -- true",
-    "--root '' devices",
+    "--root '' devices", "key ''",
 )  # fmt: skip
 REFUSED |= dict.fromkeys(EMPTY, ("empty",)) | {"inspect --cache pocl:": ("'pocl:'",)}
 

@@ -103,6 +103,7 @@ DOCUMENTS: dict[str, tuple[str, int | None, dict[str, object]]] = {
     ),
     "verify": ("verify", 0, {"checked": 4, "sound": 4, "findings": 0}),
     "evict --all --dry-run": ("evict --dry-run", 4, {"would_remove": 4}),
+    "key new.key": ("key FILE", 0, {"name": "new", "files": ["new.key", "new.key.pub"]}),
     "export futhark f.cache f.cu --target cuda:sm_90": (
         "export FORMAT OUT SOURCE", 1, {"entries": 1},
     ),

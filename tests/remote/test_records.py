@@ -119,3 +119,18 @@ def test_trusted_keys_are_lines_or_files_of_lines(tmp_path: Path) -> None:
     assert set(read_trusted(f"{one.text} {tmp_path}/two.pub").keys) == {one.id, two.id}
     with pytest.raises(UsageError, match="nothing-here"):
         read_trusted("nothing-here")
+
+
+def test_a_secret_and_a_public_key_are_not_taken_for_each_other(tmp_path: Path) -> None:
+    """A copy of a public key signs nothing, and a secret one in the wrong variable is refused unprinted."""
+    make_pair(tmp_path / "mine")
+    copy = tmp_path / "copy"
+    copy.write_bytes((tmp_path / "mine.pub").read_bytes())
+    copy.chmod(0o600)
+    with pytest.raises(UsageError, match="not a secret key"):
+        load_signing_key(copy)
+    secret = (tmp_path / "mine").read_text().strip()
+    for word in (secret, str(tmp_path / "mine")):
+        with pytest.raises(UsageError, match="not a public key") as raised:
+            read_trusted(word)
+        assert secret[5:30] not in str(raised.value)

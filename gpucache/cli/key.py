@@ -1,0 +1,33 @@
+"""``gpucache key``: a pair of keys, to sign entries and to say whose entries are believed."""
+
+from pathlib import Path
+
+import click
+
+from gpucache.cli.globals import given, global_options
+from gpucache.cli.parameters import PathName
+
+
+@click.command()
+@click.argument("file", metavar="FILE", type=PathName(dir_okay=False))
+@click.option("--public", is_flag=True, help="Make nothing; print the public key of the secret key in FILE.")
+@global_options
+def key(file: Path, public: bool) -> None:
+    """Make a pair of keys: the secret one in FILE, for its owner alone, the public one in FILE.pub.
+
+    The public key is printed as a line. push signs with the file that --key or GPUCACHE_SIGNING_KEY names;
+    pull accepts entries signed by the keys that GPUCACHE_TRUSTED_KEYS lists, as such lines or as .pub files,
+    separated by spaces. A key that is taken out of that list is revoked.
+    """
+    from gpucache.remote.signing import load_signing_key, make_pair
+
+    made = load_signing_key(file).public if public else make_pair(file)
+    files = [] if public else [str(file), f"{file}.pub"]
+    given().answer(
+        "key", [], {"name": made.name, "public": made.text, "id": made.id, "files": files}, [made.text]
+    )
+    if not public:
+        given().say(
+            f"Sign with GPUCACHE_SIGNING_KEY={file} on machines that push, and keep that file secret.",
+            f'Set GPUCACHE_TRUSTED_KEYS="{made.text}" on machines that pull.',
+        )
