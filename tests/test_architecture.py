@@ -90,6 +90,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "caches": frozenset({"leaves"}),
     "caches.interface": frozenset({"leaves", "store.directory"}),
     "caches.own": frozenset({"leaves", "settings", "store"}),
+    "caches.portable": frozenset({"leaves", "store.layout"}),
     "probe": frozenset({"leaves", "backends.interface", "backends.registry"}),
     "engine": frozenset(
         {
@@ -274,7 +275,7 @@ _ONLY: Mapping[str, frozenset[str]] = {
     "cuda": frozenset({"backends", "cuda", "bench.cuda"}),
     "click": frozenset({"cli"}),
     # It takes three times as long to import as JSON, so no hit may need it.
-    "msgspec": frozenset({"recording", "sources.scan_memos", "remote.records"}),
+    "msgspec": frozenset({"recording", "sources.scan_memos", "remote"}),
     "rich": frozenset({"answers", "cli"}),
     "matplotlib": frozenset({"answers"}),
 }

@@ -15,8 +15,19 @@ from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Locat
 from gpucache.answers.verify import Checked, Finding
 from gpucache.caches import registry
 from gpucache.caches.interface import Isolation, Wanted
+from gpucache.caches.portable import Moving, PortableEntry, Restored, of_own, own_name
 from gpucache.errors import CacheUnusableError, FormatError, UsageError
-from gpucache.model import Artifact, ArtifactKind, BuildRequest, Checks, Entry, EntryHead, Toolchain
+from gpucache.host import os_errors
+from gpucache.model import (
+    Artifact,
+    ArtifactKind,
+    BuildRequest,
+    CacheKey,
+    Checks,
+    Entry,
+    EntryHead,
+    Toolchain,
+)
 from gpucache.settings import find_root
 from gpucache.store import DirectoryStore, RootRefused, root_state
 from gpucache.store.format import false_claims
@@ -150,6 +161,49 @@ class OwnCache:
         from gpucache.answers.evict import ALL  # which nothing but a removal needs
 
         return self.store.remove_together(map(_scanned, entries), why, everything=why == ALL)
+
+    @property
+    def moving(self) -> Moving:
+        """Entries move as they are."""
+        return Moving(tried=True)
+
+    def pack(self, entry: CacheEntry) -> PortableEntry:
+        """An entry in its portable form; raises FormatError."""
+        from gpucache.store.format import encode  # only what moves needs it
+
+        whole = self._whole(entry)
+        for _, detail in false_claims(whole):
+            raise FormatError(f"{detail}; run 'gpucache verify --repair'")
+        return of_own(whole.key, whole.head, encode(whole))
+
+    def has(self, key: str) -> bool:
+        """Whether a sound entry of this key is there."""
+        scanned = self.store.look_at(CacheKey(key))
+        return scanned is not None and isinstance(self.store.check(scanned), Entry)
+
+    def restore(self, entries: Iterable[PortableEntry]) -> Iterator[Restored]:
+        """Put entries in place, each unless a sound one is there."""
+        return map(self._restored, entries)
+
+    def _restored(self, entry: PortableEntry) -> Restored:
+        if not self.store.writable:
+            return Restored(done=False, reason=f"the cache at {self.store.root} is read-only")
+        try:
+            key = CacheKey(entry.key)
+            if [(self.name, own_name(key))] != [(entry.system, one.name) for one in entry.files]:
+                raise FormatError(f"it is laid out as no entry of {self.name}")
+            data = entry.files[0].data
+            if self.has(entry.key):
+                return Restored(done=False, present=True)
+            done = self.store.adopt(key, data)
+        except (FormatError, CacheUnusableError) as error:
+            return Restored(done=False, reason=str(error))
+        except OSError as error:
+            why = (
+                f"{self.store.root} cannot be written ({os_errors.reason(error)}); {os_errors.remedy(error)}"
+            )
+            return Restored(done=False, reason=why)
+        return Restored(done=done, present=not done)
 
     def beside_bytes(self) -> int:
         """The disk space of everything besides the entries."""

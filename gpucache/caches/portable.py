@@ -9,11 +9,15 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from gpucache.errors import FormatError
+from gpucache.model import CacheKey, EntryHead
+from gpucache.store.layout import entry_folder, entry_name
 
 MOST_FILES = 20_000
 """The largest number of files of one entry."""
 MOST_BYTES = 4 << 30
 """The largest size of one entry."""
+OWN_MODE = 0o600
+"""The mode of our own entries on their way; each root has its own."""
 _LONGEST_NAME = 1024
 _DEEPEST = 16
 
@@ -82,6 +86,26 @@ class Restored(NamedTuple):
     """Whether a sound entry was there already, so that nothing was written."""
     reason: str = ""
     """Why it was not written: a clause with the remedy; empty if it was or is there."""
+
+
+def of_own(key: CacheKey, head: EntryHead, data: bytes) -> PortableEntry:
+    """The portable form of an entry of our own from the bytes of its file, which the caller has verified."""
+    return PortableEntry(
+        "gpucache",
+        key.hex,
+        (PortableFile(own_name(key), data, OWN_MODE),),
+        head.toolchain,
+        head.program,
+        head.target,
+        head.artifact_kind,
+        head.compile_ns,
+        head.created_ns,
+    )
+
+
+def own_name(key: CacheKey) -> str:
+    """The name of the one file of an entry of our own."""
+    return "/".join((*entry_folder(key), entry_name(key)))
 
 
 def require_name(name: str) -> str:

@@ -6,19 +6,21 @@ portable form. Must not know stores or roots.
 
 from hashlib import sha256
 
-from gpucache.caches.portable import MOST_BYTES, PortableEntry, PortableFile
+from gpucache.caches.portable import MOST_BYTES, OWN_MODE, PortableEntry, own_name
+from gpucache.caches.portable import of_own as portable
 from gpucache.caches.registry import OWN
 from gpucache.errors import FormatError
-from gpucache.model import CacheKey, EntryHead
+from gpucache.model import CacheKey
 from gpucache.remote.records import MOST_LINE_BYTES, Signed, parse_line, record_of, signed
 from gpucache.remote.signing import UNSIGNED, SigningKey, TrustedKeys
-from gpucache.store.layout import entry_folder, entry_name
+from gpucache.store.layout import entry_folder
+
+__all__ = ["FOLDER", "MOST_OBJECT_BYTES", "decode", "encode", "object_name", "portable"]
 
 MOST_OBJECT_BYTES = MOST_LINE_BYTES + MOST_BYTES
 """The largest object."""
 FOLDER = "entries/"
 """What the names of all such objects begin with."""
-_MODE = 0o600
 _NO_SIGNER = "unsigned"
 
 
@@ -26,22 +28,6 @@ def object_name(key: CacheKey, signer: str) -> str:
     """The name of an entry's object, by its key and the id of its signer; raises ValueError for no key."""
     *_, group = entry_folder(key)
     return f"{FOLDER}{group}/{key}-{signer or _NO_SIGNER}"
-
-
-def portable(key: CacheKey, head: EntryHead, data: bytes) -> PortableEntry:
-    """The portable form of an entry from the bytes of its file, which the caller has verified."""
-    file = PortableFile(_file_name(key), data, _MODE)
-    return PortableEntry(
-        OWN,
-        key.hex,
-        (file,),
-        head.toolchain,
-        head.program,
-        head.target,
-        head.artifact_kind,
-        head.compile_ns,
-        head.created_ns,
-    )
 
 
 def encode(entry: PortableEntry, key: SigningKey | None) -> tuple[str, bytes]:
@@ -64,7 +50,7 @@ def decode(key: CacheKey, signer: str, data: bytes, trusted: TrustedKeys) -> tup
     record = made.record
     if (record.system, record.key) != (OWN, key.hex):
         raise FormatError(f"it is the entry {record.key[:12]} of {record.system}")
-    if [(one.name, one.mode) for one in record.files] != [(_file_name(key), _MODE)]:
+    if [(one.name, one.mode) for one in record.files] != [(own_name(key), OWN_MODE)]:
         raise FormatError("its record names other files than an entry of gpucache has")
     if made.signer != signer or (signer != UNSIGNED and not made.is_believed(trusted)):
         raise FormatError("its signature is not that of the key that it is named after")
@@ -72,7 +58,3 @@ def decode(key: CacheKey, signer: str, data: bytes, trusted: TrustedKeys) -> tup
     if len(file) != recorded.size_bytes or sha256(file).hexdigest() != recorded.sha256:
         raise FormatError("its bytes are not those that were recorded")
     return made, file
-
-
-def _file_name(key: CacheKey) -> str:
-    return "/".join((*entry_folder(key), entry_name(key)))

@@ -13,6 +13,7 @@ import pytest
 from gpucache.answers.entries import CacheEntry
 from gpucache.caches.interface import Cache, Moves
 from gpucache.caches.portable import PortableEntry, PortableFile
+from gpucache.caches.registry import OWN
 from gpucache.caches.restoring import STAGING
 from gpucache.errors import FormatError
 from gpucache.remote.records import record_of
@@ -134,7 +135,7 @@ def test_a_damaged_entry_does_not_leave(name: str, tmp_path: Path) -> None:
         break
 
 
-@every_moving
+@pytest.mark.parametrize("name", [name for name in MOVING if name != OWN])
 def test_what_a_killed_process_left_is_removed_at_the_next_start(name: str, tmp_path: Path) -> None:
     """A staging directory that no process holds goes; one of a living process stays."""
     example, packed = _sent(name, tmp_path)
@@ -148,4 +149,4 @@ def test_what_a_killed_process_left_is_removed_at_the_next_start(name: str, tmp_
 
 def test_systems_that_move_are_known() -> None:
     """A system is not lost from the contract by accident."""
-    assert {"triton", "cupy"} <= set(MOVING)
+    assert {"gpucache", "triton", "cupy"} <= set(MOVING)

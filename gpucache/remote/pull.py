@@ -1,0 +1,185 @@
+"""Pull: the entries of a store that caches lack and a machine's programs would hit, checked and restored.
+
+Nothing that a store says is used before it was held to its form: a record that no trusted key signed is not
+followed, bytes that are not those of the record are not handed on, and what is restored is judged by the
+format of its cache first. Must not know what kind of store it is, or which systems there are.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from gpucache.answers.transfer import Immovable, Moved, Pulled, PullResult, Unsound
+from gpucache.caches.interface import Cache, Moves
+from gpucache.caches.portable import PortableEntry
+from gpucache.caches.registry import OWN
+from gpucache.errors import FormatError
+from gpucache.model import CacheKey
+from gpucache.remote import own_entries
+from gpucache.remote.catalogue import blob_name, objects_of, read_catalogue
+from gpucache.remote.machine import Machine
+from gpucache.remote.objects import Objects
+from gpucache.remote.push import Progress
+from gpucache.remote.records import Record, Signed, entry_of
+from gpucache.remote.signing import TrustedKeys
+
+Outcome = Pulled | Immovable | Unsound
+_BATCH_BYTES = 64 << 20
+_BATCH = 256
+_NOT_BELIEVED = (
+    "no key of GPUCACHE_TRUSTED_KEYS signed it; add the key of who pushed it, or give --unsigned to take it "
+    "as it is"
+)
+
+
+def pull(
+    store: Objects,
+    caches: Sequence[Cache],
+    *,
+    trusted: TrustedKeys,
+    unsigned: bool,
+    machine: Machine,
+    dry_run: bool,
+    progress: Progress,
+) -> Iterator[Outcome]:
+    """The outcome of each entry of the caches' systems; raises RemoteError if the store cannot be read.
+
+    With ``unsigned``, or from a directory of this user's own, records need no signature.
+    """
+    unsigned = unsigned or store.is_own_folder
+    catalogue = read_catalogue(store, trusted, unsigned=unsigned)
+    yield from catalogue.findings
+    by_system: dict[str, dict[str, list[Signed]]] = {}
+    for one in catalogue.records.values():
+        by_system.setdefault(one.record.system, {}).setdefault(one.record.key, []).append(one)
+    total = sum(len(by_system.get(cache.name, ())) for cache in caches)
+    done = 0
+    for cache in caches:
+        if not isinstance(cache, Moves) or cache.moving.why_not:
+            why = (
+                cache.moving.why_not
+                if isinstance(cache, Moves)
+                else "its entries cannot be written one by one"
+            )
+            yield Immovable(cache.name, why)
+            continue
+        wanted: list[Signed] = []
+        for variants in by_system.get(cache.name, {}).values():
+            outcome = _choose(cache, variants, trusted, machine, unsigned=unsigned)
+            if isinstance(outcome, Signed) and not dry_run:
+                wanted.append(outcome)
+                continue
+            if isinstance(outcome, Signed):
+                outcome = _outcome(outcome, machine, PullResult.WOULD_PULL)
+            done += 1
+            yield outcome
+        for outcome in _restored(cache, store, wanted, trusted, machine):
+            done += 1
+            progress(done, total, outcome.entry.program or outcome.entry.key[:12])
+            yield outcome
+
+
+def _choose(
+    cache: Moves, variants: Sequence[Signed], trusted: TrustedKeys, machine: Machine, *, unsigned: bool
+) -> Signed | Pulled:
+    """The newest record of a key that is believed and fits the machine; or why there is none to pull."""
+    variants = sorted(variants, key=lambda one: one.record.made_ns, reverse=True)
+    believed = [one for one in variants if unsigned or one.is_believed(trusted)]
+    if not believed:
+        return _outcome(variants[0], machine, PullResult.UNSIGNED, _NOT_BELIEVED)
+    fitting = [one for one in believed if not machine.differences(one.record)]
+    if not fitting:
+        nearest = min(believed, key=lambda one: len(machine.differences(one.record)))
+        return _outcome(nearest, machine, PullResult.DIFFERS)
+    if cache.has(fitting[0].record.key):
+        return _outcome(fitting[0], machine, PullResult.PRESENT)
+    return fitting[0]
+
+
+def _restored(
+    cache: Moves, store: Objects, wanted: Sequence[Signed], trusted: TrustedKeys, machine: Machine
+) -> Iterator[Pulled]:
+    waiting: deque[_Fetched] = deque()
+    damaged: deque[Pulled] = deque()
+    for done in cache.restore(_entries(store, wanted, trusted, machine, waiting, damaged)):
+        yield from _drained(damaged)
+        record, received = waiting.popleft()
+        result = (
+            PullResult.PULLED if done.done else PullResult.PRESENT if done.present else PullResult.REFUSED
+        )
+        yield _outcome(record, machine, result, done.reason, received)
+    yield from _drained(damaged)
+
+
+class _Fetched(NamedTuple):
+    record: Signed
+    received_bytes: int
+
+
+def _entries(
+    store: Objects,
+    wanted: Sequence[Signed],
+    trusted: TrustedKeys,
+    machine: Machine,
+    fetched: deque[_Fetched],
+    damaged: deque[Pulled],
+) -> Iterator[PortableEntry]:
+    """The entries of some records, fetched in batches; what is no entry goes to ``damaged``."""
+    for batch in _batches(wanted):
+        sizes = {name: size for one in batch for name, size in objects_of(one)}
+        data = dict(store.read(sizes, max(sizes.values())))
+        seen: set[str] = set()
+        for one in batch:
+            names = {name for name, _ in objects_of(one)}
+            received = sum(len(data.get(name) or b"") for name in names - seen)
+            seen |= names
+            try:
+                entry = _entry(one, data, trusted)
+            except FormatError as error:
+                damaged.append(_outcome(one, machine, PullResult.DAMAGED, f"{error}; push it again"))
+                continue
+            fetched.append(_Fetched(one, received))
+            yield entry
+
+
+def _entry(one: Signed, data: Mapping[str, bytes | None], trusted: TrustedKeys) -> PortableEntry:
+    record = one.record
+    if record.system == OWN:
+        [(name, _)] = objects_of(one)
+        found = data.get(name)
+        if found is None:
+            raise FormatError("its bytes are missing")
+        _, file = own_entries.decode(CacheKey(record.key), one.signer, found, trusted)
+        return entry_of(record, {record.files[0].sha256: file})
+    return entry_of(record, {
+        file.sha256: found
+        for file in record.files
+        if (found := data.get(blob_name(file.sha256))) is not None
+    })  # fmt: skip
+
+
+def _batches(wanted: Iterable[Signed]) -> Iterator[list[Signed]]:
+    batch: list[Signed] = []
+    size = 0
+    for one in wanted:
+        if batch and (len(batch) >= _BATCH or size + one.record.size_bytes > _BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(one)
+        size += one.record.size_bytes
+    if batch:
+        yield batch
+
+
+def _outcome(
+    one: Signed, machine: Machine, result: PullResult, reason: str = "", received_bytes: int = 0
+) -> Pulled:
+    record: Record = one.record
+    moved = Moved(record.system, record.key, record.program, record.target, record.size_bytes)
+    differs = machine.differences(record) if result is PullResult.DIFFERS else ()
+    return Pulled(moved, result, reason, differs, machine.unknown(record), one.signer, received_bytes)
+
+
+def _drained(outcomes: deque[Pulled]) -> Iterator[Pulled]:
+    while outcomes:
+        yield outcomes.popleft()

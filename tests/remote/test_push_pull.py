@@ -1,0 +1,281 @@
+"""Push and pull between machines that share nothing but a store: what moves, and what is refused."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from gpucache.answers.transfer import Immovable, Pulled, PullResult, Pushed, PushResult, Unsound
+from gpucache.caches.interface import Cache
+from gpucache.remote.machine import Machine
+from gpucache.remote.objects import Objects, open_objects
+from gpucache.remote.pull import pull
+from gpucache.remote.push import push
+from gpucache.remote.signing import SigningKey, TrustedKeys, load_signing_key, make_pair, read_trusted
+from tests.contracts.examples import EXAMPLES, open_example
+
+SYSTEMS = ("gpucache", "triton", "cupy")
+
+
+@dataclass
+class Fleet:
+    """A store, the key of who pushes, and machines that are folders."""
+
+    place: Path
+    key: SigningKey
+
+    @property
+    def store(self) -> Objects:
+        """The store, opened anew."""
+        return open_objects(str(self.place / "store"))
+
+    @property
+    def trusted(self) -> TrustedKeys:
+        """What machines believe that trust the key."""
+        return read_trusted(self.key.public.text)
+
+    def cache(self, machine: str, system: str) -> Cache:
+        """A system's cache on a machine."""
+        return open_example(system, self.place / machine / system / EXAMPLES[system].place)
+
+    def make(self, machine: str, system: str, entries: int = 3) -> Cache:
+        """The same with entries in it."""
+        EXAMPLES[system].make(self.place / machine / system, entries)
+        return self.cache(machine, system)
+
+    def push(self, *caches: Cache, key: SigningKey | None, dry_run: bool = False) -> list[object]:
+        """Push all of some caches."""
+        selected = [(cache, list(cache.scan())) for cache in caches]
+        return list(
+            push(
+                selected,
+                self.store,
+                key=key,
+                trusted=self.trusted,
+                sources=True,
+                dry_run=dry_run,
+                progress=lambda *_: None,
+            )
+        )
+
+    def pull(
+        self,
+        *caches: Cache,
+        trusted: TrustedKeys,
+        unsigned: bool = False,
+        machine: Machine = Machine(),  # noqa: B008 - frozen
+        store: Objects | None = None,
+        dry_run: bool = False,
+    ) -> list[object]:
+        """Pull into some caches."""
+        return list(
+            pull(
+                store or cast("Objects", _Public(self.store)),
+                caches,
+                trusted=trusted,
+                unsigned=unsigned,
+                machine=machine,
+                dry_run=dry_run,
+                progress=lambda *_: None,
+            )
+        )
+
+
+class _Public:
+    """A store that is nobody's own folder, so that signatures count."""
+
+    def __init__(self, store: Objects) -> None:
+        self._store = store
+
+    is_own_folder = False
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+
+@pytest.fixture(name="fleet")
+def _fleet(tmp_path: Path) -> Fleet:
+    make_pair(tmp_path / "key")
+    return Fleet(tmp_path, load_signing_key(tmp_path / "key"))
+
+
+def _results(outcomes: Sequence[object]) -> list[str]:
+    return [one.result.value if isinstance(one, Pushed | Pulled) else type(one).__name__ for one in outcomes]
+
+
+def _sound(cache: Cache) -> int:
+    """The number of entries, none of which has a fault."""
+    entries = list(cache.scan())
+    assert not [one for entry in entries for one in cache.check(entry).findings if one.kind.wrong]
+    return len(entries)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_what_one_machine_pushed_another_has(fleet: Fleet, system: str) -> None:
+    """All entries arrive sound; pushing and pulling again moves nothing, in both directions."""
+    there = fleet.make("a", system)
+    assert _results(fleet.push(there, key=fleet.key)) == ["sent"] * 3
+    assert _results(fleet.push(there, key=fleet.key)) == ["present"] * 3
+    here = fleet.cache("b", system)
+    assert _results(fleet.pull(here, trusted=fleet.trusted)) == ["pulled"] * 3
+    assert _sound(fleet.cache("b", system)) == 3
+    assert _results(fleet.pull(fleet.cache("b", system), trusted=fleet.trusted)) == ["present"] * 3
+    assert _results(fleet.push(fleet.cache("b", system), key=fleet.key)) == ["present"] * 3
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_push_after_a_pull_moves_nothing_with_another_key(fleet: Fleet, system: str) -> None:
+    """A machine that believes the first signer does not sign the same entries again."""
+    fleet.push(fleet.make("a", system), key=fleet.key)
+    fleet.pull(fleet.cache("b", system), trusted=fleet.trusted)
+    make_pair(fleet.place / "other")
+    other = load_signing_key(fleet.place / "other")
+    assert _results(fleet.push(fleet.cache("b", system), key=other)) == ["present"] * 3
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_dry_run_writes_nothing(fleet: Fleet, system: str) -> None:
+    """It says what would be sent, and what would be pulled."""
+    there = fleet.make("a", system)
+    assert _results(fleet.push(there, key=fleet.key, dry_run=True)) == ["would-send"] * 3
+    assert not (fleet.place / "store").exists()
+    fleet.push(there, key=fleet.key)
+    here = fleet.cache("b", system)
+    assert _results(fleet.pull(here, trusted=fleet.trusted, dry_run=True)) == ["would-pull"] * 3
+    assert not list(fleet.cache("b", system).scan())
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_what_nobody_signed_stays_away(fleet: Fleet, system: str) -> None:
+    """Without a trusted signature nothing is written, unless it is asked for or the store is one's own."""
+    fleet.push(fleet.make("a", system), key=None)
+    here = fleet.cache("b", system)
+    assert _results(fleet.pull(here, trusted=fleet.trusted)) == ["unsigned"] * 3
+    assert not list(here.scan())
+    assert _results(fleet.pull(here, trusted=fleet.trusted, unsigned=True)) == ["pulled"] * 3
+    again = fleet.cache("c", system)
+    assert _results(fleet.pull(again, trusted=fleet.trusted, store=fleet.store)) == ["pulled"] * 3
+
+
+def test_a_revoked_key_is_not_believed(fleet: Fleet) -> None:
+    """A key that is taken out of the trusted ones counts as none."""
+    fleet.push(fleet.make("a", "cupy"), key=fleet.key)
+    assert _results(fleet.pull(fleet.cache("b", "cupy"), trusted=TrustedKeys({}))) == ["unsigned"] * 3
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_changed_and_missing_objects_are_damage(fleet: Fleet, system: str) -> None:
+    """Whatever object of files is changed or gone, its entry does not reach the cache, and others do."""
+    fleet.push(fleet.make("a", system), key=fleet.key)
+    objects = sorted(
+        path
+        for folder in ("blobs", "entries")
+        for path in (fleet.place / "store" / folder).rglob("*")
+        if path.is_file()
+    )
+    for number, path in enumerate(objects[:4]):
+        for change in (lambda data: data[:-1] + bytes([data[-1] ^ 1]), lambda data: data[:-1], None):
+            kept = path.read_bytes()
+            if change is None:
+                path.unlink()
+            else:
+                path.write_bytes(change(kept))
+            machine = f"b{number}-{change is None}"
+            shutil.rmtree(fleet.place / machine, ignore_errors=True)
+            outcomes = fleet.pull(fleet.cache(machine, system), trusted=fleet.trusted)
+            assert "damaged" in _results(outcomes)
+            assert _sound(fleet.cache(machine, system)) == _results(outcomes).count("pulled") < 3
+            path.write_bytes(kept)
+
+
+def test_changed_catalogues_are_findings(fleet: Fleet) -> None:
+    """A catalogue of other bytes than its name says, and garbage beside it, are told and not used."""
+    fleet.push(fleet.make("a", "cupy"), key=fleet.key)
+    [catalogue] = (fleet.place / "store" / "catalogues").iterdir()
+    kept = catalogue.read_bytes()
+    catalogue.write_bytes(kept.replace(b"cupy", b"cupx"))
+    (catalogue.parent / "garbage").write_bytes(b"x")
+    outcomes = fleet.pull(fleet.cache("b", "cupy"), trusted=fleet.trusted)
+    assert all(isinstance(one, Unsound) for one in outcomes)
+    assert len(outcomes) == 2
+
+
+def test_records_that_were_swapped_are_not_believed(fleet: Fleet) -> None:
+    """The files of one entry below the record of another are not accepted from any catalogue."""
+    fleet.push(fleet.make("a", "cupy"), key=fleet.key)
+    [catalogue] = (fleet.place / "store" / "catalogues").iterdir()
+    told = [json.loads(line) for line in catalogue.read_bytes().splitlines()]
+    told[0]["record"]["files"], told[1]["record"]["files"] = (
+        told[1]["record"]["files"],
+        told[0]["record"]["files"],
+    )
+    data = b"".join(json.dumps(one, separators=(",", ":")).encode() + b"\n" for one in told)
+    catalogue.unlink()
+    (catalogue.parent / sha256(data).hexdigest()).write_bytes(data)
+    assert sorted(_results(fleet.pull(fleet.cache("b", "cupy"), trusted=fleet.trusted))) == [
+        "pulled", "unsigned", "unsigned"
+    ]  # fmt: skip
+
+
+def test_entries_for_another_machine_are_told_by_the_fact(fleet: Fleet) -> None:
+    """A fact that is known here and another there keeps an entry away; an unknown one is named."""
+    fleet.push(fleet.make("a", "triton"), key=fleet.key)
+    here = fleet.cache("b", "triton")
+    machine = Machine({"architecture": frozenset({"sm_12345"})})
+    outcomes = fleet.pull(here, trusted=fleet.trusted, machine=machine)
+    assert _results(outcomes) == ["differs"] * 3
+    assert isinstance(outcomes[0], Pulled)
+    assert [one.fact for one in outcomes[0].differences] == ["architecture"]
+    assert not list(here.scan())
+
+
+def test_two_variants_of_a_key_live_side_by_side(fleet: Fleet) -> None:
+    """Two machines that compiled the same kernel both keep theirs in the store; a pull takes one, whole."""
+    fleet.push(fleet.make("a", "triton", 1), key=fleet.key)
+    other = fleet.make("b", "triton", 1)
+    for path in Path(next(iter(other.scan())).path).parent.glob("*.ttir"):
+        path.write_bytes(path.read_bytes() + b"\n")
+    assert _results(fleet.push(other, key=fleet.key)) == ["sent"]
+    assert _results(fleet.pull(fleet.cache("c", "triton"), trusted=fleet.trusted)) == ["pulled"]
+    assert _sound(fleet.cache("c", "triton")) == 1
+
+
+def test_equal_files_are_kept_once(fleet: Fleet) -> None:
+    """The number of objects is that of different contents."""
+    fleet.push(fleet.make("a", "triton"), key=fleet.key)
+    files = [path for path in (fleet.place / "a").rglob("*") if path.is_file()]
+    blobs = [path for path in (fleet.place / "store" / "blobs").rglob("*") if path.is_file()]
+    assert len(blobs) == len({path.read_bytes() for path in blobs}) < len(files)
+
+
+def test_many_pushes_leave_few_catalogues(fleet: Fleet) -> None:
+    """They are put together, and nothing is lost."""
+    for number in range(40):
+        cache = fleet.make(f"m{number}", "gpucache", number % 3 + 1)
+        make_pair(fleet.place / f"k{number}")
+        fleet.push(cache, key=load_signing_key(fleet.place / f"k{number}"))
+    assert len(list((fleet.place / "store" / "catalogues").iterdir())) <= 33
+    everybody = read_trusted(" ".join(str(fleet.place / f"k{number}.pub") for number in range(40)))
+    assert _results(fleet.pull(fleet.cache("x", "gpucache"), trusted=everybody)) == ["pulled"] * 3
+
+
+def test_a_system_that_does_not_move_says_why(fleet: Fleet) -> None:
+    """Nothing of it is read or written."""
+    [outcome] = fleet.push(fleet.make("a", "steam"), key=fleet.key)
+    assert isinstance(outcome, Immovable)
+    assert outcome.reason
+
+
+def test_a_damaged_entry_is_not_pushed(fleet: Fleet) -> None:
+    """Others are."""
+    cache = fleet.make("a", "cupy")
+    EXAMPLES["cupy"].cut(next(iter(cache.scan())))
+    outcomes = fleet.push(fleet.cache("a", "cupy"), key=fleet.key)
+    assert sorted(_results(outcomes)) == ["failed", "sent", "sent"]
+    assert {one.result for one in outcomes if isinstance(one, Pushed)} == {PushResult.FAILED, PushResult.SENT}
+    assert _results(fleet.pull(fleet.cache("b", "cupy"), trusted=fleet.trusted)) == [PullResult.PULLED] * 2
