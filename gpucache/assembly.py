@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gpucache.caches.own import OwnCache
     from gpucache.engine.store_layers import Layers
     from gpucache.model import Artifact, BuildRequest, Device
+    from gpucache.remote.machine import Machine
     from gpucache.store import DirectoryStore
     from gpucache.store.interface import RefusedRoot
 
@@ -111,6 +112,21 @@ def locate(settings: Settings) -> "Location":
         limit_bytes=settings.max_size_bytes,
         problems=tuple(_problems(root, settings)),
     )
+
+
+def machine_of(devices: "Sequence[Device]", *, elsewhere: bool) -> "Machine":
+    """What devices tell of the entries that programs of their machine hit."""
+    from gpucache.caches.portable import Fact
+    from gpucache.remote.machine import Machine
+
+    present = [one for one in devices if one.present and one.target is not None]
+    names = {one.target.name if one.backend == "cuda" else one.name for one in present if one.target}
+    drivers = {one.driver_version for one in present if one.backend == "opencl"}
+    known: dict[str, frozenset[str]] = {Fact.ARCHITECTURE: frozenset(names), Fact.DRIVER: frozenset(drivers)}
+    graphics = any(one.backend == "cuda" for one in present)
+    usable = [one for one in devices if one.present or one.backend != "cuda" or not graphics]
+    toolchains = [dict(one.toolchain.fields) for one in usable if one.toolchain is not None]
+    return Machine(known, toolchains, elsewhere)
 
 
 def remember_targets(settings: Settings, devices: "Sequence[Device]") -> None:

@@ -7,7 +7,7 @@ describes one program's cache (``gpucache.caches.format``). Must not know any sy
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Generic, cast
@@ -239,11 +239,18 @@ class ForeignCache(Generic[T]):
             entry.created_ns,
         )
 
+    def facts_here(self) -> Mapping[str, frozenset[str]]:
+        """What is known of the programs that use this cache."""
+        return self._format.facts_here()
+
     def has(self, key: str) -> bool:
         """Whether a sound entry of this key is there."""
         made = self._format
         try:
-            return any(item.key == key and judge(made, item) is None for item in made.items(key))
+            found = [
+                item for item in made.items(key) if item.key == key
+            ]  # to its end, which closes directories
+            return any(judge(made, item) is None for item in found)
         except (OSError, FormatError):
             return False
 

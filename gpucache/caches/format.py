@@ -160,6 +160,8 @@ class Format(Places, ABC, Generic[T]):
         "whether its programs hit entries that another machine made is not known, so they stay here"
     )
     """How entries move to another machine. A format that says so has ``files_to_move`` and ``restoring``."""
+    distribution: ClassVar[str] = ""
+    """The owner's package on PyPI, if an entry tells its exact version."""
     mends: ClassVar[frozenset[FindingKind]] = frozenset(kind for kind in FindingKind if kind.wrong)
     """The kinds of problems that removal of the entry fixes, as the owner then builds it again."""
 
@@ -309,6 +311,15 @@ class Format(Places, ABC, Generic[T]):
             yield Fact.ARCHITECTURE, look.target.rpartition(":")[2]
         if look.toolchain and look.toolchain[0][1]:
             yield Fact.VERSION, look.toolchain[0][1]
+
+    def facts_here(self) -> Mapping[str, frozenset[str]]:
+        """The values of these facts on this machine, by label; without those that are not known."""
+        from gpucache.caches.installed import versions  # only pull needs it
+
+        known: dict[str, frozenset[str]] = {Fact.PLACE: frozenset({str(self.root)})}
+        if self.distribution and (found := versions(self.distribution)):
+            known[Fact.VERSION] = found
+        return known
 
     def files_to_move(self, item: T) -> Sequence[PortableFile]:  # noqa: ARG002 - see ``moving``
         """The files of a sound entry in their portable form, in the order in which the owner publishes them;

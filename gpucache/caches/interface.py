@@ -135,6 +135,10 @@ class Moves(Protocol):
         """
         ...
 
+    def facts_here(self) -> Mapping[str, frozenset[str]]:
+        """What is known of the programs that use this cache: values by label of ``portable.Fact``."""
+        ...
+
     def has(self, key: str) -> bool:
         """Whether a sound entry of this key is there. Raises nothing of the system."""
         ...

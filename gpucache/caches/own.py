@@ -176,6 +176,10 @@ class OwnCache:
             raise FormatError(f"{detail}; run 'gpucache verify --repair'")
         return of_own(whole.key, whole.head, encode(whole))
 
+    def facts_here(self) -> Mapping[str, frozenset[str]]:
+        """Nothing: compilers decide which entries are hit."""
+        return {}
+
     def has(self, key: str) -> bool:
         """Whether a sound entry of this key is there."""
         scanned = self.store.look_at(CacheKey(key))

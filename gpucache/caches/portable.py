@@ -35,6 +35,10 @@ class Fact(StrEnum):
     PYTHON = "Python"
     PATH = "install path"
     """Where the owner is installed, if its entries are only hit from there."""
+    PLACE = "cache path"
+    """Where the cache is, if its entries are only hit there."""
+    PTX = "PTX for"
+    """The architecture of a PTX, such as ``compute_80``: drivers take it for this one and later ones."""
 
 
 class PortableFile(NamedTuple):

@@ -130,7 +130,7 @@ def _folders(item: Files) -> Iterator[str]:
 
 def _item(made: "FilesFormat", key: str) -> Files | None:
     try:
-        return next((one for one in made.items(key) if one.key == key), None)
+        return next(iter([one for one in made.items(key) if one.key == key]), None)
     except (FileNotFoundError, NotADirectoryError):
         return None
 

@@ -1,10 +1,12 @@
 """The facts of a machine that decide which entries its programs hit, and how an entry's facts differ.
 
-Owns the comparison. An entry fits unless a fact of it is known of the machine and is another there. Must not
-probe: whoever puts parts together says what is known.
+Owns the comparison. An entry fits unless a fact of it is known of the machine and is another there; of
+several values that an entry has for one fact, one that fits suffices. Must not probe: whoever puts parts
+together says what is known.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from gpucache.answers.transfer import Mismatch
@@ -12,57 +14,83 @@ from gpucache.caches.portable import Fact
 from gpucache.caches.registry import OWN
 from gpucache.remote.records import Record
 
+_NUMBER = re.compile(r"(?:sm|compute)_(\d+)([af]?)")
+_GRAPHICS = re.compile(r"(sm|compute|gfx)[_\d]")
+
 
 class Machine(NamedTuple):
     """What is known of a machine."""
 
     known: Mapping[str, frozenset[str]] = {}
     """By label of ``Fact``: the values that programs of the machine have."""
-    of_system: Mapping[tuple[str, str], frozenset[str]] = {}
-    """The same by system and label, where a system has its own, such as its version."""
-    toolchains: Sequence[tuple[tuple[str, str], ...]] = ()
+    toolchains: Sequence[Mapping[str, str]] = ()
     """The fields of the compilers of the machine, for our own entries: one of them has to be the entry's."""
+
+    elsewhere: bool = False
+    """Whether it is another machine, of which caches here tell nothing."""
+
+    def with_cache(self, facts: Callable[[], Mapping[str, frozenset[str]]]) -> "Machine":
+        """The same with what is known of the programs of one cache."""
+        return self if self.elsewhere else self._replace(known={**self.known, **facts()})
 
     def differences(self, record: Record) -> tuple[Mismatch, ...]:
         """The facts that are others on this machine; empty if the entry fits as far as is known."""
         if record.system == OWN:
             return self._own(record)
         found = []
-        for label, there in record.facts:
-            here = self._here(record.system, label)
-            if here is not None and not any(_fits(label, there, one) for one in here):
-                found.append(Mismatch(label, there, ", ".join(sorted(here)) or "none"))
+        for label, there in _by_label(record).items():
+            here = self._here(label, there)
+            if here and not any(_fits(label, one, other) for one in there for other in here):
+                found.append(Mismatch(label, ", ".join(there), ", ".join(sorted(here))))
         return tuple(found)
 
     def unknown(self, record: Record) -> tuple[str, ...]:
         """The facts of an entry that are not known of this machine."""
         if record.system == OWN:
-            return () if self.toolchains else ("toolchain",)
-        return tuple(label for label, _ in record.facts if self._here(record.system, label) is None)
+            return () if self._alike(record) else ("toolchain",)
+        facts = _by_label(record).items()
+        return tuple(label for label, there in facts if not self._here(label, there))
 
-    def _here(self, system: str, label: str) -> frozenset[str] | None:
-        return self.of_system.get((system, label), self.known.get(label))
+    def _here(self, label: str, there: Sequence[str]) -> frozenset[str]:
+        """What is known for a label; of architectures those of the kind, as a machine may hide its GPU."""
+        if label not in (Fact.ARCHITECTURE, Fact.PTX):
+            return self.known.get(label, frozenset())
+        kinds = {_kind(one) for one in there}
+        return frozenset(one for one in self.known.get(Fact.ARCHITECTURE, ()) if _kind(one) in kinds)
 
     def _own(self, record: Record) -> tuple[Mismatch, ...]:
         """The fewest fields in which a compiler here differs; none if there is no compiler of the kind."""
-        wanted = dict(record.facts)
-        alike = [dict(one) for one in self.toolchains if dict(one).keys() == wanted.keys()]
         ways = [
-            tuple(
-                Mismatch(label, value, one[label]) for label, value in wanted.items() if one[label] != value
-            )
-            for one in alike
+            tuple(Mismatch(label, value, one[label]) for label, value in record.facts if one[label] != value)
+            for one in self._alike(record)
         ]
         return min(ways, key=len, default=())
+
+    def _alike(self, record: Record) -> list[Mapping[str, str]]:
+        labels = dict(record.facts).keys()
+        return [one for one in self.toolchains if one.keys() == labels]
+
+
+def _by_label(record: Record) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for label, value in record.facts:
+        found.setdefault(label, []).append(value)
+    return found
+
+
+def _kind(architecture: str) -> str:
+    """What names an architecture so: CUDA, AMD or, for all others, OpenCL."""
+    match = _GRAPHICS.match(architecture)
+    return "gfx" if match and match[1] == "gfx" else "cuda" if match else "opencl"
 
 
 def _fits(label: str, there: str, here: str) -> bool:
     """Whether a value of an entry serves a machine with another."""
     if there == here:
         return True
-    # gfx90a:sramecc+ runs as gfx90a, and an owner may leave the features out.
-    return (
-        label == Fact.ARCHITECTURE
-        and there.partition(":")[0] == here.partition(":")[0]
-        and ":" in here + there
-    )
+    if label == Fact.PTX:
+        old, new = _NUMBER.fullmatch(there), _NUMBER.fullmatch(here)
+        return bool(old and new and not old[2] and int(old[1]) <= int(new[1]))
+    # An owner may leave out features, as in gfx90a:sramecc+.
+    apart = ":" in there + here
+    return label == Fact.ARCHITECTURE and apart and there.partition(":")[0] == here.partition(":")[0]

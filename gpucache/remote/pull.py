@@ -63,17 +63,18 @@ def pull(
             )
             yield Immovable(cache.name, why)
             continue
+        of_cache = machine.with_cache(cache.facts_here)
         wanted: list[Signed] = []
         for variants in by_system.get(cache.name, {}).values():
-            outcome = _choose(cache, variants, trusted, machine, unsigned=unsigned)
+            outcome = _choose(cache, variants, trusted, of_cache, unsigned=unsigned)
             if isinstance(outcome, Signed) and not dry_run:
                 wanted.append(outcome)
                 continue
             if isinstance(outcome, Signed):
-                outcome = _outcome(outcome, machine, PullResult.WOULD_PULL)
+                outcome = _outcome(outcome, of_cache, PullResult.WOULD_PULL)
             done += 1
             yield outcome
-        for outcome in _restored(cache, store, wanted, trusted, machine):
+        for outcome in _restored(cache, store, wanted, trusted, of_cache):
             done += 1
             progress(done, total, outcome.entry.program or outcome.entry.key[:12])
             yield outcome

@@ -1,0 +1,60 @@
+"""Which entries of a store fit a machine, by facts alone."""
+
+import pytest
+
+from gpucache.remote.machine import Machine
+from gpucache.remote.records import Record, RecordedFile
+
+_FILES = (RecordedFile("a", "0" * 64, 1, 0o644),)
+_HERE = Machine(
+    {
+        "architecture": frozenset({"sm_90", "gfx90a:sramecc+", "pthread-cpu"}),
+        "version": frozenset({"3.9.0"}),
+    },
+    [{"driver version": "1", "device name": "cpu"}, {"NVRTC version": "13.0"}],
+)
+
+
+def _record(*facts: tuple[str, str], system: str = "triton") -> Record:
+    return Record(system, "k", _FILES, facts)
+
+
+@pytest.mark.parametrize(
+    ("facts", "differs"),
+    [
+        ([("architecture", "sm_90")], ()),
+        ([("architecture", "sm_80")], ("architecture",)),
+        ([("architecture", "sm_80"), ("architecture", "sm_90")], ()),
+        ([("architecture", "gfx90a")], ()),
+        ([("architecture", "gfx942")], ("architecture",)),
+        ([("architecture", "other-cpu")], ("architecture",)),
+        ([("PTX for", "compute_80")], ()),
+        ([("PTX for", "compute_100")], ("PTX for",)),
+        ([("PTX for", "compute_90a")], ("PTX for",)),
+        ([("version", "3.8.0")], ("version",)),
+        ([("Python", "3.11.2")], ()),
+    ],
+)
+def test_a_fact_differs_if_it_is_known_and_another(
+    facts: list[tuple[str, str]], differs: tuple[str, ...]
+) -> None:
+    """Unknown facts do not keep an entry away; of several values one has to fit."""
+    assert tuple(one.fact for one in _HERE.differences(_record(*facts))) == differs
+
+
+def test_unknown_facts_are_named() -> None:
+    """A machine without a visible GPU knows no architecture of GPUs, whatever its CPU."""
+    blind = Machine({"architecture": frozenset({"pthread-cpu"})})
+    record = _record(("architecture", "sm_90"), ("Python", "3.11"))
+    assert blind.unknown(record) == ("architecture", "Python")
+    assert not blind.differences(record)
+
+
+def test_our_own_entries_fit_one_compiler_whole() -> None:
+    """The nearest compiler of the same fields says which one differs; other kinds do not count."""
+    fits = _record(("driver version", "1"), ("device name", "cpu"), system="gpucache")
+    old = _record(("driver version", "0"), ("device name", "cpu"), system="gpucache")
+    other = _record(("else", "1"), system="gpucache")
+    assert not _HERE.differences(fits)
+    assert [one.fact for one in _HERE.differences(old)] == ["driver version"]
+    assert (_HERE.differences(other), _HERE.unknown(other)) == ((), ("toolchain",))
