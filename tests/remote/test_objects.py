@@ -1,21 +1,44 @@
 """One contract for every kind of store elsewhere."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from gpucache.errors import RemoteError, UsageError
 from gpucache.remote.objects import Objects, open_objects
+from tests.remote.more_servers import redis_server
 
 Opener = Callable[[], Objects]
 
 
-@pytest.fixture(name="opened", params=["folder"])
-def _opened(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
+def _folder(request: pytest.FixtureRequest) -> str:
+    place: Path = request.getfixturevalue("tmp_path")
+    return str(place / "store")
+
+
+def _redis(request: pytest.FixtureRequest) -> str:
+    return f"{request.getfixturevalue('redis_url')}?prefix={uuid4().hex}"
+
+
+_STORES = {"folder": _folder, "redis": _redis}
+"""The URL of an empty store of each kind; servers are shared by the tests of a module."""
+
+
+@pytest.fixture(name="redis_url", scope="module")
+def _redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with redis_server(tmp_path_factory.mktemp("redis")) as url:
+        yield url
+
+
+@pytest.fixture(name="opened", params=_STORES)
+def _opened(request: pytest.FixtureRequest) -> Iterator[Opener]:
     """Opens the same empty store, again at each call, as several machines do."""
-    assert request.param == "folder"
-    return lambda: open_objects(str(tmp_path / "store"))
+    url = _STORES[request.param](request)
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(closing(open_objects(url)))
 
 
 def _names(objects: Objects, prefix: str = "") -> list[str]:
