@@ -123,6 +123,9 @@ def machine_of(devices: "Sequence[Device]", *, elsewhere: bool) -> "Machine":
     names = {one.target.name if one.backend == "cuda" else one.name for one in present if one.target}
     drivers = {one.driver_version for one in present if one.backend == "opencl"}
     known: dict[str, frozenset[str]] = {Fact.ARCHITECTURE: frozenset(names), Fact.DRIVER: frozenset(drivers)}
+    told = [dict(one.toolchain.fields) for one in present if one.toolchain is not None]
+    features = [words for one in told if not (words := one.get("CPU features", "")).startswith("unknown")]
+    known[Fact.FEATURE] = frozenset(" ".join(features).split())
     graphics = any(one.backend == "cuda" for one in present)
     usable = [one for one in devices if one.present or one.backend != "cuda" or not graphics]
     toolchains = [dict(one.toolchain.fields) for one in usable if one.toolchain is not None]

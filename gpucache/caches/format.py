@@ -161,7 +161,7 @@ class Format(Places, ABC, Generic[T]):
     )
     """How entries move to another machine. A format that says so has ``files_to_move`` and ``restoring``."""
     distribution: ClassVar[str] = ""
-    """The owner's package on PyPI, if an entry tells its exact version."""
+    """The owner's package on PyPI, if an entry tells its exact version, its place, or a version of Python."""
     mends: ClassVar[frozenset[FindingKind]] = frozenset(kind for kind in FindingKind if kind.wrong)
     """The kinds of problems that removal of the entry fixes, as the owner then builds it again."""
 
@@ -314,12 +314,14 @@ class Format(Places, ABC, Generic[T]):
 
     def facts_here(self) -> Mapping[str, frozenset[str]]:
         """The values of these facts on this machine, by label; without those that are not known."""
-        from gpucache.caches.installed import versions  # only pull needs it
+        from gpucache.caches import installed, interpreters  # only pull needs them
 
         known: dict[str, frozenset[str]] = {Fact.PLACE: frozenset({str(self.root)})}
-        if self.distribution and (found := versions(self.distribution)):
-            known[Fact.VERSION] = found
-        return known
+        if self.distribution:
+            known[Fact.VERSION] = installed.versions(self.distribution)
+            known[Fact.PATH] = installed.places(self.distribution)
+            known[Fact.PYTHON] = interpreters.versions()
+        return {label: values for label, values in known.items() if values}
 
     def files_to_move(self, item: T) -> Sequence[PortableFile]:  # noqa: ARG002 - see ``moving``
         """The files of a sound entry in their portable form, in the order in which the owner publishes them;

@@ -9,15 +9,23 @@ import shutil
 import sys
 from collections.abc import Iterator
 from functools import cache
-from importlib.metadata import distributions
+from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
 
 @cache
 def versions(name: str) -> frozenset[str]:
     """The versions of a package that are installed; empty if there are none. Raises nothing."""
-    found = distributions(name=name, path=[*sys.path, *map(str, _site_packages())])
-    return frozenset(one.version for one in found if one.version)
+    return frozenset(one.version for one in _installed(name) if one.version)
+
+
+def places(name: str) -> frozenset[str]:
+    """The directories in which a package is installed; empty if there are none. Raises nothing."""
+    return frozenset(str(one.locate_file("")) for one in _installed(name))
+
+
+def _installed(name: str) -> Iterator[Distribution]:
+    yield from distributions(name=name, path=[*sys.path, *map(str, _site_packages())])
 
 
 @cache

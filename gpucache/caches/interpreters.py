@@ -46,6 +46,16 @@ def is_gone(version: str) -> bool:
 
 
 @cache
+def versions() -> frozenset[str]:
+    """The versions of Python that are found, each as ``3.11`` and as ``3.11.7``; empty where none is looked
+    for. Raises nothing."""
+    if sys.platform == "win32":
+        return frozenset()
+    shorts = {place: place.name.removeprefix("python").removesuffix("t") for place in _interpreters()}
+    return frozenset(shorts.values()).union(*(_versions(*one) for one in shorts.items()))
+
+
+@cache
 def _interpreters() -> tuple[Path, ...]:
     """Every interpreter with a version in its name, once each, however many links lead to it."""
     found: dict[str, Path] = {}

@@ -91,7 +91,7 @@ def make_folder(path: Path) -> None:
 
 
 def _restore(made: "FilesFormat", entry: PortableEntry, check: Check, below: Path) -> Restored:
-    old = _item(made, made.key_here(entry))
+    old = _item(made, entry)
     if old is not None and check(made, old) is None:
         return Restored(done=False, present=True)
     item = _staged(made, entry, check, below)
@@ -128,9 +128,14 @@ def _folders(item: Files) -> Iterator[str]:
             yield "/".join((*item.parts, name))
 
 
-def _item(made: "FilesFormat", key: str) -> Files | None:
+def _item(made: "FilesFormat", entry: PortableEntry) -> Files | None:
+    """The entry in the place of another in this cache, where another directory may have one of its key."""
+    key, names = made.key_here(entry), [one.name for one in made.placed(entry, made.root)]
     try:
-        return next(iter([one for one in made.items(key) if one.key == key]), None)
+        found = [one for one in made.items(key) if one.key == key]
+        return next(
+            (one for one in found if names[0].startswith("".join(map("{}/".format, one.parts)))), None
+        )
     except (FileNotFoundError, NotADirectoryError):
         return None
 

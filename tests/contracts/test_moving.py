@@ -149,4 +149,4 @@ def test_what_a_killed_process_left_is_removed_at_the_next_start(name: str, tmp_
 
 def test_systems_that_move_are_known() -> None:
     """A system is not lost from the contract by accident."""
-    assert {"gpucache", "triton", "cupy"} <= set(MOVING)
+    assert {"gpucache", "triton", "cupy", "pyopencl", "pocl"} <= set(MOVING)

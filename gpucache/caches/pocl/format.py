@@ -43,6 +43,7 @@ from gpucache.caches.pocl.entry import (
     variant_of,
 )
 from gpucache.caches.pocl.locations import PoclPlaces
+from gpucache.caches.portable import Moving, PortableFile
 from gpucache.caches.tally import Tally
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
@@ -85,6 +86,7 @@ _GROUPS = {
     ),
 }  # fmt: skip
 """Leftovers that are reported together, by the pattern below the root that names them."""
+_MOVED = ("program", "log", "accessed", "binary", "device")
 _TEMPORARY_BYTES, _TEMPORARY_MODE = 64 << 10, 0o600
 _FUNCTION = re.compile(rb"\bvoid\s+\w+\s*\(")
 """How the heads of kernels continue, as they return nothing, whatever word precedes it."""
@@ -120,6 +122,7 @@ class Pocl(PoclPlaces, FilesFormat):
 
     layout = LAYOUT
     wanted = explaining.FIELDS
+    moving = Moving(tried=True, tells="paths, and source text in build logs", sources=True)
 
     @classmethod
     def question(cls, request: BuildRequest, toolchain: Toolchain) -> Wanted:  # noqa: ARG003 - not stored
@@ -278,6 +281,21 @@ class Pocl(PoclPlaces, FilesFormat):
             with suppress(OSError):
                 top.rmdir(pair)
             return why
+
+    # On the way to another machine.
+
+    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - from its bitcode
+        """Its LLVM and target; PoCL's version and the CPU's name are only in the hash."""
+        found = Program.of(item)
+        yield from (pair for pair in (("LLVM", found.llvm), ("target triple", found.triple)) if pair[1])
+
+    def files_to_move(self, item: Files) -> Sequence[PortableFile]:
+        """PoCL's files without what only its compiler wrote; the program is first, as PoCL takes kernels from
+        anyone who built the same program, and compiles those that are missing."""
+        found = {one.name: one for one in super().files_to_move(item)}
+        roles, above = LAYOUT.roles(item), "/".join(item.parts)
+        names = [name for role in _MOVED for name in roles[role]]
+        return [found[f"{above}/{name}"] for name in names]
 
     # Leftovers, and the whole cache.
 

@@ -26,6 +26,7 @@ from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import Clock, HeldError, Look
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Layout, Whose
+from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile
 from gpucache.caches.pyopencl import entries, locations, locks
 from gpucache.caches.pyopencl.explaining import FIELDS, LABELS, explain, read_question
 from gpucache.caches.pyopencl.locations import PyOpenclPlaces
@@ -33,6 +34,7 @@ from gpucache.errors import FormatError
 from gpucache.folders import Folder
 from gpucache.keys import digest
 from gpucache.model import BuildRequest, KeyField, Toolchain
+from gpucache.payload import PayloadKind
 from gpucache.payload.source import kernel_names
 from gpucache.units import format_size, printable
 
@@ -55,6 +57,8 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
     layout = Layout([f"{locations.ANY_VERSION}/({locations.KEY})/", f"({locations.KEY})/"])
     wanted = FIELDS
     mends = frozenset(FindingKind)
+    distribution = "pyopencl"
+    moving = Moving(tried=True, tells="paths and source text", sources=True)
     leaves_to_owner = False
     """PyOpenCL unpickles the files of an entry, whichever user wrote them."""
 
@@ -175,7 +179,10 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         )
 
     def lock(self, item: Files) -> AbstractContextManager[None]:
-        """PyOpenCL's lock of one Python's directory, held as PyOpenCL holds it."""
+        """PyOpenCL's lock of one Python's directory, held as PyOpenCL holds it, which makes that first."""
+        from gpucache.caches.restoring import make_folder  # only pull needs it
+
+        make_folder(item.path.parent)
         return locks.held(item.path.parent, self.now_ns)
 
     def remove(self, item: Files) -> Kept | None:
@@ -193,6 +200,34 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         """``info`` first."""
         # If a removal stops there, PyOpenCL finds an entry without it and builds it again.
         return [name for name in reversed(entries.PARTS) if name in present]
+
+    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:
+        """Its Python, the device if the binary has it, and the place of PyOpenCL, whose headers' directory is
+        an option of each build, if the log has the options."""
+        if python := locations.python_of(item.folder.parent.name):
+            yield Fact.PYTHON, python
+        if look.kind == PayloadKind.INTEL_CPU:
+            yield Fact.FEATURE, entries.cpu_feature(item.part(entries.BINARY, 0, 64))
+        elif look.target and look.kind != PayloadKind.INTEL_GPU:  # which does not name it
+            yield Fact.ARCHITECTURE, look.target
+        if place := entries.installed_at(dict(look.fields).get("options", "")):
+            yield Fact.PATH, place
+
+    def files_to_move(self, item: Files) -> Sequence[PortableFile]:
+        """Its files below the directory of their Python; ``info`` comes last."""
+        above = f"{self.root.name}/" if locations.python_of(self.root.name) else ""
+        return [one._replace(name=above + one.name) for one in super().files_to_move(item)]
+
+    def placed(self, entry: PortableEntry, root: Path) -> Sequence[PortableFile]:  # noqa: ARG002 - no paths
+        """The files, unless they are of another Python, or of headers that differ here: PyOpenCL compares
+        those by their paths."""
+        for one in entries.compare_all(_info(entry).dependencies):
+            if one.problem:
+                raise FormatError(f"its header {one.problem.detail}; keep it where that is the same")
+        above = f"{self.root.name}/" if locations.python_of(self.root.name) else ""
+        if not all(one.name.startswith(above) for one in entry.files):
+            raise FormatError("it is of another Python, whose programs use another directory")
+        return [one._replace(name=one.name.removeprefix(above)) for one in entry.files]
 
     def mend(self, item: Files, problems: Sequence[Problem]) -> Sequence[Problem]:
         """Remove an entry with broken parts, which PyOpenCL builds again, and an abandoned lock."""
@@ -283,6 +318,14 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
             source = item.read(entries.SOURCE, entries.LARGEST_SOURCE_BYTES)
             return len(entries.as_written(source)) < len(source)
         return False
+
+
+def _info(entry: PortableEntry) -> entries.Info:
+    """The record of the build of an entry from elsewhere; raises FormatError."""
+    found = next((one for one in entry.files if one.name.endswith(f"/{entries.INFO}")), None)
+    if found is None:
+        raise FormatError(f"it has no {entries.INFO}")
+    return entries.read_info(found.data)
 
 
 def _damage(item: Files) -> Problem | None:

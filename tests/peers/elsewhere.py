@@ -1,0 +1,150 @@
+"""Two users on one machine who share nothing: uids, homes, projects, caches and installs of an owner."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import cast
+
+import pytest
+from packaging.requirements import Requirement
+
+from gpucache.answers.entries import Location
+from gpucache.caches.interface import Cache, Moves
+from gpucache.caches.portable import PortableEntry
+from gpucache.caches.registry import of_others
+
+needs_sandbox = pytest.mark.skipif(
+    shutil.which("bwrap") is None
+    or subprocess.run(
+        ["bwrap", "--dev-bind", "/", "/", "--unshare-user", "--uid", "1002", "true"],
+        capture_output=True,
+        check=False,
+    ).returncode
+    != 0
+    or shutil.which("strace") is None,
+    reason="bubblewrap and strace do not work here",
+)
+
+
+@dataclass(frozen=True)
+class User:
+    """One of the two, who sees nothing of what is hidden."""
+
+    uid: int
+    home: Path
+    site: Path | None = None
+    """The directory of packages of an own install; None for that of the tests."""
+    hidden: Sequence[Path] = ()
+
+    def run(self, program: str, environ: Mapping[str, str], *, fails: bool = False) -> tuple[str, list[str]]:
+        """What a Python program says, and the programs that it starts."""
+        project = self.home / f"project-of-{self.uid}"
+        project.mkdir(parents=True, exist_ok=True)
+        (project / "program.py").write_text(program, encoding="ascii")
+        trace = self.home / "trace"
+        # The Python below an environment is the same for both, as are the system's libraries.
+        python = sys.executable if self.site is None else getattr(sys, "_base_executable", sys.executable)
+        command = [
+            "bwrap", "--dev-bind", "/", "/", "--unshare-user", "--uid", str(self.uid), "--gid", str(self.uid),
+            *(word for place in self.hidden for word in ("--tmpfs", str(place))), "--chdir", str(project),
+            "strace", "-f", "-qq", "-e", "trace=execve", "-o", str(trace), python, "program.py",
+        ]  # fmt: skip
+        done = subprocess.run(
+            command,
+            env={
+                "HOME": str(self.home),
+                "PATH": os.environ["PATH"],
+                **({"PYTHONPATH": str(self.site)} if self.site else {}),
+                **environ,
+            },
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert bool(done.returncode) == fails, done.stdout + done.stderr
+        started = [line.split('"')[1] for line in trace.read_text().splitlines() if line.endswith("= 0")]
+        return done.stdout + done.stderr, started[1:]
+
+
+def users(tmp_path: Path, *packages: str) -> tuple[User, User]:
+    """The two; the second has another install of some packages, and sees none of the first's places."""
+    there, here = tmp_path / "there", tmp_path / "here"
+    there.mkdir(0o755)
+    here.mkdir(0o755)
+    first = User(1001, there / "home")
+    if not packages:
+        return first, User(1002, here / "home", hidden=[there])
+    found = _with_requirements(packages)
+    if sys.prefix == sys.base_prefix:
+        pytest.skip("the packages are those of the system's Python, which cannot be hidden")
+    places = {Path(str(distribution(name).locate_file(""))) for name in found}
+    site = here / "other packages"
+    for name in found:
+        _install(name, site)
+    return first, User(1002, here / "home", site, [there, Path(sys.prefix), *places])
+
+
+def opened(system: str, place: Path) -> Cache:
+    """The cache of a system at a place."""
+    return of_others(system).open(Location(system, str(place), "--cache", enabled=True))
+
+
+def packed(system: str, place: Path) -> list[PortableEntry]:
+    """All entries of a cache in their portable form."""
+    cache = opened(system, place)
+    return [cast("Moves", cache).pack(entry) for entry in cache.scan()]
+
+
+def move(system: str, there: Path, here: Path) -> list[PortableEntry]:
+    """Take all entries of a cache to another place; the entries."""
+    found = packed(system, there)
+    done = list(cast("Moves", opened(system, here)).restore(found))
+    assert found and all(one.done for one in done), done
+    return found
+
+
+def seen(place: Path) -> dict[str, tuple[int, int]]:
+    """All files below a place that have content, by path, with inode and time of writing."""
+    found = ((path, path.stat()) for path in place.rglob("*") if path.is_file())
+    return {
+        str(path.relative_to(place)): (status.st_ino, status.st_mtime_ns)
+        for path, status in found
+        if status.st_size
+    }
+
+
+def _with_requirements(names: Sequence[str]) -> set[str]:
+    found: set[str] = set()
+    pending = list(names)
+    while pending:
+        name = pending.pop()
+        if name in found:
+            continue
+        found.add(name)
+        for text in distribution(name).requires or ():
+            wanted = Requirement(text)
+            if wanted.marker is None or wanted.marker.evaluate({"extra": ""}):
+                pending.append(wanted.name)
+    return found
+
+
+def _install(name: str, site: Path) -> None:
+    """Another copy of an installed distribution, of the same files if the file system has links."""
+    made = distribution(name)
+    for file in made.files or ():
+        into, path = site.joinpath(file), Path(str(made.locate_file(file)))
+        if ".." in file.parts or not path.is_file():
+            continue
+        into.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(path, into)
+        except FileExistsError:  # some are listed twice
+            continue
+        except OSError:
+            shutil.copy2(path, into)
