@@ -14,12 +14,13 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from gpucache.answers.transfer import Unsound
+from gpucache.caches.portable import PortableEntry
 from gpucache.caches.registry import OWN
 from gpucache.errors import FormatError, RemoteError
 from gpucache.model import CacheKey
 from gpucache.remote import own_entries
-from gpucache.remote.objects import Objects
-from gpucache.remote.records import MOST_LINE_BYTES, Signed, parse_line
+from gpucache.remote.objects import Objects, batches
+from gpucache.remote.records import MOST_LINE_BYTES, Signed, entry_of, parse_line
 from gpucache.remote.signing import UNSIGNED, SigningKey, TrustedKeys
 
 FOLDER = "catalogues/"
@@ -27,6 +28,7 @@ INDEX = "index"
 MOST_BYTES = 64 << 20
 """The largest catalogue; some 60,000 records."""
 _DIGITS, _HEX = 64, set("0123456789abcdef")
+_TOGETHER = 64
 _MANY = 32
 """How many catalogues are put together into one."""
 _SIGNED_AS = b"gpucache index 1\n"
@@ -58,6 +60,8 @@ class Catalogue(NamedTuple):
     names: frozenset[str]
     """The catalogues that were read."""
     findings: tuple[Unsound, ...] = ()
+    strays: tuple[Signed, ...] = ()
+    """Those of the records that no catalogue has: of entries that programs sent one by one."""
 
     def signers(self, digest: str) -> Iterator[Signed]:
         """The records of one digest."""
@@ -81,10 +85,26 @@ def objects_of(one: Signed) -> list[tuple[str, int]]:
     return [(name, record.size_bytes + MOST_LINE_BYTES)]
 
 
-def read_catalogue(store: Objects, trusted: TrustedKeys, *, unsigned: bool = False) -> Catalogue:
+def whole(one: Signed, data: Mapping[str, bytes | None], trusted: TrustedKeys) -> PortableEntry:
+    """The entry of a record from the bytes of its objects; raises FormatError for any other bytes."""
+    record = one.record
+    found = [(name, data.get(name)) for name, _ in objects_of(one)]
+    if record.system == OWN:
+        [(_, file)] = found
+        if file is None:
+            raise FormatError("its bytes are missing")
+        _, own = own_entries.decode(CacheKey(record.key), one.signer, file, trusted)
+        return entry_of(record, {record.files[0].sha256: own})
+    return entry_of(record, {name.rpartition("/")[2]: file for name, file in found if file is not None})
+
+
+def read_catalogue(
+    store: Objects, trusted: TrustedKeys, *, unsigned: bool = False, strays: bool = False
+) -> Catalogue:
     """All records of a store, believed or not; raises RemoteError if the store cannot be read.
 
-    A server that lists nothing must have an index that a trusted key signed, or any with ``unsigned``.
+    A server that lists nothing must have an index that a trusted key signed, or any with ``unsigned``. With
+    ``strays`` also those of our own entries that programs sent one by one, from a store that can list them.
     """
     names, findings = _listed(store) if store.lists else _indexed(store, trusted, unsigned=unsigned)
     records: dict[tuple[str, str], Signed] = {}
@@ -102,7 +122,9 @@ def read_catalogue(store: Objects, trusted: TrustedKeys, *, unsigned: bool = Fal
                 findings.append(Unsound(f"{name}:{number}", f"{error}, so it is ignored"))
             else:
                 records[one.record.digest, one.signer] = one
-    return Catalogue(records, frozenset(names), tuple(findings))
+    alone = list(_strays(store, records, findings)) if strays and store.lists else []
+    records.update(((one.record.digest, one.signer), one) for one in alone)
+    return Catalogue(records, frozenset(names), tuple(findings), tuple(alone))
 
 
 def write_catalogue(store: Objects, records: Iterable[Signed]) -> str | None:
@@ -146,6 +168,26 @@ def _index(names: Sequence[str], key: SigningKey | None) -> bytes:
         signature = key.sign(_SIGNED_AS + "\n".join(found.catalogues).encode())
         found = Index(found.catalogues, key.public.id, b64encode(signature).decode())
     return msgspec.json.encode(found)
+
+
+def _strays(
+    store: Objects, records: Mapping[tuple[str, str], Signed], findings: list[Unsound]
+) -> Iterator[Signed]:
+    """The records in objects of our own entries that no catalogue names."""
+    known = {name for one in records.values() if one.record.system == OWN for name, _ in objects_of(one)}
+    listed = [one for one in store.listed(own_entries.FOLDER) if one.name not in known]
+    for batch in batches(listed, _TOGETHER):
+        limit = min(max(one.size_bytes for one in batch), own_entries.MOST_OBJECT_BYTES)
+        for name, data in store.read([one.name for one in batch], limit):
+            try:
+                one = parse_line(data[: data.find(b"\n", 0, MOST_LINE_BYTES) + 1]) if data else None
+                if one and (one.record.system != OWN or name not in dict(objects_of(one))):
+                    raise FormatError("it is the entry of another key")
+            except FormatError as error:
+                findings.append(Unsound(name, f"{error}, so it is ignored"))
+            else:
+                if one:
+                    yield one
 
 
 def _listed(store: Objects) -> tuple[list[str], list[Unsound]]:

@@ -6,7 +6,7 @@ format of its cache first. Must not know what kind of store it is, or which syst
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from gpucache.answers.transfer import Immovable, Moved, Pulled, PullResult, Unsound
@@ -14,13 +14,11 @@ from gpucache.caches.interface import Cache, Moves
 from gpucache.caches.portable import PortableEntry
 from gpucache.caches.registry import OWN
 from gpucache.errors import FormatError
-from gpucache.model import CacheKey
-from gpucache.remote import own_entries
-from gpucache.remote.catalogue import blob_name, objects_of, read_catalogue
+from gpucache.remote.catalogue import objects_of, read_catalogue, whole
 from gpucache.remote.machine import Machine
 from gpucache.remote.objects import Objects
 from gpucache.remote.push import Progress
-from gpucache.remote.records import Record, Signed, entry_of
+from gpucache.remote.records import Record, Signed
 from gpucache.remote.signing import TrustedKeys
 
 Outcome = Pulled | Immovable | Unsound
@@ -47,7 +45,8 @@ def pull(
     With ``unsigned``, or from a directory of this user's own, records need no signature.
     """
     unsigned = unsigned or store.is_own_folder
-    catalogue = read_catalogue(store, trusted, unsigned=unsigned)
+    own = any(cache.name == OWN for cache in caches)
+    catalogue = read_catalogue(store, trusted, unsigned=unsigned, strays=own)
     yield from catalogue.findings
     by_system: dict[str, dict[str, list[Signed]]] = {}
     for one in catalogue.records.values():
@@ -135,28 +134,12 @@ def _entries(
             received = sum(len(data.get(name) or b"") for name in names - seen)
             seen |= names
             try:
-                entry = _entry(one, data, trusted)
+                entry = whole(one, data, trusted)
             except FormatError as error:
                 damaged.append(_outcome(one, machine, PullResult.DAMAGED, f"{error}; push it again"))
                 continue
             fetched.append(_Fetched(one, received))
             yield entry
-
-
-def _entry(one: Signed, data: Mapping[str, bytes | None], trusted: TrustedKeys) -> PortableEntry:
-    record = one.record
-    if record.system == OWN:
-        [(name, _)] = objects_of(one)
-        found = data.get(name)
-        if found is None:
-            raise FormatError("its bytes are missing")
-        _, file = own_entries.decode(CacheKey(record.key), one.signer, found, trusted)
-        return entry_of(record, {record.files[0].sha256: file})
-    return entry_of(record, {
-        file.sha256: found
-        for file in record.files
-        if (found := data.get(blob_name(file.sha256))) is not None
-    })  # fmt: skip
 
 
 def _batches(wanted: Iterable[Signed]) -> Iterator[list[Signed]]:

@@ -58,7 +58,8 @@ def push(
     Without a key records are not signed. ``sources`` sends entries that contain source text, too.
     """
     believed = trusted if key is None else TrustedKeys({**trusted.keys, key.public.id: key.public})
-    catalogue = read_catalogue(store, believed)
+    own = any(cache.name == OWN for cache, _ in selected)
+    catalogue = read_catalogue(store, believed, strays=own)
     yield from catalogue.findings
     sending = _Sending(catalogue, key, believed, sources=sources, progress=progress)
     if dry_run:
@@ -76,6 +77,7 @@ def push(
                 wrote = _catalogued(store, sending) or wrote
         yield from sending.drain()
     finally:  # also after Ctrl-C: what was sent is kept
+        sending.done += catalogue.strays
         wrote = _catalogued(store, sending) or wrote
         if wrote:
             finish_catalogue(store, key)

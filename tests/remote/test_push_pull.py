@@ -10,6 +10,7 @@ from typing import cast
 
 import pytest
 
+from gpucache.answers.entries import CacheEntry
 from gpucache.answers.transfer import Immovable, Pulled, PullResult, Pushed, PushResult, Unsound
 from gpucache.caches.interface import Cache
 from gpucache.remote.machine import Machine
@@ -106,6 +107,12 @@ def _fleet(tmp_path: Path) -> Fleet:
 
 def _results(outcomes: Sequence[object]) -> list[str]:
     return [one.result.value if isinstance(one, Pushed | Pulled) else type(one).__name__ for one in outcomes]
+
+
+def first(cache: Cache) -> CacheEntry:
+    """An entry of a cache; the scan ends, which closes what it opened."""
+    entry, *_ = cache.scan()
+    return entry
 
 
 def _sound(cache: Cache) -> int:
@@ -238,7 +245,7 @@ def test_two_variants_of_a_key_live_side_by_side(fleet: Fleet) -> None:
     """Two machines that compiled the same kernel both keep theirs in the store; a pull takes one, whole."""
     fleet.push(fleet.make("a", "triton", 1), key=fleet.key)
     other = fleet.make("b", "triton", 1)
-    for path in Path(next(iter(other.scan())).path).parent.glob("*.ttir"):
+    for path in Path(first(other).path).parent.glob("*.ttir"):
         path.write_bytes(path.read_bytes() + b"\n")
     assert _results(fleet.push(other, key=fleet.key)) == ["sent"]
     assert _results(fleet.pull(fleet.cache("c", "triton"), trusted=fleet.trusted)) == ["pulled"]
@@ -274,7 +281,7 @@ def test_a_system_that_does_not_move_says_why(fleet: Fleet) -> None:
 def test_a_damaged_entry_is_not_pushed(fleet: Fleet) -> None:
     """Others are."""
     cache = fleet.make("a", "cupy")
-    EXAMPLES["cupy"].cut(next(iter(cache.scan())))
+    EXAMPLES["cupy"].cut(first(cache))
     outcomes = fleet.push(fleet.cache("a", "cupy"), key=fleet.key)
     assert sorted(_results(outcomes)) == ["failed", "sent", "sent"]
     assert {one.result for one in outcomes if isinstance(one, Pushed)} == {PushResult.FAILED, PushResult.SENT}

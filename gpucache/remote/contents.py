@@ -1,0 +1,252 @@
+"""The contents of a store as caches, so that inspect, verify and evict work on it as on any other.
+
+A store is a cache for each system in it. Owns the checks of what is stored, and the removal: an eviction
+first writes the catalogue without the entries, then removes the files that no record names any more. Removing
+needs no key, only the right to write. Must not know what kind of store it is.
+"""
+
+import time
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+
+from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location
+from gpucache.answers.evict import Kept
+from gpucache.answers.verify import Checked, Finding
+from gpucache.answers.why import Reach
+from gpucache.caches.interface import Cache, Wanted
+from gpucache.caches.registry import OWN
+from gpucache.errors import FormatError, RemoteError, UsageError
+from gpucache.model import KeyField
+from gpucache.remote import own_entries
+from gpucache.remote.catalogue import (
+    FOLDER,
+    Catalogue,
+    finish_catalogue,
+    objects_of,
+    read_catalogue,
+    whole,
+    write_catalogue,
+)
+from gpucache.remote.objects import Objects, batches
+from gpucache.remote.records import Signed
+from gpucache.remote.signing import SigningKey, TrustedKeys
+
+_DAY_NS = 24 * 3600 * 10**9
+"""The age from which a file that no record names is a leftover; a push may be under way."""
+_TOGETHER = 64
+
+
+class Contents:
+    """What a store holds, read once; shared by the caches of its systems."""
+
+    def __init__(
+        self, store: Objects, trusted: TrustedKeys, key: SigningKey | None, *, unsigned: bool
+    ) -> None:
+        self.store = store
+        self.trusted = trusted
+        self.unsigned = unsigned or store.is_own_folder
+        self._key = key
+        self._removed: set[tuple[str, str]] = set()
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """All records; raises RemoteError."""
+        return read_catalogue(self.store, self.trusted, unsigned=self.unsigned, strays=True)
+
+    def caches(self) -> "tuple[StoredCache, ...]":
+        """A cache for each system; one of our own if there is nothing. Raises RemoteError."""
+        systems = sorted({one.record.system for one in self.catalogue.records.values()}) or [OWN]
+        return tuple(StoredCache(self, name, first=not number) for number, name in enumerate(systems))
+
+    def data_of(self, records: Sequence[Signed]) -> Iterator[tuple[Signed, Mapping[str, bytes | None]]]:
+        """Records with the bytes of their objects; raises RemoteError."""
+        for batch in batches(records, _TOGETHER):
+            sizes = {name: size for one in batch for name, size in objects_of(one)}
+            data = dict(self.store.read(sizes, max(sizes.values())))
+            yield from ((one, data) for one in batch)
+
+    def drop(self, one: Signed) -> None:
+        """Note that an entry goes; ``finish`` removes all of them together."""
+        self._removed.add((one.record.digest, one.signer))
+
+    def finish(self) -> None:
+        """Write the catalogue without the entries that go, then remove their files; raises RemoteError."""
+        going, self._removed = self._removed, set()
+        if not going:
+            return
+        catalogue = self.catalogue
+        going &= catalogue.records.keys()
+        kept = [one for found, one in catalogue.records.items() if found not in going]
+        self.store.remove(sorted(catalogue.names - {write_catalogue(self.store, kept)}))
+        finish_catalogue(self.store, self._key)
+        freed = {name for found in going for name, _ in objects_of(catalogue.records[found])}
+        self.__dict__.pop("catalogue", None)  # another push may name some of them by now
+        self.store.remove(sorted(freed - self._named(without=going)))
+        self.__dict__.pop("catalogue", None)
+
+    def leftovers(self) -> Iterator[tuple[str, int]]:
+        """Files that no record names, older than a day: name and size; raises RemoteError."""
+        if self.store.lists:
+            named, now_ns = self._named(), time.time_ns()
+            for folder in ("blobs/", own_entries.FOLDER):
+                for one in self.store.listed(folder):
+                    if one.name not in named and one.written_ns < now_ns - _DAY_NS:
+                        yield one.name, one.size_bytes
+
+    def _named(self, without: Container[tuple[str, str]] = ()) -> set[str]:
+        """The objects of all records but some."""
+        records = self.catalogue.records.items()
+        return {name for found, one in records if found not in without for name, _ in objects_of(one)}
+
+
+class StoredCache:
+    """The entries of one system in a store; see ``gpucache.caches.interface.Cache``."""
+
+    def __init__(self, contents: Contents, name: str, *, first: bool) -> None:
+        self.name = name
+        self._contents = contents
+        self._first = first
+        self._failed: dict[str, None] = {}
+
+    def location(self) -> Location:
+        """The store's URL."""
+        return Location(self.name, self._contents.store.url, "the URL", enabled=True, role="store")
+
+    def scan(self, *, beside: bool = False) -> Iterator[CacheEntry]:  # noqa: ARG002 - a catalogue has no more
+        """Every entry that the catalogues name."""
+        return map(_entry, self._own())
+
+    def find(self, prefix: str) -> list[CacheEntry]:
+        """Entries whose key begins with some digits."""
+        return [_entry(one) for one in self._own() if one.record.key.startswith(prefix)]
+
+    def unread(self) -> Sequence[str]:
+        """Why something could not be removed, a sentence each."""
+        return tuple(self._failed)
+
+    def report(self, entry: CacheEntry) -> EntryReport:
+        """What the record says."""
+        one = _signed(entry)
+        facts = tuple(KeyField(*pair) for pair in one.record.facts)
+        files = tuple((file.name, f"{file.size_bytes} bytes, {file.sha256}") for file in one.record.files)
+        return EntryReport(entry, (*facts, KeyField("signer", one.signer or "none")), files)
+
+    def extract(self, entry: CacheEntry) -> bytes:
+        """Refused: what a file of an entry is, only its cache knows."""
+        raise FormatError(f"{entry.key[:12]} is in a store; pull it first, then extract it from its cache")
+
+    def check(self, entry: CacheEntry) -> Checked:
+        """The record's signature, and every byte of its files."""
+        [(one, data)] = self._contents.data_of([_signed(entry)])
+        return self._checked(entry, one, data)
+
+    def checked(self) -> Iterator[tuple[CacheEntry, Checked]]:
+        """Every entry with the result of ``check``, read many at once; raises RemoteError."""
+        for one, data in self._contents.data_of(list(self._own())):
+            entry = _entry(one)
+            yield entry, self._checked(entry, one, data)
+
+    def leftovers(self) -> Iterator[Checked]:
+        """Garbage, and files of no entry; raises RemoteError."""
+        if self._first:
+            for found in self._contents.catalogue.findings:
+                yield self._told(found.name, FindingKind.CORRUPT, found.detail)
+            for name, size in self._contents.leftovers():
+                detail = f"no record names it ({size} bytes); a push that was interrupted left it"
+                yield self._told(name, FindingKind.LEFTOVER, detail)
+
+    def remove(self, entry: CacheEntry, why: str) -> Kept | None:  # noqa: ARG002 - a store keeps no history
+        """Note that an entry goes."""
+        if not self._contents.store.writes:
+            return Kept(f"{self._contents.store.url} is only read; evict where it is pushed to")
+        self._contents.drop(_signed(entry))
+        return None
+
+    def finish_removals(self) -> Sequence[str]:
+        """Remove what ``remove`` noted."""
+        try:
+            self._contents.finish()
+        except RemoteError as error:
+            self._failed[str(error)] = None
+        return ()
+
+    def repair(self, checked: Checked, entry: CacheEntry | None) -> Checked:
+        """Remove a damaged entry with its files, so that the next push sends it again; or garbage."""
+        store = self._contents.store
+        if not store.writes or not checked.findings:
+            return checked
+        if entry is None:
+            name = checked.entry.partition(":")[0]
+            if name.startswith(FOLDER) and name != checked.entry:  # a line of a catalogue with others
+                return checked
+            store.remove([name])
+            return checked.mended()
+        if all(one.kind is FindingKind.UNTRUSTED for one in checked.findings):
+            return checked  # a key of somebody whom this machine does not believe
+        one = _signed(entry)
+        store.remove([name for name, _ in objects_of(one)])
+        self._contents.drop(one)
+        self._contents.finish()
+        return checked.mended()
+
+    def explain(self, wanted: Wanted) -> Iterator[Reach]:  # noqa: ARG002 - the protocol's
+        """Refused: programs ask caches."""
+        raise UsageError("a store is not asked for a miss; pull it, and ask the cache")
+
+    def _own(self) -> Iterator[Signed]:
+        return (one for one in self._contents.catalogue.records.values() if one.record.system == self.name)
+
+    def _checked(self, entry: CacheEntry, one: Signed, data: Mapping[str, bytes | None]) -> Checked:
+        findings = []
+        if not self._contents.unsigned and not one.is_believed(self._contents.trusted):
+            why = "no key of GPUCACHE_TRUSTED_KEYS signed it, so pull leaves it"
+            findings.append(Finding(self.name, entry.key, FindingKind.UNTRUSTED, why, entry.program))
+        try:
+            whole(one, data, self._contents.trusted)
+        except FormatError as error:
+            detail = f"{error}, so pull leaves it"
+            findings.append(Finding(self.name, entry.key, FindingKind.CORRUPT, detail, entry.program))
+        return Checked(entry.key, tuple(findings))
+
+    def _told(self, name: str, kind: FindingKind, detail: str) -> Checked:
+        return Checked(name, (Finding(self.name, name, kind, detail),), counts=False)
+
+
+def stored_caches(
+    store: Objects, trusted: TrustedKeys, key: SigningKey | None, *, unsigned: bool = True
+) -> tuple[Cache, ...]:
+    """The caches of a store's systems; raises RemoteError."""
+    return Contents(store, trusted, key, unsigned=unsigned).caches()
+
+
+def verified(caches: Iterable[Cache]) -> Iterator[tuple[Cache, Checked, CacheEntry | None]]:
+    """Every entry of a store's caches as it is checked, then everything else; raises RemoteError."""
+    for cache in caches:
+        if isinstance(cache, StoredCache):
+            yield from ((cache, checked, entry) for entry, checked in cache.checked())
+            yield from ((cache, checked, None) for checked in cache.leftovers())
+
+
+def _entry(one: Signed) -> CacheEntry:
+    record = one.record
+    return CacheEntry(
+        record.system,
+        record.key,
+        f"{record.files[0].name}",
+        record.size_bytes,
+        record.made_ns,
+        record.made_ns,
+        record.program,
+        record.target,
+        record.kind,
+        unique=True,
+        fields=record.facts,
+        compile_ns=record.compile_ns,
+        handle=one,
+    )
+
+
+def _signed(entry: CacheEntry) -> Signed:
+    if not isinstance(entry.handle, Signed):
+        raise TypeError("an entry of another cache")
+    return entry.handle

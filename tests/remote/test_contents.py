@@ -1,0 +1,127 @@
+"""A store looked at, verified, repaired and bounded as any other cache."""
+
+import os
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from gpucache.answers.evict import EvictSummary
+from gpucache.caches.interface import Cache
+from gpucache.engine.evict import Limits, plan_eviction
+from gpucache.engine.opened import Opened
+from gpucache.remote.contents import StoredCache, stored_caches
+from gpucache.remote.signing import TrustedKeys
+from gpucache.settings import read_settings
+from tests.remote.test_push_pull import Fleet, _fleet, _results, first
+
+__all__ = ["_fleet"]
+_SYSTEMS = ("cupy", "gpucache", "triton")
+
+
+@pytest.fixture(name="filled")
+def _filled(fleet: Fleet) -> Fleet:
+    fleet.push(*(fleet.make("a", system) for system in _SYSTEMS), key=fleet.key)
+    return fleet
+
+
+def _caches(fleet: Fleet) -> Sequence[Cache]:
+    return stored_caches(fleet.store, fleet.trusted, fleet.key, unsigned=False)
+
+
+def _evict(fleet: Fleet, limits: Limits) -> EvictSummary:
+    opened = Opened(read_settings({"GPUCACHE_DIR": str(fleet.place)}), tuple(_caches(fleet)))
+    eviction = plan_eviction(opened, limits, lambda _: (), time.time_ns(), heads=True)
+    summary = EvictSummary()
+    list(eviction.run(summary, []))
+    return summary
+
+
+def _objects(fleet: Fleet) -> set[str]:
+    return {one.name for one in fleet.store.listed("") if one.name != "index"}
+
+
+def test_a_store_is_a_cache_for_each_system(filled: Fleet) -> None:
+    """Its entries are those that were pushed, with the sizes of their files."""
+    caches = _caches(filled)
+    assert [cache.name for cache in caches] == list(_SYSTEMS)
+    for cache in caches:
+        assert {one.key for one in cache.scan()} == {one.key for one in filled.cache("a", cache.name).scan()}
+
+
+def test_a_sound_store_has_no_findings(filled: Fleet) -> None:
+    """Every record is believed, and every byte is that of its record."""
+    for cache in _caches(filled):
+        assert isinstance(cache, StoredCache)
+        assert [len(checked.findings) for _, checked in cache.checked()] == [0, 0, 0]
+        assert not list(cache.leftovers())
+
+
+def test_damage_is_found_repaired_and_pushed_again(filled: Fleet) -> None:
+    """A repair takes the entry out of the store whole, so that the next push sends it again."""
+    damaged = next(path for path in (filled.place / "store" / "blobs").rglob("*") if path.is_file())
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    wrong = [
+        (cache, checked, entry)
+        for cache in _caches(filled)
+        if isinstance(cache, StoredCache)
+        for entry, checked in cache.checked()
+        if checked.findings
+    ]
+    assert wrong
+    assert all(
+        one.repaired for cache, checked, entry in wrong for one in cache.repair(checked, entry).findings
+    )
+    for cache in _caches(filled):
+        assert not [one for entry in cache.scan() for one in cache.check(entry).findings]
+    caches = [filled.cache("a", system) for system in _SYSTEMS]
+    assert _results(filled.push(*caches, key=filled.key)).count("sent") == len(wrong)
+
+
+def test_what_no_trusted_key_signed_is_told_and_stays(filled: Fleet) -> None:
+    """The store is that of many; whom one machine does not believe, another may."""
+    [cache, *_] = stored_caches(filled.store, TrustedKeys({}), None, unsigned=False)
+    cache._contents.unsigned = False  # type: ignore[attr-defined]
+    entry = first(cache)
+    checked = cache.check(entry)
+    assert [one.kind.value for one in checked.findings] == ["untrusted"]
+    assert not cache.repair(checked, entry).findings[0].repaired
+    assert _results(filled.pull(filled.cache("b", "cupy"), trusted=filled.trusted)) == ["pulled"] * 3
+
+
+def test_an_eviction_removes_entries_with_their_files(filled: Fleet) -> None:
+    """What remains is whole, and what one pulls from it is sound."""
+    summary = _evict(filled, Limits(program=first(filled.cache("a", "cupy")).program))
+    assert summary.removed
+    left = sum(len(list(cache.scan())) for cache in _caches(filled))
+    assert left == 9 - summary.removed
+    for cache in _caches(filled):
+        assert not [one for entry in cache.scan() for one in cache.check(entry).findings]
+
+
+def test_evicting_everything_leaves_no_object(filled: Fleet) -> None:
+    """Not a file is lost in the store."""
+    assert _evict(filled, Limits(everything=True)).removed == 9
+    assert _objects(filled) == set()
+
+
+def test_a_file_that_no_record_names_is_a_leftover_after_a_day(filled: Fleet) -> None:
+    """A younger one may belong to a push that is under way."""
+    list(filled.store.create([("blobs/ab/" + "ab" * 32, b"x")]))
+    assert not [one for cache in _caches(filled) for one in cache.leftovers()]
+    path = filled.place / "store" / "blobs" / "ab" / ("ab" * 32)
+    os.utime(path, (1, 1))
+    [(cache, found)] = [(cache, one) for cache in _caches(filled) for one in cache.leftovers()]
+    assert found.findings[0].kind.value == "leftover"
+    assert cache.repair(found, None).findings[0].repaired
+    assert not path.exists()
+
+
+def test_entries_that_programs_sent_alone_are_seen_and_catalogued(filled: Fleet) -> None:
+    """Without any catalogue the entries of our own are still found; the next push names them in one."""
+    for path in (filled.place / "store" / "catalogues").iterdir():
+        path.unlink()
+    assert len(list(next(one for one in _caches(filled) if one.name == "gpucache").scan())) == 3
+    assert _results(filled.pull(filled.cache("b", "gpucache"), trusted=filled.trusted)) == ["pulled"] * 3
+    assert _results(filled.push(filled.cache("c", "gpucache"), key=filled.key)) == []
+    assert len(list((filled.place / "store" / "catalogues").iterdir())) == 1
