@@ -20,6 +20,7 @@ from gpucache.caches import places
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left, Node, Whose
+from gpucache.caches.portable import Moving
 from gpucache.caches.systems import CudaCorePlaces
 from gpucache.payload import PayloadKind
 from gpucache.units import printable
@@ -53,6 +54,7 @@ class CudaCore(CudaCorePlaces, BinaryFormat):
         {PayloadKind.CUBIN, PayloadKind.PTX, PayloadKind.LTOIR, PayloadKind.FATBIN, PayloadKind.ELF}
     )
     consequence = "cuda.core serves it unchecked, so the program fails when it loads it, at every start"
+    moving = Moving(tried=True, untold=("NVRTC",))
 
     @classmethod
     def whose(cls, path: Path) -> Whose:

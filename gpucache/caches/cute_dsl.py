@@ -16,6 +16,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
+from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.torch_places import CuteDslPlaces
 
 _NAME = r"cute_dsl_([0-9a-f]{64})\.mlir"
@@ -36,6 +37,9 @@ class CuteDsl(CuteDslPlaces, FilesFormat):
     )
     served = "the CuTe DSL would load it"
     shows = "bytecode of MLIR's"
+    moving = Moving(
+        tells="paths", untold=(Fact.ARCHITECTURE, Fact.VERSION, "current directory", "CUTE_DSL variables")
+    )
     checksums = True
     largest_bytes = _LARGEST_BYTES
 

@@ -17,6 +17,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
+from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.systems import DeepGemmPlaces
 from gpucache.keys import digest
 from gpucache.payload import PayloadKind
@@ -48,6 +49,7 @@ class DeepGemm(DeepGemmPlaces, BinaryFormat):
     key_digits = 32
     kinds = frozenset({PayloadKind.CUBIN, PayloadKind.ELF})
     consequence = "DeepGEMM loads it nevertheless, so the program ends with an error at every start"
+    moving = Moving(tells="generated source text", untold=(Fact.VERSION, Fact.PATH, "NVCC or NVRTC"))
 
     def look(self, item: Files) -> Look:
         """Kernel and architecture."""

@@ -19,7 +19,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, broken
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import VERSION, Layout, Left
-from gpucache.caches.ninja import BUILD, built_with
+from gpucache.caches.ninja import BUILD, NO_MOVING, built_with
 from gpucache.caches.systems import FlashInferPlaces
 from gpucache.errors import FormatError
 from gpucache.payload import PayloadKind
@@ -71,6 +71,7 @@ class FlashInfer(FlashInferPlaces, FilesFormat):
     served = "FlashInfer would ask ninja, which builds it anew where a command or an input changed"
     shows = "a module of FlashInfer's"
     folders_removed = 1
+    moving = NO_MOVING
 
     def look(self, item: Files) -> Look:
         """Module and architectures from the names, and whether the library exists."""

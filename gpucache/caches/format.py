@@ -11,6 +11,7 @@ cache. Nothing found in a cache is loaded, unpickled or executed, and every leng
 is allocated.
 """
 
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,6 +35,9 @@ from gpucache.model import BuildRequest, Toolchain
 SECOND_NS = 10**9
 _UNSOUND = frozenset({FindingKind.TRUNCATED, FindingKind.CORRUPT, FindingKind.MISLABELLED})
 HOUR_NS = 3600 * SECOND_NS
+_EXACT = re.compile(r"\d+\.\d+\.\d+[\w.+]*\Z", re.ASCII)
+"""One version of an owner, where some entries tell a range."""
+_CUDA = re.compile(r"(sm|compute)_(\d+)([af]?)\Z", re.ASCII)
 Clock = Callable[[], int]
 Check = Callable[["Format[Any]", Any], Problem | None]
 """What is wrong with an entry of a format, after all checks of it."""
@@ -110,6 +114,18 @@ class Look:
         """The program and version that made it, if they, not a local device, determine its reader."""
         told = () if self.toolchain_identity else self.toolchain
         return " ".join(part for pair in told if all(pair) for part in pair)
+
+
+def architecture(target: str) -> tuple[Fact, str]:
+    """The fact about the architecture in a target: ``sm_90`` of ``cuda:sm_90a``, ``gfx942`` of one with
+    features, ``compute_80`` of a PTX, which later architectures take as well."""
+    arch = target.partition(":")[2] or target
+    if (cuda := _CUDA.match(arch)) is None:
+        return Fact.ARCHITECTURE, arch.partition(":")[0] if arch.startswith("gfx") else arch
+    kind, number, only_here = cuda.groups()
+    if kind == "compute" and not only_here:
+        return Fact.PTX, arch
+    return Fact.ARCHITECTURE, f"sm_{number}"
 
 
 class HeldError(Exception):
@@ -306,10 +322,11 @@ class Format(Places, ABC, Generic[T]):
     # Entries on their way to another machine.
 
     def facts(self, item: T, look: Look) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - the rest is rare
-        """What must be the same elsewhere for a hit: labels of ``Fact``, or of the system, and values."""
+        """What must be the same elsewhere for a hit: labels of ``Fact``, or of the system, and values. Of
+        several with one label one suffices."""
         if look.target:
-            yield Fact.ARCHITECTURE, look.target.rpartition(":")[2]
-        if look.toolchain and look.toolchain[0][1]:
+            yield architecture(look.target)
+        if self.distribution and look.toolchain and _EXACT.match(look.toolchain[0][1]):
             yield Fact.VERSION, look.toolchain[0][1]
 
     def facts_here(self) -> Mapping[str, frozenset[str]]:

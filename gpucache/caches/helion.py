@@ -15,6 +15,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
+from gpucache.caches.portable import Moving
 from gpucache.caches.torch_places import HelionPlaces
 from gpucache.units import printable
 
@@ -38,6 +39,7 @@ class Helion(HelionPlaces, FilesFormat):
     )
     served = "Helion would use its configuration"
     shows = "a record of Helion's"
+    moving = Moving()
     largest_bytes = _LARGEST_BYTES
 
     def look(self, item: Files) -> Look:
@@ -66,6 +68,12 @@ class Helion(HelionPlaces, FilesFormat):
         fields = record.get("key", {}).get("fields", {})
         yield from ((name, value) for name, value in fields.items() if name not in _FIELDS)
         yield "config", record.get("config", "")
+
+    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:
+        """The GPU's name, and the version of its runtime."""
+        yield from super().facts(item, look)
+        if runtime := dict(look.fields).get("runtime_name"):
+            yield "CUDA or ROCm", runtime
 
     def is_left(self, start: bytes) -> bool:
         """The beginning of a record."""

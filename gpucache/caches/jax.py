@@ -15,6 +15,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
 from gpucache.caches.files import Files
@@ -22,6 +23,7 @@ from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HOUR_NS, SECOND_NS, Look, UnjudgedError
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.owner_files import LockedFormat
+from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile
 from gpucache.caches.systems import JAX_MAX_SIZE, JaxPlaces
 from gpucache.errors import FormatError
 from gpucache.model import KeyField
@@ -39,6 +41,12 @@ _MODULE_BYTES = 1 << 20
 """The beginning of an executable that is unpacked for its module's name; types of arguments precede it."""
 _NAME = re.compile(rb"(?:jit|pmap)_[\w.$<>-]{0,4096}", re.ASCII)
 """The name of a module as JAX makes it."""
+_XLA_CACHE = re.compile(rb"/xla_gpu_(?:per_fusion_autotune_cache_dir|kernel_cache_file)")
+"""The end of the path of one of XLA's own caches, below JAX's."""
+_ROOTED = re.compile(rb"/|\w+://")
+_LONGEST_PATH = 4096
+_CPU = re.compile(rb"-[a-z]+-linux-\w+\x12?[^+]{0,4}?([a-z][\w-]{1,40})[^+\w]{1,6}[+-]\w")
+"""A target triple of LLVM's, the CPU's name, and the beginning of its features."""
 _NESTED = 8
 _VERSIONS = {True: "0.4.31+", False: "0.4.20-0.4.30"}
 _CACHE, _USE = "-cache", "-atime"
@@ -68,6 +76,7 @@ class Jax(JaxPlaces, LockedFormat):
     shows = "a compressed executable"
     mends = FilesFormat.mends | {FindingKind.LEFTOVER}
     lock_name = _LOCK
+    moving = Moving(tried=True, tells="paths", untold=(Fact.VERSION,))
 
     def bars(self, item: Files) -> Problem | None:
         """The problem of a time of last use without its entry, or of a node that is not a file."""
@@ -152,9 +161,43 @@ class Jax(JaxPlaces, LockedFormat):
             raise FormatError(f"{item.path} unpacks to {_TOO_MUCH}, which is not given out")
         return found[4:]
 
+    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:
+        """The cache's own path if XLA's caches below it are in the key, else the setting that keeps them out;
+        the CPU; and the compression, which is in the key as well."""
+        data = self.payload(item)
+        place = _place(data)
+        yield (Fact.PLACE, place) if place else ("JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES", "none")
+        if cpu := _CPU.search(data):
+            yield Fact.CPU, cpu[1].decode()
+        yield "compression", dict(look.fields)["packed by"]
+
+    def files_to_move(self, item: Files) -> Sequence[PortableFile]:
+        """The executable, without its last use here."""
+        return [one for one in super().files_to_move(item) if not one.name.endswith(_USE)]
+
+    def placed(self, entry: PortableEntry, root: Path) -> Sequence[PortableFile]:
+        """The executable, and in a bounded cache its last use before it, as JAX writes no other without."""
+        files = entry.files
+        if not os.path.lexists(root / _LOCK) or not files or not files[0].name.endswith(_CACHE):
+            return files
+        name = files[0].name.removesuffix(_CACHE) + _USE
+        return [PortableFile(name, self.now_ns().to_bytes(8, "little"), files[0].mode), *files]
+
     def removal_order(self, names: Sequence[str]) -> Sequence[str]:
         """The executable first: one without an -atime stops JAX from writing others."""
         return sorted(names, key=lambda name: name.endswith(_USE))
+
+
+def _place(executable: bytes) -> str:
+    """The path of the cache in the flags of an executable, a string of Protocol Buffers; empty if none is."""
+    for end in _XLA_CACHE.finditer(executable):
+        for start in range(end.start(), max(0, end.start() - _LONGEST_PATH), -1):
+            before = (
+                executable[start - 2 : start] if end.end() - start > 0x7F else executable[start - 1 : start]
+            )
+            if _length(before, 0) == (end.end() - start, len(before)) and _ROOTED.match(executable, start):
+                return executable[start : end.start()].decode("utf-8", "replace")
+    return ""
 
 
 def _program(name: str) -> str:

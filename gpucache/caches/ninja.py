@@ -8,8 +8,13 @@ from collections.abc import Iterator
 
 from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches.files import Files
+from gpucache.caches.portable import Moving
 
 BUILD = "build.ninja"
+NO_MOVING = Moving(
+    "ninja builds it again, as it compares absolute paths and the times of files; build it once in the image "
+    "that all machines run"
+)
 _BUILD_BYTES = 1 << 20
 
 

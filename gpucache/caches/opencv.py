@@ -21,6 +21,7 @@ from gpucache.caches.files_format import OF_OPENCL, BinaryFormat
 from gpucache.caches.format import Look
 from gpucache.caches.layout import Layout, hashed
 from gpucache.caches.owner_files import LockedFormat
+from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.systems import OpenCVPlaces
 from gpucache.errors import FormatError
 from gpucache.payload import describe
@@ -62,6 +63,7 @@ class OpenCV(OpenCVPlaces, LockedFormat, BinaryFormat):
     consequence = "OpenCV hands it to the driver at every start, which refuses it or ends the program"
     shows = "a file of OpenCV's"
     lock_name, lock_is_record = _LOCK, True
+    moving = Moving(tried=True)
 
     def look(self, item: Files) -> Look:
         """The kernels' file in OpenCV's sources, the device, and how many builds there are."""
@@ -103,6 +105,13 @@ class OpenCV(OpenCVPlaces, LockedFormat, BinaryFormat):
             most = format_size(self.largest_bytes)
             raise FormatError(f"the first build in {item.path} is larger than the {most} that are read")
         return item.part(item.names[0], builds[0].at, builds[0].size_bytes)
+
+    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:
+        """Device and driver as OpenCV writes them, with ``_`` for all but letters, digits and ``-``."""
+        yield Fact.ARCHITECTURE, look.target.partition("--")[2]
+        yield Fact.DRIVER, dict(look.fields)["driver"]
+        if len(item.parts) > 1:
+            yield "OpenCV", item.parts[0]
 
     def lock_place(self, item: Files) -> tuple[str, ...]:
         """The directory of each version and device, as each has its own lock."""

@@ -82,6 +82,8 @@ class Moving(NamedTuple):
     they tell nothing."""
     sources: bool = False
     """Whether that is source text, which is sent on request alone."""
+    untold: tuple[str, ...] = ()
+    """What decides about a hit as well and no entry tells: labels as those of facts."""
 
 
 class Restored(NamedTuple):

@@ -118,7 +118,7 @@ def _staged(made: "FilesFormat", entry: PortableEntry, check: Check, below: Path
     if wrong := check(probe, found[0]):
         raise FormatError(f"it is {wrong.kind}: {wrong.detail}")
     final = made.placed(entry, made.root)
-    write_files(below, [new for new, old in zip(final, trial, strict=True) if new != old])
+    write_files(below, [one for one in final if one not in trial])
     return found[0]
 
 

@@ -21,6 +21,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import VERSION, Layout, Left
+from gpucache.caches.portable import Moving
 from gpucache.caches.systems import TileLangPlaces
 from gpucache.errors import FormatError
 from gpucache.payload import PayloadKind, describe
@@ -73,6 +74,8 @@ class TileLang(TileLangPlaces, FilesFormat):
         "options; compare the sources of two entries, or set TILELANG_VERBOSE=1"
     )
     shows = "a kernel of TileLang's"
+    distribution = "tilelang"
+    moving = Moving(tells="source text", sources=True)
     folders_removed = 1
     bare = "removes that as well, or fails at it"
 

@@ -17,7 +17,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, broken
 from gpucache.caches.format import HOUR_NS, HeldError, Look
 from gpucache.caches.layout import Layout, hashed
-from gpucache.caches.ninja import BUILD, built_with, no_text
+from gpucache.caches.ninja import BUILD, NO_MOVING, built_with, no_text
 from gpucache.caches.torch_places import TorchExtensionsPlaces
 from gpucache.errors import FormatError
 from gpucache.payload import PayloadKind
@@ -54,6 +54,7 @@ class TorchExtensions(TorchExtensionsPlaces, FilesFormat):
     served = "PyTorch would ask ninja, which builds it again if the command or an input changed"
     shows = "a module of PyTorch's"
     folders_removed = 1
+    moving = NO_MOVING
     trusts_variables = True  # below TORCH_EXTENSIONS_DIR a module is a directory of any name
 
     def look(self, item: Files) -> Look:

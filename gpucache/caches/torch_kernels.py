@@ -7,12 +7,14 @@ removes none.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left, hashed
+from gpucache.caches.portable import Moving
 from gpucache.caches.torch_places import TorchKernelsPlaces
 from gpucache.payload import PayloadKind, describe
 
@@ -33,6 +35,7 @@ class TorchKernels(TorchKernelsPlaces, BinaryFormat):
     kinds = frozenset({PayloadKind.CUBIN, PayloadKind.PTX, PayloadKind.AMDGPU, PayloadKind.OFFLOAD_BUNDLE})
     consequence = "PyTorch loads it as it is, so the operation raises an error at every start"
     shows = "a GPU binary"
+    moving = Moving()
 
     def look(self, item: Files) -> Look:
         """Kernel, architecture and NVRTC's version from the name."""
@@ -41,6 +44,11 @@ class TorchKernels(TorchKernelsPlaces, BinaryFormat):
         digits = f"{_FORMS.get(form, '')}_{arch.replace('.', '')}"
         target = f"hip:{arch}" if arch.startswith("gfx") else f"cuda:{digits}"
         return replace(super().look(item), program=kernel, target=target, toolchain=(("NVRTC", nvrtc),))
+
+    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:
+        """The architecture, and NVRTC's version."""
+        yield from super().facts(item, look)
+        yield look.toolchain[0]
 
     def is_left(self, start: bytes) -> bool:
         """The beginning of a binary."""

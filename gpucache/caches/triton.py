@@ -80,7 +80,8 @@ class Triton(TritonPlaces, FilesFormat):
     )
     unseen = "a changed byte inside a binary, or the binary of another variant of the same kernel"
     shows = "a list of a kernel's files"
-    moving = Moving(tells="paths and source text", sources=True)
+    distribution = "triton"
+    moving = Moving(tried=True, tells="paths and source text", sources=True, untold=("Python",))
 
     def look(self, item: Files) -> Look:
         """Kernel, target and options from the two JSON files."""

@@ -16,7 +16,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, broken
 from gpucache.caches.format import Look
 from gpucache.caches.layout import Layout
-from gpucache.caches.ninja import BUILD, built_with, no_text
+from gpucache.caches.ninja import BUILD, NO_MOVING, built_with, no_text
 from gpucache.caches.torch_places import TvmFfiPlaces
 from gpucache.errors import FormatError
 from gpucache.payload import PayloadKind
@@ -49,6 +49,7 @@ class TvmFfi(TvmFfiPlaces, FilesFormat):
     served = "TVM-FFI would ask ninja, which builds it again if the command or an input changed"
     shows = "a module of TVM-FFI's"
     folders_removed = 1
+    moving = NO_MOVING
 
     def look(self, item: Files) -> Look:
         """The module's name, and whether its library exists."""

@@ -15,14 +15,16 @@ in an object file.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, broken
-from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.format import HOUR_NS, Look, architecture
 from gpucache.caches.layout import VERSION, Layout, Left, hashed
+from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.systems import WarpPlaces
 from gpucache.errors import FormatError
 from gpucache.payload import PayloadKind
@@ -34,6 +36,7 @@ _TOPS = (f"({VERSION})/", "")
 _META_BYTES = 16 << 20
 _LARGEST_BYTES = 1 << 30
 _DEVICE = re.compile(r"\.(cpu|sm\d+[a-z]?)?(?:[0-9a-f]{8})?\.?(?:o|cubin|ptx)")
+_BUILT = re.compile(r"\.(?:cpu([0-9a-f]{8})|sm(\d+[a-z]?))\.(o|cubin|ptx)")
 _SOURCE = re.compile(rb"\0(wp_[\w.<>-]+)\.cpp\0")
 """The name of the source in an object file of a CPU; all are called alike in 1.2 to 1.5."""
 _ENDING = re.compile(r"(?:\.(?:cpu|sm\d+))?\.\w+$")
@@ -71,6 +74,8 @@ class Warp(WarpPlaces, FilesFormat):
     shows = "a binary of a Warp module"
     key_digits = 40
     folders_removed = 1
+    distribution = "warp-lang"
+    moving = Moving(tried=True, tells="source text", sources=True)
 
     def look(self, item: Files) -> Look:
         """Module, version of Warp and devices, from the names."""
@@ -116,6 +121,22 @@ class Warp(WarpPlaces, FilesFormat):
                     why = f"no kernel {absent[0]}" if absent else f"another source than {module}"
                     detail = f"{name} has {why}, so it is of another module; {_FAILS}"
                     yield Problem(FindingKind.MISLABELLED, detail)
+
+    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:
+        """The version, and for each binary the device in its name, of which one suffices."""
+        yield from super().facts(item, replace(look, target=""))
+        for name in item.names:
+            if found := _BUILT.search(name):
+                cpu, arch, ending = found.groups()
+                yield (
+                    (Fact.CPU, cpu)
+                    if cpu
+                    else architecture(f"{'compute' if ending == 'ptx' else 'sm'}_{arch}")
+                )
+
+    def removal_order(self, names: Sequence[str]) -> Sequence[str]:
+        """The binaries first; the launch data, without which Warp uses none of them, at the end."""
+        return sorted(names, key=lambda name: (name.endswith(".meta"), Path(name).suffix not in _BINARIES))
 
     def payload(self, item: Files) -> bytes:
         """The first of its binaries."""
