@@ -50,7 +50,7 @@ class Cupy(CupyPlaces, BinaryFormat):
     )  # fmt: skip
     consequence = "CuPy serves it, so the program fails when it loads it, at every start"
     shows = "a GPU binary"
-    moving = Moving()
+    moving = Moving(tried=True, untold=("NVRTC",))
 
     def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
         """The binary after the SHA-1 and the mangled names."""
@@ -60,7 +60,7 @@ class Cupy(CupyPlaces, BinaryFormat):
         if whole and hashlib.sha1(rest, usedforsecurity=False).hexdigest().encode() != data[:_DIGITS]:
             return rest, Problem(FindingKind.CORRUPT, f"its SHA-1 is not that of what it holds; {_MISSES}")
         if not rest.startswith(_MAGIC):
-            return rest, None
+            return _ended(rest) if whole else rest, None
         start = len(_MAGIC) + 4
         for _ in range(int.from_bytes(rest[len(_MAGIC) : start], "little")):
             if start + 4 > len(rest):
@@ -68,7 +68,7 @@ class Cupy(CupyPlaces, BinaryFormat):
             start += 4 + struct.unpack_from("<I", rest, start)[0]
         if start > len(rest) and whole:
             return b"", Problem(FindingKind.CORRUPT, f"its mangled names end behind the file; {_MISSES}")
-        return rest[start:], None
+        return _ended(rest[start:]) if whole else rest[start:], None
 
     def bars(self, item: Files) -> Problem | None:
         """The problem of a source without its binary, or of a node that is not a file."""
@@ -82,6 +82,11 @@ class Cupy(CupyPlaces, BinaryFormat):
         digits, rest = start[:_DIGITS], start[_DIGITS:]
         own = not rest or rest.startswith(_MAGIC) or describe(rest).kind in self.kinds
         return len(digits) == _DIGITS and set(digits) <= set(b"0123456789abcdef") and own
+
+
+def _ended(binary: bytes) -> bytes:
+    """A cubin with its last byte, a zero, which CuPy takes for the end of a text and does not store."""
+    return binary + b"\0" if binary.startswith(b"\x7fELF") else binary
 
 
 FORMAT = Cupy
