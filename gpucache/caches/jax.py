@@ -192,10 +192,9 @@ def _place(executable: bytes) -> str:
     """The path of the cache in the flags of an executable, a string of Protocol Buffers; empty if none is."""
     for end in _XLA_CACHE.finditer(executable):
         for start in range(end.start(), max(0, end.start() - _LONGEST_PATH), -1):
-            before = (
-                executable[start - 2 : start] if end.end() - start > 0x7F else executable[start - 1 : start]
-            )
-            if _length(before, 0) == (end.end() - start, len(before)) and _ROOTED.match(executable, start):
+            length = end.end() - start
+            told = executable[start - (2 if length > 0x7F else 1) : start]
+            if _length(told, 0) == (length, len(told)) and _ROOTED.match(executable, start):
                 return executable[start : end.start()].decode("utf-8", "replace")
     return ""
 

@@ -128,11 +128,8 @@ class Warp(WarpPlaces, FilesFormat):
         for name in item.names:
             if found := _BUILT.search(name):
                 cpu, arch, ending = found.groups()
-                yield (
-                    (Fact.CPU, cpu)
-                    if cpu
-                    else architecture(f"{'compute' if ending == 'ptx' else 'sm'}_{arch}")
-                )
+                form = "compute" if ending == "ptx" else "sm"
+                yield (Fact.CPU, cpu) if cpu else architecture(f"{form}_{arch}")
 
     def removal_order(self, names: Sequence[str]) -> Sequence[str]:
         """The binaries first; the launch data, without which Warp uses none of them, at the end."""
