@@ -276,6 +276,7 @@ _ONLY: Mapping[str, frozenset[str]] = {
     "click": frozenset({"cli"}),
     # It takes three times as long to import as JSON, so no hit may need it.
     "msgspec": frozenset({"recording", "sources.scan_memos", "remote"}),
+    "obstore": frozenset({"remote.cloud"}),
     "redis": frozenset({"remote.redis_server"}),
     "rich": frozenset({"answers", "cli"}),
     "matplotlib": frozenset({"answers"}),

@@ -10,6 +10,7 @@ import pytest
 from gpucache.errors import RemoteError, UsageError
 from gpucache.remote.objects import Objects, open_objects
 from tests.remote.more_servers import redis_server
+from tests.remote.servers import make_bucket, moto_url, nginx, use_cloud
 
 Opener = Callable[[], Objects]
 
@@ -23,7 +24,12 @@ def _redis(request: pytest.FixtureRequest) -> str:
     return f"{request.getfixturevalue('redis_url')}?prefix={uuid4().hex}"
 
 
-_STORES = {"folder": _folder, "redis": _redis}
+def _s3(request: pytest.FixtureRequest) -> str:
+    bucket = request.getfixturevalue("bucket")
+    return f"{bucket}/{uuid4().hex}/caches"
+
+
+_STORES = {"folder": _folder, "redis": _redis, "s3": _s3}
 """The URL of an empty store of each kind; servers are shared by the tests of a module."""
 
 
@@ -31,6 +37,16 @@ _STORES = {"folder": _folder, "redis": _redis}
 def _redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with redis_server(tmp_path_factory.mktemp("redis")) as url:
         yield url
+
+
+@pytest.fixture(name="bucket", scope="module")
+def _bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A bucket, and the variables that lead to it."""
+    folder = tmp_path_factory.mktemp("moto")
+    with moto_url(folder) as url, pytest.MonkeyPatch.context() as patch:
+        keys = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any"}
+        use_cloud(patch, folder, AWS_ENDPOINT_URL=url, **keys)
+        yield make_bucket(url, "shared")
 
 
 @pytest.fixture(name="opened", params=_STORES)
@@ -103,3 +119,22 @@ def test_an_unknown_scheme_is_a_usage_error() -> None:
     """The sentence lists those that are known."""
     with pytest.raises(UsageError, match="s3://"):
         open_objects("ftp://host/path")
+
+
+def test_a_web_server_serves_what_a_directory_contains(tmp_path: Path) -> None:
+    """It reads the same objects, within the same limits, and does nothing else."""
+    folder = open_objects(str(tmp_path / "store" / "deep"))
+    made = {"blobs/ab/one": b"1" * 3_000_000, "index": b""}
+    assert all(dict(folder.create(made.items())).values())
+    with nginx(tmp_path / "store", tmp_path) as url, closing(open_objects(f"{url}/deep/")) as web:
+        assert web.url == f"{url}/deep"
+        assert not web.lists and not web.writes and not web.is_own_folder
+        assert dict(web.read([*made, "blobs"[:-1]], 3_000_000)) == made | {"blob": None}
+        for beyond in ("blobs/ab/one", "../deep/index"):
+            with pytest.raises(RemoteError):
+                list(web.read([beyond], 2_999_999))
+        for only in (lambda: web.listed(""), lambda: web.create([("a", b"")]), lambda: web.remove(["index"])):
+            with pytest.raises(RemoteError, match="can only be read"):
+                list(only() or ())
+    with pytest.raises(RemoteError, match="cannot be reached"):
+        list(web.read(["index"], 10))

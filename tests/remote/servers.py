@@ -1,0 +1,155 @@
+"""Servers of stores on free loopback ports: moto's S3, nginx, and one that sends what a test wants."""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from socketserver import StreamRequestHandler, ThreadingTCPServer
+from threading import Event, Thread
+from typing import NamedTuple
+from urllib.request import Request, urlopen
+
+import pytest
+
+from tests.patience import PATIENCE_S, wait_until
+
+_OF_CLOUDS = re.compile(r"AWS_|GOOGLE_|GCE_|AZUR|CLOUDSDK_|.*_proxy$", re.IGNORECASE)
+
+
+@contextmanager
+def moto_url(folder: Path) -> Iterator[str]:
+    """The URL of an S3 server in memory, which takes any keys and refuses to read unsigned."""
+    log = folder / "moto.log"
+    words = [sys.executable, "-u", "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
+    with _running(words, log):
+        wait_until(lambda: "Running on" in log.read_text(encoding="utf-8"))
+        found = re.search(r"Running on (http://[\d.:]+)", log.read_text(encoding="utf-8"))
+        assert found
+        yield found[1]
+
+
+def make_bucket(url: str, name: str) -> str:
+    """The store in a new bucket of ``moto_url``."""
+    with urlopen(Request(f"{url}/{name}", method="PUT"), timeout=PATIENCE_S):
+        return f"s3://{name}"
+
+
+def use_cloud(patch: pytest.MonkeyPatch, home: Path, **variables: str) -> None:
+    """An environment with nothing of any cloud or proxy but some variables."""
+    for name in filter(_OF_CLOUDS.match, list(os.environ)):
+        patch.delenv(name)
+    patch.setenv("HOME", str(home))
+    for name, value in variables.items():
+        patch.setenv(name, value)
+
+
+@contextmanager
+def nginx(served: Path, folder: Path) -> Iterator[str]:
+    """The URL of a plain web server for a directory; it refuses all below /refused/."""
+    program = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    if program is None:
+        pytest.skip("nginx is not installed")
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    places = "".join(
+        f"{kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    config = folder / "nginx.conf"
+    config.write_text(
+        f"daemon off; master_process off; pid {folder}/nginx.pid; error_log {folder}/error.log; events {{}}\n"
+        f"http {{ access_log off; {places} default_type application/octet-stream;\n"
+        f"server {{ listen 127.0.0.1:{port}; root {served}; location /refused/ {{ deny all; }} }} }}\n",
+        encoding="utf-8",
+    )
+    log = folder / "nginx.log"
+    with _running([program, "-p", str(folder), "-c", str(config), "-e", str(log)], log) as server:
+
+        def answers() -> bool:
+            assert server.poll() is None, log.read_text(encoding="utf-8")
+            with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
+                return True
+            return False
+
+        wait_until(answers)
+        yield f"http://127.0.0.1:{port}"
+
+
+@contextmanager
+def _running(words: Sequence[str], log: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    with log.open("wb") as out:
+        server = subprocess.Popen(words, cwd=log.parent, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+    try:
+        yield server
+    finally:
+        server.terminate()
+        server.wait(PATIENCE_S)
+
+
+class Scripted(NamedTuple):
+    """A server that answers as a test says."""
+
+    url: str
+    port: int
+    requests: list[str]
+    """The heads that came."""
+    clients: set[int]
+    """The ports they came from: one for each connection."""
+    over: Event
+    """Set at the end of the test, for answers that never come."""
+
+
+class _Server(ThreadingTCPServer):
+    daemon_threads = True
+
+
+Answer = Callable[[socket.socket, Scripted], None]
+
+
+@contextmanager
+def scripted(answer: Answer) -> Iterator[Scripted]:
+    """Calls a function for the head of each request, in a thread for each connection."""
+
+    class Handler(StreamRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError):
+                while head := self._head():
+                    server.requests.append(head)
+                    server.clients.add(self.client_address[1])
+                    answer(self.request, server)
+
+        def _head(self) -> str:
+            lines = [self.rfile.readline()]
+            while lines[-1] not in (b"", b"\r\n"):
+                lines.append(self.rfile.readline())
+            head = b"".join(lines).decode("latin-1")
+            length = re.search(r"content-length: *(\d+)", head, re.IGNORECASE)
+            self.rfile.read(int(length[1]) if length else 0)
+            return head if lines[-1] else ""
+
+    with _Server(("127.0.0.1", 0), Handler) as listening:
+        port = listening.server_address[1]
+        server = Scripted(f"http://127.0.0.1:{port}", port, [], set(), Event())
+        thread = Thread(target=listening.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.over.set()
+            listening.shutdown()
+            thread.join()
+
+
+def saying(text: str) -> Answer:
+    """Sends some bytes and closes the connection."""
+
+    def answer(client: socket.socket, server: Scripted) -> None:
+        client.sendall(text.encode("latin-1"))
+        client.shutdown(socket.SHUT_RDWR)
+
+    return answer
