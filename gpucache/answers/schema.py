@@ -29,6 +29,7 @@ from gpucache.answers.inspect import Advice, CacheState, Written
 from gpucache.answers.layer import Layered, LayerSummary
 from gpucache.answers.record import RecordedProgram, RecordingSummary, RecordSummary, Unrecorded
 from gpucache.answers.run import Intercepted, RunSummary
+from gpucache.answers.transfer import Pulled, PullSummary, Pushed, PushSummary
 from gpucache.answers.verify import Finding, VerifySummary
 from gpucache.answers.warm import WarmOutcome, WarmSummary
 from gpucache.answers.why import Answer, Reach
@@ -264,6 +265,8 @@ ANSWERS = (
     Answered("evict", EvictOutcome, "The entries that were to be removed.", EvictSummary),
     Answered("bench", BenchCase, "Every program for every target, or the command.", BenchSummary),
     Answered("bench --checks", CheckedCase, "The cost of checks inside kernels.", CheckedSummary),
+    Answered("push URL", Pushed, "Every entry of the caches, or those that are named.", PushSummary),
+    Answered("pull URL", Pulled, "Every entry of the store that is of the caches.", PullSummary),
     Answered("key FILE", None, "The pair of keys is the summary.", KeySummary),
     Answered("export FORMAT OUT SOURCE", Exported, "The file that was written.", ExportSummary),
     Answered(

@@ -22,7 +22,7 @@ from gpucache.answers.entries import unread_words
 from gpucache.answers.grid import NAMED, ROWS_SHOWN, Block, Column, Grid, more_rows, one_line, plain
 from gpucache.errors import ExitCode
 from gpucache.json_keys import OrNull, json_keys
-from gpucache.units import format_count, format_list, format_size
+from gpucache.units import format_count, format_size
 
 _R = TypeVar("_R", bound=StrEnum)
 
@@ -274,7 +274,7 @@ class PushSummary(TransferSummary):
 
 
 @json_keys(
-    "counts.* size_bytes received_bytes=moved_bytes groups uncompared accepted_unsigned reasons immovable "
+    "counts.* size_bytes received_bytes=moved_bytes groups uncompared unchecked reasons immovable "
     "findings unread"
 )
 @dataclass(slots=True)
@@ -283,8 +283,8 @@ class PullSummary(TransferSummary):
 
     counts: dict[PullResult, int] = field(default_factory=lambda: dict.fromkeys(PullResult, 0))
     """Entries whose result is"""
-    accepted_unsigned: int = 0
-    """Entries without a signature among those that were pulled, or would be."""
+    unchecked: bool = False
+    """Whether --unsigned turned the check of signatures off."""
     _groups: Counter[tuple[str, Mismatch]] = field(default_factory=Counter)
     _group_bytes: Counter[tuple[str, Mismatch]] = field(default_factory=Counter)
     _uncompared: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -312,7 +312,6 @@ class PullSummary(TransferSummary):
             self.moved_bytes += one.received_bytes
             if one.result in (PullResult.PULLED, PullResult.WOULD_PULL):
                 self.size_bytes += one.entry.size_bytes
-                self.accepted_unsigned += not one.signer
                 self._uncompared.update((one.entry.cache, fact) for fact in one.unknown)
             elif one.result is PullResult.DIFFERS:
                 for why in one.differences:
@@ -365,7 +364,7 @@ def push(shown: Sequence[Pushed], summary: PushSummary, *, whole: bool = False) 
     yield from _reasons(summary)
     for tells in dict.fromkeys(one.tells for one in summary.tells):
         same = [one for one in summary.tells if one.tells == tells]
-        caches = format_list([f"{one.cache} ({one.entries})" for one in same], len(same))
+        caches = ", ".join(f"{one.cache} ({one.entries})" for one in same)
         yield plain(f"entries of {caches} contain {tells}", "yellow")
     yield _sum(summary, summary.counts, _PUSHED, "nothing to send: the caches have no entries")
 
@@ -379,14 +378,20 @@ def pull(shown: Sequence[Pulled], summary: PullSummary, *, whole: bool = False) 
         yield from more_rows(len(summary.groups), "difference")
         yield ""
     yield from _reasons(summary)
-    for fact in dict.fromkeys(one.fact for one in summary.uncompared):
-        same = [f"{one.cache} ({one.entries})" for one in summary.uncompared if one.fact == fact]
-        yield plain(f"not known of this machine, so not compared: {fact} for {format_list(same, len(same))}")
-    if summary.accepted_unsigned:
-        yield plain(
-            f"{format_count(summary.accepted_unsigned, 'entry has', 'entries have')} no signature", "yellow"
-        )
-    yield _sum(summary, summary.counts, _PULLED, "nothing to pull: the store has no entries of these caches")
+    unknown: dict[str, list[str]] = {}
+    for one in summary.uncompared:
+        unknown.setdefault(one.fact, []).append(f"{one.cache} ({one.entries})")
+    if unknown:
+        facts = "; ".join(f"{fact} for {', '.join(same)}" for fact, same in unknown.items())
+        yield plain(f"not known of this machine, so not compared: {facts}")
+    if summary.unchecked and summary.size_bytes:
+        yield plain("signatures were not checked (--unsigned)", "yellow")
+    yield _sum(
+        summary,
+        summary.counts,
+        _PULLED,
+        "nothing to pull: the store has no entries of these caches; check its URL and --cache",
+    )
 
 
 def _rows(shown: Sequence[Pushed | Pulled], *, whole: bool) -> Iterator[Block]:
@@ -433,8 +438,9 @@ def _reasons(summary: TransferSummary) -> Iterator[Block]:
         yield Grid(columns, reasons[:ROWS_SHOWN])
         yield from more_rows(len(reasons), "reason")
         yield ""
-    for cache in summary.immovable:
-        yield one_line(f"{cache.cache}: cannot be moved: {cache.reason}", "yellow")
+    for why in dict.fromkeys(one.reason for one in summary.immovable):
+        caches = ", ".join(one.cache for one in summary.immovable if one.reason == why)
+        yield one_line(f"{caches}: cannot be moved: {why}", "yellow")
     for finding in summary.findings[:ROWS_SHOWN]:
         yield one_line(f"{finding.name}: {finding.detail}", "red")
     yield from more_rows(len(summary.findings), "finding")

@@ -5,7 +5,7 @@ requested systems. Must not know our own cache.
 """
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +39,16 @@ def every_cache(environ: Mapping[str, str]) -> list[Cache]:
         for location in system.locations(environ)
         if location.root and location.enabled
     ]
+
+
+def first_places(names: Iterable[str], environ: Mapping[str, str]) -> Iterator[Cache]:
+    """The cache of each system at the first place where its programs write, existing or not; none for a
+    system without a place."""
+    for system in map(load_system, names):
+        for location in system.locations(environ):
+            if location.root and location.role != "system":
+                yield _opened(system, location)
+                break
 
 
 def unused_caches(environ: Mapping[str, str], names: Collection[str] | None = None) -> list[Cache]:

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from gpucache.errors import FormatError
 from gpucache.model import CacheKey, EntryHead
-from gpucache.store.layout import entry_folder, entry_name
 
 MOST_FILES = 20_000
 """The largest number of files of one entry."""
@@ -114,6 +113,8 @@ def of_own(key: CacheKey, head: EntryHead, data: bytes) -> PortableEntry:
 
 def own_name(key: CacheKey) -> str:
     """The name of the one file of an entry of our own."""
+    from gpucache.store.layout import entry_folder, entry_name  # other systems' caches do without our store
+
     return "/".join((*entry_folder(key), entry_name(key)))
 
 

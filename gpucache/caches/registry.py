@@ -144,8 +144,8 @@ def is_name(text: str) -> bool:
     return text in NAMES or bool(_of_others(text))
 
 
-def _place(text: str) -> Path:
-    """A path as people give it; raises UsageError if nothing exists there."""
+def _place(text: str, *, must_exist: bool) -> Path:
+    """A path as people give it; raises UsageError if nothing exists there although it must."""
     try:
         path = Path(text).absolute()
     except OSError:
@@ -153,7 +153,8 @@ def _place(text: str) -> Path:
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError, ValueError):
-        raise UsageError(f"{text} does not exist; check the path") from None
+        if must_exist:
+            raise UsageError(f"{text} does not exist; check the path") from None
     except OSError as error:
         detail = f"{text} cannot be read ({os_errors.reason(error)}); {os_errors.remedy(error)}"
         raise CacheUnusableError(detail) from None
@@ -166,16 +167,17 @@ def _of_others(name: str) -> "EntryPoints":
     return entry_points(group=GROUP, name=name)
 
 
-def split(text: str) -> tuple[str | None, Path | None]:
+def split(text: str, *, must_exist: bool = True) -> tuple[str | None, Path | None]:
     """System and path from the value of ``--cache``: ``NAME``, ``NAME:PATH`` or ``PATH``.
 
-    Raises UsageError for a path that does not exist and for any other text.
+    Raises UsageError for any other text, and for a path that does not exist unless its system is named and it
+    need not.
     """
     if text in (ALL, *NAMES):
         return text, None
     name, colon, rest = text.partition(":")
     if colon and rest and is_name(name):
-        return name, _place(rest)
+        return name, _place(rest, must_exist=must_exist)
     try:
         Path(text).stat()
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -186,4 +188,4 @@ def split(text: str) -> tuple[str | None, Path | None]:
         ) from None
     except OSError:
         pass  # the next line says why
-    return None, _place(text)
+    return None, _place(text, must_exist=True)

@@ -20,6 +20,8 @@ VERBS = {
     "verify": "Check headers, checksums, keys and payloads.",
     "evict": "Remove entries by size, age or kind.",
     "bench": "Compare starts with an empty cache and with a full one.",
+    "push": "Send entries of caches to a store for other machines.",
+    "pull": "Fill caches with entries from a store.",
     "key": "Make a pair of keys that sign entries for other machines.",
     "export": "Write another system's cache file, or a layer for images.",
 }

@@ -10,6 +10,7 @@ from gpucache.answers.bench import BenchVerdict
 from gpucache.answers.entries import FindingKind
 from gpucache.answers.lookup import Verdict
 from gpucache.answers.run import RunResult
+from gpucache.answers.transfer import PullResult, PushResult
 from gpucache.answers.warm import WarmResult
 
 
@@ -104,6 +105,19 @@ EXAMPLES = {
                 "gpucache bench scale.cu --target cuda:sm_90 --against cuda.core"),
         Example("The cost of checks inside kernels on PoCL:", "gpucache bench --checks --target opencl:pocl"),
     ),
+    "push": (
+        Example("Send the entries of every cache on this machine, signed:",
+                "gpucache push s3://fleet/caches --cache all --key ci.key"),
+        Example("The entries of one program, as a plan:", "gpucache push store saxpy.cl --dry-run"),
+    ),
+    "pull": (
+        Example("Fill this user's caches before a job starts:",
+                "gpucache pull s3://fleet/caches --cache all"),
+        Example("In an init container, into a volume that programs find by gpucache.env:",
+                "gpucache pull https://caches/fleet --cache all --to /c --best-effort"),
+        Example("What another machine would get:",
+                "gpucache pull store --dry-run --device-profile node.json"),
+    ),
     "key": (
         Example("A key for a machine that pushes; the name of the file is the name of the key:",
                 "gpucache key ci.key"),
@@ -136,5 +150,7 @@ WORDS: dict[str, tuple[str, type[StrEnum]]] = {
     "verify": ("FINDINGS", FindingKind),
     "run": ("RESULTS", RunResult),
     "bench": ("VERDICTS", BenchVerdict),
+    "push": ("RESULTS", PushResult),
+    "pull": ("RESULTS", PullResult),
 }
 """The words in a verb's output, by verb and under their heading."""

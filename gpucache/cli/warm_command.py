@@ -35,7 +35,7 @@ def warm_command(timeout: float, into: Path | None) -> None:
                 notes = (*notes, f"what it cached is left below {into}; no {ENVIRONMENT_FILE} was written")
         elif into is not None:
             warmed = around.used(into.absolute())
-            _write(into / ENVIRONMENT_FILE, warmed)
+            write_variables(into, warmed)
     finally:
         if into is not None:
             around.remove_unused(into.absolute())
@@ -70,8 +70,10 @@ def _run(around: "KnownCaches", timeout: float, into: Path | None) -> "tuple[lis
         )
 
 
-def _write(file: Path, environment: tuple[tuple[str, str], ...]) -> None:
-    lines = [f"{name}={shlex.quote(value)}\n" for name, value in environment] or ["# nothing was warmed\n"]
+def write_variables(folder: Path, environment: tuple[tuple[str, str], ...]) -> None:
+    """Write the variables of caches below a directory to its file; raises UsageError."""
+    file = folder / ENVIRONMENT_FILE
+    lines = [f"{name}={shlex.quote(value)}\n" for name, value in environment] or ["# nothing is cached\n"]
     try:
         file.write_text("".join(lines), encoding="utf-8")
     except OSError as error:

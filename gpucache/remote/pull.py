@@ -54,6 +54,8 @@ def pull(
     total = sum(len(by_system.get(cache.name, ())) for cache in caches)
     done = 0
     for cache in caches:
+        if cache.name not in by_system:
+            continue
         if not isinstance(cache, Moves) or cache.moving.why_not:
             why = (
                 cache.moving.why_not
@@ -64,7 +66,7 @@ def pull(
             continue
         of_cache = machine.with_cache(cache.facts_here)
         wanted: list[Signed] = []
-        for variants in by_system.get(cache.name, {}).values():
+        for variants in by_system[cache.name].values():
             outcome = _choose(cache, variants, trusted, of_cache, unsigned=unsigned)
             if isinstance(outcome, Signed) and not dry_run:
                 wanted.append(outcome)
@@ -73,7 +75,8 @@ def pull(
                 outcome = _outcome(outcome, of_cache, PullResult.WOULD_PULL)
             done += 1
             yield outcome
-        for outcome in _restored(cache, store, wanted, trusted, of_cache):
+        # An empty list would make the directory of the cache.
+        for outcome in _restored(cache, store, wanted, trusted, of_cache) if wanted else ():
             done += 1
             progress(done, total, outcome.entry.program or outcome.entry.key[:12])
             yield outcome

@@ -131,8 +131,9 @@ class _Sending:
         for cache, entries in selected:
             moving = cache.moving if isinstance(cache, Moves) else None
             if not isinstance(cache, Moves) or moving is None or moving.why_not:
-                why = moving.why_not if moving else "its entries cannot be taken one by one"
-                self._outcomes.append(Immovable(cache.name, why))
+                if next(iter(entries), None) is not None:
+                    why = moving.why_not if moving else "its entries cannot be taken one by one"
+                    self._outcomes.append(Immovable(cache.name, why))
                 continue
             for entry in entries:
                 self._progress(self._count, None, entry.program or entry.key[:12])

@@ -176,6 +176,17 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "export layer new --keep-times -- true": ("--keep-times", "gpucache export layer --help"),
     "export rocfft new a.db --at /a": ("--at", "gpucache export rocfft --help"),
     "export rocfft new a.db -- true": ("nothing may follow '--'",),
+    "push": ("URL",),
+    "push ftp://host/store": ("no store that gpucache knows", "s3://"),
+    "push store nosuch": ("no entry is of a program, target or key 'nosuch'",),
+    "push store --key k.cl": ("k.cl is not a secret key",),
+    "push store --cache nosuch": ("there is no cache 'nosuch'",),
+    "pull": ("URL",),
+    "pull store --timeout 0": ("'0' is not a number of at least 0.1",),
+    "pull store --to new": ("leave --root out",),
+    "pull store --device-profile k.cl": ("k.cl is not a device profile",),
+    "pull store --cache k.cl": ("k.cl holds no cache that gpucache knows", "sycl:"),
+    "pull store --cache numba": ("numba has no place of its own here",),
     "key": ("FILE",),
     "key empty": ("is a directory",),
     "key k.cl": ("k.cl exists", "--public"),
@@ -197,7 +208,8 @@ EMPTY = (
     "inspect --cache ''", "inspect --extract '' k.cl", "inspect --recording ''", "verify --cache ''",
     "evict --all --cache ''", "devices --save ''", "devices --compare '' ''", "record -o '' -- true",
     "run --report '' -- true", "export layer '' -- true", "export layer out --at '' -- true",
-    "--root '' devices", "key ''",
+    "--root '' devices", "key ''", "push ''", "pull ''", "pull store --to ''", "push store --key ''",
+    "pull store --cache ''",
 )  # fmt: skip
 REFUSED |= dict.fromkeys(EMPTY, ("empty",)) | {"inspect --cache pocl:": ("'pocl:'",)}
 

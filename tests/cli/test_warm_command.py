@@ -38,7 +38,7 @@ def test_where_nothing_was_warmed_the_environment_says_so(run: Run, tmp_path: Pa
     assert not any(
         "is turned on" in note or "Futhark" in note for note in answer.document["summary"]["notes"]
     )
-    assert (tmp_path / "gpucache.env").read_text(encoding="utf-8") == "# nothing was warmed\n"
+    assert (tmp_path / "gpucache.env").read_text(encoding="utf-8") == "# nothing is cached\n"
 
 
 def test_text_below_the_cache_folder_is_told_and_warms_nothing(run: Run, tmp_path: Path) -> None:

@@ -1,0 +1,131 @@
+"""``gpucache pull``: fill caches from a store elsewhere."""
+
+from contextlib import closing, contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpucache.cli.caches import cache_option, finish
+from gpucache.cli.globals import given, global_options, leave
+from gpucache.cli.parameters import PathName
+from gpucache.cli.stores import open_store, open_to_fill, store_options, write_environment
+from gpucache.errors import CacheUnusableError, ExitCode, GpucacheError, UsageError
+from gpucache.host import os_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpucache.answers.transfer import Pulled
+
+
+@click.command()
+@store_options
+@cache_option
+@click.option(
+    "--to",
+    "folder",
+    metavar="DIR",
+    type=PathName(file_okay=False),
+    help="Fill caches below DIR, and write DIR/gpucache.env with the variables that lead programs there.",
+)
+@click.option(
+    "--device-profile", "profile", metavar="FILE", type=PathName(dir_okay=False),
+    help="Pull for another machine, from a profile written by 'gpucache devices --save'.",
+)  # fmt: skip
+@click.option("--unsigned", is_flag=True, help="Accept entries that no trusted key signed.")
+@click.option("--best-effort", is_flag=True, help="Exit 0 whatever happens, as an init container should.")
+@click.option("--dry-run", is_flag=True, help="Show what would be pulled, and stop.")
+@global_options
+def pull(
+    url: str,
+    timeout: float,
+    cache: tuple[str, ...],
+    folder: Path | None,
+    profile: Path | None,
+    unsigned: bool,
+    best_effort: bool,
+    dry_run: bool,
+) -> None:
+    """Fill caches with the entries of a store that programs of this machine would hit.
+
+    URL is as for push, or https:// of a plain web server. An entry is pulled if no known fact differs
+    (architecture, driver, version and others); differing facts are listed. It must be signed by a key of
+    GPUCACHE_TRUSTED_KEYS, unless URL is a directory that belongs to you.
+
+    \f
+    With --cache all every system is filled for which the store has entries. Each entry is checked by its
+    format and written whole, as its owner would; an entry that exists is left alone. Facts that are not known
+    of the machine are listed and do not prevent a pull. After an interruption the next pull goes on.
+    """
+    with _forgiven() if best_effort else nullcontext():
+        _pull(url, timeout, cache, folder, profile, unsigned=unsigned, dry_run=dry_run)
+
+
+def _pull(
+    url: str,
+    timeout: float,
+    cache: tuple[str, ...],
+    folder: Path | None,
+    profile: Path | None,
+    *,
+    unsigned: bool,
+    dry_run: bool,
+) -> None:
+    from gpucache.answers import transfer as text
+    from gpucache.answers.transfer import PullResult, PullSummary
+    from gpucache.assembly import machine_of
+    from gpucache.engine.machine import find_machine
+    from gpucache.remote.pull import pull as receive
+    from gpucache.remote.signing import read_trusted
+
+    if folder is not None and given().root is not None:
+        raise UsageError("--to keeps every cache below DIR, gpucache's too; leave --root out")
+    opened = open_to_fill(cache, folder)
+    if opened.settings.read_only and not dry_run:
+        raise CacheUnusableError("GPUCACHE_READ_ONLY is set, so nothing is written; unset it")
+    trusted = read_trusted(opened.settings.trusted_keys)
+    summary, told = PullSummary(unchecked=unsigned), list["Pulled"]()
+    try:
+        with closing(open_store(url, timeout)) as store, given().progress() as bar:
+            for outcome in summary.of(
+                receive(
+                    store,
+                    opened.caches,
+                    trusted=trusted,
+                    unsigned=unsigned,
+                    machine=machine_of(find_machine(profile).devices, elsewhere=profile is not None),
+                    dry_run=dry_run,
+                    progress=bar.show,
+                )
+            ):
+                if given().json or given().whole or outcome.result is PullResult.WOULD_PULL:
+                    told.append(outcome)
+    except KeyboardInterrupt:
+        pulled = summary.counts[PullResult.PULLED]
+        raise KeyboardInterrupt("" if dry_run else f"{pulled} were pulled; pull again to go on") from None
+    if folder is not None and not dry_run:
+        write_environment(folder, opened)
+    summary.unread = opened.unread
+    given().answer("pull", told, summary, text.pull(told, summary, whole=given().whole))
+    finish(opened, summary.exit_code)
+
+
+@contextmanager
+def _forgiven() -> "Iterator[None]":
+    """Errors and findings as they are, with exit code 0."""
+    try:
+        yield
+    except click.exceptions.Exit:
+        leave(ExitCode.DONE)
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        if isinstance(error, GpucacheError):
+            told = error
+        elif isinstance(error, OSError):
+            told = os_errors.told(error)
+        else:
+            told = GpucacheError(f"unexpected {type(error).__name__}: {error}; this is a defect of gpucache")
+        told.exit_code = ExitCode.DONE
+        raise told from error.__cause__

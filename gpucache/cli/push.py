@@ -1,0 +1,87 @@
+"""``gpucache push``: send entries of caches to a store elsewhere."""
+
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpucache.cli.caches import cache_option, finish, open_named
+from gpucache.cli.globals import given, global_options
+from gpucache.cli.parameters import EntryName, PathName
+from gpucache.cli.stores import open_store, store_options
+
+if TYPE_CHECKING:
+    from gpucache.answers.transfer import Pushed
+
+
+@click.command()
+@store_options
+@click.argument("what", metavar="[WHAT]...", nargs=-1, type=EntryName())
+@cache_option
+@click.option(
+    "--key",
+    metavar="FILE",
+    type=PathName(dir_okay=False),
+    help="Sign with the secret key in this file; default GPUCACHE_SIGNING_KEY.",
+)
+@click.option("--sources", is_flag=True, help="Send entries that contain source text, too.")
+@click.option("--dry-run", is_flag=True, help="Show what would be sent, and stop.")
+@global_options
+def push(
+    url: str,
+    timeout: float,
+    what: tuple[str, ...],
+    cache: tuple[str, ...],
+    key: Path | None,
+    sources: bool,
+    dry_run: bool,
+) -> None:
+    """Send the sound entries that a store lacks, or those of WHAT (programs, targets, first digits of keys).
+
+    URL is a directory, s3://BUCKET/PATH, gs://, az://, redis:// or oci://. Each entry is checked before it is
+    sent. Machines that pull accept entries that a key they trust signed; see gpucache-key(1).
+
+    \f
+    Any number of machines may push to one store at once: a file that several entries share is kept once, and
+    two variants of a key are both kept. After an interruption the next push goes on.
+    Files of some systems contain paths of this machine or names of its programs; push reports that.
+    """
+    from gpucache.answers import transfer as text
+    from gpucache.answers.transfer import PushResult, PushSummary
+    from gpucache.remote.push import push as send
+    from gpucache.remote.signing import load_signing_key, read_trusted
+
+    opened = open_named(cache, systems=False)
+    file = key or opened.settings.signing_key
+    signing = None if file is None else load_signing_key(file)
+    trusted = read_trusted(opened.settings.trusted_keys)
+    summary, told = PushSummary(), list["Pushed"]()
+    try:
+        with closing(open_store(url, timeout)) as store, given().progress() as bar:
+            selected = opened.select(what)
+            for outcome in summary.of(
+                send(
+                    selected,
+                    store,
+                    key=signing,
+                    trusted=trusted,
+                    sources=sources,
+                    dry_run=dry_run,
+                    progress=bar.show,
+                )
+            ):
+                if given().json or given().whole or outcome.result is PushResult.WOULD_SEND:
+                    told.append(outcome)
+            unsigned = signing is None and not store.is_own_folder
+    except KeyboardInterrupt:
+        sent = summary.counts[PushResult.SENT]
+        raise KeyboardInterrupt("" if dry_run else f"{sent} were sent; push again to go on") from None
+    summary.unread = opened.unread
+    given().answer("push", told, summary, text.push(told, summary, whole=given().whole))
+    if unsigned and summary.counts[PushResult.SENT]:
+        given().say(
+            "They are not signed, so other machines pull them only with --unsigned; make a key with "
+            "'gpucache key FILE'."
+        )
+    finish(opened, summary.exit_code)

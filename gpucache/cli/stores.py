@@ -1,0 +1,101 @@
+"""The store elsewhere that a URL names, and the caches that pull fills from it."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from gpucache.caches.registry import ALL, OWN, SYSTEMS, split
+from gpucache.cli.caches import open_named
+from gpucache.cli.globals import given
+from gpucache.cli.parameters import Name, Number
+from gpucache.engine.opened import Opened
+from gpucache.errors import UsageError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from gpucache.caches.interface import Cache
+    from gpucache.remote.objects import Objects
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class StoreName(Name):
+    """The URL or the directory of a store."""
+
+    name = "url"
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - Click's signature
+        param: click.Parameter,  # noqa: ARG002 - Click's signature
+        incomplete: str,
+    ) -> "list[CompletionItem]":
+        """Directories."""
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(incomplete, type="dir")]
+
+
+def store_options(function: F) -> F:
+    """Add the argument that names a store, and the time that it may take."""
+    function = click.option(
+        "--timeout", metavar="S", type=Number(0.1), default=60.0, show_default=True,
+        help="Seconds for each request to the store.",
+    )(function)  # fmt: skip
+    return click.argument("url", metavar="URL", type=StoreName())(function)
+
+
+def open_store(url: str, timeout_s: float) -> "Objects":
+    """The store of a URL; raises UsageError."""
+    from gpucache.remote.objects import Limits, open_objects
+
+    standard = Limits()
+    return open_objects(url, Limits(min(standard.connect_s, timeout_s), timeout_s))
+
+
+def open_to_fill(texts: Sequence[str], folder: Path | None) -> Opened:
+    """The caches of some names and places, our own without any, whether they exist or not.
+
+    A name means the first place where its programs look; with a directory, where they look with the variables
+    of ``KnownCaches`` for it. Raises UsageError or CacheUnusableError.
+    """
+    from gpucache.assembly import open_roots
+    from gpucache.caches.known_caches import KnownCaches
+    from gpucache.caches.opening import first_places, open_places
+    from gpucache.settings import read_settings
+
+    settings, environ = given().settings(), given().environment()
+    if folder is not None:
+        environ |= KnownCaches(environ).variables(folder.absolute())
+        settings = read_settings(environ)
+    caches: dict[str, Cache] = {}
+    for text in texts or (OWN,):
+        name, place = split(text, must_exist=False)
+        if folder is not None and place is not None:
+            raise UsageError(f"--to says where each cache is; leave it out, or the place in --cache {text}")
+        found: Sequence[Cache]
+        if name == OWN:
+            root = settings if place is None else settings._replace(root=place, root_origin="--cache")
+            found = open_roots(root, systems=False)
+        elif name == ALL:
+            found = [*open_roots(settings, systems=False), *first_places(SYSTEMS, environ)]
+        elif place is None and name is not None:
+            found = list(first_places([name], environ)) or open_named([text]).caches
+        elif name is not None:
+            found = open_places(name, place, environ)
+        else:
+            found = open_named([text], systems=False).caches
+        caches.update((cache.location().root, cache) for cache in found)
+    return Opened(settings, tuple(caches.values()))
+
+
+def write_environment(folder: Path, opened: Opened) -> None:
+    """Write the variables that lead programs to caches below a directory, for those that have entries."""
+    from gpucache.caches.known_caches import KnownCaches
+    from gpucache.cli.warm_command import write_variables
+
+    around = KnownCaches(given().environment(), frozenset(cache.name for cache in opened.caches))
+    write_variables(folder, around.used(folder.absolute()))

@@ -1,0 +1,144 @@
+"""``gpucache push`` and ``pull`` between two users of one directory: words, files and exit codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpucache.answers.document import keys
+from gpucache.answers.transfer import Pulled, Pushed
+from tests.contracts.examples import EXAMPLES
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Run
+
+PROFILE = """\
+{"schema": 1, "devices": [{"target": "cuda:sm_80", "backend": "cuda", "name": "A100", "driver_version": "",
+"available": true, "present": true, "detail": "", "toolchain": null}], "environment": {}}
+"""
+
+
+@pytest.fixture(name="here")
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> Path:
+    """The current directory, with caches of two systems, a key that is trusted, and a store of anybody."""
+    for system in ("triton", "cupy"):
+        EXAMPLES[system].make(tmp_path / system, 3)
+    monkeypatch.chdir(tmp_path)
+    assert run("key", "ci.key").code == 0
+    monkeypatch.setenv("GPUCACHE_TRUSTED_KEYS", "ci.key.pub")
+    Path("store").mkdir()
+    Path("store").chmod(0o777)
+    return tmp_path
+
+
+def _files(folder: Path) -> dict[str, int]:
+    return {str(one.relative_to(folder)): one.stat().st_size for one in folder.rglob("*") if one.is_file()}
+
+
+def _push(run: Run, *more: str) -> dict[str, object]:
+    answer = run("--json", "push", "store", "--cache", "triton:triton", "--cache", "cupy:cupy", *more)
+    assert answer.code == 0 and all(row.keys() == _names(Pushed) for row in answer.document["outcomes"])
+    return dict(answer.document["summary"])
+
+
+def _names(kind: type) -> set[str]:
+    return {key.name for key in keys(kind)}
+
+
+def test_a_push_and_a_pull_move_entries_and_a_second_one_nothing(run: Run, here: Path) -> None:
+    """The caches are equal afterwards, and every outcome has the keys of its type."""
+    signed = ("--key", "ci.key", "--sources")
+    assert _push(run, *signed, "--dry-run")["would_send"] == 6 and not _files(here / "store")
+    assert _push(run, *signed)["sent"] == 6
+    assert (_push(run, *signed)["sent"], _push(run, *signed)["present"]) == (0, 6)
+    names = ("--cache", "triton:new/t", "--cache", "cupy:new/c")
+    plan = run("--json", "pull", "store", *names, "--dry-run").document
+    assert plan["summary"]["would_pull"] == 6 and not (here / "new").exists()
+    assert all(row.keys() == _names(Pulled) for row in plan["outcomes"])
+    done = run("pull", "store", *names)
+    assert done.code == 0 and "6 entries pulled" in done.out
+    assert _files(here / "new/t").keys() == _files(here / "triton").keys()
+    assert _files(here / "new/c") == _files(here / "cupy")
+    again = run("pull", "store", *names)
+    assert again.code == 0 and "nothing pulled, 6 here already" in again.out
+
+
+def test_entries_with_sources_are_sent_on_request_alone(run: Run, here: Path) -> None:
+    """Without --sources they are refused with that option as the remedy, which is no failure."""
+    summary = _push(run, "--key", "ci.key")
+    assert (summary["sent"], summary["refused"]) == (3, 3)
+    assert "--sources" in str(summary["reasons"])
+
+
+def test_pull_to_a_directory_writes_the_variables_of_what_it_filled(run: Run, here: Path) -> None:
+    """The directory is laid out as warm --into lays it out; a system without entries has no variable."""
+    _push(run, "--key", "ci.key")
+    answer = run("pull", "store", "--cache", "all", "--to", "caches", at=None)
+    assert answer.code == 0 and _files(here / "caches/cupy") == _files(here / "cupy")
+    told = (here / "caches/gpucache.env").read_text()
+    assert told == f"CUPY_CACHE_DIR={here / 'caches/cupy'}\n"
+    answer = run("pull", "store", "--cache", "cupy:cupy", "--to", "caches", at=None)
+    assert answer.code == 2 and "--to" in answer.err
+
+
+def test_what_no_trusted_key_signed_is_not_pulled(
+    run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is a finding with its remedy; --unsigned accepts it and says so, and push says it beforehand."""
+    pushed = run("push", "store", "--cache", "cupy:cupy")
+    assert pushed.code == 0 and "gpucache key FILE" in pushed.err
+    refused = run("pull", "store", "--cache", "cupy:new")
+    assert refused.code == 3 and "--unsigned" in refused.out and not (here / "new").exists()
+    assert run("pull", "store", "--cache", "cupy:new", "--best-effort").code == 0
+    accepted = run("pull", "store", "--cache", "cupy:new", "--unsigned")
+    assert accepted.code == 0 and "signatures were not checked" in accepted.out
+    Path("store").chmod(0o700)  # a directory of one's own is trusted as one's caches are
+    own = run("pull", "store", "--cache", "cupy:other")
+    assert own.code == 0 and "3 entries pulled" in own.out
+
+
+def test_entries_for_another_machine_are_listed_by_the_fact_that_differs(run: Run, here: Path) -> None:
+    """That is no failure: nothing is written, and both values are there."""
+    _push(run, "--key", "ci.key", "--sources")
+    Path("node.json").write_text(PROFILE)
+    answer = run("pull", "store", "--cache", "triton:new", "--device-profile", "node.json")
+    assert answer.code == 0 and "3 for other machines" in answer.out and not (here / "new").exists()
+    assert any(
+        line.split()[1:5] == ["architecture", "sm_90", "sm_80", "3"] for line in answer.out.splitlines()
+    )
+
+
+@pytest.mark.parametrize("line", ["pull ftp://x/y", "pull store --cache nosuch", "pull store --to ci.key/x"])
+def test_best_effort_ends_well_whatever_happens(run: Run, here: Path, line: str) -> None:
+    """The sentence is the same, and so is the document but for its exit code."""
+    hard, soft = (run("--json", *line.split(), *more, at=None) for more in ((), ("--best-effort",)))
+    assert hard.code in (2, 3, 5) and soft.code == 0
+    assert soft.err == hard.err
+    assert soft.document.get("error", {}).get("exit_code", 0) == 0
+
+
+def test_a_read_only_cache_is_not_filled(run: Run, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GPUCACHE_READ_ONLY counts for pull as for evict; a plan is shown."""
+    monkeypatch.setenv("GPUCACHE_READ_ONLY", "1")
+    answer = run("pull", "store")
+    assert answer.code == 5 and "GPUCACHE_READ_ONLY" in answer.err
+    assert run("pull", "store", "--dry-run").code == 0
+
+
+def test_an_interrupted_push_says_how_far_it_came(
+    run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The entries that were sent stay, and the next push sends the rest."""
+    from gpucache.remote import push
+
+    real = push.push
+
+    def interrupted(*arguments: object, **named: object) -> object:
+        yield from real(*arguments, **named)  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(push, "push", interrupted)
+    answer = run("push", "store", "--cache", "cupy:cupy", "--key", "ci.key")
+    assert answer.code == 130 and "3 were sent; push again to go on" in answer.err
