@@ -141,11 +141,11 @@ class FolderObjects:
 
     def _sweep(self, folder: Path) -> None:
         """Remove temporary files of writers that were killed."""
-        with suppress(OSError):
-            for found in os.scandir(folder):
-                old = found.name.startswith(_TEMPORARY)
-                if old and found.stat(follow_symlinks=False).st_mtime < time.time() - _HOUR_S:
-                    Path(found.path).unlink()
+        with suppress(OSError), os.scandir(folder) as found:
+            for one in found:
+                old = one.name.startswith(_TEMPORARY)
+                if old and one.stat(follow_symlinks=False).st_mtime < time.time() - _HOUR_S:
+                    Path(one.path).unlink()
 
     @contextmanager
     def _locked(self, path: Path) -> Iterator[None]:
