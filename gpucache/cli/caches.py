@@ -70,6 +70,21 @@ def open_named(texts: Sequence[str], *, systems: bool = True) -> Opened:
     return Opened(opened[0].settings, tuple(caches.values()))
 
 
+def stores_apart(words: Sequence[str], caches: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Words without those that are stores, and caches with them; raises UsageError if both are named."""
+    stores = tuple(word for word in words if is_store(word))
+    if stores and caches:
+        raise UsageError("--cache names caches of this machine; leave it out, or the store")
+    return tuple(word for word in words if word not in stores), (*caches, *stores)
+
+
+def is_store(text: str) -> bool:
+    """Whether a text names a store: a URL, or a directory that a push made."""
+    from gpucache.caches.registry import is_there
+
+    return "://" in text or (os.sep in text and is_there(Path(text, "catalogues")))
+
+
 def open_everywhere() -> "list[Cache]":
     """Our own cache, if it has a place, and every place in which a system's programs keep theirs, existing
     or not."""
@@ -84,6 +99,8 @@ def open_everywhere() -> "list[Cache]":
 
 def _open_one(text: str, *, systems: bool) -> Opened:
     settings = given().settings()
+    if is_store(text):
+        return Opened(settings, _opened_store(text, settings))
     name, place = split(text)
     if place is not None and (name == OWN or (name is None and is_own(place))):
         name, systems = OWN, False
@@ -104,6 +121,15 @@ def _open_one(text: str, *, systems: bool) -> Opened:
         why = load_system(name).nowhere
         raise UsageError(f"{name} has no place of its own here: {why}, or ask for one: --cache {name}:PLACE")
     return Opened(settings, tuple(caches))
+
+
+def _opened_store(url: str, settings: "Settings") -> "tuple[Cache, ...]":
+    from gpucache.remote.contents import stored_caches
+    from gpucache.remote.objects import open_objects
+    from gpucache.remote.signing import load_signing_key, read_trusted
+
+    key = None if settings.signing_key is None else load_signing_key(settings.signing_key)
+    return stored_caches(open_objects(url), read_trusted(settings.trusted_keys), key)
 
 
 def _system_at(place: Path) -> str:

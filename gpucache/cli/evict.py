@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucache.cli.caches import cache_option, finish, open_named
+from gpucache.cli.caches import cache_option, finish, open_named, stores_apart
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import Age, EntryName, Size, TargetName, field
+from gpucache.cli.stores import StoreName
 from gpucache.cli.streams import complain
 from gpucache.errors import CacheUnusableError, ExitCode, UsageError
 from gpucache.units import format_count
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
+@click.argument("url", metavar="[URL]", required=False, type=StoreName())
 @cache_option
 @click.option(
     "--max-size",
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before --all.")
 @global_options
 def evict(
+    url: str | None,
     cache: tuple[str, ...],
     max_size: int | None,
     older_than: int | None,
@@ -72,6 +75,8 @@ def evict(
 ) -> None:
     """Remove the entries that every given filter selects, the least recently used first.
 
+    With URL they are those of a store to which caches were pushed.
+
     Without a filter the limit of GPUCACHE_MAX_SIZE applies, or another cache's own limit. --dry-run shows
     what would be removed.
 
@@ -85,6 +90,10 @@ def evict(
     from gpucache.engine.evict import Limits, plan_eviction
     from gpucache.engine.machine import toolchains_for
 
+    if url is not None:
+        left, cache = stores_apart((url,), cache)
+        if left:
+            raise UsageError(f"{url} is no store; name a cache by --cache, and a program by --program")
     opened = open_named(cache, systems=False)
     fields = tuple(field("--unlike", text, "; write it as hip_version=6.2.41133") for text in unlike)
     asked = Limits(

@@ -12,7 +12,7 @@ import click
 
 from gpucache.caches.registry import OWN, load_system
 from gpucache.cli import streams
-from gpucache.cli.caches import cache_option, finish, open_everywhere, open_named
+from gpucache.cli.caches import cache_option, finish, open_everywhere, open_named, stores_apart
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import (
     Age,
@@ -104,8 +104,8 @@ def inspect(
     """Show every cache, its last misses and its problems; or the entries that WHAT names.
 
     WHAT is a program, a target or the first digits of a key; a single entry is shown with all its key
-    fields. --why takes the options of warm and says, without compiling, whether a program would hit and if
-    not why (exit 3).
+    fields; the URL of a store shows what was pushed there. --why takes the options of warm and says, without
+    compiling, whether a program would hit and if not why (exit 3).
 
     \f
     Without arguments every cache has a line, the largest first. Stale entries are totalled, with the
@@ -133,6 +133,7 @@ def inspect(
             raise UsageError("--recording shows a recording, and not a cache; leave --cache out")
         _show_recording(recording)
         return
+    what, cache = stores_apart(what, cache)
     if not (cache or why or extract or misses or what or targets or list_all):
         _show_everything()
         return
@@ -174,6 +175,10 @@ def _show_states(opened: Opened) -> None:
     from gpucache.answers import inspect as text
     from gpucache.engine.inspect import own_contents, state_of
 
+    if all(cache.location().role == "store" for cache in opened.caches):
+        found = [state_of(cache) for cache in opened.caches]
+        given().answer("inspect", (), {"caches": found, "unread": opened.unread}, text.overview(found))
+        return
     own = opened.own
     ours = None if own is None else own_contents(own)
     rest = [cache for cache in opened.caches if cache is not own]

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucache.cli.caches import cache_option, finish, open_named
+from gpucache.cli.caches import cache_option, finish, open_named, stores_apart
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import EntryName
 from gpucache.errors import CacheUnusableError
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def verify(
     what: tuple[str, ...], cache: tuple[str, ...], load: bool, rebuild: bool, repair: bool, strict: bool
 ) -> None:
-    """Check every entry, or those of WHAT (programs, targets, first digits of keys).
+    """Check every entry, or those of WHAT (programs, targets, first digits of keys; or the URL of a store).
 
     Damage (exit 3): truncated, corrupt, misplaced, mislabelled, untrusted. Notes (exit 3 with --strict):
     stale, superseded, orphan, leftover, locked, unsupported.
@@ -49,6 +49,7 @@ def verify(
     from gpucache.engine.machine import toolchains_for
     from gpucache.engine.verify import verify_caches
 
+    what, cache = stores_apart(what, cache)
     opened = open_named(cache)
     if repair and opened.settings.read_only:
         raise CacheUnusableError("GPUCACHE_READ_ONLY is set, so nothing is repaired; unset it")

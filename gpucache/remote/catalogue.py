@@ -85,15 +85,16 @@ def objects_of(one: Signed) -> list[tuple[str, int]]:
     return [(name, record.size_bytes + MOST_LINE_BYTES)]
 
 
-def whole(one: Signed, data: Mapping[str, bytes | None], trusted: TrustedKeys) -> PortableEntry:
-    """The entry of a record from the bytes of its objects; raises FormatError for any other bytes."""
+def whole(one: Signed, data: Mapping[str, bytes | None]) -> PortableEntry:
+    """The entry of a record, which is believed, from the bytes of its objects; or FormatError."""
     record = one.record
     found = [(name, data.get(name)) for name, _ in objects_of(one)]
     if record.system == OWN:
         [(_, file)] = found
         if file is None:
             raise FormatError("its bytes are missing")
-        _, own = own_entries.decode(CacheKey(record.key), one.signer, file, trusted)
+        key = CacheKey(record.key)
+        own = own_entries.decode(key, one.signer, file, TrustedKeys({}), unsigned=True)[1]
         return entry_of(record, {record.files[0].sha256: own})
     return entry_of(record, {name.rpartition("/")[2]: file for name, file in found if file is not None})
 

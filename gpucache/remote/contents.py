@@ -6,7 +6,7 @@ needs no key, only the right to write. Must not know what kind of store it is.
 """
 
 import time
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location
@@ -31,6 +31,8 @@ from gpucache.remote.objects import Objects, batches
 from gpucache.remote.records import Signed
 from gpucache.remote.signing import SigningKey, TrustedKeys
 
+STORE = "store"
+"""The role of a location that is a store."""
 _DAY_NS = 24 * 3600 * 10**9
 """The age from which a file that no record names is a leftover; a push may be under way."""
 _TOGETHER = 64
@@ -110,7 +112,7 @@ class StoredCache:
 
     def location(self) -> Location:
         """The store's URL."""
-        return Location(self.name, self._contents.store.url, "the URL", enabled=True, role="store")
+        return Location(self.name, self._contents.store.url, "the URL", enabled=True, role=STORE)
 
     def scan(self, *, beside: bool = False) -> Iterator[CacheEntry]:  # noqa: ARG002 - a catalogue has no more
         """Every entry that the catalogues name."""
@@ -140,9 +142,10 @@ class StoredCache:
         [(one, data)] = self._contents.data_of([_signed(entry)])
         return self._checked(entry, one, data)
 
-    def checked(self) -> Iterator[tuple[CacheEntry, Checked]]:
+    def checked(self, share: tuple[int, int] = (0, 1)) -> Iterator[tuple[CacheEntry, Checked]]:
         """Every entry with the result of ``check``, read many at once; raises RemoteError."""
-        for one, data in self._contents.data_of(list(self._own())):
+        number, shares = share
+        for one, data in self._contents.data_of(list(self._own())[number::shares]):
             entry = _entry(one)
             yield entry, self._checked(entry, one, data)
 
@@ -202,7 +205,7 @@ class StoredCache:
             why = "no key of GPUCACHE_TRUSTED_KEYS signed it, so pull leaves it"
             findings.append(Finding(self.name, entry.key, FindingKind.UNTRUSTED, why, entry.program))
         try:
-            whole(one, data, self._contents.trusted)
+            whole(one, data)
         except FormatError as error:
             detail = f"{error}, so pull leaves it"
             findings.append(Finding(self.name, entry.key, FindingKind.CORRUPT, detail, entry.program))
@@ -217,14 +220,6 @@ def stored_caches(
 ) -> tuple[Cache, ...]:
     """The caches of a store's systems; raises RemoteError."""
     return Contents(store, trusted, key, unsigned=unsigned).caches()
-
-
-def verified(caches: Iterable[Cache]) -> Iterator[tuple[Cache, Checked, CacheEntry | None]]:
-    """Every entry of a store's caches as it is checked, then everything else; raises RemoteError."""
-    for cache in caches:
-        if isinstance(cache, StoredCache):
-            yield from ((cache, checked, entry) for entry, checked in cache.checked())
-            yield from ((cache, checked, None) for checked in cache.leftovers())
 
 
 def _entry(one: Signed) -> CacheEntry:

@@ -36,11 +36,14 @@ def encode(entry: PortableEntry, key: SigningKey | None) -> tuple[str, bytes]:
     return object_name(CacheKey(entry.key), made.signer), made.line + entry.files[0].data
 
 
-def decode(key: CacheKey, signer: str, data: bytes, trusted: TrustedKeys) -> tuple[Signed, bytes]:
+def decode(
+    key: CacheKey, signer: str, data: bytes, trusted: TrustedKeys, *, unsigned: bool = False
+) -> tuple[Signed, bytes]:
     """The record in an object of ``object_name(key, signer)``, and the bytes of the entry's file.
 
     They are those that the signer recorded for this key; what they say is not checked yet, see
-    ``DirectoryStore.adopt``. Without a signer nobody vouches for them. Raises FormatError for anything else,
+    ``DirectoryStore.adopt``. Without a signer, and with
+    ``unsigned``, nobody vouches for them. Raises FormatError for anything else,
     such as the object of another key.
     """
     end = data.find(b"\n", 0, MOST_LINE_BYTES) + 1
@@ -52,7 +55,8 @@ def decode(key: CacheKey, signer: str, data: bytes, trusted: TrustedKeys) -> tup
         raise FormatError(f"it is the entry {record.key[:12]} of {record.system}")
     if [(one.name, one.mode) for one in record.files] != [(own_name(key), OWN_MODE)]:
         raise FormatError("its record names other files than an entry of gpucache has")
-    if made.signer != signer or (signer != UNSIGNED and not made.is_believed(trusted)):
+    believed = unsigned or signer == UNSIGNED or made.is_believed(trusted)
+    if made.signer != signer or not believed:
         raise FormatError("its signature is not that of the key that it is named after")
     [recorded] = record.files
     if len(file) != recorded.size_bytes or sha256(file).hexdigest() != recorded.sha256:

@@ -76,7 +76,7 @@ def pull(
             done += 1
             yield outcome
         # An empty list would make the directory of the cache.
-        for outcome in _restored(cache, store, wanted, trusted, of_cache) if wanted else ():
+        for outcome in _restored(cache, store, wanted, of_cache) if wanted else ():
             done += 1
             progress(done, total, outcome.entry.program or outcome.entry.key[:12])
             yield outcome
@@ -99,12 +99,10 @@ def _choose(
     return fitting[0]
 
 
-def _restored(
-    cache: Moves, store: Objects, wanted: Sequence[Signed], trusted: TrustedKeys, machine: Machine
-) -> Iterator[Pulled]:
+def _restored(cache: Moves, store: Objects, wanted: Sequence[Signed], machine: Machine) -> Iterator[Pulled]:
     waiting: deque[_Fetched] = deque()
     damaged: deque[Pulled] = deque()
-    for done in cache.restore(_entries(store, wanted, trusted, machine, waiting, damaged)):
+    for done in cache.restore(_entries(store, wanted, machine, waiting, damaged)):
         yield from _drained(damaged)
         record, received = waiting.popleft()
         result = (
@@ -122,7 +120,6 @@ class _Fetched(NamedTuple):
 def _entries(
     store: Objects,
     wanted: Sequence[Signed],
-    trusted: TrustedKeys,
     machine: Machine,
     fetched: deque[_Fetched],
     damaged: deque[Pulled],
@@ -137,7 +134,7 @@ def _entries(
             received = sum(len(data.get(name) or b"") for name in names - seen)
             seen |= names
             try:
-                entry = whole(one, data, trusted)
+                entry = whole(one, data)
             except FormatError as error:
                 damaged.append(_outcome(one, machine, PullResult.DAMAGED, f"{error}; push it again"))
                 continue
