@@ -277,7 +277,9 @@ _ONLY: Mapping[str, frozenset[str]] = {
     # It takes three times as long to import as JSON, so no hit may need it.
     "msgspec": frozenset({"recording", "sources.scan_memos", "remote"}),
     "obstore": frozenset({"remote.cloud"}),
+    "oras": frozenset({"remote.registry_client"}),
     "redis": frozenset({"remote.redis_server"}),
+    "requests": frozenset({"remote.registry_client"}),
     "rich": frozenset({"answers", "cli"}),
     "matplotlib": frozenset({"answers"}),
 }

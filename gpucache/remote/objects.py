@@ -28,6 +28,7 @@ _MODULES = {
     "redis": "gpucache.remote.redis_server",
     "rediss": "gpucache.remote.redis_server",
     "oci": "gpucache.remote.registry",
+    "oci+http": "gpucache.remote.registry",
 }
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ import pytest
 
 from gpucache.errors import RemoteError, UsageError
 from gpucache.remote.objects import Objects, open_objects
-from tests.remote.more_servers import redis_server
+from tests.remote.more_servers import docker_registry, redis_server
 from tests.remote.servers import make_bucket, moto_url, nginx, use_cloud
 
 Opener = Callable[[], Objects]
@@ -29,7 +29,11 @@ def _s3(request: pytest.FixtureRequest) -> str:
     return f"{bucket}/{uuid4().hex}/caches"
 
 
-_STORES = {"folder": _folder, "redis": _redis, "s3": _s3}
+def _registry(request: pytest.FixtureRequest) -> str:
+    return f"{request.getfixturevalue('registry_url')}/{uuid4().hex}"
+
+
+_STORES = {"folder": _folder, "redis": _redis, "registry": _registry, "s3": _s3}
 """The URL of an empty store of each kind; servers are shared by the tests of a module."""
 
 
@@ -47,6 +51,12 @@ def _bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         keys = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any"}
         use_cloud(patch, folder, AWS_ENDPOINT_URL=url, **keys)
         yield make_bucket(url, "shared")
+
+
+@pytest.fixture(name="registry_url", scope="module")
+def _registry_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with docker_registry(tmp_path_factory.mktemp("registry")) as url:
+        yield url
 
 
 @pytest.fixture(name="opened", params=_STORES)

@@ -1,0 +1,432 @@
+"""A store in an OCI registry: objects packed into the layers of a few artifacts.
+
+The URL is ``oci://HOST[:PORT]/REPOSITORY[:TAG]``, for HTTPS, or HTTP on a loopback address; ``oci+http://``
+is HTTP anywhere. Each ``create`` pushes its objects as *packs*: image manifests with layers of up to 32 MiB,
+in which objects follow each other, and a config that says where each is. A pack has a tag of its own,
+``TAG-<12 hex of its digest>``, so pushes never conflict; the store is the union of the packs. A reader learns
+of packs at its first read, and again when it lists or creates. Removing an object writes its pack's manifest
+anew; the registry can free a layer once all of its objects are removed.
+
+Owns the form of a pack and which bytes of it are asked for. Must not know what the objects are.
+"""
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import sha256
+from importlib.util import find_spec
+from ipaddress import ip_address
+from itertools import groupby
+from threading import Lock
+from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple, TypeVar
+from urllib.parse import urljoin, urlsplit
+
+import msgspec
+
+from gpucache.errors import RemoteError, UsageError
+from gpucache.remote.objects import Limits, Listed, in_parallel, missing_extra, require_object_name
+from gpucache.units import printable
+
+if TYPE_CHECKING:
+    from gpucache.remote.registry_client import RegistryClient
+
+LAYER_BYTES = 32 << 20
+"""The size of a layer, unless it is of one object that is larger."""
+_PACK_LAYERS = 16
+_PACK_OBJECTS = 10_000
+_AT_ONCE = 4
+"""How many layers are moved at the same time."""
+_GAP_BYTES = 256 << 10
+"""Objects that are not further apart are asked for together."""
+_MOST_JSON_BYTES = 4 << 20
+"""The largest manifest and config; other tools read no larger ones either."""
+_MOST_PACKS = 10_000
+_MOST_OBJECTS = 2_000_000
+_MOST_PAGES = 1000
+_MANIFEST_TYPE: Final = "application/vnd.oci.image.manifest.v1+json"
+_INDEX_TYPE = "application/vnd.gpucache.index.v1+json"
+_LAYER_TYPE = "application/vnd.gpucache.objects.v1"
+_DEFAULT_TAG = "gpucache"
+_REPLACED = ".replaced"
+_URL = re.compile(
+    r"oci(?P<plain>\+http)?://(?P<host>(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(?::[0-9]{1,5})?)"
+    r"/(?P<repository>[a-z0-9]+(?:[._/-]+[a-z0-9]+)*)(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}))?"
+)
+T = TypeVar("T")
+_Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+
+
+class _Blob(msgspec.Struct, frozen=True, rename="camel"):
+    """What a manifest says of a layer or a config."""
+
+    media_type: str
+    digest: Annotated[str, msgspec.Meta(pattern="^sha256:[0-9a-f]{64}$")]
+    size: _Count
+
+
+class _Manifest(msgspec.Struct, frozen=True, rename="camel"):
+    """The manifest of a pack."""
+
+    schema_version: Literal[2]
+    media_type: Literal["application/vnd.oci.image.manifest.v1+json"]
+    config: _Blob
+    layers: tuple[_Blob, ...]
+
+
+class _Place(msgspec.Struct, frozen=True, array_like=True):
+    """Where an object of a pack is."""
+
+    name: str
+    layer: _Count
+    offset: _Count
+    size: _Count
+
+
+class _Index(msgspec.Struct, frozen=True):
+    """The config of a pack."""
+
+    written_ns: _Count
+    objects: tuple[_Place, ...]
+
+
+class _TagList(msgspec.Struct, frozen=True):
+    """A page of the tags of a repository."""
+
+    tags: tuple[str, ...] | None = None
+
+
+class _Pack(NamedTuple):
+    tag: str
+    digest: str
+    layers: tuple[_Blob, ...]
+    config: _Index
+
+    @property
+    def age(self) -> tuple[bool, int, str]:
+        """Orders packs: of two that have an object of one name the first counts."""
+        return not self.tag.endswith(_REPLACED), self.config.written_ns, self.tag
+
+
+class _Layer(NamedTuple):
+    """Objects that become a layer."""
+
+    sizes: dict[str, int]
+    parts: list[bytes]
+
+
+class _Pushed(NamedTuple):
+    """A layer in the registry, and the sizes of the objects in it."""
+
+    blob: _Blob
+    sizes: dict[str, int]
+
+
+class _Span(NamedTuple):
+    """Bytes of a layer that are asked for together, and the objects in them."""
+
+    layer: _Blob
+    start: int
+    end: int
+    places: list[_Place]
+
+
+class RegistryObjects:
+    """See ``gpucache.remote.objects.Objects``."""
+
+    lists = True
+    writes = True
+    is_own_folder = False
+
+    def __init__(self, url: str, client: "RegistryClient", tag: str) -> None:
+        self.url = url
+        self._client = client
+        self._tag = tag
+        self._lock = Lock()
+        self._packs: dict[str, _Pack] | None = None
+        self._found: dict[str, tuple[_Pack, _Place]] = {}
+
+    def listed(self, prefix: str) -> Iterator[Listed]:
+        """The objects of all packs."""
+        self._refresh()
+        for name, (pack, place) in sorted(self._found.items()):
+            if name.startswith(prefix):
+                yield Listed(name, place.size, pack.config.written_ns)
+
+    def read(self, names: Iterable[str], limit_bytes: int) -> Iterator[tuple[str, bytes | None]]:
+        """Objects that are near each other by one request for a range, or for a layer with its digest."""
+        if self._packs is None:
+            self._refresh()
+        wanted: list[tuple[_Blob, _Place]] = []
+        for name in names:
+            found = self._found.get(require_object_name(name))
+            if found is None:
+                yield name, None
+                continue
+            pack, place = found
+            if place.size > limit_bytes:
+                raise RemoteError(
+                    f"{name} in {self.url} is larger than {limit_bytes} bytes; remove it from there"
+                )
+            wanted.append((pack.layers[place.layer], place))
+        for read in in_parallel(self._read, _spans(wanted), _AT_ONCE):
+            yield from read
+
+    def create(self, objects: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bool]]:
+        """Packs of the objects that no other pack has; an object is there once its pack is."""
+        self._refresh()
+        present: list[str] = []
+        layers: list[_Pushed] = []
+        for layer in in_parallel(self._push_layer, self._layers(objects, present), _AT_ONCE):
+            layers.append(layer)
+            if len(layers) == _PACK_LAYERS or sum(len(one.sizes) for one in layers) >= _PACK_OBJECTS:
+                yield from self._push_layers(layers)
+                layers = []
+        yield from self._push_layers(layers)
+        yield from ((name, False) for name in present)
+
+    def replace(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
+        """A pack whose tag is made of the name; of two writers at once the last one's stays, as registries
+        compare nothing."""
+        self._refresh()
+        ((_, old),) = self.read([name], LAYER_BYTES)
+        data = change(old)
+        layer = self._push_layer(_Layer({name: len(data)}, [data]))
+        tag = f"{self._tag}-{sha256(name.encode()).hexdigest()[:12]}{_REPLACED}"
+        self._push_pack((layer.blob,), _index_of([layer]), tag)
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Manifests without the objects, instead of those with them."""
+        gone = {require_object_name(name) for name in names}
+        for pack in self._refresh():
+            kept = [place for place in pack.config.objects if place.name not in gone]
+            if len(kept) == len(pack.config.objects):
+                continue
+            if kept:
+                numbers = sorted({place.layer for place in kept})
+                places = tuple(msgspec.structs.replace(one, layer=numbers.index(one.layer)) for one in kept)
+                layers = tuple(pack.layers[number] for number in numbers)
+                self._push_pack(layers, _Index(pack.config.written_ns, places))
+            self._client.ask("DELETE", f"manifests/{pack.digest}", (200, 202, 204, 404))
+            with self._lock:
+                self._packs = {tag: one for tag, one in (self._packs or {}).items() if tag != pack.tag}
+                self._index_packs()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def _refresh(self) -> list[_Pack]:
+        """Learn which packs there are; those whose tags have their digests never change."""
+        tags = self._tags()
+        known = self._packs or {}
+        new = [tag for tag in tags if tag not in known or tag.endswith(_REPLACED)]
+        read: list[_Pack] = []
+        objects = sum(len(pack.config.objects) for pack in known.values())
+        for pack in in_parallel(self._read_pack, new):
+            if pack is not None:
+                read.append(pack)
+                objects += len(pack.config.objects)
+            if objects > _MOST_OBJECTS:
+                raise RemoteError(f"{self.url} has more than {_MOST_OBJECTS} objects; push elsewhere")
+        with self._lock:
+            packs = {tag: pack for tag, pack in known.items() if tag in tags}
+            self._packs = packs | {pack.tag: pack for pack in read}
+            self._index_packs()
+            return list(self._packs.values())
+
+    def _index_packs(self) -> None:
+        """Put the objects of all packs together; to be called with the lock."""
+        found: dict[str, tuple[_Pack, _Place]] = {}
+        for pack in sorted((self._packs or {}).values(), key=lambda one: one.age):
+            for place in pack.config.objects:
+                found.setdefault(place.name, (pack, place))
+        self._found = found
+
+    def _tags(self) -> set[str]:
+        """The tags of packs; none of a repository that does not exist."""
+        ours = re.compile(rf"{re.escape(self._tag)}-[0-9a-f]{{12}}(?:{re.escape(_REPLACED)})?")
+        found: set[str] = set()
+        page = "tags/list?n=1000"
+        for _ in range(_MOST_PAGES):
+            answer = self._client.ask("GET", page, (200, 404), _MOST_JSON_BYTES)
+            if answer.status == 404:
+                return found
+            told = self._parsed(answer.data, _TagList)
+            found.update(tag for tag in told.tags or () if ours.fullmatch(tag))
+            if len(found) > _MOST_PACKS:
+                break
+            following = self._client.next_page(answer)
+            if following is None:
+                return found
+            page = following
+        raise RemoteError(
+            f"{self.url} has more than {_MOST_PACKS} packs or tags; push into another repository"
+        )
+
+    def _read_pack(self, tag: str) -> _Pack | None:
+        """A pack; None if it was removed by now. Raises RemoteError if it is none."""
+        accept = {"Accept": _MANIFEST_TYPE}
+        answer = self._client.ask("GET", f"manifests/{tag}", (200, 404), _MOST_JSON_BYTES, headers=accept)
+        if answer.status == 404:
+            return None
+        digits = sha256(answer.data).hexdigest()
+        if not tag.endswith((digits[:12], _REPLACED)):
+            raise self._damaged(tag, "it is another artifact than its tag says")
+        manifest = self._parsed(answer.data, _Manifest, tag)
+        if manifest.config.media_type != _INDEX_TYPE or manifest.config.size > _MOST_JSON_BYTES:
+            raise self._damaged(tag, "it is no pack of gpucache's")
+        config = self._read_blob(manifest.config)
+        if config is None:
+            return None
+        index = self._parsed(config, _Index, tag)
+        for place in index.objects:
+            require_object_name(place.name)
+            sizes = [one.size for one in manifest.layers[place.layer : place.layer + 1]]
+            if not sizes or place.offset + place.size > sizes[0]:
+                raise self._damaged(tag, f"{place.name} lies outside of its layer")
+        return _Pack(tag, f"sha256:{digits}", manifest.layers, index)
+
+    def _read(self, span: _Span) -> list[tuple[str, bytes | None]]:
+        if span.start == 0 and span.end == span.layer.size:
+            data = self._read_blob(span.layer)
+        else:
+            data = self._read_range(span)
+        if data is None:
+            return [(place.name, None) for place in span.places]
+        return [
+            (place.name, data[(at := place.offset - span.start) : at + place.size]) for place in span.places
+        ]
+
+    def _read_range(self, span: _Span) -> bytes | None:
+        if span.start == span.end:
+            return b""
+        headers = {"Range": f"bytes={span.start}-{span.end - 1}"}
+        most = min(span.layer.size, max(LAYER_BYTES, span.end - span.start))
+        path = f"blobs/{span.layer.digest}"
+        answer = self._client.ask("GET", path, (200, 206, 404), most, headers=headers)
+        if answer.status == 404:
+            return None
+        data = answer.data if answer.status == 206 else answer.data[span.start : span.end]
+        if len(data) != span.end - span.start:
+            raise self._client.garbage(f"{span.layer.digest} ended too early")
+        return data
+
+    def _read_blob(self, blob: _Blob) -> bytes | None:
+        answer = self._client.ask("GET", f"blobs/{blob.digest}", (200, 404), blob.size)
+        if answer.status == 404:
+            return None
+        if f"sha256:{sha256(answer.data).hexdigest()}" != blob.digest:
+            raise self._client.garbage(f"other bytes than those of {blob.digest}")
+        return answer.data
+
+    def _layers(self, objects: Iterable[tuple[str, bytes]], present: list[str]) -> Iterator[_Layer]:
+        """Objects that are in no pack, in layers; the names of others go to ``present``."""
+        seen: set[str] = set()
+        layer, size = _Layer({}, []), 0
+        for name, data in objects:
+            if require_object_name(name) in self._found or name in seen:
+                present.append(name)
+                continue
+            seen.add(name)
+            full = size + len(data) > LAYER_BYTES or len(layer.sizes) == _PACK_OBJECTS
+            if layer.sizes and full:
+                yield layer
+                layer, size = _Layer({}, []), 0
+            layer.sizes[name] = len(data)
+            layer.parts.append(data)
+            size += len(data)
+        if layer.sizes:
+            yield layer
+
+    def _push_layer(self, layer: _Layer) -> _Pushed:
+        return _Pushed(self._push_blob(b"".join(layer.parts) or b"\0", _LAYER_TYPE), layer.sizes)
+
+    def _push_layers(self, layers: Sequence[_Pushed]) -> Iterator[tuple[str, bool]]:
+        if layers:
+            self._push_pack(tuple(layer.blob for layer in layers), _index_of(layers))
+        yield from ((name, True) for layer in layers for name in layer.sizes)
+
+    def _push_pack(self, layers: tuple[_Blob, ...], index: _Index, tag: str = "") -> None:
+        config = self._push_blob(msgspec.json.encode(index), _INDEX_TYPE)
+        data = msgspec.json.encode(_Manifest(2, _MANIFEST_TYPE, config, layers))
+        digits = sha256(data).hexdigest()
+        tag = tag or f"{self._tag}-{digits[:12]}"
+        headers = {"Content-Type": _MANIFEST_TYPE}
+        self._client.ask("PUT", f"manifests/{tag}", (200, 201, 202), body=data, headers=headers)
+        with self._lock:
+            self._packs = {**(self._packs or {}), tag: _Pack(tag, f"sha256:{digits}", layers, index)}
+            self._index_packs()
+
+    def _push_blob(self, data: bytes, media_type: str) -> _Blob:
+        digest = f"sha256:{sha256(data).hexdigest()}"
+        if self._client.ask("HEAD", f"blobs/{digest}", (200, 404)).status == 404:
+            begun = self._client.ask("POST", "blobs/uploads/", (202,), body=b"")
+            place = urljoin(begun.url, begun.headers.get("Location", ""))
+            place += f"{'&' if urlsplit(place).query else '?'}digest={digest}"
+            headers = {"Content-Type": "application/octet-stream"}
+            self._client.ask("PUT", place, (200, 201, 202), body=data, headers=headers)
+        return _Blob(media_type, digest, len(data))
+
+    def _parsed(self, data: bytes, form: type[T], tag: str = "") -> T:
+        try:
+            return msgspec.json.decode(data, type=form)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            if tag:
+                raise self._damaged(tag, printable(str(error))) from None
+            raise self._client.garbage(printable(str(error))) from None
+
+    def _damaged(self, tag: str, told: str) -> RemoteError:
+        return RemoteError(f"{self.url} cannot be read (at the tag {tag}: {told}); remove that tag")
+
+
+def open_url(url: str, limits: Limits) -> RegistryObjects:
+    """The store of a URL; connects at the first request."""
+    match = _URL.fullmatch(url)
+    if match is None:
+        shown = printable(url.rpartition("@")[2])
+        raise UsageError(f"{shown} is no repository; write oci://HOST[:PORT]/REPOSITORY[:TAG]")
+    if find_spec("oras") is None:
+        raise missing_extra("oci", url)
+    from gpucache.remote.registry_client import RegistryClient
+
+    host, loopback = match["host"], _is_loopback(match["host"])
+    plain = loopback or bool(match["plain"])
+    client = RegistryClient(host, match["repository"], limits, plain=plain, loopback=loopback)
+    return RegistryObjects(url, client, match["tag"] or _DEFAULT_TAG)
+
+
+def _is_loopback(host: str) -> bool:
+    name = host.rpartition(":")[0] if re.search(r":[0-9]+$", host) else host
+    try:
+        return ip_address(name.strip("[]")).is_loopback
+    except ValueError:
+        return name == "localhost"
+
+
+def _index_of(layers: Sequence[_Pushed]) -> _Index:
+    places: list[_Place] = []
+    for number, layer in enumerate(layers):
+        offset = 0
+        for name, size in layer.sizes.items():
+            places.append(_Place(name, number, offset, size))
+            offset += size
+    return _Index(time.time_ns(), tuple(places))
+
+
+def _spans(wanted: Iterable[tuple[_Blob, _Place]]) -> Iterator[_Span]:
+    """The objects of each layer in spans of at most ``LAYER_BYTES``, unless one object alone is larger."""
+    ordered = sorted(wanted, key=lambda one: (one[0].digest, one[1].offset))
+    for _, group in groupby(ordered, key=lambda one: one[0].digest):
+        span: _Span | None = None
+        for layer, place in group:
+            end = place.offset + place.size
+            near = span and place.offset <= span.end + _GAP_BYTES and end - span.start <= LAYER_BYTES
+            if span and near:
+                span.places.append(place)
+                span = span._replace(end=max(span.end, end))
+            else:
+                if span:
+                    yield span
+                span = _Span(layer, place.offset, end, [place])
+        if span:
+            yield span
