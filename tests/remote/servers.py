@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingTCPServer
+from ssl import SSLContext
 from threading import Event, Thread
 from typing import NamedTuple
 from urllib.request import Request, urlopen
@@ -112,12 +113,22 @@ Answer = Callable[[socket.socket, Scripted], None]
 
 
 @contextmanager
-def scripted(answer: Answer) -> Iterator[Scripted]:
+def scripted(answer: Answer, tls: SSLContext | None = None) -> Iterator[Scripted]:
     """Calls a function for the head of each request, in a thread for each connection."""
 
     class Handler(StreamRequestHandler):
+        def setup(self) -> None:
+            if tls:
+                with suppress(OSError):
+                    self.request = tls.wrap_socket(self.request, server_side=True)
+            super().setup()
+
+        def finish(self) -> None:
+            super().finish()
+            self.request.close()
+
         def handle(self) -> None:
-            with suppress(OSError):
+            with suppress(OSError, ValueError):
                 while head := self._head():
                     server.requests.append(head)
                     server.clients.add(self.client_address[1])
