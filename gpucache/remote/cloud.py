@@ -47,6 +47,8 @@ class _Kind(NamedTuple):
     """Variables that are credentials or lead to them, all of one line together; last the one that allows
     asking the metadata address."""
     remedy: str
+    unsigned: Mapping[str, object] = {"skip_signature": True}
+    """What keeps obstore from asking for credentials."""
 
 
 _KINDS: Mapping[str, _Kind] = {
@@ -76,6 +78,7 @@ _KINDS: Mapping[str, _Kind] = {
         ),
         "set GOOGLE_APPLICATION_CREDENTIALS, or GCE_METADATA_HOST=metadata.google.internal for the account "
         "of this instance",
+        {"skip_signature": True, "bearer_token": ""},  # it would sign what writes
     ),
     "az": _Kind(
         "AzureStore",
@@ -96,15 +99,21 @@ _KINDS: Mapping[str, _Kind] = {
 _MEANINGS = (
     ("NoSuchBucket|ContainerNotFound", "the bucket {bucket} does not exist; create it or check its name"),
     (
-        "169\\.254\\.|metadata\\.google",
-        "the metadata service of this machine gives no credentials for {url}; {remedy}",
+        "latest/api/token|latest/meta-data|computeMetadata|oken request|AssumeRole|169\\.254\\.",
+        "the service that gives credentials for {url} gives none; {remedy}",
     ),
-    ("PermissionDenied|Unauthenticated|ExpiredToken", "{url} refuses {access}{code}; {remedy}"),
+    (
+        "PermissionDenied|Unauthenticated|ExpiredToken|status: 40[13]",
+        "{url} refuses {access}{code}; {remedy}",
+    ),
     ("dns error", "the host of {server} cannot be found; check its name and the network"),
-    ("ertificate", "the certificate of {server} is not trusted; check its address, or set SSL_CERT_FILE"),
+    (
+        "InvalidCertificate",
+        "the certificate of {server} is not trusted; check its address, or set SSL_CERT_FILE",
+    ),
     ("kind: Connect", "{server} cannot be reached; check its address and the network, or the proxy"),
     ("TimedOut|kind: Timeout", "{server} does not answer in time; check its address and the network"),
-    ("edirect", "{url} is in another region; set AWS_REGION to the region of the bucket"),
+    ("without LOCATION", "{url} is in another region; set AWS_REGION to the region of the bucket"),
     ("status: \\d", "{server} answers with an error{code}; check its address, or try again later"),
     ("", "{server} answers with something else than an object; check its address"),
 )
@@ -251,7 +260,7 @@ def open_url(url: str, limits: Limits) -> CloudObjects:
         store = make(
             bucket,
             prefix=prefix.strip("/") or None,
-            config=config if signed else {**config, "skip_signature": True},
+            config=config if signed else {**config, **kind.unsigned},
             client_options={
                 **_proxy(host.scheme or "https"),
                 "allow_http": host.scheme == "http",

@@ -1,0 +1,301 @@
+"""Buckets: which credentials are used, what each cloud is asked, and every failure in one sentence."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from gpucache.errors import RemoteError, UsageError
+from gpucache.remote.objects import Limits, Objects, open_objects
+from tests.remote.servers import Scripted, make_bucket, moto_url, saying, scripted, use_cloud
+
+_SHORT = Limits(connect_s=2.0, request_s=0.25, retries=1)
+_KEYS = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "s3cret"}
+_URLS = {"s3": "s3://bucket/pre/fix", "gs": "gs://bucket/pre/fix", "az": "az://bucket/pre/fix"}
+_ENDPOINTS = {"s3": "AWS_ENDPOINT_URL", "gs": "GOOGLE_BASE_URL", "az": "AZURE_STORAGE_ENDPOINT"}
+_EMPTY = "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n"
+
+
+@pytest.fixture(name="moto", scope="module")
+def _moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with moto_url(tmp_path_factory.mktemp("moto")) as url:
+        make_bucket(url, "bucket")
+        yield url
+
+
+Use = Callable[..., None]
+
+
+@pytest.fixture(name="use")
+def _use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Use:
+    """Sets variables of clouds, and an account for Azure, which has no buckets without one."""
+    use_cloud(monkeypatch, tmp_path, AZURE_STORAGE_ACCOUNT_NAME="account")
+
+    def use(**variables: str) -> None:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+
+    return use
+
+
+def _failure(call: Callable[[], object], *secrets: str) -> str:
+    """The sentence of a failure: one line, which shows no secret and none of what a server sent."""
+    with pytest.raises(RemoteError) as raised:
+        call()
+    sentence = raised.value.message
+    assert len(sentence.splitlines()) == 1 and len(sentence) < 400
+    assert ";" in sentence
+    for hidden in ("s3cret", "Debug", "retr", "<", *secrets):
+        assert hidden not in sentence
+    return sentence
+
+
+def _calls(store: Objects) -> dict[str, Callable[[], object]]:
+    return {
+        "listed": lambda: list(store.listed("")),
+        "read": lambda: list(store.read(["a"], 10)),
+        "create": lambda: list(store.create([("a", b"1")])),
+        "replace": lambda: store.replace("a", lambda _: b"1"),
+        "remove": lambda: store.remove(["a"]),
+    }
+
+
+def test_writers_that_replace_one_object_lose_nothing(moto: str, use: Use) -> None:
+    """Each change is made to what the one before it left."""
+    use(AWS_ENDPOINT_URL=moto, **_KEYS)
+    stores = [open_objects("s3://bucket/many") for _ in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda store: store.replace("index", lambda old: (old or b"") + b"x"), stores * 3))
+    assert dict(stores[0].read(["index"], 100)) == {"index": b"x" * 24}
+
+
+def test_more_objects_than_a_page_are_listed_and_removed(moto: str, use: Use) -> None:
+    """Pages follow each other, of no other prefix that begins alike."""
+    use(AWS_ENDPOINT_URL=moto, **_KEYS)
+    store = open_objects("s3://bucket/pages")
+    names = {f"a/{number}" for number in range(1002)}
+    list(store.create((name, b"") for name in names))
+    list(store.create([("ab/1", b""), ("a..b/1", b"")]))
+    assert {one.name for one in store.listed("a/")} == names
+    assert all(one.written_ns > 10**18 for one in store.listed(""))
+    store.remove(names)
+    assert {one.name for one in store.listed("")} == {"ab/1", "a..b/1"}
+
+
+@pytest.mark.parametrize("call", ["listed", "read", "create", "replace"])
+def test_a_missing_bucket_is_one_sentence(moto: str, use: Use, call: str) -> None:
+    """It names the bucket; to remove something from it is no error."""
+    use(AWS_ENDPOINT_URL=moto, **_KEYS)
+    store = open_objects("s3://never")
+    assert "the bucket never does not exist" in _failure(_calls(store)[call])
+    store.remove(["a"])
+
+
+@pytest.mark.parametrize("call", ["listed", "read", "create", "replace", "remove"])
+def test_refused_credentials_are_one_sentence(use: Use, call: str) -> None:
+    """It names the variables, and says whether there were any credentials."""
+    body = "<Error><Code>AccessDenied</Code><Message>s3cret</Message></Error>"
+    refused = f"HTTP/1.1 403 Forbidden\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+    with scripted(saying(refused)) as server:
+        use(AWS_ENDPOINT_URL=server.url)
+        said = _failure(_calls(open_objects("s3://bucket"))[call])
+        assert "s3://bucket refuses requests without credentials" in said
+        assert "(AccessDenied); set AWS_ACCESS_KEY_ID" in said
+        use(**_KEYS)
+        assert "the credentials of this environment" in _failure(_calls(open_objects("s3://bucket"))[call])
+
+
+def _hang(_: socket.socket, server: Scripted) -> None:
+    server.over.wait()
+
+
+@pytest.mark.parametrize("call", ["listed", "read", "create", "replace", "remove"])
+@pytest.mark.parametrize("scheme", _URLS)
+def test_a_server_that_fails_is_one_sentence(use: Use, scheme: str, call: str) -> None:
+    """One that is gone, hangs, closes early, has an unknown name, fails, or speaks another language."""
+
+    def said(endpoint: str) -> str:
+        use(**{_ENDPOINTS[scheme]: endpoint})
+        return _failure(_calls(open_objects(_URLS[scheme], _SHORT))[call])
+
+    with scripted(_hang) as silent:
+        assert "does not answer in time" in said(silent.url)
+    assert "cannot be reached" in said(silent.url)
+    assert "the host" in said("http://user:s3cret@store.invalid")
+    with scripted(saying("HTTP/1.1 500 No\r\nContent-Length: 5\r\n\r\nwrong")) as failing:
+        assert "(500)" in said(failing.url)
+    with scripted(saying("")) as closing, scripted(saying("+OK\r\n\r\n")) as other:
+        assert "answers with something else" in said(closing.url)
+        assert "answers with something else" in said(other.url)
+
+
+def test_bytes_that_do_not_come_are_one_sentence(use: Use) -> None:
+    """A length that is not kept, and one beyond the limit, of which nothing is read."""
+    start = 'HTTP/1.1 200 OK\r\nETag: "1"\r\nLast-Modified: Mon, 23 Nov 2026 00:00:00 GMT\r\nContent-Length: '
+    for rest, says in (("9\r\n\r\nless", "something else"), ("99999999999999\r\n\r\n", "more than 10 bytes")):
+        with scripted(saying(start + rest)) as server:
+            use(AWS_ENDPOINT_URL=server.url)
+            store = open_objects("s3://bucket", _SHORT)
+            assert says in _failure(lambda: list(store.read(["a"], 10)))  # noqa: B023 - called at once
+
+
+@pytest.mark.parametrize("scheme", _URLS)
+def test_each_cloud_creates_on_a_condition(use: Use, scheme: str) -> None:
+    """The request itself says that the object must not exist; an answer that it does is False."""
+    status = {"s3": "412 Precondition Failed", "gs": "412 Precondition Failed", "az": "409 Conflict"}[scheme]
+    with scripted(saying(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n")) as server:
+        use(**{_ENDPOINTS[scheme]: server.url})
+        assert list(open_objects(_URLS[scheme]).create([("a/b", b"1")])) == [("a/b", False)]
+    [head] = server.requests
+    assert "/bucket/pre/fix/a/b" in unquote(head.splitlines()[0])
+    assert "if-none-match: *" in head.lower() or "x-goog-if-generation-match: 0" in head.lower()
+    assert "authorization" not in head.lower().replace("authorization: bearer \r", "")
+
+
+_METADATA = {
+    "s3": ("AWS_METADATA_ENDPOINT", {"AWS_EC2_METADATA_DISABLED": "false"}),
+    "gs": ("GCE_METADATA_ROOT", {}),
+    "az": ("AZURE_MSI_ENDPOINT", {"AZURE_CREDENTIAL_TYPE": "managed_identity"}),
+}
+
+
+@pytest.mark.parametrize("scheme", _URLS)
+def test_the_metadata_address_is_asked_only_where_a_variable_allows_it(use: Use, scheme: str) -> None:
+    """Requests are unsigned without credentials; with the variable it is seen that the address was asked."""
+    with scripted(saying(_EMPTY)) as store, scripted(saying(_EMPTY)) as metadata:
+        variable, allowed = _METADATA[scheme]
+        host = metadata.url.removeprefix("http://")
+        use(**{_ENDPOINTS[scheme]: store.url, variable: host if scheme == "gs" else metadata.url})
+        use(GCE_METADATA_IP=host)
+        for call in _calls(open_objects(_URLS[scheme], _SHORT)).values():
+            with suppress(RemoteError):
+                call()
+        assert len(store.requests) >= 5 and not metadata.requests
+        use(**(allowed or {"GCE_METADATA_HOST": host}))
+        for call in _calls(open_objects(_URLS[scheme], _SHORT)).values():
+            assert "that gives credentials for" in _failure(call)
+        assert metadata.requests
+
+
+def test_nothing_on_this_machine_is_reached_through_a_proxy(moto: str, use: Use) -> None:
+    """A proxy is for other machines, and NO_PROXY excepts some of them."""
+    with scripted(saying(_EMPTY)) as proxy:
+        use(**dict.fromkeys(("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY"), proxy.url))
+        for host in ("127.0.0.1", "localhost"):
+            use(AWS_ENDPOINT_URL=moto.replace("127.0.0.1", host), **_KEYS)
+            assert dict(open_objects("s3://bucket").read(["none"], 10)) == {"none": None}
+        assert not proxy.requests
+        use(AWS_ENDPOINT_URL="http://store.invalid")
+        assert dict(open_objects("s3://bucket").read(["none"], 10)) == {"none": None}
+        assert proxy.requests[0].startswith("GET http://store.invalid/bucket/none")
+        use(NO_PROXY="store.invalid")
+        assert "the host" in _failure(lambda: list(open_objects("s3://bucket", _SHORT).read(["a"], 10)))
+        assert len(proxy.requests) == 1
+
+
+def _signed(server: Scripted, **variables: str) -> str:
+    """The line of the signature of a request."""
+    list(open_objects("s3://bucket").read(["a"], 10))
+    found = [line for line in server.requests[-1].splitlines() if line.lower().startswith("authorization")]
+    return found[0] if found else ""
+
+
+def test_keys_and_the_region_are_taken_from_the_files_of_aws(use: Use, tmp_path: Path) -> None:
+    """Those of AWS_PROFILE; the environment comes first, and a profile without keys says how to get some."""
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / ".aws" / "credentials").write_text(
+        "[default]\naws_access_key_id = ONE\naws_secret_access_key = s\n"
+        "[work]\naws_access_key_id = TWO\naws_secret_access_key = s\n"
+    )
+    config = tmp_path / ".aws" / "config"
+    with scripted(saying(_EMPTY)) as server:
+        config.write_text(
+            f"[default]\nregion = eu-west-1\nendpoint_url = {server.url}\n"
+            f"[profile work]\nregion = eu-west-2\nendpoint_url = {server.url}\n"
+            "[profile login]\nsso_session = x\n"
+        )
+        assert "Credential=ONE/" in _signed(server) and "/eu-west-1/s3/" in _signed(server)
+        use(AWS_PROFILE="work")
+        assert "Credential=TWO/" in _signed(server) and "/eu-west-2/s3/" in _signed(server)
+        use(AWS_PROFILE="login", AWS_ENDPOINT_URL=server.url)
+        with pytest.raises(UsageError, match="export-credentials"):
+            open_objects("s3://bucket")
+        use(**_KEYS, AWS_REGION="eu-west-3")
+        assert "Credential=any/" in _signed(server) and "/eu-west-3/s3/" in _signed(server)
+    config.write_text("no section\n")
+    with pytest.raises(UsageError, match="config"):
+        open_objects("s3://bucket")
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [{"AWS_ACCESS_KEY_ID": "any"}, {"AWS_SECRET_ACCESS_KEY": "s3cret"}, {"AWS_ENDPOINT_URL": "s3cret://["}],
+)
+def test_variables_that_are_not_complete_are_a_usage_error(use: Use, variables: dict[str, str]) -> None:
+    """The sentence names the variables and shows no value."""
+    use(**variables)
+    with pytest.raises(UsageError, match="AWS_SECRET_ACCESS_KEY") as raised:
+        open_objects("s3://bucket")
+    assert "s3cret" not in raised.value.message
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://",
+        "s3:///x",
+        "s3://k:s3cret@b",
+        "s3://b/../c",
+        "s3://b//c",
+        "s3://b/c?d=e",
+        "s3://b c",
+        "az://b/%2e",
+    ],
+)
+def test_a_url_that_names_no_bucket_is_refused(use: Use, url: str) -> None:
+    """It is not shown, as it may have a password."""
+    with pytest.raises(UsageError, match="s3://BUCKET/PREFIX") as raised:
+        open_objects(url)
+    assert "s3cret" not in raised.value.message
+
+
+def test_without_its_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the command that installs it."""
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    monkeypatch.setitem(sys.modules, "obstore.store", None)
+    with pytest.raises(UsageError, match=r"pip install 'gpucache\[remote\]'"):
+        open_objects("s3://bucket")
+
+
+_FORKED = """
+import os, sys
+from gpucache.errors import RemoteError
+from gpucache.remote.objects import open_objects
+open_objects("/nowhere"), open_objects("http://127.0.0.1")
+assert "obstore" not in sys.modules
+store = open_objects("s3://bucket")
+assert dict(store.read(["none"], 10)) == {"none": None}
+child = os.fork()
+if not child:
+    try:
+        list(store.read(["none"], 10))
+    except RemoteError as error:
+        os._exit(7 if "spawn" in error.message else 8)
+    os._exit(9)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+assert dict(store.read(["none"], 10)) == {"none": None}
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing is forked here")
+def test_a_forked_process_gets_a_sentence(moto: str, use: Use) -> None:
+    """Threads that its parent had would never answer. Nothing but such a URL imports the library."""
+    use(AWS_ENDPOINT_URL=moto, **_KEYS)
+    subprocess.run([sys.executable, "-W", "ignore", "-c", _FORKED], check=True)
