@@ -17,7 +17,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left
-from gpucache.caches.portable import Moving
+from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.systems import CupyPlaces
 from gpucache.payload import PayloadKind, describe
 
@@ -50,7 +50,7 @@ class Cupy(CupyPlaces, BinaryFormat):
     )  # fmt: skip
     consequence = "CuPy serves it, so the program fails when it loads it, at every start"
     shows = "a GPU binary"
-    moving = Moving(tried=True, untold=("NVRTC",))
+    moving = Moving(tried=True, untold=(Fact.PATH, "NVRTC"))
 
     def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
         """The binary after the SHA-1 and the mangled names."""

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 
 from gpucache.answers.entries import Location
 from gpucache.caches.interface import Cache, Moves
-from gpucache.caches.portable import PortableEntry
+from gpucache.caches.portable import PortableEntry, Restored
 from gpucache.caches.registry import of_others
 
 needs_sandbox = pytest.mark.skipif(
@@ -104,9 +104,14 @@ def packed(system: str, place: Path) -> list[PortableEntry]:
 def move(system: str, there: Path, here: Path) -> list[PortableEntry]:
     """Take all entries of a cache to another place; the entries."""
     found = packed(system, there)
-    done = list(cast("Moves", opened(system, here)).restore(found))
+    done = restore(system, here, found)
     assert found and all(one.done for one in done), done
     return found
+
+
+def restore(system: str, place: Path, entries: Sequence[PortableEntry]) -> list[Restored]:
+    """What becomes of entries that came from elsewhere."""
+    return list(cast("Moves", opened(system, place)).restore(entries))
 
 
 def seen(place: Path) -> dict[str, tuple[int, int]]:

@@ -1,0 +1,268 @@
+"""Entries of compilers for GPUs that another user made elsewhere: the real owner hits them, as far as it can.
+
+Each is made as one user with one install in one place, packed, restored as another user with another home,
+project and install, from whom all places of the first are hidden, and its owner's own words or counters say
+what it did.
+"""
+
+import shutil
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+import pytest
+
+from gpucache.caches.portable import Fact
+from tests.peers.elsewhere import User, move, needs_sandbox, packed, restore, seen, users
+from tests.pocl import SYSTEM_ICD
+
+pytestmark = [needs_sandbox, pytest.mark.slow]
+
+
+def _installed(name: str) -> bool:
+    try:
+        return bool(distribution(name))
+    except PackageNotFoundError:
+        return False
+
+
+def _needs(*names: str) -> pytest.MarkDecorator:
+    gone = [name for name in names if not _installed(name)]
+    return pytest.mark.skipif(bool(gone), reason=f"{' and '.join(gone)} not installed")
+
+
+_SCALE = 'extern "C" __global__ void scale(float *x) { x[threadIdx.x] *= 2; }'
+_NVRTC = "nvidia-cuda-nvrtc"
+_OF_TRITON = """
+import hashlib
+import triton, triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+@triton.jit
+def scale(x, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x + at, tl.load(x + at, at < n) * 2, at < n)
+
+hits = []
+triton.knobs.compilation.listener = lambda cache_hit, **_: hits.append(cache_hit)
+types = {"x": "*fp32", "n": "i32", "BLOCK": "constexpr"}
+for target, form in ((GPUTarget("cuda", 90, 32), "cubin"), (GPUTarget("hip", "gfx942", 64), "hsaco")):
+    made = triton.compile(ASTSource(scale, types, constexprs={"BLOCK": 128}), target=target)
+    print(form, hashlib.sha256(made.asm[form]).hexdigest())
+print("hits", *hits)
+"""
+
+
+@_needs("triton")
+def test_triton_hits_what_another_user_and_install_compiled(tmp_path: Path) -> None:
+    """Its listener says so, and it gives the same bytes from the new place; it asks for a version alone."""
+    first, second = users(tmp_path, "triton")
+    made, started = first.run(_OF_TRITON, {})
+    assert "hits False False" in made
+    compiled = len(started)
+    cache = Path(".triton/cache")
+    entries = move("triton", first.home / cache, second.home / cache)
+    assert {dict(one.facts)[Fact.ARCHITECTURE] for one in entries} == {"sm_90", "gfx942"}
+    before = seen(second.home / cache)
+    found, started = second.run(_OF_TRITON, {})
+    assert "hits True True" in found and made.split()[:4] == found.split()[:4] and len(started) < compiled
+    assert seen(second.home / cache) == before
+    assert {one.files for one in packed("triton", second.home / cache)} == {one.files for one in entries}
+
+
+_OF_JAX = """
+import jax, jax.monitoring
+seen = []
+jax.monitoring.register_event_listener(lambda event, **_: seen.append(event.rpartition("/")[2]))
+assert jax.jit(lambda x: x * 3 + 1)(2.0) == 7
+print("hits", seen.count("cache_hits"), "misses", seen.count("cache_misses"))
+"""
+
+
+def _jax(home: Path, **more: str) -> dict[str, str]:
+    return {
+        "JAX_PLATFORMS": "cpu",
+        "JAX_COMPILATION_CACHE_DIR": str(home / "jax"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+        **more,
+    }
+
+
+@_needs("jax")
+def test_jax_without_xlas_caches_hits_what_another_user_and_install_compiled(tmp_path: Path) -> None:
+    """Its events say so; the entry tells the setting, and the CPU, whose features are in the key."""
+    zstd = [name for name in ("zstandard",) if _installed(name)]  # which decides about the compression
+    first, second = users(tmp_path, "jax", "jaxlib", *zstd)
+    alone = {"JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES": "none"}
+    said, _ = first.run(_OF_JAX, _jax(first.home, **alone))
+    assert "hits 0" in said and "misses 0" not in said
+    entries = move("jax", first.home / "jax", second.home / "jax")
+    facts = dict(entries[0].facts)
+    assert facts["JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES"] == "none" and facts[Fact.CPU]
+    before = seen(second.home / "jax")
+    said, _ = second.run(_OF_JAX, _jax(second.home, **alone))
+    assert "hits 0" not in said and "misses 0" in said and seen(second.home / "jax") == before
+
+
+@_needs("jax")
+def test_jax_with_xlas_caches_hits_at_the_same_place_alone(tmp_path: Path) -> None:
+    """The place is in its keys, and its entries tell it."""
+    first, second = users(tmp_path)
+    first.run(_OF_JAX, _jax(first.home))
+    entries = move("jax", first.home / "jax", second.home / "jax")
+    assert {dict(one.facts)[Fact.PLACE] for one in entries} == {str(first.home / "jax")}
+    said, _ = second.run(_OF_JAX, _jax(second.home))
+    assert "hits 0" in said
+    shutil.rmtree(first.home / "jax")
+    move("jax", second.home / "jax", first.home / "jax")
+    said, _ = replace(first, uid=1003).run(_OF_JAX, _jax(first.home))
+    assert "misses 0" in said
+
+
+@_needs("jax", "filelock")
+def test_jax_with_a_bounded_cache_hits_and_writes_beside_what_came(tmp_path: Path) -> None:
+    """An entry gets its last use, without which JAX could write no other."""
+    first, second = users(tmp_path)
+    bounded = {"JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES": "none", "JAX_COMPILATION_CACHE_MAX_SIZE": "9999999"}
+    first.run(_OF_JAX, _jax(first.home, **bounded))
+    second.run(_OF_JAX.replace("* 3 + 1", "* 4 - 1"), _jax(second.home, **bounded))
+    entries = [one for one in packed("jax", first.home / "jax") if "lambda" in one.program]
+    assert [one.done for one in restore("jax", second.home / "jax", entries)] == [True]
+    said, _ = second.run(_OF_JAX, _jax(second.home, **bounded))
+    assert "misses 0" in said
+    said, _ = second.run(_OF_JAX.replace("* 3 + 1", "* 2 + 3"), _jax(second.home, **bounded))
+    assert "FileNotFoundError" not in said and len(list((second.home / "jax").glob("*lambda*-cache"))) == 3
+
+
+_OF_WARP = """
+import warp as wp
+
+@wp.kernel
+def scale(x: wp.array(dtype=float), factor: float):
+    x[wp.tid()] *= factor
+
+x = wp.array([1.0, 2.0], dtype=float, device="cpu")
+wp.launch(scale, dim=2, inputs=[x, 3.0], device="cpu")
+assert x.numpy().tolist() == [3.0, 6.0]
+"""
+
+
+@_needs("warp-lang")
+def test_warp_hits_what_another_user_and_install_compiled(tmp_path: Path) -> None:
+    """It says (cached); the entry has the program's source, and tells version and CPU."""
+    first, second = users(tmp_path, "warp-lang")
+    assert "(compiled)" in first.run(_OF_WARP, {})[0]
+    (entry,) = move("warp", first.home / ".cache/warp", second.home / ".cache/warp")
+    assert set(dict(entry.facts)) == {Fact.VERSION, Fact.CPU}
+    assert any(b"x[wp.tid()] *= factor" in one.data for one in entry.files)
+    before = seen(second.home / ".cache/warp")
+    said, _ = second.run(_OF_WARP, {})
+    assert "(cached)" in said and "(compiled)" not in said and seen(second.home / ".cache/warp") == before
+
+
+def _nvrtc_of(user: User) -> dict[str, str]:
+    """Where a user's own NVRTC is, which is not looked for along PYTHONPATH."""
+    return {"LD_LIBRARY_PATH": f"{user.site}/nvidia/cu13/lib"}
+
+
+_OF_CUDA_CORE = f"""
+from cuda.core import Program, ProgramOptions
+from cuda.core.utils import FileStreamProgramCache
+
+class Told(FileStreamProgramCache):
+    def get(self, key, default=None):
+        found = super().get(key, default)
+        print("miss" if found is None else "hit")
+        return found
+
+made = Program({_SCALE!r}, "c++", ProgramOptions(arch="sm_90")).compile("cubin", cache=Told())
+assert b"scale" in made.code
+"""
+
+
+@_needs("cuda-core", _NVRTC)
+def test_cuda_core_hits_what_another_user_and_install_compiled(tmp_path: Path) -> None:
+    """Its cache answers; nothing is written."""
+    first, second = users(tmp_path, "cuda-core", "cuda-bindings", _NVRTC)
+    assert "miss" in first.run(_OF_CUDA_CORE, {})[0]
+    cache = Path(".cache/cuda-python/program-cache")
+    (entry,) = move("cuda.core", first.home / cache, second.home / cache)
+    assert entry.facts == ((Fact.ARCHITECTURE, "sm_90"),)
+    before = seen(second.home / cache)
+    said, _ = second.run(_OF_CUDA_CORE, _nvrtc_of(second))
+    assert "hit" in said and "miss" not in said and before.keys() == seen(second.home / cache).keys()
+
+
+_OF_CUPY = f"""
+import sys
+from cupy._core import core
+from cupy.cuda import compiler
+
+compiled, compile_one = [], compiler._compile_using_nvrtc_no_warning
+
+def told(source, options, *rest):
+    compiled.append(options)
+    return compile_one(source, options, *rest)
+
+class Module:  # one that needs no driver
+    load = _set_mapping = lambda *_: None
+
+compiler._compile_using_nvrtc_no_warning = told
+compiler.function = type("", (), {{"Module": Module}})
+compiler._get_arch_for_options_for_nvrtc = lambda arch=None: ("-arch=sm_90", "cubin")
+compiler._compile_module_with_cache({_SCALE!r}, (), arch="90")
+print("without headers", "compiled" if compiled else "hit")
+compiled.clear()
+try:  # as ElementwiseKernel, RawKernel and RawModule do
+    core.compile_with_cache({_SCALE!r}, (), "90")
+except TypeError:  # of a module that needs no driver
+    pass
+print("with CuPy's headers", "compiled" if compiled else "hit")
+"""
+
+
+@_needs("cupy-cuda12x", _NVRTC)
+def test_cupy_hits_what_another_user_compiled_and_another_install_without_its_headers(tmp_path: Path) -> None:
+    """The place of its headers is an option of what its kernels are compiled with, and so in their keys."""
+    first, second = users(tmp_path, "cupy-cuda12x", _NVRTC)
+    said, _ = first.run(_OF_CUPY, {})
+    assert "without headers compiled" in said and "with CuPy's headers compiled" in said
+    cache = Path(".cupy/kernel_cache")
+    move("cupy", first.home / cache, second.home / cache)
+    before = seen(second.home / cache)
+    said, _ = User(1002, second.home, hidden=[tmp_path / "there"]).run(_OF_CUPY, {})
+    assert "without headers hit" in said and "with CuPy's headers hit" in said
+    assert seen(second.home / cache) == before
+    said, _ = second.run(_OF_CUPY, _nvrtc_of(second))
+    assert "without headers hit" in said and "with CuPy's headers compiled" in said
+
+
+_OF_OPENCV = """
+import cv2, numpy as np
+cv2.ocl.setUseOpenCL(True)
+assert cv2.ocl.useOpenCL()
+image = cv2.UMat(np.full((64, 64), 7, np.float32))
+assert (cv2.resize(image, (32, 32)).get() == 7).all()
+"""
+
+
+@_needs("opencv-python-headless")
+@pytest.mark.skipif(not SYSTEM_ICD.is_file(), reason="the system has no PoCL")
+def test_opencv_takes_what_another_user_and_install_compiled(tmp_path: Path) -> None:
+    """PoCL says that it got a binary, and no source; no file of OpenCV's changes."""
+    vendors = tmp_path / "vendors"
+    vendors.mkdir()
+    shutil.copy(SYSTEM_ICD, vendors)
+    first, second = users(tmp_path, "opencv-python-headless")
+    environ = {"OCL_ICD_VENDORS": str(vendors), "OPENCV_OPENCL_DEVICE": ":CPU:", "POCL_DEBUG": "all"}
+
+    def run(user: User) -> str:
+        return user.run(_OF_OPENCV, {**environ, "OPENCV_OPENCL_CACHE_DIR": str(user.home / "cv")})[0]
+
+    assert "build_source" in run(first)
+    (entry,) = move("opencv", first.home / "cv", second.home / "cv")
+    assert set(dict(entry.facts)) == {Fact.ARCHITECTURE, Fact.DRIVER}
+    before = seen(second.home / "cv")
+    assert "build_source" not in run(second) and seen(second.home / "cv") == before
