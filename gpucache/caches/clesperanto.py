@@ -7,13 +7,14 @@ versions had decimal hashes and no version directory; CUDA's files end in ``.ptx
 temporary name and renamed, a file that the driver rejects is built again, and nothing is ever removed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import OF_OPENCL, BinaryFormat
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left, hashed
+from gpucache.caches.portable import Moving
 from gpucache.caches.systems import ClesperantoPlaces
 
 _VERSION, _HASH, _OLDER = r"clic-(\d+(?:\.\d+)*-r\d+)", r"([0-9a-f]{16}-\d+)", r"(\d{15,20})"
@@ -46,11 +47,17 @@ class Clesperanto(ClesperantoPlaces, BinaryFormat):
         "ends at every start"
     )
     shows = "a GPU binary"
+    moving = Moving(tried=True, tells="the path of the driver's cache")
 
     def look(self, item: Files) -> Look:
         """Add the clesperanto version to the description of the binary."""
         version = item.parts[0].removeprefix("clic-") if len(item.parts) > 1 else ""
         return replace(super().look(item), toolchain=(("CLIc", version),))
+
+    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:
+        """The architecture and CLIc's version; device and driver are only in a hash."""
+        yield from super().facts(item, replace(look, toolchain=()))
+        yield from (pair for pair in look.toolchain if pair[1])
 
 
 FORMAT = Clesperanto

@@ -513,8 +513,12 @@ class DatabaseFormat(FilesFormat):
         if not stat.S_ISREG(item.seen[item.names[0]].st_mode):
             yield
             return
-        with item.open() as folder:
-            fd = folder.open_file(item.names[0])
+        try:
+            with item.open() as folder:
+                fd = folder.open_file(item.names[0])
+        except FileNotFoundError:  # it is about to come
+            yield
+            return
         try:
             if why := _held(fd):
                 raise HeldError(f"{why} {item.path} open, which could store nothing more; end it first")

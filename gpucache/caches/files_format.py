@@ -56,6 +56,9 @@ class FilesFormat(Format[Files]):
 
     largest_bytes: ClassVar[int] = 1 << 30
     """The maximum size of a file whose bytes are returned."""
+    index: ClassVar[str] = ""
+    """The file in the root with a row for each entry, of which an entry that moves has its row; empty for
+    none."""
     _kept: list[Node] | None = None
 
     @classmethod
@@ -195,6 +198,17 @@ class FilesFormat(Format[Files]):
     def key_here(self, entry: PortableEntry) -> str:
         """The key that an entry from elsewhere gets in this cache."""
         return entry.key
+
+    def publish(self, entry: PortableEntry, move: Callable[[], bool]) -> bool:  # noqa: ARG002 - for indexes
+        """Bring an entry from elsewhere into the cache with ``move``, which moves its files into place unless
+        another process has them; and its row into the index. Raises HeldError, FormatError, OSError."""
+        return move()
+
+    def merge(self, item: Files, entry: PortableEntry) -> None:
+        """Add to a sound entry here what it lacks of the same from elsewhere, if ``holds`` says that.
+
+        Raises HeldError, FormatError, OSError.
+        """
 
     def restoring(self, check: Check) -> AbstractContextManager[Callable[[PortableEntry], Restored]]:
         """Writes entries through a staging directory in the root."""

@@ -7,7 +7,7 @@ describes one program's cache (``gpucache.caches.format``). Must not know any sy
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Generic, cast
@@ -243,14 +243,14 @@ class ForeignCache(Generic[T]):
         """What is known of the programs that use this cache."""
         return self._format.facts_here()
 
-    def has(self, key: str) -> bool:
-        """Whether a sound entry of this key is there."""
+    def has(self, key: str, names: Collection[str]) -> bool:
+        """Whether a sound entry of this key is there, with all files of these portable names."""
         made = self._format
         try:
             found = [
                 item for item in made.items(key) if item.key == key
             ]  # to its end, which closes directories
-            return any(judge(made, item) is None for item in found)
+            return any(judge(made, item) is None and made.holds(item, names) for item in found)
         except (OSError, FormatError):
             return False
 

@@ -14,7 +14,7 @@ is allocated.
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -344,6 +344,11 @@ class Format(Places, ABC, Generic[T]):
         """The files of a sound entry in their portable form, in the order in which the owner publishes them;
         raises FormatError if this entry cannot move, OSError."""
         raise FormatError(self.moving.why_not)
+
+    def holds(self, item: T, names: Collection[str]) -> bool:  # noqa: ARG002 - one here stands for all
+        """Whether a sound entry here has all files of the same from elsewhere, of these portable names; one
+        that does not is merged with it. Raises FormatError, OSError."""
+        return True
 
     def restoring(self, check: Check) -> AbstractContextManager[Callable[[PortableEntry], Restored]]:  # noqa: ARG002 - see ``moving``
         """Writes entries that came from elsewhere; ``check`` judges an entry of any format.

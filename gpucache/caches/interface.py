@@ -5,7 +5,7 @@ Owns the two protocols that inspect, verify and evict work on: a ``System`` know
 could break the owner is refused. Must not know how results are displayed.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
@@ -139,8 +139,11 @@ class Moves(Protocol):
         """What is known of the programs that use this cache: values by label of ``portable.Fact``."""
         ...
 
-    def has(self, key: str) -> bool:
-        """Whether a sound entry of this key is there. Raises nothing of the system."""
+    def has(self, key: str, names: Collection[str]) -> bool:
+        """Whether a sound entry of this key is there, with all files of these portable names.
+
+        Raises nothing of the system.
+        """
         ...
 
     def restore(self, entries: Iterable[PortableEntry]) -> Iterator[Restored]:

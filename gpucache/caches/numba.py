@@ -20,6 +20,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left, hashed
+from gpucache.caches.portable import Moving
 from gpucache.caches.systems import NumbaPlaces
 from gpucache.errors import FormatError
 from gpucache.payload import describe
@@ -50,6 +51,10 @@ class Numba(NumbaPlaces, FilesFormat):
     served = "Numba would look at it; whether it serves it depends on the source, its line and the target"
     shows = "an index of Numba's"
     key_digits = 40
+    moving = Moving(
+        "an entry has code and constants of modules that it does not name, and Numba serves it where those "
+        "differ, with wrong results; put NUMBA_CACHE_DIR and the sources into one image"
+    )
     folders_removed = 1
 
     def look(self, item: Files) -> Look:

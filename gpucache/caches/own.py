@@ -6,7 +6,7 @@ allows: the key against its key fields, the payload against the entry's head.
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -180,7 +180,7 @@ class OwnCache:
         """Nothing: compilers decide which entries are hit."""
         return {}
 
-    def has(self, key: str) -> bool:
+    def has(self, key: str, names: Collection[str] = ()) -> bool:  # noqa: ARG002 - an entry is one file
         """Whether a sound entry of this key is there."""
         scanned = self.store.look_at(CacheKey(key))
         return scanned is not None and isinstance(self.store.check(scanned), Entry)

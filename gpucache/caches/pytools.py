@@ -13,22 +13,29 @@ until it ends, and cannot store anything if one was removed meanwhile.
 
 import re
 import sqlite3
-from collections.abc import Iterator
+import stat
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
 
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
 from gpucache.caches import interpreters, pickles
-from gpucache.caches.databases import DatabaseFormat, has_table
+from gpucache.caches.databases import DatabaseFormat, has_table, writing
 from gpucache.caches.files import Files
-from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.format import HOUR_NS, HeldError, Look
 from gpucache.caches.layout import Layout, Left, hashed
+from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile
 from gpucache.caches.systems import PytoolsPlaces
-from gpucache.errors import FormatError
+from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.model import KeyField
 
 _PYTHON = r"([23]\.\d+\.\d+)\.(\w+\.\d+)"
 _NAME = rf"pdict-(v\d+)-(.+?)-?{_PYTHON}\.sqlite"
 _FOLDER = rf"pdict-(v\d+)-(.+)-py{_PYTHON}"
 _ITEM = f"{_FOLDER}/([0-9a-f]{{3}})/([0-9a-f]{{3}})/([0-9a-f]{{8,58}})"
+_KEYHASH = re.compile("[0-9a-f]{8,128}")
+_TABLE = "CREATE TABLE dict (keyhash TEXT NOT NULL PRIMARY KEY, key_value TEXT NOT NULL)"
+_INSERT = "INSERT INTO dict VALUES (?, ?)"
 _ITEMS_BYTES = 256 << 20
 _NEVER = "pytools warns, the program computes it again at every start, and pytools never replaces it"
 
@@ -47,6 +54,8 @@ class Pytools(PytoolsPlaces, DatabaseFormat):
     consequence = "pytools raises an error that programs do not catch, so they fail at it every time"
     shows = "a database of pytools'"
     key_digits = 40
+    distribution = "pytools"
+    moving = Moving(tried=True, tells="generated code, and whatever programs store", sources=True)
 
     def look(self, item: Files) -> Look:
         """The dictionary's name and its Python."""
@@ -86,6 +95,42 @@ class Pytools(PytoolsPlaces, DatabaseFormat):
                 yield Problem(wrong.kind, f"a row {wrong.detail}; {self.consequence}")
                 return
 
+    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - from its name
+        """The version of Python."""
+        yield Fact.PYTHON, dict(look.fields)["python"]
+
+    def files_to_move(self, item: Files) -> Sequence[PortableFile]:
+        """Its rows as files, so that dictionaries of several machines become one."""
+        if item.parts:
+            raise FormatError("a dictionary of pytools before 2024.1.3 is not moved; update pytools")
+        mode = stat.S_IMODE(item.seen[item.names[0]].st_mode) & 0o777
+        with self.database(item) as (connection, _):
+            rows = connection.execute("SELECT keyhash, key_value FROM dict ORDER BY keyhash").fetchall()
+        return [PortableFile(f"{item.names[0]}/{keyhash}", value, mode) for keyhash, value in rows]
+
+    def placed(self, entry: PortableEntry, root: Path) -> Sequence[PortableFile]:  # noqa: ARG002 - no paths
+        """A database of the rows, as pytools makes one."""
+        name, rows = _rows(entry)
+        with closing(sqlite3.connect(":memory:")) as connection:
+            connection.execute(_TABLE)
+            with connection:
+                connection.executemany(_INSERT, rows.items())
+            return [PortableFile(name, connection.serialize(), entry.files[0].mode)]
+
+    def holds(self, item: Files, names: Collection[str]) -> bool:
+        """Whether it has every row."""
+        with self.database(item) as (connection, _):
+            here = {row for (row,) in connection.execute("SELECT keyhash FROM dict")}
+        return {name.rpartition("/")[2] for name in names} <= here
+
+    def merge(self, item: Files, entry: PortableEntry) -> None:
+        """Insert the rows that are missing, as programs do that have it open."""
+        try:
+            with writing(item.path) as connection:
+                connection.executemany(f"{_INSERT} ON CONFLICT DO NOTHING", _rows(entry)[1].items())
+        except CacheUnusableError as error:
+            raise HeldError(str(error)) from error
+
     def report(self, item: Files, entry: CacheEntry) -> EntryReport | None:
         """The number of a database's rows."""
         if item.parts:
@@ -100,6 +145,17 @@ class Pytools(PytoolsPlaces, DatabaseFormat):
         return EntryReport(
             entry, tuple(KeyField(*pair) for pair in fields.items()), (("kind", "database"), ("rows", rows))
         )
+
+
+def _rows(entry: PortableEntry) -> tuple[str, dict[str, bytes]]:
+    """The name of a dictionary's file, and its rows; raises FormatError."""
+    names = [one.name.split("/") for one in entry.files]
+    name = names[0][0]
+    if not re.fullmatch(_NAME, name) or any(
+        len(parts) != 2 or parts[0] != name or not _KEYHASH.fullmatch(parts[1]) for parts in names
+    ):
+        raise FormatError("its files are no rows of a dictionary")
+    return name, {parts[1]: one.data for parts, one in zip(names, entry.files, strict=True)}
 
 
 FORMAT = Pytools

@@ -75,7 +75,7 @@ def write_files(root: Path, files: Sequence[PortableFile]) -> None:
             file.flush()
             if hasattr(os, "fchmod"):
                 os.fchmod(fd, one.mode)
-            _give(fd)
+            give(fd)
             os.fsync(fd)
 
 
@@ -87,21 +87,26 @@ def make_folder(path: Path) -> None:
         make_folder(path.parent)
     with suppress(FileExistsError):
         path.mkdir(mode=_FOLDER_MODE)
-        _give(path)
+        give(path)
 
 
 def _restore(made: "FilesFormat", entry: PortableEntry, check: Check, below: Path) -> Restored:
     old = _item(made, entry)
-    if old is not None and check(made, old) is None:
+    sound = old is not None and check(made, old) is None
+    if sound and old is not None and made.holds(old, [one.name for one in entry.files]):
         return Restored(done=False, present=True)
     item = _staged(made, entry, check, below)
+    if sound and old is not None:
+        made.merge(old, entry)
+        return Restored(done=True)
     if old is not None:
         with made.lock(old):
             kept = made.discard(old)
         if kept is not None and not kept.gone:
             return Restored(done=False, reason=f"the entry here is damaged and stays: {kept.reason}")
     with made.lock(replace(item, root=made.root)):
-        done = _publish(below, made.root, [one.name for one in made.placed(entry, made.root)])
+        names = [one.name for one in made.placed(entry, made.root) if one.name != made.index]
+        done = made.publish(entry, lambda: _publish(below, made.root, names))
     return Restored(done=done, present=not done)
 
 
@@ -113,7 +118,7 @@ def _staged(made: "FilesFormat", entry: PortableEntry, check: Check, below: Path
     found = list(probe.items(""))
     names = {"/".join((*one.parts, name)) for one in found for name in one.names}
     folders = {name for one in found for name in _folders(one)}
-    if len(found) != 1 or names - folders != {one.name for one in trial}:
+    if len(found) != 1 or names - folders != {one.name for one in trial} - {made.index}:
         raise FormatError(f"it is laid out as no entry of {made.owner}'s cache")
     if wrong := check(probe, found[0]):
         raise FormatError(f"it is {wrong.kind}: {wrong.detail}")
@@ -220,7 +225,7 @@ def _lock(fd: int) -> bool:
     return True
 
 
-def _give(place: int | Path) -> None:
+def give(place: int | Path) -> None:
     """Give a new file to the user whom ``GPUCACHE_OWNER_UID`` names to the administrator."""
     uid = os.environ.get("GPUCACHE_OWNER_UID", "")
     if uid.isdecimal() and hasattr(os, "geteuid") and os.geteuid() == 0:

@@ -18,9 +18,9 @@ import os
 import re
 import stat
 import struct
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -32,6 +32,7 @@ from gpucache.caches.files import Files, open_folder, read
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HOUR_NS, SECOND_NS, HeldError, Look
 from gpucache.caches.layout import Layout
+from gpucache.caches.portable import Moving, PortableEntry, PortableFile
 from gpucache.caches.systems import TaichiPlaces
 from gpucache.errors import FormatError
 from gpucache.units import format_age
@@ -87,9 +88,9 @@ class Index:
             raise FormatError("it ends in the middle of a row") from None
         return cls(tuple(version), rows)
 
-    def without(self, names: Collection[str]) -> bytes:
-        """The bytes of this index without some rows."""
-        rows = [row for row in self.rows.values() if row.name not in names]
+    def written(self) -> bytes:
+        """The bytes of this index."""
+        rows = self.rows.values()
         body = b"".join(
             _bytes(row.name) + _bytes(row.key) + _ROW_END.pack(row.size_bytes, row.made_s, row.used_s)
             for row in rows
@@ -119,6 +120,9 @@ class Taichi(TaichiPlaces, FilesFormat):
     checksums = True
     shows = "a Taichi kernel"
     together = 500
+    distribution = "taichi"
+    index = _INDEX
+    moving = Moving(tried=True, tells="names of kernels")
 
     def look(self, item: Files) -> Look:
         """Kernel and architecture from the head, times and Taichi's version from the index."""
@@ -161,6 +165,38 @@ class Taichi(TaichiPlaces, FilesFormat):
         if len(data) < _HEAD.size:
             raise FormatError(f"{item.path} ends in the middle of its head")
         return data[_HEAD.size + _HEAD.unpack_from(data)[2] : _end(data)]
+
+    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:
+        """Taichi's version and backend; the code is of no CPU, and for a GPU of what its key says."""
+        yield from super().facts(item, replace(look, target=""))
+        yield "Taichi's backend", look.target
+
+    def files_to_move(self, item: Files) -> Sequence[PortableFile]:
+        """Its file, and an index of its row alone, without the times of this machine."""
+        row = self._index.rows.get(_name(item)) if self._index else None
+        if row is None or self._index is None:
+            raise FormatError("the index has no row for it")
+        index = Index(self._index.version, {row.name: row._replace(made_s=0, used_s=0)})
+        return [*super().files_to_move(item), PortableFile(_INDEX, index.written(), 0o644)]
+
+    def publish(self, entry: PortableEntry, move: Callable[[], bool]) -> bool:
+        """Its file, then its row in the index, below Taichi's lock."""
+        new = Index.read(entry.files[-1].data)
+        if list(new.rows) != [Path(entry.files[0].name).stem]:
+            raise FormatError("its index has other rows than its own")
+        now_s = self.now_ns() // SECOND_NS
+        rows = {name: row._replace(made_s=now_s, used_s=now_s) for name, row in new.rows.items()}
+        with self._locked():
+            try:
+                index = self._read()
+            except FormatError:
+                raise FormatError(f"{_INDEX} does not read; run 'gpucache verify --repair'") from None
+            if index.rows and index.version != new.version:
+                raise FormatError(f"{_INDEX} is of another version of Taichi; clear it with 'ti cache clean'")
+            done = move()
+            self._write(Index(new.version, {**index.rows, **rows}), entry.files[-1].mode, to_owner=True)
+        self.__dict__.pop("_index", None)
+        return done
 
     def remove(self, item: Files) -> Kept | None:
         """One of several."""
@@ -235,10 +271,20 @@ class Taichi(TaichiPlaces, FilesFormat):
             if names.isdisjoint(index.rows):
                 return
             mode = stat.S_IMODE(folder.lstat(_INDEX).st_mode)
+        rows = {name: row for name, row in index.rows.items() if name not in names}
+        self._write(Index(index.version, rows), mode)
+
+    def _write(self, index: Index, mode: int, *, to_owner: bool = False) -> None:
+        """Replace the index, whose lock is held."""
+        with open_folder(self.root) as folder:
             with suppress(FileNotFoundError):
                 folder.unlink(_NEW)
             with os.fdopen(folder.open_for_writing(_NEW, os.O_EXCL | os.O_WRONLY, mode), "wb") as file:
-                file.write(index.without(names))
+                file.write(index.written())
+                if to_owner:
+                    from gpucache.caches.restoring import give  # only pull needs it
+
+                    give(file.fileno())
             folder.move(_NEW, folder, _INDEX)
 
     @contextmanager

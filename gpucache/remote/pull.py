@@ -94,7 +94,8 @@ def _choose(
     if not fitting:
         nearest = min(believed, key=lambda one: len(machine.differences(one.record)))
         return _outcome(nearest, machine, PullResult.DIFFERS)
-    if cache.has(fitting[0].record.key):
+    record = fitting[0].record
+    if cache.has(record.key, [one.name for one in record.files]):
         return _outcome(fitting[0], machine, PullResult.PRESENT)
     return fitting[0]
 

@@ -41,17 +41,24 @@ class User:
     """The directory of packages of an own install; None for that of the tests."""
     hidden: Sequence[Path] = ()
 
-    def run(self, program: str, environ: Mapping[str, str], *, fails: bool = False) -> tuple[str, list[str]]:
-        """What a Python program says, and the programs that it starts."""
-        project = self.home / f"project-of-{self.uid}"
-        project.mkdir(parents=True, exist_ok=True)
-        (project / "program.py").write_text(program, encoding="ascii")
+    @property
+    def project(self) -> Path:
+        """The directory of its program."""
+        return self.home / f"project-of-{self.uid}"
+
+    def run(
+        self, program: str, environ: Mapping[str, str], *, said: str = "", fails: bool = False
+    ) -> tuple[str, list[str]]:
+        """The output of a Python program that is told something, and the programs that it starts."""
+        self.project.mkdir(parents=True, exist_ok=True)
+        (self.project / "program.py").write_text(program, encoding="ascii")
         trace = self.home / "trace"
         # The Python below an environment is the same for both, as are the system's libraries.
         python = sys.executable if self.site is None else getattr(sys, "_base_executable", sys.executable)
         command = [
             "bwrap", "--dev-bind", "/", "/", "--unshare-user", "--uid", str(self.uid), "--gid", str(self.uid),
-            *(word for place in self.hidden for word in ("--tmpfs", str(place))), "--chdir", str(project),
+            *(word for place in self.hidden for word in ("--tmpfs", str(place))),
+            "--chdir", str(self.project),
             "strace", "-f", "-qq", "-e", "trace=execve", "-o", str(trace), python, "program.py",
         ]  # fmt: skip
         done = subprocess.run(
@@ -62,6 +69,7 @@ class User:
                 **({"PYTHONPATH": str(self.site)} if self.site else {}),
                 **environ,
             },
+            input=said,
             capture_output=True,
             text=True,
             timeout=120,

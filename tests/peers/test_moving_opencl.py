@@ -4,20 +4,34 @@ Each is made as one user with one install in one place, packed, restored as anot
 project, from whom all places of the first are hidden, and its owner's own words say what it did.
 """
 
+import hashlib
+import importlib.util
 import shutil
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gpucache.caches.portable import Fact
+from gpucache.errors import FormatError
 from tests.peers.elsewhere import move, needs_sandbox, packed, seen, users
 from tests.pocl import SYSTEM_ICD
 
 pytestmark = needs_sandbox
 
-_LINKERS = ("ld", "ld.lld", "clang", "gcc", "cc")
+
+def needs(package: str) -> pytest.MarkDecorator:
+    """Skip where an owner is not installed."""
+    missing = importlib.util.find_spec(package) is None
+    return pytest.mark.skipif(missing, reason=f"{package} is not installed")
+
+
+def _linked(started: Sequence[str]) -> bool:
+    return any(Path(one).name in ("ld", "ld.lld", "clang", "gcc", "cc") for one in started)
+
+
 _BUILD = """
 import logging
 import sys
@@ -117,7 +131,7 @@ def test_pocl_takes_programs_and_kernels_of_another_user(debian: Mapping[str, st
     first, second = users(tmp_path, "pyopencl")
     said, started = first.run(_OF_POCL, debian)
     assert "Writing program.bc" in said and "Built a specialized" in said
-    assert any(Path(one).name in _LINKERS for one in started)
+    assert _linked(started)
     kcache = Path(".cache/pocl/kcache")
     (entry,) = move("pocl", first.home / kcache, second.home / kcache)
     assert entry.files[0].name.endswith("program.bc") and "LLVM" in dict(entry.facts)
@@ -126,3 +140,129 @@ def test_pocl_takes_programs_and_kernels_of_another_user(debian: Mapping[str, st
     assert "Using a cached WG function" in said and "Built a" not in said and "Writing program" not in said
     assert not started and seen(second.home / kcache) == before
     assert packed("pocl", second.home / kcache)[0].files == entry.files
+
+
+_OF_CLESPERANTO = """
+import numpy as np
+import pyclesperanto as cle
+image = cle.push(np.full((16, 16), 3, np.float32))
+assert (cle.pull(cle.add_image_and_scalar(image, scalar=4)) == 7).all()
+"""
+
+
+@needs("pyclesperanto")
+def test_clesperanto_takes_what_another_user_built(debian: Mapping[str, str], tmp_path: Path) -> None:
+    """With PoCL's entries nothing is compiled, linked or written; without the driver's it links at most."""
+    first, second = users(tmp_path, "pyclesperanto")
+    said, started = first.run(_OF_CLESPERANTO, debian)
+    assert "building from sources" in said and _linked(started)
+    for system, place in (("clesperanto", ".cache/clesperanto"), ("pocl", ".cache/pocl/kcache")):
+        move(system, first.home / place, second.home / place)
+    before = seen(second.home / ".cache")
+    said, started = second.run(_OF_CLESPERANTO, debian)
+    assert "building from sources" not in said and "Using a cached WG function" in said
+    assert not started and seen(second.home / ".cache") == before
+
+
+_OF_PYTOOLS = """
+import sys
+from pytools.persistent_dict import NoSuchEntryError, WriteOncePersistentDict
+known = WriteOncePersistentDict("peer-v1", safe_sync=False)
+for key in sys.stdin.read().split():
+    try:
+        print(key, known[key])
+    except NoSuchEntryError:
+        known[key] = f"code of {key}"
+        print(key, "stored")
+"""
+
+
+def test_pytools_fetches_what_another_user_stored(tmp_path: Path) -> None:
+    """Rows come into a dictionary that is there already, and what is there stays."""
+    first, second = users(tmp_path, "pytools")
+    place = Path(".cache/pytools")
+    assert "stored" in first.run(_OF_PYTOOLS, {}, said="one two")[0]
+    assert second.run(_OF_PYTOOLS, {}, said="three two")[0].count("stored") == 2
+    (entry,) = move("pytools", first.home / place, second.home / place)
+    assert entry.facts == ((Fact.PYTHON, ".".join(map(str, sys.version_info[:3]))),)
+    said, _ = second.run(_OF_PYTOOLS, {}, said="one two three")
+    assert said.splitlines() == ["one code of one", "two code of two", "three code of three"]
+
+
+_OF_TAICHI = """
+import sys
+import taichi as ti
+ti.init(arch=ti.cpu, log_level=ti.TRACE)
+
+@ti.kernel
+def total(count: ti.i32) -> ti.i32:
+    found = 0
+    for number in range(count):
+        found += number
+    return found
+
+@ti.kernel
+def product(count: ti.i32) -> ti.i32:
+    found = 1
+    for number in range(count):
+        found *= number + 1
+    return found
+
+for word in sys.stdin.read().split():
+    print("the answer is", {"total": total, "product": product}[word](5))
+"""
+
+
+@needs("taichi")
+def test_taichi_loads_what_another_user_compiled(tmp_path: Path) -> None:
+    """Its index keeps the rows that are there; it loads both kernels and compiles none."""
+    first, second = users(tmp_path, "taichi")
+    place = Path(".cache/taichi/ticache")
+    first.run(_OF_TAICHI, {}, said="total")
+    second.run(_OF_TAICHI, {}, said="product")
+    move("taichi", first.home / place, second.home / place)
+    before = {path: one for path, one in seen(second.home / place).items() if path.endswith(".tic")}
+    said, _ = second.run(_OF_TAICHI, {}, said="total product")
+    assert "the answer is 10" in said and "the answer is 120" in said
+    assert said.count("from cache (key=") == 2
+    assert {path: one for path, one in seen(second.home / place).items() if path.endswith(".tic")} == before
+
+
+_OF_NUMBA = """
+import numba
+import factor
+
+@numba.njit(cache=True)
+def scale(number):
+    return factor.times(number) + factor.MORE
+
+print("the answer is", scale(45))
+"""
+_TIMES = """
+import numba
+
+MORE = {more}
+
+@numba.njit
+def times(number):
+    return number * {factor}
+"""
+
+
+@needs("numba")
+def test_numba_entries_stay_as_they_have_code_of_other_modules(tmp_path: Path) -> None:
+    """Numba serves a copy where those modules are others, with the results of the first machine."""
+    first, second = users(tmp_path, "numba")
+    for user, factor, more in ((first, 1, 1), (second, 1000, 1)):
+        user.project.mkdir(parents=True)
+        (user.project / "factor.py").write_text(_TIMES.format(factor=factor, more=more), encoding="ascii")
+    caches = [user.home / "numba" for user in (first, second)]
+    said, _ = first.run(_OF_NUMBA, {"NUMBA_CACHE_DIR": str(caches[0])})
+    assert "the answer is 46" in said
+    (folder,) = caches[0].iterdir()
+    digest = hashlib.sha1(str(second.project).encode()).hexdigest()
+    shutil.copytree(folder, caches[1] / f"{second.project.name}_{digest}")
+    said, _ = second.run(_OF_NUMBA, {"NUMBA_CACHE_DIR": str(caches[1]), "NUMBA_DEBUG_CACHE": "1"})
+    assert "data loaded" in said and "the answer is 46" in said  # for 45001
+    with pytest.raises(FormatError, match="modules that it does not name"):
+        packed("numba", caches[0])
