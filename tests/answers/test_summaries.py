@@ -205,8 +205,8 @@ def test_push_and_pull_end_as_their_worst_entry() -> None:
         pulled = PullSummary()
         assert [*pulled.of([Pulled(_MOVED, got)])] and pulled.counts[got] == 1
         assert pulled.exit_code == (3 if got in _FOUND else 0)
-    other = PullSummary()
-    assert not [*other.of([Unsound("index", "it is garbage")])] and other.exit_code == 3
+    for other in (PushSummary(), PullSummary()):
+        assert not [*other.of([Unsound("index", "it is garbage")])] and other.exit_code == 3
 
 
 def test_pull_groups_entries_by_each_fact_that_differs() -> None:

@@ -74,8 +74,12 @@ def test_entries_with_sources_are_sent_on_request_alone(run: Run, here: Path) ->
 
 def test_pull_to_a_directory_writes_the_variables_of_what_it_filled(run: Run, here: Path) -> None:
     """The directory is laid out as warm --into lays it out; a system without entries has no variable."""
-    _push(run, "--key", "ci.key")
-    answer = run("pull", "store", "--cache", "all", "--to", "caches", at=None)
+    Path("empty").mkdir()
+    summary = _push(run, "--key", "ci.key", "--cache", "chromium:empty")
+    assert summary["immovable"] == []  # its entries do not move, and it has none
+    named = ("--cache", "all", "--to", "caches")
+    assert run("pull", "store", *named, "--dry-run", at=None).code == 0 and not (here / "caches").exists()
+    answer = run("pull", "store", *named, at=None)
     assert answer.code == 0 and _files(here / "caches/cupy") == _files(here / "cupy")
     told = (here / "caches/gpucache.env").read_text()
     assert told == f"CUPY_CACHE_DIR={here / 'caches/cupy'}\n"
@@ -94,6 +98,10 @@ def test_what_no_trusted_key_signed_is_not_pulled(
     assert run("pull", "store", "--cache", "cupy:new", "--best-effort").code == 0
     accepted = run("pull", "store", "--cache", "cupy:new", "--unsigned")
     assert accepted.code == 0 and "signatures were not checked" in accepted.out
+    monkeypatch.setenv("GPUCACHE_SIGNING_KEY", "ci.key")
+    signed = run("push", "store", "--cache", "cupy:cupy")
+    assert "3 entries sent" in signed.out and signed.err == ""
+    assert run("pull", "store", "--cache", "cupy:signed").code == 0
     Path("store").chmod(0o700)  # a directory of one's own is trusted as one's caches are
     own = run("pull", "store", "--cache", "cupy:other")
     assert own.code == 0 and "3 entries pulled" in own.out
