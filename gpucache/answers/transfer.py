@@ -460,4 +460,5 @@ def _sum(summary: TransferSummary, counts: Mapping[_R, int], words: Mapping[_R, 
         parts.insert(0, f"nothing {words[done]}")
     if summary.findings:
         parts.append(f"{format_count(len(summary.findings), 'finding')} in the store")
+    nothing = nothing.partition(":")[0] if summary.immovable else nothing
     return plain(f"{', '.join(parts) or nothing}{unread_words(summary.unread)}", "bold")

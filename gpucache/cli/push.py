@@ -9,7 +9,7 @@ import click
 from gpucache.cli.caches import cache_option, finish, open_named
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import EntryName, PathName
-from gpucache.cli.stores import open_store, store_options
+from gpucache.cli.stores import open_store, refuse_stores, store_options
 
 if TYPE_CHECKING:
     from gpucache.answers.transfer import Pushed
@@ -52,6 +52,7 @@ def push(
     from gpucache.remote.push import push as send
     from gpucache.remote.signing import load_signing_key, read_trusted
 
+    refuse_stores(cache)
     opened = open_named(cache, systems=False)
     file = key or opened.settings.signing_key
     signing = None if file is None else load_signing_key(file)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from gpucache.caches.registry import ALL, OWN, SYSTEMS, split
-from gpucache.cli.caches import open_named
+from gpucache.cli.caches import is_store, open_named
 from gpucache.cli.globals import given
 from gpucache.cli.parameters import Name, Number
 from gpucache.engine.opened import Opened
@@ -56,6 +56,12 @@ def open_store(url: str, timeout_s: float) -> "Objects":
     return open_objects(url, Limits(min(standard.connect_s, timeout_s), timeout_s))
 
 
+def refuse_stores(caches: Sequence[str]) -> None:
+    """Raises UsageError for a store among the values of ``--cache``, which other verbs take."""
+    for one in filter(is_store, caches):
+        raise UsageError(f"--cache {one} is a store, too; name caches of this machine")
+
+
 def open_to_fill(texts: Sequence[str], folder: Path | None) -> Opened:
     """The caches of some names and places, our own without any, whether they exist or not.
 
@@ -67,6 +73,7 @@ def open_to_fill(texts: Sequence[str], folder: Path | None) -> Opened:
     from gpucache.caches.opening import first_places, open_places
     from gpucache.settings import read_settings
 
+    refuse_stores(texts)
     settings, environ = given().settings(), given().environment()
     if folder is not None:
         environ |= KnownCaches(environ).variables(folder.absolute())

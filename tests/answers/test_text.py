@@ -269,7 +269,7 @@ CASES: dict[str, Callable[[], Iterable[Block]]] = {
     ),
     "push: done": lambda: _pushed(SENT, SENT, Pushed(MOVED, PushResult.PRESENT)),
     "push: again": lambda: _pushed(Pushed(MOVED, PushResult.PRESENT)),
-    "push: nothing": _pushed,
+    "push: nothing": lambda: [*_pushed(), *_pushed(Immovable("numba", "the reason why"))],
     "push: a plan": lambda: _pushed(WOULD_SEND, WOULD_SEND._replace(entry=MOVED), shown=True),
     "push: troubles, whole": lambda: _pushed(
         SENT,

@@ -181,6 +181,8 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "push store nosuch": ("no entry is of a program, target or key 'nosuch'",),
     "push store --key k.cl": ("k.cl is not a secret key",),
     "push store --cache nosuch": ("there is no cache 'nosuch'",),
+    "push store --cache s3://bucket/x": ("s3://bucket/x is a store", "caches of this machine"),
+    "pull store --cache s3://bucket/x": ("s3://bucket/x is a store", "caches of this machine"),
     "pull": ("URL",),
     "pull store --timeout 0": ("'0' is not a number of at least 0.1",),
     "pull store --to new": ("leave --root out",),
