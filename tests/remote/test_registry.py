@@ -1,0 +1,417 @@
+"""An OCI registry: packs that other tools copy, pushes at once, removing, logging in, lies."""
+
+import json
+import re
+import shutil
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from functools import partial
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Barrier, Event, Thread
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import pytest
+
+from gpucache.errors import RemoteError, UsageError
+from gpucache.remote import registry as store
+from gpucache.remote.objects import Limits, Objects, open_objects
+from tests.children import run_text
+from tests.remote.more_servers import docker_registry, free_port
+
+_LIMITS = Limits(connect_s=5, request_s=30, retries=1)
+_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+
+
+@contextmanager
+def _opened(url: str, limits: Limits = _LIMITS) -> Iterator[Objects]:
+    with closing(open_objects(url, limits)) as opened:
+        yield opened
+
+
+def _create(url: str, *objects: tuple[str, bytes]) -> dict[str, bool]:
+    with _opened(url) as opened:
+        return dict(opened.create(objects))
+
+
+def _contents(url: str) -> dict[str, bytes | None]:
+    with _opened(url) as opened:
+        return dict(opened.read([one.name for one in opened.listed("")], 1 << 30))
+
+
+def _tags(url: str) -> list[str]:
+    """The tags of a store, as skopeo tells them."""
+    tags: list[str] = json.loads(_skopeo("list-tags", "--tls-verify=false", _docker(url)))["Tags"]
+    return tags
+
+
+def _docker(url: str) -> str:
+    return url.replace("oci://", "docker://")
+
+
+def _skopeo(*words: str) -> str:
+    if shutil.which("skopeo") is None:
+        pytest.skip("skopeo is not installed")
+    done = run_text(["skopeo", "--insecure-policy", *words])
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(name="url", scope="module")
+def _url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with docker_registry(tmp_path_factory.mktemp("registry")) as url:
+        yield url
+
+
+@pytest.fixture(name="small_layers")
+def _small_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "LAYER_BYTES", 1000)
+    monkeypatch.setattr(store, "_GAP_BYTES", 50)
+
+
+def test_skopeo_inspects_a_pack_and_copies_it_to_another_repository(url: str, tmp_path: Path) -> None:
+    """Through a directory and back, its objects are those that were created."""
+    here, there = f"{url}/from:kernels", f"{url}/to:kernels"
+    objects = {"blobs/a": b"1" * 5000, "blobs/b": b"", "c": b"3"}
+    _create(here, *objects.items())
+    (tag,) = _tags(f"{url}/from")
+    assert re.fullmatch("kernels-[0-9a-f]{12}", tag)
+    source, target = (f"{_docker(url)}/{name}:{tag}" for name in ("from", "to"))
+    assert sha256(_skopeo("inspect", "--raw", "--tls-verify=false", source).encode()).hexdigest()[:12] in tag
+    assert set(json.loads(_skopeo("inspect", "--config", "--raw", "--tls-verify=false", source))) == {
+        "written_ns",
+        "objects",
+    }
+    _skopeo("copy", "--src-tls-verify=false", source, f"dir:{tmp_path}/copy")
+    _skopeo("copy", "--dest-tls-verify=false", f"dir:{tmp_path}/copy", target)
+    assert _contents(there) == objects
+
+
+def test_pushes_at_once_lose_nothing(url: str) -> None:
+    """Each has a tag of its own; an object of both is there once."""
+    place = f"{url}/at-once"
+    barrier = Barrier(4)
+
+    def push(number: int) -> dict[str, bool]:
+        with _opened(place) as opened:
+            list(opened.listed(""))
+            barrier.wait()
+            return dict(opened.create([("shared", b"same"), (f"of/{number}", bytes([number]))]))
+
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(push, range(4)))
+    assert all(result[f"of/{number}"] for number, result in enumerate(results))
+    assert _contents(place) == {"shared": b"same"} | {f"of/{number}": bytes([number]) for number in range(4)}
+
+
+def test_objects_of_many_layers_come_back_however_few_are_wanted(url: str, small_layers: None) -> None:
+    """Neighbours, lone objects, whole layers and an object larger than a layer."""
+    place = f"{url}/many-layers"
+    objects = {f"o/{number}": bytes([number]) * (40 * number) for number in range(40)} | {"big": b"b" * 5000}
+    assert set(_create(place, *objects.items()).values()) == {True}
+    with _opened(place) as opened:
+        for names in (["o/1"], ["o/1", "o/2", "o/30"], ["o/39", "o/0"], ["big"], list(objects)[::3], objects):
+            assert dict(opened.read(names, 5000)) == {name: objects[name] for name in names}
+
+
+def test_a_removed_object_is_gone_and_the_others_of_its_pack_stay(url: str, small_layers: None) -> None:
+    """The pack is written anew without it, with the layers that are still needed alone."""
+    place = f"{url}/removed"
+    _create(place, ("a", b"1" * 600), ("b", b"2" * 600), ("c", b"3" * 300))
+    (before,) = _tags(place)
+    with _opened(place) as opened:
+        opened.remove(["a", "c"])
+        assert [one.name for one in opened.listed("")] == ["b"]
+    assert _contents(place) == {"b": b"2" * 600}
+    (after,) = _tags(place)
+    assert after != before
+    manifest = json.loads(_skopeo("inspect", "--raw", "--tls-verify=false", f"{_docker(place)}:{after}"))
+    assert len(manifest["layers"]) == 1
+    assert _create(place, ("a", b"again")) == {"a": True}
+
+
+def _appended(new: bytes, old: bytes | None) -> bytes:
+    return (old or b"") + new
+
+
+def test_a_replaced_object_has_one_tag(url: str) -> None:
+    """However often it is replaced."""
+    place = f"{url}/replaced"
+    for number in range(3):
+        with _opened(place) as opened:
+            opened.replace("index", partial(_appended, bytes([number])))
+    assert _contents(place) == {"index": b"\0\1\2"}
+    assert len(_tags(place)) == 1
+
+
+def test_a_registry_that_removes_nothing_says_how_to_allow_it(tmp_path: Path) -> None:
+    """The objects stay readable."""
+    with docker_registry(tmp_path, {"REGISTRY_STORAGE_DELETE_ENABLED": "false"}) as url:
+        _create(url, ("a", b"1"), ("b", b"2"))
+        with _opened(url) as opened, pytest.raises(RemoteError, match="REGISTRY_STORAGE_DELETE_ENABLED"):
+            opened.remove(["a"])
+        assert _contents(url) == {"a": b"1", "b": b"2"}
+
+
+_HTPASSWD = "me:$2y$05$aaaaaaaaaaaaaaaaaaaaaOwN3kL1r/5tCX49L9FU8BMpbjRXGyPKS\n"
+
+
+def _log_in(url: str, password: str) -> None:
+    """As ``docker login`` leaves it."""
+    place = Path("~/.docker/config.json").expanduser()
+    place.parent.mkdir(exist_ok=True)
+    word = b64encode(f"me:{password}".encode()).decode()
+    place.write_text(json.dumps({"auths": {urlsplit(url).netloc: {"auth": word}}}), encoding="utf-8")
+
+
+def test_the_credentials_of_docker_login_are_used(tmp_path: Path) -> None:
+    """Without them and with wrong ones the sentence says what to run, and no password."""
+    (tmp_path / "users").write_text(_HTPASSWD, encoding="ascii")
+    env = {"REGISTRY_AUTH": "htpasswd", "REGISTRY_AUTH_HTPASSWD_REALM": "caches"}
+    with docker_registry(tmp_path, env | {"REGISTRY_AUTH_HTPASSWD_PATH": f"{tmp_path}/users"}) as url:
+        with pytest.raises(RemoteError, match="run 'docker login 127"):
+            _create(url, ("a", b"1"))
+        _log_in(url, "wr0ng")
+        with pytest.raises(RemoteError, match="run 'docker login 127") as caught:
+            _create(url, ("a", b"1"))
+        assert "wr0ng" not in caught.value.message
+        _log_in(url, "s3cret")
+        assert _create(url, ("a", b"1")) == {"a": True}
+        assert _contents(url) == {"a": b"1"}
+
+
+class _Endless:
+    """An answer that goes on until the reader hangs up."""
+
+
+class _Silent:
+    """An answer that never comes."""
+
+
+class _Dripping:
+    """An answer that comes byte by byte, and never all of it."""
+
+
+class _Said(NamedTuple):
+    status: int
+    headers: Mapping[str, str] = {}
+    data: bytes = b""
+
+
+Reply = bytes | _Said | type[_Endless] | type[_Silent] | type[_Dripping]
+
+
+@contextmanager
+def _fake(reply: Callable[[str, Mapping[str, str]], Reply]) -> Iterator[str]:
+    """A server that answers each path below the repository as a function says."""
+    ended = Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            told = reply(self.path.removeprefix("/v2/team/caches/"), dict(self.headers))
+            with suppress(OSError):
+                if told is _Silent:
+                    ended.wait(30)
+                elif told in (_Endless, _Dripping):
+                    self.send_response(200)
+                    self.end_headers()
+                    while not ended.wait(0.01 if told is _Dripping else 0):
+                        self.wfile.write(bytes(1 if told is _Dripping else 1 << 16))
+                elif isinstance(told, _Said | bytes):
+                    said = told if isinstance(told, _Said) else _Said(200, {}, told)
+                    self.send_response(said.status)
+                    for name, value in ({"Content-Length": str(len(said.data))} | dict(said.headers)).items():
+                        self.send_header(name, value)
+                    self.end_headers()
+                    self.wfile.write(said.data)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = False
+        thread = Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"oci://127.0.0.1:{server.server_address[1]}/team/caches"
+        ended.set()
+        server.shutdown()
+        thread.join()
+
+
+def _told(answers: Mapping[str, Reply]) -> Callable[[str, Mapping[str, str]], Reply]:
+    return lambda path, _: answers.get(path.partition("?")[0], _Said(404))
+
+
+def _digest(data: bytes) -> str:
+    return f"sha256:{sha256(data).hexdigest()}"
+
+
+def _blob(media_type: str, data: bytes, size: int | None = None) -> dict[str, object]:
+    return {"mediaType": media_type, "digest": _digest(data), "size": len(data) if size is None else size}
+
+
+def _honest(
+    objects: Sequence[object] = (("a", 0, 0, 3), ("b", 0, 3, 2)),
+    config_type: str = "application/vnd.gpucache.index.v1+json",
+    config_size: int | None = None,
+) -> dict[str, Reply]:
+    """The answers of a registry with one pack, as we write it unless told otherwise."""
+    layer, config = b"oneB!", json.dumps({"written_ns": 5, "objects": objects}).encode()
+    manifest = json.dumps(
+        {
+            "schemaVersion": 2,
+            "mediaType": _MANIFEST,
+            "config": _blob(config_type, config, config_size),
+            "layers": [_blob("application/vnd.gpucache.objects.v1", layer)],
+        }
+    ).encode()
+    tag = f"gpucache-{_digest(manifest)[7:19]}"
+    return {
+        "tags/list": json.dumps({"tags": [tag, "latest"]}).encode(),
+        f"manifests/{tag}": manifest,
+        f"blobs/{_digest(config)}": config,
+        f"blobs/{_digest(layer)}": layer,
+    }
+
+
+def test_a_pack_has_the_form_that_is_documented() -> None:
+    """A pack made by hand is read, by a server that knows no ranges, too."""
+    with _fake(_told(_honest())) as url:
+        assert _contents(url) == {"a": b"one", "b": b"B!"}
+        with _opened(url) as opened:
+            assert dict(opened.read(["b"], 2)) == {"b": b"B!"}
+            assert [one.written_ns for one in opened.listed("b")] == [5]
+
+
+_TAGS, _TAG, _CONFIG, _LAYER = range(4)
+_LIES: Mapping[str, tuple[int, Reply]] = {
+    "tags that are garbage": (_TAGS, b"<html>"),
+    "tags that are nested without end": (_TAGS, b"[" * 100_000),
+    "tags without end": (_TAGS, _Endless),
+    "tags that go on elsewhere": (_TAGS, _Said(200, {"Link": '<http://127.0.0.1:1/x>; rel="next"'}, b"{}")),
+    "tags that go round": (_TAGS, _Said(200, {"Link": '</v2/team/caches/tags/list>; rel="next"'}, b"{}")),
+    "too many packs": (
+        _TAGS,
+        json.dumps({"tags": [f"gpucache-{number:012x}" for number in range(10_001)]}).encode(),
+    ),
+    "redirections without end": (_TAGS, _Said(307, {"Location": "/v2/team/caches/tags/list"})),
+    "errors of the server": (_TAGS, _Said(500, {}, b'{"errors": [{"code": "UNKNOWN", "message": "\\n"}]}')),
+    "errors that are garbage": (_TAGS, _Said(418, {}, b'{"errors": 5}')),
+    "an error without end": (_TAGS, _Said(418, {"Content-Length": str(1 << 40)}, bytes(1 << 20))),
+    "another manifest": (_TAG, b"{}"),
+    "a manifest without end": (_TAG, _Endless),
+    "a config without end": (_CONFIG, _Endless),
+    "another config": (_CONFIG, b"{}"),
+    "a layer without end": (_LAYER, _Endless),
+    "a layer that is too short": (_LAYER, b"one"),
+    "a layer that ends before its length": (_LAYER, _Said(200, {"Content-Length": "5"}, b"one")),
+    "other bytes in a layer": (_LAYER, b"oneB?"),
+}
+
+
+@pytest.mark.parametrize("lie", _LIES)
+def test_a_registry_that_lies_is_refused(lie: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it answers is bounded, and is one sentence."""
+    monkeypatch.setattr(store, "_MOST_PAGES", 5)
+    at, reply = _LIES[lie]
+    answers = _honest()
+    answers[list(answers)[at]] = reply
+    with _fake(_told(answers)) as url:
+        _refuse(url)
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        _honest(objects=[("a", 0, 0, 6)]),
+        _honest(objects=[("a", 1, 0, 1)]),
+        _honest(objects=[("a", 0, -1, 1)]),
+        _honest(objects=[("a", 0, 1 << 62, 1 << 62)]),
+        _honest(objects=[("../a", 0, 0, 1)]),
+        _honest(objects=[("a",)]),
+        _honest(config_type="application/vnd.oci.image.config.v1+json"),
+        _honest(config_size=1 << 40),
+    ],
+)
+def test_a_pack_that_is_none_is_refused(answers: Mapping[str, Reply]) -> None:
+    """Places outside of a layer, names that leave the store, and other artifacts below our tags."""
+    with _fake(_told(answers)) as url:
+        _refuse(url)
+
+
+def _refuse(url: str, limits: Limits = _LIMITS) -> str:
+    with pytest.raises(RemoteError) as caught, _opened(url, limits) as opened:
+        list(opened.read([one.name for one in opened.listed("")], 1 << 20))
+    message = caught.value.message
+    assert message.isprintable()
+    assert "; " in message
+    return message
+
+
+@pytest.mark.parametrize("reply", [_Silent, _Dripping])
+def test_a_registry_that_is_too_slow_is_given_up(reply: Reply) -> None:
+    """After the time that the limits allow for all of an answer."""
+    with _fake(_told(dict.fromkeys(_honest(), reply))) as url:
+        assert "more time" in _refuse(url, Limits(connect_s=0.2, request_s=0.2, retries=1))
+
+
+def test_nobody_on_the_port_is_one_sentence() -> None:
+    """Of the system's words only the innermost are shown."""
+    message = _refuse(f"oci://127.0.0.1:{free_port()}/team/caches")
+    assert "Connection refused" in message
+    assert len(message) < 200
+
+
+def test_a_registry_without_tls_elsewhere_is_named_as_such() -> None:
+    """Only loopback addresses are spoken to in plain text by themselves."""
+    with _fake(_told(_honest())) as url:
+        port = urlsplit(url).port
+        assert "oci+http://" in _refuse(f"oci://0.0.0.0:{port}/team/caches")
+        assert set(_contents(f"oci+http://0.0.0.0:{port}/team/caches")) == {"a", "b"}
+
+
+def test_a_token_is_asked_for_with_the_credentials_and_again_when_it_no_longer_serves() -> None:
+    """As registries do that issue tokens for one thing and a few minutes."""
+    asked: list[str] = []
+    honest = _told(_honest())
+
+    def reply(path: str, headers: Mapping[str, str]) -> Reply:
+        if path.startswith("/token"):
+            asked.append(headers.get("Authorization", ""))
+            return json.dumps({"token": f"t{len(asked)}"}).encode()
+        serves = "t1" if path.startswith("tags") else "t2"
+        if headers.get("Authorization") != f"Bearer {serves}":
+            challenge = f'Bearer realm="http://{headers["Host"]}/token",service="caches",scope="{path}"'
+            return _Said(401, {"WWW-Authenticate": challenge})
+        return honest(path, headers)
+
+    with _fake(reply) as url:
+        _log_in(url, "s3cret")
+        assert _contents(url) == {"a": b"one", "b": b"B!"}
+    word = b64encode(b"me:s3cret").decode()
+    assert asked == [f"Basic {word}"] * 2
+
+
+def test_credentials_are_not_sent_without_tls() -> None:
+    """A registry can name any place for its tokens."""
+
+    def reply(path: str, headers: Mapping[str, str]) -> Reply:
+        return _Said(401, {"WWW-Authenticate": 'Bearer realm="ftp://127.0.0.1/token"'})
+
+    with _fake(reply) as url:
+        _log_in(url, "s3cret")
+        assert "without TLS" in _refuse(url)
+
+
+@pytest.mark.parametrize(
+    "url", ["oci://", "oci://host", "oci://host/Team", "oci://me:s3cret@host/team", "oci://host/team:t?x=1"]
+)
+def test_a_malformed_url_is_a_usage_error(url: str) -> None:
+    """The sentence shows the form, and no password."""
+    with pytest.raises(UsageError, match="HOST") as caught:
+        open_objects(url)
+    assert "s3cret" not in caught.value.message
