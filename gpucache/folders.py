@@ -121,7 +121,10 @@ class Folder:
             return self.folder(name)
         # By name, as a umask may have left us without permission to open it.
         os.chmod(self._at(name), mode, dir_fd=self._fd)
-        return self.folder(name)
+        made = self.folder(name)
+        if made._fd is not None:
+            give(made._fd)
+        return made
 
     def open_file(self, *parts: str, flags: int = 0) -> int:
         """A descriptor for reading, with more flags than O_RDONLY; fails with ELOOP for a link.
@@ -150,6 +153,7 @@ class Folder:
         try:
             if sys.platform != "win32" and stat.S_IMODE(os.fstat(fd).st_mode) != mode:
                 os.fchmod(fd, mode)
+            give(fd)
         except BaseException:
             os.close(fd)
             raise
@@ -231,6 +235,17 @@ def _openat2() -> Callable[[int | None, bytes, bytes], int] | None:
         return int(call(_OPENAT2, folder, path, how, len(how)))
 
     return openat2
+
+
+def give(place: int | Path) -> None:
+    """Give a new file to the user whom ``GPUCACHE_OWNER_UID`` names to the administrator; raises OSError."""
+    if sys.platform == "win32" or os.geteuid() != 0:
+        return
+    uid = os.environ.get("GPUCACHE_OWNER_UID", "")
+    if uid.isdecimal() and isinstance(place, int):
+        os.fchown(place, int(uid), -1)
+    elif uid.isdecimal():  # never what a link names, which that user may have put there meanwhile
+        os.chown(place, int(uid), -1, follow_symlinks=False)
 
 
 def is_own(status: os.stat_result) -> bool:

@@ -100,8 +100,8 @@ RUN_ENVIRONMENT = (
     ),
     Variable(
         "GPUCACHE_OWNER_UID",
-        "For root alone, as in an init container: the uid of the user whose files in other systems' caches "
-        "are trusted, checked, repaired and evicted as root's own.",
+        "For root alone, as in an init container: the uid of the user whose caches pull fills, and whose "
+        "files in caches are trusted, checked, repaired and evicted as root's own.",
     ),
 )
 """Other variables: those of the libraries that are loaded into programs, and root's."""

@@ -262,20 +262,23 @@ class ForeignCache(Generic[T]):
                 for entry in waiting:
                     yield self._restored(restore, entry)
         except (FormatError, OSError) as error:  # the place itself
+            failed = isinstance(error, OSError)
             why = self._unwritten(error) if isinstance(error, OSError) else str(error)
-            yield from (Restored(done=False, reason=why) for _ in waiting)
+            yield from (Restored(done=False, reason=why, failed=failed) for _ in waiting)
 
     def _restored(self, restore: Callable[[PortableEntry], Restored], entry: PortableEntry) -> Restored:
         try:
             if entry.system != self.name:
                 raise FormatError(f"it is an entry of {entry.system}")
             return restore(entry)
-        except (FormatError, HeldError) as error:
+        except (UnjudgedError, HeldError) as error:
             return Restored(done=False, reason=str(error))
+        except FormatError as error:
+            return Restored(done=False, reason=str(error), damaged=True)
         except OSError as error:
-            return Restored(done=False, reason=self._unwritten(error))
+            return Restored(done=False, reason=self._unwritten(error), failed=True)
         except Exception as error:
-            return Restored(done=False, reason=self._failure(error))
+            return Restored(done=False, reason=self._failure(error), failed=True)
 
     def _unwritten(self, error: OSError) -> str:
         return f"{self._root} cannot be written ({os_errors.reason(error)}); {os_errors.remedy(error)}"

@@ -191,7 +191,8 @@ class OwnCache:
 
     def _restored(self, entry: PortableEntry) -> Restored:
         if not self.store.writable:
-            return Restored(done=False, reason=f"the cache at {self.store.root} is read-only")
+            why = f"the cache at {self.store.root} is read-only; unset GPUCACHE_READ_ONLY"
+            return Restored(done=False, reason=why, failed=True)
         try:
             key = CacheKey(entry.key)
             if [(self.name, own_name(key))] != [(entry.system, one.name) for one in entry.files]:
@@ -200,13 +201,15 @@ class OwnCache:
             if self.has(entry.key):
                 return Restored(done=False, present=True)
             done = self.store.adopt(key, data)
-        except (FormatError, CacheUnusableError) as error:
-            return Restored(done=False, reason=str(error))
+        except (FormatError, ValueError) as error:  # the latter for what is no key
+            return Restored(done=False, reason=str(error), damaged=True)
+        except CacheUnusableError as error:
+            return Restored(done=False, reason=str(error), failed=True)
         except OSError as error:
             why = (
                 f"{self.store.root} cannot be written ({os_errors.reason(error)}); {os_errors.remedy(error)}"
             )
-            return Restored(done=False, reason=why)
+            return Restored(done=False, reason=why, failed=True)
         return Restored(done=done, present=not done)
 
     def beside_bytes(self) -> int:

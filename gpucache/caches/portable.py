@@ -94,6 +94,10 @@ class Restored(NamedTuple):
     """Whether a sound entry was there already, so that nothing was written."""
     reason: str = ""
     """Why it was not written: a clause with the remedy; empty if it was or is there."""
+    damaged: bool = False
+    """Whether the reason is the entry itself."""
+    failed: bool = False
+    """Whether the reason is that the cache cannot be written."""
 
 
 def of_own(key: CacheKey, head: EntryHead, data: bytes) -> PortableEntry:

@@ -10,6 +10,7 @@ import os
 import shutil
 import stat
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -18,11 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from gpucache.caches.files import Files, open_folder
-from gpucache.caches.format import Check
+from gpucache.answers.entries import Problem
+from gpucache.caches.files import Files, open_folder, read
+from gpucache.caches.format import HOUR_NS, Check
 from gpucache.caches.portable import PortableEntry, PortableFile, Restored
 from gpucache.errors import FormatError
-from gpucache.folders import Folder
+from gpucache.folders import Folder, give
 
 if TYPE_CHECKING:
     from gpucache.caches.files_format import FilesFormat
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 STAGING = ".gpucache-pull-"
 """The beginning of the names of staging directories."""
 _FOLDER_MODE = 0o755
+_TAKEN = "a program may be writing it at this moment; pull again later"
 
 
 @contextmanager
@@ -39,9 +42,17 @@ def restoring(made: "FilesFormat", check: Check) -> Iterator[Callable[[PortableE
     Raises OSError if the root cannot be written; the function also raises FormatError and HeldError.
     """
     make_folder(made.root)
-    with staging(made.root) as below:
+    with staging(made.root) as staged:
         numbers = count()
-        yield lambda entry: _restore(made, entry, check, below / str(next(numbers)))
+
+        def restore(entry: PortableEntry) -> Restored:
+            below = staged / str(next(numbers))
+            try:
+                return _restore(made, entry, check, below)
+            finally:  # a full disk has room for the next one
+                shutil.rmtree(below, ignore_errors=True)
+
+        yield restore
 
 
 @contextmanager
@@ -54,6 +65,7 @@ def staging(root: Path) -> Iterator[Path]:
     while True:
         path = root / f"{STAGING}{os.getpid()}-{uuid4().hex[:8]}"
         path.mkdir(mode=0o700)
+        give(path)
         fd = _held(path)
         if fd is not None:
             break
@@ -65,11 +77,13 @@ def staging(root: Path) -> Iterator[Path]:
 
 
 def write_files(root: Path, files: Sequence[PortableFile]) -> None:
-    """Write the files of an entry below a root, synced; raises OSError."""
+    """Write the files of an entry below a root, synced; raises OSError, FormatError for modes."""
     for one in files:
+        if not one.mode & stat.S_IRUSR:
+            raise FormatError(f"its owner may not read {one.name}")
         path = root / one.name
         make_folder(path.parent)
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o600)
         with os.fdopen(fd, "wb") as file:
             file.write(one.data)
             file.flush()
@@ -91,15 +105,15 @@ def make_folder(path: Path) -> None:
 
 
 def _restore(made: "FilesFormat", entry: PortableEntry, check: Check, below: Path) -> Restored:
-    old = _item(made, entry)
-    sound = old is not None and check(made, old) is None
+    old, wrong = _judged(made, entry, check)
+    sound = old is not None and wrong is None
     if sound and old is not None and made.holds(old, [one.name for one in entry.files]):
         return Restored(done=False, present=True)
     item = _staged(made, entry, check, below)
     if sound and old is not None:
         made.merge(old, entry)
         return Restored(done=True)
-    if old is not None:
+    if old is not None and wrong is not None and not _may_grow(old, wrong):
         with made.lock(old):
             kept = made.discard(old)
         if kept is not None and not kept.gone:
@@ -107,7 +121,26 @@ def _restore(made: "FilesFormat", entry: PortableEntry, check: Check, below: Pat
     with made.lock(replace(item, root=made.root)):
         names = [one.name for one in made.placed(entry, made.root) if one.name != made.index]
         done = made.publish(entry, lambda: _publish(below, made.root, names))
-    return Restored(done=done, present=not done)
+    if done:
+        return Restored(done=True)
+    old, wrong = _judged(made, entry, check)
+    present = old is not None and wrong is None
+    return Restored(done=False, present=present, reason="" if present else _TAKEN)
+
+
+def _judged(made: "FilesFormat", entry: PortableEntry, check: Check) -> tuple[Files | None, Problem | None]:
+    """The entry in the place of another in this cache, and what is wrong with it."""
+    try:
+        old = _item(made, entry)
+        return old, None if old is None else check(made, old)
+    except FileNotFoundError:  # it is just being removed
+        return None, None
+
+
+def _may_grow(old: Files, wrong: Problem) -> bool:
+    """Whether an entry is half of one whose other half a program may be writing now."""
+    age_ns = time.time_ns() - max(one.st_mtime_ns for one in old.seen.values())
+    return not (wrong.kind and wrong.kind.wrong) and abs(age_ns) < HOUR_NS
 
 
 def _staged(made: "FilesFormat", entry: PortableEntry, check: Check, below: Path) -> Files:
@@ -118,7 +151,8 @@ def _staged(made: "FilesFormat", entry: PortableEntry, check: Check, below: Path
     found = list(probe.items(""))
     names = {"/".join((*one.parts, name)) for one in found for name in one.names}
     folders = {name for one in found for name in _folders(one)}
-    if len(found) != 1 or names - folders != {one.name for one in trial} - {made.index}:
+    whole = len(found) == 1 and names - folders == {one.name for one in trial} - {made.index}
+    if not whole or found[0].key != made.key_here(entry):
         raise FormatError(f"it is laid out as no entry of {made.owner}'s cache")
     if wrong := check(probe, found[0]):
         raise FormatError(f"it is {wrong.kind}: {wrong.detail}")
@@ -146,34 +180,61 @@ def _item(made: "FilesFormat", entry: PortableEntry) -> Files | None:
 
 
 def _publish(below: Path, root: Path, names: Sequence[str]) -> bool:
-    """Move files into place in their order; False if another process wrote the entry first."""
+    """Move files into place in their order; False if other files are there, which another process wrote."""
+    linked: list[str] = []
     for name in names:
         *folders, last = name.split("/")
         if _moved_with_folder(below, root, folders):
             continue
+        # The last one makes the others count, so they must be those of this entry before it and after it.
+        if not linked and not all(_same(below, root, one) for one in names):
+            return False
+        if name == names[-1] and not all(_same(below, root, one) for one in linked):
+            return False
         with open_folder(below, *folders) as source, open_folder(root, *folders) as into:
             try:
                 source.link(last, into, last)
             except FileExistsError:
-                return False
+                if not _same(below, root, name):
+                    return False
             except OSError:  # a file system without hard links
                 if _exists(into, last):
                     return False
                 source.move(last, into, last)
+            linked.append(name)
+    if not all(_same(below, root, one) for one in linked):
+        with open_folder(root, *folders) as into, suppress(FileNotFoundError):
+            into.unlink(last)
+        return False
     return True
+
+
+def _same(below: Path, root: Path, name: str) -> bool:
+    """Whether a file in the cache is the one of this entry, or has its bytes; or one of both is missing."""
+    *folders, last = name.split("/")
+    try:
+        with open_folder(below, *folders) as source, open_folder(root, *folders) as there:
+            mine, found = source.lstat(last), there.lstat(last)
+            if os.path.samestat(mine, found) or mine.st_size != found.st_size:
+                return mine.st_size == found.st_size
+            return read(source, last, mine.st_size) == read(there, last, mine.st_size)
+    except FileNotFoundError:
+        return True
+    except FormatError:
+        return False
 
 
 def _moved_with_folder(below: Path, root: Path, folders: Sequence[str]) -> bool:
     """Whether a directory of a file, renamed now or for a file before it, brought the file into place."""
     for depth, part in enumerate(folders):
         with open_folder(below, *folders[:depth]) as source, open_folder(root, *folders[:depth]) as into:
-            if not _exists(source, part) or (not _exists(into, part) and _moved(source, part, into)):
+            if not _exists(source, part) or _moved(source, part, into):
                 return True
     return False
 
 
 def _moved(source: Folder, name: str, into: Folder) -> bool:
-    """Whether a directory could be renamed into place; not if another process made one of the name."""
+    """Whether a directory could be renamed into place; not over one of the name that is not empty."""
     try:
         source.move(name, into, name)
     except OSError:
@@ -193,12 +254,13 @@ def _exists(folder: Folder, name: str) -> bool:
 
 def _held(path: Path) -> int | None:
     """A descriptor of a directory that this process holds; None if it was taken for a dead one's."""
-    fd = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
     try:
+        fd = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+    except FileNotFoundError:
+        return None
+    with suppress(FileNotFoundError):
         if _lock(fd) and path.stat().st_ino == os.fstat(fd).st_ino:
             return fd
-    except FileNotFoundError:
-        pass
     os.close(fd)
     return None
 
@@ -223,10 +285,3 @@ def _lock(fd: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def give(place: int | Path) -> None:
-    """Give a new file to the user whom ``GPUCACHE_OWNER_UID`` names to the administrator."""
-    uid = os.environ.get("GPUCACHE_OWNER_UID", "")
-    if uid.isdecimal() and hasattr(os, "geteuid") and os.geteuid() == 0:
-        os.chown(place, int(uid), -1)

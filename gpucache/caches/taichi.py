@@ -194,7 +194,7 @@ class Taichi(TaichiPlaces, FilesFormat):
             if index.rows and index.version != new.version:
                 raise FormatError(f"{_INDEX} is of another version of Taichi; clear it with 'ti cache clean'")
             done = move()
-            self._write(Index(new.version, {**index.rows, **rows}), entry.files[-1].mode, to_owner=True)
+            self._write(Index(new.version, {**index.rows, **rows}), entry.files[-1].mode)
         self.__dict__.pop("_index", None)
         return done
 
@@ -274,17 +274,13 @@ class Taichi(TaichiPlaces, FilesFormat):
         rows = {name: row for name, row in index.rows.items() if name not in names}
         self._write(Index(index.version, rows), mode)
 
-    def _write(self, index: Index, mode: int, *, to_owner: bool = False) -> None:
+    def _write(self, index: Index, mode: int) -> None:
         """Replace the index, whose lock is held."""
         with open_folder(self.root) as folder:
             with suppress(FileNotFoundError):
                 folder.unlink(_NEW)
             with os.fdopen(folder.open_for_writing(_NEW, os.O_EXCL | os.O_WRONLY, mode), "wb") as file:
                 file.write(index.written())
-                if to_owner:
-                    from gpucache.caches.restoring import give  # only pull needs it
-
-                    give(file.fileno())
             folder.move(_NEW, folder, _INDEX)
 
     @contextmanager

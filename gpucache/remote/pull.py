@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from gpucache.answers.transfer import Immovable, Moved, Pulled, PullResult, Unsound
 from gpucache.caches.interface import Cache, Moves
-from gpucache.caches.portable import PortableEntry
+from gpucache.caches.portable import PortableEntry, Restored
 from gpucache.caches.registry import OWN
 from gpucache.errors import FormatError
 from gpucache.remote.catalogue import objects_of, read_catalogue, whole
@@ -106,11 +106,16 @@ def _restored(cache: Moves, store: Objects, wanted: Sequence[Signed], machine: M
     for done in cache.restore(_entries(store, wanted, machine, waiting, damaged)):
         yield from _drained(damaged)
         record, received = waiting.popleft()
-        result = (
-            PullResult.PULLED if done.done else PullResult.PRESENT if done.present else PullResult.REFUSED
-        )
-        yield _outcome(record, machine, result, done.reason, received)
+        yield _outcome(record, machine, _result(done), done.reason, received)
     yield from _drained(damaged)
+
+
+def _result(done: Restored) -> PullResult:
+    if done.done or done.present:
+        return PullResult.PULLED if done.done else PullResult.PRESENT
+    if done.damaged or done.failed:
+        return PullResult.DAMAGED if done.damaged else PullResult.FAILED
+    return PullResult.REFUSED
 
 
 class _Fetched(NamedTuple):

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpucache.errors import CacheUnusableError
-from gpucache.folders import Folder
+from gpucache.folders import Folder, give
 from gpucache.store import layout
 from gpucache.store.trust import open_root
 
@@ -108,6 +108,7 @@ class RootFolder:
         except FileExistsError:
             return
         path.chmod(self.folder_mode)
+        give(path)
 
     def _write_tag(self, folder: Folder) -> None:
         try:

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from gpucache.errors import CacheUnusableError
-from gpucache.folders import Folder, give_back
+from gpucache.folders import Folder, give_back, is_own
 from gpucache.host import os_errors
 
 _NO_FILE = "it is not a regular file"
@@ -140,8 +140,8 @@ def distrust(status: os.stat_result) -> str | None:
 
 
 def owner_is_trusted(status: os.stat_result) -> bool:
-    """Whether a file belongs to this user or to the administrator."""
-    return sys.platform == "win32" or status.st_uid in (0, os.geteuid())
+    """Whether a file belongs to this user, the administrator, or whom the administrator acts for."""
+    return sys.platform == "win32" or status.st_uid in (0, os.geteuid()) or is_own(status)
 
 
 def _require_root(path: Path, link: os.stat_result | None, status: os.stat_result) -> None:
