@@ -194,7 +194,8 @@ class Taichi(TaichiPlaces, FilesFormat):
             if index.rows and index.version != new.version:
                 raise FormatError(f"{_INDEX} is of another version of Taichi; clear it with 'ti cache clean'")
             done = move()
-            self._write(Index(new.version, {**index.rows, **rows}), entry.files[-1].mode)
+            if done:
+                self._write(Index(new.version, {**index.rows, **rows}), entry.files[-1].mode)
         self.__dict__.pop("_index", None)
         return done
 

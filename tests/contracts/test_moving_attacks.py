@@ -8,6 +8,7 @@ import os
 import shutil
 import stat
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -231,7 +232,7 @@ def test_a_root_that_is_none_is_told(name: str, kind: str, tmp_path: Path) -> No
 def test_a_root_that_cannot_be_written_is_told(name: str, kind: str, tmp_path: Path) -> None:
     """Each entry says why, and nothing is left of it."""
     entries = _sent(name, tmp_path)
-    with mounted(tmp_path / "here", "size=64k") as folder:
+    with mounted("size=64k,mode=755") as folder:
         place = folder / "root"
         place.mkdir()
         os.chown(place, NOBODY, NOBODY)
@@ -257,19 +258,17 @@ def test_a_root_that_cannot_be_written_is_told(name: str, kind: str, tmp_path: P
 
 
 @contextmanager
-def mounted(folder: Path, options: str) -> Iterator[Path]:
-    """A file system in memory; skips where it cannot be mounted."""
-    folder.mkdir(parents=True)
+def mounted(options: str) -> Iterator[Path]:
+    """A file system in memory that other users may enter; skips where it cannot be mounted."""
+    folder = Path(tempfile.mkdtemp(prefix="gpucache-test-"))
     done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", folder], capture_output=True)
-    if done.returncode:
-        pytest.skip("no file system can be mounted here")
-    folder.chmod(0o755)
-    for above in list(folder.parents)[:4]:
-        above.chmod(above.stat().st_mode | 0o011) if str(above).startswith("/tmp/") else None
     try:
+        if done.returncode:
+            pytest.skip("no file system can be mounted here")
         yield folder
-    finally:
         subprocess.run(["umount", "-l", folder], check=True)
+    finally:
+        folder.rmdir()
 
 
 @every_moving
@@ -280,7 +279,7 @@ def test_what_root_restores_for_a_user_is_that_users(
     """Every new file and directory is; the user's programs can read, add and remove afterwards."""
     entries = _sent(name, tmp_path)
     monkeypatch.setenv("GPUCACHE_OWNER_UID", str(NOBODY))
-    with mounted(tmp_path / "home", "size=16m") as home:
+    with mounted("size=16m,mode=755") as home:
         os.chown(home, NOBODY, NOBODY)
         place = home / "new" / "deep" / EXAMPLES[name].place
         assert all(one.done for one in _restored(name, place, *entries))
