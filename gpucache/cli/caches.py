@@ -82,7 +82,7 @@ def is_store(text: str) -> bool:
     """Whether a text names a store: a URL, or a directory that a push made."""
     from gpucache.caches.registry import is_there
 
-    return "://" in text or (os.sep in text and is_there(Path(text, "catalogues")))
+    return "://" in text or (bool(text) and is_there(Path(text, "catalogues")))
 
 
 def open_everywhere() -> "list[Cache]":

@@ -94,7 +94,7 @@ def _pull(
                     opened.caches,
                     trusted=trusted,
                     unsigned=unsigned,
-                    machine=machine_of(find_machine(profile).devices, elsewhere=profile is not None),
+                    machine=lambda: machine_of(find_machine(profile).devices, elsewhere=profile is not None),
                     dry_run=dry_run,
                     progress=bar.show,
                 )

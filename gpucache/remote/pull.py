@@ -6,7 +6,7 @@ format of its cache first. Must not know what kind of store it is, or which syst
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from gpucache.answers.transfer import Immovable, Moved, Pulled, PullResult, Unsound
@@ -36,13 +36,14 @@ def pull(
     *,
     trusted: TrustedKeys,
     unsigned: bool,
-    machine: Machine,
+    machine: Callable[[], Machine],
     dry_run: bool,
     progress: Progress,
 ) -> Iterator[Outcome]:
     """The outcome of each entry of the caches' systems; raises RemoteError if the store cannot be read.
 
-    With ``unsigned``, or from a directory of this user's own, records need no signature.
+    With ``unsigned``, or from a directory of this user's own, records need no signature. The machine is asked
+    for once, if the store has entries of the caches.
     """
     unsigned = unsigned or store.is_own_folder
     own = any(cache.name == OWN for cache in caches)
@@ -53,6 +54,7 @@ def pull(
         by_system.setdefault(one.record.system, {}).setdefault(one.record.key, []).append(one)
     total = sum(len(by_system.get(cache.name, ())) for cache in caches)
     done = 0
+    known = machine() if total else Machine()
     for cache in caches:
         if cache.name not in by_system:
             continue
@@ -64,7 +66,7 @@ def pull(
             )
             yield Immovable(cache.name, why)
             continue
-        of_cache = machine.with_cache(cache.facts_here)
+        of_cache = known.with_cache(cache.facts_here)
         wanted: list[Signed] = []
         for variants in by_system[cache.name].values():
             outcome = _choose(cache, variants, trusted, of_cache, unsigned=unsigned)

@@ -80,7 +80,7 @@ class Fleet:
                 caches,
                 trusted=trusted,
                 unsigned=unsigned,
-                machine=machine,
+                machine=lambda: machine,
                 dry_run=dry_run,
                 progress=lambda *_: None,
             )
