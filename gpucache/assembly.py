@@ -7,14 +7,14 @@ is imported by its function: every program that uses the library waits for the r
 import os
 import stat
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucache.errors import CacheUnusableError
-from gpucache.settings import Settings, other_roots
+from gpucache.settings import Remote, Settings, other_roots
 from gpucache.store.memory import MemoryStore
 from gpucache.store.reading import HitStore
 from gpucache.store.trust import Root, RootRefused, root_state
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gpucache.caches.own import OwnCache
     from gpucache.engine.store_layers import Layers
     from gpucache.model import Artifact, BuildRequest, Device
+    from gpucache.remote.layer import RemoteLayer
     from gpucache.remote.machine import Machine
     from gpucache.store import DirectoryStore
     from gpucache.store.interface import RefusedRoot
@@ -148,9 +149,17 @@ def remember_targets(settings: Settings, devices: "Sequence[Device]") -> None:
 
 
 def open_layers(
-    settings: Settings, *, memory: MemoryStore | None = None, shared: bool = False, command: str = "gpucache"
+    settings: Settings,
+    *,
+    memory: MemoryStore | None = None,
+    shared: bool = False,
+    command: str = "gpucache",
+    warn: Callable[[str], object] = str,
 ) -> "Layers":
-    """Every usable layer; the others are left out, with the reason. Raises nothing."""
+    """Every usable layer; the others are left out, with the reason. Raises nothing.
+
+    ``warn`` gets a sentence, from any thread, once a store on another machine is not used.
+    """
     from gpucache.engine.store_layers import Layers
 
     user: HitStore | None = None
@@ -163,6 +172,7 @@ def open_layers(
     systems = tuple(HitStore(path, writable=False) for path in settings.system_dirs if path not in refused)
     own, limit = user, settings.max_size_bytes
     keep = None if own is None or limit is None else lambda: _trim(own.whole, settings, limit)
+    keys = settings.trusted_keys, settings.signing_key
     return Layers(
         memory=memory,
         user=user,
@@ -175,6 +185,7 @@ def open_layers(
         learn=settings.learn,
         trim=keep,
         unusable=unusable,
+        remote=None if settings.remote is None else partial(_remote, settings.remote, *keys, warn),
         refused=tuple(refused.values()),
     )
 
@@ -194,6 +205,16 @@ def _unasked(settings: Settings) -> list[Path]:
     with suppress(OSError):  # a current directory that is gone
         return [root for root in other_roots(os.environ) if root not in asked]
     return []
+
+
+@cache
+def _remote(
+    remote: Remote, trusted_keys: str, signing_key: Path | None, warn: Callable[[str], object]
+) -> "RemoteLayer":
+    """The store on another machine, one in this process."""
+    from gpucache.remote.layer import RemoteLayer
+
+    return RemoteLayer(remote, trusted_keys, signing_key, warn)
 
 
 @cache

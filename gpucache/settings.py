@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DEFAULT_MEMORY_BYTES = 64 * 1024 * 1024
+DEFAULT_REMOTE_MS = 2000
 _FALSE = frozenset({"", "0", "false", "no", "off"})
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 _LONGEST_MS = 600_000
@@ -64,13 +65,28 @@ ENVIRONMENT = (
         "1: builds that a program left for warm --misses are made after its end, by a separate process.",
     ),
     Variable(
+        "GPUCACHE_REMOTE",
+        "A store on another machine, such as s3://bucket/cache, https://host/cache or a directory: asked for "
+        "entries that no local cache has. Needs GPUCACHE_TRUSTED_KEYS, unless it is your own directory.",
+    ),
+    Variable(
+        "GPUCACHE_REMOTE_WRITE",
+        "1: programs, run and warm also send what they compile to GPUCACHE_REMOTE, signed with "
+        "GPUCACHE_SIGNING_KEY.",
+    ),
+    Variable(
+        "GPUCACHE_REMOTE_TIMEOUT_MS",
+        "How long one answer of GPUCACHE_REMOTE may take, at most; then the program compiles, and asks no "
+        "more. Default 2000.",
+    ),
+    Variable(
         "GPUCACHE_LOG",
         "debug, info or warning: the log level of a program's hits and misses, by itself, under run or in an "
         "exported layer; with debug a defect of the command line shows its traceback.",
     ),
     Variable(
         "GPUCACHE_SIGNING_KEY",
-        "The file of the secret key, made by 'gpucache key', that signs pushed entries.",
+        "The file of the secret key, made by 'gpucache key', that signs entries that are sent.",
     ),
     Variable(
         "GPUCACHE_TRUSTED_KEYS",
@@ -107,6 +123,15 @@ RUN_ENVIRONMENT = (
 """Other variables: those of the libraries that are loaded into programs, and root's."""
 
 
+class Remote(NamedTuple):
+    """The store on another machine that is asked last."""
+
+    url: str
+    timeout_s: float = DEFAULT_REMOTE_MS / 1000
+    writes: bool = False
+    """Whether it also gets what is compiled here."""
+
+
 class Settings(NamedTuple):
     """Everything that the environment and the options decide."""
 
@@ -122,6 +147,8 @@ class Settings(NamedTuple):
     require: bool = False
     learn: bool = False
     log: str = ""
+    remote: Remote | None = None
+    """None if no store is named."""
     signing_key: "Path | None" = None
     trusted_keys: str = ""
 
@@ -155,9 +182,20 @@ def read_settings(environ: Mapping[str, str], *, root: str | None = None) -> Set
         require=_flag(environ, "GPUCACHE_REQUIRE"),
         learn=_flag(environ, "GPUCACHE_LEARN"),
         log=environ.get("GPUCACHE_LOG", ""),
+        remote=_remote(environ),
         signing_key=Path(signing_key) if signing_key else None,
         trusted_keys=environ.get("GPUCACHE_TRUSTED_KEYS", ""),
     )
+
+
+def _remote(environ: Mapping[str, str]) -> Remote | None:
+    limit = environ.get("GPUCACHE_REMOTE_TIMEOUT_MS", "")
+    remote = Remote(
+        environ.get("GPUCACHE_REMOTE", ""),
+        (int(limit) if _is_time(limit) else DEFAULT_REMOTE_MS) / 1000,
+        _flag(environ, "GPUCACHE_REMOTE_WRITE"),
+    )
+    return remote if remote.url else None
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
@@ -183,9 +221,14 @@ def _misspelt(environ: Mapping[str, str]) -> "Iterator[str]":
     tell = environ.get("GPUCACHE_LAYER_TELL", "")
     if not is_true(tell) and tell.lower() not in _FALSE:
         yield f"GPUCACHE_LAYER_TELL={tell} is neither yes nor no; set it to 1 or 0"
-    limit = environ.get("GPUCACHE_RUN_TIMEOUT_MS", "")
-    if limit and not (limit.isascii() and limit.isdigit() and 0 < int(limit[:9]) <= _LONGEST_MS):
-        yield f"GPUCACHE_RUN_TIMEOUT_MS={limit} is not a number from 1 to {_LONGEST_MS}; 5000 is used"
+    for name, usual in (("GPUCACHE_RUN_TIMEOUT_MS", 5000), ("GPUCACHE_REMOTE_TIMEOUT_MS", DEFAULT_REMOTE_MS)):
+        limit = environ.get(name, "")
+        if limit and not _is_time(limit):
+            yield f"{name}={limit} is not a number from 1 to {_LONGEST_MS}; {usual} is used"
+
+
+def _is_time(text: str) -> bool:
+    return text.isascii() and text.isdigit() and 0 < int(text[:9]) <= _LONGEST_MS
 
 
 def other_roots(environ: Mapping[str, str]) -> "list[Path]":

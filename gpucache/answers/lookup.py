@@ -54,7 +54,9 @@ class Hit(NamedTuple):
     head: EntryHead
     payload: bytes
     layer: str
-    """``memory``, or the root it came from."""
+    """``memory``, the root it came from, or ``remote`` for a store on another machine."""
+    log: str = ""
+    """The compiler's log, of an entry that may be in no root."""
 
     @property
     def verdict(self) -> str:

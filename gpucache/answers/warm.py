@@ -33,7 +33,7 @@ class WarmResult(StrEnum):
     """The run was stopped before it."""
 
 
-@json_keys("result program target variant key compile_ns size_bytes verdict reason lacks_kernels log")
+@json_keys("result program target variant key compile_ns size_bytes verdict reason lacks_kernels remote log")
 @dataclass(frozen=True, slots=True)
 class WarmOutcome:
     """A program for a target, as warm left it."""
@@ -61,9 +61,11 @@ class WarmOutcome:
     """Why it was not found."""
     lacks_kernels: bool = False
     """Whether nothing in the artifact can be launched."""
+    remote: bool = False
+    """Whether a hit came from GPUCACHE_REMOTE."""
 
 
-@json_keys("counts.* compile_ns size_bytes")
+@json_keys("counts.* compile_ns size_bytes remote")
 @dataclass(frozen=True, slots=True)
 class WarmSummary:
     """How many items came out how."""
@@ -74,6 +76,8 @@ class WarmSummary:
     """The time spent on compiling."""
     size_bytes: int
     """The total size of the entries."""
+    remote: int = 0
+    """How many hits came from GPUCACHE_REMOTE."""
 
     @property
     def exit_code(self) -> ExitCode:
@@ -91,12 +95,13 @@ class WarmSummary:
 def summarise_warm(outcomes: Iterable[WarmOutcome]) -> WarmSummary:
     """The summary of a run of warm."""
     counts: Counter[WarmResult] = Counter()
-    compile_ns = size_bytes = 0
+    compile_ns = size_bytes = remote = 0
     for outcome in outcomes:
         counts[outcome.result] += 1
         compile_ns += outcome.compile_ns or 0 if outcome.result is WarmResult.BUILT else 0
         size_bytes += outcome.size_bytes or 0
-    return WarmSummary({result: counts[result] for result in WarmResult}, compile_ns, size_bytes)
+        remote += outcome.remote
+    return WarmSummary({result: counts[result] for result in WarmResult}, compile_ns, size_bytes, remote)
 
 
 _ALIKE = (Verdict.NEVER_BUILT, Verdict.EVICTED)
@@ -143,7 +148,9 @@ def _size(one: WarmOutcome) -> str:
 
 def warm_sentence(summary: WarmSummary) -> str:
     """The counts that are not zero, in words."""
-    parts = [f"{count} {result.value}" for result, count in summary.counts.items() if count]
+    far = {WarmResult.HIT: f" ({summary.remote} from GPUCACHE_REMOTE)"} if summary.remote else {}
+    counts = summary.counts.items()
+    parts = [f"{count} {result.value}{far.get(result, '')}" for result, count in counts if count]
     total = f"; {format_duration(summary.compile_ns)} of compiling" if summary.compile_ns else ""
     return f"{', '.join(parts) or 'nothing to do'}; {format_size(summary.size_bytes)} in all{total}"
 

@@ -79,7 +79,10 @@ def run(learn: bool, report: Path | None) -> None:
     if running is None:
         own = settings.root if not (settings.disabled or settings.log) else None  # else the server says it
         roots = [str(root) for root in (own, *settings.system_dirs)] if own else []
-        running = Running(command, joined(roots), given().root, misspelt)
+        say = given().say  # silent with --json, whose document is on standard error
+        running = Running(
+            command, joined(roots), given().root, misspelt, lambda told: say(f"gpucache: {told}")
+        )
         running.run(given().environment() if not misspelt else os.environ)
     ended, outcomes = running.ended, running.finish()
     opencl = running.opencl and running.opencl.made

@@ -14,12 +14,12 @@ import time
 
 from gpucache.native.locate import find
 from gpucache.serve.command import Plain, await_command
-from gpucache.serve.environment import Libraries
+from gpucache.serve.environment import Libraries, step_s
 from gpucache.serve.listening import Listening
 
 TYPE_CHECKING = False  # the one of typing
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from gpucache.answers.run import Ended, Intercepted
     from gpucache.engine.store_layers import Layers
@@ -29,7 +29,16 @@ if TYPE_CHECKING:
     from gpucache.settings import Settings
 
 _JOURNAL_CAP = 1 << 20
-_PLAIN = frozenset({"GPUCACHE_DIR"})
+_PLAIN = frozenset(
+    {
+        "GPUCACHE_DIR",
+        "GPUCACHE_REMOTE",
+        "GPUCACHE_REMOTE_WRITE",
+        "GPUCACHE_REMOTE_TIMEOUT_MS",
+        "GPUCACHE_TRUSTED_KEYS",
+        "GPUCACHE_SIGNING_KEY",
+    }
+)
 """The gpucache variables with which a command may be run before options and settings are read."""
 
 
@@ -81,16 +90,28 @@ def note_hits(roots: str, command: str, hits: int) -> bool:
         os.close(fd)
 
 
+def _complain(sentence: str) -> None:
+    from gpucache.cli.streams import complain
+
+    complain(f"gpucache: {sentence}")
+
+
 class Running:
     """A command that is run once, and the servers of its compiles."""
 
     def __init__(
-        self, command: "Sequence[str]", roots: str, root: "str | None" = None, alone: str = ""
+        self,
+        command: "Sequence[str]",
+        roots: str,
+        root: "str | None" = None,
+        alone: str = "",
+        warn: "Callable[[str], object]" = _complain,
     ) -> None:
         """``roots`` are those whose index serves the command; ``root`` is the cache's place from the option.
 
-        ``alone`` is the reason not to use either.
+        ``alone`` is the reason not to use either. ``warn`` gets sentences for the user, from any thread.
         """
+        self._warn = warn
         self._alone = alone
         self.command = command
         self._root = root
@@ -174,7 +195,7 @@ class Running:
         from gpucache.settings import read_settings
 
         settings = read_settings(os.environ, root=self._root)
-        return Services(settings, self._name, self._libraries or Libraries())
+        return Services(settings, self._name, self._libraries or Libraries(), self._warn)
 
     def _answering(self) -> "Handlers":
         from gpucache.serve.server import Later
@@ -195,10 +216,18 @@ def _read(hit: bytes) -> tuple[int, int, int, str, str, str]:
 class Services:
     """Makes the servers of the command."""
 
-    def __init__(self, settings: "Settings", command: str, libraries: Libraries) -> None:
+    def __init__(
+        self,
+        settings: "Settings",
+        command: str,
+        libraries: Libraries,
+        warn: "Callable[[str], object]" = _complain,
+    ) -> None:
+        """``warn`` gets sentences for the user."""
         self._settings = settings
         self._command = command
         self._libraries = libraries
+        self._warn = warn
 
     def opencl(self) -> "OpenCLServing":
         """The server of OpenCL builds."""
@@ -223,7 +252,10 @@ class Services:
         """The stores that a lookup goes through."""
         from gpucache.assembly import open_layers
 
-        return open_layers(self._settings, command=self._command)
+        settings, limit_s = self._settings, step_s()
+        if settings.remote is not None and settings.remote.timeout_s > limit_s:
+            settings = settings._replace(remote=settings.remote._replace(timeout_s=limit_s))
+        return open_layers(settings, command=self._command, warn=self._warn)
 
 
 def libraries() -> Libraries:

@@ -169,7 +169,7 @@ def _warming(settings: "Settings", *how: Any, shared: bool = False) -> "Iterator
         bar.show(now.done, now.total, ", ".join(labels) or "waiting for a worker")
 
     store = partial(open_store, shared=shared)
-    layers = partial(open_layers, shared=shared, command="gpucache warm")
+    layers = partial(open_layers, shared=shared, command="gpucache warm", warn=complain)
     with given().progress() as bar:
         yield Warming(settings, store, layers, backends(), given().say, progress, *how)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpucache.cli.globals import given, leave
 from gpucache.cli.parameters import Named, field, read_programs, read_whole
+from gpucache.cli.streams import complain
 from gpucache.engine.opened import Opened
 from gpucache.errors import ExitCode, UsageError
 from gpucache.host import os_errors
@@ -66,7 +67,8 @@ def _answer(opened: Opened, asked: Asked) -> None:
     here = machine_for(every, asked.targets, asked.profile, entries)
     given().say(*here.notes)
     items = plan_why(meant, here.devices, asked.targets, backends(), opened.own)
-    layers = open_layers(opened.settings._replace(read_only=True), command="gpucache inspect")
+    settings = opened.settings._replace(read_only=True)
+    layers = open_layers(settings, command="gpucache inspect", warn=complain)
     known = tuple(systems())
     folder = None  # the current directory, perhaps the program's too, unless it is gone
     with suppress(OSError):

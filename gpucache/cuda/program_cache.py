@@ -43,6 +43,12 @@ class ProgramCache(ProgramCacheResource):  # type: ignore[misc] # cuda.core publ
                     return answer.payload
                 if isinstance(answer, Damaged):
                     process.say_once(f"an entry of cuda.core was {answer.damage}: {answer.detail}")
+            if self._layers.remote is not None:
+                from gpucache.engine.elsewhere import fetch
+
+                fetched = fetch(self._layers, wanted)
+                if fetched is not None:
+                    return fetched.payload
         if self._layers.require:
             raise CacheMissError(
                 "a program of cuda.core is not in the cache, and GPUCACHE_REQUIRE is set: opaque-key: "
@@ -63,6 +69,8 @@ class ProgramCache(ProgramCacheResource):  # type: ignore[misc] # cuda.core publ
             process.say_once(f"programs of cuda.core are not kept: {not_kept(store.root, error)}")
             return
         store.record(NAMESPACE, Event(entry.head.created_ns, "built", str(entry.key), entry.head.target))
+        if self._layers.remote is not None:
+            self._layers.remote().send(entry)
         if self._layers.trim is not None:
             with suppress(OSError, CacheUnusableError):
                 self._layers.trim()

@@ -36,7 +36,7 @@ from gpucache.keys import (
     variable_of,
 )
 from gpucache.model import CacheKey, Checks, EntryHead, KeyField, Program
-from gpucache.store.interface import UNREADABLE, Damage, Event, ScannedEntry
+from gpucache.store.interface import MADE, UNREADABLE, Damage, Event, ScannedEntry
 from gpucache.units import format_age, format_instant
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Record:
 
     def builds(self) -> list[Event]:
         """Builds of this program under any name; not of other programs with a kernel of its name."""
-        return [event for event in self.events if event.what == "built" and self.is_kin(event)]
+        return [event for event in self.events if event.what in MADE and self.is_kin(event)]
 
     def is_kin(self, event: Event) -> bool:
         """Whether an event is of this program, and not of another with a kernel of its name."""
@@ -176,14 +176,15 @@ def _lost(records: Sequence[Record], prepared: Prepared) -> Miss | None:
     """A miss if this very key was built and no event explains why its entry is gone."""
     for record in records:
         for last in record.of(prepared)[-1:]:
-            if last.what == "built":
+            if last.what in MADE:
+                when = format_instant(last.when_ns)
                 removed = record.store.removed_record(last.program)
                 if removed is not None and removed.why and removed.when_ns > last.when_ns:
-                    when = format_instant(removed.when_ns)
-                    return Miss(Verdict.EVICTED, f"removed at {when}: {removed.why}")
+                    gone = format_instant(removed.when_ns)
+                    return Miss(Verdict.EVICTED, f"removed at {gone}: {removed.why}")
                 return Miss(
                     Verdict.NOT_RECORDED,
-                    f"{last.key[:12]} was built at {format_instant(last.when_ns)} into {record.store.root}, "
+                    f"{last.key[:12]} was {last.what} at {when} into {record.store.root}, "
                     "and is gone without a record: something other than gpucache removed its file",
                 )
     return None
@@ -422,7 +423,7 @@ def _candidates(records: Sequence[Record], prepared: Prepared) -> Iterator[tuple
     """Every recorded build with a lower bound of its rank, from its event alone, and with a number."""
     options, numbers = prepared.compilation.inputs.options, count()
     for record in records:
-        latest = {event.key: event for event in record.events if event.what == "built" and event.key}
+        latest = {event.key: event for event in record.events if event.what in MADE and event.key}
         for event in list(latest.values())[-_HEADS_READ:]:
             lightest = 0 if event.options is None else least_options_weight(event.options, options)
             least = (

@@ -3,7 +3,7 @@
 Compiles nothing, and explains nothing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from gpucache.answers.lookup import Hit
@@ -19,6 +19,25 @@ def find(layers: Layers, prepared: Prepared, *, whole: bool = False) -> Hit | No
     With ``whole`` the entry has to be compiled for all local sizes of the request. That is for filling the
     cache: a program can use an incomplete entry.
     """
+    found = _find_here(layers, prepared, whole=whole)
+    if layers.remote is None or isinstance(found, Hit):
+        return found
+    from gpucache.engine.elsewhere import ask
+
+    return ask(layers, [prepared], [found], whole=whole)[0]
+
+
+def find_all(layers: Layers, prepared: Sequence[Prepared], *, whole: bool = False) -> list[Hit | NoEntry]:
+    """The results of ``find`` for some requests; a store on another machine is asked for all at once."""
+    found = [_find_here(layers, one, whole=whole) for one in prepared]
+    if layers.remote is None or all(isinstance(one, Hit) for one in found):
+        return found
+    from gpucache.engine.elsewhere import ask
+
+    return ask(layers, prepared, found, whole=whole)
+
+
+def _find_here(layers: Layers, prepared: Prepared, *, whole: bool) -> Hit | NoEntry:
     if layers.disabled or prepared.refusal is not None:
         return NoEntry()
     found = layers.find(prepared.keys())
@@ -52,13 +71,17 @@ def alone(
 
 def _published_meanwhile(layers: Layers, prepared: Prepared, useless: Hit | None) -> Hit | None:
     """The entry that another process published while it had the lock; None if there is none."""
-    found = find(layers if useless is None else layers._replace(memory=None), prepared, whole=True)
+    if useless is not None:
+        layers = layers._replace(memory=None)
+    found = _find_here(layers, prepared, whole=True)
     replaced = isinstance(found, Hit) and (useless is None or found.head != useless.head)
     return found if isinstance(found, Hit) and replaced else None
 
 
 def build_log(layers: Layers, hit: Hit) -> str:
     """The compiler's log of the build of a hit; empty if its entry is gone."""
+    if hit.log:
+        return hit.log
     for store in layers.on_disk():
         detail = store.detail(hit.key)
         if detail is not None:

@@ -23,15 +23,14 @@ from gpucache.engine.hits import WAIT_S, alone
 from gpucache.engine.hits import build_log as build_log
 from gpucache.engine.hits import find as find
 from gpucache.engine.prepare import Prepared, closure_of, holds_paths, stamped
-from gpucache.engine.program_names import Identity
-from gpucache.engine.store_layers import Layers, NoEntry, note_miss
+from gpucache.engine.store_layers import Layers, NoEntry, note_miss, record_build
 from gpucache.errors import CacheMissError, CacheUnusableError
 from gpucache.host import os_errors
 from gpucache.keys import digest
 from gpucache.model import Artifact, BuildRequest, Check, Checks, Entry, EntryDetail, EntryHead
 from gpucache.payload import describe, fits
 from gpucache.sources import still_closure
-from gpucache.store.interface import Event, MissedRequest
+from gpucache.store.interface import MissedRequest
 from gpucache.units import format_list
 
 if TYPE_CHECKING:
@@ -142,7 +141,9 @@ def publish(
     except (OSError, CacheUnusableError) as error:
         return Built(artifact, miss, None, note=not_kept(store.root, error), publish_failed=True)
     layers.keep_in_memory(entry)
-    _record(store, prepared, entry)
+    record_build(store, prepared.request.program, entry)
+    if layers.remote is not None:
+        layers.remote().send(entry)
     if layers.trim is not None:
         with suppress(OSError, CacheUnusableError):
             layers.trim()
@@ -176,19 +177,6 @@ def changed_headers(layers: Layers, prepared: Prepared) -> str | None:
     if folders:
         return f"the directory {folders[0]} changed"
     return None if before == now else "a header changed"
-
-
-def _record(store: "DirectoryStore", prepared: Prepared, entry: Entry) -> None:
-    """Record a build in the program's history, and once in the histories of aliases that lead to it."""
-    known = Identity.of(prepared.request.program)
-    when_ns, target = entry.head.created_ns, entry.head.target
-    options = entry.head.options
-    store.record(
-        known.name, Event(when_ns, "built", str(entry.key), target, source=known.mark, options=options)
-    )
-    for alias, name in known.aliases.items():
-        if name != known.name and all(event.why != known.name for event in store.history(alias)):
-            store.record(alias, Event(when_ns, "named", "", "", why=known.name))
 
 
 def _entry(prepared: Prepared, artifact: Artifact) -> Entry:

@@ -2,17 +2,18 @@
 
 Owns their order and why one is missing. Must not know concrete stores: assembly puts them in.
 
-Also writes the lines of the journal: every miss with its verdict, and each process's hits and misses.
+Also writes the lines of the journal (every miss with its verdict, and each process's hits and misses) and of
+the histories.
 """
 
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from gpucache.answers.lookup import Hit, Miss
 from gpucache.engine.prepare import Prepared
-from gpucache.model import CacheKey, Entry, EntryDetail
+from gpucache.model import CacheKey, Entry, EntryDetail, Program
 from gpucache.store.answers import Damaged, Found
 
 if TYPE_CHECKING:
@@ -30,6 +31,33 @@ class NoEntry(NamedTuple):
     """The stores that could not be queried, each with the key and the reason."""
     incomplete: Hit | None = None
     """An entry that was not compiled for all the local sizes of the request."""
+
+
+class Remote(Protocol):
+    """A store on another machine, bounded in time. Raises nothing."""
+
+    @property
+    def writes(self) -> bool:
+        """Whether it takes what is compiled here."""
+        ...
+
+    def find(
+        self, wanted: Sequence[Sequence[CacheKey]], compile_ns: int | None = None
+    ) -> Sequence[tuple[Entry, bytes] | None]:
+        """For each request the verified entry of the first of its keys that is there, with its file."""
+        ...
+
+    def send(self, entry: Entry) -> None:
+        """Send an entry that was compiled here, without waiting for it."""
+        ...
+
+    def flush(self, limit_s: float | None = None) -> None:
+        """Wait until everything is sent or given up, or for so many seconds."""
+        ...
+
+    def warn(self, sentence: str) -> None:
+        """Give a sentence to the user, once."""
+        ...
 
 
 class Layers(NamedTuple):
@@ -51,6 +79,8 @@ class Layers(NamedTuple):
     """Called after publishing to keep the cache under its bound; None if it has none."""
     unusable: str = ""
     """Why there is no user's root, in one sentence; empty if there is one."""
+    remote: Callable[[], Remote] | None = None
+    """Opens the store that is asked for what is in no root; None if there is none, or not from here."""
     refused: "tuple[RefusedRoot, ...]" = ()
     """System roots that the settings name and that cannot be read."""
 
@@ -119,6 +149,20 @@ def note_miss(layers: Layers, prepared: Prepared, miss: Miss, *, noted: bool = F
     """Write a miss down; ``noted`` says that ``warm --misses`` can build it."""
     if layers.target is not None:
         layers.target.journal(miss_record(layers, prepared, miss, time.time_ns()) | {"noted": noted})
+
+
+def record_build(store: "DirectoryStore", program: Program, entry: Entry, what: str = "built") -> None:
+    """Record a build in the program's history, and once in the histories of aliases that lead to it."""
+    from gpucache.engine.program_names import Identity  # which no hit needs
+    from gpucache.store.interface import Event
+
+    known = Identity.of(program)
+    when_ns, target, options = entry.head.created_ns, entry.head.target, entry.head.options
+    when_ns = when_ns if what == "built" else time.time_ns()
+    store.record(known.name, Event(when_ns, what, str(entry.key), target, source=known.mark, options=options))
+    for alias, name in known.aliases.items():
+        if name != known.name and all(event.why != known.name for event in store.history(alias)):
+            store.record(alias, Event(when_ns, "named", "", "", why=known.name))
 
 
 def note_process(layers: Layers, hits: int, misses: int) -> None:

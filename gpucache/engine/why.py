@@ -22,6 +22,7 @@ from gpucache.errors import GpucacheError, UsageError
 from gpucache.keys import SOURCE_NAME, difference
 from gpucache.manifest import ProgramSpec
 from gpucache.model import BuildRequest, CacheKey, Device, Toolchain
+from gpucache.store.interface import MADE
 
 _UNDER_RUN = (
     "'gpucache run --report FILE' tells whether the program hits, 'gpucache inspect --misses' why it missed"
@@ -121,7 +122,7 @@ def plan_why(
 
 def entries_of(own: OwnRoot, word: str, targets: Sequence[str]) -> list[CacheEntry]:
     """The entries of our own cache that a word means, for any of some targets; raises UsageError for none."""
-    known = {event.key for event in own.store.history(word) if event.what == "built"}
+    known = {event.key for event in own.store.history(word) if event.what in MADE}
     recorded = [entry for key in sorted(known) for entry in own.find(key)]
     if targets:
         recorded = [one for one in recorded if any(matches_target(one, target) for target in targets)]

@@ -99,10 +99,14 @@ LATER = _Later()
 def flush() -> None:
     """Wait until every miss so far is explained and logged, and the compiled artifacts are in the cache.
 
-    An exit of the process does so by itself. Call it before ``os._exit``, or to read the log, the journal or
-    the cache in the same process.
+    With GPUCACHE_REMOTE_WRITE=1 also until they are sent. An exit of the process does so by itself, and
+    waits a few seconds at most for what is sent. Call it before ``os._exit``, or to read the log, the journal
+    or the cache in the same process.
     """
     LATER.wait()
+    remote = process.layers().remote
+    if remote is not None:
+        remote().flush()
 
 
 def reason(layers: Layers, prepared: Prepared, met: NoEntry | Miss) -> Callable[[], Miss]:

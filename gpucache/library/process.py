@@ -223,7 +223,7 @@ def _layers(environment: tuple[tuple[str, str], ...]) -> Layers:
         say_once(sentence)
     memory = process_memory(settings.memory_bytes) if settings.memory_bytes else None
     command = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
-    opened = open_layers(settings, memory=memory, command=command)
+    opened = open_layers(settings, memory=memory, command=command, warn=say_once)
     if opened.unusable and not opened.systems and not settings.disabled:
         say_once(f"programs are compiled uncached: {opened.unusable}")
     for refused in () if settings.disabled else opened.refused:

@@ -15,7 +15,7 @@ from gpucache.answers.lookup import Hit
 from gpucache.backends.opencl import BACKEND, compiler, platforms
 from gpucache.backends.opencl.options import as_pyopencl_reads, command_line
 from gpucache.backends.options import LOADED
-from gpucache.engine.hits import build_log, find
+from gpucache.engine.hits import build_log, find_all
 from gpucache.engine.prepare import Prepared, prepare_again
 from gpucache.engine.store_layers import Layers
 from gpucache.errors import CacheMissError, CompileError, SourceError
@@ -61,7 +61,7 @@ def _prepare(layers: Layers, device: Any, request: BuildRequest) -> Prepared:
 
 def _answer(layers: Layers, prepared: Sequence[Prepared], call: "Call") -> Any:
     """The program from entries for all devices, or as the compiler gives it, which is then kept."""
-    found = [find(layers, one) for one in prepared]
+    found = find_all(layers, prepared)
     hits = [answer for answer in found if isinstance(answer, Hit)]
     if len(hits) < len(found):
         from gpucache.opencl.missing import answer_miss

@@ -34,10 +34,11 @@ class FolderObjects:
 
     @property
     def is_own_folder(self) -> bool:
-        """Whether it and the directory above it are this user's, and nobody else may write to it."""
+        """Whether it is this user's, and nobody else may write to it; if it is missing, where it will be."""
         try:
-            status = self._root.stat()
-        except OSError:
+            there = next(path for path in (self._root, *self._root.parents) if path.exists())
+            status = there.stat()
+        except (OSError, StopIteration):
             return False
         own = not hasattr(os, "geteuid") or status.st_uid in (os.geteuid(), 0)
         return own and not stat.S_IMODE(status.st_mode) & 0o022

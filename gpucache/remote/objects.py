@@ -6,8 +6,10 @@ for, as each has a library of its own. Must not know what the objects are.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from functools import partial
 from importlib import import_module
+from queue import SimpleQueue
+from threading import Thread
 from typing import NamedTuple, Protocol, TypeVar
 
 from gpucache.errors import RemoteError, UsageError
@@ -140,18 +142,51 @@ def require_object_name(name: str) -> str:
 def in_parallel(call: Callable[[T], R], items: Iterable[T], workers: int = AT_ONCE) -> Iterator[R]:
     """The results of a call for each item as they come, in any order, from a few threads.
 
-    No more items are taken than there are threads. The first error ends it, once running calls are done.
+    No more items are taken than there are threads. The first error ends it, once running calls are done. The
+    end of the process waits for none of them: a request may hang.
     """
-    with ThreadPoolExecutor(workers, thread_name_prefix="gpucache-remote") as pool:
-        running: set[Future[R]] = set()
+    todo: SimpleQueue[T | None] = SimpleQueue()
+    done: SimpleQueue[Callable[[], R]] = SimpleQueue()
+    threads = running = 0
+    try:
         for item in items:
-            running.add(pool.submit(call, item))
-            if len(running) >= workers:
-                done, running = wait(running, return_when=FIRST_COMPLETED)
-                yield from (one.result() for one in done)
+            if running == threads:
+                Thread(target=_work, args=(call, todo, done), name="gpucache-remote", daemon=True).start()
+                threads += 1
+            todo.put(item)
+            running += 1
+            if running >= workers:
+                result = done.get()
+                running -= 1
+                yield result()
         while running:
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            yield from (one.result() for one in done)
+            result = done.get()
+            running -= 1
+            yield result()
+    finally:
+        for _ in range(running):
+            done.get()
+        for _ in range(threads):
+            todo.put(None)
+
+
+def _work(
+    call: Callable[[T], R], todo: "SimpleQueue[T | None]", done: "SimpleQueue[Callable[[], R]]"
+) -> None:
+    """In a thread: put the result of each item, as a function that returns or raises it."""
+
+    def failed(error: BaseException) -> R:
+        raise error
+
+    while (item := todo.get()) is not None:
+        try:
+            done.put(partial(_identity, call(item)))
+        except BaseException as error:
+            done.put(partial(failed, error))
+
+
+def _identity(result: R) -> R:
+    return result
 
 
 def batches(items: Iterable[T], size: int) -> Iterator[Sequence[T]]:

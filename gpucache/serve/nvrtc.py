@@ -20,11 +20,12 @@ from gpucache.backends.cuda.options import FILE_NAME, request_as_asked
 from gpucache.engine.prepare import Prepared, of_kind, prepare
 from gpucache.engine.store_layers import Layers
 from gpucache.errors import OptionError
+from gpucache.host.deadlines import within
 from gpucache.model import GIVEN_WITH, Artifact, ArtifactKind, BuildRequest, Target, Toolchain
 from gpucache.serve.environment import step_s
 from gpucache.serve.file_names import FileName, read_name
 from gpucache.serve.server import Reply, require_same_files
-from gpucache.serve.session import Build, Compiler, Part, Session, within
+from gpucache.serve.session import Build, Compiler, Part, Session
 from gpucache.serve.telling import Say, miss_line, silent
 from gpucache.serve.wire import Fields, Kind, WireError, number, variables
 from gpucache.sources import Memos

@@ -22,7 +22,7 @@ from gpucache.engine.store_layers import Layers
 from gpucache.errors import GpucacheError
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, CacheKey, Language, Program
 from gpucache.serve.devices import Devices, Facts, NotKnownYetError
-from gpucache.serve.environment import Libraries, without_us
+from gpucache.serve.environment import Libraries, step_s, without_us
 from gpucache.serve.server import HEARD, PASSED, Handlers, Reply, require_same_files
 from gpucache.serve.session import YOUNG_NS, Build, Compiler, Part, Session, targets_of, wanted
 from gpucache.serve.telling import Say, is_required, miss_line, refused, silent
@@ -203,7 +203,7 @@ class OpenCLServing(Session[Asked]):
         if one.wanted:
             from gpucache.engine.lookup import discard
 
-            one.held = self.hold(one)
+            one.held = self.hold(one, time.monotonic() + step_s())
             for _, _, found in one.missing():
                 if isinstance(found, Hit):
                     discard(self.layers, found, one.rejected)  # so that no build hits a replaced entry

@@ -24,7 +24,7 @@ from gpucache.engine.prepare import Prepared
 from gpucache.engine.store_layers import Layers, NoEntry
 from gpucache.errors import GpucacheError
 from gpucache.model import Artifact
-from gpucache.serve.environment import step_s
+from gpucache.serve.environment import drain_s, step_s
 from gpucache.serve.server import HEARD, PASSED, Handlers, Reply
 from gpucache.serve.telling import Say, hit_line, is_required, miss_line, refused
 from gpucache.serve.wire import TOO_LARGE, Fields, Kind, WireError, fits, number
@@ -62,7 +62,6 @@ class Asked(Protocol):
 
 
 A = TypeVar("A", bound=Asked)
-V = TypeVar("V")
 
 
 class Compiler(ABC, Generic[A]):
@@ -102,11 +101,22 @@ class Compiler(ABC, Generic[A]):
         return ()
 
     def find(self, layers: Layers, asked: A, prepared: Sequence[Prepared]) -> tuple[Part, ...]:
-        """The result for each part; after the first miss, parts that would not help are skipped."""
-        parts: list[Part] = []
+        """The result for each part from local caches; after the first miss, useless parts are skipped."""
+        layers, parts = layers._replace(remote=None), list[Part]()
         for one in prepared:
             lacks = self.is_whole and any(isinstance(part, NoEntry) for part in parts)
             parts.append(NoEntry() if lacks else find(layers, one))
+        return self._usable(layers, asked, parts)
+
+    def find_elsewhere(
+        self, layers: Layers, asked: A, prepared: Sequence[Prepared], found: Sequence[Part]
+    ) -> tuple[Part, ...]:
+        """The same with the parts that a store on another machine has."""
+        from gpucache.engine.elsewhere import ask
+
+        return self._usable(layers, asked, ask(layers, prepared, found))
+
+    def _usable(self, layers: Layers, asked: A, parts: Sequence[Part]) -> tuple[Part, ...]:
         hits = hits_of(parts)
         if len(hits) == len(parts) and not self.is_complete(asked, hits, logs_of(layers, hits)):
             return tuple(NoEntry() for _ in parts)
@@ -213,6 +223,8 @@ class Session(ABC, Generic[A]):
             self.conclude(one)
             one.held.close()
             self.done(one.outcome)
+        if self.layers.remote is not None:
+            self.layers.remote().flush(drain_s())
         hits = sum(one.result is RunResult.HIT for one in self._done)
         misses = sum(one.result not in (RunResult.HIT, RunResult.PASSED) for one in self._done)
         if hits + misses:
@@ -240,11 +252,14 @@ class Session(ABC, Generic[A]):
         except GpucacheError as error:
             one.outcome = replace(outcome, reason=str(error))
             return self._refuse(one.outcome) if required else self.passed(one, error)
+        end_s = time.monotonic() + step_s()
+        if self.layers.remote is not None and not one.served:
+            one.found = self.compiler.find_elsewhere(self.layers, asked, one.prepared, one.found)
         named, target = one.prepared[0].request.program.name, targets_of(one.prepared)
         outcome = one.outcome = replace(outcome, program=named, target=target, result=RunResult.LEFT)
         one.wanted = not one.served and self.wants(one)
         if one.wanted and not required:
-            one.held = self.hold(one)
+            one.held = self.hold(one, end_s)
             one.found = self._find(one)  # the process that had a lock may have published it
         hits = hits_of(one.found)
         one.found = tuple(map(_without_payload, one.found))
@@ -285,9 +300,9 @@ class Session(ABC, Generic[A]):
         refused = any(prepared.refusal is not None for prepared in one.prepared)
         return self.layers.target is not None and not one.late and not refused
 
-    def hold(self, one: Build[A]) -> ExitStack:
+    def hold(self, one: Build[A], end_s: float) -> ExitStack:
         """Lock the keys that a build lacks until it is closed; without locks that cannot be had in time."""
-        held, end_s, store = ExitStack(), time.monotonic() + step_s(), self.layers.target
+        held, store = ExitStack(), self.layers.target
         keys = [prepared.key for _, prepared, _ in one.missing()]
         if store is not None:
             for key in [one.prepared[0].key] if self.compiler.is_whole else keys:
@@ -426,25 +441,3 @@ def wanted(one: Build[A]) -> bytes:
 
 def _without_payload(found: Part) -> Part:
     return found._replace(payload=b"") if isinstance(found, Hit) else found
-
-
-def within(limit_s: float, action: Callable[[], V]) -> V:
-    """The result of an action, or its error; TimeoutError if it takes longer, and then it goes on."""
-    results: list[V] = []
-    errors: list[BaseException] = []
-    ended = threading.Event()
-
-    def run() -> None:
-        try:
-            results.append(action())
-        except BaseException as error:
-            errors.append(error)
-        finally:
-            ended.set()
-
-    threading.Thread(target=run, daemon=True).start()
-    if not ended.wait(limit_s):
-        raise TimeoutError
-    for error in errors:
-        raise error
-    return results[0]

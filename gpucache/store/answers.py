@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 from gpucache.model import CacheKey, EntryHead
 
+REMOTE = "remote"
+"""What stands for the root of an entry that came from a store on another machine."""
+
 
 class Damage(StrEnum):
     """The kind of damage to the bytes of an entry."""

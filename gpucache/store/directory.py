@@ -90,25 +90,31 @@ class DirectoryStore(EntryReader):
         Returns whether it was put. Raises FormatError if anything in them is not sound or not true, OSError,
         or CacheUnusableError for the root.
         """
-        whole = parse_true(data, key)
-        if isinstance(self.get(key), Found):
+        return self.put_file(parse_true(data, key), data)
+
+    def put_file(self, whole: Entry, data: bytes, *, durable: bool = True) -> bool:
+        """The same for bytes that were verified, and the entry in them.
+
+        What is not ``durable`` may be damaged by a power cut, for an entry that can be fetched again.
+        """
+        if isinstance(self.get(whole.key), Found):
             return False
-        self._put(key, data, whole.head.created_ns)
+        self._put(whole.key, data, whole.head.created_ns, durable=durable)
         return True
 
-    def _put(self, key: CacheKey, data: bytes, created_ns: int) -> None:
+    def _put(self, key: CacheKey, data: bytes, created_ns: int, *, durable: bool = True) -> None:
         try:
-            self._put_once(key, data, created_ns)
+            self._put_once(key, data, created_ns, durable=durable)
         except IsADirectoryError:
             scanned = self.look_at(key)
             if scanned is None or not self.quarantine(scanned, "a directory had its name"):
                 raise
-            self._put_once(key, data, created_ns)
+            self._put_once(key, data, created_ns, durable=durable)
         scan.remove_left(self._root, time.time_ns())
 
-    def _put_once(self, key: CacheKey, data: bytes, created_ns: int) -> None:
+    def _put_once(self, key: CacheKey, data: bytes, created_ns: int, *, durable: bool) -> None:
         with self._root.make(*layout.entry_folder(key)) as folder:
-            self._root.put(folder, layout.entry_name(key), data, created_ns=created_ns)
+            self._root.put(folder, layout.entry_name(key), data, created_ns=created_ns, durable=durable)
 
     def is_marked(self) -> bool:
         """Whether the root contains something that only gpucache makes; elsewhere nothing is removed."""

@@ -63,12 +63,16 @@ UNREADABLE = "entries that cannot be read"
 """The name of the history for quarantined entries whose head does not name their program."""
 
 
+MADE = ("built", "pulled")
+"""The events by which an entry comes to be there: it was compiled here, or on another machine."""
+
+
 class Event(NamedTuple):
     """One line of a program's history."""
 
     when_ns: int
     what: str
-    """``built``, ``evicted``, ``quarantined``, ``poisoned``; ``named`` is the name to look under."""
+    """One of ``MADE``, ``evicted``, ``quarantined``, ``poisoned``; ``named`` is the name to look under."""
     key: str
     target: str
     why: str = ""

@@ -55,12 +55,22 @@ class RootFolder:
                 folder = outer.make(name, self.folder_mode)
         return folder
 
-    def put(self, folder: Folder, name: str, data: bytes, *, created_ns: int | None = None) -> None:
+    def put(
+        self,
+        folder: Folder,
+        name: str,
+        data: bytes,
+        *,
+        created_ns: int | None = None,
+        durable: bool | None = None,
+    ) -> None:
         """Write a file to ``tmp/`` and rename it into a directory, so that no process sees half of it.
 
-        With ``created_ns``, its modification time, it survives a power cut. A failure leaves nothing in
+        ``created_ns`` is its modification time. If ``durable``, which one with that time is unless said
+        otherwise, it survives a power cut. A failure leaves nothing in
         ``tmp/``; a writer that is killed leaves one file there. Raises OSError, CacheUnusableError.
         """
+        durable = created_ns is not None if durable is None else durable
         partial = f"{os.getpid()}-{os.urandom(8).hex()}-{name}"
         with self.make(*layout.TMP) as tmp:
             try:
@@ -69,9 +79,9 @@ class RootFolder:
                     rest = memoryview(data)
                     while rest:
                         rest = rest[os.write(fd, rest) :]
-                    if created_ns is not None:
-                        if os.utime in os.supports_fd:
-                            os.utime(fd, ns=(created_ns, created_ns))
+                    if created_ns is not None and os.utime in os.supports_fd:
+                        os.utime(fd, ns=(created_ns, created_ns))
+                    if durable:
                         os.fsync(fd)
                 finally:
                     os.close(fd)
@@ -80,7 +90,7 @@ class RootFolder:
                 with suppress(OSError):
                     tmp.unlink(partial)
                 raise
-        if created_ns is not None:
+        if durable:
             folder.sync()
 
     def _make_root(self) -> Folder:

@@ -29,6 +29,7 @@ from gpucache.model import (
     Target,
     Toolchain,
 )
+from gpucache.store.answers import REMOTE
 from gpucache.store.interface import MissedRequest
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ class WarmItem:
             key=str(hit.key),
             compile_ns=hit.head.compile_ns,
             lacks_kernels=lacks_kernels(prepared, hit.payload),
+            remote=hit.layer == REMOTE,
         )
 
 

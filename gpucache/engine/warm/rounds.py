@@ -148,7 +148,7 @@ def _remove(layers: Layers, key: CacheKey) -> None:
 def build_job(open_layers: Callable[[], Layers], job: Job) -> Hit | Built:
     """A hit, or a new build; ``open_layers`` opens the layers in the worker."""
     backend = load_backend(job.request.target.backend)
-    layers = open_layers()
+    layers = open_layers()._replace(remote=None)  # which the run asks, and to which it sends
     prepared = prepare(backend, job.request, job.toolchain, os.environ, layers)
     found = find(layers, prepared, whole=True)
     if isinstance(found, Hit):

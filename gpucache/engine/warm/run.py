@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from gpucache.answers.lookup import Hit, Verdict
 from gpucache.answers.warm import WarmOutcome, WarmResult
-from gpucache.engine.hits import find
+from gpucache.engine.hits import find_all
 from gpucache.engine.machine import find_machine, machine_for, select_target
 from gpucache.engine.prepare import Prepared, prepare
-from gpucache.engine.store_layers import Layers
+from gpucache.engine.store_layers import Layers, NoEntry
 from gpucache.engine.warm.plan import (
     Backends,
     Build,
@@ -31,7 +31,7 @@ from gpucache.engine.warm.plan import (
 from gpucache.errors import CacheUnusableError, GpucacheError
 from gpucache.host.interrupts import disarm
 from gpucache.keys import Closure
-from gpucache.model import CacheKey, Device, Target
+from gpucache.model import CacheKey, Device, Entry, Target
 from gpucache.store.interface import MissedRequest
 from gpucache.units import format_count
 
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from gpucache.settings import Settings
     from gpucache.store.directory import DirectoryStore
 
+_TOGETHER = 64
+"""How many items are looked up at a time: a store on another machine is asked for all of them at once."""
 _FOR_A_RUN = ("gpucache.engine.warm.rounds", "gpucache.answers.warm")
 """Imported while drivers are probed, which takes as long."""
 _ABSENT = "the recording keeps digests and no sources; ask with --check, or record without --digests-only"
@@ -77,8 +79,10 @@ class Session:
             disarm()
             run.close()
             outcomes += interrupted(items, outcomes, running)
-        if not self.check and layers.trim is not None:
-            layers.trim()
+        if not self.check:
+            _send(layers, outcomes)
+            if layers.trim is not None:
+                layers.trim()
         order = {item.name: number for number, item in enumerate(items)}
         return sorted(as_kept(layers, outcomes), key=lambda one: order[one.program, one.target, one.variant])
 
@@ -93,12 +97,12 @@ class Session:
             self.progress(now)
 
         pending: list[tuple[WarmItem, Prepared]] = []
-        for item in items:
-            outcome = _without_compiling(self, layers, item)
-            if isinstance(outcome, WarmOutcome):
-                yield outcome
-            else:
-                pending.append((item, outcome))
+        for begin in range(0, len(items), _TOGETHER):
+            for item, outcome in _without_compiling(self, layers, items[begin : begin + _TOGETHER]):
+                if isinstance(outcome, WarmOutcome):
+                    yield outcome
+                else:
+                    pending.append((item, outcome))
         if not pending:
             return
         from gpucache.engine.warm.rounds import (
@@ -266,8 +270,45 @@ def build_missed(
     return outcomes
 
 
-def _without_compiling(session: Session, layers: Layers, item: WarmItem) -> WarmOutcome | Prepared:
-    """The outcome of an item that needs no compiling; else the item prepared for it."""
+def _send(layers: Layers, outcomes: Iterable[WarmOutcome]) -> None:
+    """Send what was built to the store on another machine, if it takes anything."""
+    if layers.remote is None or layers.target is None or not layers.remote().writes:
+        return
+    remote = layers.remote()
+    for outcome in outcomes:
+        if outcome.result is WarmResult.BUILT and outcome.key is not None:
+            scanned = layers.target.look_at(CacheKey(outcome.key))
+            entry = scanned and layers.target.check(scanned)
+            if isinstance(entry, Entry):
+                remote.send(entry)
+    remote.flush()
+
+
+def _without_compiling(
+    session: Session, layers: Layers, items: Sequence[WarmItem]
+) -> Iterator[tuple[WarmItem, WarmOutcome | Prepared]]:
+    """The outcome of each of some items that needs no compiling; else the item prepared for it."""
+    asked: list[tuple[WarmItem, Prepared]] = []
+    for item in items:
+        prepared = _prepared(session, layers, item)
+        if isinstance(prepared, WarmOutcome):
+            yield item, prepared
+        else:
+            asked.append((item, prepared))
+    layers = layers._replace(read_only=True) if session.check else layers
+    for (item, prepared), found in zip(
+        asked, find_all(layers, [one for _, one in asked], whole=True), strict=True
+    ):
+        yield (
+            item,
+            item.hit(prepared, found)
+            if isinstance(found, Hit)
+            else _missed(session, layers, item, prepared, found),
+        )
+
+
+def _prepared(session: Session, layers: Layers, item: WarmItem) -> WarmOutcome | Prepared:
+    """An item prepared for a lookup, or the outcome of one that cannot be looked up."""
     if item.request is None or item.toolchain is None:
         result = WarmResult.FAILED if item.unread else WarmResult.SKIPPED
         return item.outcome(result, reason=item.skipped)
@@ -282,9 +323,13 @@ def _without_compiling(session: Session, layers: Layers, item: WarmItem) -> Warm
         return item.outcome(WarmResult.FAILED, reason=str(error))
     if item.known is not None and (why := _in_vain(item, prepared, item.known.closure)):
         return item.outcome(WarmResult.FAILED, reason=why)
-    found = find(layers, prepared, whole=True)
-    if isinstance(found, Hit):
-        return item.hit(prepared, found)
+    return prepared
+
+
+def _missed(
+    session: Session, layers: Layers, item: WarmItem, prepared: Prepared, found: NoEntry
+) -> WarmOutcome | Prepared:
+    """The outcome of an item without an entry that is not to be built; else the item again."""
     from gpucache.engine.explain import explain, is_poisoned  # which no hit needs
     from gpucache.engine.lookup import require_hit
 
@@ -346,6 +391,9 @@ def as_kept(layers: Layers, outcomes: Iterable[WarmOutcome]) -> Iterator[WarmOut
         found = next(filter(None, (store.look_at(key) for store in layers.on_disk())), None)
         if found is not None:
             yield replace(outcome, size_bytes=found.allocated_bytes)
+            continue
+        if outcome.remote:
+            yield outcome  # and nothing is kept here
             continue
         was = "built" if outcome.result is WarmResult.BUILT else "there"
         bounded = layers.trim is not None

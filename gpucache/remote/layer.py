@@ -1,0 +1,256 @@
+"""A store on another machine behind our local caches, as a program asks it while it waits for an entry.
+
+Owns the limits of time, when the store is no longer used, and the one warning that says so: a program goes on
+as without the store. An entry is returned only if a trusted key signed it for the key that was asked, and if
+every byte of it is sound and true; the user's own directory needs no signature. Must not know requests, or
+where an entry is kept.
+"""
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from gpucache.errors import FormatError, GpucacheError, UsageError
+from gpucache.host.deadlines import within
+from gpucache.model import CacheKey, Entry
+from gpucache.remote import own_entries
+from gpucache.remote.objects import AT_ONCE, Limits, Objects, open_objects
+from gpucache.remote.signing import UNSIGNED, SigningKey, TrustedKeys, load_signing_key, read_trusted
+from gpucache.settings import Remote
+from gpucache.store.format import encode, parse_true
+from gpucache.units import format_count
+
+_MOST_BYTES = 256 << 20
+"""The largest object that is read, and how many bytes may wait to be sent."""
+_MOST_LATE = 3
+"""How many answers in a row may come later than a compile would have taken."""
+_UNBELIEVED = (
+    "GPUCACHE_TRUSTED_KEYS names no key, so no entry is believed; set it to the .pub file of the key that "
+    "signs them"
+)
+_UNSIGNED = "GPUCACHE_SIGNING_KEY names no key that signs; make one with 'gpucache key FILE'"
+
+Fetched = tuple[Entry, bytes]
+"""An entry, and the bytes of its file."""
+
+
+class _Opened(NamedTuple):
+    objects: Objects
+    trusted: TrustedKeys
+
+
+class RemoteLayer:
+    """The store of ``GPUCACHE_REMOTE`` in one process; a forked child begins anew. Raises nothing."""
+
+    def __init__(
+        self, settings: Remote, trusted_keys: str, signing_key: Path | None, warn: Callable[[str], object]
+    ) -> None:
+        """The keys are those that the variables name. ``warn`` gets each sentence once, from any thread."""
+        self._settings = settings
+        self._trusted_keys = trusted_keys
+        self._signing_key = signing_key
+        self._warn = warn
+        self._begin()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._begin)
+
+    def _begin(self) -> None:
+        self._opened: _Opened | None = None
+        self._reads, self._writes = True, self._settings.writes
+        self._late = 0
+        self._said: set[str] = set()
+        self._changed = threading.Condition()
+        self._waiting: deque[Entry] = deque()
+        self._waiting_bytes = 0
+        self._sender: threading.Thread | None = None
+
+    @property
+    def writes(self) -> bool:
+        """Whether it takes what is compiled here."""
+        return self._writes
+
+    def find(
+        self, wanted: Sequence[Sequence[CacheKey]], compile_ns: int | None = None
+    ) -> list[Fetched | None]:
+        """For each request the entry of the first of its keys that the store has, all asked for together.
+
+        ``compile_ns`` is how long compiling them takes, if that is known: no answer is waited for longer.
+        """
+        nothing: list[Fetched | None] = [None] * len(wanted)
+        if not (self._reads and any(wanted)):
+            return nothing
+        limit_s = self._settings.timeout_s
+        short = compile_ns is not None and compile_ns < limit_s * 1e9
+        try:
+            opened = self._open()
+            found, wrong = within(
+                compile_ns / 1e9 if short and compile_ns is not None else limit_s,
+                lambda: _read(opened, wanted),
+            )
+        except TimeoutError:
+            self._came_late(short=short)
+            return nothing
+        except Exception as error:  # whatever a store or its library raises, the program goes on
+            self._stop(error)
+            return nothing
+        self._late = 0
+        if wrong:
+            self._say("lie", f"{opened.objects.url} has an entry that is not used: {wrong}")
+        return found
+
+    def send(self, entry: Entry) -> None:
+        """Send an entry that was compiled here, in a thread."""
+        if not self._writes:
+            return
+        with self._changed:
+            self._waiting_bytes += len(entry.payload)
+            if self._waiting_bytes > _MOST_BYTES:
+                self._waiting_bytes -= len(entry.payload)
+                self._say_left(1)
+                return
+            self._waiting.append(entry)
+            if self._sender is None:
+                # No daemon, so that each way to end a process waits for it; see _is_over.
+                self._sender = threading.Thread(target=self._send_all, name="gpucache-send")
+                try:
+                    self._sender.start()
+                except RuntimeError as error:  # no thread can be started any more
+                    self._sender = None
+                    self._stop_sending(error)
+
+    def flush(self, limit_s: float | None = None) -> None:
+        """Wait until everything is sent or given up, or for so many seconds."""
+        with self._changed:
+            mine = self._sender is threading.current_thread()
+            if not mine and not self._changed.wait_for(lambda: self._sender is None, limit_s):
+                self._say_left(len(self._waiting) + 1)
+
+    def warn(self, sentence: str) -> None:
+        """Give a sentence to the user, once."""
+        self._say(sentence, sentence)
+
+    def _open(self) -> _Opened:
+        if self._opened is None:  # two threads may both open it
+            limit_s = self._settings.timeout_s
+            limits = Limits(connect_s=limit_s, request_s=limit_s, retries=0)
+            trusted = read_trusted(self._trusted_keys)
+            self._opened = _Opened(open_objects(self._settings.url, limits), trusted)
+        return self._opened
+
+    def _came_late(self, *, short: bool) -> None:
+        self._late += 1
+        url, limit_s = self._url, self._settings.timeout_s
+        if not short:
+            self._stop(
+                f"{url} gave no answer within {limit_s:g} s; check that it can be reached, or raise "
+                "GPUCACHE_REMOTE_TIMEOUT_MS"
+            )
+        elif self._late >= _MOST_LATE:
+            self._stop(f"{url} takes longer to answer than programs take to compile; name a nearer store")
+
+    @property
+    def _url(self) -> str:
+        return self._opened.objects.url if self._opened else "it"
+
+    def _stop(self, error: Exception | str) -> None:
+        self._reads = False
+        if str(error) != _UNBELIEVED:  # who only sends needs no trusted key
+            self._writes = False
+        self._say("off", f"GPUCACHE_REMOTE is not used: {_told(error)}")
+
+    def _say(self, what: str, sentence: str) -> None:
+        if what not in self._said:
+            self._said.add(what)
+            self._warn(sentence)
+
+    def _send_all(self) -> None:
+        """In the sending thread: send what waits, several entries at a time."""
+        over_s: float | None = None
+        while True:
+            with self._changed:
+                if self._writes and over_s is not None and time.monotonic() > over_s:
+                    self._say_left(len(self._waiting))
+                    self._writes = False
+                count = min(len(self._waiting), AT_ONCE) if self._writes else 0
+                batch = [self._waiting.popleft() for _ in range(count)]
+                self._waiting_bytes -= sum(len(entry.payload) for entry in batch)
+                if not batch:
+                    self._waiting.clear()
+                    self._waiting_bytes = 0
+                    self._sender = None
+                    self._changed.notify_all()
+                    return
+            try:
+                within(self._settings.timeout_s, partial(self._create, batch))
+            except TimeoutError:
+                self._stop_sending(f"{self._url} took longer than {self._settings.timeout_s:g} s")
+            except Exception as error:
+                self._stop_sending(error)
+            if over_s is None and not threading.main_thread().is_alive():
+                over_s = time.monotonic() + self._settings.timeout_s
+
+    def _create(self, entries: Sequence[Entry]) -> None:
+        objects = self._open().objects
+        key: SigningKey | None = None
+        if self._signing_key is not None:
+            key = load_signing_key(self._signing_key)
+        elif not objects.is_own_folder:
+            raise UsageError(_UNSIGNED)
+        if not objects.writes:
+            raise UsageError(f"{objects.url} can only be read; unset GPUCACHE_REMOTE_WRITE")
+        for _ in objects.create(
+            own_entries.encode(own_entries.portable(entry.key, entry.head, encode(entry)), key)
+            for entry in entries
+        ):
+            pass
+
+    def _stop_sending(self, error: Exception | str) -> None:
+        self._writes = False
+        self._say("unsent", f"nothing is sent to GPUCACHE_REMOTE: {_told(error)}")
+
+    def _say_left(self, count: int) -> None:
+        entries = format_count(count, "entry", "entries")
+        self._say(
+            "left", f"{entries} could not be sent to {self._url} in time; 'gpucache push' sends what it lacks"
+        )
+
+
+def _told(error: Exception | str) -> str:
+    if isinstance(error, GpucacheError):
+        return error.message
+    return error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+
+
+def _read(opened: _Opened, wanted: Sequence[Sequence[CacheKey]]) -> tuple[list[Fetched | None], str]:
+    """The entries, and what is wrong with the first one that is not used; raises GpucacheError."""
+    objects, trusted = opened
+    signers = [*trusted.keys, *([UNSIGNED] if objects.is_own_folder else [])]
+    if not signers:
+        raise UsageError(_UNBELIEVED)
+    asked = {
+        own_entries.object_name(key, signer): (key, signer)
+        for keys in wanted
+        for key in keys
+        for signer in signers
+    }
+    found: dict[tuple[CacheKey, str], Fetched] = {}
+    wrong = ""
+    for name, data in objects.read(asked, _MOST_BYTES):
+        if data is None or name not in asked:
+            continue
+        key, signer = asked[name]
+        try:
+            _, file = own_entries.decode(key, signer, data, trusted)
+            found[key, signer] = parse_true(file, key), file
+        except FormatError as error:
+            wrong = wrong or f"{key.short}: {error}; remove {name} from it"
+    chosen = (
+        (found.get((key, signer)) for key in keys for signer in signers if (key, signer) in found)
+        for keys in wanted
+    )
+    return [next(some, None) for some in chosen], wrong
