@@ -4,8 +4,10 @@ The URL is ``oci://HOST[:PORT]/REPOSITORY[:TAG]``, for HTTPS, or HTTP on a loopb
 is HTTP anywhere. Each ``create`` pushes its objects as *packs*: image manifests with layers of up to 32 MiB,
 in which objects follow each other, and a config that says where each is. A pack has a tag of its own,
 ``TAG-<12 hex of its digest>``, so pushes never conflict; the store is the union of the packs. A reader learns
-of packs at its first read, and again when it lists or creates. Removing an object writes its pack's manifest
-anew; the registry can free a layer once all of its objects are removed.
+of packs at its first read, and again when it lists or creates.
+
+Removing an object writes its pack's manifest anew; the registry can free a layer once all of its objects are
+removed. Where a registry removes no manifests, a tag is moved to a pack of nothing.
 
 Owns the form of a pack and which bytes of it are asked for. Must not know what the objects are.
 """
@@ -46,6 +48,8 @@ _MOST_PAGES = 1000
 _MANIFEST_TYPE: Final = "application/vnd.oci.image.manifest.v1+json"
 _INDEX_TYPE = "application/vnd.gpucache.index.v1+json"
 _LAYER_TYPE = "application/vnd.gpucache.objects.v1"
+_KEEPS = (400, 401, 403, 405, 501)
+"""How registries refuse to remove a manifest, by their settings or to users who may only push."""
 _DEFAULT_TAG = "gpucache"
 _REPLACED = ".replaced"
 _URL = re.compile(
@@ -87,6 +91,9 @@ class _Index(msgspec.Struct, frozen=True):
 
     written_ns: _Count
     objects: tuple[_Place, ...]
+
+
+_EMPTY = _Index(0, ())
 
 
 class _TagList(msgspec.Struct, frozen=True):
@@ -195,7 +202,7 @@ class RegistryObjects:
         self._push_pack((layer.blob,), _index_of([layer]), tag)
 
     def remove(self, names: Iterable[str]) -> None:
-        """Manifests without the objects, instead of those with them."""
+        """Manifests without the objects, instead of those with them; first the new ones."""
         gone = {require_object_name(name) for name in names}
         for pack in self._refresh():
             kept = [place for place in pack.config.objects if place.name not in gone]
@@ -206,7 +213,10 @@ class RegistryObjects:
                 places = tuple(msgspec.structs.replace(one, layer=numbers.index(one.layer)) for one in kept)
                 layers = tuple(pack.layers[number] for number in numbers)
                 self._push_pack(layers, _Index(pack.config.written_ns, places))
-            self._client.ask("DELETE", f"manifests/{pack.digest}", (200, 202, 204, 404))
+            answer = self._client.ask("DELETE", f"manifests/{pack.digest}", (202, 200, 204, 404, *_KEEPS))
+            if answer.status in _KEEPS:
+                self._push_pack((), _EMPTY, pack.tag)
+                continue
             with self._lock:
                 self._packs = {tag: one for tag, one in (self._packs or {}).items() if tag != pack.tag}
                 self._index_packs()
@@ -270,9 +280,11 @@ class RegistryObjects:
         if answer.status == 404:
             return None
         digits = sha256(answer.data).hexdigest()
+        manifest = self._parsed(answer.data, _Manifest, tag)
+        if not manifest.layers:
+            return _Pack(tag, f"sha256:{digits}", (), _EMPTY)
         if not tag.endswith((digits[:12], _REPLACED)):
             raise self._damaged(tag, "it is another artifact than its tag says")
-        manifest = self._parsed(answer.data, _Manifest, tag)
         if manifest.config.media_type != _INDEX_TYPE or manifest.config.size > _MOST_JSON_BYTES:
             raise self._damaged(tag, "it is no pack of gpucache's")
         config = self._read_blob(manifest.config)

@@ -33,7 +33,6 @@ _REMEDIES = {
     401: "run 'docker login {host}' with a user who may do this",
     403: "ask its owner for permission, or run 'docker login {host}' as another user",
     404: "check the repository in its URL, and that it exists if the registry does not make it",
-    405: "allow removing in its settings (REGISTRY_STORAGE_DELETE_ENABLED=true for Docker's registry)",
     413: "let the proxy before it accept larger requests",
     429: "wait, or log in with 'docker login {host}' for more requests",
     507: "make room on its disk",
