@@ -76,7 +76,7 @@ def _compile_ns(layers: Layers, prepared: Sequence[Prepared]) -> int | None:
         keys = (CacheKey(event.key) for event in events if event.what in MADE)
         last = (found for key in keys for store in layers.on_disk() if (found := store.look_at(key)))
         head = next((found.head for found in last), None)
-        if head is None:
+        if head is None or not head.compile_ns:
             return None
         total += head.compile_ns
     return total

@@ -164,3 +164,35 @@ def saying(text: str) -> Answer:
         client.shutdown(socket.SHUT_RDWR)
 
     return answer
+
+
+class Silent:
+    """A server that accepts connections and never answers."""
+
+    def __init__(self) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.connections: list[socket.socket] = []
+        self._thread = Thread(target=self._accept, daemon=True)
+        self._thread.start()
+
+    @property
+    def address(self) -> str:
+        """Host and port."""
+        return f"127.0.0.1:{self._socket.getsockname()[1]}"
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                self.connections.append(self._socket.accept()[0])
+            except OSError:
+                return
+
+    def __enter__(self) -> "Silent":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        for connection in self.connections:
+            connection.close()
+        self._thread.join()

@@ -1,7 +1,5 @@
 """GPUCACHE_REMOTE in programs that use the library: builds of another machine are hits, and nothing fails."""
 
-import socket
-import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +11,7 @@ from tests.children import run_python
 from tests.nvrtc import need_nvrtc
 from tests.pocl import PLATFORM, need_pocl
 from tests.remote.fleet import Fleet, compiled, cuda_job, warnings
+from tests.remote.servers import Silent
 
 pytestmark = pytest.mark.slow
 
@@ -163,41 +162,10 @@ def test_a_forked_child_asks_by_itself(filled: Fleet) -> None:
     assert len(filled.objects()) == 3
 
 
-class Silent:
-    """A server that accepts connections and never answers."""
-
-    def __init__(self) -> None:
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.connections: list[socket.socket] = []
-        self._thread = threading.Thread(target=self._accept, daemon=True)
-        self._thread.start()
-
-    @property
-    def address(self) -> str:
-        """Host and port."""
-        return f"127.0.0.1:{self._socket.getsockname()[1]}"
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                self.connections.append(self._socket.accept()[0])
-            except OSError:
-                return
-
-    def close(self) -> None:
-        """End it."""
-        self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-        for connection in self.connections:
-            connection.close()
-        self._thread.join()
-
-
 @pytest.fixture(name="silent")
 def _silent() -> Iterator[Silent]:
-    server = Silent()
-    yield server
-    server.close()
+    with Silent() as server:
+        yield server
 
 
 @pytest.mark.parametrize("url", ["redis://{}/0"])

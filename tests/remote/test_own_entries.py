@@ -17,7 +17,8 @@ from gpucache.store import DirectoryStore
 from gpucache.store.format import encode as encode_file
 
 
-def _entry(value: str = "-O3", payload: bytes = b".version 8.0\n.target sm_90\n") -> Entry:
+def made_entry(value: str = "-O3", payload: bytes = b".version 8.0\n.target sm_90\n") -> Entry:
+    """An entry of PTX, whose key follows from an option."""
     fields = (KeyField("language", "cuda-c++"), KeyField("option", value))
     head = EntryHead("k.cu", "cuda:sm_90", "ptx", 5, 7, sha256(payload).hexdigest(), "cuda-c++")
     return Entry(cache_key(fields), head, EntryDetail(fields), payload)
@@ -43,7 +44,7 @@ class Made:
 def _made(tmp_path: Path) -> Made:
     make_pair(tmp_path / "mine")
     key = load_signing_key(tmp_path / "mine")
-    entry = _entry()
+    entry = made_entry()
     file = encode_file(entry)
     return Made(entry, file, key, *encode(portable(entry.key, entry.head, file), key))
 
@@ -73,7 +74,7 @@ def test_a_record_of_something_else_is_refused(made: Made, tmp_path: Path, wrong
     entry = portable(made.entry.key, made.entry.head, made.file)
     [file] = entry.files
     changes = {
-        "key": entry._replace(key=_entry("-O2").key.hex),
+        "key": entry._replace(key=made_entry("-O2").key.hex),
         "system": entry._replace(system="triton"),
         "name": entry._replace(files=(file._replace(name="v1/entries/ab/x.gpc"),)),
         "mode": entry._replace(files=(file._replace(mode=0o644),)),
@@ -110,7 +111,7 @@ def test_bytes_that_are_not_sound_or_not_true_are_not_adopted(made: Made, tmp_pa
     """Every byte, the key of the key fields and the kind of the payload are verified; nothing is written."""
     entry = made.entry
     forged = CacheKey("ab" * 32)
-    mislabelled = _entry(payload=b"\x7fELF")
+    mislabelled = made_entry(payload=b"\x7fELF")
     store = DirectoryStore(tmp_path / "root", writable=True)
     for key, data in (
         (forged, made.file),

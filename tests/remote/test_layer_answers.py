@@ -1,0 +1,242 @@
+"""What a store may answer a program: entries that are verified whole, and nothing else."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gpucache.model import CacheKey, Entry
+from gpucache.remote.layer import RemoteLayer
+from gpucache.remote.own_entries import encode, object_name, portable
+from gpucache.remote.records import record_of, signed
+from gpucache.remote.signing import load_signing_key
+from gpucache.settings import Remote
+from gpucache.store.format import encode as encode_file
+from tests.remote.fleet import Fleet
+from tests.remote.servers import Silent
+from tests.remote.test_own_entries import made_entry
+
+_ONE, _OTHER = made_entry("-O3"), made_entry("-O2")
+
+
+class Machine:
+    """A process that asks a store, and the sentences that it gives its user."""
+
+    def __init__(self, fleet: Fleet, **settings: object) -> None:
+        self.told: list[str] = []
+        trusted = str(settings.pop("trusted", fleet.key().text))
+        signing = settings.pop("signing", None)
+        remote = Remote(**{"url": str(fleet.store), **settings})  # type: ignore[arg-type]
+        self.layer = RemoteLayer(remote, trusted, Path(str(signing)) if signing else None, self.told.append)
+
+    def finds(self, *keys: CacheKey) -> list[bool]:
+        """Whether each key has an entry in the store."""
+        return [one is not None for one in self.layer.find([(key,) for key in keys])]
+
+
+@pytest.fixture(name="fleet")
+def _fleet(tmp_path: Path) -> Fleet:
+    fleet = Fleet(tmp_path)
+    fleet.others()
+    return fleet
+
+
+def _put(fleet: Fleet, entry: Entry, data: bytes | None = None, key: str = "ci") -> Path:
+    """An entry in the store, or other bytes in its place."""
+    fleet.key(key)
+    name, right = encode(
+        portable(entry.key, entry.head, encode_file(entry)), load_signing_key(fleet.place / key)
+    )
+    path = fleet.store / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(right if data is None else data)
+    return path
+
+
+def test_an_entry_comes_with_the_bytes_of_its_file(fleet: Fleet) -> None:
+    """It is the one that was asked for; a missing one is None, and nothing is said."""
+    _put(fleet, _ONE)
+    machine = Machine(fleet)
+    found, missing = machine.layer.find([(CacheKey("00" * 32), _ONE.key), (_OTHER.key,)])
+    assert found == (_ONE, encode_file(_ONE)) and missing is None
+    assert machine.told == []
+
+
+def _of_another_system(fleet: Fleet) -> bytes:
+    entry = portable(_ONE.key, _ONE.head, encode_file(_ONE))._replace(system="triton")
+    key = load_signing_key(fleet.place / "ci")
+    return signed(record_of(entry), key).line + entry.files[0].data
+
+
+def _signed(fleet: Fleet, file: bytes) -> bytes:
+    """Bytes that a trusted key signed as those of the entry."""
+    return encode(portable(_ONE.key, _ONE.head, file), load_signing_key(fleet.place / "ci"))[1]
+
+
+_LIES: dict[str, Callable[[Fleet, bytes], bytes]] = {
+    "another entry": lambda fleet, _: _put(fleet, _OTHER).read_bytes(),
+    "another system": lambda fleet, _: _of_another_system(fleet),
+    "another key": lambda fleet, _: _put(fleet, _ONE, key="eve").read_bytes(),
+    "garbage": lambda _, __: b"\x80garbage" * 1000,
+    "nothing": lambda _, __: b"",
+    "truncated": lambda _, right: right[:-1],
+    "longer": lambda _, right: right + b"x",
+    "changed": lambda _, right: right[:-1] + bytes([right[-1] ^ 1]),
+    "a line without end": lambda _, __: b"{" * (5 << 20),
+    "no entry": lambda fleet, _: _signed(fleet, b"GPUCACHE"),
+    "truncated and signed": lambda fleet, _: _signed(fleet, encode_file(_ONE)[:-1]),
+    "another entry, signed": lambda fleet, _: _signed(fleet, encode_file(_OTHER)),
+    "another key's fields, signed": lambda fleet, _: _signed(
+        fleet, encode_file(_ONE._replace(detail=_OTHER.detail))
+    ),
+}
+
+
+@pytest.mark.parametrize("lie", _LIES)
+def test_a_store_that_lies_is_a_miss_and_one_warning(fleet: Fleet, lie: str) -> None:
+    """What is not the signed, sound and true entry of the key is not used; other entries still are."""
+    path = _put(fleet, _ONE)
+    path.write_bytes(_LIES[lie](fleet, path.read_bytes()))
+    _put(fleet, _OTHER)
+    machine = Machine(fleet)
+    assert machine.finds(_ONE.key, _OTHER.key) == [False, True]
+    assert machine.finds(_ONE.key, _OTHER.key) == [False, True]
+    [sentence] = machine.told
+    assert _ONE.key.short in sentence and path.name in sentence
+
+
+def test_a_lie_under_one_key_does_not_hide_the_entry_of_another(fleet: Fleet) -> None:
+    """Each trusted key has its own object; a sound one is used."""
+    _put(fleet, _ONE, b"garbage", key="eve")
+    _put(fleet, _ONE)
+    machine = Machine(fleet, trusted=f"{fleet.key('eve').text} {fleet.key().text}")
+    assert machine.finds(_ONE.key) == [True]
+
+
+def test_an_object_that_is_too_large_is_not_read(fleet: Fleet) -> None:
+    """Its length is bounded before anything is allocated; the store is then left alone."""
+    path = _put(fleet, _ONE)
+    with path.open("r+b") as file:
+        file.truncate(1 << 40)
+    machine = Machine(fleet)
+    assert machine.finds(_ONE.key) == [False]
+    assert len(machine.told) == 1
+
+
+@pytest.mark.parametrize("kind", ["directory", "link", "fifo"])
+def test_what_is_no_file_is_not_followed_or_waited_for(fleet: Fleet, kind: str) -> None:
+    """A directory, a link or a pipe in the place of an object is a miss."""
+    import os
+
+    path = _put(fleet, _ONE)
+    right = path.read_bytes()
+    path.unlink()
+    if kind == "directory":
+        path.mkdir()
+    elif kind == "link":
+        (fleet.place / "outside").write_bytes(right)
+        path.symlink_to(fleet.place / "outside")
+    else:
+        os.mkfifo(path)
+    machine = Machine(fleet)
+    assert machine.finds(_ONE.key) == [False]
+    assert len(machine.told) == 1
+
+
+@pytest.fixture(name="silent")
+def _silent() -> Iterator[Silent]:
+    with Silent() as server:
+        yield server
+
+
+def test_no_answer_is_waited_for_longer_than_compiling_takes(fleet: Fleet, silent: Silent) -> None:
+    """A request that is cut short so is no failure of the store, but several in a row end the asking."""
+    machine = Machine(fleet, url=f"http://{silent.address}/", timeout_s=60.0)
+    for _ in range(5):
+        assert machine.layer.find([(_ONE.key,)], compile_ns=1_000_000) == [None]
+    [sentence] = machine.told
+    assert "compile" in sentence
+    assert len(silent.connections) <= 3
+
+
+def test_what_is_sent_is_signed_and_created_once(fleet: Fleet) -> None:
+    """An object that is there stays as it is, whatever it is."""
+    path = _put(fleet, _OTHER, b"there before")
+    machine = Machine(fleet, writes=True, signing=fleet.place / "ci")
+    for entry in (_ONE, _OTHER, _ONE):
+        machine.layer.send(entry)
+    machine.layer.flush()
+    assert Machine(fleet).finds(_ONE.key, _OTHER.key) == [True, False]
+    assert path.read_bytes() == b"there before"
+    assert machine.told == []
+
+
+def test_a_machine_that_only_sends_needs_no_trusted_key(fleet: Fleet) -> None:
+    """It is told once that nothing is believed, and sends all the same."""
+    machine = Machine(fleet, trusted="", writes=True, signing=fleet.place / "ci")
+    fleet.key()
+    assert machine.finds(_ONE.key) == [False]
+    machine.layer.send(_ONE)
+    machine.layer.flush()
+    assert len(fleet.objects()) == 1
+    assert len(machine.told) == 1
+
+
+@pytest.mark.parametrize("how", ["no key", "a public key", "no file", "open to others", "cannot be written"])
+def test_what_cannot_be_sent_is_one_warning(fleet: Fleet, how: str) -> None:
+    """Nothing is sent unsigned or half, and no error reaches the program."""
+    fleet.key()
+    signing: Path | None = fleet.place / "ci"
+    if how == "no key":
+        signing = None
+    elif how == "a public key":
+        signing = fleet.place / "ci.pub"
+    elif how == "no file":
+        signing = fleet.place / "nothing"
+    elif how == "open to others":
+        (fleet.place / "ci").chmod(0o644)
+    else:
+        fleet.store.rmdir()
+        fleet.store.write_text("")
+    machine = Machine(fleet, writes=True, signing=signing)
+    for _ in range(3):
+        machine.layer.send(_ONE)
+        machine.layer.flush()
+    assert fleet.objects() == []
+    [sentence] = machine.told
+    assert "GPUCACHE_REMOTE" in sentence
+
+
+def test_a_web_server_is_not_written_to(fleet: Fleet, silent: Silent) -> None:
+    """It can only be read; nothing is sent, and the sentence names the variable."""
+    fleet.key()
+    machine = Machine(fleet, url=f"http://{silent.address}/", writes=True, signing=fleet.place / "ci")
+    machine.layer.send(_ONE)
+    machine.layer.flush()
+    [sentence] = machine.told
+    assert "GPUCACHE_REMOTE_WRITE" in sentence
+    assert silent.connections == []
+
+
+def test_more_than_may_wait_is_left_to_push(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits to be sent is bounded; what is left is told once."""
+    fleet.key()
+    monkeypatch.setattr("gpucache.remote.layer._MOST_BYTES", len(_ONE.payload) * 2)
+    machine = Machine(fleet, writes=True, signing=fleet.place / "ci")
+    held = threading.Lock()
+    held.acquire()
+    create = machine.layer._create
+    monkeypatch.setattr(machine.layer, "_create", lambda batch: (held.acquire(), create(batch)))
+    for value in range(9):
+        machine.layer.send(made_entry(f"-DX={value}"))
+    held.release()
+    machine.layer.flush()
+    [sentence] = machine.told
+    assert "push" in sentence
+
+
+def test_a_name_is_of_key_and_signer(fleet: Fleet) -> None:
+    """So a program finds an entry with one request for each key that it trusts."""
+    path = _put(fleet, _ONE)
+    assert path == fleet.store / object_name(_ONE.key, fleet.key().id)
