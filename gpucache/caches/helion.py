@@ -69,9 +69,10 @@ class Helion(HelionPlaces, FilesFormat):
         yield from ((name, value) for name, value in fields.items() if name not in _FIELDS)
         yield "config", record.get("config", "")
 
-    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:
+    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - all is in the look
         """The GPU's name, and the version of its runtime."""
-        yield from super().facts(item, look)
+        if look.target:
+            yield "GPU", look.target
         if runtime := dict(look.fields).get("runtime_name"):
             yield "CUDA or ROCm", runtime
 

@@ -21,7 +21,9 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, broken
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
+from gpucache.caches.portable import Fact, Moving, PortableFile
 from gpucache.caches.torch_places import InductorPlaces
+from gpucache.errors import FormatError
 from gpucache.payload import PayloadKind, elf
 
 _DIGITS, _NAME = 51, "[a-z2-7]{51}"
@@ -37,6 +39,21 @@ _FAILS = "TorchInductor takes it as it is, so the program ends with an error at 
 _WARNS = "compiles again where it does not load, and else computes by it, which may be another graph"
 _RUNS = "TorchInductor runs it nevertheless"
 _LARGEST_BYTES = 1 << 30
+_OF_CPU = re.compile(rb"cpp_pybinding\(|torch/csrc/inductor/cpp_prefix\.h|ATen/cpu/vec|aoti_torch_cpu")
+"""Code for a CPU: the lengths of its vectors are numbers in it, which no key has."""
+_DEVICE = re.compile(rb"system_info\[device\]: \{'name': '([ -&(-~]{1,80})'")
+_CUDA = re.compile(rb"system_info\[version\]: \{[ -~]{0,400}'(cuda|hip)': '([\w.+-]{1,40})'")
+"""Parts of a key as PyTorch logs them, which a graph keeps."""
+
+
+def require_no_cpu(files: Sequence[PortableFile]) -> Sequence[PortableFile]:
+    """Files without code for a CPU; raises FormatError."""
+    if any(one.name.endswith(".so") or _OF_CPU.search(one.data) for one in files):
+        raise FormatError(
+            "it has code for the vector instructions of one kind of CPU, of which TorchInductor's keys say "
+            "nothing: another kind would compute wrong values by it; let it be compiled there"
+        )
+    return files
 
 
 def _key(groups: Sequence[str]) -> str:
@@ -78,6 +95,7 @@ class Inductor(InductorPlaces, FilesFormat):
     served = "TorchInductor would look at it; whether it serves it depends on its guards"
     shows = "a compiled graph"
     folders_removed = 1
+    moving = Moving(tried=True, tells="paths and source text", sources=True, untold=(Fact.VERSION,))
 
     def look(self, item: Files) -> Look:
         """Which of the kinds, and for how many sets of guards."""
@@ -117,6 +135,19 @@ class Inductor(InductorPlaces, FilesFormat):
     def has_checksum(self, item: Files) -> bool:
         """True for a graph, whose files are named by their content; nothing compares that of libraries."""
         return item.parts[0] in _KINDS
+
+    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - a look is brief
+        """GPU and runtime, for graphs of machines that have any."""
+        if item.parts[0] in _KINDS:
+            data = item.read(item.names[0], _LARGEST_BYTES)
+            if device := _DEVICE.search(data):
+                yield "GPU", device[1].decode()
+            if runtime := _CUDA.search(data):
+                yield {b"cuda": "CUDA", b"hip": "ROCm"}[runtime[1]], runtime[2].decode()
+
+    def files_to_move(self, item: Files) -> Sequence[PortableFile]:
+        """Its files, unless they have code for a CPU."""
+        return require_no_cpu(super().files_to_move(item))
 
     def lock(self, item: Files) -> AbstractContextManager[None]:
         """The lock that is held while a library is compiled."""

@@ -157,5 +157,6 @@ def test_systems_that_move_are_known() -> None:
     moving = """
         gpucache triton cupy pyopencl pocl clesperanto pytools taichi
         cuda.core warp jax opencv helion torch-kernels deep-gemm tilelang cute-dsl flash-attention
+        inductor vllm
     """
     assert set(moving.split()) <= set(MOVING)

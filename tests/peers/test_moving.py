@@ -7,13 +7,16 @@ what it did.
 
 import shutil
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import PackageNotFoundError, distribution, distributions
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from gpucache.caches.interface import Moves
 from gpucache.caches.portable import Fact
-from tests.peers.elsewhere import User, move, needs_sandbox, packed, restore, seen, users
+from gpucache.errors import FormatError
+from tests.peers.elsewhere import User, move, needs_sandbox, opened, packed, restore, seen, users
 from tests.pocl import SYSTEM_ICD
 
 pytestmark = [needs_sandbox, pytest.mark.slow]
@@ -266,3 +269,51 @@ def test_opencv_takes_what_another_user_and_install_compiled(tmp_path: Path) -> 
     assert set(dict(entry.facts)) == {Fact.ARCHITECTURE, Fact.DRIVER}
     before = seen(second.home / "cv")
     assert "build_source" not in run(second) and seen(second.home / "cv") == before
+
+
+_CPU = Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").exists() else ""
+_OF_INDUCTOR = """
+import torch
+from torch._dynamo.utils import counters
+
+def f(x, y):
+    return {result}
+
+torch.manual_seed(0)
+x, y = torch.randn(67, 67), torch.randn(67, 67)
+torch.testing.assert_close(torch.compile(f)(x, y), f(x, y))
+print("hits", counters["aot_autograd"]["autograd_cache_hit"], counters["inductor"]["fxgraph_cache_hit"])
+"""
+
+
+@_needs("torch")
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++, TorchInductor's compiler, is missing")
+def test_inductor_hits_graphs_of_another_user_and_install_that_have_no_code_for_a_cpu(tmp_path: Path) -> None:
+    """Its counters say so; the program's source is in them."""
+    runtimes = {one.metadata["Name"] for one in distributions()}
+    runtimes = {name for name in runtimes if name.startswith("nvidia-")}
+    first, second = users(tmp_path, "torch", "setuptools", *runtimes)
+    program = _OF_INDUCTOR.format(result="x @ y")
+    said, _ = first.run(program, {"TORCHINDUCTOR_CACHE_DIR": str(first.home / "inductor")})
+    assert "hits 0 0" in said
+    entries = move("inductor", first.home / "inductor", second.home / "inductor")
+    assert any(b"return x @ y" in file.data for one in entries for file in one.files)
+    said, started = second.run(program, {"TORCHINDUCTOR_CACHE_DIR": str(second.home / "inductor")})
+    assert "hits 1 1" in said and not any("g++" in one or "cc1plus" in one for one in started)
+
+
+@_needs("torch")
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++, TorchInductor's compiler, is missing")
+@pytest.mark.skipif("avx512f" not in _CPU, reason="this CPU has vectors of one length alone")
+def test_inductor_computes_wrong_values_by_code_for_another_cpu_so_that_stays(tmp_path: Path) -> None:
+    """A graph for longer vectors is hit on a CPU with shorter ones, as by PyTorch's own variable for that."""
+    first, _ = users(tmp_path)
+    program = _OF_INDUCTOR.format(result="torch.nn.functional.gelu(x * y) + x.sum()")
+    environ = {"TORCHINDUCTOR_CACHE_DIR": str(first.home / "inductor")}
+    first.run(program, environ)
+    cache = opened("inductor", first.home / "inductor")
+    for entry in cache.scan():
+        if entry.artifact_kind in ("compiled graph", "library"):
+            with pytest.raises(FormatError, match="vector instructions"):
+                cast("Moves", cache).pack(entry)
+    first.run(program, {**environ, "ATEN_CPU_CAPABILITY": "avx2"}, fails=True)
