@@ -106,6 +106,7 @@ _MEANINGS = (
         "PermissionDenied|Unauthenticated|ExpiredToken|status: 40[13]",
         "{url} refuses {access}{code}; {remedy}",
     ),
+    ("^Encountered object", "{url} contains objects of something else; name a prefix of its own below it"),
     ("dns error", "the host of {server} cannot be found; check its name and the network"),
     (
         "InvalidCertificate",

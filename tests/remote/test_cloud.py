@@ -76,6 +76,38 @@ def test_writers_that_replace_one_object_lose_nothing(moto: str, use: Use) -> No
     assert dict(stores[0].read(["index"], 100)) == {"index": b"x" * 24}
 
 
+_FOUND = 'HTTP/1.1 200 OK\r\nETag: "1"\r\nLast-Modified: Mon, 23 Nov 2026 00:00:00 GMT\r\nContent-Length: '
+
+
+def test_an_object_that_others_always_change_is_given_up(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tries are bounded. An error of the change itself comes through as it is."""
+    monkeypatch.setattr("random.random", lambda: 0.0)
+
+    def answer(client: socket.socket, server: Scripted) -> None:
+        replies = {"GET": _FOUND, "PUT": "HTTP/1.1 412 No\r\nContent-Length: "}
+        client.sendall(f"{replies[server.requests[-1][:3]]}0\r\n\r\n".encode())
+
+    with scripted(answer) as server:
+        use(AWS_ENDPOINT_URL=server.url)
+        store = open_objects("s3://bucket")
+        assert "all the time" in _failure(lambda: store.replace("a", lambda _: b"1"))
+        assert 10 < len(server.requests) < 100
+        assert 'if-match: "1"' in server.requests[-1].lower()
+        with pytest.raises(ZeroDivisionError):
+            store.replace("a", lambda _: bytes(1 // 0))
+
+
+def test_a_listing_of_other_names_than_objects_have_is_one_sentence(use: Use) -> None:
+    """A bucket may belong to something else."""
+    one = (
+        "<Contents><Key>x//y</Key><Size>1</Size><LastModified>2026-11-23T00:00:00Z</LastModified></Contents>"
+    )
+    body = f"<ListBucketResult>{one}</ListBucketResult>"
+    with scripted(saying(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}")) as server:
+        use(AWS_ENDPOINT_URL=server.url)
+        assert "objects of something else" in _failure(lambda: list(open_objects("s3://bucket").listed("")))
+
+
 def test_more_objects_than_a_page_are_listed_and_removed(moto: str, use: Use) -> None:
     """Pages follow each other, of no other prefix that begins alike."""
     use(AWS_ENDPOINT_URL=moto, **_KEYS)
@@ -138,9 +170,8 @@ def test_a_server_that_fails_is_one_sentence(use: Use, scheme: str, call: str) -
 
 def test_bytes_that_do_not_come_are_one_sentence(use: Use) -> None:
     """A length that is not kept, and one beyond the limit, of which nothing is read."""
-    start = 'HTTP/1.1 200 OK\r\nETag: "1"\r\nLast-Modified: Mon, 23 Nov 2026 00:00:00 GMT\r\nContent-Length: '
     for rest, says in (("9\r\n\r\nless", "something else"), ("99999999999999\r\n\r\n", "more than 10 bytes")):
-        with scripted(saying(start + rest)) as server:
+        with scripted(saying(_FOUND + rest)) as server:
             use(AWS_ENDPOINT_URL=server.url)
             store = open_objects("s3://bucket", _SHORT)
             assert says in _failure(lambda: list(store.read(["a"], 10)))  # noqa: B023 - called at once
