@@ -24,6 +24,7 @@ NAMES: Mapping[str, str] = {
     "start": "the command's start, beside importing click",
     "scale": "inspect, verify and evict of large caches, beside find, reading and hashing all, and ccache",
     "scale-triton": "inspect and verify of 5,000 entries of Triton's, beside find and reading all",
+    "remote-stores": "push and pull of 500 entries and of one large one, beside each store's library alone",
 }
 """Every benchmark with what it measures; its module is called alike."""
 
@@ -49,10 +50,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--entries", type=int, nargs="+", default=SIZES,
         help=f"sizes of the cache for 'scale' ({', '.join(map(str, SIZES))}); its growth is told at the end",
     )  # fmt: skip
+    parser.add_argument("--stores", nargs="+", default=(), help="kinds of stores for 'remote-stores'")
     parser.add_argument("--small", action="store_true", help="only see that it runs: least sizes, one call")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample to a file")
     given = parser.parse_args(arguments)
-    effort = Effort(given.rounds, given.small, given.entries)
+    effort = Effort(given.rounds, given.small, given.entries, given.stores)
     found: list[dict[str, object]] = []
     for name in NAMES if "all" in given.name else given.name:
         compared: list[Comparison] = []

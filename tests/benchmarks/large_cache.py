@@ -46,8 +46,10 @@ def wanted(program: int, value: int) -> Prepared:
     return prepare(backend, request, TOOLCHAIN, {})
 
 
-def make_cache(root: Path, programs: int, entries_each: int) -> None:
-    """Fill a new root with sound entries and the history of each program."""
+def make_cache(
+    root: Path, programs: int, entries_each: int, *, first: int = 0, payload_bytes: int = 4096
+) -> None:
+    """Fill a new root with sound entries and the history of each program, by its number."""
     root.mkdir(0o700, parents=True)
     for prefix in range(256):
         root.joinpath(*layout.ENTRIES, f"{prefix:02x}").mkdir(0o700, parents=True)
@@ -55,27 +57,27 @@ def make_cache(root: Path, programs: int, entries_each: int) -> None:
     programs_folder.mkdir(0o700)
     for folder in (root, *(path for path in root.rglob("*") if path.is_dir())):
         folder.chmod(0o700)
-    for program in range(programs):
-        events = list(_entries(root, program, entries_each))
+    for program in range(first, first + programs):
+        events = list(_entries(root, program, entries_each, payload_bytes))
         history = layout.history_name(str(events[0]["program"]))
         _write(programs_folder / history, "".join(f"{json.dumps(event)}\n" for event in events).encode())
 
 
-def _entries(root: Path, program: int, count: int) -> Iterator[dict[str, object]]:
+def _entries(root: Path, program: int, count: int, payload_bytes: int) -> Iterator[dict[str, object]]:
     """Write the entries of a program; the events of their builds."""
     for value in range(count):
         prepared = wanted(program, value)
-        entry = _entry(prepared, value)
+        entry = _entry(prepared, value, payload_bytes)
         folder = root.joinpath(*layout.entry_folder(entry.key))
         _write(folder / layout.entry_name(entry.key), encode(entry))
         event = {"when_ns": entry.head.created_ns, "what": "built", "key": entry.key.hex}
         yield {"program": entry.head.program, **event, "target": entry.head.target, "why": ""}
 
 
-def _entry(prepared: Prepared, value: int) -> Entry:
+def _entry(prepared: Prepared, value: int, payload_bytes: int) -> Entry:
     request, inputs = prepared.request, prepared.compilation.inputs
     payload = f".version 9.0\n.target sm_90\n// {request.program.name} {value}\n".encode()
-    payload += b"\tadd.s32 \t%r1, %r2, %r3;\n" * ((4096 - len(payload)) // 25)
+    payload += b"\tadd.s32 \t%r1, %r2, %r3;\n" * ((payload_bytes - len(payload)) // 25)
     head = EntryHead(
         program=request.program.name,
         target=str(request.target),

@@ -37,6 +37,8 @@ class Effort:
     rounds: int
     small: bool = False
     entries: Sequence[int] = (1_000,)
+    stores: Sequence[str] = ()
+    """Which stores to ask; all without any."""
 
     def calls(self, count: int) -> int:
         """How often to call what takes microseconds."""

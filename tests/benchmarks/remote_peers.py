@@ -1,0 +1,144 @@
+"""The library of each store alone: it sends the files that a store lacks under their names, and fetches all.
+
+python -m tests.benchmarks.remote_peers URL send|fetch FOLDER
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+_AT_ONCE = 16
+_ENDINGS = (".cubin", ".gpc")
+T = TypeVar("T")
+
+
+class Folder:
+    """Copies of files, each renamed into place."""
+
+    def __init__(self, url: str, *, synced: bool = False) -> None:
+        self._root = Path(url)
+        self._synced = synced
+
+    def send(self, folder: Path) -> None:
+        """Copy what is missing."""
+        there = {path.name for path in self._root.iterdir()}
+        _each(
+            lambda path: self.write(self._root / path.name, path.read_bytes()),
+            (path for path in _files(folder) if path.name not in there),
+        )
+
+    def fetch(self, folder: Path) -> None:
+        """Copy everything."""
+        folder.mkdir()
+        _each(lambda path: self.write(folder / path.name, path.read_bytes()), self._root.iterdir())
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Write a file under another name, and rename it."""
+        partial = path.with_name(f"tmp-{path.name}")
+        with partial.open("wb") as file:
+            file.write(data)
+            if self._synced:
+                os.fsync(file.fileno())
+        partial.rename(path)
+
+
+class Redis:
+    """redis-py, with 16 commands at a time."""
+
+    def __init__(self, url: str) -> None:
+        import redis
+
+        self._client: Any = redis.Redis.from_url(url)
+
+    def send(self, folder: Path) -> None:
+        """SET with NX, in pipelines."""
+        there = set(self._client.scan_iter(count=1000))
+        files = (path for path in _files(folder) if path.name.encode() not in there)
+        for group in _groups(files):
+            with self._client.pipeline(transaction=False) as pipe:
+                for path in group:
+                    pipe.set(path.name, path.read_bytes(), nx=True)
+                pipe.execute()
+
+    def fetch(self, folder: Path) -> None:
+        """MGET."""
+        writing = Folder(str(folder))
+        folder.mkdir()
+        for group in _groups(self._client.scan_iter(count=1000)):
+            for name, data in zip(group, self._client.mget(group), strict=True):
+                writing.write(folder / name.decode(), data)
+
+
+class Bucket:
+    """obstore, with a request of its own for each file."""
+
+    def __init__(self, url: str) -> None:
+        from obstore.store import S3Store
+
+        self._store = S3Store(url.removeprefix("s3://"), client_options={"allow_http": True})
+
+    def send(self, folder: Path) -> None:
+        """Conditional puts."""
+        import obstore
+
+        there = set(self._names())
+        _each(
+            lambda path: obstore.put(
+                self._store, path.name, path.read_bytes(), mode="create", use_multipart=False
+            ),
+            (path for path in _files(folder) if path.name not in there),
+        )
+
+    def fetch(self, folder: Path) -> None:
+        """Gets of what is listed."""
+        import obstore
+
+        writing = Folder(str(folder))
+        folder.mkdir()
+        _each(
+            lambda name: writing.write(folder / name, obstore.get(self._store, name).bytes().to_bytes()),
+            self._names(),
+        )
+
+    def _names(self) -> Iterator[str]:
+        import obstore
+
+        for page in obstore.list(self._store):
+            yield from (one["path"] for one in page)
+
+
+Peer = Folder | Redis | Bucket
+
+
+def peer_of(url: str, *, synced: bool = False) -> Peer:
+    """The library of a store; ``synced`` has each file of a directory on disk before it is renamed."""
+    scheme, colon, _ = url.partition("://")
+    if not colon:
+        return Folder(url, synced=synced)
+    return Redis(url) if scheme == "redis" else Bucket(url)
+
+
+def _files(folder: Path) -> list[Path]:
+    return [
+        Path(place, name) for place, _, names in os.walk(folder) for name in names if name.endswith(_ENDINGS)
+    ]
+
+
+def _each(call: Callable[[T], object], items: Iterable[T]) -> None:
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for _ in pool.map(call, items):
+            pass
+
+
+def _groups(items: Iterable[T]) -> Iterator[list[T]]:
+    waiting = list(items)
+    for start in range(0, len(waiting), _AT_ONCE):
+        yield waiting[start : start + _AT_ONCE]
+
+
+if __name__ == "__main__":
+    _, _url, _verb, _folder = sys.argv
+    getattr(peer_of(_url), _verb)(Path(_folder))
