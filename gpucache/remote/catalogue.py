@@ -28,7 +28,8 @@ INDEX = "index"
 MOST_BYTES = 64 << 20
 """The largest catalogue; some 60,000 records."""
 _DIGITS, _HEX = 64, set("0123456789abcdef")
-_TOGETHER = 64
+_TOGETHER = 256
+"""How many entries are read together at most."""
 _MANY = 32
 """How many catalogues are put together into one."""
 _SIGNED_AS = b"gpucache index 1\n"
@@ -128,6 +129,15 @@ def read_catalogue(
     return Catalogue(records, frozenset(names), tuple(findings), tuple(alone))
 
 
+def read_objects(
+    store: Objects, records: Iterable[Signed]
+) -> Iterator[tuple[Sequence[Signed], Mapping[str, bytes | None]]]:
+    """Records in groups that are read together, each with the bytes of their objects by name."""
+    for group in batches(records, _TOGETHER, lambda one: one.record.size_bytes):
+        sizes = {name: size for one in group for name, size in objects_of(one)}
+        yield group, dict(store.read(sizes, max(sizes.values())))
+
+
 def write_catalogue(store: Objects, records: Iterable[Signed]) -> str | None:
     """Write a catalogue of some records; its name, or None without any."""
     data = b"".join(one.line for one in records)
@@ -177,7 +187,7 @@ def _strays(
     """The records in objects of our own entries that no catalogue names."""
     known = {name for one in records.values() if one.record.system == OWN for name, _ in objects_of(one)}
     listed = [one for one in store.listed(own_entries.FOLDER) if one.name not in known]
-    for batch in batches(listed, _TOGETHER):
+    for batch in batches(listed, _TOGETHER, lambda one: one.size_bytes):
         limit = min(max(one.size_bytes for one in batch), own_entries.MOST_OBJECT_BYTES)
         for name, data in store.read([one.name for one in batch], limit):
             try:

@@ -149,7 +149,9 @@ class CloudObjects:
 
     def create(self, objects: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bool]]:
         """One conditional request for each object."""
-        return in_parallel(lambda pair: (pair[0], self._put(*pair, "create")), objects)
+        return in_parallel(
+            lambda pair: (pair[0], self._put(*pair, "create")), objects, weight=lambda pair: len(pair[1])
+        )
 
     def replace(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
         """Compare and swap by the ETag or the generation of what was read."""

@@ -24,10 +24,11 @@ from gpucache.remote.catalogue import (
     finish_catalogue,
     objects_of,
     read_catalogue,
+    read_objects,
     whole,
     write_catalogue,
 )
-from gpucache.remote.objects import Objects, batches
+from gpucache.remote.objects import Objects
 from gpucache.remote.records import Signed
 from gpucache.remote.signing import SigningKey, TrustedKeys
 
@@ -35,7 +36,6 @@ STORE = "store"
 """The role of a location that is a store."""
 _DAY_NS = 24 * 3600 * 10**9
 """The age from which a file that no record names is a leftover; a push may be under way."""
-_TOGETHER = 64
 
 
 class Contents:
@@ -62,9 +62,7 @@ class Contents:
 
     def data_of(self, records: Sequence[Signed]) -> Iterator[tuple[Signed, Mapping[str, bytes | None]]]:
         """Records with the bytes of their objects; raises RemoteError."""
-        for batch in batches(records, _TOGETHER):
-            sizes = {name: size for one in batch for name, size in objects_of(one)}
-            data = dict(self.store.read(sizes, max(sizes.values())))
+        for batch, data in read_objects(self.store, records):
             yield from ((one, data) for one in batch)
 
     def drop(self, one: Signed) -> None:

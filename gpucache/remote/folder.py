@@ -65,7 +65,9 @@ class FolderObjects:
 
     def create(self, objects: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bool]]:
         """Files, each linked into place."""
-        return in_parallel(lambda pair: (pair[0], self._create(*pair)), objects)
+        return in_parallel(
+            lambda pair: (pair[0], self._create(*pair)), objects, weight=lambda pair: len(pair[1])
+        )
 
     def replace(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
         """Rename over the old file, below a lock."""

@@ -17,7 +17,9 @@ from gpucache.errors import RemoteError, UsageError
 AT_ONCE = 16
 """How many objects are moved at the same time."""
 IN_FLIGHT_BYTES = 256 << 20
-"""How many bytes of objects may be in memory, unless one object alone is larger."""
+"""How many bytes of objects may be sent at the same time, unless one object alone is larger."""
+BATCH_BYTES = 64 << 20
+"""How many bytes of objects are read together, unless one alone is larger."""
 _NAME = re.compile(r"[0-9a-z][0-9a-z._-]*(?:/[0-9a-z][0-9a-z._-]*)*")
 _MODULES = {
     "": "gpucache.remote.folder",
@@ -139,30 +141,43 @@ def require_object_name(name: str) -> str:
     return name
 
 
-def in_parallel(call: Callable[[T], R], items: Iterable[T], workers: int = AT_ONCE) -> Iterator[R]:
+def in_parallel(
+    call: Callable[[T], R],
+    items: Iterable[T],
+    workers: int = AT_ONCE,
+    weight: Callable[[T], int] = lambda _: 0,
+) -> Iterator[R]:
     """The results of a call for each item as they come, in any order, from a few threads.
 
-    No more items are taken than there are threads. The first error ends it, once running calls are done. The
-    end of the process waits for none of them: a request may hang.
+    No more items are taken than there are threads, and by their weights those under way have at most
+    ``IN_FLIGHT_BYTES``. The first error ends it, once running calls are done. The end of the process waits
+    for none of them: a request may hang.
     """
-    todo: SimpleQueue[T | None] = SimpleQueue()
-    done: SimpleQueue[Callable[[], R]] = SimpleQueue()
-    threads = running = 0
+    todo: SimpleQueue[tuple[int, T] | None] = SimpleQueue()
+    done: SimpleQueue[tuple[int, Callable[[], R]]] = SimpleQueue()
+    threads = running = total = 0
+
+    def ended() -> R:
+        nonlocal running, total
+        size, result = done.get()
+        running, total = running - 1, total - size
+        return result()
+
     try:
         for item in items:
+            size = weight(item)
+            while running and total + size > IN_FLIGHT_BYTES:
+                yield ended()
             if running == threads:
                 Thread(target=_work, args=(call, todo, done), name="gpucache-remote", daemon=True).start()
                 threads += 1
-            todo.put(item)
-            running += 1
+            todo.put((size, item))
+            running, total = running + 1, total + size
+            del item  # it may be large, and the caller takes its time
             if running >= workers:
-                result = done.get()
-                running -= 1
-                yield result()
+                yield ended()
         while running:
-            result = done.get()
-            running -= 1
-            yield result()
+            yield ended()
     finally:
         for _ in range(running):
             done.get()
@@ -171,7 +186,9 @@ def in_parallel(call: Callable[[T], R], items: Iterable[T], workers: int = AT_ON
 
 
 def _work(
-    call: Callable[[T], R], todo: "SimpleQueue[T | None]", done: "SimpleQueue[Callable[[], R]]"
+    call: Callable[[T], R],
+    todo: "SimpleQueue[tuple[int, T] | None]",
+    done: "SimpleQueue[tuple[int, Callable[[], R]]]",
 ) -> None:
     """In a thread: put the result of each item, as a function that returns or raises it."""
 
@@ -180,22 +197,31 @@ def _work(
 
     while (item := todo.get()) is not None:
         try:
-            done.put(partial(_identity, call(item)))
+            result = partial(_identity, call(item[1]))
         except BaseException as error:
-            done.put(partial(failed, error))
+            result = partial(failed, error)
+        size, item = item[0], None
+        done.put((size, result))
+        del result
 
 
 def _identity(result: R) -> R:
     return result
 
 
-def batches(items: Iterable[T], size: int) -> Iterator[Sequence[T]]:
-    """The items in groups of at most ``size``."""
+def batches(
+    items: Iterable[T], most: int, weight: Callable[[T], int] = lambda _: 0, most_bytes: int = BATCH_BYTES
+) -> Iterator[Sequence[T]]:
+    """The items in groups of at most ``most``, and of at most so many bytes by their weights unless one item
+    alone has more."""
     group: list[T] = []
+    total = 0
     for item in items:
-        group.append(item)
-        if len(group) == size:
+        size = weight(item)
+        if group and (len(group) == most or total + size > most_bytes):
             yield group
-            group = []
+            group, total = [], 0
+        group.append(item)
+        total += size
     if group:
         yield group

@@ -6,7 +6,7 @@ format of its cache first. Must not know what kind of store it is, or which syst
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from gpucache.answers.transfer import Immovable, Moved, Pulled, PullResult, Unsound
@@ -14,7 +14,7 @@ from gpucache.caches.interface import Cache, Moves
 from gpucache.caches.portable import PortableEntry, Restored
 from gpucache.caches.registry import OWN
 from gpucache.errors import FormatError
-from gpucache.remote.catalogue import objects_of, read_catalogue, whole
+from gpucache.remote.catalogue import objects_of, read_catalogue, read_objects, whole
 from gpucache.remote.machine import Machine
 from gpucache.remote.objects import Objects
 from gpucache.remote.push import Progress
@@ -22,8 +22,6 @@ from gpucache.remote.records import Record, Signed
 from gpucache.remote.signing import TrustedKeys
 
 Outcome = Pulled | Immovable | Unsound
-_BATCH_BYTES = 64 << 20
-_BATCH = 256
 _NOT_BELIEVED = (
     "no key of GPUCACHE_TRUSTED_KEYS signed it; add the key of who pushed it, or give --unsigned to take it "
     "as it is"
@@ -133,9 +131,7 @@ def _entries(
     damaged: deque[Pulled],
 ) -> Iterator[PortableEntry]:
     """The entries of some records, fetched in batches; what is no entry goes to ``damaged``."""
-    for batch in _batches(wanted):
-        sizes = {name: size for one in batch for name, size in objects_of(one)}
-        data = dict(store.read(sizes, max(sizes.values())))
+    for batch, data in read_objects(store, wanted):
         seen: set[str] = set()
         for one in batch:
             names = {name for name, _ in objects_of(one)}
@@ -148,19 +144,6 @@ def _entries(
                 continue
             fetched.append(_Fetched(one, received))
             yield entry
-
-
-def _batches(wanted: Iterable[Signed]) -> Iterator[list[Signed]]:
-    batch: list[Signed] = []
-    size = 0
-    for one in wanted:
-        if batch and (len(batch) >= _BATCH or size + one.record.size_bytes > _BATCH_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(one)
-        size += one.record.size_bytes
-    if batch:
-        yield batch
 
 
 def _outcome(

@@ -74,22 +74,23 @@ class RedisObjects:
         """The lengths of 100 values, then the values of at most 16 MiB at a time."""
         for group in batches(names, _BATCH):
             sized = zip(group, self._ask(*map(self._strlen, group)), strict=True)
-            for part in _batches_of_bytes(self._bounded(sized, limit_bytes)):
+            for part in batches(
+                self._bounded(sized, limit_bytes), _BATCH, lambda pair: pair[1], _BATCH_BYTES
+            ):
                 (values,) = self._ask(("MGET", *(self._key(name) for name, _ in part)))
                 yield from zip((name for name, _ in part), values, strict=True)
 
     def create(self, objects: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bool]]:
         """SET with NX, at most 100 values or 16 MiB at a time."""
-        sized = (((name, data), len(data)) for name, data in objects)
-        for part in _batches_of_bytes(sized):
-            for (name, _), size in part:
-                if size > MOST_BYTES:
+        for part in batches(objects, _BATCH, lambda pair: len(pair[1]), _BATCH_BYTES):
+            for name, data in part:
+                if len(data) > MOST_BYTES:
                     raise RemoteError(
-                        f"{name} has {size} bytes, and {self.url} keeps at most {MOST_BYTES} in an object; "
-                        "leave its entry out, or name a store of another kind"
+                        f"{name} has {len(data)} bytes, and {self.url} keeps at most {MOST_BYTES} in an "
+                        "object; leave its entry out, or name a store of another kind"
                     )
-            answers = self._ask(*(("SET", self._key(name), data, "NX") for (name, data), _ in part))
-            for ((name, _), _), answer in zip(part, answers, strict=True):
+            answers = self._ask(*(("SET", self._key(name), data, "NX") for name, data in part))
+            for (name, _), answer in zip(part, answers, strict=True):
                 yield name, bool(answer)
 
     def replace(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
@@ -233,17 +234,3 @@ def _require_form(command: tuple[Any, ...], answer: Any) -> None:
         case "SET" | "UNLINK", _:
             return
     raise ValueError(f"it answers {command[0]} with garbage")
-
-
-def _batches_of_bytes(sized: Iterable[tuple[T, int]]) -> Iterator[list[tuple[T, int]]]:
-    """Items with their sizes in groups that one request carries."""
-    group: list[tuple[T, int]] = []
-    total = 0
-    for item, size in sized:
-        if group and (len(group) == _BATCH or total + size > _BATCH_BYTES):
-            yield group
-            group, total = [], 0
-        group.append((item, size))
-        total += size
-    if group:
-        yield group

@@ -71,6 +71,7 @@ class _Made:
 
     def __init__(self, place: Path, system: str, entries: int, size: int) -> None:
         self._place, self._system = place, system
+        self._whole_commands = system == "cupy" and entries > 1
         self._count, self._size = entries, size
         changed = entries // 20
         self._key = load_signing_key(place / "key")
@@ -88,7 +89,7 @@ class _Made:
         if kind == "folder":
             sides["the same, each file synced"] = partial(self._theirs, synced=True)
         commands = {"gpucache, the command": self._our_command, "its library, a script": self._their_command}
-        for group in (sides, commands):
+        for group in (sides, commands) if self._whole_commands else (sides,):
             taken: dict[str, list[Phases]] = {name: [] for name in group}
             for number in range(rounds):
                 names = list(group)

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from threading import Barrier, BrokenBarrierError
 from uuid import uuid4
 
 import pytest
 
 from gpucache.errors import RemoteError, UsageError
-from gpucache.remote.objects import Objects, open_objects
+from gpucache.remote.objects import IN_FLIGHT_BYTES, Objects, batches, in_parallel, open_objects
 from tests.remote.more_servers import docker_registry, redis_server
 from tests.remote.servers import make_bucket, moto_url, nginx, use_cloud
 
@@ -148,3 +149,24 @@ def test_a_web_server_serves_what_a_directory_contains(tmp_path: Path) -> None:
                 list(only() or ())
     with pytest.raises(RemoteError, match="cannot be reached"):
         list(web.read(["index"], 10))
+
+
+def test_few_bytes_are_under_way() -> None:
+    """Of items of half of what may be in memory, two are worked on at a time, whatever the threads."""
+    three = Barrier(3)
+
+    def meets_two_others(_: int) -> bool:
+        try:
+            three.wait(0.3)
+        except BrokenBarrierError:
+            return False
+        return True
+
+    met = in_parallel(meets_two_others, range(4), weight=lambda _: IN_FLIGHT_BYTES // 2)
+    assert list(met) == [False] * 4
+
+
+def test_batches_are_bounded_in_number_and_bytes() -> None:
+    """A batch is as large as it may be, and one item that is larger is a batch of its own."""
+    found = batches([1, 2, 3, 9, 1, 1, 1, 1], 3, lambda size: size, most_bytes=5)
+    assert list(found) == [[1, 2], [3], [9], [1, 1, 1], [1]]
