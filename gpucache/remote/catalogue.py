@@ -64,10 +64,6 @@ class Catalogue(NamedTuple):
     strays: tuple[Signed, ...] = ()
     """Those of the records that no catalogue has: of entries that programs sent one by one."""
 
-    def signers(self, digest: str) -> Iterator[Signed]:
-        """The records of one digest."""
-        return (one for (found, _), one in self.records.items() if found == digest)
-
 
 def blob_name(digest: str) -> str:
     """The name of a file's object by the SHA-256 of its bytes."""

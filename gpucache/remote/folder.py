@@ -31,6 +31,7 @@ class FolderObjects:
     def __init__(self, root: Path) -> None:
         self._root = root
         self.url = str(root)
+        self._swept: set[Path] = set()
 
     @property
     def is_own_folder(self) -> bool:
@@ -105,7 +106,7 @@ class FolderObjects:
                     f"{name} in {self.url} is no file of at most {limit_bytes} bytes; remove it from there"
                 )
             try:
-                return file.read(limit_bytes)
+                return file.read(status.st_size)
             except OSError as error:
                 raise self._unread(error) from None
 
@@ -143,7 +144,10 @@ class FolderObjects:
         self._sweep(path.parent)
 
     def _sweep(self, folder: Path) -> None:
-        """Remove temporary files of writers that were killed."""
+        """Remove temporary files of writers that were killed, once."""
+        if folder in self._swept:
+            return
+        self._swept.add(folder)
         with suppress(OSError), os.scandir(folder) as found:
             for one in found:
                 old = one.name.startswith(_TEMPORARY)

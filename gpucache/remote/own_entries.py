@@ -15,7 +15,7 @@ from gpucache.remote.records import MOST_LINE_BYTES, Signed, parse_line, record_
 from gpucache.remote.signing import UNSIGNED, SigningKey, TrustedKeys
 from gpucache.store.layout import entry_folder
 
-__all__ = ["FOLDER", "MOST_OBJECT_BYTES", "decode", "encode", "object_name", "portable"]
+__all__ = ["FOLDER", "MOST_OBJECT_BYTES", "decode", "encode", "object_name", "object_of", "portable"]
 
 MOST_OBJECT_BYTES = MOST_LINE_BYTES + MOST_BYTES
 """The largest object."""
@@ -32,7 +32,11 @@ def object_name(key: CacheKey, signer: str) -> str:
 
 def encode(entry: PortableEntry, key: SigningKey | None) -> tuple[str, bytes]:
     """Name and bytes of an entry's object, signed with a key, or without one unsigned."""
-    made = signed(record_of(entry), key)
+    return object_of(signed(record_of(entry), key), entry)
+
+
+def object_of(made: Signed, entry: PortableEntry) -> tuple[str, bytes]:
+    """Name and bytes of an entry's object from its signed record."""
     return object_name(CacheKey(entry.key), made.signer), made.line + entry.files[0].data
 
 

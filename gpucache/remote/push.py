@@ -24,7 +24,7 @@ from gpucache.remote.catalogue import (
 )
 from gpucache.remote.objects import Objects
 from gpucache.remote.records import Record, Signed, record_of, signed
-from gpucache.remote.signing import SigningKey, TrustedKeys
+from gpucache.remote.signing import UNSIGNED, SigningKey, TrustedKeys
 
 Progress = Callable[[int, int | None, str], object]
 Outcome = Pushed | Immovable | Unsound
@@ -100,7 +100,6 @@ class _Sending:
         sources: bool,
         progress: Progress,
     ) -> None:
-        self._catalogue = catalogue
         self._key = key
         self._believed = believed
         self._sources = sources
@@ -109,8 +108,14 @@ class _Sending:
         self._waiting: dict[str, list[_Sent]] = {}
         self._bytes: dict[str, int] = {}
         self._new: dict[str, int] = {}
+        self._signer = key.public.id if key else UNSIGNED
+        self._there: dict[str, list[Signed]] = {}
+        for (digest, _), one in catalogue.records.items():
+            self._there.setdefault(digest, []).append(one)
         self._own = {
-            (one.record.key, one.signer) for one in catalogue.records.values() if one.record.system == OWN
+            one.record.key
+            for one in catalogue.records.values()
+            if one.record.system == OWN and one.signer == self._signer
         }
         self._count = 0
         self.done: list[Signed] = []
@@ -147,6 +152,9 @@ class _Sending:
             why = _NO_SOURCES.format(moving.tells)
             self._outcomes.append(Pushed(moved, PushResult.REFUSED, why))
             return
+        if entry.cache == OWN and entry.key in self._own:  # any sound build of a key serves
+            self._outcomes.append(Pushed(moved, PushResult.PRESENT))
+            return
         try:
             packed = cache.pack(entry)
         except FormatError as error:
@@ -159,7 +167,7 @@ class _Sending:
             return
         made = signed(record, self._key)
         if record.system == OWN:
-            objects = [own_entries.encode(packed, self._key)]
+            objects = [own_entries.object_of(made, packed)]
         else:
             objects = list({
                 blob_name(one.sha256): file.data
@@ -198,10 +206,7 @@ class _Sending:
 
     def _is_there(self, record: Record) -> bool:
         """Whether the store has a record of this entry that this machine would write or believes."""
-        signer = self._key.public.id if self._key else ""
-        if record.system == OWN and (record.key, signer) in self._own:
-            return True  # any sound build of a key serves
         return any(
-            one.signer == signer or not self._key or one.is_believed(self._believed)
-            for one in self._catalogue.signers(record.digest)
+            one.signer == self._signer or not self._key or one.is_believed(self._believed)
+            for one in self._there.get(record.digest, ())
         )

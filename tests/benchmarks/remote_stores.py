@@ -158,7 +158,7 @@ def _pull(cache: Cache, url: str, trusted: TrustedKeys, count: int) -> None:
         outcomes = list(
             pull(
                 store, [cache],
-                trusted=trusted, unsigned=False, machine=Machine(), dry_run=False, progress=lambda *_: None,
+                trusted=trusted, unsigned=False, machine=Machine, dry_run=False, progress=lambda *_: None,
             )
         )  # fmt: skip
     assert len(outcomes) >= count
