@@ -15,6 +15,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left, hashed
+from gpucache.caches.portable import Moving
 from gpucache.caches.systems import AdaptiveCppPlaces
 from gpucache.payload import PayloadKind
 
@@ -46,6 +47,10 @@ class AdaptiveCpp(AdaptiveCppPlaces, BinaryFormat):
     )  # fmt: skip
     consequence = "AdaptiveCpp hands it to the driver, so the kernel fails at every start"
     shows = "a GPU binary"
+    moving = Moving(
+        "AdaptiveCpp finds a binary by its absolute path in a program's app.db; copy ACPP_APPDB_DIR to the "
+        "same path of machines of one GPU and driver"
+    )
 
     def look(self, item: Files) -> Look:
         """The program before the kernels, which have the names of C++ types."""

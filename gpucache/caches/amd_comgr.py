@@ -15,6 +15,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left
+from gpucache.caches.portable import Moving
 from gpucache.caches.systems import AmdComgrPlaces
 from gpucache.errors import FormatError
 from gpucache.payload import PayloadKind, describe
@@ -40,6 +41,9 @@ class AmdComgr(AmdComgrPlaces, FilesFormat):
         "AMD_COMGR_REDIRECT_LOGS=stderr tells what was found and stored, and has keys of its own"
     )
     shows = "a result of the compiler"
+    moving = Moving(
+        tells="logs of the compiler, which quote source text", sources=True, untold=("comgr's build",)
+    )
 
     def look(self, item: Files) -> Look:
         """Identify the output, and check that the sizes fit the file."""

@@ -12,6 +12,7 @@ used, and if that is not, ``/tmp/arrayfire``.
 
 import re
 import struct
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import reduce
 from typing import NamedTuple
@@ -21,6 +22,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left, hashed
+from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.systems import ArrayFirePlaces
 from gpucache.payload import PayloadInfo, PayloadKind
 from gpucache.units import printable
@@ -51,6 +53,7 @@ class ArrayFire(ArrayFirePlaces, BinaryFormat):
     kinds = frozenset(PayloadKind) - {PayloadKind.UNKNOWN}
     consequence = _AGAIN
     shows = "a file that begins as ArrayFire's do"
+    moving = Moving(untold=(Fact.DRIVER,))
     checked_bytes = largest_bytes = 32 << 20
 
     def is_left(self, start: bytes) -> bool:
@@ -70,6 +73,12 @@ class ArrayFire(ArrayFirePlaces, BinaryFormat):
             toolchain=(("ArrayFire", version),),
             shows=parts is not None and parts.start + parts.size == status.st_size,
         )
+
+    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - from its name
+        """The compute capability, or OpenCL's number of the vendor and name of the device; the version."""
+        cuda = look.target.startswith("cuda:")
+        yield Fact.ARCHITECTURE if cuda else "vendor and device", look.target.removeprefix("cuda:")
+        yield from look.toolchain
 
     def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
         """The binary, and the problem if it is incomplete or its hash differs."""

@@ -25,6 +25,7 @@ from gpucache.caches.desktop_places import ChromiumPlaces
 from gpucache.caches.files import Files
 from gpucache.caches.format import HOUR_NS, HeldError, Look, UnjudgedError
 from gpucache.caches.layout import Layout, Left, hashed
+from gpucache.caches.portable import WHOLE
 
 _NAMES = "GPUCache|DawnWebGPUCache|DawnGraphiteCache|DawnCache|GrShaderCache|ShaderCache|GraphiteDawnCache"
 _PROFILES = ("", r"(Default|Profile \d+|Guest Profile|System Profile)/", r"(Partitions)/([\w.%-]+)/")
@@ -57,6 +58,7 @@ class Chromium(ChromiumPlaces, DatabaseFormat):
     wanted = {"key": "hex digits of an entry, as 'gpucache inspect' lists them"}
     opaque = "its keys are hashes of shaders, and names of a browser's version and of a GPU's driver"
     served = "Chromium would read it"
+    moving = WHOLE
     shows = "a cache of Chromium's"
     key_digits = 40
     folders_removed = 1

@@ -14,7 +14,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import OF_OPENCL, BinaryFormat
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left, hashed
-from gpucache.caches.portable import Moving
+from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.systems import ClesperantoPlaces
 
 _VERSION, _HASH, _OLDER = r"clic-(\d+(?:\.\d+)*-r\d+)", r"([0-9a-f]{16}-\d+)", r"(\d{15,20})"
@@ -47,7 +47,7 @@ class Clesperanto(ClesperantoPlaces, BinaryFormat):
         "ends at every start"
     )
     shows = "a GPU binary"
-    moving = Moving(tried=True, tells="the path of the driver's cache")
+    moving = Moving(tried=True, tells="the path of the driver's cache", untold=("device", Fact.DRIVER))
 
     def look(self, item: Files) -> Look:
         """Add the clesperanto version to the description of the binary."""

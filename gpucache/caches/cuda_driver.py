@@ -24,6 +24,7 @@ from gpucache.caches import places
 from gpucache.caches.files import allocated_bytes, below, open_folder
 from gpucache.caches.format import HOUR_NS, SECOND_NS, Format, Look, UnjudgedError
 from gpucache.caches.layout import Layout, Whose
+from gpucache.caches.portable import WHOLE
 from gpucache.caches.systems import CUDA_MAXSIZE, CUDA_MOST_BYTES, CUDA_MOVE, CUDA_PATH, CudaDriverPlaces
 from gpucache.caches.tally import Tally
 from gpucache.errors import FormatError
@@ -134,6 +135,7 @@ class CudaDriver(CudaDriverPlaces, Format[Survey]):
 
     item = Survey
     mends = frozenset()
+    moving = WHOLE
     opaque = (
         "what the driver's keys are made from is not documented, and a new driver starts anew; "
         "gpucache.cuda.compile_program keeps a cubin that needs no such cache, and explains its misses"

@@ -14,6 +14,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.format import Look
 from gpucache.caches.layout import Layout, hashed
+from gpucache.caches.portable import Moving
 from gpucache.payload import PayloadKind
 
 _MD5 = "([0-9A-F]{32})"
@@ -40,6 +41,7 @@ class Cycles(CyclesPlaces, BinaryFormat):
     kinds = frozenset({PayloadKind.CUBIN, PayloadKind.PTX, PayloadKind.AMDGPU, PayloadKind.OFFLOAD_BUNDLE})
     consequence = "Cycles loads it as it is and renders nothing on this GPU until it is removed"
     shows = "a GPU binary"
+    moving = Moving(untold=("Cycles' sources and compiler",))
 
     def look(self, item: Files) -> Look:
         """The kernel's name from the file name, instead of its first function's name."""

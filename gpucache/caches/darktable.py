@@ -23,6 +23,7 @@ from gpucache.caches.files import Files, open_folder
 from gpucache.caches.files_format import OF_OPENCL, BinaryFormat
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, hashed
+from gpucache.caches.portable import Moving
 from gpucache.folders import Folder
 
 _FOLDER = r"(cached_(?:v\d+_)?kernels_for_\w+)"
@@ -53,6 +54,10 @@ class Darktable(DarktablePlaces, BinaryFormat):
         "without OpenCL at every start"
     )
     shows = "a GPU binary"
+    moving = Moving(
+        "darktable takes a binary only through a link to it, and links do not move; copy its whole directory "
+        "to machines of one device and driver"
+    )
 
     def look(self, item: Files) -> Look:
         """The program whose link points to it, with device and driver from the directory's name."""

@@ -20,6 +20,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import Look
 from gpucache.caches.layout import Layout
+from gpucache.caches.portable import WHOLE
 from gpucache.errors import FormatError
 from gpucache.units import printable
 
@@ -41,6 +42,7 @@ class Dxvk(DxvkPlaces, FilesFormat):
     served = "DXVK of this version would use it"
     shows = "a file that begins as DXVK's do"
     key_digits = 16
+    moving = WHOLE
 
     def look(self, item: Files) -> Look:
         """The DXVK version that wrote it, and whether both files exist."""

@@ -22,11 +22,12 @@ from gpucache.caches import files, places
 from gpucache.caches.files import HERE, Files, Identity
 from gpucache.caches.format import Check, Format, HeldError, Look
 from gpucache.caches.layout import Layout, Node, Role, Whose
-from gpucache.caches.portable import PortableEntry, PortableFile, Restored
+from gpucache.caches.portable import Fact, PortableEntry, PortableFile, Restored
 from gpucache.caches.tally import Tally, listed
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
 from gpucache.payload import PayloadInfo, PayloadKind, describe
+from gpucache.payload.elf import NEEDED
 from gpucache.units import format_age, format_size, printable
 
 OF_OPENCL = frozenset(
@@ -362,6 +363,13 @@ def _runs(process: int) -> bool:
     return True
 
 
+def needed(start: bytes) -> Iterator[tuple[str, str]]:
+    """The feature of the CPU without which Intel's runtime refuses a binary, as a fact, if it is Intel's."""
+    found = dict(describe(start).detail).get(NEEDED)
+    if found:
+        yield Fact.FEATURE, found
+
+
 def broken(
     name: str, data: bytes, kind: PayloadKind, end: str
 ) -> Generator[Problem, None, PayloadInfo | None]:
@@ -449,6 +457,13 @@ class BinaryFormat(FilesFormat):
             yield f"it is larger than {format_size(self.checked_bytes)}: only its beginning was looked at"
         if self._checked == (name, PayloadKind.LTOIR):
             yield "LTO-IR does not say how long it is, so whether its end was cut off cannot be told"
+
+    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:
+        """The architecture, or the CPU's feature for Intel's binaries."""
+        yield from super().facts(item, look)
+        if look.kind == PayloadKind.INTEL_CPU:
+            data = item.part(item.names[0], 0, self.scanned_bytes)
+            yield from needed(self.unwrap(data, whole=False)[0])
 
     def payload(self, item: Files) -> bytes:
         """The binary without its wrapping."""

@@ -27,7 +27,8 @@ from gpucache.caches.portable import (
     Moving,
     PortableEntry,
     Restored,
-    require_name,
+    name_here,
+    portable_name,
 )
 from gpucache.errors import FormatError, GpucacheError, UsageError
 from gpucache.host import os_errors
@@ -230,7 +231,7 @@ class ForeignCache(Generic[T]):
         return PortableEntry(
             made.name,
             item.key,
-            tuple(one._replace(name=require_name(one.name)) for one in files),
+            tuple(one._replace(name=portable_name(one.name)) for one in files),
             facts,
             entry.program,
             entry.target,
@@ -270,7 +271,8 @@ class ForeignCache(Generic[T]):
         try:
             if entry.system != self.name:
                 raise FormatError(f"it is an entry of {entry.system}")
-            return restore(entry)
+            files = tuple(one._replace(name=name_here(one.name)) for one in entry.files)
+            return restore(entry._replace(files=files))
         except (UnjudgedError, HeldError) as error:
             return Restored(done=False, reason=str(error))
         except FormatError as error:

@@ -14,6 +14,7 @@ from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.owner_files import LockedFormat, SummedFormat
+from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.systems import IntelNeoPlaces
 from gpucache.payload import PayloadInfo, PayloadKind
 
@@ -47,6 +48,7 @@ class IntelNeo(IntelNeoPlaces, LockedFormat, SummedFormat, BinaryFormat):
     consequence = "the driver loads it, and the program fails, at every start"
     shows = "a binary for Intel's GPUs"
     empty = "it is empty, so the driver compiles it again"
+    moving = Moving(untold=("size and time of the compiler's library", "device", Fact.DRIVER))
     lock_name = sum_name = "config.file"
     sum_is_alone = True
     without_sum = "the driver evicts by none"

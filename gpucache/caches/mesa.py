@@ -20,7 +20,9 @@ from gpucache.caches.files import Files
 from gpucache.caches.format import HOUR_NS, Look
 from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.owner_files import SummedFormat
+from gpucache.caches.portable import WHOLE, Moving, PortableFile
 from gpucache.caches.systems import MesaPlaces
+from gpucache.errors import FormatError
 
 _DRIVER = "([0-9a-f]{40,64}|rusticl)"
 _HEAD_BYTES, _LARGEST_BYTES = 4096, 1 << 30
@@ -68,6 +70,7 @@ class Mesa(MesaPlaces, SummedFormat):
         "MESA_SHADER_CACHE_SHOW_STATS=true tells hits and misses of a program"
     )
     shows = "an entry of Mesa's"
+    moving = Moving()
     folders_removed = 1
     sum_name, sum_is_alone = "index", False
     without_sum = "Mesa keeps nothing"
@@ -110,6 +113,17 @@ class Mesa(MesaPlaces, SummedFormat):
             head = _head(data)
             if head is None or zlib.crc32(data[head.size_bytes :]) ^ 0xFFFFFFFF != head.crc:
                 yield Problem(FindingKind.CORRUPT, f"its CRC-32 is not that of what it holds; {_AGAIN}")
+
+    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - from its head
+        """The GPU and the build of the driver, as the head has them."""
+        yield "GPU", look.target
+        yield from (("build of the driver", build) for _, build in look.toolchain)
+
+    def files_to_move(self, item: Files) -> Sequence[PortableFile]:
+        """The file of an entry; databases and archives stay."""
+        if "." in item.names[0]:
+            raise FormatError(f"it is one of Mesa's databases: {WHOLE.why_not}")
+        return super().files_to_move(item)
 
     def payload(self, item: Files) -> bytes:
         """Mesa's compressed payload, which only the driver can read."""

@@ -13,6 +13,7 @@ import bz2
 import re
 import sqlite3
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from hashlib import md5
 
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
@@ -21,6 +22,7 @@ from gpucache.caches.databases import DatabaseFormat, has_table
 from gpucache.caches.files import Files
 from gpucache.caches.format import HeldError, Look
 from gpucache.caches.layout import Layout, hashed
+from gpucache.caches.portable import Moving
 from gpucache.caches.systems import MiopenPlaces
 from gpucache.model import KeyField
 from gpucache.units import printable
@@ -49,6 +51,7 @@ class Miopen(MiopenPlaces, DatabaseFormat):
     consequence = "MIOpen cannot use it, so it compiles or measures at every start"
     row_fails = "MIOpen raises an error whenever it wants that kernel, as long as the row is there"
     shows = "a database of MIOpen's"
+    moving = Moving(untold=("MIOpen's build",))
     key_digits = 40
     folders_removed = 1
 
@@ -105,6 +108,12 @@ class Miopen(MiopenPlaces, DatabaseFormat):
         if wrong and item.names[0].endswith(".txt") and all(one.kind is FindingKind.CORRUPT for one in wrong):
             raise HeldError("the file stays for its other lines; take such lines out yourself")
         return super().mend(item, problems)
+
+    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:
+        """The GPU, with the number of its compute units as in the name, and MIOpen's version."""
+        yield from super().facts(item, replace(look, toolchain=()))
+        yield "GPU and compute units", look.program
+        yield from look.toolchain
 
     def report(self, item: Files, entry: CacheEntry) -> EntryReport:
         """Every kernel by name with its options, which are all of its key."""

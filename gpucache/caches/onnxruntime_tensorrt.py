@@ -17,6 +17,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import Look
 from gpucache.caches.layout import Layout, hashed
+from gpucache.caches.portable import Moving
 from gpucache.caches.tensorrt import START_BYTES, is_plan, plan_problem, timing_problem, version
 from gpucache.caches.torch_places import OnnxRuntimeTrtPlaces
 
@@ -56,6 +57,10 @@ class OnnxRuntimeTrt(OnnxRuntimeTrtPlaces, FilesFormat):
     served = "ONNX Runtime would load it, whatever the weights of its model are now"
     key_digits = 40
     shows = "an engine of TensorRT's"
+    moving = Moving(
+        "an engine has the weights of its model and is found without them, so another model would get its "
+        "results; ship each engine with its model, as an EP context model"
+    )
 
     def look(self, item: Files) -> Look:
         """The graph's name, the architecture, and TensorRT's version."""

@@ -23,6 +23,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import Look
 from gpucache.caches.layout import Layout, Whose
+from gpucache.caches.portable import WHOLE
 from gpucache.model import KeyField
 from gpucache.payload import PayloadKind, describe
 
@@ -38,6 +39,7 @@ class OpaqueFormat(FilesFormat):
     """The pattern of the paths of files that a hit rewrites, and that are not entries."""
     layout = Layout(())
     trusts_variables = True
+    moving = WHOLE
     wanted = {}
     opaque = "gpucache does not read this format, so what an entry was made from cannot be told"
     _noted = False

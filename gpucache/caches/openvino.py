@@ -16,6 +16,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import Look
 from gpucache.caches.layout import Layout, hashed
+from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.systems import OpenvinoPlaces
 from gpucache.payload import describe
 from gpucache.units import printable
@@ -40,6 +41,8 @@ class Openvino(OpenvinoPlaces, FilesFormat):
     served = "OpenVINO would load it if it is of the same version"
     key_digits = 40
     shows = "a model that OpenVINO compiled"
+    distribution = "openvino"
+    moving = Moving(tried=True, untold=("device", "settings"))
 
     def look(self, item: Files) -> Look:
         """OpenVINO's version; of kernels their kind."""
@@ -62,6 +65,10 @@ class Openvino(OpenvinoPlaces, FilesFormat):
             problem=Problem(FindingKind.TRUNCATED, detail) if missing > 0 else None,
             used_ns=used_ns,
         )
+
+    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - from its first line
+        """OpenVINO's version."""
+        yield from ((Fact.VERSION, version.partition("-")[0]) for _, version in look.toolchain)
 
     def check(self, item: Files) -> Iterator[Problem]:
         """Whether all parts that a model for the CPU names are there."""

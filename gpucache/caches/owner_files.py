@@ -6,7 +6,7 @@ derives from its class. Must not know any system.
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import ClassVar
 
@@ -16,6 +16,7 @@ from gpucache.answers.verify import Checked
 from gpucache.caches.files import Files, open_folder, overwrite, read_part, take_lock
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HeldError
+from gpucache.caches.portable import PortableEntry
 from gpucache.errors import FormatError
 
 _PATIENCE_S = 10
@@ -89,17 +90,27 @@ class SummedFormat(FilesFormat):
         """Remove the entry, and subtract its size from the sum."""
         kept = super().remove(item)
         if kept is None:
-            try:
-                with suppress(FileNotFoundError), open_folder(self.root) as folder:
-                    old = read_part(folder, self.sum_name, 0, _SUM_BYTES)
-                    if len(old) == _SUM_BYTES:
-                        left = max(0, int.from_bytes(old, sys.byteorder) - self.summed(item))
-                        overwrite(
-                            folder, self.sum_name, left.to_bytes(_SUM_BYTES, sys.byteorder), whole=False
-                        )
-            except FormatError as error:
-                self._uncorrected = f"{self.root}: {error}: the sum of sizes in it is out of date"
+            self._correct(-self.summed(item))
         return kept
+
+    def publish(self, entry: PortableEntry, move: Callable[[], bool]) -> bool:
+        """The entry, and then its size in the sum."""
+        done, key = move(), self.key_here(entry)
+        if done:
+            for item in [one for one in self.items(key) if one.key == key]:
+                self._correct(self.summed(item))
+        return done
+
+    def _correct(self, change: int) -> None:
+        """Add a change to the sum, if there is one."""
+        try:
+            with suppress(FileNotFoundError), open_folder(self.root) as folder:
+                old = read_part(folder, self.sum_name, 0, _SUM_BYTES)
+                if len(old) == _SUM_BYTES:
+                    new = max(0, int.from_bytes(old, sys.byteorder) + change)
+                    overwrite(folder, self.sum_name, new.to_bytes(_SUM_BYTES, sys.byteorder), whole=False)
+        except FormatError as error:
+            self._uncorrected = f"{self.root}: {error}: the sum of sizes in it is out of date"
 
     def finish_removals(self) -> Sequence[str]:
         """The report that the sum could not be corrected."""

@@ -5,6 +5,7 @@ form has no path of the machine in the places that a format rewrites, so the dig
 after a move. Must not know where entries go or who signs them.
 """
 
+import sys
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -85,6 +86,12 @@ class Moving(NamedTuple):
     """What decides about a hit as well and no entry tells: labels as those of facts."""
 
 
+WHOLE = Moving(
+    "its owner alone can take such files apart; copy the whole directory to machines of one GPU and driver"
+)
+"""How the entries of owners move that keep everything in files which gpucache does not write."""
+
+
 class Restored(NamedTuple):
     """What became of an entry that was restored."""
 
@@ -120,6 +127,19 @@ def own_name(key: CacheKey) -> str:
     from gpucache.store.layout import entry_folder, entry_name  # other systems' caches do without our store
 
     return "/".join((*entry_folder(key), entry_name(key)))
+
+
+def portable_name(name: str) -> str:
+    """A file's name as it is on its way, where colons are written otherwise; raises FormatError."""
+    return require_name(name.replace("%", "%25").replace(":", "%3A"))
+
+
+def name_here(name: str) -> str:
+    """The name of a file from its name on its way; raises FormatError if this system has no such names."""
+    found = name.replace("%3A", ":").replace("%25", "%")
+    if ":" in found and sys.platform == "win32":
+        raise FormatError(f"{name[:80]!r} is no name of a file on Windows")
+    return found
 
 
 def require_name(name: str) -> str:

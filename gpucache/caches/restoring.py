@@ -147,7 +147,7 @@ def _staged(made: "FilesFormat", entry: PortableEntry, check: Check, below: Path
     """The entry written below a directory and judged, then as it is to be in the cache."""
     trial = made.placed(entry, below)
     write_files(below, trial)
-    probe = type(made)(made.location._replace(root=str(below)))
+    probe = type(made)(made.location._replace(root=str(below)), made.now_ns)
     found = list(probe.items(""))
     names = {"/".join((*one.parts, name)) for one in found for name in one.names}
     folders = {name for one in found for name in _folders(one)}
@@ -171,7 +171,7 @@ def _item(made: "FilesFormat", entry: PortableEntry) -> Files | None:
     """The entry in the place of another in this cache, where another directory may have one of its key."""
     key, names = made.key_here(entry), [one.name for one in made.placed(entry, made.root)]
     try:
-        found = [one for one in made.items(key) if one.key == key]
+        found = [one for one in made.items(key) if one.key == key and made.look(one) is not None]
         return next(
             (one for one in found if names[0].startswith("".join(map("{}/".format, one.parts)))), None
         )

@@ -30,7 +30,7 @@ from gpucache.answers.evict import Kept
 from gpucache.answers.verify import Checked
 from gpucache.caches.files import Files, open_folder, read
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import HOUR_NS, SECOND_NS, HeldError, Look
+from gpucache.caches.format import HOUR_NS, SECOND_NS, HeldError, Look, UnjudgedError
 from gpucache.caches.layout import Layout
 from gpucache.caches.portable import Moving, PortableEntry, PortableFile
 from gpucache.caches.systems import TaichiPlaces
@@ -190,9 +190,11 @@ class Taichi(TaichiPlaces, FilesFormat):
             try:
                 index = self._read()
             except FormatError:
-                raise FormatError(f"{_INDEX} does not read; run 'gpucache verify --repair'") from None
+                raise UnjudgedError(f"{_INDEX} does not read; run 'gpucache verify --repair'") from None
             if index.rows and index.version != new.version:
-                raise FormatError(f"{_INDEX} is of another version of Taichi; clear it with 'ti cache clean'")
+                raise UnjudgedError(
+                    f"{_INDEX} is of another version of Taichi; clear it with 'ti cache clean'"
+                )
             done = move()
             if done:
                 self._write(Index(new.version, {**index.rows, **rows}), entry.files[-1].mode)

@@ -18,6 +18,7 @@ from gpucache.caches.databases import DatabaseFormat
 from gpucache.caches.files import Files
 from gpucache.caches.format import Look
 from gpucache.caches.layout import Layout, hashed
+from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.torch_places import TinygradPlaces
 from gpucache.errors import FormatError
 from gpucache.model import KeyField
@@ -42,6 +43,9 @@ class Tinygrad(TinygradPlaces, DatabaseFormat):
     consequence = "tinygrad fails at it at every start"
     row_fails = "tinygrad fails whenever a program wants it, as long as the row is there"
     shows = "a database of tinygrad's"
+    moving = Moving(
+        tried=True, tells="source text", sources=True, untold=(Fact.VERSION, "compilers", "architectures")
+    )
     key_digits = 40
 
     def look(self, item: Files) -> Look:

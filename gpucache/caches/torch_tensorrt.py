@@ -16,6 +16,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import Look
 from gpucache.caches.layout import Layout, hashed
+from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.tensorrt import START_BYTES, TAG, plan_problem, timing_problem, version
 from gpucache.caches.torch_places import TorchTensorrtPlaces
 
@@ -38,6 +39,7 @@ class TorchTensorrt(TorchTensorrtPlaces, FilesFormat):
     served = "Torch-TensorRT would load it and put the model's weights into it"
     key_digits = 40
     shows = "an engine of Torch-TensorRT's"
+    moving = Moving(tells="a pickle of the inputs and settings", untold=(Fact.ARCHITECTURE, Fact.VERSION))
     folders_removed = 1
     largest_bytes = _LARGEST_BYTES
 
@@ -69,6 +71,10 @@ class TorchTensorrt(TorchTensorrtPlaces, FilesFormat):
                 yield Problem(why.kind, f"it {why.detail}; {_FAILS}")
             elif problem := plan_problem(engine[:START_BYTES], _FAILS):
                 yield problem
+
+    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - from its plan
+        """TensorRT's version."""
+        yield from look.toolchain
 
     def payload(self, item: Files) -> bytes:
         """The plan, or the whole file if it has none."""

@@ -22,6 +22,11 @@ _EM_X86 = (3, 62)
 _KINDS = {190: PayloadKind.CUBIN, 205: PayloadKind.INTEL_GPU, 224: PayloadKind.AMDGPU}
 _MACHINES = {3: "x86", 62: "x86-64", 183: "aarch64", 190: "CUDA", 205: "Intel graphics", 224: "AMD GPU"}
 _INTEL_CPU_TYPES = range(0xFF01, 0xFF05)
+_INTEL_CPU_LEVELS = ("", "sse4_2", "avx", "avx2", "avx512vl", "avx512_vbmi2", "avx512_vbmi2")
+"""The CPU feature that marks a level of Intel's binaries for CPUs, which is in their flags; with one of a
+higher level than the CPU's the runtime refuses to build."""
+NEEDED = "CPU feature"
+"""The label of that feature in a description."""
 _SHT_PROGBITS, _SHT_SYMTAB, _SHT_STRTAB, _SHT_NOBITS, _SHT_DYNSYM = 1, 2, 3, 8, 11
 _SHN_XINDEX = 0xFFFF
 _PT_LOAD, _PT_DYNAMIC, _PT_NOTE = 1, 2, 4
@@ -131,11 +136,7 @@ def read_elf(reading: Reading) -> None:
     reading.kind = _kind(kind, machine)
     reading.note("machine", _MACHINES.get(machine, f"number {machine}"))
     file = _open(reading)
-    if reading.kind is PayloadKind.CUBIN:
-        reading.architecture = _cuda_architecture(file.abi_version, file.flags)
-        reading.note("CUDA ABI version", file.abi_version)
-    elif reading.kind is PayloadKind.AMDGPU:
-        reading.architecture = architecture(reading.data, file.flags)
+    _describe_target(reading, file)
     sections = _sections(file)
     for index, section in enumerate(sections):
         if index and section.kind != _SHT_NOBITS:
@@ -153,6 +154,18 @@ def read_elf(reading: Reading) -> None:
         behind = len(reading.data) - max(*tables, *(end for _, end in reading.parts), 0)
         if behind > 0:  # the driver refuses them
             raise BrokenError(f"{behind} bytes follow its last section")
+
+
+def _describe_target(reading: Reading, file: _File) -> None:
+    """Note what the flags in the header tell of the hardware."""
+    if reading.kind is PayloadKind.CUBIN:
+        reading.architecture = _cuda_architecture(file.abi_version, file.flags)
+        reading.note("CUDA ABI version", file.abi_version)
+    elif reading.kind is PayloadKind.AMDGPU:
+        reading.architecture = architecture(reading.data, file.flags)
+    elif reading.kind is PayloadKind.INTEL_CPU and file.flags:
+        known = file.flags < len(_INTEL_CPU_LEVELS)
+        reading.note(NEEDED, _INTEL_CPU_LEVELS[file.flags] if known else f"level {file.flags}")
 
 
 def is_cut(data: bytes) -> bool:

@@ -145,7 +145,7 @@ def test_what_a_killed_process_left_is_removed_at_the_next_start(name: str, tmp_
     """A staging directory that no process holds goes; one of a living process stays."""
     example, packed = _sent(name, tmp_path)
     place = tmp_path / "here" / example.place
-    dead = place / f"{STAGING}1-dead"
+    dead = (place.parent if example.place else place) / f"{STAGING}1-dead"
     dead.mkdir(parents=True)
     (dead / "file").write_bytes(b"x")
     list(_opened(name, place).restore(packed))
@@ -156,6 +156,8 @@ def test_systems_that_move_are_known() -> None:
     """A system is not lost from the contract by accident."""
     moving = """
         gpucache triton cupy pyopencl pocl clesperanto pytools taichi
+        rocfft sycl futhark mesa intel-neo amd-comgr miopen openvino tinygrad arrayfire hashcat ggml-opencl
+        cycles torch-tensorrt
         cuda.core warp jax opencv helion torch-kernels deep-gemm tilelang cute-dsl flash-attention
         inductor vllm
     """

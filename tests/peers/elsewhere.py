@@ -92,7 +92,7 @@ def users(tmp_path: Path, *packages: str) -> tuple[User, User]:
     if sys.prefix == sys.base_prefix:
         pytest.skip("the packages are those of the system's Python, which cannot be hidden")
     places = {Path(str(distribution(name).locate_file(""))) for name in found}
-    site = here / "other packages"
+    site = here / "other-install" / "lib" / "python" / "site-packages"
     for name in found:
         _install(name, site)
     return first, User(1002, here / "home", site, [there, Path(sys.prefix), *places])
@@ -151,8 +151,8 @@ def _install(name: str, site: Path) -> None:
     """Another copy of an installed distribution, of the same files if the file system has links."""
     made = distribution(name)
     for file in made.files or ():
-        into, path = site.joinpath(file), Path(str(made.locate_file(file)))
-        if ".." in file.parts or not path.is_file():
+        into, path = Path(os.path.normpath(site / file)), Path(str(made.locate_file(file)))
+        if not into.is_relative_to(site.parents[2]) or not path.is_file():
             continue
         into.parent.mkdir(parents=True, exist_ok=True)
         try:

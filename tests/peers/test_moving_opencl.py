@@ -10,13 +10,14 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from gpucache.caches.portable import Fact
 from gpucache.errors import FormatError
-from tests.peers.elsewhere import move, needs_sandbox, packed, seen, users
+from tests.peers.elsewhere import User, move, needs_sandbox, opened, packed, seen, users
 from tests.pocl import SYSTEM_ICD
 
 pytestmark = needs_sandbox
@@ -266,3 +267,93 @@ def test_numba_entries_stay_as_they_have_code_of_other_modules(tmp_path: Path) -
     assert "data loaded" in said and "the answer is 46" in said  # for 45001
     with pytest.raises(FormatError, match="modules that it does not name"):
         packed("numba", caches[0])
+
+
+_OF_SYCL = """
+import dpnp
+x = dpnp.arange(16, dtype="float32")
+assert float(dpnp.sum(x)) == 120.0 and float(dpnp.sqrt(x + 3)[1]) == 2.0
+"""
+
+
+def _sycl(user: User, library: Path) -> Mapping[str, str]:
+    """The environment in which SYCL programs of a user see a runtime for CPUs, and say what they do."""
+    vendors = user.home.parent / "vendors"
+    vendors.mkdir()
+    (vendors / "intel.icd").write_text(f"{library}\n", encoding="utf-8")
+    return {
+        "OCL_ICD_VENDORS": str(vendors),
+        "SYCL_CACHE_PERSISTENT": "1",
+        "SYCL_CACHE_TRACE": "1",
+        "SYCL_CACHE_MAX_SIZE": "1000000000",
+    }
+
+
+@needs("dpnp")
+def test_sycl_takes_what_another_user_built(tmp_path: Path) -> None:
+    """libsycl says that it uses each binary, and adds none; its total and times of use are kept."""
+    library = Path(sys.prefix, "lib", "libintelocl.so")
+    if not library.is_file():
+        pytest.skip("intel-opencl-rt is not installed: no libintelocl.so below sys.prefix")
+    first, second = users(tmp_path, "dpnp", "intel-opencl-rt")
+    assert second.site is not None
+    place = Path(".cache/libsycl_cache")
+    said, _ = first.run(_OF_SYCL, _sycl(first, library))
+    assert "has been cached" in said
+    entries = move("sycl", first.home / place, second.home / place)
+    assert {Fact.ARCHITECTURE, Fact.DRIVER, Fact.FEATURE} <= dict(entries[0].facts).keys()
+    said, _ = second.run(_OF_SYCL, _sycl(second, second.site.parents[1] / library.name))
+    assert said.count("using cached device binary") >= len(entries) and "has been cached" not in said
+    cache = opened("sycl", second.home / place)
+    assert not [one for one in cache.leftovers() if one.findings]
+
+
+_OF_OPENVINO = """
+import numpy as np
+import openvino
+from openvino import opset13 as op
+core = openvino.Core()
+core.set_property({"CACHE_DIR": "models"})
+x = op.parameter([4], np.float32, name="x")
+product = op.multiply(x, op.constant(np.full(4, 3, np.float32), name="factor"), name="product")
+model = openvino.Model([op.result(product, name="result")], [x], "model")
+compiled = core.compile_model(model, "CPU")
+assert (compiled(np.ones(4, np.float32))[0] == 3).all()
+print("from the cache:", compiled.get_property("LOADED_FROM_CACHE"))
+"""
+
+
+@needs("openvino")
+def test_openvino_loads_what_another_user_compiled(tmp_path: Path) -> None:
+    """It says so, and replaces no file."""
+    first, second = users(tmp_path, "openvino")
+    assert "from the cache: False" in first.run(_OF_OPENVINO, {})[0]
+    there, here = (user.project / "models" for user in (first, second))
+    (entry,) = move("openvino", there, here)
+    before = seen(here)
+    assert "from the cache: True" in second.run(_OF_OPENVINO, {})[0]
+    assert seen(here) == before
+    assert entry.facts == ((Fact.VERSION, version("openvino").partition("-")[0]),)
+
+
+_OF_TINYGRAD = """
+import tinygrad.helpers
+from tinygrad.helpers import diskcache
+
+@diskcache
+def compiled(source):
+    print("compiling", source)
+    return source.encode()
+
+assert compiled("kernel") == b"kernel"
+"""
+
+
+@needs("tinygrad")
+def test_tinygrad_takes_what_another_user_compiled(tmp_path: Path) -> None:
+    """It does not call the function whose result is in the database."""
+    first, second = users(tmp_path, "tinygrad")
+    place = Path(".cache/tinygrad")
+    assert "compiling" in first.run(_OF_TINYGRAD, {})[0]
+    move("tinygrad", first.home / place, second.home / place)
+    assert "compiling" not in second.run(_OF_TINYGRAD, {})[0]

@@ -43,7 +43,7 @@ from gpucache.caches.pocl.entry import (
     variant_of,
 )
 from gpucache.caches.pocl.locations import PoclPlaces
-from gpucache.caches.portable import Moving, PortableFile
+from gpucache.caches.portable import Fact, Moving, PortableFile
 from gpucache.caches.tally import Tally
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
@@ -122,7 +122,12 @@ class Pocl(PoclPlaces, FilesFormat):
 
     layout = LAYOUT
     wanted = explaining.FIELDS
-    moving = Moving(tried=True, tells="paths, and source text in build logs", sources=True)
+    moving = Moving(
+        tried=True,
+        tells="paths, and source text in build logs",
+        sources=True,
+        untold=("PoCL's build", Fact.CPU),
+    )
 
     @classmethod
     def question(cls, request: BuildRequest, toolchain: Toolchain) -> Wanted:  # noqa: ARG003 - not stored

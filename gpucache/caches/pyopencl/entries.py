@@ -246,18 +246,6 @@ _HEADERS = re.compile(r"-I ?((?:(?! -I).)+)[/\\]pyopencl[/\\]cl(?= |$)")
 _DEVICES = {PayloadKind.INTEL_CPU: "Intel CPU", PayloadKind.INTEL_GPU: "Intel GPU"}
 
 
-_CPU_LEVELS = ("", "sse4_2", "avx", "avx2", "avx512vl", "avx512_vbmi2", "avx512_vbmi2")
-"""The CPU feature that marks a level of Intel's binaries for CPUs, which is in the flags of their ELF header;
-with one of a higher level than the CPU's the runtime refuses to build."""
-_ELF_FLAGS = slice(48, 52)
-
-
-def cpu_feature(start: bytes) -> str:
-    """The feature a CPU must have for Intel's binary with such a beginning, or its unknown level."""
-    level = int.from_bytes(start[_ELF_FLAGS], "little")
-    return _CPU_LEVELS[level] if level < len(_CPU_LEVELS) else f"level {level} of Intel's compiler"
-
-
 def installed_at(options: str) -> str:
     """The directory of the PyOpenCL that built an entry, from its options; empty without it."""
     match = _HEADERS.search(options)

@@ -22,8 +22,8 @@ from gpucache.answers.verify import Checked
 from gpucache.answers.why import Reach
 from gpucache.caches import files, interpreters, tally
 from gpucache.caches.files import Files
-from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import Clock, HeldError, Look
+from gpucache.caches.files_format import FilesFormat, needed
+from gpucache.caches.format import Clock, HeldError, Look, UnjudgedError
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Layout, Whose
 from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile
@@ -58,7 +58,9 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
     wanted = FIELDS
     mends = frozenset(FindingKind)
     distribution = "pyopencl"
-    moving = Moving(tried=True, tells="paths and source text", sources=True)
+    moving = Moving(
+        tried=True, tells="paths and source text", sources=True, untold=(Fact.VERSION, Fact.DRIVER)
+    )
     leaves_to_owner = False
     """PyOpenCL unpickles the files of an entry, whichever user wrote them."""
 
@@ -206,10 +208,9 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         an option of each build, if the log has the options."""
         if python := locations.python_of(item.folder.parent.name):
             yield Fact.PYTHON, python
-        if look.kind == PayloadKind.INTEL_CPU:
-            yield Fact.FEATURE, entries.cpu_feature(item.part(entries.BINARY, 0, 64))
-        elif look.target and look.kind != PayloadKind.INTEL_GPU:  # which does not name it
+        if look.target and look.kind not in (PayloadKind.INTEL_CPU, PayloadKind.INTEL_GPU):  # without a name
             yield Fact.ARCHITECTURE, look.target
+        yield from needed(item.part(entries.BINARY, 0, _SCANNED_BYTES))
         if place := entries.installed_at(dict(look.fields).get("options", "")):
             yield Fact.PATH, place
 
@@ -223,10 +224,10 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         those by their paths."""
         for one in entries.compare_all(_info(entry).dependencies):
             if one.problem:
-                raise FormatError(f"its header {one.problem.detail}; keep it where that is the same")
+                raise UnjudgedError(f"its header {one.problem.detail}; keep it where that is the same")
         above = f"{self.root.name}/" if locations.python_of(self.root.name) else ""
         if not all(one.name.startswith(above) for one in entry.files):
-            raise FormatError("it is of another Python, whose programs use another directory")
+            raise UnjudgedError("it is of another Python, whose programs use another directory")
         return [one._replace(name=one.name.removeprefix(above)) for one in entry.files]
 
     def mend(self, item: Files, problems: Sequence[Problem]) -> Sequence[Problem]:

@@ -11,8 +11,10 @@ nothing: such a row is as old as its file. A lookup is a select by kernel name, 
 colon, HIP version and generator sum. Source: rocFFT, ``rtc_cache.cpp``.
 """
 
+import json
+import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -23,15 +25,27 @@ from gpucache.answers.evict import Kept
 from gpucache.answers.lookup import Verdict
 from gpucache.answers.verify import Checked
 from gpucache.answers.why import Reach, Served
-from gpucache.caches.databases import Reader, UnreadableError, examine, open_reader, peek, sides, stamp, told
-from gpucache.caches.format import Clock, Format, Item, Look
+from gpucache.caches.databases import (
+    Reader,
+    UnreadableError,
+    creating,
+    examine,
+    open_reader,
+    peek,
+    sides,
+    stamp,
+    told,
+)
+from gpucache.caches.format import SECOND_NS, Check, Clock, Format, HeldError, Item, Look, UnjudgedError
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Whose
+from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile, Restored
 from gpucache.caches.rocfft import database, locations
 from gpucache.caches.rocfft.database import Row, Table, judged, read_shape, row_problem, text
 from gpucache.caches.rocfft.locations import SYSTEM, RocfftPlaces
 from gpucache.caches.why import Field, Near, TextsAlike, nearest
 from gpucache.errors import CacheUnusableError, FormatError, GpucacheError, UsageError
+from gpucache.folders import give
 from gpucache.model import KeyField
 from gpucache.payload import describe
 
@@ -54,6 +68,9 @@ _BELONGS = (
     "the system database belongs to the installation; change it with the package that brought it, or name "
     "another in ROCFFT_RTC_SYS_CACHE_PATH"
 )
+
+_CODE, _ROW, _MODE = "code", "row.json", 0o644
+"""The files of a row on its way, and the mode of a new database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +99,7 @@ class Rocfft(RocfftPlaces, Format[Stored]):
 
     item = Stored
     together = 500  # programs of rocFFT wait for its commit
+    moving = Moving()
     wanted = FIELDS
 
     def __init__(self, location: Location, clock: Clock) -> None:
@@ -190,6 +208,58 @@ class Rocfft(RocfftPlaces, Format[Stored]):
     def remove_together(self, items: Sequence[Item]) -> Sequence[Kept | None]:
         """Delete several rows like ``remove``, in one transaction."""
         return database.delete(self.root, [one.row for one in items if isinstance(one, Stored)])
+
+    def facts(self, item: Stored, look: Look) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - from its key
+        """Everything that rocFFT looks a kernel up by besides its name."""
+        told = item.row.fields
+        yield Fact.ARCHITECTURE, told["arch"]
+        yield "HIP", told["hip_version"]
+        yield "rocFFT's generator", told["generator_sum"]
+
+    def files_to_move(self, item: Stored) -> Sequence[PortableFile]:
+        """The code, and the row's key as JSON."""
+        key = json.dumps(item.row.fields, sort_keys=True).encode()
+        return [
+            PortableFile(f"{item.key}/{_CODE}", self.payload(item), _MODE),
+            PortableFile(f"{item.key}/{_ROW}", key, _MODE),
+        ]
+
+    @contextmanager
+    def restoring(self, check: Check) -> Iterator[Callable[[PortableEntry], Restored]]:
+        """Inserts rows below SQLite's own lock; a database that is missing is made first."""
+        from gpucache.caches.restoring import make_folder, staging  # only pull needs them
+
+        if self.location.role == SYSTEM:
+            raise UnjudgedError("the database belongs to the installation; name another with --cache")
+        make_folder(self.root.parent)
+        with staging(self.root.parent) as below:
+            new = below / self.root.name
+            new.touch(_MODE)
+            give(new)
+            with creating(new) as connection:
+                connection.execute(database.CREATE)
+
+            def restore(entry: PortableEntry) -> Restored:
+                try:
+                    return self._restore(entry, check, new)
+                except CacheUnusableError as error:  # a program has it locked
+                    raise HeldError(str(error)) from error
+
+            yield restore
+
+    def _restore(self, entry: PortableEntry, check: Check, new: Path) -> Restored:
+        values = _values(entry)
+        old = next(iter([one for one in self.items(entry.key) if one.key == entry.key]), None)
+        if old is not None and check(self, old) is None:
+            return Restored(done=False, present=True)
+        if not os.path.lexists(self.root):
+            with suppress(FileExistsError):
+                os.link(new, self.root)
+        if old is not None and (kept := self.discard(old)) is not None and not kept.gone:
+            return Restored(done=False, reason=f"the entry here is damaged and stays: {kept.reason}")
+        with database.changing(self.root) as connection:
+            done = connection.execute(database.STORE_NEW, (*values, self.now_ns() // SECOND_NS)).rowcount
+        return Restored(done=bool(done), present=not done)
 
     def finish_removals(self) -> Sequence[str]:
         """Give pages back if a fifth of them is free."""
@@ -320,6 +390,30 @@ class Rocfft(RocfftPlaces, Format[Stored]):
             raise FormatError(f"the entry {item.key[:12]} is gone; look at the cache again")
         with told(self.root):
             yield opened, database.look_again(opened.connection, item.row)
+
+
+def _values(entry: PortableEntry) -> tuple[str, str, int, bytes, bytes]:
+    """The columns of a row from elsewhere but its time; raises FormatError for one that is not sound."""
+    names = [one.name for one in entry.files]
+    if names != [f"{entry.key}/{_CODE}", f"{entry.key}/{_ROW}"] or {one.mode for one in entry.files} != {
+        _MODE
+    }:
+        raise FormatError("its files are no row of rocFFT's")
+    code = entry.files[0].data
+    try:
+        told = json.loads(entry.files[1].data)
+        name, arch = str(told["kernel_name"]), str(told["arch"])
+        version, total = database.parse_hip(told["hip_version"]), bytes.fromhex(told["generator_sum"])
+    except (ValueError, KeyError, TypeError, RecursionError, UsageError) as error:
+        raise FormatError(f"its row cannot be parsed ({error})") from None
+    texts = name.encode("utf-8", "surrogateescape"), arch.encode("utf-8", "surrogateescape")
+    lengths = (*map(len, texts), len(total), len(code))
+    row = Row(0, *texts, version, total, 0, tuple(database.COLUMNS.values()), lengths)
+    if row.key != entry.key:
+        raise FormatError("its row has another key")
+    if problem := judged(row, code):
+        raise FormatError(f"it is {problem.kind}: {problem.detail}")
+    return name, arch, version, total, code
 
 
 def _has_table(path: Path) -> bool:

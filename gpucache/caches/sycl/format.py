@@ -19,7 +19,7 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -32,10 +32,11 @@ from gpucache.answers.verify import Checked
 from gpucache.answers.why import Reach, Served
 from gpucache.caches import files
 from gpucache.caches.files import Files, Identity
-from gpucache.caches.files_format import FilesFormat
+from gpucache.caches.files_format import FilesFormat, needed
 from gpucache.caches.format import HeldError, Look
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Layout, Whose
+from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile
 from gpucache.caches.sycl import entry as files_of
 from gpucache.caches.sycl import questions
 from gpucache.caches.sycl.entry import (
@@ -118,6 +119,7 @@ class Sycl(SyclPlaces, FilesFormat):
     )
     wanted = questions.WANTED
     asks_itself = True
+    moving = Moving(tried=True, tells="names of kernels, build options, and images of programs")
     mends = frozenset({*FilesFormat.mends, FindingKind.ORPHAN})
     _told: tuple[str, tuple[str, ...]] = "", ()
     """The entry that was checked last, and what its files could not show."""
@@ -404,6 +406,39 @@ class Sycl(SyclPlaces, FilesFormat):
                     raise HeldError(why) from error
                 taken.callback(_unlink, folder, name)
             yield
+
+    # On the way to another machine.
+
+    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:
+        """Device and driver in the key of a program, and the feature that a binary for CPUs needs."""
+        told, stem = dict(look.toolchain), Numbers.of(item).stems[0]
+        if told:
+            opencl = "OpenCL" in told["platform name"]  # Level Zero has other numbers for drivers
+            yield Fact.ARCHITECTURE, told["device name"]
+            yield Fact.DRIVER if opencl else "driver of Level Zero", told["driver version"]
+        with suppress(DamagedError):
+            binary = Binary(item, stem)
+            yield from needed(binary.part(binary.payload, SHOWN_BYTES))
+
+    def files_to_move(self, item: Files) -> Sequence[PortableFile]:
+        """Binaries and keys, without the times of their uses."""
+        moved = super().files_to_move(item)
+        return sorted(one for one in moved if one.name.endswith((BINARY, SOURCE)))
+
+    def placed(self, entry: PortableEntry, root: Path) -> Sequence[PortableFile]:
+        """The files, with times of use where libsycl evicts by them."""
+        if root != self.root or not os.path.lexists(self.root / SIZE_FILE):
+            return entry.files
+        now, ends = str(self.now_ns()).encode(), len(BINARY)
+        stems = [one.name[:-ends] for one in entry.files if one.name.endswith(BINARY)]
+        return [*(PortableFile(stem + ACCESS, now, 0o644) for stem in stems), *entry.files]
+
+    def publish(self, entry: PortableEntry, move: Callable[[], bool]) -> bool:
+        """The entry, and then its size in the total."""
+        done = move()
+        if done:
+            self._resize(sum(len(one.data) for one in entry.files))
+        return done
 
     # Removal.
 
