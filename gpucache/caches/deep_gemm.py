@@ -49,7 +49,7 @@ class DeepGemm(DeepGemmPlaces, BinaryFormat):
     key_digits = 32
     kinds = frozenset({PayloadKind.CUBIN, PayloadKind.ELF})
     consequence = "DeepGEMM loads it nevertheless, so the program ends with an error at every start"
-    moving = Moving(tells="generated source text", untold=(Fact.VERSION, Fact.PATH, "NVCC or NVRTC"))
+    moving = Moving(tells="generated source text", untold=(Fact.VERSION, "NVCC or NVRTC", "CUDA's path"))
 
     def look(self, item: Files) -> Look:
         """Kernel and architecture."""

@@ -271,6 +271,11 @@ def test_opencv_takes_what_another_user_and_install_compiled(tmp_path: Path) -> 
     assert "build_source" not in run(second) and seen(second.home / "cv") == before
 
 
+def _runtimes() -> set[str]:
+    """The libraries that PyTorch loads, which it names by an extra of another package."""
+    return {name for one in distributions() if (name := one.metadata["Name"]).startswith("nvidia-")}
+
+
 _CPU = Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").exists() else ""
 _OF_INDUCTOR = """
 import torch
@@ -290,9 +295,7 @@ print("hits", counters["aot_autograd"]["autograd_cache_hit"], counters["inductor
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++, TorchInductor's compiler, is missing")
 def test_inductor_hits_graphs_of_another_user_and_install_that_have_no_code_for_a_cpu(tmp_path: Path) -> None:
     """Its counters say so; the program's source is in them."""
-    runtimes = {one.metadata["Name"] for one in distributions()}
-    runtimes = {name for name in runtimes if name.startswith("nvidia-")}
-    first, second = users(tmp_path, "torch", "setuptools", *runtimes)
+    first, second = users(tmp_path, "torch", "setuptools", *_runtimes())
     program = _OF_INDUCTOR.format(result="x @ y")
     said, _ = first.run(program, {"TORCHINDUCTOR_CACHE_DIR": str(first.home / "inductor")})
     assert "hits 0 0" in said
@@ -317,3 +320,38 @@ def test_inductor_computes_wrong_values_by_code_for_another_cpu_so_that_stays(tm
             with pytest.raises(FormatError, match="vector instructions"):
                 cast("Moves", cache).pack(entry)
     first.run(program, {**environ, "ATEN_CPU_CAPABILITY": "avx2"}, fails=True)
+
+
+_OF_TILELANG = """
+import logging
+import tilelang, tilelang.language as T
+
+@T.prim_func
+def scale(A: T.Tensor((1024,), "float32"), B: T.Tensor((1024,), "float32")):
+    with T.Kernel(8, threads=128) as bx:
+        for i in T.Parallel(128):
+            B[bx * 128 + i] = A[bx * 128 + i] * 2.0
+
+class Told(logging.Handler):
+    def emit(self, record):
+        if record.getMessage().startswith(("Found kernel", "No cached")):
+            print("hit" if record.getMessage().startswith("Found") else "miss")
+
+logging.getLogger("tilelang.cache.kernel_cache").addHandler(Told())
+for target in ({"kind": "cuda", "arch": "sm_90"}, "c"):
+    tilelang.compile(scale, out_idx=[1], target=target, verbose=True)
+"""
+
+
+@_needs("tilelang", "torch")
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc, TileLang's compiler, is missing")
+def test_tilelang_hits_what_another_user_and_install_compiled(tmp_path: Path) -> None:
+    """It says so, for a GPU and a CPU, and starts no compiler."""
+    first, second = users(tmp_path, "tilelang", "torch", "setuptools", *_runtimes())
+    said, _ = first.run(_OF_TILELANG, {"TILELANG_CACHE_DIR": str(first.home / "tilelang")})
+    assert said.splitlines().count("miss") == 2
+    entries = move("tilelang", first.home / "tilelang", second.home / "tilelang")
+    assert {dict(one.facts)[Fact.VERSION] for one in entries} == {distribution("tilelang").version}
+    said, started = second.run(_OF_TILELANG, {"TILELANG_CACHE_DIR": str(second.home / "tilelang")})
+    assert said.splitlines().count("hit") == 2 and "miss" not in said.splitlines()
+    assert not {Path(one).name for one in started} & {"nvcc", "cicc", "g++", "cc1plus"}
