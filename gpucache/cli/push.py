@@ -46,6 +46,13 @@ def push(
     Any number of machines may push to one store at once: a file that several entries share is kept once, and
     two variants of a key are both kept. After an interruption the next push goes on.
     Files of some systems contain paths of this machine or names of its programs; push reports that.
+
+    Buckets take the variables of their cloud: AWS_ENDPOINT_URL, AWS_REGION, AWS_PROFILE with keys,
+    AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, web identity or container credentials;
+    GOOGLE_APPLICATION_CREDENTIALS or the login of gcloud; AZURE_STORAGE_ACCOUNT_NAME with a key, a SAS token
+    or a client. Without credentials requests are unsigned. The metadata address of an instance is asked for
+    some only with AWS_EC2_METADATA_DISABLED=false, GCE_METADATA_HOST, or
+    AZURE_CREDENTIAL_TYPE=managed_identity.
     """
     from gpucache.answers import transfer as text
     from gpucache.answers.transfer import PushResult, PushSummary
