@@ -17,6 +17,7 @@ from gpucache.remote.objects import Limits, Objects, open_objects
 from tests.remote.servers import Scripted, make_bucket, moto_url, saying, scripted, use_cloud
 
 _SHORT = Limits(connect_s=2.0, request_s=0.25, retries=1)
+_PATIENT = Limits(retries=1)
 _KEYS = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "s3cret"}
 _URLS = {"s3": "s3://bucket/pre/fix", "gs": "gs://bucket/pre/fix", "az": "az://bucket/pre/fix"}
 _ENDPOINTS = {"s3": "AWS_ENDPOINT_URL", "gs": "GOOGLE_BASE_URL", "az": "AZURE_STORAGE_ENDPOINT"}
@@ -153,12 +154,12 @@ def _hang(_: socket.socket, server: Scripted) -> None:
 def test_a_server_that_fails_is_one_sentence(use: Use, scheme: str, call: str) -> None:
     """One that is gone, hangs, closes early, has an unknown name, fails, or speaks another language."""
 
-    def said(endpoint: str) -> str:
+    def said(endpoint: str, limits: Limits = _PATIENT) -> str:
         use(**{_ENDPOINTS[scheme]: endpoint})
-        return _failure(_calls(open_objects(_URLS[scheme], _SHORT))[call])
+        return _failure(_calls(open_objects(_URLS[scheme], limits))[call])
 
     with scripted(_hang) as silent:
-        assert "does not answer in time" in said(silent.url)
+        assert "does not answer in time" in said(silent.url, _SHORT)
     assert "cannot be reached" in said(silent.url)
     assert "the host" in said("http://user:s3cret@store.invalid")
     with scripted(saying("HTTP/1.1 500 No\r\nContent-Length: 5\r\n\r\nwrong")) as failing:
@@ -173,7 +174,7 @@ def test_bytes_that_do_not_come_are_one_sentence(use: Use) -> None:
     for rest, says in (("9\r\n\r\nless", "something else"), ("99999999999999\r\n\r\n", "more than 10 bytes")):
         with scripted(saying(_FOUND + rest)) as server:
             use(AWS_ENDPOINT_URL=server.url)
-            store = open_objects("s3://bucket", _SHORT)
+            store = open_objects("s3://bucket", _PATIENT)
             assert says in _failure(lambda: list(store.read(["a"], 10)))  # noqa: B023 - called at once
 
 
@@ -205,12 +206,12 @@ def test_the_metadata_address_is_asked_only_where_a_variable_allows_it(use: Use,
         host = metadata.url.removeprefix("http://")
         use(**{_ENDPOINTS[scheme]: store.url, variable: host if scheme == "gs" else metadata.url})
         use(GCE_METADATA_IP=host)
-        for call in _calls(open_objects(_URLS[scheme], _SHORT)).values():
+        for call in _calls(open_objects(_URLS[scheme], _PATIENT)).values():
             with suppress(RemoteError):
                 call()
         assert len(store.requests) >= 5 and not metadata.requests
         use(**(allowed or {"GCE_METADATA_HOST": host}))
-        for call in _calls(open_objects(_URLS[scheme], _SHORT)).values():
+        for call in _calls(open_objects(_URLS[scheme], _PATIENT)).values():
             assert "that gives credentials for" in _failure(call)
         assert metadata.requests
 
@@ -227,7 +228,7 @@ def test_nothing_on_this_machine_is_reached_through_a_proxy(moto: str, use: Use)
         assert dict(open_objects("s3://bucket").read(["none"], 10)) == {"none": None}
         assert proxy.requests[0].startswith("GET http://store.invalid/bucket/none")
         use(NO_PROXY="store.invalid")
-        assert "the host" in _failure(lambda: list(open_objects("s3://bucket", _SHORT).read(["a"], 10)))
+        assert "the host" in _failure(lambda: list(open_objects("s3://bucket", _PATIENT).read(["a"], 10)))
         assert len(proxy.requests) == 1
 
 
