@@ -13,7 +13,7 @@ never rewritten. XLA stores its tuning results in a separate directory there.
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -43,6 +43,7 @@ _NAME = re.compile(rb"(?:jit|pmap)_[\w.$<>-]{0,4096}", re.ASCII)
 """The name of a module as JAX makes it."""
 _XLA_CACHE = re.compile(rb"/xla_gpu_(?:per_fusion_autotune_cache_dir|kernel_cache_file)")
 """The end of the path of one of XLA's own caches, below JAX's."""
+_XLA_CACHES = "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES"
 _ROOTED = re.compile(rb"/|\w+://")
 _LONGEST_PATH = 4096
 _CPU = re.compile(rb"-[a-z]+-linux-\w+\x12?[^+]{0,4}?([a-z][\w-]{1,40})[^+\w]{1,6}[+-]\w")
@@ -76,7 +77,7 @@ class Jax(JaxPlaces, LockedFormat):
     shows = "a compressed executable"
     mends = FilesFormat.mends | {FindingKind.LEFTOVER}
     lock_name = _LOCK
-    moving = Moving(tried=True, tells="paths", untold=(Fact.VERSION,))
+    moving = Moving(tried=True, tells="paths", untold=(Fact.VERSION, Fact.ARCHITECTURE))
 
     def bars(self, item: Files) -> Problem | None:
         """The problem of a time of last use without its entry, or of a node that is not a file."""
@@ -166,10 +167,15 @@ class Jax(JaxPlaces, LockedFormat):
         the CPU; and the compression, which is in the key as well."""
         data = self.payload(item)
         place = _place(data)
-        yield (Fact.PLACE, place) if place else ("JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES", "none")
+        yield (Fact.PLACE, place) if place else (_XLA_CACHES, "none")
         if cpu := _CPU.search(data):
             yield Fact.CPU, cpu[1].decode()
         yield "compression", dict(look.fields)["packed by"]
+
+    def facts_here(self) -> Mapping[str, frozenset[str]]:
+        """The setting in this environment, if it has it."""
+        setting = os.environ.get(_XLA_CACHES)
+        return {**super().facts_here(), **({_XLA_CACHES: frozenset({setting})} if setting else {})}
 
     def files_to_move(self, item: Files) -> Sequence[PortableFile]:
         """The executable, without its last use here."""

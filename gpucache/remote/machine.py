@@ -15,6 +15,8 @@ from gpucache.caches.registry import OWN
 from gpucache.remote.records import Record
 
 _NUMBER = re.compile(r"(?:sm|compute)_(\d+)([af]?)")
+_AS_IN_NAMES = re.compile("[^A-Za-z0-9-]")
+"""The characters that owners replace by ``_`` where a value is part of a file's name."""
 _GRAPHICS = re.compile(r"(sm|compute|gfx)[_\d]")
 
 
@@ -86,7 +88,7 @@ def _kind(architecture: str) -> str:
 
 def _fits(label: str, there: str, here: str) -> bool:
     """Whether a value of an entry serves a machine with another."""
-    if there == here:
+    if there == here or there == _AS_IN_NAMES.sub("_", here):
         return True
     if label == Fact.PTX:
         old, new = _NUMBER.fullmatch(there), _NUMBER.fullmatch(here)

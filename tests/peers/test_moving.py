@@ -355,3 +355,25 @@ def test_tilelang_hits_what_another_user_and_install_compiled(tmp_path: Path) ->
     said, started = second.run(_OF_TILELANG, {"TILELANG_CACHE_DIR": str(second.home / "tilelang")})
     assert said.splitlines().count("hit") == 2 and "miss" not in said.splitlines()
     assert not {Path(one).name for one in started} & {"nvcc", "cicc", "g++", "cc1plus"}
+
+
+_OF_TVM_FFI = """
+import tvm_ffi.cpp
+source = "int add_one(int x) { return x + 1; }"
+assert tvm_ffi.cpp.load_inline("add_one", cpp_sources=source, functions=["add_one"]).add_one(3) == 4
+"""
+
+
+@_needs("apache-tvm-ffi")
+@pytest.mark.skipif(shutil.which("ninja") is None, reason="ninja is missing")
+def test_ninja_builds_again_what_was_copied_even_to_the_same_place(tmp_path: Path) -> None:
+    """It compares times with its records, so modules of TVM-FFI and the like do not move."""
+    user, _ = users(tmp_path)
+    cache, aside = user.home / "tvm", user.home / "aside"
+    environ = {"TVM_FFI_CACHE_DIR": str(cache)}
+    built = [any("cc1plus" in one for one in user.run(_OF_TVM_FFI, environ)[1]) for _ in range(2)]
+    shutil.copytree(cache, aside, copy_function=shutil.copyfile)
+    shutil.rmtree(cache)
+    shutil.copytree(aside, cache, copy_function=shutil.copyfile)
+    built.append(any("cc1plus" in one for one in user.run(_OF_TVM_FFI, environ)[1]))
+    assert built == [True, False, True]

@@ -10,6 +10,7 @@ _HERE = Machine(
     {
         "architecture": frozenset({"sm_90", "gfx90a:sramecc+", "pthread-cpu"}),
         "version": frozenset({"3.9.0"}),
+        "driver": frozenset({"3.1+debian"}),
     },
     [{"driver version": "1", "device name": "cpu"}, {"NVRTC version": "13.0"}],
 )
@@ -26,6 +27,8 @@ def _record(*facts: tuple[str, str], system: str = "triton") -> Record:
         ([("architecture", "sm_80")], ("architecture",)),
         ([("architecture", "sm_80"), ("architecture", "sm_90")], ()),
         ([("architecture", "gfx90a")], ()),
+        ([("driver", "3_1_debian")], ()),
+        ([("driver", "3_2_debian")], ("driver",)),
         ([("architecture", "gfx942")], ("architecture",)),
         ([("architecture", "other-cpu")], ("architecture",)),
         ([("PTX for", "compute_80")], ()),
