@@ -30,6 +30,8 @@ class Machine(NamedTuple):
 
     elsewhere: bool = False
     """Whether it is another machine, of which caches here tell nothing."""
+    untold: tuple[str, ...] = ()
+    """What decides about hits of a cache as well and no entry tells, as ``Moving.untold``."""
 
     def with_cache(self, facts: Callable[[], Mapping[str, frozenset[str]]]) -> "Machine":
         """The same with what is known of the programs of one cache."""
@@ -47,11 +49,12 @@ class Machine(NamedTuple):
         return tuple(found)
 
     def unknown(self, record: Record) -> tuple[str, ...]:
-        """The facts of an entry that are not known of this machine."""
+        """The facts that decide about an entry as well and are not known, here or of the entry."""
         if record.system == OWN:
             return () if self._alike(record) else ("toolchain",)
-        facts = _by_label(record).items()
-        return tuple(label for label, there in facts if not self._here(label, there))
+        facts = _by_label(record)
+        hidden = (label for label in self.untold if label not in facts)
+        return (*(label for label, there in facts.items() if not self._here(label, there)), *hidden)
 
     def _here(self, label: str, there: Sequence[str]) -> frozenset[str]:
         """What is known for a label; of architectures those of the kind, as a machine may hide its GPU."""
