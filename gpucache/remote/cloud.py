@@ -193,11 +193,8 @@ class CloudObjects:
                 found.meta["size"],
                 {"e_tag": found.meta["e_tag"], "version": found.meta["version"]},
             )
-            if size > limit_bytes:
-                raise RemoteError(
-                    f"{name} in {self.url} has more than {limit_bytes} bytes; remove it from there"
-                )
-            return found.bytes().to_bytes(), {part: text for part, text in version.items() if text}
+            data = found.bytes().to_bytes() if size <= limit_bytes else None
+            return data, {part: text for part, text in version.items() if text}
 
     def _put(self, name: str, data: bytes, mode: Any) -> bool:
         """Write an object, unless it is not as the mode says."""

@@ -5,6 +5,7 @@ all of it or nothing, and of two writers one creates it. Owns the temporary file
 after an hour. Must not know what the objects are.
 """
 
+import errno
 import os
 import stat
 import sys
@@ -20,6 +21,8 @@ from gpucache.remote.objects import Limits, Listed, in_parallel, require_object_
 
 _TEMPORARY = ".tmp-"
 _HOUR_S = 3600
+_NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.ENODEV)
+"""The errors for something else than a file, such as a link or a socket."""
 
 
 class FolderObjects:
@@ -95,20 +98,20 @@ class FolderObjects:
             fd = os.open(
                 self._path(name), os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
             )
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+        except OSError as error:
+            if error.errno in _NO_FILE:
+                return None
+            raise self._unread(error) from None
+        status = os.fstat(fd)
+        try:
+            if not stat.S_ISREG(status.st_mode) or status.st_size > limit_bytes:
+                return None
+            with os.fdopen(os.dup(fd), "rb") as file:
+                return file.read(status.st_size)
         except OSError as error:
             raise self._unread(error) from None
-        with os.fdopen(fd, "rb") as file:
-            status = os.fstat(fd)
-            if not stat.S_ISREG(status.st_mode) or status.st_size > limit_bytes:
-                raise RemoteError(
-                    f"{name} in {self.url} is no file of at most {limit_bytes} bytes; remove it from there"
-                )
-            try:
-                return file.read(status.st_size)
-            except OSError as error:
-                raise self._unread(error) from None
+        finally:
+            os.close(fd)
 
     def _create(self, name: str, data: bytes) -> bool:
         path = self._path(name)

@@ -5,7 +5,7 @@ for, as each has a library of its own. Must not know what the objects are.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from queue import SimpleQueue
@@ -20,6 +20,7 @@ IN_FLIGHT_BYTES = 256 << 20
 """How many bytes of objects may be sent at the same time, unless one object alone is larger."""
 BATCH_BYTES = 64 << 20
 """How many bytes of objects are read together, unless one alone is larger."""
+_SMALL_BYTES = IN_FLIGHT_BYTES // AT_ONCE
 _NAME = re.compile(r"[0-9a-z][0-9a-z._-]*(?:/[0-9a-z][0-9a-z._-]*)*")
 _MODULES = {
     "": "gpucache.remote.folder",
@@ -82,7 +83,7 @@ class Objects(Protocol):
 
     def read(self, names: Iterable[str], limit_bytes: int) -> Iterator[tuple[str, bytes | None]]:
         """Some objects as they arrive, in any order, ``AT_ONCE`` of them at a time; None for one that is
-        missing. One larger than the limit is not read and raises."""
+        missing or larger than the limit, which is not read."""
         ...
 
     def create(self, objects: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bool]]:
@@ -207,6 +208,23 @@ def _work(
 
 def _identity(result: R) -> R:
     return result
+
+
+def read_sized(store: Objects, sizes: Mapping[str, int]) -> Iterator[tuple[str, bytes | None]]:
+    """Some objects, each bounded by a size, as they arrive; None for one that is missing or larger.
+
+    Whatever a store has instead of them, it takes not much more memory than ``IN_FLIGHT_BYTES``.
+    """
+    small = [(name, size) for name, size in sizes.items() if size <= _SMALL_BYTES]
+    large = sorted((pair for pair in sizes.items() if pair[1] > _SMALL_BYTES), key=lambda pair: pair[1])
+    groups = [(small, _SMALL_BYTES)] if small else []
+    while large:
+        count = max(1, IN_FLIGHT_BYTES // large[-1][1])
+        groups.append((large[-count:], large[-1][1]))
+        del large[-count:]
+    for group, limit in groups:
+        for name, data in store.read([name for name, _ in group], limit):
+            yield name, data if data is None or len(data) <= sizes[name] else None
 
 
 def batches(

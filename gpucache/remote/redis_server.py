@@ -73,10 +73,10 @@ class RedisObjects:
     def read(self, names: Iterable[str], limit_bytes: int) -> Iterator[tuple[str, bytes | None]]:
         """The lengths of 100 values, then the values of at most 16 MiB at a time."""
         for group in batches(names, _BATCH):
-            sized = zip(group, self._ask(*map(self._strlen, group)), strict=True)
-            for part in batches(
-                self._bounded(sized, limit_bytes), _BATCH, lambda pair: pair[1], _BATCH_BYTES
-            ):
+            sized = list(zip(group, self._ask(*map(self._strlen, group)), strict=True))
+            yield from ((name, None) for name, size in sized if size > limit_bytes)
+            within = (pair for pair in sized if pair[1] <= limit_bytes)
+            for part in batches(within, _BATCH, lambda pair: pair[1], _BATCH_BYTES):
                 (values,) = self._ask(("MGET", *(self._key(name) for name, _ in part)))
                 yield from zip((name for name, _ in part), values, strict=True)
 
@@ -134,14 +134,6 @@ class RedisObjects:
             return require_object_name(key.decode("ascii").removeprefix(self._prefix))
         except (ValueError, RemoteError):
             return ""
-
-    def _bounded(self, sized: Iterable[tuple[str, int]], limit_bytes: int) -> Iterator[tuple[str, int]]:
-        for name, size in sized:
-            if size > limit_bytes:
-                raise RemoteError(
-                    f"{name} in {self.url} is larger than {limit_bytes} bytes; remove it from there"
-                )
-            yield name, size
 
     def _ask(self, *commands: tuple[Any, ...]) -> list[Any]:
         """The answers to some commands that are sent together, each of the form that its command has."""

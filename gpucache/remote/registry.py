@@ -166,14 +166,10 @@ class RegistryObjects:
         wanted: list[tuple[_Blob, _Place]] = []
         for name in names:
             found = self._found.get(require_object_name(name))
-            if found is None:
+            if found is None or found[1].size > limit_bytes:
                 yield name, None
                 continue
             pack, place = found
-            if place.size > limit_bytes:
-                raise RemoteError(
-                    f"{name} in {self.url} is larger than {limit_bytes} bytes; remove it from there"
-                )
             wanted.append((pack.layers[place.layer], place))
         for read in in_parallel(self._read, _spans(wanted), _AT_ONCE):
             yield from read

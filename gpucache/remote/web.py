@@ -124,8 +124,6 @@ class WebObjects:
             )
         if reply.status != 200:
             raise RemoteError(f"{self.url} answers {reply.status} for {name}; check its address and its log")
-        if reply.data is None:
-            raise RemoteError(f"{name} in {self.url} has more than {limit_bytes} bytes; remove it from there")
         return reply.data
 
     def _persist(self, url: SplitResult, limit_bytes: int) -> _Reply:
