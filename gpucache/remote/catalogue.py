@@ -8,6 +8,7 @@ objects and the names of files' objects. Must not know caches.
 
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from typing import Annotated, NamedTuple
 
@@ -19,7 +20,7 @@ from gpucache.caches.registry import OWN
 from gpucache.errors import FormatError, RemoteError
 from gpucache.model import CacheKey
 from gpucache.remote import own_entries
-from gpucache.remote.objects import Objects, batches
+from gpucache.remote.objects import Objects, batches, read_sized
 from gpucache.remote.records import MOST_LINE_BYTES, Signed, entry_of, parse_line
 from gpucache.remote.signing import UNSIGNED, SigningKey, TrustedKeys
 
@@ -30,11 +31,16 @@ MOST_BYTES = 64 << 20
 _DIGITS, _HEX = 64, set("0123456789abcdef")
 _TOGETHER = 256
 """How many entries are read together at most."""
+_TRIES = 5
+"""How often catalogues are listed that were put together with others meanwhile."""
+_MOST_UNPROVEN_BYTES = 256 << 20
+"""Of how many bytes of lines all records are kept; of more only those that are believed."""
+_INDEX_BYTES = 1 << 20
 _MANY = 32
 """How many catalogues are put together into one."""
 _SIGNED_AS = b"gpucache index 1\n"
 _GARBAGE = "it is not as gpucache wrote it, so it is ignored; remove it with 'gpucache verify URL --repair'"
-_CatalogueName = Annotated[str, msgspec.Meta(pattern="^catalogues/[0-9a-f]{64}$")]
+_CatalogueName = Annotated[str, msgspec.Meta(pattern=r"^catalogues/[0-9a-f]{64}\Z")]
 
 
 class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,13 +59,21 @@ class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return trusted.believes(self.signer, _SIGNED_AS + "\n".join(self.catalogues).encode(), signature)
 
 
+Identity = tuple[str, str, str]
+"""The digest of a record, its signer and the signature: anyone may write a record with the first two."""
+
+
+def identity(one: Signed) -> Identity:
+    """What tells a record from all others."""
+    return one.record.digest, one.signer, one.signature
+
+
 class Catalogue(NamedTuple):
     """Everything that the catalogues of a store name."""
 
-    records: Mapping[tuple[str, str], Signed]
-    """By digest and signer."""
+    records: Mapping[Identity, Signed]
     names: frozenset[str]
-    """The catalogues that were read."""
+    """The catalogues of which everything is in the records."""
     findings: tuple[Unsound, ...] = ()
     strays: tuple[Signed, ...] = ()
     """Those of the records that no catalogue has: of entries that programs sent one by one."""
@@ -82,17 +96,21 @@ def objects_of(one: Signed) -> list[tuple[str, int]]:
     return [(name, record.size_bytes + MOST_LINE_BYTES)]
 
 
-def whole(one: Signed, data: Mapping[str, bytes | None]) -> PortableEntry:
-    """The entry of a record, which is believed, from the bytes of its objects; or FormatError."""
+def whole(
+    one: Signed, data: Mapping[str, bytes | None], trusted: TrustedKeys, *, unsigned: bool
+) -> PortableEntry:
+    """The entry of a record, which is believed, from the bytes of its objects; or FormatError.
+
+    Of our own entries a store has one for each key and signer, so that an older one of the same is as good.
+    """
     record = one.record
     found = [(name, data.get(name)) for name, _ in objects_of(one)]
     if record.system == OWN:
         [(_, file)] = found
         if file is None:
             raise FormatError("its bytes are missing")
-        key = CacheKey(record.key)
-        own = own_entries.decode(key, one.signer, file, TrustedKeys({}), unsigned=True)[1]
-        return entry_of(record, {record.files[0].sha256: own})
+        made, own = own_entries.decode(CacheKey(record.key), one.signer, file, trusted, unsigned=unsigned)
+        return entry_of(made.record, {made.record.files[0].sha256: own})
     return entry_of(record, {name.rpartition("/")[2]: file for name, file in found if file is not None})
 
 
@@ -104,25 +122,76 @@ def read_catalogue(
     A server that lists nothing must have an index that a trusted key signed, or any with ``unsigned``. With
     ``strays`` also those of our own entries that programs sent one by one, from a store that can list them.
     """
-    names, findings = _listed(store) if store.lists else _indexed(store, trusted, unsigned=unsigned)
-    records: dict[tuple[str, str], Signed] = {}
-    for name, data in store.read(names, MOST_BYTES):
-        if data is None:  # put together with others since it was listed
-            continue
-        if sha256(data).hexdigest() != name.removeprefix(FOLDER):
-            findings.append(Unsound(name, _GARBAGE))
-            continue
-        for number, line in enumerate(data.splitlines(), 1):
-            try:
-                one = parse_line(line)
-                objects_of(one)
-            except FormatError as error:
-                findings.append(Unsound(f"{name}:{number}", f"{error}, so it is ignored"))
+    found = _Reading(store, trusted, unsigned=unsigned)
+    while not found.read():
+        pass
+    alone = list(_strays(found)) if strays and store.lists else []
+    found.records.update((identity(one), one) for one in alone)
+    return Catalogue(found.records, frozenset(found.names), (*found.listed, *found.findings), tuple(alone))
+
+
+class _Reading:
+    """The catalogues of a store as they are read, while others may put them together."""
+
+    def __init__(self, store: Objects, trusted: TrustedKeys, *, unsigned: bool) -> None:
+        self.store = store
+        self._trusted = trusted
+        self._unsigned = unsigned
+        self._tries = 0
+        self._known: set[str] = set()
+        self._bytes = 0
+        self.records: dict[Identity, Signed] = {}
+        self.names: set[str] = set()
+        self.findings: list[Unsound] = []
+        self.listed: list[Unsound] = []
+        """Findings of the last listing."""
+
+    def read(self) -> bool:
+        """Read what was not read before; whether that is all, as nothing was gone since it was listed."""
+        if self.store.lists:
+            sizes, self.listed = _listed(self.store)
+        else:
+            sizes = dict.fromkeys(_indexed(self.store, self._trusted, unsigned=self._unsigned), MOST_BYTES)
+        new = {name: min(size, MOST_BYTES) for name, size in sizes.items() if name not in self._known}
+        gone = []
+        for name, data in read_sized(self.store, new):
+            if data is None:
+                gone.append(name)
+                continue
+            self._known.add(name)
+            if sha256(data).hexdigest() != name.removeprefix(FOLDER):
+                self.findings.append(Unsound(name, _GARBAGE))
             else:
-                records[one.record.digest, one.signer] = one
-    alone = list(_strays(store, records, findings)) if strays and store.lists else []
-    records.update(((one.record.digest, one.signer), one) for one in alone)
-    return Catalogue(records, frozenset(names), tuple(findings), tuple(alone))
+                self._parse(name, data)
+        self._tries += 1
+        if gone and self._tries == _TRIES:
+            self.listed += (Unsound(name, "it is missing or larger than 64 MiB") for name in gone)
+        return not gone or self._tries == _TRIES
+
+    def believes(self, one: Signed) -> bool:
+        """Whether a record counts."""
+        return self._unsigned or one.is_believed(self._trusted)
+
+    def _parse(self, name: str, data: bytes) -> None:
+        ignored, why, start = 0, "", 0
+        while start < len(data):
+            end = data.find(b"\n", start) + 1 or len(data)
+            try:
+                one = parse_line(data[start:end])
+                objects_of(one)
+                if self._bytes > _MOST_UNPROVEN_BYTES and not self.believes(one):
+                    raise FormatError("the store has more than 256 MiB of records")
+                self.records[identity(one)] = one
+                self._bytes += end - start
+            except FormatError as error:
+                ignored, why = ignored + 1, why or str(error)
+            start = end
+        if ignored:
+            self.findings.append(
+                Unsound(f"{name}:{ignored}", f"{ignored} of its lines are ignored, as {why}")
+            )
+        else:
+            self.names.add(name)
 
 
 def read_objects(
@@ -130,43 +199,52 @@ def read_objects(
 ) -> Iterator[tuple[Sequence[Signed], Mapping[str, bytes | None]]]:
     """Records in groups that are read together, each with the bytes of their objects by name."""
     for group in batches(records, _TOGETHER, lambda one: one.record.size_bytes):
-        sizes = {name: size for one in group for name, size in objects_of(one)}
-        yield group, dict(store.read(sizes, max(sizes.values())))
+        sizes: dict[str, int] = {}
+        for name, size in (pair for one in group for pair in objects_of(one)):
+            sizes[name] = max(size, sizes.get(name, 0))
+        yield group, dict(read_sized(store, sizes))
 
 
-def write_catalogue(store: Objects, records: Iterable[Signed]) -> str | None:
-    """Write a catalogue of some records; its name, or None without any."""
-    data = b"".join(one.line for one in records)
-    if not data:
-        return None
-    name = FOLDER + sha256(data).hexdigest()
-    list(store.create([(name, data)]))
-    return name
+def write_catalogue(store: Objects, records: Iterable[Signed]) -> set[str]:
+    """Write some records in as few catalogues as hold them; their names."""
+    made = {FOLDER + sha256(data).hexdigest(): data for data in _groups(records)}
+    there = [name for name, created in store.create(made.items()) if not created]
+    for name, found in read_sized(store, {name: len(made[name]) for name in there}):
+        if found != made[name]:  # garbage that somebody put there
+            data = made[name]
+            store.replace(name, lambda _, data=data: data)  # type: ignore[misc]
+    return set(made)
 
 
 def finish_catalogue(store: Objects, key: SigningKey | None) -> None:
-    """Put many catalogues together, and write the index; after a push or an eviction."""
-    names, _ = _listed(store)
-    if len(names) > _MANY:
+    """Put many catalogues together, and write the index; after a push or an eviction.
+
+    Without a key a signed index stays as it is, and with it the catalogues that it names.
+    """
+    [(_, old)] = store.read([INDEX], _INDEX_BYTES)
+    with suppress(ValueError, RecursionError):
+        if key is None and msgspec.json.decode(old or b"", type=Index).signer != UNSIGNED:
+            return
+    going: set[str] = set()
+    if len(_listed(store)[0]) > _MANY:
         found = read_catalogue(store, TrustedKeys({}))
-        groups = _groups(list(found.records.values()))
-        kept = {write_catalogue(store, group) for group in groups}
-        store.remove(sorted(found.names - kept))
-        names, _ = _listed(store)
-    store.replace(INDEX, lambda _: _index(names, key))
+        going = set(found.names) - write_catalogue(store, found.records.values())
+    store.replace(INDEX, lambda _: _index([one for one in _listed(store)[0] if one not in going], key))
+    store.remove(sorted(going))
 
 
-def _groups(records: Sequence[Signed]) -> Iterator[list[Signed]]:
-    group: list[Signed] = []
+def _groups(records: Iterable[Signed]) -> Iterator[bytes]:
+    """The lines of some records, in an order that depends on nothing else, as bytes of bounded size."""
+    group: list[bytes] = []
     size = 0
-    for one in records:
-        size += len(one.line)
+    for line in sorted(one.line for one in records):
+        size += len(line)
         if size > MOST_BYTES // 2:
-            yield group
-            group, size = [], len(one.line)
-        group.append(one)
+            yield b"".join(group)
+            group, size = [], len(line)
+        group.append(line)
     if group:
-        yield group
+        yield b"".join(group)
 
 
 def _index(names: Sequence[str], key: SigningKey | None) -> bytes:
@@ -177,39 +255,36 @@ def _index(names: Sequence[str], key: SigningKey | None) -> bytes:
     return msgspec.json.encode(found)
 
 
-def _strays(
-    store: Objects, records: Mapping[tuple[str, str], Signed], findings: list[Unsound]
-) -> Iterator[Signed]:
+def _strays(read: _Reading) -> Iterator[Signed]:
     """The records in objects of our own entries that no catalogue names."""
-    known = {name for one in records.values() if one.record.system == OWN for name, _ in objects_of(one)}
-    listed = [one for one in store.listed(own_entries.FOLDER) if one.name not in known]
-    for batch in batches(listed, _TOGETHER, lambda one: one.size_bytes):
-        limit = min(max(one.size_bytes for one in batch), own_entries.MOST_OBJECT_BYTES)
-        for name, data in store.read([one.name for one in batch], limit):
-            try:
-                one = parse_line(data[: data.find(b"\n", 0, MOST_LINE_BYTES) + 1]) if data else None
-                if one and (one.record.system != OWN or name not in dict(objects_of(one))):
-                    raise FormatError("it is the entry of another key")
-            except FormatError as error:
-                findings.append(Unsound(name, f"{error}, so it is ignored"))
-            else:
-                if one:
-                    yield one
+    own = (one for one in read.records.values() if one.record.system == OWN and read.believes(one))
+    known = {name for one in own for name, _ in objects_of(one)}
+    listed = read.store.listed(own_entries.FOLDER)
+    sizes = {one.name: one.size_bytes for one in listed if one.name not in known}
+    for name, data in read_sized(read.store, {name: min(size, MOST_BYTES) for name, size in sizes.items()}):
+        try:
+            if data is not None:
+                key, signer = own_entries.named(name)
+                yield own_entries.decode(key, signer, data, TrustedKeys({}), unsigned=True)[0]
+            elif sizes[name] > MOST_BYTES:
+                raise FormatError("it is larger than 64 MiB")
+        except FormatError as error:
+            read.findings.append(Unsound(name, f"{error}, so it is ignored"))
 
 
-def _listed(store: Objects) -> tuple[list[str], list[Unsound]]:
-    names, findings = [], []
+def _listed(store: Objects) -> tuple[dict[str, int], list[Unsound]]:
+    sizes, findings = {}, []
     for one in store.listed(FOLDER):
         digits = one.name.removeprefix(FOLDER)
         if len(digits) == _DIGITS and not set(digits) - _HEX:
-            names.append(one.name)
+            sizes[one.name] = one.size_bytes
         else:
             findings.append(Unsound(one.name, _GARBAGE))
-    return names, findings
+    return sizes, findings
 
 
-def _indexed(store: Objects, trusted: TrustedKeys, *, unsigned: bool) -> tuple[list[str], list[Unsound]]:
-    [(_, data)] = store.read([INDEX], 1 << 20)
+def _indexed(store: Objects, trusted: TrustedKeys, *, unsigned: bool) -> Sequence[str]:
+    [(_, data)] = store.read([INDEX], _INDEX_BYTES)
     if data is None:
         raise RemoteError(
             f"{store.url} has no index of gpucache's; check the URL, or push to its place first"
@@ -223,4 +298,4 @@ def _indexed(store: Objects, trusted: TrustedKeys, *, unsigned: bool) -> tuple[l
             f"no key of GPUCACHE_TRUSTED_KEYS signed the index of {store.url}; add the key of who "
             "pushes there, or give --unsigned"
         )
-    return list(found.catalogues), []
+    return found.catalogues

@@ -8,6 +8,7 @@ needs no key, only the right to write. Must not know what kind of store it is.
 import time
 from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import cached_property
+from hashlib import sha256
 
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location
 from gpucache.answers.evict import Kept
@@ -21,7 +22,10 @@ from gpucache.remote import own_entries
 from gpucache.remote.catalogue import (
     FOLDER,
     Catalogue,
+    Identity,
+    blob_name,
     finish_catalogue,
+    identity,
     objects_of,
     read_catalogue,
     read_objects,
@@ -48,7 +52,7 @@ class Contents:
         self.trusted = trusted
         self.unsigned = unsigned or store.is_own_folder
         self._key = key
-        self._removed: set[tuple[str, str]] = set()
+        self._removed: set[Identity] = set()
 
     @cached_property
     def catalogue(self) -> Catalogue:
@@ -67,7 +71,7 @@ class Contents:
 
     def drop(self, one: Signed) -> None:
         """Note that an entry goes; ``finish`` removes all of them together."""
-        self._removed.add((one.record.digest, one.signer))
+        self._removed.add(identity(one))
 
     def finish(self) -> None:
         """Write the catalogue without the entries that go, then remove their files; raises RemoteError."""
@@ -77,7 +81,7 @@ class Contents:
         catalogue = self.catalogue
         going &= catalogue.records.keys()
         kept = [one for found, one in catalogue.records.items() if found not in going]
-        self.store.remove(sorted(catalogue.names - {write_catalogue(self.store, kept)}))
+        self.store.remove(sorted(catalogue.names - write_catalogue(self.store, kept)))
         finish_catalogue(self.store, self._key)
         freed = {name for found in going for name, _ in objects_of(catalogue.records[found])}
         self.__dict__.pop("catalogue", None)  # another push may name some of them by now
@@ -93,7 +97,7 @@ class Contents:
                     if one.name not in named and one.written_ns < now_ns - _DAY_NS:
                         yield one.name, one.size_bytes
 
-    def _named(self, without: Container[tuple[str, str]] = ()) -> set[str]:
+    def _named(self, without: Container[Identity] = ()) -> set[str]:
         """The objects of all records but some."""
         records = self.catalogue.records.items()
         return {name for found, one in records if found not in without for name, _ in objects_of(one)}
@@ -185,7 +189,9 @@ class StoredCache:
         if all(one.kind is FindingKind.UNTRUSTED for one in checked.findings):
             return checked  # a key of somebody whom this machine does not believe
         one = _signed(entry)
-        store.remove([name for name, _ in objects_of(one)])
+        [(_, data)] = self._contents.data_of([one])  # a sound file may be one of other entries, too
+        wrong = [name for name, file in data.items() if name != blob_name(sha256(file or b"").hexdigest())]
+        store.remove(wrong)
         self._contents.drop(one)
         self._contents.finish()
         return checked.mended()
@@ -203,7 +209,7 @@ class StoredCache:
             why = "no key of GPUCACHE_TRUSTED_KEYS signed it, so pull leaves it"
             findings.append(Finding(self.name, entry.key, FindingKind.UNTRUSTED, why, entry.program))
         try:
-            whole(one, data)
+            whole(one, data, self._contents.trusted, unsigned=self._contents.unsigned)
         except FormatError as error:
             detail = f"{error}, so pull leaves it"
             findings.append(Finding(self.name, entry.key, FindingKind.CORRUPT, detail, entry.program))

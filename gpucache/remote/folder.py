@@ -1,26 +1,31 @@
 """A store in a directory, on this machine or on a file system that several share.
 
-An object is a file that is written under another name, synced and linked into place, so that a reader sees
-all of it or nothing, and of two writers one creates it. Owns the temporary files: those of dead writers go
-after an hour. Must not know what the objects are.
+An object is a file that is written in ``tmp/``, synced and linked into place, so that a reader sees all of it
+or nothing, and of two writers one creates it. Owns the temporary files: what writers that were killed left
+there goes at the first write of a process, once it is an hour old. Must not know what the objects are.
 """
 
 import errno
 import os
+import re
 import stat
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from uuid import uuid4
 
+from gpucache.caches.files import open_folder
+from gpucache.caches.format import HOUR_NS
 from gpucache.errors import RemoteError
 from gpucache.host import os_errors
 from gpucache.remote.objects import Limits, Listed, in_parallel, require_object_name
 
-_TEMPORARY = ".tmp-"
-_HOUR_S = 3600
+_TEMPORARY = "tmp"
+_TEMPORARY_NAME = re.compile(r"\d+-[0-9a-f]{32}")
+_UNSURE = ("catalogues", "entries")
+"""Directories of which each file counts as it is; any other is known by the SHA-256 of its bytes."""
 _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.ENODEV)
 """The errors for something else than a file, such as a link or a socket."""
 
@@ -34,32 +39,32 @@ class FolderObjects:
     def __init__(self, root: Path) -> None:
         self._root = root
         self.url = str(root)
-        self._swept: set[Path] = set()
+        self._swept = False
 
-    @property
+    @cached_property
     def is_own_folder(self) -> bool:
         """Whether it is this user's, and nobody else may write to it; if it is missing, where it will be."""
         try:
             there = next(path for path in (self._root, *self._root.parents) if path.exists())
-            status = there.stat()
+            inner = [Path(path) for name in _UNSURE for path, _, _ in os.walk(self._root / name)]
+            return all(map(_is_own, (there, *inner)))
         except (OSError, StopIteration):
             return False
-        own = not hasattr(os, "geteuid") or status.st_uid in (os.geteuid(), 0)
-        return own and not stat.S_IMODE(status.st_mode) & 0o022
 
     def listed(self, prefix: str) -> Iterator[Listed]:
         """Every file, but temporary ones and links."""
         start = self._root / prefix
         try:
-            for path, _, names in os.walk(start, onerror=_raise):
+            for path, folders, names in os.walk(start, onerror=_raise):
+                if Path(path) == self._root and _TEMPORARY in folders:
+                    folders.remove(_TEMPORARY)
                 for name in sorted(names):
                     found = Path(path, name)
-                    status = found.lstat()
-                    if stat.S_ISREG(status.st_mode) and not name.startswith("."):
-                        relative = found.relative_to(self._root).as_posix()
-                        yield Listed(relative, status.st_size, status.st_mtime_ns)
-        except FileNotFoundError:
-            return
+                    with suppress(FileNotFoundError):  # somebody removes it
+                        status = found.lstat()
+                        if stat.S_ISREG(status.st_mode) and not name.startswith("."):
+                            relative = found.relative_to(self._root).as_posix()
+                            yield Listed(relative, status.st_size, status.st_mtime_ns)
         except OSError as error:
             raise self._unread(error) from None
 
@@ -133,29 +138,31 @@ class FolderObjects:
 
     @contextmanager
     def _written(self, path: Path, data: bytes) -> Iterator[Path]:
-        """A temporary file with some bytes, on disk, beside a path; gone afterwards."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        made = path.parent / f"{_TEMPORARY}{os.getpid()}-{uuid4().hex}"
+        """A temporary file with some bytes, on disk, for a path; gone afterwards."""
+        made = self._root / _TEMPORARY / f"{os.getpid()}-{uuid4().hex}"
+        for folder in (made.parent, path.parent):
+            folder.mkdir(parents=True, exist_ok=True)
         try:
             with made.open("xb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
+                now_ns = os.fstat(file.fileno()).st_mtime_ns
             yield made
         finally:
             made.unlink(missing_ok=True)
-        self._sweep(path.parent)
+        if not self._swept:
+            self._swept = True
+            self._sweep(now_ns)
 
-    def _sweep(self, folder: Path) -> None:
-        """Remove temporary files of writers that were killed, once."""
-        if folder in self._swept:
-            return
-        self._swept.add(folder)
-        with suppress(OSError), os.scandir(folder) as found:
-            for one in found:
-                old = one.name.startswith(_TEMPORARY)
-                if old and one.stat(follow_symlinks=False).st_mtime < time.time() - _HOUR_S:
-                    Path(one.path).unlink()
+    def _sweep(self, now_ns: int) -> None:
+        """Remove temporary files of writers that were killed, by the clock of the file system."""
+        with suppress(OSError), open_folder(self._root, _TEMPORARY) as folder:
+            for one in list(folder.entries()):
+                if _TEMPORARY_NAME.fullmatch(one.name):
+                    with suppress(FileNotFoundError):
+                        if folder.lstat(one.name).st_mtime_ns < now_ns - HOUR_NS:
+                            folder.unlink(one.name)
 
     @contextmanager
     def _locked(self, path: Path) -> Iterator[None]:
@@ -192,5 +199,12 @@ def os_errors_remote(told: str, error: OSError) -> RemoteError:
     return RemoteError(f"{told} ({os_errors.reason(error)}); {os_errors.remedy(error, 'check its path')}")
 
 
+def _is_own(path: Path) -> bool:
+    status = path.stat()
+    own = not hasattr(os, "geteuid") or status.st_uid in (os.geteuid(), 0)
+    return own and not stat.S_IMODE(status.st_mode) & 0o022
+
+
 def _raise(error: OSError) -> None:
-    raise error
+    if not isinstance(error, FileNotFoundError):
+        raise error

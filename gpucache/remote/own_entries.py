@@ -4,6 +4,7 @@ Owns the object's name, which has key and signer so that a program finds it with
 portable form. Must not know stores or roots.
 """
 
+import re
 from hashlib import sha256
 
 from gpucache.caches.portable import MOST_BYTES, OWN_MODE, PortableEntry, own_name
@@ -22,6 +23,7 @@ MOST_OBJECT_BYTES = MOST_LINE_BYTES + MOST_BYTES
 FOLDER = "entries/"
 """What the names of all such objects begin with."""
 _NO_SIGNER = "unsigned"
+_NAME = re.compile(rf"{FOLDER}[0-9a-f]{{2}}/([0-9a-f]{{64}})-(?:([0-9a-f]{{16}})|{_NO_SIGNER})")
 
 
 def object_name(key: CacheKey, signer: str) -> str:
@@ -40,15 +42,22 @@ def object_of(made: Signed, entry: PortableEntry) -> tuple[str, bytes]:
     return object_name(CacheKey(entry.key), made.signer), made.line + entry.files[0].data
 
 
+def named(name: str) -> tuple[CacheKey, str]:
+    """The key and the signer's id that an object's name has; raises FormatError for no such name."""
+    match = _NAME.fullmatch(name)
+    if match is None or object_name(key := CacheKey(match[1]), signer := match[2] or UNSIGNED) != name:
+        raise FormatError("it is named as no entry of gpucache")
+    return key, signer
+
+
 def decode(
     key: CacheKey, signer: str, data: bytes, trusted: TrustedKeys, *, unsigned: bool = False
 ) -> tuple[Signed, bytes]:
     """The record in an object of ``object_name(key, signer)``, and the bytes of the entry's file.
 
     They are those that the signer recorded for this key; what they say is not checked yet, see
-    ``DirectoryStore.adopt``. Without a signer, and with
-    ``unsigned``, nobody vouches for them. Raises FormatError for anything else,
-    such as the object of another key.
+    ``DirectoryStore.adopt``. Without a signer, and with ``unsigned``, nobody vouches for them. Raises
+    FormatError for anything else, such as the object of another key.
     """
     end = data.find(b"\n", 0, MOST_LINE_BYTES) + 1
     if not end:

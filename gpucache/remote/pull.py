@@ -6,7 +6,8 @@ format of its cache first. Must not know what kind of store it is, or which syst
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from gpucache.answers.transfer import Immovable, Moved, Pulled, PullResult, Unsound
@@ -22,6 +23,7 @@ from gpucache.remote.records import Record, Signed
 from gpucache.remote.signing import TrustedKeys
 
 Outcome = Pulled | Immovable | Unsound
+_Whole = Callable[[Signed, Mapping[str, bytes | None]], PortableEntry]
 _NOT_BELIEVED = (
     "no key of GPUCACHE_TRUSTED_KEYS signed it; add the key of who pushed it, or give --unsigned to take it "
     "as it is"
@@ -76,7 +78,8 @@ def pull(
             done += 1
             yield outcome
         # An empty list would make the directory of the cache.
-        for outcome in _restored(cache, store, wanted, of_cache) if wanted else ():
+        whole_of = partial(whole, trusted=trusted, unsigned=unsigned)
+        for outcome in _restored(cache, store, wanted, of_cache, whole_of) if wanted else ():
             done += 1
             progress(done, total, outcome.entry.program or outcome.entry.key[:12])
             yield outcome
@@ -87,7 +90,9 @@ def _choose(
 ) -> Signed | Pulled:
     """The newest record of a key that is believed and fits the machine; or why there is none to pull."""
     variants = sorted(variants, key=lambda one: one.record.made_ns, reverse=True)
-    believed = [one for one in variants if unsigned or one.is_believed(trusted)]
+    believed = [one for one in variants if one.is_believed(trusted)]
+    if unsigned:
+        believed += (one for one in variants if one not in believed)
     if not believed:
         return _outcome(variants[0], machine, PullResult.UNSIGNED, _NOT_BELIEVED)
     fitting = [one for one in believed if not machine.differences(one.record)]
@@ -100,10 +105,12 @@ def _choose(
     return fitting[0]
 
 
-def _restored(cache: Moves, store: Objects, wanted: Sequence[Signed], machine: Machine) -> Iterator[Pulled]:
+def _restored(
+    cache: Moves, store: Objects, wanted: Sequence[Signed], machine: Machine, whole_of: _Whole
+) -> Iterator[Pulled]:
     waiting: deque[_Fetched] = deque()
     damaged: deque[Pulled] = deque()
-    for done in cache.restore(_entries(store, wanted, machine, waiting, damaged)):
+    for done in cache.restore(_entries(store, wanted, machine, whole_of, waiting, damaged)):
         yield from _drained(damaged)
         record, received = waiting.popleft()
         yield _outcome(record, machine, _result(done), done.reason, received)
@@ -127,6 +134,7 @@ def _entries(
     store: Objects,
     wanted: Sequence[Signed],
     machine: Machine,
+    whole_of: _Whole,
     fetched: deque[_Fetched],
     damaged: deque[Pulled],
 ) -> Iterator[PortableEntry]:
@@ -138,7 +146,7 @@ def _entries(
             received = sum(len(data.get(name) or b"") for name in names - seen)
             seen |= names
             try:
-                entry = whole(one, data)
+                entry = whole_of(one, data)
             except FormatError as error:
                 damaged.append(_outcome(one, machine, PullResult.DAMAGED, f"{error}; push it again"))
                 continue

@@ -23,7 +23,7 @@ from gpucache.remote.catalogue import (
     write_catalogue,
 )
 from gpucache.remote.objects import Objects
-from gpucache.remote.records import Record, Signed, record_of, signed
+from gpucache.remote.records import MOST_LINE_BYTES, Record, Signed, record_of, signed
 from gpucache.remote.signing import UNSIGNED, SigningKey, TrustedKeys
 
 Progress = Callable[[int, int | None, str], object]
@@ -71,13 +71,15 @@ def push(
     wrote = False
     try:
         for name, created in store.create(sending.objects(selected)):
+            if not created:
+                sending.settle(store, name)
             sending.arrived(name, created=created)
             yield from sending.drain()
             if len(sending.done) >= _AT_ONCE:
                 wrote = _catalogued(store, sending) or wrote
         yield from sending.drain()
     finally:  # also after Ctrl-C: what was sent is kept
-        sending.done += catalogue.strays
+        sending.done += filter(sending.believes, catalogue.strays)
         wrote = _catalogued(store, sending) or wrote
         if wrote:
             finish_catalogue(store, key)
@@ -85,7 +87,7 @@ def push(
 
 def _catalogued(store: Objects, sending: "_Sending") -> bool:
     done, sending.done = sending.done, []
-    return write_catalogue(store, done) is not None
+    return bool(write_catalogue(store, done))
 
 
 class _Sending:
@@ -109,14 +111,10 @@ class _Sending:
         self._bytes: dict[str, int] = {}
         self._new: dict[str, int] = {}
         self._signer = key.public.id if key else UNSIGNED
+        self._files: dict[str, bytes] = {}
         self._there: dict[str, list[Signed]] = {}
-        for (digest, _), one in catalogue.records.items():
-            self._there.setdefault(digest, []).append(one)
-        self._own = {
-            one.record.key
-            for one in catalogue.records.values()
-            if one.record.system == OWN and one.signer == self._signer
-        }
+        for one in catalogue.records.values():
+            self._there.setdefault(_place(one.record), []).append(one)
         self._count = 0
         self.done: list[Signed] = []
         """Records of entries that are there and that no catalogue names yet."""
@@ -152,15 +150,16 @@ class _Sending:
             why = _NO_SOURCES.format(moving.tells)
             self._outcomes.append(Pushed(moved, PushResult.REFUSED, why))
             return
-        if entry.cache == OWN and entry.key in self._own:  # any sound build of a key serves
+        own = self._there.get(entry.key, ()) if entry.cache == OWN else ()
+        if any(one.signer == self._signer and self.believes(one) for one in own):
             self._outcomes.append(Pushed(moved, PushResult.PRESENT))
             return
         try:
             packed = cache.pack(entry)
+            record = record_of(packed)
         except FormatError as error:
             self._outcomes.append(Pushed(moved, PushResult.FAILED, str(error)))
             return
-        record = record_of(packed)
         moved = moved._replace(size_bytes=record.size_bytes)
         if self._is_there(record):
             self._outcomes.append(Pushed(moved, PushResult.PRESENT))
@@ -173,21 +172,41 @@ class _Sending:
                 blob_name(one.sha256): file.data
                 for one, file in zip(record.files, packed.files, strict=True)
             }.items())  # fmt: skip
-        sent = _Sent(moved, made, moving.tells, {name for name, _ in objects})
-        for name, data in objects:
-            if name in self._waiting:
-                self._waiting[name].append(sent)
-            elif name in self._bytes:  # sent for an earlier entry
-                sent.waits.discard(name)
-            else:
-                self._waiting[name] = [sent]
-                self._bytes[name] = len(data)
-                yield name, data
-        if not sent.waits:
+        if record.system == OWN and objects[0][0] in self._bytes:  # sent from another root
+            self._outcomes.append(Pushed(moved, PushResult.PRESENT))
+            return
+        new = {name: data for name, data in objects if name not in self._bytes}
+        self._bytes |= {name: len(data) for name, data in new.items()}
+        waits = {name for name, _ in objects if name in self._waiting or name in new}
+        sent = _Sent(moved, made, moving.tells, waits)
+        for name in waits:
+            self._waiting.setdefault(name, []).append(sent)
+        if record.system == OWN:
+            self._files |= new
+        if not waits:
             self._arrived_whole(sent)
+        yield from new.items()
+
+    def settle(self, store: Objects, name: str) -> None:
+        """Make sure of an object that was there already: it is of another push at the same time, or garbage.
+
+        A file's object is not read: its name is the digest of its bytes, so pull and verify see garbage. One
+        of our own is found by its key alone, so that garbage there would hide the entry for ever.
+        """
+        if (data := self._files.get(name)) is None:
+            return
+        key, signer = own_entries.named(name)
+        [(_, found)] = store.read([name], 2 * len(data) + MOST_LINE_BYTES)
+        try:
+            made, _ = own_entries.decode(key, signer, found or b"", self._believed)
+        except FormatError:
+            store.replace(name, lambda _: data)
+        else:
+            self._waiting[name] = [one._replace(record=made) for one in self._waiting[name]]
 
     def arrived(self, name: str, *, created: bool) -> None:
         """Note that an object is in the store."""
+        self._files.pop(name, None)
         if created:
             self._new[name] = self._bytes[name]
         for sent in self._waiting.pop(name, ()):
@@ -207,6 +226,15 @@ class _Sending:
     def _is_there(self, record: Record) -> bool:
         """Whether the store has a record of this entry that this machine would write or believes."""
         return any(
-            one.signer == self._signer or not self._key or one.is_believed(self._believed)
-            for one in self._there.get(record.digest, ())
+            (one.record.digest == record.digest or one.signer == self._signer) and self.believes(one)
+            for one in self._there.get(_place(record), ())
         )
+
+    def believes(self, one: Signed) -> bool:
+        """Whether a record counts; without a key any, as for all who read what is not signed."""
+        return self._key is None or one.is_believed(self._believed)
+
+
+def _place(record: Record) -> str:
+    """What entries have in common of which one will do: of our own any sound build of a key."""
+    return record.key if record.system == OWN else record.digest

@@ -28,9 +28,10 @@ MOST_LINE_BYTES = 4 << 20
 """The longest line; that of a real entry has about one kB."""
 _SIGNED_AS = b"gpucache record 1\n"
 _Text = Annotated[str, msgspec.Meta(max_length=4096)]
-_Hex = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
-_Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
-_Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+_Hex = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
+_Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}\Z")]
+_MOST_NS = (1 << 63) - 1
+_Count = Annotated[int, msgspec.Meta(ge=0, le=_MOST_NS)]
 
 
 class RecordedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -75,7 +76,7 @@ class Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A record, its signer's id and the signature; both are empty for an unsigned one."""
 
     record: Record
-    signer: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{16})?$")] = UNSIGNED
+    signer: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{16})?\Z")] = UNSIGNED
     signature: Annotated[str, msgspec.Meta(max_length=128)] = ""
 
     @property
@@ -93,21 +94,28 @@ class Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def record_of(entry: PortableEntry) -> Record:
-    """The record of an entry."""
+    """The record of an entry; raises FormatError for one that no machine would take from a store."""
     files = tuple(
         RecordedFile(one.name, sha256(one.data).hexdigest(), len(one.data), one.mode) for one in entry.files
     )
-    return Record(
+    program, target, kind = (
+        one[:4096].encode("utf-8", "replace").decode() for one in (entry.program, entry.target, entry.kind)
+    )
+    record = Record(
         entry.system,
         entry.key,
         files,
         entry.facts,
-        entry.program[:4096],
-        entry.target[:4096],
-        entry.kind,
-        entry.compile_ns,
-        entry.made_ns,
+        program,
+        target,
+        kind,
+        entry.compile_ns if 0 <= (entry.compile_ns or 0) <= _MOST_NS else None,
+        min(max(entry.made_ns, 0), _MOST_NS),
     )
+    try:
+        return parse_line(Signed(record, "0" * 16, "0" * 88).line).record
+    except (ValueError, FormatError) as error:
+        raise FormatError(f"it cannot be described: {error}") from None
 
 
 def signed(record: Record, key: SigningKey | None) -> Signed:

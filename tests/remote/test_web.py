@@ -102,7 +102,9 @@ def test_what_is_no_object_is_one_sentence(answer: Answer, says: str) -> None:
         _read(store)
 
 
-@pytest.mark.parametrize("head", ["\r\n", "Content-Length: 9999999999\r\n\r\n", _CHUNKED[17:] + "fffffff\r\n"])
+@pytest.mark.parametrize(
+    "head", ["\r\n", "Content-Length: 9999999999\r\n\r\n", _CHUNKED[17:] + "fffffff\r\n"]
+)
 def test_an_endless_object_is_none(head: str) -> None:
     """No more than the limit of it is read."""
     with _store(partial(_endless, f"HTTP/1.1 200 OK\r\n{head}")) as (store, _):
