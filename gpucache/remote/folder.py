@@ -16,14 +16,14 @@ from functools import cached_property
 from pathlib import Path
 from uuid import uuid4
 
-from gpucache.caches.files import open_folder
-from gpucache.caches.format import HOUR_NS
 from gpucache.errors import RemoteError
+from gpucache.folders import Folder
 from gpucache.host import os_errors
 from gpucache.remote.objects import Limits, Listed, in_parallel, require_object_name
 
 _TEMPORARY = "tmp"
 _TEMPORARY_NAME = re.compile(r"\d+-[0-9a-f]{32}")
+_HOUR_NS = 3600 * 10**9
 _UNSURE = ("catalogues", "entries")
 """Directories of which each file counts as it is; any other is known by the SHA-256 of its bytes."""
 _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.ENODEV)
@@ -157,11 +157,11 @@ class FolderObjects:
 
     def _sweep(self, now_ns: int) -> None:
         """Remove temporary files of writers that were killed, by the clock of the file system."""
-        with suppress(OSError), open_folder(self._root, _TEMPORARY) as folder:
+        with suppress(OSError), Folder.at(self._root) as root, root.folder(_TEMPORARY) as folder:
             for one in list(folder.entries()):
                 if _TEMPORARY_NAME.fullmatch(one.name):
                     with suppress(FileNotFoundError):
-                        if folder.lstat(one.name).st_mtime_ns < now_ns - HOUR_NS:
+                        if folder.lstat(one.name).st_mtime_ns < now_ns - _HOUR_NS:
                             folder.unlink(one.name)
 
     @contextmanager
