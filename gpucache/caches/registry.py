@@ -113,6 +113,21 @@ def described(name: str) -> str:
     return PLACES[name].described()
 
 
+def moves(name: str) -> str:
+    """Whether and how the entries of one of ``SYSTEMS`` move to other machines, in sentences for people."""
+    from importlib import import_module
+
+    moving = import_module(SYSTEMS[name]).FORMAT.moving
+    if moving.why_not:
+        return f"No: {moving.why_not}."
+    told = "Yes; the owner was seen to hit them." if moving.tried else "Yes, by its format alone."
+    if moving.tells:
+        told += f" They tell {moving.tells}" + (", so push wants --sources." if moving.sources else ".")
+    if moving.untold:
+        told += f" No entry names what must be alike as well: {', '.join(moving.untold)}."
+    return told
+
+
 def is_own(path: Path) -> bool:
     """Whether a directory is a root of our own store."""
     return is_there(path / "v1")

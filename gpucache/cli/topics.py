@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gpucache.answers.lookup import Verdict
 from gpucache.answers.schema import words
-from gpucache.caches.registry import SYSTEMS, described
+from gpucache.caches.registry import SYSTEMS, described, moves
 from gpucache.cli import roff
 
 CACHES = "gpucache-caches"
@@ -24,6 +24,12 @@ _OTHER_CACHES = (
     "owner, and leaves files that the owner would not name so.",
     "Which keys and fields --why and --unlike understand depends on the system: inspect shows the fields of "
     "an entry. An application may keep its cache in a place of its own; name that place.",
+)
+_MOVING = (
+    "gpucache push sends entries to a store, and gpucache pull writes those that programs of another machine "
+    "would hit. Pull compares the facts that decide about a hit, as far as an entry names them and the "
+    "machine shows them, and lists the rest. Where other tools copy files, programs often hit nothing, or "
+    "the wrong entry, as some entries name their own place.",
 )
 _KEY = (
     "A key is a digest of everything that can change the binary, and of nothing else: the source and every "
@@ -120,7 +126,11 @@ def _caches() -> Iterator[str]:
     yield from roff.paragraphs(_OTHER_CACHES)
     yield roff.heading("SYSTEMS")
     yield from roff.listing((name, described(name)) for name in SYSTEMS)
-    yield from roff.see_also([("gpucache-inspect", 1), ("gpucache-evict", 1), ("gpucache-export", 1)])
+    yield roff.heading("MOVING")
+    yield from roff.paragraphs(_MOVING)
+    yield from roff.listing((name, moves(name)) for name in SYSTEMS)
+    verbs = ("inspect", "evict", "export", "push", "pull")
+    yield from roff.see_also([(f"gpucache-{verb}", 1) for verb in verbs])
 
 
 def _keys() -> Iterator[str]:

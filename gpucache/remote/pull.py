@@ -66,7 +66,7 @@ def pull(
             )
             yield Immovable(cache.name, why)
             continue
-        of_cache = known.with_cache(cache.facts_here)._replace(untold=cache.moving.untold)
+        of_cache = known.with_cache(cache)
         wanted: list[Signed] = []
         for variants in by_system[cache.name].values():
             outcome = _choose(cache, variants, trusted, of_cache, unsigned=unsigned)

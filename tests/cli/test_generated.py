@@ -24,13 +24,13 @@ TOP = Path(__file__).parents[2]
 PARTS = (
     "NAME", "SYNOPSIS", "DESCRIPTION", "COMMANDS", "FIELDS", "DOCUMENT", "ANSWERS", "RECORDS", "OPTIONS",
     "RESULTS", "VERDICTS", "FINDINGS", "EXAMPLES", "EXIT STATUS", "ENVIRONMENT", "FILES", "COMPILERS",
-    "COMPLETION", "SYSTEMS", "KEYS", "MISSES", "REASONS", "CHECKS", "BATCHES", "SEE ALSO",
+    "COMPLETION", "SYSTEMS", "MOVING", "KEYS", "MISSES", "REASONS", "CHECKS", "BATCHES", "SEE ALSO",
 )  # fmt: skip
 """Every section of a page, in order."""
 NEEDED = {
     "gpucache": {"DESCRIPTION", "COMMANDS", "OPTIONS", "EXIT STATUS", "ENVIRONMENT", "FILES"},
     "gpucache-export": {"DESCRIPTION", "COMMANDS", "OPTIONS", "EXIT STATUS", "ENVIRONMENT"},
-    "gpucache-caches": {"DESCRIPTION", "SYSTEMS"},
+    "gpucache-caches": {"DESCRIPTION", "SYSTEMS", "MOVING"},
     "gpucache-keys": {"KEYS", "MISSES", "REASONS"},
     "gpucache-checks": {"CHECKS", "BATCHES"},
     "gpucache-manifest": {"DESCRIPTION", "FIELDS", "EXAMPLES"},

@@ -286,3 +286,12 @@ def test_a_damaged_entry_is_not_pushed(fleet: Fleet) -> None:
     assert sorted(_results(outcomes)) == ["failed", "sent", "sent"]
     assert {one.result for one in outcomes if isinstance(one, Pushed)} == {PushResult.FAILED, PushResult.SENT}
     assert _results(fleet.pull(fleet.cache("b", "cupy"), trusted=fleet.trusted)) == [PullResult.PULLED] * 2
+
+
+def test_what_no_entry_names_is_listed_as_not_compared(fleet: Fleet) -> None:
+    """Facts that decide about a hit and are stored nowhere are told with each entry that is pulled."""
+    fleet.push(fleet.make("a", "cupy"), key=fleet.key)
+    outcomes = fleet.pull(fleet.cache("b", "cupy"), trusted=fleet.trusted)
+    assert {one for outcome in outcomes if isinstance(outcome, Pulled) for one in outcome.unknown} >= {
+        "NVRTC"
+    }
