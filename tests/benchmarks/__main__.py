@@ -21,6 +21,7 @@ NAMES: Mapping[str, str] = {
     "miss": "what a miss adds to its compile, whole and in parts, beside two syncs and the compile",
     "warm": "gpucache warm beside a bare process pool, and where all are hits",
     "processes": "hits by 16 processes beside one and beside cuda.core's cache, and a start of 64 processes",
+    "remote-layer": "a start whose 30 hits are in a store elsewhere, beside local hits, and 16 at once",
     "start": "the command's start, beside importing click",
     "scale": "inspect, verify and evict of large caches, beside find, reading and hashing all, and ccache",
     "scale-triton": "inspect and verify of 5,000 entries of Triton's, beside find and reading all",
