@@ -139,13 +139,24 @@ def _appended(new: bytes, old: bytes | None) -> bytes:
 
 
 def test_a_replaced_object_has_one_tag(url: str) -> None:
-    """However often it is replaced."""
+    """However often it is replaced; who listed before sees it, and not the object that a pack has."""
     place = f"{url}/replaced"
-    for number in range(3):
-        with _opened(place) as opened:
-            opened.replace("index", partial(_appended, bytes([number])))
-    assert _contents(place) == {"index": b"\0\1\2"}
-    assert len(_tags(place)) == 1
+    _create(place, ("index", b"!"))
+    with _opened(place) as reader:
+        for number in range(3):
+            with _opened(place) as opened:
+                opened.replace("index", partial(_appended, bytes([number])))
+            assert [one.size_bytes for one in reader.listed("")] == [2 + number]
+        assert dict(reader.read(["index"], 10)) == {"index": b"!\0\1\2"}
+    assert len(_tags(place)) == 2
+
+
+def test_an_object_that_comes_twice_is_created_once(url: str) -> None:
+    """And one without bytes may be alone in its pack."""
+    place = f"{url}/twice"
+    with _opened(place) as opened:
+        assert sorted(opened.create([("a", b""), ("a", b"2")])) == [("a", False), ("a", True)]
+    assert _contents(place) == {"a": b""}
 
 
 def test_objects_are_removed_where_the_registry_removes_nothing(tmp_path: Path) -> None:
@@ -172,7 +183,7 @@ def _log_in(url: str, password: str) -> None:
     place.write_text(json.dumps({"auths": {urlsplit(url).netloc: {"auth": word}}}), encoding="utf-8")
 
 
-def test_the_credentials_of_docker_login_are_used(tmp_path: Path) -> None:
+def test_the_credentials_of_docker_login_are_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Without them and with wrong ones the sentence says what to run, and no password."""
     (tmp_path / "users").write_text(_HTPASSWD, encoding="ascii")
     env = {"REGISTRY_AUTH": "htpasswd", "REGISTRY_AUTH_HTPASSWD_REALM": "caches"}
@@ -186,6 +197,7 @@ def test_the_credentials_of_docker_login_are_used(tmp_path: Path) -> None:
         _log_in(url, "s3cret")
         assert _create(url, ("a", b"1")) == {"a": True}
         assert _contents(url) == {"a": b"1"}
+    assert caplog.messages == []
 
 
 class _Endless:
@@ -291,6 +303,14 @@ def test_a_pack_has_the_form_that_is_documented() -> None:
             assert [one.written_ns for one in opened.listed("b")] == [5]
 
 
+def test_a_range_that_is_too_short_is_refused() -> None:
+    """Before any object is made of it."""
+    answers = _honest()
+    answers[list(answers)[-1]] = _Said(206, {}, b"B")
+    with _fake(_told(answers)) as url, _opened(url) as opened, pytest.raises(RemoteError, match="too early"):
+        list(opened.read(["b"], 2))
+
+
 _TAGS, _TAG, _CONFIG, _LAYER = range(4)
 _LIES: Mapping[str, tuple[int, Reply]] = {
     "tags that are garbage": (_TAGS, b"<html>"),
@@ -306,7 +326,8 @@ _LIES: Mapping[str, tuple[int, Reply]] = {
     "errors of the server": (_TAGS, _Said(500, {}, b'{"errors": [{"code": "UNKNOWN", "message": "\\n"}]}')),
     "errors that are garbage": (_TAGS, _Said(418, {}, b'{"errors": 5}')),
     "an error without end": (_TAGS, _Said(418, {"Content-Length": str(1 << 40)}, bytes(1 << 20))),
-    "another manifest": (_TAG, b"{}"),
+    "a manifest of nothing": (_TAG, b"{}"),
+    "another manifest": (_TAG, list(_honest([("x", 0, 0, 1)]).values())[_TAG]),
     "a manifest without end": (_TAG, _Endless),
     "a config without end": (_CONFIG, _Endless),
     "another config": (_CONFIG, b"{}"),
@@ -343,8 +364,8 @@ def test_a_registry_that_lies_is_refused(lie: str, monkeypatch: pytest.MonkeyPat
 )
 def test_a_pack_that_is_none_is_refused(answers: Mapping[str, Reply]) -> None:
     """Places outside of a layer, names that leave the store, and other artifacts below our tags."""
-    with _fake(_told(answers)) as url:
-        _refuse(url)
+    with _fake(_told(answers)) as url, _opened(url) as opened, pytest.raises(RemoteError):
+        list(opened.listed(""))
 
 
 def _refuse(url: str, limits: Limits = _LIMITS) -> str:
