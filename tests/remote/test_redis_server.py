@@ -126,9 +126,11 @@ def _answering(answer: bytes) -> Iterator[int]:
     with ThreadingTCPServer(("127.0.0.1", 0), Answer) as server:
         thread = Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
-        yield server.server_address[1]
-        server.shutdown()
-        thread.join()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def test_an_object_beyond_the_largest_value_is_refused(

@@ -252,10 +252,12 @@ def _fake(reply: Callable[[str, Mapping[str, str]], Reply]) -> Iterator[str]:
         server.daemon_threads = False
         thread = Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
-        yield f"oci://127.0.0.1:{server.server_address[1]}/team/caches"
-        ended.set()
-        server.shutdown()
-        thread.join()
+        try:
+            yield f"oci://127.0.0.1:{server.server_address[1]}/team/caches"
+        finally:
+            ended.set()
+            server.shutdown()
+            thread.join()
 
 
 def _told(answers: Mapping[str, Reply]) -> Callable[[str, Mapping[str, str]], Reply]:
