@@ -22,7 +22,7 @@ from gpucache.caches import files, places
 from gpucache.caches.files import HERE, Files, Identity
 from gpucache.caches.format import Check, Format, HeldError, Look
 from gpucache.caches.layout import Layout, Node, Role, Whose
-from gpucache.caches.portable import Fact, PortableEntry, PortableFile, Restored
+from gpucache.caches.portable import Fact, PortableEntry, PortableFile, Start
 from gpucache.caches.tally import Tally, listed
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
@@ -211,7 +211,7 @@ class FilesFormat(Format[Files]):
         Raises HeldError, FormatError, OSError.
         """
 
-    def restoring(self, check: Check) -> AbstractContextManager[Callable[[PortableEntry], Restored]]:
+    def restoring(self, check: Check) -> AbstractContextManager[Start]:
         """Writes entries through a staging directory in the root."""
         from gpucache.caches.restoring import restoring  # only pull needs it
 

@@ -7,10 +7,11 @@ describes one program's cache (``gpucache.caches.format``). Must not know any sy
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import islice
-from typing import Generic, cast
+from typing import Generic, TypeVar, cast
 
 from gpucache import payload as payloads
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location, Problem
@@ -27,13 +28,16 @@ from gpucache.caches.portable import (
     Moving,
     PortableEntry,
     Restored,
+    Start,
     name_here,
     portable_name,
+    restored_ahead,
 )
 from gpucache.errors import FormatError, GpucacheError, UsageError
 from gpucache.host import os_errors
 from gpucache.model import KeyField
 
+R = TypeVar("R")
 _LOOKED_AT = 1000
 """The number of entries that are read to determine the owner of a cache."""
 _KEY = re.compile(r"[0-9a-f]{4,}")
@@ -218,8 +222,7 @@ class ForeignCache(Generic[T]):
             if wrong := judge(made, item):
                 raise FormatError(f"it is {wrong.kind}: {wrong.detail}; run 'gpucache verify --repair'")
             files = tuple(made.files_to_move(item))
-            look = made.look(item) or Look()
-            facts = tuple((str(label), value) for label, value in made.facts(item, look))
+            facts = tuple((str(label), value) for label, value in made.facts(item, _look(entry)))
             if not made.unchanged(item):
                 raise FormatError(_CHANGED)
         except FileNotFoundError:
@@ -244,35 +247,49 @@ class ForeignCache(Generic[T]):
         """What is known of the programs that use this cache."""
         return self._format.facts_here()
 
-    def has(self, key: str, names: Collection[str]) -> bool:
-        """Whether a sound entry of this key is there, with all files of these portable names."""
-        made = self._format
-        try:
-            found = [
-                item for item in made.items(key) if item.key == key
-            ]  # to its end, which closes directories
-            return any(judge(made, item) is None and made.holds(item, names) for item in found)
-        except (OSError, FormatError):
-            return False
+    def having(self, keys: Container[str]) -> Callable[[str, Collection[str]], bool]:
+        """Whether sound entries of some keys are there: a function of a key and names, see ``Moves``."""
+        made, there = self._format, dict[str, list[T]]()
+        with suppress(OSError, FormatError):
+            for item in made.items(""):
+                if item.key in keys:
+                    there.setdefault(item.key, []).append(item)
+
+        def has(key: str, names: Collection[str]) -> bool:
+            try:
+                return any(
+                    judge(made, item) is None and made.holds(item, names) for item in there.get(key, ())
+                )
+            except (OSError, FormatError):
+                return False
+
+        return has
 
     def restore(self, entries: Iterable[PortableEntry]) -> Iterator[Restored]:
         """Write entries that came from elsewhere, each unless a sound one is there."""
         made, waiting = self._format, iter(entries)
         try:
-            with made.restoring(judge) as restore:
-                for entry in waiting:
-                    yield self._restored(restore, entry)
+            with made.restoring(judge) as start:
+                yield from restored_ahead(partial(self._begun, start), waiting)
         except (FormatError, OSError) as error:  # the place itself
             failed = isinstance(error, OSError)
             why = self._unwritten(error) if isinstance(error, OSError) else str(error)
             yield from (Restored(done=False, reason=why, failed=failed) for _ in waiting)
 
-    def _restored(self, restore: Callable[[PortableEntry], Restored], entry: PortableEntry) -> Restored:
+    def _begun(self, start: Start, entry: PortableEntry) -> Callable[[], Restored]:
+        begun = self._tried(lambda: self._start(start, entry))
+        return (lambda: begun) if isinstance(begun, Restored) else partial(self._tried, begun)
+
+    def _start(self, start: Start, entry: PortableEntry) -> Callable[[], Restored]:
+        if entry.system != self.name:
+            raise FormatError(f"it is an entry of {entry.system}")
+        files = tuple(one._replace(name=name_here(one.name)) for one in entry.files)
+        return start(entry._replace(files=files))
+
+    def _tried(self, step: Callable[[], R]) -> R | Restored:
+        """What a step gives, or the outcome of its failure."""
         try:
-            if entry.system != self.name:
-                raise FormatError(f"it is an entry of {entry.system}")
-            files = tuple(one._replace(name=name_here(one.name)) for one in entry.files)
-            return restore(entry._replace(files=files))
+            return step()
         except (UnjudgedError, HeldError) as error:
             return Restored(done=False, reason=str(error))
         except FormatError as error:
@@ -461,6 +478,18 @@ class ForeignCache(Generic[T]):
             told = f"{what}; run it again with GPUCACHE_LOG=debug and report what it prints"
         self._failed[told] = None
         return told
+
+
+def _look(entry: CacheEntry) -> Look:
+    """What a scan saw of an entry, which is unchanged."""
+    return Look(
+        entry.program,
+        entry.target,
+        entry.artifact_kind,
+        toolchain=entry.toolchain,
+        fields=entry.fields,
+        compile_ns=entry.compile_ns,
+    )
 
 
 def problems(made: Format[T], item: T) -> Iterator[Problem]:

@@ -28,7 +28,7 @@ from gpucache.caches import places
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Whose
 from gpucache.caches.places import Places
-from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile, Restored
+from gpucache.caches.portable import Fact, Moving, PortableFile, Start
 from gpucache.errors import FormatError
 from gpucache.model import BuildRequest, Toolchain
 
@@ -350,10 +350,10 @@ class Format(Places, ABC, Generic[T]):
         that does not is merged with it. Raises FormatError, OSError."""
         return True
 
-    def restoring(self, check: Check) -> AbstractContextManager[Callable[[PortableEntry], Restored]]:  # noqa: ARG002 - see ``moving``
+    def restoring(self, check: Check) -> AbstractContextManager[Start]:  # noqa: ARG002 - see ``moving``
         """Writes entries that came from elsewhere; ``check`` judges an entry of any format.
 
-        The function raises FormatError for one that is not sound, HeldError, OSError.
+        Both functions raise FormatError for one that is not sound, HeldError, OSError.
         """
         raise FormatError(self.moving.why_not)
 

@@ -5,7 +5,7 @@ Owns the two protocols that inspect, verify and evict work on: a ``System`` know
 could break the owner is refused. Must not know how results are displayed.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
@@ -139,10 +139,9 @@ class Moves(Protocol):
         """What is known of the programs that use this cache: values by label of ``portable.Fact``."""
         ...
 
-    def has(self, key: str, names: Collection[str]) -> bool:
-        """Whether a sound entry of this key is there, with all files of these portable names.
-
-        Raises nothing of the system.
+    def having(self, keys: Container[str]) -> Callable[[str, Collection[str]], bool]:
+        """Whether sound entries of some keys are there: a function of a key and the portable names of all
+        files that the entry must have. The cache is walked once. Raises nothing of the system.
         """
         ...
 

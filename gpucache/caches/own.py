@@ -6,7 +6,7 @@ allows: the key against its key fields, the payload against the entry's head.
 
 import os
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,15 @@ from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Locat
 from gpucache.answers.verify import Checked, Finding
 from gpucache.caches import registry
 from gpucache.caches.interface import Isolation, Wanted
-from gpucache.caches.portable import Moving, PortableEntry, Restored, of_own, own_name
+from gpucache.caches.portable import (
+    SYNCED_AT_ONCE,
+    Moving,
+    PortableEntry,
+    Restored,
+    of_own,
+    own_name,
+    restored_ahead,
+)
 from gpucache.errors import CacheUnusableError, FormatError, UsageError
 from gpucache.host import os_errors
 from gpucache.model import (
@@ -180,14 +188,20 @@ class OwnCache:
         """Nothing: compilers decide which entries are hit."""
         return {}
 
-    def has(self, key: str, names: Collection[str] = ()) -> bool:  # noqa: ARG002 - an entry is one file
-        """Whether a sound entry of this key is there."""
+    def having(self, keys: Container[str]) -> Callable[[str, Collection[str]], bool]:  # noqa: ARG002 - found by key
+        """Whether sound entries are there, each of which is one file."""
+        return lambda key, _: self._has(key)
+
+    def _has(self, key: str) -> bool:
         scanned = self.store.look_at(CacheKey(key))
         return scanned is not None and isinstance(self.store.check(scanned), Entry)
 
     def restore(self, entries: Iterable[PortableEntry]) -> Iterator[Restored]:
         """Put entries in place, each unless a sound one is there."""
-        return map(self._restored, entries)
+        from concurrent.futures import ThreadPoolExecutor  # only pull needs it
+
+        with ThreadPoolExecutor(SYNCED_AT_ONCE) as pool:
+            yield from restored_ahead(lambda entry: pool.submit(self._restored, entry).result, entries)
 
     def _restored(self, entry: PortableEntry) -> Restored:
         if not self.store.writable:
@@ -198,8 +212,6 @@ class OwnCache:
             if [(self.name, own_name(key))] != [(entry.system, one.name) for one in entry.files]:
                 raise FormatError(f"it is laid out as no entry of {self.name}")
             data = entry.files[0].data
-            if self.has(entry.key):
-                return Restored(done=False, present=True)
             done = self.store.adopt(key, data)
         except (FormatError, ValueError) as error:  # the latter for what is no key
             return Restored(done=False, reason=str(error), damaged=True)

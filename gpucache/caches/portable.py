@@ -6,6 +6,8 @@ after a move. Must not know where entries go or who signs them.
 """
 
 import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -18,6 +20,10 @@ MOST_BYTES = 4 << 30
 """The largest size of one entry."""
 OWN_MODE = 0o600
 """The mode of our own entries on their way; each root has its own."""
+SYNCED_AT_ONCE = 16
+"""How many files are made durable at the same time: a disk takes them in one turn."""
+_AHEAD, _AHEAD_BYTES = 64, 64 << 20
+"""How many entries are under way on their way into a cache, and how large all but one of them are."""
 _LONGEST_NAME = 1024
 _DEEPEST = 16
 
@@ -69,6 +75,11 @@ class PortableEntry(NamedTuple):
     compile_ns: int | None = None
     made_ns: int = 0
 
+    @property
+    def size_bytes(self) -> int:
+        """The size of all files."""
+        return sum(len(one.data) for one in self.files)
+
 
 class Moving(NamedTuple):
     """How the entries of a system move."""
@@ -105,6 +116,27 @@ class Restored(NamedTuple):
     """Whether the reason is the entry itself."""
     failed: bool = False
     """Whether the reason is that the cache cannot be written."""
+
+
+Start = Callable[[PortableEntry], Callable[[], Restored]]
+"""Begins to restore an entry, and returns the function that ends it."""
+
+
+def restored_ahead(start: Start, entries: Iterable[PortableEntry]) -> Iterator[Restored]:
+    """What becomes of entries, in their order: some more are begun before one ends, as their files take time
+    to the disk."""
+    under_way: deque[tuple[int, Callable[[], Restored]]] = deque()
+    total = 0
+    for entry in entries:
+        size = entry.size_bytes
+        while under_way and (len(under_way) == _AHEAD or total + size > _AHEAD_BYTES):
+            ended, end = under_way.popleft()
+            total -= ended
+            yield end()
+        under_way.append((size, start(entry)))
+        total += size
+    for _, end in under_way:
+        yield end()
 
 
 def of_own(key: CacheKey, head: EntryHead, data: bytes) -> PortableEntry:

@@ -11,7 +11,8 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import count
@@ -22,7 +23,7 @@ from uuid import uuid4
 from gpucache.answers.entries import Problem
 from gpucache.caches.files import Files, open_folder, read
 from gpucache.caches.format import HOUR_NS, Check
-from gpucache.caches.portable import PortableEntry, PortableFile, Restored
+from gpucache.caches.portable import SYNCED_AT_ONCE, PortableEntry, PortableFile, Restored, Start
 from gpucache.errors import FormatError
 from gpucache.folders import Folder, give
 
@@ -36,23 +37,36 @@ _TAKEN = "a program may be writing it at this moment; pull again later"
 
 
 @contextmanager
-def restoring(made: "FilesFormat", check: Check) -> Iterator[Callable[[PortableEntry], Restored]]:
+def restoring(made: "FilesFormat", check: Check) -> Iterator[Start]:
     """Writes entries into the cache of a format, which judges each in the staging directory first.
 
-    Raises OSError if the root cannot be written; the function also raises FormatError and HeldError.
+    Threads bring the files to the disk, as a program must not find an empty one after a power cut, before the
+    second function moves them into place. Raises OSError if the root cannot be written; the functions also
+    raise FormatError and HeldError.
     """
     make_folder(made.root)
-    with staging(made.root) as staged:
+    with staging(made.root) as staged, ThreadPoolExecutor(SYNCED_AT_ONCE) as pool:
         numbers = count()
+        # What is written from here on is found when an entry does not come into place.
+        there = {one.key for one in made.items("")}
 
-        def restore(entry: PortableEntry) -> Restored:
+        def start(entry: PortableEntry) -> Callable[[], Restored]:
             below = staged / str(next(numbers))
             try:
-                return _restore(made, entry, check, below)
-            finally:  # a full disk has room for the next one
+                end = _started(made, entry, check, below, there, pool)
+            except BaseException:
                 shutil.rmtree(below, ignore_errors=True)
+                raise
 
-        yield restore
+            def cleared() -> Restored:
+                try:
+                    return end()
+                finally:  # a full disk has room for the next one
+                    shutil.rmtree(below, ignore_errors=True)
+
+            return cleared
+
+        yield start
 
 
 @contextmanager
@@ -76,8 +90,8 @@ def staging(root: Path) -> Iterator[Path]:
         os.close(fd)
 
 
-def write_files(root: Path, files: Sequence[PortableFile]) -> None:
-    """Write the files of an entry below a root, synced; raises OSError, FormatError for modes."""
+def _write_files(root: Path, files: Sequence[PortableFile]) -> None:
+    """Write the files of an entry below a root; raises OSError, FormatError for modes."""
     for one in files:
         if not one.mode & stat.S_IRUSR:
             raise FormatError(f"its owner may not read {one.name}")
@@ -86,11 +100,17 @@ def write_files(root: Path, files: Sequence[PortableFile]) -> None:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o600)
         with os.fdopen(fd, "wb") as file:
             file.write(one.data)
-            file.flush()
             if hasattr(os, "fchmod"):
                 os.fchmod(fd, one.mode)
             give(fd)
-            os.fsync(fd)
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def make_folder(path: Path) -> None:
@@ -104,28 +124,44 @@ def make_folder(path: Path) -> None:
         give(path)
 
 
-def _restore(made: "FilesFormat", entry: PortableEntry, check: Check, below: Path) -> Restored:
-    old, wrong = _judged(made, entry, check)
+def _started(
+    made: "FilesFormat",
+    entry: PortableEntry,
+    check: Check,
+    below: Path,
+    there: Container[str],
+    pool: ThreadPoolExecutor,
+) -> Callable[[], Restored]:
+    """Stage an entry, unless a sound one is among those that were ``there``; the function publishes it."""
+    old, wrong = _judged(made, entry, check) if made.key_here(entry) in there else (None, None)
     sound = old is not None and wrong is None
     if sound and old is not None and made.holds(old, [one.name for one in entry.files]):
-        return Restored(done=False, present=True)
+        return lambda: Restored(done=False, present=True)
     item = _staged(made, entry, check, below)
-    if sound and old is not None:
-        made.merge(old, entry)
-        return Restored(done=True)
-    if old is not None and wrong is not None and not _may_grow(old, wrong):
-        with made.lock(old):
-            kept = made.discard(old)
-        if kept is not None and not kept.gone:
-            return Restored(done=False, reason=f"the entry here is damaged and stays: {kept.reason}")
-    with made.lock(replace(item, root=made.root)):
-        names = [one.name for one in made.placed(entry, made.root) if one.name != made.index]
-        done = made.publish(entry, lambda: _publish(below, made.root, names))
-    if done:
-        return Restored(done=True)
-    old, wrong = _judged(made, entry, check)
-    present = old is not None and wrong is None
-    return Restored(done=False, present=present, reason="" if present else _TAKEN)
+    names = [one.name for one in made.placed(entry, made.root)]
+    synced = [pool.submit(_sync, below / name) for name in names]
+
+    def end() -> Restored:
+        for one in synced:
+            one.result()
+        if sound and old is not None:
+            made.merge(old, entry)
+            return Restored(done=True)
+        if old is not None and wrong is not None and not _may_grow(old, wrong):
+            with made.lock(old):
+                kept = made.discard(old)
+            if kept is not None and not kept.gone:
+                return Restored(done=False, reason=f"the entry here is damaged and stays: {kept.reason}")
+        with made.lock(replace(item, root=made.root)):
+            moved = [name for name in names if name != made.index]
+            done = made.publish(entry, lambda: _publish(below, made.root, moved))
+        if done:
+            return Restored(done=True)
+        now, wrong_now = _judged(made, entry, check)
+        present = now is not None and wrong_now is None
+        return Restored(done=False, present=present, reason="" if present else _TAKEN)
+
+    return end
 
 
 def _judged(made: "FilesFormat", entry: PortableEntry, check: Check) -> tuple[Files | None, Problem | None]:
@@ -146,7 +182,7 @@ def _may_grow(old: Files, wrong: Problem) -> bool:
 def _staged(made: "FilesFormat", entry: PortableEntry, check: Check, below: Path) -> Files:
     """The entry written below a directory and judged, then as it is to be in the cache."""
     trial = made.placed(entry, below)
-    write_files(below, trial)
+    _write_files(below, trial)
     probe = type(made)(made.location._replace(root=str(below)), made.now_ns)
     found = list(probe.items(""))
     names = {"/".join((*one.parts, name)) for one in found for name in one.names}
@@ -157,7 +193,7 @@ def _staged(made: "FilesFormat", entry: PortableEntry, check: Check, below: Path
     if wrong := check(probe, found[0]):
         raise FormatError(f"it is {wrong.kind}: {wrong.detail}")
     final = made.placed(entry, made.root)
-    write_files(below, [one for one in final if one not in trial])
+    _write_files(below, [one for one in final if one not in trial])
     return found[0]
 
 

@@ -6,7 +6,7 @@ format of its cache first. Must not know what kind of store it is, or which syst
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -68,8 +68,9 @@ def pull(
             continue
         of_cache = known.with_cache(cache)
         wanted: list[Signed] = []
+        has = cache.having(by_system[cache.name])
         for variants in by_system[cache.name].values():
-            outcome = _choose(cache, variants, trusted, of_cache, unsigned=unsigned)
+            outcome = _choose(has, variants, trusted, of_cache, unsigned=unsigned)
             if isinstance(outcome, Signed) and not dry_run:
                 wanted.append(outcome)
                 continue
@@ -86,7 +87,12 @@ def pull(
 
 
 def _choose(
-    cache: Moves, variants: Sequence[Signed], trusted: TrustedKeys, machine: Machine, *, unsigned: bool
+    has: Callable[[str, Collection[str]], bool],
+    variants: Sequence[Signed],
+    trusted: TrustedKeys,
+    machine: Machine,
+    *,
+    unsigned: bool,
 ) -> Signed | Pulled:
     """The newest record of a key that is believed and fits the machine; or why there is none to pull."""
     variants = sorted(variants, key=lambda one: one.record.made_ns, reverse=True)
@@ -100,7 +106,7 @@ def _choose(
         nearest = min(believed, key=lambda one: len(machine.differences(one.record)))
         return _outcome(nearest, machine, PullResult.DIFFERS)
     record = fitting[0].record
-    if cache.has(record.key, [one.name for one in record.files]):
+    if has(record.key, [one.name for one in record.files]):
         return _outcome(fitting[0], machine, PullResult.PRESENT)
     return fitting[0]
 

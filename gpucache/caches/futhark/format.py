@@ -7,7 +7,7 @@ its first bytes, among people's other files. The key is in the file. The file an
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
 from itertools import islice
 from pathlib import Path, PurePath
@@ -24,7 +24,7 @@ from gpucache.caches.futhark.file import COMPARED_BYTES
 from gpucache.caches.futhark.locations import FutharkPlaces, folder_of
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Layout, Left, Whose, is_copy
-from gpucache.caches.portable import Fact, Moving, PortableEntry, Restored
+from gpucache.caches.portable import Fact, Moving, Start
 from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.folders import Folder
 from gpucache.model import KeyField
@@ -152,7 +152,7 @@ class Futhark(FutharkPlaces, FilesFormat):
         """The bytes after the header."""
         return item.read(item.names[0], LARGEST_BYTES)[file.HEADER_BYTES :]
 
-    def restoring(self, check: Check) -> AbstractContextManager[Callable[[PortableEntry], Restored]]:
+    def restoring(self, check: Check) -> AbstractContextManager[Start]:
         """Writes files into the directory; a place that does not exist yet becomes one."""
         if self._named and not os.path.lexists(self.root / self._named):
             self.root, self._named = self.root / self._named, ""

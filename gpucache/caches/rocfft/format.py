@@ -14,10 +14,11 @@ colon, HIP version and generator sum. Source: rocFFT, ``rtc_cache.cpp``.
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location, Problem
@@ -39,7 +40,7 @@ from gpucache.caches.databases import (
 from gpucache.caches.format import SECOND_NS, Check, Clock, Format, HeldError, Item, Look, UnjudgedError
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Whose
-from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile, Restored
+from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile, Restored, Start
 from gpucache.caches.rocfft import database, locations
 from gpucache.caches.rocfft.database import Row, Table, judged, read_shape, row_problem, text
 from gpucache.caches.rocfft.locations import SYSTEM, RocfftPlaces
@@ -225,7 +226,7 @@ class Rocfft(RocfftPlaces, Format[Stored]):
         ]
 
     @contextmanager
-    def restoring(self, check: Check) -> Iterator[Callable[[PortableEntry], Restored]]:
+    def restoring(self, check: Check) -> Iterator[Start]:
         """Inserts rows below SQLite's own lock; a database that is missing is made first."""
         from gpucache.caches.restoring import make_folder, staging  # only pull needs them
 
@@ -245,7 +246,7 @@ class Rocfft(RocfftPlaces, Format[Stored]):
                 except CacheUnusableError as error:  # a program has it locked
                     raise HeldError(str(error)) from error
 
-            yield restore
+            yield lambda entry: partial(restore, entry)
 
     def _restore(self, entry: PortableEntry, check: Check, new: Path) -> Restored:
         values = _values(entry)
