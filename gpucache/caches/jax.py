@@ -165,11 +165,12 @@ class Jax(JaxPlaces, LockedFormat):
     def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:
         """The cache's own path if XLA's caches below it are in the key, else the setting that keeps them out;
         the CPU; and the compression, which is in the key as well."""
-        data = self.payload(item)
-        place = _place(data)
-        yield (Fact.PLACE, place) if place else (_XLA_CACHES, "none")
-        if cpu := _CPU.search(data):
-            yield Fact.CPU, cpu[1].decode()
+        with suppress(BrokenError):  # for example if this Python cannot read zstd
+            data = self.payload(item)
+            place = _place(data)
+            yield (Fact.PLACE, place) if place else (_XLA_CACHES, "none")
+            if cpu := _CPU.search(data):
+                yield Fact.CPU, cpu[1].decode()
         yield "compression", dict(look.fields)["packed by"]
 
     def facts_here(self) -> Mapping[str, frozenset[str]]:

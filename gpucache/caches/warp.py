@@ -24,7 +24,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, broken
 from gpucache.caches.format import HOUR_NS, Look, architecture
 from gpucache.caches.layout import VERSION, Layout, Left, hashed
-from gpucache.caches.portable import Fact, Moving
+from gpucache.caches.portable import Fact, Moving, PortableFile
 from gpucache.caches.systems import WarpPlaces
 from gpucache.errors import FormatError
 from gpucache.payload import PayloadKind
@@ -130,6 +130,14 @@ class Warp(WarpPlaces, FilesFormat):
                 cpu, arch, ending = found.groups()
                 form = "compute" if ending == "ptx" else "sm"
                 yield (Fact.CPU, cpu) if cpu else architecture(f"{form}_{arch}")
+
+    def files_to_move(self, item: Files) -> Sequence[PortableFile]:
+        """Its files, unless the name of one does not tell for which CPU it is, as in older versions."""
+        if any(name.endswith(".o") and not _BUILT.search(name) for name in item.names):
+            raise FormatError(
+                "its code for a CPU does not tell for which; compile it there with a newer Warp"
+            )
+        return super().files_to_move(item)
 
     def removal_order(self, names: Sequence[str]) -> Sequence[str]:
         """The binaries first; the launch data, without which Warp uses none of them, at the end."""

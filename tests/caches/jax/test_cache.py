@@ -4,6 +4,7 @@ import fcntl
 import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from gpucache.answers.entries import CacheEntry, FindingKind
 from gpucache.answers.lookup import Verdict
 from gpucache.answers.why import Served
 from gpucache.caches import jax
-from gpucache.caches.interface import Cache
+from gpucache.caches.interface import Cache, Moves
 from gpucache.caches.registry import of_others
 from gpucache.errors import FormatError
 from tests.caches.jax.build import EXECUTABLE, executable, framed, key, packed, put
@@ -259,3 +260,31 @@ def test_whatever_a_file_holds_raises_nothing(data: bytes) -> None:
         if cache.check(entry).findings:
             with pytest.raises(FormatError):
                 cache.extract(entry)
+
+
+@pytest.mark.parametrize("place", ["/tmp/123456789", "/cache", f"/{'long/' * 40}cache", "gs://bucket/jax"])
+def test_an_executable_tells_the_place_of_xlas_caches_and_the_cpu(place: str, tmp_path: Path) -> None:
+    """A string with its length before it, which can be as large as a character of the path."""
+    told = f"{place}/xla_gpu_per_fusion_autotune_cache_dir".encode()
+    length = bytes([len(told)]) if len(told) < 0x80 else bytes([0x80 | len(told) & 0x7F, len(told) >> 7])
+    cpu = b"B\x18x86_64-unknown-linux-gnu\x12\x06znver5\x1a\x09+64bit,+adx"
+    put(tmp_path, data=packed(EXECUTABLE + b"\xb2\x14" + length + told + b"\x10\x01" + cpu))
+    cache = opened(SYSTEM, tmp_path)
+    facts = dict(cast("Moves", cache).pack(only(cache)).facts)
+    assert facts == {"cache path": place, "CPU": "znver5", "compression": "zlib"}
+
+
+def test_a_bounded_cache_gets_the_last_use_of_what_came(tmp_path: Path) -> None:
+    """Without it JAX writes no other entry; a cache without a bound gets none."""
+    put(tmp_path / "there", used_ns=1)
+    there = opened(SYSTEM, tmp_path / "there")
+    entry = cast("Moves", there).pack(only(there))
+    assert len(entry.files) == 1
+    for name, bounded in (("bounded", True), ("free", False)):
+        (tmp_path / name).mkdir()
+        if bounded:
+            (tmp_path / name / ".lockfile").touch()
+        here = opened(SYSTEM, tmp_path / name)
+        assert [one.done for one in cast("Moves", here).restore([entry])] == [True]
+        assert bool(list((tmp_path / name).glob("*-atime"))) is bounded
+        assert not here.check(only(here)).findings

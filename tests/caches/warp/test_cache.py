@@ -2,12 +2,15 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from gpucache.answers.entries import FindingKind
 from gpucache.answers.why import Served
+from gpucache.caches.interface import Moves
 from gpucache.caches.registry import of_others
+from gpucache.errors import FormatError
 from tests.caches.opened import PTX, kinds, opened
 from tests.caches.warp.build import MODULE, VERSION, digits, put, put_older, put_oldest
 from tests.payload.build import elf64
@@ -132,3 +135,16 @@ def test_damage_is_reported_with_what_comes_of_it_and_repaired(
     if kind.wrong:
         assert cache.repair(checked, entry).findings[0].repaired
         assert not folder.exists() and other.exists()
+
+
+def test_code_for_a_cpu_that_is_not_named_does_not_move(tmp_path: Path) -> None:
+    """Since digits of the CPU are in the name, others do not load it."""
+    folder = put(tmp_path)
+    (folder / f"{folder.name}.cpu0eee9287.o").write_bytes(elf64())
+    cache = opened(SYSTEM, tmp_path)
+    (entry,) = cache.scan()
+    assert ("CPU", "0eee9287") in cast("Moves", cache).pack(entry).facts
+    (folder / f"{folder.name}.o").write_bytes(elf64())
+    (entry,) = cache.scan()
+    with pytest.raises(FormatError, match="for which"):
+        cast("Moves", cache).pack(entry)
