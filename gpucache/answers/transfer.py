@@ -383,7 +383,7 @@ def pull(shown: Sequence[Pulled], summary: PullSummary, *, whole: bool = False) 
         unknown.setdefault(one.fact, []).append(f"{one.cache} ({one.entries})")
     if unknown:
         facts = "; ".join(f"{fact} for {', '.join(same)}" for fact, same in unknown.items())
-        yield plain(f"not known of this machine, so not compared: {facts}")
+        yield plain(f"not known, so not compared: {facts}")
     if summary.unchecked and summary.size_bytes:
         yield plain("signatures were not checked (--unsigned)", "yellow")
     yield _sum(

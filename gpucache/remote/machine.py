@@ -6,11 +6,10 @@ together says what is known.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from gpucache.answers.transfer import Mismatch
-from gpucache.caches.interface import Moves
 from gpucache.caches.portable import Fact
 from gpucache.caches.registry import OWN
 from gpucache.remote.records import Record
@@ -32,12 +31,11 @@ class Machine(NamedTuple):
     elsewhere: bool = False
     """Whether it is another machine, of which caches here tell nothing."""
     untold: tuple[str, ...] = ()
-    """What decides about a hit as well and no entry of the cache names."""
+    """What decides about hits of a cache as well and no entry tells, as ``Moving.untold``."""
 
-    def with_cache(self, cache: Moves) -> "Machine":
-        """The same with what is known of one cache and its programs."""
-        known = self.known if self.elsewhere else {**self.known, **cache.facts_here()}
-        return self._replace(known=known, untold=cache.moving.untold)
+    def with_cache(self, facts: Callable[[], Mapping[str, frozenset[str]]]) -> "Machine":
+        """The same with what is known of the programs of one cache."""
+        return self if self.elsewhere else self._replace(known={**self.known, **facts()})
 
     def differences(self, record: Record) -> tuple[Mismatch, ...]:
         """The facts that are others on this machine; empty if the entry fits as far as is known."""
@@ -51,12 +49,12 @@ class Machine(NamedTuple):
         return tuple(found)
 
     def unknown(self, record: Record) -> tuple[str, ...]:
-        """The facts of an entry that are not known of this machine."""
+        """The facts that decide about an entry as well and are not known, here or of the entry."""
         if record.system == OWN:
             return () if self._alike(record) else ("toolchain",)
-        facts = _by_label(record).items()
-        named = (label for label, there in facts if not self._here(label, there))
-        return tuple(dict.fromkeys((*named, *self.untold)))
+        facts = _by_label(record)
+        hidden = (label for label in self.untold if label not in facts)
+        return (*(label for label, there in facts.items() if not self._here(label, there)), *hidden)
 
     def _here(self, label: str, there: Sequence[str]) -> frozenset[str]:
         """What is known for a label; of architectures those of the kind, as a machine may hide its GPU."""

@@ -66,7 +66,7 @@ def pull(
             )
             yield Immovable(cache.name, why)
             continue
-        of_cache = known.with_cache(cache)
+        of_cache = known.with_cache(cache.facts_here)._replace(untold=cache.moving.untold)
         wanted: list[Signed] = []
         has = cache.having(by_system[cache.name])
         for variants in by_system[cache.name].values():

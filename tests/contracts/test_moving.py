@@ -11,8 +11,9 @@ from typing import Protocol, cast
 import pytest
 
 from gpucache.answers.entries import CacheEntry
+from gpucache.caches.format import architecture
 from gpucache.caches.interface import Cache, Moves
-from gpucache.caches.portable import PortableEntry, PortableFile
+from gpucache.caches.portable import Fact, PortableEntry, PortableFile
 from gpucache.caches.registry import OWN
 from gpucache.caches.restoring import STAGING
 from gpucache.errors import FormatError
@@ -150,6 +151,42 @@ def test_what_a_killed_process_left_is_removed_at_the_next_start(name: str, tmp_
     (dead / "file").write_bytes(b"x")
     list(_opened(name, place).restore(packed))
     assert not dead.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "facts"),
+    [
+        ("triton", {"architecture": "sm_90", "version": "3.9.0"}),
+        ("warp", {"PTX for": "compute_90", "version": "1.19.0"}),
+        ("cuda.core", {"PTX for": "compute_90"}),
+        ("torch-kernels", {"PTX for": "compute_90", "NVRTC": "12.6"}),
+        ("opencv", {"architecture": "NVIDIA_GeForce_RTX_4090", "driver": "550_54_14"}),
+        ("jax", {"JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES": "none", "compression": "zlib"}),
+        ("helion", {"GPU": "NVIDIA H100", "CUDA or ROCm": "13.0"}),
+        ("tilelang", {"architecture": "sm_90", "version": "0.1.15"}),
+        ("inductor", {}),
+    ],
+)
+def test_an_entry_tells_what_decides_about_a_hit(name: str, facts: dict[str, str], tmp_path: Path) -> None:
+    """Architectures as targets have them, and versions as packages have them."""
+    entry, *_ = _packed(_opened(name, EXAMPLES[name].make(tmp_path)))
+    assert dict(entry.facts) == facts
+
+
+@pytest.mark.parametrize(
+    ("target", "fact"),
+    [
+        ("cuda:sm_90", (Fact.ARCHITECTURE, "sm_90")),
+        ("cuda:sm_100a", (Fact.ARCHITECTURE, "sm_100")),
+        ("cuda:compute_80", (Fact.PTX, "compute_80")),
+        ("cuda:compute_90a", (Fact.ARCHITECTURE, "sm_90")),
+        ("hip:gfx942:sramecc+:xnack-", (Fact.ARCHITECTURE, "gfx942")),
+        ("opencl:Some GPU", (Fact.ARCHITECTURE, "Some GPU")),
+    ],
+)
+def test_the_architecture_is_that_of_a_device(target: str, fact: tuple[Fact, str]) -> None:
+    """A binary for one architecture alone runs on its devices, a PTX on later ones as well."""
+    assert architecture(target) == fact
 
 
 def test_systems_that_move_are_known() -> None:

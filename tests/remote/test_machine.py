@@ -51,6 +51,7 @@ def test_unknown_facts_are_named() -> None:
     record = _record(("architecture", "sm_90"), ("Python", "3.11"))
     assert blind.unknown(record) == ("architecture", "Python")
     assert not blind.differences(record)
+    assert blind._replace(untold=("Python", "NVRTC")).unknown(record) == ("architecture", "Python", "NVRTC")
 
 
 def test_our_own_entries_fit_one_compiler_whole() -> None:
