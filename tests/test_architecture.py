@@ -123,6 +123,8 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     ),
     "opencl": frozenset({"leaves", "library", "assembly", "engine", "backends", "store.interface"}),
     "cuda": frozenset({"leaves", "library", "assembly", "engine", "backends", "store.interface"}),
+    "triton": frozenset({"leaves", "library"}),
+    "cupy": frozenset({"leaves", "library"}),
     "cli": _CLI,
     # A key press waits for completion, so it opens the store without all that assembly brings.
     "cli.parameters": _CLI | {"store"},
@@ -273,6 +275,8 @@ def test_the_package_imports_nothing_at_once() -> None:
 _ONLY: Mapping[str, frozenset[str]] = {
     "pyopencl": frozenset({"backends", "opencl", "bench.opencl"}),
     "cuda": frozenset({"backends", "cuda", "bench.cuda"}),
+    "cupy": frozenset({"cupy"}),
+    "triton": frozenset({"triton"}),
     "click": frozenset({"cli"}),
     # It takes three times as long to import as JSON, so no hit may need it.
     "msgspec": frozenset({"recording", "sources.scan_memos", "remote"}),
@@ -357,7 +361,8 @@ _ALSO_ELSEWHERE: Mapping[str, frozenset[str]] = {
     "mesa": frozenset({"backends.opencl", "payload.containers", "caches.steam"}),
     # What names itself after what it is for, as kinds of payloads and of kernels do.
     "vulkan": frozenset({"payload", "caches.taichi"}),
-    "triton": frozenset({"caches.inductor", "caches.vllm", "caches.helion"}),
+    "triton": frozenset({"caches.inductor", "caches.vllm", "caches.helion", "triton"}),
+    "cupy": frozenset({"cupy"}),
     "inductor": frozenset({"caches.vllm"}),
     # It tells the caches of others where they lie.
     "vllm": frozenset({"caches.deep_gemm"}),

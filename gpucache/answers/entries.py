@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from gpucache.json_keys import Instant, OrNull, json_keys
+from gpucache.keys import NAMESPACE
 from gpucache.model import Check, KeyField
 from gpucache.units import format_count
 
@@ -166,6 +167,12 @@ class EntryReport(NamedTuple):
     def origin(self) -> tuple[KeyField, ...]:
         """Where it came from, which is not part of the key."""
         return tuple(KeyField(*pair) for pair in self.provenance)
+
+    @property
+    def compared(self) -> tuple[KeyField, ...]:
+        """The fields by which entries are compared: with an owner's opaque key also what the owner says."""
+        opaque = any(item.label == NAMESPACE for item in self.key_fields)
+        return (*self.origin, *self.key_fields) if opaque else self.key_fields
 
     @property
     def sizes(self) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ class Verdict(StrEnum):
     UNCACHEABLE = "uncacheable"
     """No exact key can be made for it; why, and what to do."""
     OPAQUE_KEY = "opaque-key"
-    """It was asked for through ProgramCache, by a key that tells nothing."""
+    """Its key is another system's, such as Triton's, and nothing else is known that differs."""
     NOT_RECORDED = "not-recorded"
     """The record of earlier builds was lost."""
 

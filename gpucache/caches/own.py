@@ -157,8 +157,11 @@ class OwnCache:
         raise FormatError(f"the entry {entry.key[:12]} cannot be read: {why}; run 'gpucache verify'")
 
     def extract(self, entry: CacheEntry) -> bytes:
-        """The payload; raises FormatError."""
-        return self._whole(entry).payload
+        """The payload, of several files the binary; raises FormatError."""
+        from gpucache.payload import files
+
+        payload = self._whole(entry).payload
+        return files.binary(payload) if payload.startswith(files.MAGIC) else payload
 
     def remove(self, entry: CacheEntry, why: str) -> "Kept | None":
         """Remove an entry if unchanged since the scan."""

@@ -109,7 +109,7 @@ def _compare(opened: Opened, keys: Sequence[str]) -> None:
     from gpucache.keys import difference
 
     left, right = (opened.report(key) for key in keys)
-    differences = difference(left.key_fields, right.key_fields)
+    differences = difference(left.compared, right.compared)
     summary: EntriesCompared = {
         "left": left.entry.key,
         "right": right.entry.key,

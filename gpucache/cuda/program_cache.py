@@ -1,6 +1,5 @@
 """``gpucache.cuda.ProgramCache``: our root as cache of ``cuda.core.Program.compile``. Loads cuda.core."""
 
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -9,15 +8,19 @@ from typing import Any
 from cuda.core import ObjectCode
 from cuda.core.utils import ProgramCacheResource
 
-from gpucache import __version__
 from gpucache.engine.store_layers import Layers
-from gpucache.errors import CacheMissError, CacheUnusableError
-from gpucache.keys import cache_key, digest
-from gpucache.library import process
-from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead, KeyField
-from gpucache.store.interface import Damaged, Event, Found, ScannedEntry
+from gpucache.errors import CacheUnusableError
+from gpucache.keys import cache_key
+from gpucache.library import opaque, process
+from gpucache.model import CacheKey, KeyField
+from gpucache.store.interface import ScannedEntry
 
 NAMESPACE = "cuda.core program cache"
+OWNER = opaque.Owner(
+    NAMESPACE,
+    "cuda.core",
+    "cuda.core gives no details of it; gpucache.cuda.compile_program can say why",
+)
 
 
 class ProgramCache(ProgramCacheResource):  # type: ignore[misc] # cuda.core publishes no types
@@ -35,45 +38,13 @@ class ProgramCache(ProgramCacheResource):  # type: ignore[misc] # cuda.core publ
         self._layers = layers if layers is not None else process.layers()
 
     def __getitem__(self, key: bytes | str) -> bytes:
-        wanted = _key(key)
-        if not self._layers.disabled:
-            for store in self._layers.on_disk():
-                answer = store.get(wanted)
-                if isinstance(answer, Found):
-                    return answer.payload
-                if isinstance(answer, Damaged):
-                    process.say_once(f"an entry of cuda.core was {answer.damage}: {answer.detail}")
-            if self._layers.remote is not None:
-                from gpucache.engine.elsewhere import fetch
-
-                fetched = fetch(self._layers, wanted)
-                if fetched is not None:
-                    return fetched.payload
-        if self._layers.require:
-            raise CacheMissError(
-                "a program of cuda.core is not in the cache, and GPUCACHE_REQUIRE is set: opaque-key: "
-                "cuda.core gives no details of it; gpucache.cuda.compile_program can say why"
-            )
-        raise KeyError(key)
+        found = opaque.find(self._layers, OWNER, _key(key))
+        if found is None:
+            raise KeyError(key)
+        return found.payload
 
     def __setitem__(self, key: bytes | str, value: bytes | bytearray | memoryview | ObjectCode) -> None:
-        entry = _entry(key, _payload(value))
-        store = self._layers.target
-        if store is None:
-            return
-        try:
-            store.publish(entry)
-        except (OSError, CacheUnusableError) as error:
-            from gpucache.engine.lookup import not_kept
-
-            process.say_once(f"programs of cuda.core are not kept: {not_kept(store.root, error)}")
-            return
-        store.record(NAMESPACE, Event(entry.head.created_ns, "built", str(entry.key), entry.head.target))
-        if self._layers.remote is not None:
-            self._layers.remote().send(entry)
-        if self._layers.trim is not None:
-            with suppress(OSError, CacheUnusableError):
-                self._layers.trim()
+        opaque.keep(self._layers, OWNER, opaque.binary(_fields(key), NAMESPACE, _payload(value)))
 
     def __delitem__(self, key: bytes | str) -> None:
         wanted = _key(key)
@@ -103,29 +74,11 @@ class ProgramCache(ProgramCacheResource):  # type: ignore[misc] # cuda.core publ
 def _fields(key: bytes | str) -> tuple[KeyField, ...]:
     if not isinstance(key, str | bytes | bytearray):
         raise TypeError(f"cache keys must be bytes or str, got {type(key).__name__}")
-    opaque = key.encode() if isinstance(key, str) else bytes(key)
-    return (KeyField("namespace", NAMESPACE), KeyField("opaque key", opaque.hex()))
+    return opaque.key_fields(OWNER, (key.encode() if isinstance(key, str) else bytes(key)).hex())
 
 
 def _key(key: bytes | str) -> CacheKey:
     return cache_key(_fields(key))
-
-
-def _entry(key: bytes | str, payload: bytes) -> Entry:
-    from gpucache.payload import PayloadKind, describe  # which no hit needs
-
-    kinds = {PayloadKind.CUBIN: "cubin", PayloadKind.PTX: "ptx", PayloadKind.LTOIR: "ltoir"}
-    info = describe(payload)
-    head = EntryHead(
-        program=NAMESPACE,
-        target=f"cuda:{info.architecture}" if info.architecture else "cuda:unknown",
-        artifact_kind=kinds.get(info.kind, info.kind.value),
-        created_ns=time.time_ns(),
-        compile_ns=0,
-        payload_sha256=digest(payload),
-    )
-    fields = _fields(key)
-    return Entry(cache_key(fields), head, EntryDetail(fields, "", __version__), payload)
 
 
 def _payload(value: Any) -> bytes:

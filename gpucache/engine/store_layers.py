@@ -147,8 +147,8 @@ class Layers(NamedTuple):
 
 def note_miss(layers: Layers, prepared: Prepared, miss: Miss, *, noted: bool = False) -> None:
     """Write a miss down; ``noted`` says that ``warm --misses`` can build it."""
-    if layers.target is not None:
-        layers.target.journal(miss_record(layers, prepared, miss, time.time_ns()) | {"noted": noted})
+    request = prepared.request
+    write_miss(layers, request.program.name, str(request.target), prepared.key, miss, noted=noted)
 
 
 def record_build(store: "DirectoryStore", program: Program, entry: Entry, what: str = "built") -> None:
@@ -180,14 +180,25 @@ def note_process(layers: Layers, hits: int, misses: int) -> None:
         )
 
 
-def miss_record(layers: Layers, prepared: Prepared, miss: Miss, now_ns: int) -> dict[str, object]:
+def write_miss(
+    layers: Layers, program: str, target: str, key: CacheKey, miss: Miss, *, noted: bool = False
+) -> None:
+    """Write down the miss of a program for a target."""
+    if layers.target is not None:
+        record = miss_record(layers, program, target, key, miss, time.time_ns())
+        layers.target.journal(record | {"noted": noted})
+
+
+def miss_record(
+    layers: Layers, program: str, target: str, key: CacheKey, miss: Miss, now_ns: int
+) -> dict[str, object]:
     """The journal's record of a miss."""
     return {
         "kind": "miss",
         "when_ns": now_ns,
-        "program": prepared.request.program.name,
-        "target": str(prepared.request.target),
-        "key": str(prepared.key),
+        "program": program,
+        "target": target,
+        "key": str(key),
         "verdict": miss.verdict.value,
         "detail": miss.detail,
         "differences": [

@@ -147,7 +147,7 @@ def items_of(
 
 def compare(left: EntryReport, right: EntryReport) -> list[str]:
     """The differences of two entries in words; empty if their key fields are the same."""
-    return phrases(difference(left.key_fields, right.key_fields))
+    return phrases(difference(left.compared, right.compared))
 
 
 def _running(request: BuildRequest, directory: str | None) -> BuildRequest | None:

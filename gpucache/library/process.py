@@ -144,14 +144,31 @@ def learn(layers: Layers, noted: Noted) -> None:
         _LEARNER.add(layers.target.root)
 
 
+def tell_hit(layers: Layers, hit: Hit, name: str = "") -> None:
+    """Count a hit, and log one line with the name that the program has."""
+    _COUNTER.count(layers, hit=True)
+    head = hit.head
+    _log(_INFO, "hit %s for %s: %s in %s", name or head.program, head.target, hit.key.short, hit.layer)
+
+
+def count_miss(layers: Layers) -> None:
+    """Count a miss that is logged once more is known."""
+    _COUNTER.count(layers, hit=False)
+
+
+def log_miss(program: str, target: str, miss: Miss, compile_ns: int, note: str = "", then: str = "") -> None:
+    """Log the reason of a miss."""
+    told = program, target, miss.verdict.value, miss.detail, compile_ns // 1_000_000, note, then
+    _log(_INFO, "miss %s for %s: %s: %s; compiled in %d ms%s%s", *told)
+
+
 def tell(layers: Layers, prepared: "Prepared", outcome: Hit | Built | Plain) -> None:
     """Count a hit or a miss, and log one line."""
-    _COUNTER.count(layers, hit=isinstance(outcome, Hit))
     request = prepared.request
     if isinstance(outcome, Hit):
-        program, target = request.program.name or outcome.head.program, outcome.head.target
-        _log(_INFO, "hit %s for %s: %s in %s", program, target, outcome.key.short, outcome.layer)
+        tell_hit(layers, outcome, request.program.name)
         return
+    count_miss(layers)
     from gpucache.engine.prepare import lacks_kernels
 
     if isinstance(outcome, Built) and lacks_kernels(prepared, outcome.artifact.payload):
@@ -168,17 +185,9 @@ def tell(layers: Layers, prepared: "Prepared", outcome: Hit | Built | Plain) -> 
     # An entry that could not be read matters only if this build did not replace it.
     unread = miss.unread if isinstance(outcome, Plain) or outcome.key is None else ""
     warned = failed or miss.verdict is Verdict.UNCACHEABLE
-    _log(
-        _INFO,
-        "miss %s for %s: %s: %s; compiled in %d ms%s%s",
-        request.program.name,
-        request.target,
-        miss.verdict.value,
-        miss.detail,
-        compile_ns // 1_000_000,
-        f" ({outcome.note})" if outcome.note and not (warned or outcome.told_by_miss) else "",
-        f"; {HOW_TO_WARM}" if noted else "",
-    )
+    note = f" ({outcome.note})" if outcome.note and not (warned or outcome.told_by_miss) else ""
+    then = f"; {HOW_TO_WARM}" if noted else ""
+    log_miss(request.program.name, str(request.target), miss, compile_ns, note, then)
     if warned:
         say_once(f"programs are compiled uncached: {outcome.note}")
     elif unread:

@@ -31,6 +31,7 @@ class PayloadKind(StrEnum):
     OFFLOAD_BUNDLE = "offload-bundle"
     VULKAN_PIPELINES = "vulkan-pipelines"
     ELF = "elf"
+    FILES = "files"
     UNKNOWN = "unknown"
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gpucache.model import BuildRequest, CacheKey, EntryHead
+from gpucache.store.answers import REMOTE as REMOTE
 from gpucache.store.answers import Absent as Absent
 from gpucache.store.answers import Damage as Damage
 from gpucache.store.answers import Damaged as Damaged

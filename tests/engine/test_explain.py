@@ -162,7 +162,8 @@ def test_a_record_is_bounded_and_readable(missed: Callable[..., Miss], ready: Re
     environ = {f"NVRTC_{number}": "x" for number in range(9)}
     wanted = ready(environ=environ)
     miss = missed(wanted, ready())
-    record = miss_record(Layers(), wanted, miss, 1)
+    request = wanted.request
+    record = miss_record(Layers(), request.program.name, str(request.target), wanted.key, miss, 1)
     assert len(miss.differences) == 9
     assert record["differences"] == [
         {"label": f"environment NVRTC_{number}", "left": None, "right": "x"} for number in range(8)

@@ -1,0 +1,161 @@
+"""Entries under keys that only their owner understands: found, kept, and explained by what the owner says.
+
+Owns what the caches of cuda.core, Triton and CuPy share: the owner's key goes into ours as it is, in a
+namespace; what describes a build besides its key is in the entry's provenance. Must not import an owner.
+"""
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from gpucache import __version__
+from gpucache.answers.lookup import Hit, Miss, Verdict
+from gpucache.engine.program_names import program_name as program_name
+from gpucache.engine.store_layers import Layers, write_miss
+from gpucache.errors import CacheMissError, CacheUnusableError
+from gpucache.keys import NAMESPACE, cache_key, difference, digest
+from gpucache.library import process
+from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead, KeyField
+from gpucache.store.interface import MADE, REMOTE, Event
+
+_NEAREST_OF = 8
+_PHRASES = 4
+
+
+class Owner(NamedTuple):
+    """A system that keeps its binaries in our cache."""
+
+    namespace: str
+    """The namespace of its keys."""
+    name: str
+    """Its name in sentences."""
+    untold: str
+    """Why a miss may have no reason, in one sentence."""
+
+
+Pairs = Sequence[tuple[str, str]]
+
+
+def key_fields(owner: Owner, key: str, *others: tuple[str, str]) -> tuple[KeyField, ...]:
+    """The key fields of an owner's key."""
+    return tuple(
+        KeyField(label, value)
+        for label, value in ((NAMESPACE, owner.namespace), ("opaque key", key), *others)
+    )
+
+
+def entry(
+    fields: Sequence[KeyField],
+    payload: bytes,
+    *,
+    program: str,
+    target: str,
+    kind: str,
+    compile_ns: int = 0,
+    described: Pairs = (),
+) -> Entry:
+    """The entry of a payload; ``described`` is what the owner says of it."""
+    head = EntryHead(program, target, kind, time.time_ns(), compile_ns, digest(payload))
+    return Entry(
+        cache_key(fields), head, EntryDetail(tuple(fields), "", __version__, tuple(described)), payload
+    )
+
+
+def binary(fields: Sequence[KeyField], program: str, payload: bytes, described: Pairs = ()) -> Entry:
+    """The entry of a CUDA binary, or of any other bytes."""
+    from gpucache.payload import PayloadKind, describe  # which no hit needs
+
+    kinds = {PayloadKind.CUBIN: "cubin", PayloadKind.PTX: "ptx", PayloadKind.LTOIR: "ltoir"}
+    info = describe(payload)
+    target = f"cuda:{info.architecture or 'unknown'}"
+    kind = kinds.get(info.kind, info.kind.value)
+    return entry(fields, payload, program=program, target=target, kind=kind, described=described)
+
+
+def look(layers: Layers, owner: Owner, key: CacheKey) -> Hit | None:
+    """The sound entry of a key in the roots, or in the store on another machine."""
+    if layers.disabled:
+        return None
+    found = layers._replace(memory=None).find([key])
+    if isinstance(found, Hit):
+        return found
+    for one in found.damaged:
+        process.say_once(f"an entry of {owner.name} was {one.damage}: {one.detail}")
+    if layers.remote is None:
+        return None
+    from gpucache.engine.elsewhere import fetch
+
+    fetched = fetch(layers, key)
+    return None if fetched is None else Hit(key, fetched.head, fetched.payload, REMOTE)
+
+
+def find(layers: Layers, owner: Owner, key: CacheKey) -> Hit | None:
+    """The same, counted; raises CacheMissError if the settings require a hit."""
+    found = look(layers, owner, key)
+    if found is not None:
+        process.tell_hit(layers, found)
+        return found
+    process.count_miss(layers)
+    if layers.require:
+        raise CacheMissError(
+            f"a program of {owner.name} is not in the cache, and GPUCACHE_REQUIRE is set: opaque-key: "
+            f"{owner.untold}"
+        )
+    return None
+
+
+def keep(layers: Layers, owner: Owner, made: Entry) -> bool:
+    """Publish what was compiled after a miss, with the reason of the miss; whether that worked."""
+    store, head = layers.target, made.head
+    if store is None:
+        return False
+    miss = _reason(layers, owner, made)
+    process.log_miss(head.program, head.target, miss, head.compile_ns)
+    write_miss(layers, head.program, head.target, made.key, miss)
+    try:
+        store.publish(made)
+    except (OSError, CacheUnusableError) as error:
+        from gpucache.engine.lookup import not_kept
+
+        process.say_once(f"programs of {owner.name} are not kept: {not_kept(store.root, error)}")
+        return False
+    store.record(head.program, Event(head.created_ns, "built", str(made.key), head.target))
+    if layers.remote is not None:
+        layers.remote().send(made)
+    if layers.trim is not None:
+        with suppress(OSError, CacheUnusableError):
+            layers.trim()
+    return True
+
+
+def _reason(layers: Layers, owner: Owner, made: Entry) -> Miss:
+    """What became of the entry, or how the nearest build of its program for its target is described."""
+    key = str(made.key)
+    events = [(one, store) for store in layers.on_disk() for one in store.history(made.head.program)]
+    own = next((one for one, _ in reversed(events) if one.key == key and one.what not in MADE), None)
+    verdict = {"evicted": Verdict.EVICTED, "quarantined": Verdict.CORRUPT}.get(own.what) if own else None
+    if own is not None and verdict is not None:
+        return Miss(verdict, own.why)
+    described = _described(made.detail)
+    alike = [one for one in events if one[0].what in MADE and one[0].target == made.head.target]
+    if not described:
+        return Miss(Verdict.OPAQUE_KEY, owner.untold)
+    if not alike:
+        return Miss(Verdict.NEVER_BUILT, f"nothing was built as {made.head.program} for {made.head.target}")
+    from gpucache.engine.explain import phrases  # which only a miss with such an entry needs
+
+    nearest: list[tuple[int, Miss]] = []
+    for event, store in alike[: -_NEAREST_OF - 1 : -1]:  # of equally near ones the newest
+        detail = store.detail(CacheKey(event.key))
+        if detail is not None and event.key != key:
+            differences = difference(_described(detail), described)
+            words = "; ".join(phrases(differences)[:_PHRASES])
+            told = f"{words} (nearest: {event.key[:12]})"
+            miss = Miss(Verdict.KEY_CHANGED, told, differences, CacheKey(event.key))
+            nearest.append((len(differences), miss if words else Miss(Verdict.OPAQUE_KEY, owner.untold)))
+    return min(nearest, key=lambda one: one[0], default=(0, Miss(Verdict.NOT_RECORDED, owner.untold)))[1]
+
+
+def _described(detail: EntryDetail) -> tuple[KeyField, ...]:
+    return tuple(KeyField(*pair) for pair in detail.provenance)

@@ -1,0 +1,268 @@
+"""``TRITON_CACHE_MANAGER=gpucache.triton:CacheManager``: our root as cache of Triton 3. Loads Triton.
+
+All files of a kernel are one entry, which is published as one and checked at each hit. Triton wants paths:
+the files are where Triton keeps them, ``TRITON_CACHE_DIR/KEY/``, as other programs look for them there. That
+directory is renamed into place once, complete, and never changed. Before its paths are returned, every byte
+is compared with the entry. A directory that differs, of another writer or a damaged one, is left alone, and
+the files are in a directory of this process. Where nothing can be kept, Triton's own cache is used.
+"""
+
+import atexit
+import json
+import os
+import shutil
+import tempfile
+import time
+import weakref
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import triton
+from triton.runtime import cache as theirs
+
+from gpucache.errors import CacheUnusableError, FormatError
+from gpucache.host import os_errors
+from gpucache.keys import cache_key, digest
+from gpucache.library import opaque, process
+from gpucache.model import Entry, KeyField
+from gpucache.payload.files import pack, unpack
+
+OWNER = opaque.Owner(
+    "Triton",
+    "Triton",
+    "Triton's key tells nothing; 'gpucache inspect --why KEY KEY' compares what is stored of two kernels",
+)
+_LIST = "__grp__"
+_NOT_DESCRIBED = ("hash", "name", "target", "triton_version")
+_LONGEST = 200
+_WAIT_S = 10.0
+"""The most seconds for which the publishing of another process is waited for."""
+_DIGITS = 16
+
+
+class CacheManager(theirs.CacheManager):  # type: ignore[misc] # Triton publishes no types
+    """Triton's cache of one key. Raises what Triton's own raises, and CacheMissError if a hit is required."""
+
+    def __init__(self, key: str, override: bool = False, dump: bool = False) -> None:
+        self._key = key
+        self._layers = process.layers()
+        self._began_ns = time.monotonic_ns()
+        self._grouped = self._met = False
+        self._made: dict[str, bytes] = {}
+        self._staging: Path | None = None
+        self._plain: Any = None
+        if override or dump or self._layers.disabled:
+            self._plain = theirs.FileCacheManager(key, override=override, dump=dump)
+
+    def get_file(self, filename: str) -> str | None:
+        """The path of a file that was stored alone, or was put before."""
+        if self._plain is None and self._staging is not None and filename in self._made:
+            return str(self._staging / filename)
+        found = self._find(filename)
+        if found is None and self._falls_back():
+            return self._plain.get_file(filename)
+        return None if found is None else found[filename]
+
+    def get_group(self, filename: str) -> dict[str, str] | None:
+        """The paths of a kernel's files by name."""
+        self._grouped = True
+        found = self._find(filename)
+        if found is None and self._falls_back():
+            return self._plain.get_group(filename)
+        return found
+
+    def put(self, data: Any, filename: str, binary: bool = True) -> str:
+        """Store a file, or one of a kernel's before ``put_group``; returns its path."""
+        if self._falls_back():
+            return self._plain.put(data, filename, binary=binary)
+        content = data if isinstance(data, bytes) else str(data).encode()
+        if not self._grouped:
+            placed = self._keep(filename, {filename: content})
+            if placed is not None:
+                return placed[filename]
+        self._made[filename] = content
+        if self._staging is None:
+            self._staging = _staging(self._key)
+            weakref.finalize(self, _remove, self._staging, os.getpid())
+        (self._staging / filename).write_bytes(content)
+        return str(self._staging / filename)
+
+    def put_group(self, filename: str, group: dict[str, str]) -> str:
+        """Publish the files of a kernel as one entry; ``group`` names those that stay."""
+        if self._falls_back():
+            return self._plain.put_group(filename, group)
+        files = {name: self._made.get(name) or Path(path).read_bytes() for name, path in group.items()}
+        placed = self._keep(filename, files)
+        if placed is not None:  # Triton reads them from here on, also after those that were put are removed
+            group.update(placed)
+        return group[filename]
+
+    def _falls_back(self) -> bool:
+        """Whether Triton's own cache is used, as ours can keep nothing."""
+        if self._plain is None and not _keeps(self._layers):
+            self._plain = theirs.FileCacheManager(self._key)
+        return self._plain is not None
+
+    def _fields(self, name: str) -> tuple[KeyField, ...]:
+        others = [("file", name), ("Triton", triton.__version__)]
+        if name.endswith(".so"):  # which is for the host, and linked to its C library
+            others.append(("C library", os.confstr("CS_GNU_LIBC_VERSION") or ""))
+        return opaque.key_fields(OWNER, self._key, *others)
+
+    def _find(self, name: str) -> dict[str, str] | None:
+        if self._plain is not None:
+            return None
+        hit = opaque.find(self._layers, OWNER, cache_key(self._fields(name)))
+        placed = None if hit is None else self._place(name, hit.payload)
+        self._met = placed is not None
+        return placed
+
+    def _keep(self, name: str, files: Mapping[str, bytes]) -> dict[str, str] | None:
+        """Publish files, or take those that another process published meanwhile, and return their paths."""
+        fields = self._fields(name)
+        made = _entry(fields, name, files, time.monotonic_ns() - self._began_ns)
+        with ExitStack() as alone:
+            if (
+                self._layers.target is not None
+            ):  # or the directory would have one compile, and the entry another
+                alone.enter_context(self._layers.target.single_flight(made.key, _WAIT_S))
+            hit = None if self._met else opaque.look(self._layers, OWNER, made.key)
+            if hit is None:
+                opaque.keep(self._layers, OWNER, made)
+            return self._place(name, made.payload if hit is None else hit.payload)
+
+    def _place(self, name: str, payload: bytes) -> dict[str, str] | None:
+        """The paths of an entry's files, which lie in one directory as the entry has them."""
+        try:
+            files = unpack(payload)
+        except FormatError as error:
+            process.say_once(f"an entry of Triton is not used: {error}")
+            return None
+        for parent in (_cache_dir, _private):
+            try:
+                folder = parent() / self._key
+                if name not in files or not _in_place(folder, name, files):
+                    continue
+                return {one: str(folder / one) for one in files}
+            except (OSError, RuntimeError) as error:
+                why = os_errors.reason(error) if isinstance(error, OSError) else str(error)
+                process.say_once(f"files of Triton cannot be kept where it looks for them: {why}")
+        return None
+
+
+def _in_place(folder: Path, name: str, files: Mapping[str, bytes]) -> bool:
+    """Whether a directory has exactly the bytes of some files, which it gets if it does not exist."""
+    if _holds(folder, files):
+        return True
+    staging = _staging(folder.name, folder.parent)
+    try:
+        for one, content in files.items():
+            (staging / one).write_bytes(content)
+        if name.endswith(".json") and len(files) > 1:
+            paths = {one: str(folder / one) for one in files}
+            (staging / f"{_LIST}{name}").write_text(json.dumps({"child_paths": paths}))
+        with suppress(OSError):  # it exists by now, or did
+            staging.rename(folder)
+            return True
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return _holds(folder, files)
+
+
+def _holds(folder: Path, files: Mapping[str, bytes]) -> bool:
+    try:
+        return all(
+            (folder / name).stat().st_size == len(content) and (folder / name).read_bytes() == content
+            for name, content in files.items()
+        )
+    except OSError:
+        return False
+
+
+def _cache_dir() -> Path:
+    """Triton's directory, as it finds it at this moment."""
+    knobs = getattr(triton, "knobs", None)
+    if knobs is not None:
+        return Path(knobs.cache.dir)
+    return Path(os.getenv("TRITON_CACHE_DIR", "").strip() or theirs.default_cache_dir())
+
+
+def _staging(key: str, parent: Path | None = None) -> Path:
+    """A new directory of this process, named as Triton names those in which it writes."""
+    name = f"tmp.pid_{os.getpid()}_{uuid4()}"
+    if parent is None:
+        try:
+            return _staging(key, _cache_dir())
+        except (OSError, RuntimeError):
+            parent = _private()
+    parent.mkdir(parents=True, exist_ok=True)
+    (parent / name).mkdir()
+    return parent / name
+
+
+def _private() -> Path:
+    return _private_of(os.getpid())
+
+
+@cache
+def _private_of(pid: int) -> Path:
+    place = Path(tempfile.mkdtemp(prefix="gpucache-"))
+    atexit.register(_remove, place, pid)
+    return place
+
+
+def _remove(place: Path, pid: int) -> None:
+    if os.getpid() == pid:  # a forked child leaves it to its parent
+        shutil.rmtree(place, ignore_errors=True)
+
+
+@cache
+def _keeps_of(store: Any) -> bool:
+    try:
+        store.prepare()
+    except CacheUnusableError as error:
+        process.say_once(f"programs of Triton are kept in its own cache: {error}")
+        return False
+    return True
+
+
+def _keeps(layers: Any) -> bool:
+    return layers.target is not None and _keeps_of(layers.target)
+
+
+def _entry(fields: tuple[KeyField, ...], name: str, files: Mapping[str, bytes], compile_ns: int) -> Entry:
+    """The entry of some files, with what Triton's description of a kernel says."""
+    told: Any = {}
+    with suppress(ValueError):
+        told = json.loads(files[name]) if name.endswith(".json") and len(files) > 1 else {}
+    target = told.get("target") or {}
+    arch = target.get("arch", "")
+    described = [("Triton", triton.__version__), ("installation", _installation())] if told else []
+    source = next((one for ending in (".source", ".ttir") for one in files if one.endswith(ending)), None)
+    if told and source is not None:
+        described.append(("source with its constants", digest(files[source])[:_DIGITS]))
+    described += [
+        (label, str(value)[:_LONGEST])
+        for label, value in told.items()
+        if label not in _NOT_DESCRIBED and value not in (None, "", [])
+    ]
+    return opaque.entry(
+        fields,
+        pack(files),
+        program=str(told.get("name", name.partition(".")[0])),
+        target=f"{target.get('backend', 'host')}:{f'sm_{arch}' if isinstance(arch, int) else arch or 'any'}",
+        kind="files",
+        compile_ns=compile_ns,
+        described=described,
+    )
+
+
+def _installation() -> str:
+    """The digest of Triton's own hash of itself, which is part of its keys."""
+    home = theirs if hasattr(theirs, "triton_key") else import_module("triton.compiler.compiler")
+    return digest(home.triton_key().encode())[:_DIGITS]
