@@ -5,6 +5,7 @@ is imported by its function: every program that uses the library waits for the r
 """
 
 import os
+import re
 import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -126,6 +127,8 @@ def machine_of(devices: "Sequence[Device]", *, elsewhere: bool) -> "Machine":
     known: dict[str, frozenset[str]] = {Fact.ARCHITECTURE: frozenset(names), Fact.DRIVER: frozenset(drivers)}
     told = [dict(one.toolchain.fields) for one in present if one.toolchain is not None]
     features = [words for one in told if not (words := one.get("CPU features", "")).startswith("unknown")]
+    llvm = (re.search(r", LLVM ([\d.]+)", one.get("platform version", "")) for one in told)
+    known["LLVM"] = frozenset(match[1] for match in llvm if match)
     known[Fact.FEATURE] = frozenset(" ".join(features).split())
     graphics = any(one.backend == "cuda" for one in present)
     usable = [one for one in devices if one.present or one.backend != "cuda" or not graphics]

@@ -12,7 +12,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import OF_OPENCL, BinaryFormat
 from gpucache.caches.format import Look
 from gpucache.caches.layout import Layout, hashed
-from gpucache.caches.portable import Fact, Moving
+from gpucache.caches.portable import Moving
 from gpucache.caches.systems import HashcatPlaces
 
 
@@ -33,7 +33,10 @@ class Hashcat(HashcatPlaces, BinaryFormat):
     kinds = OF_OPENCL
     consequence = "hashcat hands it to the driver, which fails or ends the program, at every start"
     shows = "a GPU binary"
-    moving = Moving(untold=("hashcat's build", "device", Fact.DRIVER))
+    moving = Moving(
+        "a kernel is found whatever its source is, so another hashcat would run it; copy the kernels along "
+        "with hashcat itself"
+    )
     empty = "it is empty, so hashcat builds it again"
 
     def look(self, item: Files) -> Look:

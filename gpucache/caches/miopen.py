@@ -15,6 +15,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from hashlib import md5
+from pathlib import Path
 
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
 from gpucache.caches import databases
@@ -22,8 +23,9 @@ from gpucache.caches.databases import DatabaseFormat, has_table
 from gpucache.caches.files import Files
 from gpucache.caches.format import HeldError, Look
 from gpucache.caches.layout import Layout, hashed
-from gpucache.caches.portable import Moving
+from gpucache.caches.portable import Moving, PortableEntry, PortableFile
 from gpucache.caches.systems import MiopenPlaces
+from gpucache.errors import FormatError
 from gpucache.model import KeyField
 from gpucache.units import printable
 
@@ -115,6 +117,16 @@ class Miopen(MiopenPlaces, DatabaseFormat):
         yield "GPU and compute units", look.program
         yield from look.toolchain
 
+    def files_to_move(self, item: Files) -> Sequence[PortableFile]:
+        """The database, if its place has the version: kernels of all versions have the same names."""
+        _require_version(["/".join((*item.parts, name)) for name in item.names])
+        return super().files_to_move(item)
+
+    def placed(self, entry: PortableEntry, root: Path) -> Sequence[PortableFile]:
+        """The database."""
+        _require_version([one.name for one in entry.files])
+        return super().placed(entry, root)
+
     def report(self, item: Files, entry: CacheEntry) -> EntryReport:
         """Every kernel by name with its options, which are all of its key."""
         fields = (KeyField("key", entry.key), KeyField("version", "/".join(item.parts) or "not told"))
@@ -125,6 +137,12 @@ class Miopen(MiopenPlaces, DatabaseFormat):
                 rows = [(printable(str(one)), printable(str(args).strip())) for one, args in found]
         told = (("kind", entry.artifact_kind), ("kernels told", str(len(rows))), *rows)
         return EntryReport(entry, fields, told)
+
+
+def _require_version(names: Sequence[str]) -> None:
+    """Raise FormatError for kernels outside of a version's directory."""
+    if any(name.startswith("gfx") and name.endswith(".ukdb") for name in names):
+        raise FormatError("nothing tells its version of MIOpen; unset MIOPEN_CUSTOM_CACHE_DIR")
 
 
 def _lines(item: Files) -> Iterator[Problem]:

@@ -16,7 +16,7 @@ from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import Look
 from gpucache.caches.layout import Layout, hashed
-from gpucache.caches.portable import Fact, Moving
+from gpucache.caches.portable import Moving
 from gpucache.caches.systems import OpenvinoPlaces
 from gpucache.payload import describe
 from gpucache.units import printable
@@ -41,8 +41,10 @@ class Openvino(OpenvinoPlaces, FilesFormat):
     served = "OpenVINO would load it if it is of the same version"
     key_digits = 40
     shows = "a model that OpenVINO compiled"
-    distribution = "openvino"
-    moving = Moving(tried=True, untold=("device", "settings"))
+    moving = Moving(
+        "a model that is read from a file is found by the file's path and time, so another model there would "
+        "get its results; put CACHE_DIR and the models into one image"
+    )
 
     def look(self, item: Files) -> Look:
         """OpenVINO's version; of kernels their kind."""
@@ -65,10 +67,6 @@ class Openvino(OpenvinoPlaces, FilesFormat):
             problem=Problem(FindingKind.TRUNCATED, detail) if missing > 0 else None,
             used_ns=used_ns,
         )
-
-    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - from its first line
-        """OpenVINO's version."""
-        yield from ((Fact.VERSION, version.partition("-")[0]) for _, version in look.toolchain)
 
     def check(self, item: Files) -> Iterator[Problem]:
         """Whether all parts that a model for the CPU names are there."""

@@ -18,7 +18,7 @@ from gpucache.caches.databases import DatabaseFormat
 from gpucache.caches.files import Files
 from gpucache.caches.format import Look
 from gpucache.caches.layout import Layout, hashed
-from gpucache.caches.portable import Fact, Moving
+from gpucache.caches.portable import Moving
 from gpucache.caches.torch_places import TinygradPlaces
 from gpucache.errors import FormatError
 from gpucache.model import KeyField
@@ -44,7 +44,8 @@ class Tinygrad(TinygradPlaces, DatabaseFormat):
     row_fails = "tinygrad fails whenever a program wants it, as long as the row is there"
     shows = "a database of tinygrad's"
     moving = Moving(
-        tried=True, tells="source text", sources=True, untold=(Fact.VERSION, "compilers", "architectures")
+        "code for a CPU is found whatever the CPU is, so programs on another one could die; copy CACHEDB to "
+        "machines of one CPU and GPU"
     )
     key_digits = 40
 

@@ -4,8 +4,9 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import cast
@@ -40,11 +41,30 @@ class User:
     site: Path | None = None
     """The directory of packages of an own install; None for that of the tests."""
     hidden: Sequence[Path] = ()
+    private: Path | None = None
+    """A directory of which each user has another, ``own``."""
 
     @property
     def project(self) -> Path:
         """The directory of its program."""
         return self.home / f"project-of-{self.uid}"
+
+    @property
+    def own(self) -> Path:
+        """The directory that this user sees as the private one."""
+        place = self.home / "private"
+        place.mkdir(parents=True, exist_ok=True)
+        return place
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """The private directory as this user sees it, for this process as well."""
+        assert self.private is not None
+        self.private.rmdir()
+        shutil.copytree(self.own, self.private)
+        yield
+        shutil.rmtree(self.private)
+        self.private.mkdir()
 
     def run(
         self, program: str, environ: Mapping[str, str], *, said: str = "", fails: bool = False
@@ -58,6 +78,7 @@ class User:
         command = [
             "bwrap", "--dev-bind", "/", "/", "--unshare-user", "--uid", str(self.uid), "--gid", str(self.uid),
             *(word for place in self.hidden for word in ("--tmpfs", str(place))),
+            *(("--bind", str(self.own), str(self.private)) if self.private else ()),
             "--chdir", str(self.project),
             "strace", "-f", "-qq", "-e", "trace=execve", "-o", str(trace), python, "program.py",
         ]  # fmt: skip
@@ -67,6 +88,7 @@ class User:
                 "HOME": str(self.home),
                 "PATH": os.environ["PATH"],
                 **({"PYTHONPATH": str(self.site)} if self.site else {}),
+                **({"PRIVATE": str(self.private)} if self.private else {}),
                 **environ,
             },
             input=said,
@@ -96,6 +118,12 @@ def users(tmp_path: Path, *packages: str) -> tuple[User, User]:
     for name in found:
         _install(name, site)
     return first, User(1002, here / "home", site, [there, Path(sys.prefix), *places])
+
+
+def with_private(tmp_path: Path, *some: User) -> Iterator[User]:
+    """Users of whom each has another directory in one place, which the programs find as ``PRIVATE``."""
+    (tmp_path / "private").mkdir()
+    return (replace(one, private=tmp_path / "private") for one in some)
 
 
 def opened(system: str, place: Path) -> Cache:

@@ -6,18 +6,20 @@ project, from whom all places of the first are hidden, and its owner's own words
 
 import hashlib
 import importlib.util
+import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from gpucache.caches.interface import Moves
 from gpucache.caches.portable import Fact
 from gpucache.errors import FormatError
-from tests.peers.elsewhere import User, move, needs_sandbox, opened, packed, seen, users
+from tests.peers.elsewhere import User, move, needs_sandbox, opened, packed, seen, users, with_private
 from tests.pocl import SYSTEM_ICD
 
 pytestmark = needs_sandbox
@@ -143,6 +145,52 @@ def test_pocl_takes_programs_and_kernels_of_another_user(debian: Mapping[str, st
     assert packed("pocl", second.home / kcache)[0].files == entry.files
 
 
+_INCLUDES = (
+    _BUILD.replace("kernel void", "{include}\\nkernel void")
+    .replace("*out = 7", "*out = SEVEN")
+    .replace(".build()", '.build(["-I", os.environ["PRIVATE"]])')
+    .replace("import logging", "import logging, os")
+    .replace("assert found[0] == 7", 'print("the answer is", found[0])')
+)
+
+
+@pytest.mark.parametrize(
+    ("include", "seven", "why"),
+    [
+        ("#include <own.h>", 7, ""),
+        ("#include <own.h>", 8, "own.h is another here"),
+        ("#include <own.h> // no record", 8, "no record of own.h"),
+    ],
+)
+def test_pyopencl_entries_move_where_their_headers_are_the_same(
+    include: str, seven: int, why: str, intel: Mapping[str, str], tmp_path: Path
+) -> None:
+    """PyOpenCL looks at a header's time first, and at no header with a comment behind it."""
+    first, second = with_private(tmp_path, *users(tmp_path))
+    for user, number in ((first, 7), (second, seven)):
+        header = user.own / "own.h"
+        header.write_text(f"#define SEVEN {number}\n", encoding="ascii")
+        os.utime(header, (1, 1))
+    program = _INCLUDES.replace("{include}", include)
+    assert "the answer is 7" in first.run(program, intel)[0]
+    there, here = _of_pyopencl(first.home), _of_pyopencl(second.home)
+    with first.shown():
+        if "record" in why:
+            with pytest.raises(FormatError, match=why):
+                packed("pyopencl", there)
+            return
+        entries = packed("pyopencl", there)
+    with second.shown():
+        (done,) = cast("Moves", opened("pyopencl", here)).restore(entries)
+    assert done.done is not bool(why) and why in done.reason
+    said, _ = second.run(program, intel)
+    assert f"the answer is {seven}" in said and ("binary cache hit" in said) is done.done
+    if why:  # a plain copy gives the results of the first machine
+        shutil.rmtree(here)
+        shutil.copytree(there, here)
+        assert "the answer is 7" in second.run(program, intel)[0]
+
+
 _OF_CLESPERANTO = """
 import numpy as np
 import pyclesperanto as cle
@@ -193,7 +241,12 @@ def test_pytools_fetches_what_another_user_stored(tmp_path: Path) -> None:
 _OF_TAICHI = """
 import sys
 import taichi as ti
+import helper
 ti.init(arch=ti.cpu, log_level=ti.TRACE)
+
+@ti.kernel
+def helped(count: ti.i32) -> ti.i32:
+    return helper.times(count) + helper.MORE
 
 @ti.kernel
 def total(count: ti.i32) -> ti.i32:
@@ -210,16 +263,30 @@ def product(count: ti.i32) -> ti.i32:
     return found
 
 for word in sys.stdin.read().split():
-    print("the answer is", {"total": total, "product": product}[word](5))
+    print("the answer is", {"total": total, "product": product, "helped": helped}[word](5))
+"""
+
+
+_HELPER = """
+import taichi as ti
+
+MORE = 1
+
+@ti.func
+def times(count):
+    return count * {factor}
 """
 
 
 @needs("taichi")
 def test_taichi_loads_what_another_user_compiled(tmp_path: Path) -> None:
-    """Its index keeps the rows that are there; it loads both kernels and compiles none."""
+    """Its index keeps the rows that are there; it loads both kernels, but none that calls another module."""
     first, second = users(tmp_path, "taichi")
     place = Path(".cache/taichi/ticache")
-    first.run(_OF_TAICHI, {}, said="total")
+    for user, factor in ((first, 10), (second, 100)):
+        user.project.mkdir(parents=True)
+        (user.project / "helper.py").write_text(_HELPER.format(factor=factor), encoding="ascii")
+    assert "the answer is 51" in first.run(_OF_TAICHI, {}, said="total helped")[0]
     second.run(_OF_TAICHI, {}, said="product")
     move("taichi", first.home / place, second.home / place)
     before = {path: one for path, one in seen(second.home / place).items() if path.endswith(".tic")}
@@ -227,6 +294,8 @@ def test_taichi_loads_what_another_user_compiled(tmp_path: Path) -> None:
     assert "the answer is 10" in said and "the answer is 120" in said
     assert said.count("from cache (key=") == 2
     assert {path: one for path, one in seen(second.home / place).items() if path.endswith(".tic")} == before
+    said, _ = second.run(_OF_TAICHI, {}, said="helped")
+    assert "the answer is 501" in said and "from cache (key=" not in said
 
 
 _OF_NUMBA = """
@@ -309,51 +378,35 @@ def test_sycl_takes_what_another_user_built(tmp_path: Path) -> None:
 
 
 _OF_OPENVINO = """
+import os
+import sys
 import numpy as np
 import openvino
 from openvino import opset13 as op
+x = op.parameter([4], np.float32, name="x")
+factor = np.full(4, int(sys.stdin.read()), np.float32)
+product = op.multiply(x, op.constant(factor, name="factor"), name="product")
+model = openvino.Model([op.result(product, name="result")], [x], "model")
+place = os.environ["PRIVATE"]
+openvino.save_model(model, f"{place}/model.xml")
+for name in os.listdir(place):
+    os.utime(f"{place}/{name}", (1, 1))  # as in images that can be built again
 core = openvino.Core()
 core.set_property({"CACHE_DIR": "models"})
-x = op.parameter([4], np.float32, name="x")
-product = op.multiply(x, op.constant(np.full(4, 3, np.float32), name="factor"), name="product")
-model = openvino.Model([op.result(product, name="result")], [x], "model")
-compiled = core.compile_model(model, "CPU")
-assert (compiled(np.ones(4, np.float32))[0] == 3).all()
+compiled = core.compile_model(f"{place}/model.xml", "CPU")
 print("from the cache:", compiled.get_property("LOADED_FROM_CACHE"))
+print("the answer is", compiled(np.ones(4, np.float32))[0][0])
 """
 
 
 @needs("openvino")
-def test_openvino_loads_what_another_user_compiled(tmp_path: Path) -> None:
-    """It says so, and replaces no file."""
-    first, second = users(tmp_path, "openvino")
-    assert "from the cache: False" in first.run(_OF_OPENVINO, {})[0]
+def test_openvino_entries_stay_as_they_have_no_digest_of_their_model(tmp_path: Path) -> None:
+    """OpenVINO takes a copy for another model in the place of the first machine's, of the same time."""
+    first, second = with_private(tmp_path, *users(tmp_path, "openvino"))
+    assert "the answer is 2.0" in first.run(_OF_OPENVINO, {}, said="2")[0]
     there, here = (user.project / "models" for user in (first, second))
-    (entry,) = move("openvino", there, here)
-    before = seen(here)
-    assert "from the cache: True" in second.run(_OF_OPENVINO, {})[0]
-    assert seen(here) == before
-    assert entry.facts == ((Fact.VERSION, version("openvino").partition("-")[0]),)
-
-
-_OF_TINYGRAD = """
-import tinygrad.helpers
-from tinygrad.helpers import diskcache
-
-@diskcache
-def compiled(source):
-    print("compiling", source)
-    return source.encode()
-
-assert compiled("kernel") == b"kernel"
-"""
-
-
-@needs("tinygrad")
-def test_tinygrad_takes_what_another_user_compiled(tmp_path: Path) -> None:
-    """It does not call the function whose result is in the database."""
-    first, second = users(tmp_path, "tinygrad")
-    place = Path(".cache/tinygrad")
-    assert "compiling" in first.run(_OF_TINYGRAD, {})[0]
-    move("tinygrad", first.home / place, second.home / place)
-    assert "compiling" not in second.run(_OF_TINYGRAD, {})[0]
+    shutil.copytree(there, here)
+    said, _ = second.run(_OF_OPENVINO, {}, said="3")
+    assert "from the cache: True" in said and "the answer is 2.0" in said  # for 3.0
+    with pytest.raises(FormatError, match="the file's path and time"):
+        packed("openvino", there)

@@ -242,7 +242,7 @@ def _dependency(value: object) -> Dependency:
 
 # The binary.
 
-_HEADERS = re.compile(r"-I ?((?:(?! -I).)+)[/\\]pyopencl[/\\]cl(?= |$)")
+_HEADERS = re.compile(r'-I ?"?((?:(?! -I).)+)[/\\]pyopencl[/\\]cl(?=[ "]|$)')
 _DEVICES = {PayloadKind.INTEL_CPU: "Intel CPU", PayloadKind.INTEL_GPU: "Intel GPU"}
 
 
@@ -396,6 +396,27 @@ def resolved(source: bytes, folders: Sequence[str], cwd: Path) -> dict[str, str]
         if budget < 0:
             return None
     return None
+
+
+def differing(source: bytes, dependencies: Sequence[Dependency]) -> str:
+    """Why a build of a source here could read other headers than an entry's build: one that is missing or
+    has other content, whatever its time, or one that the entry has no record of. Empty for none."""
+    texts, budget = [source], _HEADERS_BYTES
+    for dependency in dict.fromkeys(dependencies):
+        path = printable(dependency.path, None)
+        try:
+            texts.append(_read_header(Path(dependency.path)))
+        except (OSError, ValueError, FormatError):
+            return f"{path} cannot be read here"
+        budget -= len(texts[-1])
+        if budget < 0 or _state(texts[-1], dependency.md5) is not State.SAME:
+            return f"{path} is another here"
+    paths = [dependency.path.replace("\\", "/") for dependency in dependencies]
+    for match in (match for text in texts for match in _ANY.finditer(text)):
+        name = (match[1] or match[2]).decode(errors="replace")
+        if not any(path.endswith("/" + name.removeprefix("./")) for path in paths):
+            return f"PyOpenCL has no record of {printable(name)}, which may be another elsewhere"
+    return ""
 
 
 def _find(name: bytes, folders: Sequence[str], cwd: Path, known: dict[str, str]) -> tuple[str, bytes] | None:

@@ -217,14 +217,14 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
     def files_to_move(self, item: Files) -> Sequence[PortableFile]:
         """Its files below the directory of their Python; ``info`` comes last."""
         above = f"{self.root.name}/" if locations.python_of(self.root.name) else ""
-        return [one._replace(name=above + one.name) for one in super().files_to_move(item)]
+        moved = [one._replace(name=above + one.name) for one in super().files_to_move(item)]
+        _require_headers(moved)
+        return moved
 
     def placed(self, entry: PortableEntry, root: Path) -> Sequence[PortableFile]:  # noqa: ARG002 - no paths
         """The files, unless they are of another Python, or of headers that differ here: PyOpenCL compares
         those by their paths."""
-        for one in entries.compare_all(_info(entry).dependencies):
-            if one.problem:
-                raise UnjudgedError(f"its header {one.problem.detail}; keep it where that is the same")
+        _require_headers(entry.files)
         above = f"{self.root.name}/" if locations.python_of(self.root.name) else ""
         if not all(one.name.startswith(above) for one in entry.files):
             raise UnjudgedError("it is of another Python, whose programs use another directory")
@@ -321,12 +321,14 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         return False
 
 
-def _info(entry: PortableEntry) -> entries.Info:
-    """The record of the build of an entry from elsewhere; raises FormatError."""
-    found = next((one for one in entry.files if one.name.endswith(f"/{entries.INFO}")), None)
-    if found is None:
-        raise FormatError(f"it has no {entries.INFO}")
-    return entries.read_info(found.data)
+def _require_headers(moved: Sequence[PortableFile]) -> None:
+    """Raise UnjudgedError unless all headers of an entry are here as they were at its build; FormatError."""
+    found = {one.name.rpartition("/")[2]: one.data for one in moved}
+    if not {entries.INFO, entries.SOURCE} <= found.keys():
+        raise FormatError(f"it has no {entries.INFO} or no {entries.SOURCE}")
+    headers = entries.read_info(found[entries.INFO]).dependencies
+    if why := entries.differing(entries.as_written(found[entries.SOURCE]), headers):
+        raise UnjudgedError(f"its headers have to be the same, and {why}")
 
 
 def _damage(item: Files) -> Problem | None:

@@ -413,9 +413,10 @@ class Sycl(SyclPlaces, FilesFormat):
         """Device and driver in the key of a program, and the feature that a binary for CPUs needs."""
         told, stem = dict(look.toolchain), Numbers.of(item).stems[0]
         if told:
-            opencl = "OpenCL" in told["platform name"]  # Level Zero has other numbers for drivers
-            yield Fact.ARCHITECTURE, told["device name"]
-            yield Fact.DRIVER if opencl else "driver of Level Zero", told["driver version"]
+            opencl = "OpenCL" in told.get("platform name", "")  # other backends name and count otherwise
+            for label, fact in (("device name", Fact.ARCHITECTURE), ("driver version", Fact.DRIVER)):
+                if label in told:
+                    yield fact if opencl else f"{label} of {told['platform name']}", told[label]
         with suppress(DamagedError):
             binary = Binary(item, stem)
             yield from needed(binary.part(binary.payload, SHOWN_BYTES))
