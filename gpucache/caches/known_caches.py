@@ -82,14 +82,14 @@ class KnownCaches:
 
     def isolate(self, folder: Path) -> Mapping[str, str]:
         """The same variables, after creating the directories of drivers, as some drivers do not, and the
-        parent directory of unknown programs' caches; raises OSError."""
+        parent directory of unknown programs' caches; raises OSError. No store on another machine is asked."""
         drivers = {OTHERS, *(system.name for system in self._systems() if system.driver)}
         for group in self.groups(folder):
             if drivers & {*group.caches}:
                 for _, value in group.variables:
                     if Path(value).is_relative_to(folder):
                         Path(value).mkdir(parents=True, exist_ok=True)
-        return self.variables(folder)
+        return {**self.variables(folder), "GPUCACHE_REMOTE": ""}
 
     def used(self, folder: Path) -> tuple[tuple[str, str], ...]:
         """The variables of the caches below a directory that have entries."""

@@ -87,10 +87,19 @@ class DirectoryStore(EntryReader):
     def adopt(self, key: CacheKey, data: bytes) -> bool:
         """Put the bytes of an entry's file in place as they are, unless a sound entry is there.
 
-        Returns whether it was put. Raises FormatError if anything in them is not sound or not true, OSError,
-        or CacheUnusableError for the root.
+        Returns whether it was put, which its program's history then has. Raises FormatError if anything in
+        them is not sound or not true, OSError, or CacheUnusableError for the root.
         """
-        return self.put_file(parse_true(data, key), data)
+        whole = parse_true(data, key)
+        if not self.put_file(whole, data):
+            return False
+        source = next((field.value for field in whole.detail.key_fields if field.label == "source"), "")
+        head = whole.head
+        event = Event(
+            time.time_ns(), "pulled", key.hex, head.target, source=source[:16], options=head.options
+        )
+        self.record(head.program, event)
+        return True
 
     def put_file(self, whole: Entry, data: bytes, *, durable: bool = True) -> bool:
         """The same for bytes that were verified, and the entry in them.

@@ -71,6 +71,13 @@ def test_systems_look_where_they_were_sent(tmp_path: Path) -> None:
         assert all(root.is_relative_to(tmp_path) for root in roots), name
 
 
+def test_no_store_elsewhere_is_asked_where_caches_are_moved(tmp_path: Path) -> None:
+    """A start with empty caches, as bench makes it, compiles; a user who keeps the caches keeps the store."""
+    known = KnownCaches({"GPUCACHE_REMOTE": "s3://a/b"})
+    assert known.isolate(tmp_path)["GPUCACHE_REMOTE"] == ""
+    assert "GPUCACHE_REMOTE" not in known.variables(tmp_path)
+
+
 def test_a_snapshot_counts_entries_files_and_strangers(tmp_path: Path) -> None:
     """Entries of a known system, files of a plain folder, and what else lies below the cache folder."""
     environment = dict(KnownCaches({}).isolate(tmp_path))
