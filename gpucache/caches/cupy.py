@@ -4,9 +4,11 @@ Source: CuPy 14, ``cupy/cuda/_compiler_cache.py`` and ``compiler.py``. A file ``
 on AMD ``.hsaco``) is the SHA-1 of the rest as 40 hex digits, then the binary; if C++ names were requested,
 the mangled names precede it: ``\\x93CUPYNE\\0``, their number as u32, and each after its length as u32,
 little-endian. It is written to a temporary file and renamed; there is no lock, limit or eviction. The name is
-a SHA-1 of source, options, architecture and NVRTC's version, none of which is stored; included headers are
-not part of it. A directory that the variable names also contains Jitify's headers and the modules of FFT
-callbacks (``cupy/cuda/jitify.pyx``, ``cupy/fft/_callback.pyx``).
+a SHA-1 of source, options, architecture and NVRTC's version, none of which is stored; the directories of
+CuPy's headers are among the options, but what included headers hold is not part of it. NVRTC's cubins lack
+their last byte, a zero, which CuPy takes for the end of a text (seen in 14.2). A directory that the variable
+names also contains Jitify's headers and the modules of FFT callbacks (``cupy/cuda/jitify.pyx``,
+``cupy/fft/_callback.pyx``).
 """
 
 import hashlib
@@ -50,7 +52,11 @@ class Cupy(CupyPlaces, BinaryFormat):
     )  # fmt: skip
     consequence = "CuPy serves it, so the program fails when it loads it, at every start"
     shows = "a GPU binary"
-    moving = Moving(tried=True, untold=(Fact.PATH, "NVRTC"))
+    moving = Moving(
+        tried=True,
+        note="Kernels with CuPy's headers, which are most, are hit by an install at the same path alone.",
+        untold=(Fact.PATH, "NVRTC"),
+    )
 
     def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
         """The binary after the SHA-1 and the mangled names."""

@@ -95,7 +95,13 @@ class Inductor(InductorPlaces, FilesFormat):
     served = "TorchInductor would look at it; whether it serves it depends on its guards"
     shows = "a compiled graph"
     folders_removed = 1
-    moving = Moving(tried=True, tells="paths and source text", sources=True, untold=(Fact.VERSION,))
+    moving = Moving(
+        tried=True,
+        tells="paths and source text",
+        sources=True,
+        note="Graphs with code for a CPU, and libraries, stay, as the keys lack its vector instructions.",
+        untold=(Fact.VERSION,),
+    )
 
     def look(self, item: Files) -> Look:
         """Which of the kinds, and for how many sets of guards."""

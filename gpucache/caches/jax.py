@@ -5,10 +5,11 @@ Source: JAX 0.4.20 to 0.10, ``jax/_src/lru_cache.py``, ``gfile_cache.py``, ``com
 has no zstd, of the compile time in seconds as u32, big-endian, and the executable, which JAX passes to XLA:
 gpucache never loads it. The digits are a SHA-256 of the program and everything that compiles it, which is not
 stored. An executable for a CPU begins with its HLO module, and that with the module's name (observed in
-0.4.30 and 0.10). If JAX_COMPILATION_CACHE_MAX_SIZE bounds the cache, ``-atime`` next to it has the
-nanoseconds of the last use as u64, little-endian, and ``.lockfile`` is locked (flock) around every read and
-write. Files are written in place, before 0.4.30 under a temporary name, and since then existing files are
-never rewritten. XLA stores its tuning results in a separate directory there.
+0.4.30 and 0.10); flags with the path of XLA's caches and the CPU with its features are in it as well. If
+JAX_COMPILATION_CACHE_MAX_SIZE bounds the cache, ``-atime`` next to it has the nanoseconds of the last use as
+u64, little-endian, and ``.lockfile`` is locked (flock) around every read and write. Files are written in
+place, before 0.4.30 under a temporary name, and since then existing files are never rewritten. XLA stores its
+tuning results in a separate directory there.
 """
 
 import os
@@ -77,7 +78,13 @@ class Jax(JaxPlaces, LockedFormat):
     shows = "a compressed executable"
     mends = FilesFormat.mends | {FindingKind.LEFTOVER}
     lock_name = _LOCK
-    moving = Moving(tried=True, tells="paths", untold=(Fact.VERSION, Fact.ARCHITECTURE))
+    moving = Moving(
+        tried=True,
+        tells="paths",
+        note="Set JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES=none on all machines, or have the cache at the same "
+        "path: the path of XLA's caches is in the keys.",
+        untold=(Fact.VERSION, Fact.ARCHITECTURE),
+    )
 
     def bars(self, item: Files) -> Problem | None:
         """The problem of a time of last use without its entry, or of a node that is not a file."""

@@ -93,6 +93,8 @@ class Moving(NamedTuple):
     they tell nothing."""
     sources: bool = False
     """Whether that is source text, which is sent on request alone."""
+    note: str = ""
+    """Which entries stay, or are hit in one case alone: a sentence for people; empty if all are alike."""
     untold: tuple[str, ...] = ()
     """What decides about a hit as well and no entry tells: labels as those of facts."""
 

@@ -123,6 +123,8 @@ def moves(name: str) -> str:
     told = "Yes; the owner was seen to hit them." if moving.tried else "Yes, by its format alone."
     if moving.tells:
         told += f" They tell {moving.tells}" + (", so push wants --sources." if moving.sources else ".")
+    if moving.note:
+        told += f" {moving.note}"
     if moving.untold:
         told += f" No entry names what must be alike as well: {', '.join(moving.untold)}."
     return told

@@ -85,7 +85,12 @@ class Vllm(VllmPlaces, FilesFormat):
     shows = "a graph that vLLM compiled"
     key_digits = 40
     folders_removed = 1
-    moving = Moving(tells="paths and source text", sources=True, untold=("vLLM", "GPU", "model and options"))
+    moving = Moving(
+        tells="paths and source text",
+        sources=True,
+        note="Graphs with code for a CPU stay, as those of TorchInductor.",
+        untold=("vLLM", "GPU", "model and options"),
+    )
 
     def look(self, item: Files) -> Look:
         """Part of the model, number of graphs, and the hashes; for lower layers their formats' results."""

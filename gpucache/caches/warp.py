@@ -75,7 +75,12 @@ class Warp(WarpPlaces, FilesFormat):
     key_digits = 40
     folders_removed = 1
     distribution = "warp-lang"
-    moving = Moving(tried=True, tells="source text", sources=True)
+    moving = Moving(
+        tried=True,
+        tells="source text",
+        sources=True,
+        note="Code for a CPU stays if its file's name has no digits of the CPU, as in older versions.",
+    )
 
     def look(self, item: Files) -> Look:
         """Module, version of Warp and devices, from the names."""

@@ -67,6 +67,7 @@ def test_triton_hits_what_another_user_and_install_compiled(tmp_path: Path) -> N
     cache = Path(".triton/cache")
     entries = move("triton", first.home / cache, second.home / cache)
     assert {dict(one.facts)[Fact.ARCHITECTURE] for one in entries} == {"sm_90", "gfx942"}
+    assert {dict(one.facts)[Fact.VERSION] for one in entries} == {distribution("triton").version}
     before = seen(second.home / cache)
     found, started = second.run(_OF_TRITON, {})
     assert "hits True True" in found and made.split()[:4] == found.split()[:4] and len(started) < compiled
