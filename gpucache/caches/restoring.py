@@ -15,6 +15,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,12 +49,12 @@ def restoring(made: "FilesFormat", check: Check) -> Iterator[Start]:
     with staging(made.root) as staged, ThreadPoolExecutor(SYNCED_AT_ONCE) as pool:
         numbers = count()
         # What is written from here on is found when an entry does not come into place.
-        there = {one.key for one in made.items("")}
+        there = cache(lambda: {one.key for one in made.items("")})
 
         def start(entry: PortableEntry) -> Callable[[], Restored]:
             below = staged / str(next(numbers))
             try:
-                end = _started(made, entry, check, below, there, pool)
+                end = _started(made, entry, check, below, there(), pool)
             except BaseException:
                 shutil.rmtree(below, ignore_errors=True)
                 raise
@@ -295,7 +296,7 @@ def _held(path: Path) -> int | None:
     except FileNotFoundError:
         return None
     with suppress(FileNotFoundError):
-        if _lock(fd) and path.stat().st_ino == os.fstat(fd).st_ino:
+        if _lock(fd) is not False and path.stat().st_ino == os.fstat(fd).st_ino:
             return fd
     os.close(fd)
     return None
@@ -311,7 +312,8 @@ def _remove_if_dead(path: Path) -> None:
             os.close(fd)
 
 
-def _lock(fd: int) -> bool:
+def _lock(fd: int) -> bool | None:
+    """Whether a directory could be locked; None on a file system without locks."""
     if sys.platform == "win32":
         return True
     import fcntl
@@ -320,4 +322,6 @@ def _lock(fd: int) -> bool:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError:
+        return None
     return True

@@ -8,6 +8,7 @@ format of its cache first. Must not know what kind of store it is, or which syst
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from gpucache.answers.transfer import Immovable, Moved, Pulled, PullResult, Unsound
@@ -78,9 +79,9 @@ def pull(
                 outcome = _outcome(outcome, of_cache, PullResult.WOULD_PULL)
             done += 1
             yield outcome
-        # An empty list would make the directory of the cache.
         whole_of = partial(whole, trusted=trusted, unsigned=unsigned)
-        for outcome in _restored(cache, store, wanted, of_cache, whole_of) if wanted else ():
+        left = not dry_run and Path(cache.location().root).exists()  # of a pull that was killed
+        for outcome in _restored(cache, store, wanted, of_cache, whole_of) if wanted or left else ():
             done += 1
             progress(done, total, outcome.entry.program or outcome.entry.key[:12])
             yield outcome

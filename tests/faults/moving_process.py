@@ -1,0 +1,173 @@
+"""Push and pull in forked children that are killed, or that work at the same time, and what each left behind.
+
+    python moving_process.py calls FOLDER EVERY [SYSTEM]...   killed before each EVERY-th call that writes
+    python moving_process.py together FOLDER ENTRIES ROUNDS   pushes, pulls, merges and readers at once
+
+Writes one JSON document: ``trials`` by operation, and ``problems``, a sentence each.
+"""
+
+import json
+import os
+import random
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from gpucache.answers.transfer import Pulled, PullResult, Pushed, PushResult
+from gpucache.caches.registry import OWN
+from gpucache.caches.restoring import STAGING
+from gpucache.remote import catalogue, folder, objects
+from gpucache.remote.records import record_of
+from gpucache.remote.signing import load_signing_key, make_pair
+from tests.contracts.examples import EXAMPLES
+from tests.faults.forking import forked
+from tests.faults.tracing import WRITING, killed_before_call
+from tests.remote.test_push_pull import Fleet
+
+HOUR_NS = 3600 * 10**9
+ENTRIES = 2
+
+
+def _one_by_one(call: Callable[[Any], Any], items: Any, *_: object, **__: object) -> Iterator[Any]:
+    return map(call, items)
+
+
+def digests(cache: Any) -> dict[str, str]:
+    """The entries of a cache by key, each as it would be sent."""
+    return {entry.key: record_of(cache.pack(entry)).digest for entry in cache.scan()}
+
+
+def files(place: Path) -> dict[str, int]:
+    """The modes of everything below a place, by path."""
+    return {str(path.relative_to(place)): path.lstat().st_mode for path in place.rglob("*")}
+
+
+def wrong_entries(cache: Any, whole: dict[str, str], *, all_of_them: bool) -> Iterator[str]:
+    """What a reader of a cache finds besides whole entries, a sentence each."""
+    found = {}
+    for entry in cache.scan(beside=True):
+        findings = cache.check(entry).findings
+        if findings:
+            yield f"{entry.key[:12]} is {findings[0].kind}: {findings[0].detail}"
+        else:
+            found[entry.key] = record_of(cache.pack(entry)).digest
+    yield from (f"{key[:12]} has other bytes" for key, digest in found.items() if whole.get(key) != digest)
+    if all_of_them and found.keys() != whole.keys():
+        yield f"{len(whole) - len(found)} entries are lost"
+
+
+def wrong_outcomes(outcomes: Sequence[object], *fine: object) -> Iterator[str]:
+    """The outcomes that are none of the expected ones."""
+    for one in outcomes:
+        if not isinstance(one, Pushed | Pulled) or one.result not in fine:
+            yield f"told {one}"
+
+
+class Killed:
+    """A push and a pull of one system's entries, each killed before one of its calls."""
+
+    def __init__(self, place: Path, system: str) -> None:
+        make_pair(place / "key")
+        self._fleet = Fleet(place, load_signing_key(place / "key"))
+        self._system = system
+        there = self._fleet.make("there", system, ENTRIES)
+        self._whole = digests(there)
+        self._fleet.push(there, key=self._fleet.key)
+        self._pull("model")
+        (place / "store").rename(place / "full")
+        self._model = files(place / "model")
+        self._place = place
+
+    def _pull(self, machine: str) -> list[object]:
+        return self._fleet.pull(self._fleet.cache(machine, self._system), trusted=self._fleet.trusted)
+
+    def _wrong(self, machine: str, *, all_of_them: bool) -> Iterator[str]:
+        cache = self._fleet.cache(machine, self._system)
+        return wrong_entries(cache, self._whole, all_of_them=all_of_them)
+
+    def push(self, number: int) -> tuple[bool, list[str]]:
+        """Kill a push; whether it made so many calls, and what is wrong."""
+        for name in ("store", "early", "late"):
+            shutil.rmtree(self._place / name, ignore_errors=True)
+        there = self._fleet.cache("there", self._system)
+        died = killed_before_call(partial(self._fleet.push, there, key=self._fleet.key), number, WRITING)
+        problems = list(wrong_outcomes(self._pull("early"), PullResult.PULLED))
+        problems += self._wrong("early", all_of_them=False)
+        again = self._fleet.push(self._fleet.cache("there", self._system), key=self._fleet.key)
+        problems += wrong_outcomes(again, PushResult.SENT, PushResult.PRESENT)
+        problems += wrong_outcomes(self._pull("late"), PullResult.PULLED)
+        problems += self._wrong("late", all_of_them=True)
+        store = self._place / "store"
+        for path in store.glob("tmp/*"):  # a process that starts an hour later
+            os.utime(path, ns=(0, 0))
+        list(self._fleet.store.create([("blobs/00/0", b"")]))
+        (store / "blobs/00/0").unlink()
+        objects_of = {
+            path
+            for path in files(store)
+            if path.startswith(("blobs/", "entries/", "tmp/")) and (store / path).is_file()
+        }
+        full = self._place / "full"
+        if objects_of != {
+            path
+            for path in files(full)
+            if path.startswith(("blobs/", "entries/")) and (full / path).is_file()
+        }:
+            problems.append("the store has other objects than after an undisturbed push")
+        return died, problems
+
+    def pull(self, number: int) -> tuple[bool, list[str]]:
+        """Kill a pull; whether it made so many calls, and what is wrong."""
+        shutil.rmtree(self._place / "store", ignore_errors=True)
+        (self._place / "store").symlink_to("full")
+        shutil.rmtree(self._place / "here", ignore_errors=True)
+        died = killed_before_call(partial(self._pull, "here"), number, WRITING)
+        problems = list(self._wrong("here", all_of_them=False))
+        problems += wrong_outcomes(self._pull("here"), PullResult.PULLED, PullResult.PRESENT)
+        problems += self._wrong("here", all_of_them=True)
+        here = files(self._place / "here")
+        problems += (f"{path} stays" for path in here if STAGING in path)
+        # Our own store keeps temporary files of killed writers for an hour, and its tag is no part of it.
+        differing = [
+            path
+            for path in {*here, *self._model}
+            if (self._system != OWN or "/v1/entries/" in path) and here.get(path) != self._model.get(path)
+        ]
+        if differing:
+            problems.append(f"the cache differs from an undisturbed one: {differing[:3]}")
+        (self._place / "store").unlink()
+        return died, problems
+
+
+def calls(place: Path, every: int, systems: Sequence[str]) -> tuple[dict[str, int], list[str]]:
+    """Each operation of each system once for each of its calls that write, or for every so many."""
+    setattr(folder, "in_parallel", _one_by_one)  # noqa: B010 - so that one thread makes all calls
+    trials: dict[str, int] = {}
+    problems: list[str] = []
+    for system in systems:
+        (place / system).mkdir()
+        killed = Killed(place / system, system)
+        for name, operation in (("push", killed.push), ("pull", killed.pull)):
+            for number in count(1, every):
+                died, told = operation(number)
+                problems += (f"{name} of {system}, killed before call {number}: {one}" for one in told)
+                if not died:
+                    break
+                trials[f"{name} of {system}"] = trials.get(f"{name} of {system}", 0) + 1
+        shutil.rmtree(place / system)
+    return trials, problems
+
+
+def main() -> None:
+    place = Path(sys.argv[2])
+    if sys.argv[1] == "calls":
+        trials, problems = calls(place, int(sys.argv[3]), sys.argv[4:] or ("gpucache", "triton", "cupy"))
+    json.dump({"trials": trials, "problems": problems}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
