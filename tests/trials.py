@@ -8,11 +8,13 @@ succeeded.
 
 import os
 from pathlib import Path
+from typing import TypeVar
 
+T = TypeVar("T")
 _FILE = os.environ.get("TRIALS", "")
 
 
-def trials(short: int, long: int) -> int:
+def trials(short: T, long: T) -> T:
     """How often to try."""
     return long if _FILE else short
 

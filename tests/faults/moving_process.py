@@ -6,9 +6,9 @@
 Writes one JSON document: ``trials`` by operation, and ``problems``, a sentence each.
 """
 
+import concurrent.futures
 import json
 import os
-import random
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from gpucache.answers.transfer import Pulled, PullResult, Pushed, PushResult
+from gpucache.caches import restoring
 from gpucache.caches.registry import OWN
-from gpucache.caches.restoring import STAGING
-from gpucache.remote import catalogue, folder, objects
+from gpucache.remote import catalogue, folder, push
 from gpucache.remote.records import record_of
 from gpucache.remote.signing import load_signing_key, make_pair
 from tests.contracts.examples import EXAMPLES
@@ -34,6 +34,22 @@ ENTRIES = 2
 
 def _one_by_one(call: Callable[[Any], Any], items: Any, *_: object, **__: object) -> Iterator[Any]:
     return map(call, items)
+
+
+class _AtOnce(concurrent.futures.Executor):
+    """Does everything when it is asked to."""
+
+    def __init__(self, _: int) -> None: ...
+
+    def submit(
+        self, call: Callable[..., Any], /, *words: Any, **named: Any
+    ) -> concurrent.futures.Future[Any]:
+        done = concurrent.futures.Future[Any]()
+        try:
+            done.set_result(call(*words, **named))
+        except Exception as error:
+            done.set_exception(error)
+        return done
 
 
 def digests(cache: Any) -> dict[str, str]:
@@ -130,7 +146,7 @@ class Killed:
         problems += wrong_outcomes(self._pull("here"), PullResult.PULLED, PullResult.PRESENT)
         problems += self._wrong("here", all_of_them=True)
         here = files(self._place / "here")
-        problems += (f"{path} stays" for path in here if STAGING in path)
+        problems += (f"{path} stays" for path in here if restoring.STAGING in path)
         # Our own store keeps temporary files of killed writers for an hour, and its tag is no part of it.
         differing = [
             path
@@ -145,7 +161,10 @@ class Killed:
 
 def calls(place: Path, every: int, systems: Sequence[str]) -> tuple[dict[str, int], list[str]]:
     """Each operation of each system once for each of its calls that write, or for every so many."""
-    setattr(folder, "in_parallel", _one_by_one)  # noqa: B010 - so that one thread makes all calls
+    # One thread makes all calls, so that they have an order.
+    setattr(folder, "in_parallel", _one_by_one)  # noqa: B010
+    setattr(restoring, "ThreadPoolExecutor", _AtOnce)  # noqa: B010
+    setattr(concurrent.futures, "ThreadPoolExecutor", _AtOnce)  # noqa: B010
     trials: dict[str, int] = {}
     problems: list[str] = []
     for system in systems:
@@ -162,10 +181,108 @@ def calls(place: Path, every: int, systems: Sequence[str]) -> tuple[dict[str, in
     return trials, problems
 
 
+SYSTEMS = ("gpucache", "triton", "cupy")
+
+
+def _made(fleet: Fleet, machine: str, numbers: range) -> list[Any]:
+    """The caches of a machine with the entries of some numbers."""
+    for system in SYSTEMS:
+        for number in numbers:
+            EXAMPLES[system].add(fleet.place / machine / system / EXAMPLES[system].place, number)
+    return _caches(fleet, machine)
+
+
+def _caches(fleet: Fleet, machine: str) -> list[Any]:
+    return [fleet.cache(machine, system) for system in SYSTEMS]
+
+
+def _push(fleet: Fleet, machine: str) -> Iterator[str]:
+    outcomes = fleet.push(*_caches(fleet, machine), key=fleet.key)
+    yield from wrong_outcomes(outcomes, PushResult.SENT, PushResult.PRESENT)
+
+
+def _pull(fleet: Fleet, machine: str, done: Path) -> Iterator[str]:
+    """Pull again and again until everything was pushed, and once more."""
+    last = False
+    while not last:
+        last = done.exists()
+        outcomes = fleet.pull(*_caches(fleet, machine), trusted=fleet.trusted)
+        yield from wrong_outcomes(outcomes, PullResult.PULLED, PullResult.PRESENT)
+
+
+def _merge(fleet: Fleet, done: Path) -> Iterator[str]:
+    while not done.exists():
+        catalogue.finish_catalogue(fleet.store, fleet.key)
+    yield from ()
+
+
+def _read(fleet: Fleet, machine: str, whole: dict[str, str], done: Path) -> Iterator[str]:
+    """Look at all entries of caches again and again."""
+    while not done.exists():
+        for cache in _caches(fleet, machine):
+            for entry in cache.scan():
+                checked = cache.check(entry)
+                yield from (f"{entry.key[:12]} is {one.kind}: {one.detail}" for one in checked.findings)
+                if checked.counts and record_of(cache.pack(entry)).digest != whole[entry.key]:
+                    yield f"{entry.key[:12]} has other bytes"
+
+
+def _told(work: Iterator[str], report: Path) -> None:
+    report.write_text(json.dumps(list(work)))
+
+
+def together(place: Path, entries: int, rounds: int) -> tuple[dict[str, int], list[str]]:
+    """Two machines that push, two pulls into each of two others, one that merges, and a reader, at once."""
+    setattr(catalogue, "_MANY", 2)  # noqa: B010
+    setattr(push, "_AT_ONCE", 16)  # noqa: B010
+    problems: list[str] = []
+    for number in range(rounds):
+        below = place / str(number)
+        below.mkdir()
+        make_pair(below / "key")
+        fleet = Fleet(below, load_signing_key(below / "key"))
+        whole = {
+            key: digest
+            for machine, numbers in (
+                ("a", range(entries)),
+                ("b", range(entries // 2, entries + entries // 2)),
+            )
+            for cache in _made(fleet, machine, numbers)
+            for key, digest in digests(cache).items()
+        }
+        done = below / "done"
+        pushes = [_push(fleet, machine) for machine in "ab"]
+        rest = [
+            *(_pull(fleet, machine, done) for machine in "xxyy"),
+            _merge(fleet, done),
+            _read(fleet, "x", whole, done),
+        ]
+        children = [
+            forked(_told, work, below / f"report{count}") for count, work in enumerate((*pushes, *rest))
+        ]
+        status = [os.waitpid(child, 0)[1] for child in children[:2]]
+        done.touch()
+        status += [os.waitpid(child, 0)[1] for child in children[2:]]
+        told = [one for path in below.glob("report*") for one in json.loads(path.read_text())]
+        told += ["a process failed"] * sum(map(bool, status))
+        for machine in "xy":
+            found: dict[str, str] = {}
+            for cache in _caches(fleet, machine):
+                found |= digests(cache)
+                told += wrong_entries(cache, whole, all_of_them=False)
+            told += [f"{key[:12]} is lost" for key in whole.keys() - found.keys()]
+            told += [f"{path} stays" for path in files(below / machine) if restoring.STAGING in path]
+        problems += (f"round {number}: {one}" for one in told)
+        shutil.rmtree(below)
+    return {"entries": rounds * 3 * (entries + entries // 2)}, problems
+
+
 def main() -> None:
     place = Path(sys.argv[2])
     if sys.argv[1] == "calls":
-        trials, problems = calls(place, int(sys.argv[3]), sys.argv[4:] or ("gpucache", "triton", "cupy"))
+        trials, problems = calls(place, int(sys.argv[3]), sys.argv[4:] or SYSTEMS)
+    else:
+        trials, problems = together(place, int(sys.argv[3]), int(sys.argv[4]))
     json.dump({"trials": trials, "problems": problems}, sys.stdout)
 
 
