@@ -217,19 +217,21 @@ def write_catalogue(store: Objects, records: Iterable[Signed]) -> set[str]:
 
 
 def finish_catalogue(store: Objects, key: SigningKey | None) -> None:
-    """Put many catalogues together, and write the index; after a push or an eviction.
+    """Put many catalogues together, and write the index if the store has one; after a push or an eviction.
 
     Without a key a signed index stays as it is, and with it the catalogues that it names.
     """
-    [(_, old)] = store.read([INDEX], _INDEX_BYTES)
-    with suppress(ValueError, RecursionError):
-        if key is None and msgspec.json.decode(old or b"", type=Index).signer != UNSIGNED:
-            return
+    if store.served and key is None:
+        [(_, old)] = store.read([INDEX], _INDEX_BYTES)
+        with suppress(ValueError, RecursionError):
+            if msgspec.json.decode(old or b"", type=Index).signer != UNSIGNED:
+                return
     going: set[str] = set()
     if len(_listed(store)[0]) > _MANY:
         found = read_catalogue(store, TrustedKeys({}))
         going = set(found.names) - write_catalogue(store, found.records.values())
-    store.replace(INDEX, lambda _: _index([one for one in _listed(store)[0] if one not in going], key))
+    if store.served:
+        store.replace(INDEX, lambda _: _index([one for one in _listed(store)[0] if one not in going], key))
     store.remove(sorted(going))
 
 

@@ -125,6 +125,7 @@ class CloudObjects:
     """See ``gpucache.remote.objects.Objects``."""
 
     lists = True
+    served = True
     writes = True
     is_own_folder = False
 

@@ -34,6 +34,7 @@ class FolderObjects:
     """See ``gpucache.remote.objects.Objects``."""
 
     lists = True
+    served = True
     writes = True
 
     def __init__(self, root: Path) -> None:

@@ -67,6 +67,11 @@ class Objects(Protocol):
         ...
 
     @property
+    def served(self) -> bool:
+        """Whether plain web servers may serve its objects as they are, so that it needs an index."""
+        ...
+
+    @property
     def writes(self) -> bool:
         """Whether objects can be created and removed."""
         ...

@@ -47,6 +47,7 @@ class RedisObjects:
     """See ``gpucache.remote.objects.Objects``."""
 
     lists = True
+    served = False
     writes = True
     is_own_folder = False
 

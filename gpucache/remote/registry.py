@@ -141,6 +141,7 @@ class RegistryObjects:
     """See ``gpucache.remote.objects.Objects``."""
 
     lists = True
+    served = False
     writes = True
     is_own_folder = False
 

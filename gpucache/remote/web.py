@@ -83,6 +83,7 @@ class WebObjects:
     """See ``gpucache.remote.objects.Objects``."""
 
     lists = False
+    served = True
     writes = False
     is_own_folder = False
 
