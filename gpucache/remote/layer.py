@@ -27,6 +27,8 @@ from gpucache.units import format_count
 
 _MOST_BYTES = 256 << 20
 """The largest object that is read, and how many bytes may wait to be sent."""
+_BATCH_BYTES = 8 << 20
+"""After how many bytes no more entries are sent at a time."""
 _MOST_LATE = 3
 """How many answers in a row may come later than a compile would have taken."""
 _UNBELIEVED = (
@@ -63,7 +65,7 @@ class RemoteLayer:
         self._opened: _Opened | None = None
         self._reads, self._writes = True, self._settings.writes
         self._late = 0
-        self._said: set[str] = set()
+        self._said: dict[str, object] = {}
         self._changed = threading.Condition()
         self._waiting: deque[Entry] = deque()
         self._waiting_bytes = 0
@@ -79,21 +81,20 @@ class RemoteLayer:
     ) -> list[Fetched | None]:
         """For each request the entry of the first of its keys that the store has, all asked for together.
 
-        ``compile_ns`` is how long compiling them takes, if that is known: no answer is waited for longer.
+        The limit of time is for 16 keys. ``compile_ns`` is how long compiling takes, if that is known: no
+        answer is waited for longer.
         """
         nothing: list[Fetched | None] = [None] * len(wanted)
         if not (self._reads and any(wanted)):
             return nothing
-        limit_s = self._settings.timeout_s
-        short = compile_ns is not None and compile_ns < limit_s * 1e9
+        most_s = limit_s = self._settings.timeout_s * -(-sum(map(len, wanted)) // AT_ONCE)
+        if compile_ns is not None:
+            limit_s = min(most_s, compile_ns / 1e9)
         try:
             opened = self._open()
-            found, wrong = within(
-                compile_ns / 1e9 if short and compile_ns is not None else limit_s,
-                lambda: _read(opened, wanted),
-            )
+            found, wrong = within(limit_s, lambda: _read(opened, wanted))
         except TimeoutError:
-            self._came_late(short=short)
+            self._came_late(short=limit_s < most_s)
             return nothing
         except Exception as error:  # whatever a store or its library raises, the program goes on
             self._stop(error)
@@ -115,7 +116,7 @@ class RemoteLayer:
                 return
             self._waiting.append(entry)
             if self._sender is None:
-                # No daemon, so that each way to end a process waits for it; see _is_over.
+                # No daemon: every exit that joins threads waits for it, which is not long.
                 self._sender = threading.Thread(target=self._send_all, name="gpucache-send")
                 try:
                     self._sender.start()
@@ -164,8 +165,8 @@ class RemoteLayer:
         self._say("off", f"GPUCACHE_REMOTE is not used: {_told(error)}")
 
     def _say(self, what: str, sentence: str) -> None:
-        if what not in self._said:
-            self._said.add(what)
+        mine = object()
+        if self._said.setdefault(what, mine) is mine:  # two threads may come to it at once
             self._warn(sentence)
 
     def _send_all(self) -> None:
@@ -176,9 +177,11 @@ class RemoteLayer:
                 if self._writes and over_s is not None and time.monotonic() > over_s:
                     self._say_left(len(self._waiting))
                     self._writes = False
-                count = min(len(self._waiting), AT_ONCE) if self._writes else 0
-                batch = [self._waiting.popleft() for _ in range(count)]
-                self._waiting_bytes -= sum(len(entry.payload) for entry in batch)
+                batch, size = list[Entry](), 0
+                while self._writes and self._waiting and len(batch) < AT_ONCE and size < _BATCH_BYTES:
+                    batch.append(self._waiting.popleft())
+                    size += len(batch[-1].payload)
+                self._waiting_bytes -= size
                 if not batch:
                     self._waiting.clear()
                     self._waiting_bytes = 0
@@ -248,7 +251,7 @@ def _read(opened: _Opened, wanted: Sequence[Sequence[CacheKey]]) -> tuple[list[F
             _, file = own_entries.decode(key, signer, data, trusted)
             found[key, signer] = parse_true(file, key), file
         except FormatError as error:
-            wrong = wrong or f"{key.short}: {error}; remove {name} from it"
+            wrong = wrong or f"{key.short}: {error}; run 'gpucache verify {objects.url}'"
     chosen = (
         (found.get((key, signer)) for key in keys for signer in signers if (key, signer) in found)
         for keys in wanted

@@ -103,7 +103,7 @@ def test_a_store_that_lies_is_a_miss_and_one_warning(fleet: Fleet, lie: str) -> 
     assert machine.finds(_ONE.key, _OTHER.key) == [False, True]
     assert machine.finds(_ONE.key, _OTHER.key) == [False, True]
     [sentence] = machine.told
-    assert _ONE.key.short in sentence and path.name in sentence
+    assert _ONE.key.short in sentence and str(fleet.store) in sentence
 
 
 def test_a_lie_under_one_key_does_not_hide_the_entry_of_another(fleet: Fleet) -> None:
@@ -115,11 +115,12 @@ def test_a_lie_under_one_key_does_not_hide_the_entry_of_another(fleet: Fleet) ->
 
 
 def test_an_object_that_is_too_large_is_not_read(fleet: Fleet) -> None:
-    """Its length is bounded before anything is allocated; it counts as missing, and verify tells of it."""
+    """Its length is bounded before anything is allocated; other entries still are used."""
     path = _put(fleet, _ONE)
     with path.open("r+b") as file:
         file.truncate(1 << 40)
-    assert Machine(fleet).finds(_ONE.key) == [False]
+    _put(fleet, _OTHER)
+    assert Machine(fleet).finds(_ONE.key, _OTHER.key) == [False, True]
 
 
 @pytest.mark.parametrize("kind", ["directory", "link", "fifo"])
@@ -202,6 +203,7 @@ def test_what_cannot_be_sent_is_one_warning(fleet: Fleet, how: str) -> None:
     assert fleet.objects() == []
     [sentence] = machine.told
     assert "GPUCACHE_REMOTE" in sentence
+    assert not machine.layer.writes
 
 
 def test_a_web_server_is_not_written_to(fleet: Fleet, silent: Silent) -> None:
