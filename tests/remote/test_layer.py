@@ -168,7 +168,7 @@ def _silent() -> Iterator[Silent]:
         yield server
 
 
-@pytest.mark.parametrize("url", ["redis://{}/0"])
+@pytest.mark.parametrize("url", ["redis://{}/0", "http://{}/cache"])
 def test_a_store_that_does_not_answer_is_left_after_one_request(
     fleet: Fleet, silent: Silent, url: str
 ) -> None:
@@ -179,7 +179,7 @@ def test_a_store_that_does_not_answer_is_left_after_one_request(
     assert compiled(outcomes) == [1, 1, 1]
     [line] = warnings(outcomes)
     assert silent.address in line
-    assert len(silent.connections) == 1
+    assert len(silent.connections) <= 2  # one for each key of one request
 
 
 _DEAD: Mapping[str, str] = {

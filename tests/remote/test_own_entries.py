@@ -86,6 +86,14 @@ def test_a_record_of_something_else_is_refused(made: Made, tmp_path: Path, wrong
         made.decoded(line + made.file + b"x" * (wrong == "more"))
 
 
+def test_an_object_below_the_name_of_another_signer_is_refused(made: Made) -> None:
+    """A record says who signed it, and the name of its object says the same."""
+    trusted = read_trusted(made.key.public.text)
+    for signer in ("", "0" * 16):
+        with pytest.raises(FormatError):
+            decode(made.entry.key, signer, made.data, trusted)
+
+
 def test_adopted_bytes_are_the_entry_of_another_root(made: Made, tmp_path: Path) -> None:
     """They are kept as they are, and hit; a sound entry is never replaced."""
     store = DirectoryStore(tmp_path / "root", writable=True)
