@@ -156,6 +156,54 @@ def take_lock(fd: int, patience_s: float, *, record: bool = False) -> bool:
     return False
 
 
+def take_by_name(folder: Folder, name: str, mode: int) -> int:
+    """Take a lock that is the existence of an empty file, which the caller removes; returns its descriptor.
+
+    Raises FileExistsError if a program has it, OSError. One of a gpucache that was killed is taken over: its
+    mode has the sticky bit, which no owner sets, and nobody holds it by flock(2), as is done before it gets
+    its name.
+    """
+    made = f".gpucache-lock-{os.getpid()}-{os.urandom(4).hex()}"
+    fd = _held_file(folder, made, mode)
+    try:
+        free_abandoned(folder, name)
+        try:
+            folder.link(made, folder, name)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without hard links
+            os.close(fd)
+            fd = -1
+            fd = _held_file(folder, name, mode)
+    except BaseException:
+        if fd >= 0:
+            os.close(fd)
+        raise
+    finally:
+        folder.unlink(made)
+    return fd
+
+
+def free_abandoned(folder: Folder, name: str) -> None:
+    """Remove a file if it is a lock of a gpucache that was killed; raises nothing."""
+    with suppress(OSError):
+        seen = folder.lstat(name)
+        if not (stat.S_ISREG(seen.st_mode) and seen.st_mode & stat.S_ISVTX and not seen.st_size):
+            return
+        fd = folder.open_file(name, flags=os.O_WRONLY)
+        try:
+            if take_lock(fd, 0) and os.path.samestat(folder.lstat(name), os.fstat(fd)):
+                folder.unlink(name)
+        finally:
+            os.close(fd)
+
+
+def _held_file(folder: Folder, name: str, mode: int) -> int:
+    fd = folder.open_for_writing(name, os.O_WRONLY | os.O_EXCL, mode | stat.S_ISVTX)
+    take_lock(fd, 0)
+    return fd
+
+
 def _read(fd: int, count: int, offset: int) -> bytes:
     parts = []
     os.lseek(fd, offset, os.SEEK_SET)  # Windows has no pread

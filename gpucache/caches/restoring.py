@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from gpucache.answers.entries import Problem
-from gpucache.caches.files import Files, open_folder, read
+from gpucache.caches.files import Files, free_abandoned, open_folder, read
 from gpucache.caches.format import HOUR_NS, Check
 from gpucache.caches.portable import SYNCED_AT_ONCE, PortableEntry, PortableFile, Restored, Start
 from gpucache.errors import FormatError
@@ -74,9 +74,9 @@ def restoring(made: "FilesFormat", check: Check) -> Iterator[Start]:
 def staging(root: Path) -> Iterator[Path]:
     """A private directory in a root, gone afterwards, as are those of dead processes; raises OSError."""
     with Folder.at(root) as folder:
-        for found in list(folder.entries()):
-            if found.name.startswith(STAGING):
-                _remove_if_dead(root / found.name)
+        left = [found.name for found in folder.entries() if found.name.startswith(STAGING)]
+    if [name for name in left if _remove_if_dead(root / name)]:
+        _free_locks(root)
     while True:
         path = root / f"{STAGING}{os.getpid()}-{uuid4().hex[:8]}"
         path.mkdir(mode=0o700)
@@ -302,14 +302,25 @@ def _held(path: Path) -> int | None:
     return None
 
 
-def _remove_if_dead(path: Path) -> None:
+def _free_locks(root: Path) -> None:
+    """Remove the locks that dead processes held while they brought entries into place."""
+    for path, _, names in os.walk(root):
+        with suppress(OSError), Folder.at(Path(path), follow=False) as folder:
+            for name in names:
+                free_abandoned(folder, name)
+
+
+def _remove_if_dead(path: Path) -> bool:
+    """Remove a staging directory that no process holds; whether it did."""
     with suppress(OSError):
         fd = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0))
         try:
             if _lock(fd):
                 shutil.rmtree(path, ignore_errors=True)
+                return True
         finally:
             os.close(fd)
+    return False
 
 
 def _lock(fd: int) -> bool | None:

@@ -28,7 +28,7 @@ from typing import NamedTuple
 from gpucache.answers.entries import FindingKind, Problem
 from gpucache.answers.evict import Kept
 from gpucache.answers.verify import Checked
-from gpucache.caches.files import Files, open_folder, read
+from gpucache.caches.files import Files, open_folder, read, take_by_name
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HOUR_NS, SECOND_NS, HeldError, Look, UnjudgedError
 from gpucache.caches.layout import Layout
@@ -290,12 +290,13 @@ class Taichi(TaichiPlaces, FilesFormat):
     def _locked(self) -> Iterator[None]:
         with open_folder(self.root) as folder:
             try:
-                os.close(folder.open_for_writing(_LOCK, os.O_EXCL | os.O_WRONLY, 0o644))
+                fd = take_by_name(folder, _LOCK, 0o644)
             except FileExistsError:
                 raise HeldError(f"{_LOCK} is there; try again once the program that made it ends") from None
             try:
                 yield
             finally:
+                os.close(fd)
                 folder.unlink(_LOCK)
 
 

@@ -67,9 +67,8 @@ def wrong_entries(cache: Any, whole: dict[str, str], *, all_of_them: bool) -> It
     found = {}
     for entry in cache.scan(beside=True):
         findings = cache.check(entry).findings
-        if findings:
-            yield f"{entry.key[:12]} is {findings[0].kind}: {findings[0].detail}"
-        else:
+        yield from (f"{entry.key[:12]} is {one.kind}: {one.detail}" for one in findings if one.kind.wrong)
+        if not findings:  # nobody is served half of one that is an orphan
             found[entry.key] = record_of(cache.pack(entry)).digest
     yield from (f"{key[:12]} has other bytes" for key, digest in found.items() if whole.get(key) != digest)
     if all_of_them and found.keys() != whole.keys():

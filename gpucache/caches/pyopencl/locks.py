@@ -90,7 +90,7 @@ def free_stale(folder: Folder, clock: Clock) -> bool:
 def _take(folder: Folder, clock: Clock) -> int:
     for _ in range(_ATTEMPTS):
         with suppress(FileExistsError):
-            return folder.open_for_writing(LOCK, os.O_WRONLY | os.O_EXCL, 0o644)
+            return files.take_by_name(folder, LOCK, 0o644)
         age = age_ns(folder, clock)
         if age is not None and age > _YOUNG_NS:
             with suppress(FileNotFoundError):

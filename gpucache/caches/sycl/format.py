@@ -400,10 +400,11 @@ class Sycl(SyclPlaces, FilesFormat):
                     age = format_age(self.now_ns() - item.seen[name].st_mtime_ns)
                     raise HeldError(f"{name} is {age} old and abandoned; {mend(self.location)}")
                 try:
-                    os.close(folder.open_for_writing(name, os.O_WRONLY | os.O_EXCL, 0o200))
+                    fd = files.take_by_name(folder, name, 0o200)
                 except FileExistsError as error:
                     why = f"a program may be writing, as {name} exists; run it again later"
                     raise HeldError(why) from error
+                taken.callback(os.close, fd)
                 taken.callback(_unlink, folder, name)
             yield
 
