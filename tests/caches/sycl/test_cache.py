@@ -536,11 +536,11 @@ def test_new_files_are_private(root: Path) -> None:
     plain = os.open
 
     def watching(path: object, flags: int, mode: int = 0o777, **more: object) -> int:
-        if str(path).endswith(".lock"):
+        if str(path).startswith(".gpucache-lock"):  # which then gets the name of the lock
             modes.append(mode)
         return plain(path, flags, mode, **more)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "open", watching)
         assert opened(root).remove(_only(root), "--all") is None
-    assert modes == [0o200] and stat.S_ISDIR(root.stat().st_mode) and not list(root.iterdir())
+    assert modes == [stat.S_ISVTX | 0o200] and stat.S_ISDIR(root.stat().st_mode) and not list(root.iterdir())
