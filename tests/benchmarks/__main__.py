@@ -26,6 +26,7 @@ NAMES: Mapping[str, str] = {
     "scale": "inspect, verify and evict of large caches, beside find, reading and hashing all, and ccache",
     "scale-triton": "inspect and verify of 5,000 entries of Triton's, beside find and reading all",
     "remote-stores": "push and pull of 500 entries and of one large one, beside each store's library alone",
+    "remote-triton": "pull of 12 kernels of Triton's, beside compiling them",
 }
 """Every benchmark with what it measures; its module is called alike."""
 

@@ -30,14 +30,14 @@ from tests.benchmarks.measure import Comparison, Effort, Measured, Sample, proce
 from tests.benchmarks.remote_peers import peer_of
 from tests.caches.cupy import build as cupy
 from tests.contracts.examples import open_example
-from tests.remote.more_servers import redis_server
+from tests.remote.more_servers import docker_registry, redis_server
 from tests.remote.servers import make_bucket, moto_url, use_cloud
 
-STORES = ("folder", "redis", "s3")
+STORES = ("folder", "redis", "s3", "registry")
 _ROUNDS = 5
 """At most: a turn takes seconds."""
 _SOURCE = b'extern "C" __global__ void work(float *x) { x[threadIdx.x] *= 2.5f; }'
-_MODE_OF_SEVERAL = 0o775
+MODE_OF_SEVERAL = 0o775
 """So that signatures count."""
 Phases = Mapping[str, Sample]
 
@@ -108,14 +108,14 @@ class _Made:
 
     def _ours(self, url: str) -> Phases:
         trusted = TrustedKeys({self._key.public.id: self._key.public})
-        found = self._pushed(lambda root: _timed(lambda: _push(self._cache(root), url, self._key)))
+        found = self._pushed(lambda root: timed(lambda: push_all(self._cache(root), url, self._key)))
         empty = self._cache(self._place / "pulled")
-        return found | {"pull": _timed(lambda: _pull(empty, url, trusted, self._count))}
+        return found | {"pull": timed(lambda: pull_all(empty, url, trusted, self._count))}
 
     def _theirs(self, url: str, *, synced: bool = False) -> Phases:
         peer = peer_of(url, synced=synced)
-        found = self._pushed(lambda root: _timed(lambda: peer.send(root)))
-        return found | {"pull": _timed(lambda: peer.fetch(self._place / "pulled"))}
+        found = self._pushed(lambda root: timed(lambda: peer.send(root)))
+        return found | {"pull": timed(lambda: peer.fetch(self._place / "pulled"))}
 
     def _our_command(self, url: str) -> Phases:
         def command(verb: str, root: Path, *more: object) -> Sample:
@@ -143,7 +143,7 @@ class _Made:
         return open_example(self._system, root)
 
 
-def _push(cache: Cache, url: str, key: SigningKey) -> None:
+def push_all(cache: Cache, url: str, key: SigningKey) -> None:
     trusted = TrustedKeys({})
     with closing(open_objects(url)) as store:
         for _ in push(
@@ -153,7 +153,7 @@ def _push(cache: Cache, url: str, key: SigningKey) -> None:
             pass
 
 
-def _pull(cache: Cache, url: str, trusted: TrustedKeys, count: int) -> None:
+def pull_all(cache: Cache, url: str, trusted: TrustedKeys, count: int) -> None:
     with closing(open_objects(url)) as store:
         outcomes = list(
             pull(
@@ -164,7 +164,7 @@ def _pull(cache: Cache, url: str, trusted: TrustedKeys, count: int) -> None:
     assert len(outcomes) >= count
 
 
-def _timed(action: Callable[[], object]) -> Sample:
+def timed(action: Callable[[], object]) -> Sample:
     wall, cpu = time.perf_counter_ns(), time.process_time_ns()
     action()
     return Sample(time.perf_counter_ns() - wall, time.process_time_ns() - cpu)
@@ -195,7 +195,7 @@ def _folder(place: Path) -> Iterator[Callable[[], str]]:
     def url() -> str:
         shutil.rmtree(store, ignore_errors=True)
         store.mkdir()
-        store.chmod(_MODE_OF_SEVERAL)
+        store.chmod(MODE_OF_SEVERAL)
         return str(store)
 
     yield url
@@ -224,5 +224,11 @@ def _s3(place: Path) -> Iterator[Callable[[], str]]:
         yield lambda: make_bucket(url, f"b-{uuid4().hex}")
 
 
-_STORES = {"folder": _folder, "redis": _redis, "s3": _s3}
+@contextmanager
+def _registry(place: Path) -> Iterator[Callable[[], str]]:
+    with docker_registry(place) as url:
+        yield lambda: f"{url}/{uuid4().hex}"
+
+
+_STORES = {"folder": _folder, "redis": _redis, "s3": _s3, "registry": _registry}
 _MAKERS = {"cupy": _make_cupy, "gpucache": _make_own}
