@@ -61,21 +61,24 @@ class Cupy(CupyPlaces, BinaryFormat):
 
     def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
         """The binary after the SHA-1 and the mangled names."""
-        rest = data[_DIGITS:]
         if not data:
             return b"", Problem(FindingKind.TRUNCATED, f"it is empty; {_MISSES}") if whole else None
+        start, rest = _DIGITS, memoryview(data)[_DIGITS:]
         if whole and hashlib.sha1(rest, usedforsecurity=False).hexdigest().encode() != data[:_DIGITS]:
-            return rest, Problem(FindingKind.CORRUPT, f"its SHA-1 is not that of what it holds; {_MISSES}")
-        if not rest.startswith(_MAGIC):
-            return _ended(rest) if whole else rest, None
-        start = len(_MAGIC) + 4
-        for _ in range(int.from_bytes(rest[len(_MAGIC) : start], "little")):
-            if start + 4 > len(rest):
-                break
-            start += 4 + struct.unpack_from("<I", rest, start)[0]
-        if start > len(rest) and whole:
-            return b"", Problem(FindingKind.CORRUPT, f"its mangled names end behind the file; {_MISSES}")
-        return _ended(rest[start:]) if whole else rest[start:], None
+            return bytes(rest), Problem(
+                FindingKind.CORRUPT, f"its SHA-1 is not that of what it holds; {_MISSES}"
+            )
+        if data.startswith(_MAGIC, start):
+            count, start = start + len(_MAGIC), start + len(_MAGIC) + 4
+            for _ in range(int.from_bytes(data[count:start], "little")):
+                if start + 4 > len(data):
+                    break
+                start += 4 + struct.unpack_from("<I", data, start)[0]
+            if start > len(data) and whole:
+                return b"", Problem(FindingKind.CORRUPT, f"its mangled names end behind the file; {_MISSES}")
+        # CuPy takes the last byte of a cubin, a zero, for the end of a text and does not store it.
+        end = b"\0" if whole and data.startswith(b"\x7fELF", start) else b""
+        return b"".join((memoryview(data)[start:], end)), None
 
     def bars(self, item: Files) -> Problem | None:
         """The problem of a source without its binary, or of a node that is not a file."""
@@ -89,11 +92,6 @@ class Cupy(CupyPlaces, BinaryFormat):
         digits, rest = start[:_DIGITS], start[_DIGITS:]
         own = not rest or rest.startswith(_MAGIC) or describe(rest).kind in self.kinds
         return len(digits) == _DIGITS and set(digits) <= set(b"0123456789abcdef") and own
-
-
-def _ended(binary: bytes) -> bytes:
-    """A cubin with its last byte, a zero, which CuPy takes for the end of a text and does not store."""
-    return binary + b"\0" if binary.startswith(b"\x7fELF") else binary
 
 
 FORMAT = Cupy

@@ -94,7 +94,9 @@ def _pull(
                     opened.caches,
                     trusted=trusted,
                     unsigned=unsigned,
-                    machine=lambda: machine_of(find_machine(profile).devices, elsewhere=profile is not None),
+                    machine=lambda backends: machine_of(
+                        find_machine(profile, backends).devices, elsewhere=profile is not None
+                    ),
                     dry_run=dry_run,
                     progress=bar.show,
                 )

@@ -20,7 +20,7 @@ from gpucache.caches.registry import OWN
 from gpucache.errors import FormatError, RemoteError
 from gpucache.model import CacheKey
 from gpucache.remote import own_entries
-from gpucache.remote.objects import Objects, batches, read_sized
+from gpucache.remote.objects import Objects, batches, in_parallel, read_sized
 from gpucache.remote.records import MOST_LINE_BYTES, Signed, entry_of, parse_line
 from gpucache.remote.signing import UNSIGNED, SigningKey, TrustedKeys
 
@@ -29,7 +29,7 @@ INDEX = "index"
 MOST_BYTES = 64 << 20
 """The largest catalogue; some 60,000 records."""
 _DIGITS, _HEX = 64, set("0123456789abcdef")
-_TOGETHER = 256
+_TOGETHER = 64
 """How many entries are read together at most."""
 _TRIES = 5
 """How often catalogues are listed that were put together with others meanwhile."""
@@ -197,12 +197,16 @@ class _Reading:
 def read_objects(
     store: Objects, records: Iterable[Signed]
 ) -> Iterator[tuple[Sequence[Signed], Mapping[str, bytes | None]]]:
-    """Records in groups that are read together, each with the bytes of their objects by name."""
-    for group in batches(records, _TOGETHER, lambda one: one.record.size_bytes):
+    """Records in groups that are read together, each with the bytes of their objects by name; the next group
+    is read while the caller works on one."""
+
+    def read(group: Sequence[Signed]) -> tuple[Sequence[Signed], Mapping[str, bytes | None]]:
         sizes: dict[str, int] = {}
         for name, size in (pair for one in group for pair in objects_of(one)):
             sizes[name] = max(size, sizes.get(name, 0))
-        yield group, dict(read_sized(store, sizes))
+        return group, dict(read_sized(store, sizes))
+
+    yield from in_parallel(read, batches(records, _TOGETHER, lambda one: one.record.size_bytes), 2)
 
 
 def write_catalogue(store: Objects, records: Iterable[Signed]) -> set[str]:

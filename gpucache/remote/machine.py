@@ -6,7 +6,7 @@ together says what is known.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from gpucache.answers.transfer import Mismatch
@@ -74,6 +74,16 @@ class Machine(NamedTuple):
     def _alike(self, record: Record) -> list[Mapping[str, str]]:
         labels = dict(record.facts).keys()
         return [one for one in self.toolchains if one.keys() == labels]
+
+
+def backends_of(records: Iterable[Record]) -> Sequence[str] | None:
+    """The backends whose devices tell the facts of some records: CUDA alone, or None for all."""
+    for record in records:
+        asked = {value for label, value in record.facts if label in (Fact.ARCHITECTURE, Fact.PTX)}
+        of_others = any(label in (Fact.DRIVER, Fact.CPU, Fact.FEATURE) for label, _ in record.facts)
+        if of_others or any(_kind(one) != "cuda" for one in asked) or not record.target.startswith("cuda:"):
+            return None
+    return ("cuda",)
 
 
 def _by_label(record: Record) -> dict[str, list[str]]:

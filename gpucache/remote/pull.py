@@ -17,7 +17,7 @@ from gpucache.caches.portable import PortableEntry, Restored
 from gpucache.caches.registry import OWN
 from gpucache.errors import FormatError
 from gpucache.remote.catalogue import objects_of, read_catalogue, read_objects, whole
-from gpucache.remote.machine import Machine
+from gpucache.remote.machine import Machine, backends_of
 from gpucache.remote.objects import Objects
 from gpucache.remote.push import Progress
 from gpucache.remote.records import Record, Signed
@@ -37,14 +37,14 @@ def pull(
     *,
     trusted: TrustedKeys,
     unsigned: bool,
-    machine: Callable[[], Machine],
+    machine: Callable[[Sequence[str] | None], Machine],
     dry_run: bool,
     progress: Progress,
 ) -> Iterator[Outcome]:
     """The outcome of each entry of the caches' systems; raises RemoteError if the store cannot be read.
 
     With ``unsigned``, or from a directory of this user's own, records need no signature. The machine is asked
-    for once, if the store has entries of the caches.
+    for once, if the store has entries of the caches, with the backends that tell their facts or None for all.
     """
     unsigned = unsigned or store.is_own_folder
     own = any(cache.name == OWN for cache in caches)
@@ -55,7 +55,7 @@ def pull(
         by_system.setdefault(one.record.system, {}).setdefault(one.record.key, []).append(one)
     total = sum(len(by_system.get(cache.name, ())) for cache in caches)
     done = 0
-    known = machine() if total else Machine()
+    known = machine(backends_of(one.record for one in catalogue.records.values())) if total else Machine()
     for cache in caches:
         if cache.name not in by_system:
             continue

@@ -158,7 +158,8 @@ def pull_all(cache: Cache, url: str, trusted: TrustedKeys, count: int) -> None:
         outcomes = list(
             pull(
                 store, [cache],
-                trusted=trusted, unsigned=False, machine=Machine, dry_run=False, progress=lambda *_: None,
+                trusted=trusted, unsigned=False, machine=lambda _: Machine(), dry_run=False,
+                progress=lambda *_: None,
             )
         )  # fmt: skip
     assert len(outcomes) >= count

@@ -1,8 +1,9 @@
 """Which entries of a store fit a machine, by facts alone."""
 
+import msgspec
 import pytest
 
-from gpucache.remote.machine import Machine
+from gpucache.remote.machine import Machine, backends_of
 from gpucache.remote.records import Record, RecordedFile
 
 _FILES = (RecordedFile("a", "0" * 64, 1, 0o644),)
@@ -62,3 +63,23 @@ def test_our_own_entries_fit_one_compiler_whole() -> None:
     assert not _HERE.differences(fits)
     assert [one.fact for one in _HERE.differences(old)] == ["driver version"]
     assert (_HERE.differences(other), _HERE.unknown(other)) == ((), ("toolchain",))
+
+
+@pytest.mark.parametrize(
+    ("target", "facts", "backends"),
+    [
+        ("cuda:sm_90", [("architecture", "sm_90")], ("cuda",)),
+        ("cuda:compute_80", [("PTX for", "compute_80"), ("Python", "3.11")], ("cuda",)),
+        ("hip:gfx942", [("architecture", "gfx942")], None),
+        ("cuda:sm_90", [("architecture", "pthread-cpu")], None),
+        ("cuda:sm_90", [("architecture", "sm_90"), ("CPU feature", "avx")], None),
+        ("", [], None),
+    ],
+)
+def test_opencl_is_not_asked_for_what_cuda_tells(
+    target: str, facts: list[tuple[str, str]], backends: tuple[str, ...] | None
+) -> None:
+    """One entry whose facts other devices tell has all of them asked."""
+    record = msgspec.structs.replace(_record(*facts), target=target)
+    cuda = msgspec.structs.replace(_record(("architecture", "sm_90")), target="cuda:sm_90")
+    assert backends_of([cuda, record, cuda]) == backends

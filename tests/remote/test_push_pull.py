@@ -80,7 +80,7 @@ class Fleet:
                 caches,
                 trusted=trusted,
                 unsigned=unsigned,
-                machine=lambda: machine,
+                machine=lambda _: machine,
                 dry_run=dry_run,
                 progress=lambda *_: None,
             )
