@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from gpucache.caches.portable import PortableEntry, Restored
+from gpucache.caches.taichi import Index
 from gpucache.errors import FormatError
 from tests.caches.intel_neo import build as intel_neo
 from tests.caches.miopen import build as miopen
 from tests.caches.pytools import build as pytools
+from tests.caches.sycl import build as sycl
 from tests.contracts.examples import EXAMPLES
 from tests.contracts.test_moving import _opened, _packed, scanned
 
@@ -81,3 +83,56 @@ def test_an_entry_of_another_python_is_not_written(tmp_path: Path) -> None:
     (done, *_) = _restored("pyopencl", other, *entries)
     assert not done.done and not done.damaged and "another Python" in done.reason
     assert all(one.done for one in _restored("pyopencl", tmp_path / "here", *entries))
+    own = tmp_path / "own" / entries[0].files[0].name.partition("/")[0]
+    assert all(one.done for one in _restored("pyopencl", own, *entries))
+    assert {one.name for one in own.iterdir()} == {one.key for one in entries}
+
+
+def test_the_total_by_which_libsycl_evicts_grows_and_each_entry_has_a_time(tmp_path: Path) -> None:
+    """Only where it evicts: the file of the total says so."""
+    made = [sycl.Made(image=sycl.spirv(f"kernel_{number}")) for number in range(2)]
+    entries = _from("sycl", tmp_path / "there", lambda root: [sycl.put(root, one) for one in made])
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "cache_size.txt").write_text("7", encoding="ascii")
+    assert all(one.done for one in _restored("sycl", here, *entries))
+    total = sum(len(file.data) for one in entries for file in one.files)
+    assert (here / "cache_size.txt").read_text(encoding="ascii") == str(7 + total)
+    assert len(list(here.rglob("0_access_time.txt"))) == len(entries)
+    assert {one.files for one in _packed(_opened("sycl", here))} == {one.files for one in entries}
+
+
+def test_what_is_only_in_the_log_of_a_database_comes_along(tmp_path: Path) -> None:
+    """A program that has it open has not worked it into the file."""
+    path = miopen.put(tmp_path / "there")
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("DELETE FROM kern_db WHERE id = 1")
+        database.commit()
+        cache = _opened("miopen", tmp_path / "there")
+        entries = [cache.pack(entry) for entry in scanned(cache)]
+    assert all(one.done for one in _restored("miopen", tmp_path / "here", *entries))
+    (moved,) = (tmp_path / "here").rglob("*.ukdb")
+    with closing(sqlite3.connect(moved)) as database:
+        ((count,),) = database.execute("SELECT count(*) FROM kern_db")
+    assert count == len(miopen.NAMES) - 1
+
+
+def test_an_index_with_rows_of_others_is_refused(tmp_path: Path) -> None:
+    """Taichi compiles a kernel at every start of which there is a row and no file."""
+    first, second, *_ = _packed(_opened("taichi", EXAMPLES["taichi"].make(tmp_path / "there")))
+    rows = [Index.read(one.files[-1].data) for one in (first, second)]
+    both = Index(rows[0].version, {**rows[0].rows, **rows[1].rows}).written()
+    tic, index = first.files
+    changed = first._replace(files=(tic, index._replace(data=both)))
+    (done,) = _restored("taichi", tmp_path / "here", changed)
+    assert done.damaged and not list((tmp_path / "here").iterdir())
+
+
+def test_a_row_of_rocfft_with_broken_code_is_refused(tmp_path: Path) -> None:
+    """rocFFT would load it at every start."""
+    first, *_ = _packed(_opened("rocfft", EXAMPLES["rocfft"].make(tmp_path / "there")))
+    code, row = first.files
+    place = tmp_path / "here" / EXAMPLES["rocfft"].place
+    (done,) = _restored("rocfft", place, first._replace(files=(code._replace(data=b"garbage"), row)))
+    assert done.damaged and not place.exists()

@@ -3,6 +3,8 @@
 import msgspec
 import pytest
 
+from gpucache.assembly import machine_of
+from gpucache.model import Device, Target, Toolchain
 from gpucache.remote.machine import Machine, backends_of
 from gpucache.remote.records import Record, RecordedFile
 
@@ -83,3 +85,18 @@ def test_opencl_is_not_asked_for_what_cuda_tells(
     record = msgspec.structs.replace(_record(*facts), target=target)
     cuda = msgspec.structs.replace(_record(("architecture", "sm_90")), target="cuda:sm_90")
     assert backends_of([cuda, record, cuda]) == backends
+
+
+def test_devices_tell_what_their_machine_has() -> None:
+    """The features of the CPU one by one, none where they are not known; the LLVM that a compiler names."""
+    fields = (("platform version", "OpenCL 3.0 PoCL 3.1, None+Asserts, LLVM 15.0.6, SLEEF"),)
+    known = [("CPU features", "avx avx2"), ("CPU features", "unknown: riscv64")]
+    first, second = (Toolchain("pocl", (*fields, one), ()) for one in known)
+    target = Target("opencl", "pocl/cpu")
+    devices = [
+        Device(target, "opencl", "cpu", "3.1", available=True, detail="", toolchain=one)
+        for one in (first, second)
+    ]
+    both, unknown = machine_of(devices, elsewhere=True), machine_of(devices[1:], elsewhere=True)
+    assert sorted(both.known["LLVM"]) == ["15.0.6"] and sorted(both.known["CPU feature"]) == ["avx", "avx2"]
+    assert not unknown.known["CPU feature"] and sorted(both.known["driver"]) == ["3.1"]
