@@ -182,6 +182,16 @@ def test_a_store_that_does_not_answer_is_left_after_one_request(
     assert len(silent.connections) <= 2  # one for each key of one request
 
 
+def test_a_store_that_takes_nothing_holds_no_program(fleet: Fleet, silent: Silent) -> None:
+    """Sending to one that does not answer is given up, and the process ends."""
+    settings = {"GPUCACHE_REMOTE": f"redis://{silent.address}/0", "GPUCACHE_REMOTE_TIMEOUT_MS": "300"}
+    outcomes = fleet.run("next", cuda_job(1), cuda_job(2), **settings, **fleet.signing())
+    assert compiled(outcomes) == [1, 1]
+    believed, sent = warnings(outcomes)
+    assert "GPUCACHE_TRUSTED_KEYS" in believed
+    assert silent.address in sent
+
+
 _DEAD: Mapping[str, str] = {
     "nobody listens": "http://127.0.0.1:1/cache",
     "no such host": "https://gpucache.invalid/cache",

@@ -1,5 +1,7 @@
 """What a store may answer a program: entries that are verified whole, and nothing else."""
 
+import shutil
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -204,6 +206,27 @@ def test_what_cannot_be_sent_is_one_warning(fleet: Fleet, how: str) -> None:
     [sentence] = machine.told
     assert "GPUCACHE_REMOTE" in sentence
     assert not machine.layer.writes
+
+
+@pytest.mark.parametrize("how", ["full", "read-only"])
+def test_a_store_that_takes_nothing_is_one_warning_and_still_read(
+    tmp_path: Path, mount: Callable[[str], Path], how: str
+) -> None:
+    """What it has is used; what it cannot take is left, whole or not at all."""
+    place = mount("size=256k")
+    fleet = Fleet(place)
+    fleet.others()
+    _put(fleet, _ONE)
+    if how == "full":
+        (place / "rest").write_bytes(bytes((shutil.disk_usage(place).free >> 12) * 4096))
+    else:
+        subprocess.run(["mount", "-o", "remount,ro", place], check=True)
+    machine = Machine(fleet, writes=True, signing=place / "ci")
+    machine.layer.send(made_entry("-DBIG", b".version 8.0\n.target sm_90\n" + b"\n" * 20_000))
+    machine.layer.flush()
+    assert len(machine.told) == 1
+    assert Machine(fleet).finds(_ONE.key) == [True]
+    assert [path.name for path in fleet.objects()] == [object_name(_ONE.key, fleet.key().id)[-81:]]
 
 
 def test_a_web_server_is_not_written_to(fleet: Fleet, silent: Silent) -> None:
