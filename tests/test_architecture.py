@@ -361,8 +361,8 @@ _ALSO_ELSEWHERE: Mapping[str, frozenset[str]] = {
     "mesa": frozenset({"backends.opencl", "payload.containers", "caches.steam"}),
     # What names itself after what it is for, as kinds of payloads and of kernels do.
     "vulkan": frozenset({"payload", "caches.taichi"}),
-    "triton": frozenset({"caches.inductor", "caches.vllm", "caches.helion", "triton"}),
-    "cupy": frozenset({"cupy"}),
+    "triton": frozenset({"caches.inductor", "caches.vllm", "caches.helion", "cli.topics", "triton"}),
+    "cupy": frozenset({"cli.topics", "cupy"}),
     "inductor": frozenset({"caches.vllm"}),
     # It tells the caches of others where they lie.
     "vllm": frozenset({"caches.deep_gemm"}),

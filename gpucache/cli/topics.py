@@ -48,6 +48,18 @@ _KEY = (
     "the same log and symbol names, so the base name of the source is part of them.",
     "Every binary is checked against its checksum at each hit. A damaged entry is a miss.",
 )
+_OWNERS = (
+    "With TRITON_CACHE_MANAGER=gpucache.triton:CacheManager Triton 3 keeps its kernels in this cache: all "
+    "files of a kernel are one entry, published as one, checked at each hit, and asked for in "
+    "GPUCACHE_REMOTE. Triton reads them from TRITON_CACHE_DIR, where the directory of a kernel appears "
+    "complete or not at all. GPUCACHE_MAX_SIZE does not bound that directory; remove it or use gpucache "
+    "evict --cache triton, and kernels still hit. Where nothing can be kept, Triton's own cache is used.",
+    "After gpucache.cupy.install() CuPy 14 keeps its kernels here. cuda.core does so with "
+    "Program.compile(cache=gpucache.cuda.ProgramCache()).",
+    "The keys of these three are their own, and tell nothing. An entry of Triton also has the target, the "
+    "options and digests of source and installation: gpucache inspect shows them, gpucache inspect --why "
+    "KEY KEY compares two kernels, and a miss names what differs from the nearest one.",
+)
 _MISS = (
     "A program that misses compiles in its own process, and only one of all processes that want the same key "
     "does so; the others wait for it. The library returns the result at once, and a thread publishes the "
@@ -136,7 +148,7 @@ def _caches() -> Iterator[str]:
 def _keys() -> Iterator[str]:
     yield from roff.title(KEYS, 7, "what is part of a key, and why a program misses")
     yield roff.heading("KEYS")
-    yield from roff.paragraphs(_KEY)
+    yield from roff.paragraphs((*_KEY, *_OWNERS))
     yield roff.heading("MISSES")
     yield from roff.paragraphs(_MISS)
     yield roff.heading("REASONS")

@@ -17,10 +17,11 @@ from gpucache.errors import CacheMissError, CacheUnusableError
 from gpucache.keys import NAMESPACE, cache_key, difference, digest
 from gpucache.library import process
 from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead, KeyField
-from gpucache.store.interface import MADE, REMOTE, Event
+from gpucache.store.interface import MADE, REMOTE, UNREADABLE, Event
 
 _NEAREST_OF = 8
 _PHRASES = 4
+_GONE = {"evicted": Verdict.EVICTED, "quarantined": Verdict.CORRUPT}
 
 
 class Owner(NamedTuple):
@@ -133,10 +134,10 @@ def _reason(layers: Layers, owner: Owner, made: Entry) -> Miss:
     """What became of the entry, or how the nearest build of its program for its target is described."""
     key = str(made.key)
     events = [(one, store) for store in layers.on_disk() for one in store.history(made.head.program)]
-    own = next((one for one, _ in reversed(events) if one.key == key and one.what not in MADE), None)
-    verdict = {"evicted": Verdict.EVICTED, "quarantined": Verdict.CORRUPT}.get(own.what) if own else None
-    if own is not None and verdict is not None:
-        return Miss(verdict, own.why)
+    unnamed = [one for store in layers.on_disk() for one in store.history(UNREADABLE)]
+    for event in (*reversed(unnamed), *(one for one, _ in reversed(events))):
+        if event.key == key and event.what in _GONE:
+            return Miss(_GONE[event.what], event.why)
     described = _described(made.detail)
     alike = [one for one in events if one[0].what in MADE and one[0].target == made.head.target]
     if not described:

@@ -4,6 +4,9 @@ They are loaded from where CuPy is installed without importing it, as that would
 """
 
 import importlib.util
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ from gpucache.answers.entries import FindingKind, Location
 from gpucache.caches.registry import of_others
 from tests.caches.cupy.build import key
 from tests.caches.opened import PTX, kinds
+from tests.patience import PATIENCE_S
 
 SYSTEM = of_others("cupy")
 
@@ -69,3 +73,46 @@ def test_damage_is_a_miss_to_cupy_and_is_written_anew(
     assert "takes it for a miss" in checked.findings[0].detail and owner.load(name) is None
     owner.save(name, PTX, "source")
     assert owner.load(name) == PTX
+
+
+# LTO-IR is not loaded, so CuPy's whole way to NVRTC and back runs here but for what it asks the device.
+_INSTALLED = """
+import gpucache.cupy
+from cupy.cuda import compiler
+
+compiler._get_arch_for_options_for_nvrtc = lambda arch: ("compute_90", "cubin")
+gpucache.cupy.install()
+for factor in (2, 3):
+    source = 'extern "C" __global__ void scale(float *y) { y[threadIdx.x] *= %d; }' % factor
+    print(compiler._compile_with_cache_cuda(source, (), "90", to_ltoir=True).hex())
+ours = compiler._kernel_cache_backend
+if ours.load("name.cubin") is None:
+    ours.save("name.cubin", b"\\x93CUPYNE any bytes", "of any source")
+print(ours.load("name.cubin"))
+"""
+
+
+@pytest.mark.slow
+def test_our_store_serves_what_cupy_compiled(tmp_path: Path) -> None:
+    """A second start hits every kernel; one whose entry is damaged is compiled again."""
+
+    def started() -> tuple[str, list[str]]:
+        here = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+        ours = {"GPUCACHE_DIR": str(tmp_path / "root"), "GPUCACHE_LOG": "info", "PYTHONPATH": here}
+        environ = {**os.environ, **ours, "CUPY_CACHE_DIR": str(tmp_path / "cupy")}
+        command = [sys.executable, "-W", "ignore", "-c", _INSTALLED]
+        done = subprocess.run(
+            command, env=environ, capture_output=True, text=True, timeout=PATIENCE_S, check=True
+        )
+        lines = [line.removeprefix("gpucache: ").split() for line in done.stderr.splitlines()]
+        told = [line for line in lines if line[:1] in (["hit"], ["miss"])]
+        return done.stdout, [line[0] if line[0] == "hit" else line[4] for line in told]
+
+    first, told = started()
+    assert told == ["never-built:", "key-changed:", "never-built:", "hit"]
+    second, told = started()
+    assert (second, told) == (first, ["hit"] * 4)
+    assert not [*(tmp_path / "cupy").iterdir()]
+    for entry in (tmp_path / "root").rglob("*.gpc"):
+        entry.write_bytes(entry.read_bytes()[:-1])
+    assert started()[1] == ["corrupt:", "corrupt:", "corrupt:", "hit"]
