@@ -21,7 +21,7 @@ from gpucache.errors import FormatError, RemoteError
 from gpucache.model import CacheKey
 from gpucache.remote import own_entries
 from gpucache.remote.objects import Objects, batches, in_parallel, read_sized
-from gpucache.remote.records import MOST_LINE_BYTES, Signed, entry_of, parse_line
+from gpucache.remote.records import MOST_LINE_BYTES, Signed, entry_of, parse_line, with_files
 from gpucache.remote.signing import UNSIGNED, SigningKey, TrustedKeys
 
 FOLDER = "catalogues/"
@@ -110,7 +110,7 @@ def whole(
         if file is None:
             raise FormatError("its bytes are missing")
         made, own = own_entries.decode(CacheKey(record.key), one.signer, file, trusted, unsigned=unsigned)
-        return entry_of(made.record, {made.record.files[0].sha256: own})
+        return with_files(made.record, [own])
     return entry_of(record, {name.rpartition("/")[2]: file for name, file in found if file is not None})
 
 

@@ -9,6 +9,7 @@ machine: an entry that was pulled has the digest under which it was pushed.
 """
 
 from base64 import b64decode, b64encode
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Annotated
 
@@ -157,11 +158,16 @@ def entry_of(record: Record, data: dict[str, bytes]) -> PortableEntry:
             raise FormatError(f"the bytes of {one.name} are missing")
         if len(found) != one.size_bytes or sha256(found).hexdigest() != one.sha256:
             raise FormatError(f"the bytes of {one.name} are not those that were recorded")
-        files.append(PortableFile(one.name, found, one.mode))
+        files.append(found)
+    return with_files(record, files)
+
+
+def with_files(record: Record, data: Sequence[bytes]) -> PortableEntry:
+    """The entry of a record with the bytes of its files, which were compared with it."""
     return PortableEntry(
         record.system,
         record.key,
-        tuple(files),
+        tuple(PortableFile(one.name, found, one.mode) for one, found in zip(record.files, data, strict=True)),
         record.facts,
         record.program,
         record.target,
