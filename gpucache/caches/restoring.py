@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 STAGING = ".gpucache-pull-"
 """The beginning of the names of staging directories."""
 _FOLDER_MODE = 0o755
+_TRIES = 5
+"""How often an entry is moved into a directory that others remove meanwhile."""
 _TAKEN = "a program may be writing it at this moment; pull again later"
 
 
@@ -149,15 +151,17 @@ def _started(
             made.merge(old, entry)
             return Restored(done=True)
         if old is not None and wrong is not None and not _may_grow(old, wrong):
-            with made.lock(old):
+            kept = None
+            with suppress(FileNotFoundError), made.lock(old):  # else it is gone by now
                 kept = made.discard(old)
             if kept is not None and not kept.gone:
                 return Restored(done=False, reason=f"the entry here is damaged and stays: {kept.reason}")
-        with made.lock(replace(item, root=made.root)):
-            moved = [name for name in names if name != made.index]
-            done = made.publish(entry, lambda: _publish(below, made.root, moved))
-        if done:
-            return Restored(done=True)
+        moved = [name for name in names if name != made.index]
+        for _ in range(_TRIES):
+            with suppress(FileNotFoundError), made.lock(replace(item, root=made.root)):
+                if made.publish(entry, lambda: _publish(below, made.root, moved)):
+                    return Restored(done=True)
+                break
         now, wrong_now = _judged(made, entry, check)
         present = now is not None and wrong_now is None
         return Restored(done=False, present=present, reason="" if present else _TAKEN)

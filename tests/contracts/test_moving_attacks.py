@@ -291,3 +291,16 @@ def test_what_root_restores_for_a_user_is_that_users(
 def _emptied(place: Path) -> bool:
     shutil.rmtree(place if place.is_dir() else place.parent)
     return not place.exists()
+
+
+@every_foreign
+def test_files_named_like_staging_directories_do_not_land(name: str, tmp_path: Path) -> None:
+    """An entry that would be found in one is none; nor is one with the same names in other cases."""
+    entry = _sent(name, tmp_path)[0]
+    place = tmp_path / "here" / EXAMPLES[name].place
+    below = [one._replace(name=f"{STAGING}1-{8 * 'a'}/0/{one.name}") for one in entry.files]
+    again = [one._replace(name=one.name.swapcase()) for one in entry.files]
+    for files in (below, [*below, *entry.files], [*entry.files, *again]):
+        [done] = _restored(name, place, entry._replace(files=tuple(files)))
+        assert not done.done
+        assert not _files(tmp_path / "here")

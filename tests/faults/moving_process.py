@@ -2,6 +2,7 @@
 
     python moving_process.py calls FOLDER EVERY [SYSTEM]...   killed before each EVERY-th call that writes
     python moving_process.py together FOLDER ENTRIES ROUNDS   pushes, pulls, merges and readers at once
+    python moving_process.py contested FOLDER ENTRIES ROUNDS  pulls into caches that others change
 
 Writes one JSON document: ``trials`` by operation, and ``problems``, a sentence each.
 """
@@ -9,9 +10,11 @@ Writes one JSON document: ``trials`` by operation, and ``problems``, a sentence 
 import concurrent.futures
 import json
 import os
+import random
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -276,10 +279,59 @@ def together(place: Path, entries: int, rounds: int) -> tuple[dict[str, int], li
     return {"entries": rounds * 3 * (entries + entries // 2)}, problems
 
 
+def _disturb(fleet: Fleet, machine: str, seed: int, done: Path) -> Iterator[str]:
+    """Remove, damage and repair entries until it is done."""
+    chance = random.Random(seed)
+    while not done.exists():
+        cache = chance.choice(_caches(fleet, machine))
+        for entry in chance.sample(found := list(cache.scan()), len(found) // 4):
+            what = chance.random()
+            with suppress(FileNotFoundError):
+                if what < 0.4:
+                    cache.remove(entry, "a test")
+                elif what < 0.7:
+                    path = EXAMPLES[cache.name].file_of(entry)
+                    cut = path.with_name(f"cut-{seed}")
+                    cut.write_bytes(path.read_bytes()[:-3])
+                    cut.replace(path)
+                else:
+                    cache.repair(cache.check(entry), entry)
+    yield from ()
+
+
+def contested(place: Path, entries: int, rounds: int) -> tuple[dict[str, int], list[str]]:
+    """Two pulls into caches whose entries are removed, damaged and repaired at the same time."""
+    make_pair(place / "key")
+    fleet = Fleet(place, load_signing_key(place / "key"))
+    there = _made(fleet, "a", range(entries))
+    whole = {key: digest for cache in there for key, digest in digests(cache).items()}
+    done = place / "done"
+    list(_push(fleet, "a"))
+
+    def pull() -> Iterator[str]:
+        for _ in range(rounds):
+            outcomes = fleet.pull(*_caches(fleet, "x"), trusted=fleet.trusted)
+            yield from wrong_outcomes(outcomes, PullResult.PULLED, PullResult.PRESENT, PullResult.REFUSED)
+
+    work = [pull(), pull(), *(_disturb(fleet, "x", seed, done) for seed in range(2))]
+    children = [forked(_told, one, place / f"report{count}") for count, one in enumerate(work)]
+    status = [os.waitpid(child, 0)[1] for child in children[:2]]
+    done.touch()
+    status += [os.waitpid(child, 0)[1] for child in children[2:]]
+    told = [one for path in place.glob("report*") for one in json.loads(path.read_text())]
+    told += ["a process failed"] * sum(map(bool, status))
+    told += _pull(fleet, "x", done)
+    found = {key: digest for cache in _caches(fleet, "x") for key, digest in digests(cache).items()}
+    told += [f"{key[:12]} is lost or another" for key in whole if whole[key] != found.get(key)]
+    return {"entries": 2 * rounds * len(whole)}, told
+
+
 def main() -> None:
     place = Path(sys.argv[2])
     if sys.argv[1] == "calls":
         trials, problems = calls(place, int(sys.argv[3]), sys.argv[4:] or SYSTEMS)
+    elif sys.argv[1] == "contested":
+        trials, problems = contested(place, int(sys.argv[3]), int(sys.argv[4]))
     else:
         trials, problems = together(place, int(sys.argv[3]), int(sys.argv[4]))
     json.dump({"trials": trials, "problems": problems}, sys.stdout)

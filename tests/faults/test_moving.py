@@ -59,3 +59,10 @@ def test_pushes_and_pulls_at_once_lose_nothing(place: Path) -> None:
     said = _said("together", place, trials(30, 150), trials(1, 20))
     tell("entries pushed and pulled by 8 processes at once", said["trials"]["entries"], len(said["problems"]))
     assert said["problems"] == []
+
+
+def test_pulls_into_a_cache_that_others_change_go_on(place: Path) -> None:
+    """Two pulls beside removals, damage and repairs of the same entries; the next pull brings all."""
+    said = _said("contested", place, trials(20, 100), trials(4, 200))
+    tell("entries pulled beside evict, damage and repair", said["trials"]["entries"], len(said["problems"]))
+    assert said["problems"] == []

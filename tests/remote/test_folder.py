@@ -1,0 +1,80 @@
+"""A store in a directory: whose it is, and what writers that were killed leave in it."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gpucache.remote.objects import open_objects
+
+_DAY_NS = 24 * 3600 * 10**9
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="speaks of POSIX modes")
+
+
+@pytest.mark.parametrize("part", ["", "catalogues", "entries", "entries/ab"])
+def test_a_directory_that_others_can_write_to_is_nobodys_own(tmp_path: Path, part: str) -> None:
+    """Nor is one with such a directory in it, where anybody could put what counts without a signature."""
+    store = tmp_path / "store"
+    for name in ("catalogues", "entries/ab", "blobs/ab"):
+        (store / name).mkdir(parents=True)
+    for path in (store, *store.rglob("*")):
+        path.chmod(0o755)
+    assert open_objects(str(store)).is_own_folder
+    (store / part).chmod(0o775)
+    assert not open_objects(str(store)).is_own_folder
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
+def test_a_directory_of_somebody_else_is_nobodys_own(tmp_path: Path) -> None:
+    """Nor is one in which somebody else's directory is."""
+    store = tmp_path / "store"
+    (store / "catalogues").mkdir(parents=True)
+    for path in (store / "catalogues", store):
+        assert open_objects(str(store)).is_own_folder
+        os.chown(path, 65534, -1)
+        assert not open_objects(str(store)).is_own_folder
+        os.chown(path, 0, -1)
+
+
+def test_what_killed_writers_left_is_removed_after_an_hour(tmp_path: Path) -> None:
+    """By the first write of a process and the clock of the file system; nothing else is."""
+    list(open_objects(str(tmp_path)).create([("a/b", b"1")]))
+    old, young = (tmp_path / "tmp" / f"{number}-{'ab' * 16}" for number in (1, 2))
+    stranger = tmp_path / "tmp" / "notes.txt"
+    for path in (old, young, stranger):
+        path.write_bytes(b"x")
+    now_ns = young.stat().st_mtime_ns
+    for path in (old, stranger):
+        os.utime(path, ns=(now_ns - _DAY_NS, now_ns - _DAY_NS))
+    store = open_objects(str(tmp_path))
+    assert [one.name for one in store.listed("")] == ["a/b"]
+    list(store.create([("a/c", b"2")]))
+    assert sorted(path.name for path in (tmp_path / "tmp").iterdir()) == sorted([young.name, "notes.txt"])
+
+
+def test_a_link_in_place_of_the_temporary_directory_is_not_followed(tmp_path: Path) -> None:
+    """Nothing behind it is removed, however old and however named."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    precious = elsewhere / f"1-{'ab' * 16}"
+    precious.write_bytes(b"x")
+    os.utime(precious, ns=(0, 0))
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "tmp").symlink_to(elsewhere)
+    list(open_objects(str(tmp_path / "store")).create([("a", b"1")]))
+    assert precious.exists()
+
+
+def test_an_object_is_written_on_a_full_disk_whole_or_not_at_all(tmp_path: Path) -> None:
+    """The error is one sentence, and nothing is left in the way of the next try."""
+    from gpucache.errors import RemoteError
+    from tests.contracts.test_moving_attacks import mounted
+
+    with mounted("size=64k,mode=755") as folder:
+        store = open_objects(str(folder / "store"))
+        with pytest.raises(RemoteError, match="cannot be written"):
+            list(store.create([("blobs/aa/a", os.urandom(100_000))]))
+        assert not [path for path in folder.rglob("*") if path.is_file()]
+        assert dict(store.create([("blobs/aa/a", b"1")])) == {"blobs/aa/a": True}
+    shutil.rmtree(tmp_path)
