@@ -29,7 +29,7 @@ from gpucache.errors import CacheUnusableError, FormatError
 from gpucache.host import os_errors
 from gpucache.keys import cache_key, digest
 from gpucache.library import opaque, process
-from gpucache.model import Entry, KeyField
+from gpucache.model import CacheKey, Entry, KeyField
 from gpucache.payload.files import pack, unpack
 
 OWNER = opaque.Owner(
@@ -40,8 +40,8 @@ OWNER = opaque.Owner(
 _LIST = "__grp__"
 _NOT_DESCRIBED = ("hash", "name", "target", "triton_version")
 _LONGEST = 200
-_WAIT_S = 10.0
-"""The most seconds for which the publishing of another process is waited for."""
+_COMPILE_S, _PUBLISH_S = 60.0, 10.0
+"""For how long another process that compiles or publishes the same kernel is waited for."""
 _DIGITS = 16
 
 
@@ -50,9 +50,11 @@ class CacheManager(theirs.CacheManager):  # type: ignore[misc] # Triton publishe
 
     def __init__(self, key: str, override: bool = False, dump: bool = False) -> None:
         self._key = key
-        self._layers = process.layers()
+        self._layers: Any = process.layers()
         self._began_ns = time.monotonic_ns()
-        self._grouped = self._met = False
+        self._grouped = self._met = self._holds = False
+        self._alone = ExitStack()
+        weakref.finalize(self, self._alone.close)
         self._made: dict[str, bytes] = {}
         self._staging: Path | None = None
         self._plain: Any = None
@@ -105,7 +107,8 @@ class CacheManager(theirs.CacheManager):  # type: ignore[misc] # Triton publishe
     def _falls_back(self) -> bool:
         """Whether Triton's own cache is used, as ours can keep nothing."""
         if self._plain is None and not _keeps(self._layers):
-            self._plain = theirs.FileCacheManager(self._key)
+            with suppress(OSError, RuntimeError):  # else the files are in a directory of this process
+                self._plain = theirs.FileCacheManager(self._key)
         return self._plain is not None
 
     def _fields(self, name: str) -> tuple[KeyField, ...]:
@@ -117,23 +120,39 @@ class CacheManager(theirs.CacheManager):  # type: ignore[misc] # Triton publishe
     def _find(self, name: str) -> dict[str, str] | None:
         if self._plain is not None:
             return None
-        hit = opaque.find(self._layers, OWNER, cache_key(self._fields(name)))
+        key = cache_key(self._fields(name))
+        if self._grouped and _keeps(self._layers) and opaque.look(self._layers, OWNER, key) is None:
+            self._wait(key)
+        hit = opaque.find(self._layers, OWNER, key)
         placed = None if hit is None else self._place(name, hit.payload)
         self._met = placed is not None
+        if self._met:
+            self._alone.close()
         return placed
+
+    def _wait(self, key: CacheKey) -> None:
+        """Hold the lock of a kernel until it is kept, or wait once for the process that compiles it.
+
+        A compile that fails ends without a word to this class, so the lock goes with the manager, and is
+        not waited for without limit.
+        """
+        if not self._alone.enter_context(self._layers.target.single_flight(key, 0)):
+            with self._layers.target.single_flight(key, _COMPILE_S):
+                pass
+        else:
+            self._holds = True
 
     def _keep(self, name: str, files: Mapping[str, bytes]) -> dict[str, str] | None:
         """Publish files, or take those that another process published meanwhile, and return their paths."""
-        fields = self._fields(name)
-        made = _entry(fields, name, files, time.monotonic_ns() - self._began_ns)
-        with ExitStack() as alone:
-            if (
-                self._layers.target is not None
-            ):  # or the directory would have one compile, and the entry another
-                alone.enter_context(self._layers.target.single_flight(made.key, _WAIT_S))
+        made = _entry(self._fields(name), name, files, time.monotonic_ns() - self._began_ns)
+        with self._alone as alone:
+            if self._layers.target is not None and not self._holds:
+                # So that the directory and the entry are of one compile.
+                alone.enter_context(self._layers.target.single_flight(made.key, _PUBLISH_S))
             hit = None if self._met else opaque.look(self._layers, OWNER, made.key)
             if hit is None:
                 opaque.keep(self._layers, OWNER, made)
+            self._holds = False
             return self._place(name, made.payload if hit is None else hit.payload)
 
     def _place(self, name: str, payload: bytes) -> dict[str, str] | None:

@@ -95,6 +95,30 @@ print([process.exitcode for process in processes])
 """
 
 
+# As on a file system without locks, where every process compiles.
+_WITHOUT_LOCKS = """
+import fcntl
+
+def refused(fd, operation):
+    raise OSError("no locks here")
+
+fcntl.flock = refused
+"""
+
+# The manager of a compile that fails goes with it, and so does its lock.
+_FAILING = """
+@triton.jit
+def wrong(x):
+    tl.store(x, tl.load(x) + tl.static_assert(False))
+
+for _ in range(2):
+    try:
+        triton.compile(ASTSource(wrong, {"x": "*fp32"}), target=GPUTarget("cuda", 90, 32))
+    except Exception as error:
+        print("failed")
+"""
+
+
 def _environ(place: Path, **others: str) -> dict[str, str]:
     ours = {
         "TRITON_CACHE_MANAGER": "gpucache.triton:CacheManager",
@@ -197,9 +221,16 @@ def test_a_damaged_entry_is_compiled_again(tmp_path: Path) -> None:
     assert _outcomes(_run(tmp_path)) == ["corrupt", "hit", "corrupt", "hit"]
 
 
+def test_processes_that_want_a_kernel_at_once_compile_it_once(tmp_path: Path) -> None:
+    """The others hit."""
+    done = _run(tmp_path, _AT_ONCE)
+    assert done.stdout == f"{[0] * 8}\n"
+    assert sorted(_outcomes(done)) == ["hit"] * 21 + ["key-changed"] * 2 + ["never-built"]
+
+
 def test_processes_that_compile_a_kernel_at_once_never_mix_their_files(tmp_path: Path) -> None:
     """Whatever the others write, each has the metadata, the PTX and the binary of one compile."""
-    assert _run(tmp_path, _AT_ONCE).stdout == f"{[0] * 8}\n"
+    assert _run(tmp_path, _WITHOUT_LOCKS + _AT_ONCE).stdout == f"{[0] * 8}\n"
     layers = open_layers(read_settings({"GPUCACHE_DIR": str(tmp_path / "root")}))
     assert layers.user is not None
     for scanned in layers.user.scan():
@@ -263,6 +294,19 @@ def test_another_machine_hits_what_a_store_has(tmp_path: Path) -> None:
     for name in ("root", "triton"):
         shutil.rmtree(tmp_path / name)
     assert _outcomes(_run(tmp_path, **remote)) == ["hit"] * 4
+
+
+def test_a_compile_that_fails_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """Its lock is free for the next one, also in the same process."""
+    assert _run(tmp_path, _FAILING).stdout == "failed\nfailed\n"
+    assert not [*(tmp_path / "root").rglob("*.lock")]
+
+
+def test_a_program_runs_where_neither_cache_can_be_written(tmp_path: Path) -> None:
+    """From files of the process."""
+    for name in ("root", "triton"):
+        (tmp_path / name).write_bytes(b"")
+    assert _run(tmp_path).stdout == "4 True\n8 True\n"
 
 
 def test_a_required_hit_fails_the_compile(tmp_path: Path) -> None:
