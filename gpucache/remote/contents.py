@@ -32,7 +32,7 @@ from gpucache.remote.catalogue import (
     whole,
     write_catalogue,
 )
-from gpucache.remote.objects import Objects
+from gpucache.remote.objects import IN_FLIGHT_BYTES, Objects, read_sized
 from gpucache.remote.records import Signed
 from gpucache.remote.signing import SigningKey, TrustedKeys
 
@@ -189,9 +189,11 @@ class StoredCache:
         if all(one.kind is FindingKind.UNTRUSTED for one in checked.findings):
             return checked  # a key of somebody whom this machine does not believe
         one = _signed(entry)
-        [(_, data)] = self._contents.data_of([one])  # a sound file may be one of other entries, too
-        wrong = [name for name, file in data.items() if name != blob_name(sha256(file or b"").hexdigest())]
-        store.remove(wrong)
+        # A sound file may be one of other entries, too, and a record may have the wrong size for it.
+        if all(one.kind is not FindingKind.UNTRUSTED for one in checked.findings):
+            sizes = {name: max(size, IN_FLIGHT_BYTES) for name, size in objects_of(one)}
+            data = read_sized(store, sizes)
+            store.remove([name for name, file in data if name != blob_name(sha256(file or b"").hexdigest())])
         self._contents.drop(one)
         self._contents.finish()
         return checked.mended()

@@ -3,14 +3,17 @@
 import os
 import time
 from collections.abc import Sequence
+from hashlib import sha256
 
 import pytest
+from msgspec.structs import replace
 
 from gpucache.answers.evict import EvictSummary
 from gpucache.caches.interface import Cache
 from gpucache.engine.evict import Limits, plan_eviction
 from gpucache.engine.opened import Opened
 from gpucache.remote.contents import StoredCache, stored_caches
+from gpucache.remote.records import Signed, parse_line
 from gpucache.remote.signing import TrustedKeys
 from gpucache.settings import read_settings
 from tests.remote.test_push_pull import Fleet, _fleet, _results, first
@@ -125,3 +128,40 @@ def test_entries_that_programs_sent_alone_are_seen_and_catalogued(filled: Fleet)
     assert _results(filled.pull(filled.cache("b", "gpucache"), trusted=filled.trusted)) == ["pulled"] * 3
     assert _results(filled.push(filled.cache("c", "gpucache"), key=filled.key)) == []
     assert len(list((filled.place / "store" / "catalogues").iterdir())) == 1
+
+
+def _repaired(fleet: Fleet) -> None:
+    for cache in _caches(fleet):
+        assert isinstance(cache, StoredCache)
+        for entry, checked in cache.checked():
+            if checked.findings:
+                cache.repair(checked, entry)
+
+
+def test_a_repair_leaves_the_files_of_other_entries(fleet: Fleet) -> None:
+    """Equal files are kept once: a damaged entry takes along only those that are damaged or its alone."""
+    cache = fleet.make("a", "triton")
+    fleet.push(cache, key=fleet.key)
+    blobs = [path for path in (fleet.place / "store" / "blobs").rglob("*") if path.is_file()]
+    alone = next(path for path in blobs if b"child_paths" in path.read_bytes())
+    alone.write_bytes(b"x")
+    _repaired(fleet)
+    assert _results(fleet.pull(fleet.cache("b", "triton"), trusted=fleet.trusted)) == ["pulled"] * 2
+    assert _results(fleet.push(cache, key=fleet.key)).count("sent") == 1
+    assert _results(fleet.pull(fleet.cache("b", "triton"), trusted=fleet.trusted)).count("pulled") == 1
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o777])
+def test_a_forged_record_makes_a_repair_remove_nothing(filled: Fleet, mode: int) -> None:
+    """Who has no key cannot have the files of others removed by sizes that are wrong."""
+    (filled.place / "store").chmod(mode)
+    folder = filled.place / "store" / "catalogues"
+    lines = [parse_line(line) for path in folder.iterdir() for line in path.read_bytes().splitlines()]
+    forged = b""
+    for one in lines:
+        files = tuple(replace(file, size_bytes=file.size_bytes // 2) for file in one.record.files)
+        forged += Signed(replace(one.record, files=files), one.signer, "A").line
+    (folder / sha256(forged).hexdigest()).write_bytes(forged)
+    _repaired(filled)
+    caches = [filled.cache("b", system) for system in _SYSTEMS]
+    assert _results(filled.pull(*caches, trusted=filled.trusted)) == ["pulled"] * 9
