@@ -25,8 +25,10 @@ from gpucache.caches.interface import Wanted
 from gpucache.caches.portable import (
     MOST_BYTES,
     MOST_FILES,
+    ImmovableError,
     Moving,
     PortableEntry,
+    PortableFile,
     Restored,
     Start,
     name_here,
@@ -214,14 +216,14 @@ class ForeignCache(Generic[T]):
         return self._format.moving
 
     def pack(self, entry: CacheEntry) -> PortableEntry:
-        """An entry in its portable form; raises FormatError."""
+        """An entry in its portable form; raises FormatError, ImmovableError."""
         item, made = self._item(entry), self._format
         if made.moving.why_not:
             raise FormatError(made.moving.why_not)
         try:
             if wrong := judge(made, item):
                 raise FormatError(f"it is {wrong.kind}: {wrong.detail}; run 'gpucache verify --repair'")
-            files = tuple(made.files_to_move(item))
+            files = _movable(made, item)
             facts = tuple((str(label), value) for label, value in made.facts(item, _look(entry)))
             if not made.unchanged(item):
                 raise FormatError(_CHANGED)
@@ -229,8 +231,6 @@ class ForeignCache(Generic[T]):
             raise FormatError(_REMOVED) from None
         except OSError as error:
             raise _unread(entry, error) from error
-        if sum(len(one.data) for one in files) > MOST_BYTES or len(files) > MOST_FILES:
-            raise FormatError("it is larger than 4 GiB or has more than 20,000 files; keep it where it is")
         return PortableEntry(
             made.name,
             item.key,
@@ -505,6 +505,19 @@ def problems(made: Format[T], item: T) -> Iterator[Problem]:
         raise
     except FormatError as error:
         yield Problem(FindingKind.UNTRUSTED, f"{error}, though {made.owner} follows it")
+
+
+def _movable(made: Format[T], item: T) -> tuple[PortableFile, ...]:
+    """The files of a sound entry in their portable form; raises ImmovableError, OSError."""
+    try:
+        files = tuple(made.files_to_move(item))
+    except FormatError as error:
+        raise ImmovableError(str(error)) from None
+    if not files:
+        raise ImmovableError("it is empty")
+    if sum(len(one.data) for one in files) > MOST_BYTES or len(files) > MOST_FILES:
+        raise ImmovableError("it is larger than 4 GiB or has more than 20,000 files; keep it where it is")
+    return files
 
 
 def judge(made: Format[T], item: T) -> Problem | None:

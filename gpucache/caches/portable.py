@@ -28,6 +28,10 @@ _LONGEST_NAME = 1024
 _DEEPEST = 16
 
 
+class ImmovableError(FormatError):
+    """A sound entry that cannot move, unlike others of its system; the message says why."""
+
+
 class Fact(StrEnum):
     """What must be the same on two machines, so that a program on one hits an entry from the other."""
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from gpucache.answers.entries import CacheEntry
 from gpucache.answers.transfer import Immovable, Moved, Pushed, PushResult, Unsound
 from gpucache.caches.interface import Cache, Moves
+from gpucache.caches.portable import ImmovableError
 from gpucache.caches.registry import OWN
 from gpucache.errors import FormatError
 from gpucache.remote import own_entries
@@ -158,7 +159,8 @@ class _Sending:
             packed = cache.pack(entry)
             record = record_of(packed)
         except FormatError as error:
-            self._outcomes.append(Pushed(moved, PushResult.FAILED, str(error)))
+            result = PushResult.REFUSED if isinstance(error, ImmovableError) else PushResult.FAILED
+            self._outcomes.append(Pushed(moved, result, str(error)))
             return
         moved = moved._replace(size_bytes=record.size_bytes)
         if self._is_there(record):

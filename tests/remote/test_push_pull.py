@@ -2,7 +2,9 @@
 
 import json
 import shutil
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -295,3 +297,13 @@ def test_what_no_entry_names_is_listed_as_not_compared(fleet: Fleet) -> None:
     assert {one for outcome in outcomes if isinstance(outcome, Pulled) for one in outcome.unknown} >= {
         "NVRTC"
     }
+
+
+def test_an_entry_with_nothing_in_it_is_left_and_no_failure(fleet: Fleet) -> None:
+    """A dictionary of pytools without rows is sound, and no other machine needs it."""
+    path = Path(first(fleet.make("a", "pytools", 1)).path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM dict")
+    [outcome] = fleet.push(fleet.cache("a", "pytools"), key=fleet.key)
+    assert isinstance(outcome, Pushed)
+    assert (outcome.result, outcome.reason) == (PushResult.REFUSED, "it is empty")
