@@ -212,12 +212,19 @@ def _item(made: "FilesFormat", entry: PortableEntry) -> Files | None:
     """The entry in the place of another in this cache, where another directory may have one of its key."""
     key, names = made.key_here(entry), [one.name for one in made.placed(entry, made.root)]
     try:
-        found = [one for one in made.items(key) if one.key == key and made.look(one) is not None]
+        found = [one for one in made.items(key) if one.key == key and _is_entry(made, one)]
         return next(
             (one for one in found if names[0].startswith("".join(map("{}/".format, one.parts)))), None
         )
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def _is_entry(made: "FilesFormat", item: Files) -> bool:
+    try:
+        return made.look(item) is not None
+    except FormatError:  # such as a link in its place
+        return True
 
 
 def _publish(below: Path, root: Path, names: Sequence[str]) -> bool:

@@ -269,11 +269,14 @@ class Taichi(TaichiPlaces, FilesFormat):
 
     def _drop(self, names: set[str]) -> None:
         """Remove rows from the index, whose lock is held."""
-        with suppress(FormatError, FileNotFoundError), open_folder(self.root) as folder:
-            index = Index.read(read(folder, _INDEX, _INDEX_BYTES))
-            if names.isdisjoint(index.rows):
-                return
-            mode = stat.S_IMODE(folder.lstat(_INDEX).st_mode)
+        try:
+            with open_folder(self.root) as folder:
+                index = Index.read(read(folder, _INDEX, _INDEX_BYTES))
+                mode = stat.S_IMODE(folder.lstat(_INDEX).st_mode)
+        except (FormatError, FileNotFoundError):
+            return
+        if names.isdisjoint(index.rows):
+            return
         rows = {name: row for name, row in index.rows.items() if name not in names}
         self._write(Index(index.version, rows), mode)
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from gpucache.caches.opening import Unusable
-from gpucache.caches.portable import PortableEntry, Restored
+from gpucache.caches.portable import PortableEntry, Restored, name_here
 from gpucache.caches.registry import OWN
 from gpucache.caches.restoring import STAGING
 from gpucache.folders import Folder
@@ -304,3 +304,26 @@ def test_files_named_like_staging_directories_do_not_land(name: str, tmp_path: P
         [done] = _restored(name, place, entry._replace(files=tuple(files)))
         assert not done.done
         assert not _files(tmp_path / "here")
+
+
+@every_foreign
+def test_what_blocks_the_place_of_a_file_is_told_or_replaced(name: str, tmp_path: Path) -> None:
+    """A directory, a link or a pipe is no damage of the entry; nothing behind a link changes."""
+    entry = _sent(name, tmp_path)[0]
+    target = tmp_path / "target"
+    for kind in ("directory", "link", "pipe"):
+        target.write_bytes(b"precious")
+        place = tmp_path / kind / EXAMPLES[name].place
+        path = place / name_here(entry.files[0].name)
+        path.parent.mkdir(parents=True)
+        if kind == "directory":
+            path.mkdir()
+        elif kind == "link":
+            path.symlink_to(target)
+        else:
+            os.mkfifo(path)
+        [done] = _restored(name, place, entry)
+        assert done.done or (done.reason and not done.damaged and "unexpected" not in done.reason), kind
+        assert target.read_bytes() == b"precious"
+        if done.done:
+            assert _sound(name, place) == 1
