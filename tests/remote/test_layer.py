@@ -149,6 +149,26 @@ def test_a_program_without_a_root_uses_a_remote_store(filled: Fleet) -> None:
         assert compiled(outcomes) == [0]
 
 
+_OPAQUE = """
+import sys
+from gpucache.cuda import ProgramCache, flush
+cache = ProgramCache()
+if "put" in sys.argv:
+    cache[b"k" * 32] = b"compiled bytes"
+flush()
+print(cache[b"k" * 32].decode(), cache.get(b"x" * 32))
+"""
+
+
+def test_a_cache_of_cuda_core_is_shared_too(fleet: Fleet) -> None:
+    """Its opaque entries are sent, signed, verified and kept as all others."""
+    fleet.others()
+    run_python("-c", _OPAQUE, "put", env=fleet.environment("maker", **fleet.signing()))
+    for settings in (fleet.trusting(), {"GPUCACHE_REMOTE": ""}):
+        told = run_python("-c", _OPAQUE, env=fleet.environment("next", **settings))
+        assert told == "compiled bytes None\n"
+
+
 def test_threads_share_one_answer_each(filled: Fleet) -> None:
     """Threads that ask at the same time all get it, and compile nothing."""
     assert compiled(filled.run("next", cuda_job(1, threads=8), **filled.trusting())) == [0]
