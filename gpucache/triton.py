@@ -16,7 +16,7 @@ import time
 import weakref
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -89,7 +89,7 @@ class CacheManager(theirs.CacheManager):  # type: ignore[misc] # Triton publishe
                 return placed[filename]
         self._made[filename] = content
         if self._staging is None:
-            self._staging = _staging(self._key)
+            self._staging = _staging()
             weakref.finalize(self, _remove, self._staging, os.getpid())
         (self._staging / filename).write_bytes(content)
         return str(self._staging / filename)
@@ -121,9 +121,8 @@ class CacheManager(theirs.CacheManager):  # type: ignore[misc] # Triton publishe
         if self._plain is not None:
             return None
         key = cache_key(self._fields(name))
-        if self._grouped and _keeps(self._layers) and opaque.look(self._layers, OWNER, key) is None:
-            self._wait(key)
-        hit = opaque.find(self._layers, OWNER, key)
+        wait = partial(self._wait, key) if self._grouped and not self._layers.require else None
+        hit = opaque.find(self._layers, OWNER, key, wait)
         placed = None if hit is None else self._place(name, hit.payload)
         self._met = placed is not None
         if self._met:
@@ -136,11 +135,11 @@ class CacheManager(theirs.CacheManager):  # type: ignore[misc] # Triton publishe
         A compile that fails ends without a word to this class, so the lock goes with the manager, and is
         not waited for without limit.
         """
-        if not self._alone.enter_context(self._layers.target.single_flight(key, 0)):
-            with self._layers.target.single_flight(key, _COMPILE_S):
-                pass
-        else:
-            self._holds = True
+        if _keeps(self._layers):
+            self._holds = self._alone.enter_context(self._layers.target.single_flight(key, 0))
+            if not self._holds:
+                with self._layers.target.single_flight(key, _COMPILE_S):
+                    pass
 
     def _keep(self, name: str, files: Mapping[str, bytes]) -> dict[str, str] | None:
         """Publish files, or take those that another process published meanwhile, and return their paths."""
@@ -176,9 +175,9 @@ class CacheManager(theirs.CacheManager):  # type: ignore[misc] # Triton publishe
 
 def _in_place(folder: Path, name: str, files: Mapping[str, bytes]) -> bool:
     """Whether a directory has exactly the bytes of some files, which it gets if it does not exist."""
-    if _holds(folder, files):
+    if _has(folder, files):
         return True
-    staging = _staging(folder.name, folder.parent)
+    staging = _staging(folder.parent)
     try:
         for one, content in files.items():
             (staging / one).write_bytes(content)
@@ -190,10 +189,10 @@ def _in_place(folder: Path, name: str, files: Mapping[str, bytes]) -> bool:
             return True
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-    return _holds(folder, files)
+    return _has(folder, files)
 
 
-def _holds(folder: Path, files: Mapping[str, bytes]) -> bool:
+def _has(folder: Path, files: Mapping[str, bytes]) -> bool:
     try:
         return all(
             (folder / name).stat().st_size == len(content) and (folder / name).read_bytes() == content
@@ -211,17 +210,16 @@ def _cache_dir() -> Path:
     return Path(os.getenv("TRITON_CACHE_DIR", "").strip() or theirs.default_cache_dir())
 
 
-def _staging(key: str, parent: Path | None = None) -> Path:
+def _staging(parent: Path | None = None) -> Path:
     """A new directory of this process, named as Triton names those in which it writes."""
-    name = f"tmp.pid_{os.getpid()}_{uuid4()}"
     if parent is None:
         try:
-            return _staging(key, _cache_dir())
+            return _staging(_cache_dir())
         except (OSError, RuntimeError):
             parent = _private()
-    parent.mkdir(parents=True, exist_ok=True)
-    (parent / name).mkdir()
-    return parent / name
+    place = parent / f"tmp.pid_{os.getpid()}_{uuid4()}"
+    place.mkdir(parents=True)
+    return place
 
 
 def _private() -> Path:
@@ -256,10 +254,13 @@ def _keeps(layers: Any) -> bool:
 
 def _entry(fields: tuple[KeyField, ...], name: str, files: Mapping[str, bytes], compile_ns: int) -> Entry:
     """The entry of some files, with what Triton's description of a kernel says."""
-    told: Any = {}
-    with suppress(ValueError):
-        told = json.loads(files[name]) if name.endswith(".json") and len(files) > 1 else {}
-    target = told.get("target") or {}
+    told: Any = None
+    if name.endswith(".json") and len(files) > 1:
+        with suppress(ValueError):
+            told = json.loads(files[name])
+    told = told if isinstance(told, dict) else {}
+    target = told.get("target")
+    target = target if isinstance(target, dict) else {}
     arch = target.get("arch", "")
     described = [("Triton", triton.__version__), ("installation", _installation())] if told else []
     source = next((one for ending in (".source", ".ttir") for one in files if one.endswith(ending)), None)
@@ -283,5 +284,6 @@ def _entry(fields: tuple[KeyField, ...], name: str, files: Mapping[str, bytes], 
 
 def _installation() -> str:
     """The digest of Triton's own hash of itself, which is part of its keys."""
-    home = theirs if hasattr(theirs, "triton_key") else import_module("triton.compiler.compiler")
-    return digest(home.triton_key().encode())[:_DIGITS]
+    homes = (theirs, import_module("triton.compiler.compiler"))
+    key = next((home.triton_key for home in homes if hasattr(home, "triton_key")), None)
+    return digest(key().encode())[:_DIGITS] if key else ""

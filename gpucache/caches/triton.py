@@ -68,6 +68,7 @@ class Triton(TritonPlaces, FilesFormat):
         left=[
             Left(rf"{_FOLDER}/{_WRITER}/{_FILE}", HOUR_NS),
             Left(rf"{_FOLDER}/{_FILE}\.{_WRITER}", HOUR_NS),
+            Left(rf"{_WRITER}/{_FILE}", HOUR_NS),
         ],
         key=lambda groups: _key(groups[0]),
     )

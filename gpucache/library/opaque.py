@@ -5,7 +5,7 @@ namespace; what describes a build besides its key is in the entry's provenance. 
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -75,7 +75,7 @@ def binary(fields: Sequence[KeyField], program: str, payload: bytes, described: 
 
 
 def look(layers: Layers, owner: Owner, key: CacheKey) -> Hit | None:
-    """The sound entry of a key in the roots, or in the store on another machine."""
+    """The sound entry of a key in the roots."""
     if layers.disabled:
         return None
     found = layers._replace(memory=None).find([key])
@@ -83,17 +83,23 @@ def look(layers: Layers, owner: Owner, key: CacheKey) -> Hit | None:
         return found
     for one in found.damaged:
         process.say_once(f"an entry of {owner.name} was {one.damage}: {one.detail}")
-    if layers.remote is None:
-        return None
-    from gpucache.engine.elsewhere import fetch
-
-    fetched = fetch(layers, key)
-    return None if fetched is None else Hit(key, fetched.head, fetched.payload, REMOTE)
+    return None
 
 
-def find(layers: Layers, owner: Owner, key: CacheKey) -> Hit | None:
-    """The same, counted; raises CacheMissError if the settings require a hit."""
+def find(layers: Layers, owner: Owner, key: CacheKey, wait: Callable[[], object] | None = None) -> Hit | None:
+    """The same, or from the store on another machine, counted; raises CacheMissError if a hit is required.
+
+    ``wait`` is called before a miss: it returns once no other process compiles for the key.
+    """
     found = look(layers, owner, key)
+    if found is None and layers.remote is not None:
+        from gpucache.engine.elsewhere import fetch
+
+        fetched = fetch(layers, key)
+        found = None if fetched is None else Hit(key, fetched.head, fetched.payload, REMOTE)
+    if found is None and wait is not None:
+        wait()
+        found = look(layers, owner, key)
     if found is not None:
         process.tell_hit(layers, found)
         return found
