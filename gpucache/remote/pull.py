@@ -60,11 +60,8 @@ def pull(
         if cache.name not in by_system:
             continue
         if not isinstance(cache, Moves) or cache.moving.why_not:
-            why = (
-                cache.moving.why_not
-                if isinstance(cache, Moves)
-                else "its entries cannot be written one by one"
-            )
+            # One that does not move at all could not be opened.
+            why = cache.moving.why_not if isinstance(cache, Moves) else cache.location().problems[-1]
             yield Immovable(cache.name, why)
             continue
         of_cache = known.with_cache(cache.facts_here)._replace(untold=cache.moving.untold)

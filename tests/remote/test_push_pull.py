@@ -307,3 +307,13 @@ def test_an_entry_with_nothing_in_it_is_left_and_no_failure(fleet: Fleet) -> Non
     [outcome] = fleet.push(fleet.cache("a", "pytools"), key=fleet.key)
     assert isinstance(outcome, Pushed)
     assert (outcome.result, outcome.reason) == (PushResult.REFUSED, "it is empty")
+
+
+def test_a_cache_that_cannot_be_opened_says_why(fleet: Fleet) -> None:
+    """A file in place of its directory is the reason that is told."""
+    fleet.push(fleet.make("a", "cupy"), key=fleet.key)
+    (fleet.place / "b").mkdir()
+    (fleet.place / "b" / "cupy").write_bytes(b"x")
+    [outcome] = fleet.pull(fleet.cache("b", "cupy"), trusted=fleet.trusted)
+    assert isinstance(outcome, Immovable)
+    assert "is not a directory" in outcome.reason
