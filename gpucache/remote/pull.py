@@ -152,7 +152,8 @@ def _entries(
             try:
                 entry = whole_of(one, data)
             except FormatError as error:
-                damaged.append(_outcome(one, machine, PullResult.DAMAGED, f"{error}; push it again"))
+                why = f"{error}; run 'gpucache verify {store.url} --repair', and push it again"
+                damaged.append(_outcome(one, machine, PullResult.DAMAGED, why))
                 continue
             fetched.append(_Fetched(one, received))
             yield entry
