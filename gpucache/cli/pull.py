@@ -84,9 +84,9 @@ def _pull(
     opened = open_to_fill(cache, folder)
     if opened.settings.read_only and not dry_run:
         raise CacheUnusableError("GPUCACHE_READ_ONLY is set, so nothing is written; unset it")
-    trusted = read_trusted(opened.settings.trusted_keys)
     summary, told = PullSummary(unchecked=unsigned), list["Pulled"]()
     try:
+        trusted = read_trusted(opened.settings.trusted_keys)
         with closing(open_store(url, timeout)) as store, given().progress() as bar:
             for outcome in summary.of(
                 receive(
@@ -106,8 +106,9 @@ def _pull(
     except KeyboardInterrupt:
         pulled = summary.counts[PullResult.PULLED]
         raise KeyboardInterrupt("" if dry_run else f"{pulled} were pulled; pull again to go on") from None
-    if folder is not None and not dry_run:
-        write_environment(folder, opened)
+    finally:  # a program that reads the file starts without the store, too
+        if folder is not None and not dry_run:
+            write_environment(folder, opened)
     summary.unread = opened.unread
     given().answer("pull", told, summary, text.pull(told, summary, whole=given().whole))
     finish(opened, summary.exit_code)

@@ -1,6 +1,7 @@
 """The store elsewhere that a URL names, and the caches that pull fills from it."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -100,9 +101,15 @@ def open_to_fill(texts: Sequence[str], folder: Path | None) -> Opened:
 
 
 def write_environment(folder: Path, opened: Opened) -> None:
-    """Write the variables that lead programs to caches below a directory, for those that have entries."""
+    """Write the variables that lead programs to caches below a directory, for those that have entries.
+
+    Raises UsageError if the file cannot be written.
+    """
     from gpucache.caches.known_caches import KnownCaches
+    from gpucache.caches.restoring import make_folder
     from gpucache.cli.warm_command import write_variables
 
     around = KnownCaches(given().environment(), frozenset(cache.name for cache in opened.caches))
+    with suppress(OSError):  # the next line says so
+        make_folder(folder)
     write_variables(folder, around.used(folder.absolute()))

@@ -87,6 +87,16 @@ def test_pull_to_a_directory_writes_the_variables_of_what_it_filled(run: Run, he
     assert answer.code == 2 and "--to" in answer.err
 
 
+@pytest.mark.parametrize("url", ["store", "ftp://x/y"])
+def test_pull_to_a_new_directory_writes_its_file_though_nothing_was_pulled(
+    run: Run, here: Path, url: str
+) -> None:
+    """A program that reads the variables after an init container starts, whatever became of the store."""
+    answer = run("pull", url, "--to", "new", "--best-effort", at=None)
+    assert answer.code == 0 and "gpucache.env" not in answer.err
+    assert (here / "new/gpucache.env").read_text().startswith("#")
+
+
 def test_what_no_trusted_key_signed_is_not_pulled(
     run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
