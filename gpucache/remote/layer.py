@@ -199,13 +199,13 @@ class RemoteLayer:
 
     def _create(self, entries: Sequence[Entry]) -> None:
         objects = self._open().objects
+        if not objects.writes:
+            raise UsageError(f"{objects.url} can only be read; unset GPUCACHE_REMOTE_WRITE")
         key: SigningKey | None = None
         if self._signing_key is not None:
             key = load_signing_key(self._signing_key)
         elif not objects.is_own_folder:
             raise UsageError(_UNSIGNED)
-        if not objects.writes:
-            raise UsageError(f"{objects.url} can only be read; unset GPUCACHE_REMOTE_WRITE")
         for _ in objects.create(
             own_entries.encode(own_entries.portable(entry.key, entry.head, encode(entry)), key)
             for entry in entries

@@ -124,12 +124,12 @@ def open_objects(url: str, limits: Limits = Limits()) -> Objects:  # noqa: B008 
 
     Raises UsageError for a malformed URL, a scheme that is not known, or one whose extra is not installed.
     """
-    scheme, colon, _ = url.partition("://")
-    if not colon:
-        scheme = ""
-    if scheme not in _MODULES:
+    scheme, colon, rest = url.partition(":")
+    if not colon or not (rest.startswith("//") or scheme in _MODULES):  # also C:\store
+        scheme, rest = "", "//"
+    if scheme not in _MODULES or not rest.startswith("//"):
         known = ", ".join(f"{name}://" for name in _MODULES if name not in ("", "file"))
-        raise UsageError(f"{url} is no store that gpucache knows; name a directory or a URL of {known}")
+        raise UsageError(f"{url} is not a store that gpucache knows; name a directory or a URL of {known}")
     module = import_module(_MODULES[scheme])
     opened: Objects = module.open_url(url, limits)
     return opened

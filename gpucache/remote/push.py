@@ -13,7 +13,7 @@ from gpucache.answers.transfer import Immovable, Moved, Pushed, PushResult, Unso
 from gpucache.caches.interface import Cache, Moves
 from gpucache.caches.portable import ImmovableError
 from gpucache.caches.registry import OWN
-from gpucache.errors import FormatError
+from gpucache.errors import FormatError, UsageError
 from gpucache.remote import own_entries
 from gpucache.remote.catalogue import (
     Catalogue,
@@ -54,10 +54,12 @@ def push(
     dry_run: bool,
     progress: Progress,
 ) -> Iterator[Outcome]:
-    """The outcome of each selected entry; raises RemoteError if the store cannot be read or written.
+    """The outcome of each selected entry.
 
-    Without a key records are not signed. ``sources`` sends entries that contain source text, too.
+    Raises RemoteError if the store cannot be read or written, UsageError for one that is only read. Without a key records are not signed. ``sources`` sends entries that contain source text, too.
     """
+    if not store.writes:
+        raise UsageError(f"a web server can only be read; push to the place that {store.url} serves")
     believed = trusted if key is None else TrustedKeys({**trusted.keys, key.public.id: key.public})
     own = any(cache.name == OWN for cache, _ in selected)
     catalogue = read_catalogue(store, believed, strays=own)
