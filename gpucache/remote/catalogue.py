@@ -6,7 +6,6 @@ that lists nothing is read by its index, which names the catalogues and is signe
 objects and the names of files' objects. Must not know caches.
 """
 
-from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
@@ -52,11 +51,12 @@ class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def is_believed(self, trusted: TrustedKeys) -> bool:
         """Whether a trusted key signed it."""
-        try:
-            signature = b64decode(self.signature, validate=True)
-        except ValueError:
-            return False
-        return trusted.believes(self.signer, _SIGNED_AS + "\n".join(self.catalogues).encode(), signature)
+        return trusted.believes(self.signer, self.signed, self.signature)
+
+    @property
+    def signed(self) -> bytes:
+        """The bytes that the signature covers."""
+        return _SIGNED_AS + "\n".join(self.catalogues).encode()
 
 
 Identity = tuple[str, str, str]
@@ -256,8 +256,7 @@ def _groups(records: Iterable[Signed]) -> Iterator[bytes]:
 def _index(names: Sequence[str], key: SigningKey | None) -> bytes:
     found = Index(tuple(sorted(names)))
     if key is not None:
-        signature = key.sign(_SIGNED_AS + "\n".join(found.catalogues).encode())
-        found = Index(found.catalogues, key.public.id, b64encode(signature).decode())
+        found = Index(found.catalogues, key.public.id, key.sign(found.signed))
     return msgspec.json.encode(found)
 
 

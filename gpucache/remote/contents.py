@@ -233,7 +233,7 @@ def _entry(one: Signed) -> CacheEntry:
     return CacheEntry(
         record.system,
         record.key,
-        f"{record.files[0].name}",
+        record.files[0].name,
         record.size_bytes,
         record.made_ns,
         record.made_ns,

@@ -8,7 +8,6 @@ The digest of a record covers system, key, names, modes and digests of the files
 machine: an entry that was pulled has the digest under which it was pushed.
 """
 
-from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import Annotated
@@ -87,11 +86,7 @@ class Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def is_believed(self, trusted: TrustedKeys) -> bool:
         """Whether a trusted key signed it."""
-        try:
-            signature = b64decode(self.signature, validate=True)
-        except ValueError:
-            return False
-        return trusted.believes(self.signer, _SIGNED_AS + _encode(self.record), signature)
+        return trusted.believes(self.signer, _SIGNED_AS + _encode(self.record), self.signature)
 
 
 def record_of(entry: PortableEntry) -> Record:
@@ -123,8 +118,7 @@ def signed(record: Record, key: SigningKey | None) -> Signed:
     """A record with a signature, or without a key an unsigned one."""
     if key is None:
         return Signed(record)
-    signature = key.sign(_SIGNED_AS + _encode(record))
-    return Signed(record, key.public.id, b64encode(signature).decode())
+    return Signed(record, key.public.id, key.sign(_SIGNED_AS + _encode(record)))
 
 
 def parse_line(line: bytes) -> Signed:

@@ -56,9 +56,9 @@ class SigningKey(NamedTuple):
     public: PublicKey
     secret: "Ed25519PrivateKey"
 
-    def sign(self, data: bytes) -> bytes:
-        """The signature of some bytes, 64 bytes."""
-        return self.secret.sign(data)
+    def sign(self, data: bytes) -> str:
+        """The signature of some bytes, in base64."""
+        return b64encode(self.secret.sign(data)).decode()
 
 
 class TrustedKeys(NamedTuple):
@@ -66,9 +66,13 @@ class TrustedKeys(NamedTuple):
 
     keys: Mapping[str, PublicKey]
 
-    def believes(self, signer: str, data: bytes, signature: bytes) -> bool:
-        """Whether one of them signed some bytes."""
+    def believes(self, signer: str, data: bytes, encoded: str) -> bool:
+        """Whether one of them signed some bytes; raises UsageError without the library that checks it."""
         key = self.keys.get(signer)
+        try:
+            signature = b64decode(encoded, validate=True)
+        except ValueError:
+            return False
         if key is None or len(signature) != 64:
             return False
         try:
