@@ -1,7 +1,6 @@
 """The store elsewhere that a URL names, and the caches that pull fills from it."""
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -106,10 +105,7 @@ def write_environment(folder: Path, opened: Opened) -> None:
     Raises UsageError if the file cannot be written.
     """
     from gpucache.caches.known_caches import KnownCaches
-    from gpucache.caches.restoring import make_folder
     from gpucache.cli.warm_command import write_variables
 
     around = KnownCaches(given().environment(), frozenset(cache.name for cache in opened.caches))
-    with suppress(OSError):  # the next line says so
-        make_folder(folder)
     write_variables(folder, around.used(folder.absolute()))

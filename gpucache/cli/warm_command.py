@@ -75,6 +75,7 @@ def write_variables(folder: Path, environment: tuple[tuple[str, str], ...]) -> N
     file = folder / ENVIRONMENT_FILE
     lines = [f"{name}={shlex.quote(value)}\n" for name, value in environment] or ["# nothing is cached\n"]
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         file.write_text("".join(lines), encoding="utf-8")
     except OSError as error:
         raise os_errors.unwritable(file, error, "name another directory") from None
