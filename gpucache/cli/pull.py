@@ -87,6 +87,7 @@ def _pull(
     summary, told = PullSummary(unchecked=unsigned), list["Pulled"]()
     try:
         trusted = read_trusted(opened.settings.trusted_keys)
+        there = profile and machine_of(find_machine(profile).devices, elsewhere=True)
         with closing(open_store(url, timeout)) as store, given().progress() as bar:
             for outcome in summary.of(
                 receive(
@@ -94,8 +95,8 @@ def _pull(
                     opened.caches,
                     trusted=trusted,
                     unsigned=unsigned,
-                    machine=lambda backends: machine_of(
-                        find_machine(profile, backends).devices, elsewhere=profile is not None
+                    machine=lambda backends: (
+                        there or machine_of(find_machine(None, backends).devices, elsewhere=False)
                     ),
                     dry_run=dry_run,
                     progress=bar.show,
