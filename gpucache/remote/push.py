@@ -56,7 +56,8 @@ def push(
 ) -> Iterator[Outcome]:
     """The outcome of each selected entry.
 
-    Raises RemoteError if the store cannot be read or written, UsageError for one that is only read. Without a key records are not signed. ``sources`` sends entries that contain source text, too.
+    Raises RemoteError if the store cannot be read or written, UsageError for one that can only be read.
+    Without a key records are not signed. ``sources`` sends entries that contain source text, too.
     """
     if not store.writes:
         raise UsageError(f"a web server can only be read; push to the place that {store.url} serves")
