@@ -93,14 +93,14 @@ class Moving(NamedTuple):
     tried: bool = False
     """Whether the real owner was seen to hit entries made elsewhere; else only the format says so."""
     tells: str = ""
-    """What its entries tell of the machine and the programs that made them, such as "source text"; empty if
-    they tell nothing."""
+    """What its entries reveal of the machine and the programs that made them, such as "source text"; empty if
+    they reveal nothing."""
     sources: bool = False
     """Whether that is source text, which is sent on request alone."""
     note: str = ""
     """Which entries stay, or are hit in one case alone: a sentence for people; empty if all are alike."""
     untold: tuple[str, ...] = ()
-    """What decides about a hit as well and no entry tells: labels as those of facts."""
+    """The facts that also decide about a hit and that no entry names."""
 
 
 WHOLE = Moving(
@@ -176,7 +176,7 @@ def name_here(name: str) -> str:
     """The name of a file from its name on its way; raises FormatError if this system has no such names."""
     found = name.replace("%3A", ":").replace("%25", "%")
     if ":" in found and sys.platform == "win32":
-        raise FormatError(f"{name[:80]!r} is no name of a file on Windows")
+        raise FormatError(f"{name[:80]!r} is not a name of a file on Windows")
     return found
 
 
@@ -185,5 +185,5 @@ def require_name(name: str) -> str:
     parts = name.split("/")
     plain = all(part not in ("", ".", "..") for part in parts) and name.isprintable()
     if not plain or len(name.encode()) > _LONGEST_NAME or len(parts) > _DEEPEST or set(name) & set(":\\"):
-        raise FormatError(f"{name[:80]!r} is no name of a file below a cache")
+        raise FormatError(f"{name[:80]!r} is not a name of a file below a cache")
     return name

@@ -120,13 +120,13 @@ def moves(name: str) -> str:
     moving = import_module(SYSTEMS[name]).FORMAT.moving
     if moving.why_not:
         return f"No: {moving.why_not}."
-    told = "Yes; the owner was seen to hit them." if moving.tried else "Yes, by its format alone."
+    told = "Yes; tests saw the owner hit them." if moving.tried else "Yes, by the format; no owner was run."
     if moving.tells:
-        told += f" They tell {moving.tells}" + (", so push wants --sources." if moving.sources else ".")
+        told += f" They reveal {moving.tells}" + (", so push needs --sources." if moving.sources else ".")
     if moving.note:
         told += f" {moving.note}"
     if moving.untold:
-        told += f" No entry names what must be alike as well: {', '.join(moving.untold)}."
+        told += f" Must be equal on both machines, but is not compared: {', '.join(moving.untold)}."
     return told
 
 

@@ -57,6 +57,9 @@ def pull(
     With --cache all every system is filled for which the store has entries. Each entry is checked by its
     format and written whole, as its owner would; an entry that exists is left alone. Facts that are not known
     of the machine are listed and do not prevent a pull. After an interruption the next pull goes on.
+
+    --to writes gpucache.env even if nothing is pulled. Its paths are absolute, so mount DIR at the same path
+    where programs run, and load the file there with: set -a; . DIR/gpucache.env; set +a
     """
     with _forgiven() if best_effort else nullcontext():
         _pull(url, timeout, cache, folder, profile, unsigned=unsigned, dry_run=dry_run)

@@ -43,6 +43,10 @@ def push(
     sent. Machines that pull accept entries that a key they trust signed; see gpucache-key(1).
 
     \f
+    The other forms: az://CONTAINER/PATH, redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE][?prefix=PREFIX]
+    (rediss:// with TLS), and oci://HOST[:PORT]/REPOSITORY[:TAG] with the credentials of 'docker login'
+    (oci+http:// without TLS). A bucket or a directory that a plain web server serves can be pulled by https://.
+
     Any number of machines may push to one store at once: a file that several entries share is kept once, and
     two variants of a key are both kept. After an interruption the next push goes on.
     Files of some systems contain paths of this machine or names of its programs; push reports that.
@@ -51,7 +55,7 @@ def push(
     AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, web identity or container credentials;
     GOOGLE_APPLICATION_CREDENTIALS or the login of gcloud; AZURE_STORAGE_ACCOUNT_NAME with a key, a SAS token
     or a client. Without credentials requests are unsigned. The metadata address of an instance is asked for
-    some only with AWS_EC2_METADATA_DISABLED=false, GCE_METADATA_HOST, or
+    credentials only with AWS_EC2_METADATA_DISABLED=false, GCE_METADATA_HOST, or
     AZURE_CREDENTIAL_TYPE=managed_identity.
     """
     from gpucache.answers import transfer as text

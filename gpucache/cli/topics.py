@@ -27,9 +27,11 @@ _OTHER_CACHES = (
 )
 _MOVING = (
     "gpucache push sends entries to a store, and gpucache pull writes those that programs of another machine "
-    "would hit. Pull compares the facts that decide about a hit, as far as an entry names them and the "
-    "machine shows them, and lists the rest. Where other tools copy files, programs often hit nothing, or "
-    "the wrong entry, as some entries name their own place.",
+    "would hit. Pull compares the facts that decide about a hit, if the entry names them and the machine "
+    "shows them, and lists those it could not compare. After a plain copy of the files programs often miss, "
+    "or hit a wrong entry, as some entries contain their own path.",
+    "For each system: whether its entries move, what they reveal to readers of the store, and which facts "
+    "pull cannot compare, so that you keep the machines alike in them.",
 )
 _KEY = (
     "A key is a digest of everything that can change the binary, and of nothing else: the source and every "

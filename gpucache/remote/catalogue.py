@@ -1,4 +1,4 @@
-"""The entries that a store holds, by the catalogues in it: which records are there and which are believed.
+"""The entries of a store by its catalogues: which records there are, and which are believed.
 
 A catalogue is an object of lines, each a signed record, named by the SHA-256 of its bytes and never changed.
 Every push writes one; when there are many, a push writes their lines anew as one and removes them. A store
@@ -64,7 +64,7 @@ Identity = tuple[str, str, str]
 
 
 def identity(one: Signed) -> Identity:
-    """What tells a record from all others."""
+    """The identity of a record among all others."""
     return one.record.digest, one.signer, one.signature
 
 
@@ -91,7 +91,7 @@ def objects_of(one: Signed) -> list[tuple[str, int]]:
     if record.system != OWN:
         return [(blob_name(file.sha256), file.size_bytes) for file in record.files]
     if len(record.key) != _DIGITS or set(record.key) - _HEX:
-        raise FormatError(f"{record.key[:80]!r} is no key of gpucache")
+        raise FormatError(f"{record.key[:80]!r} is not a key of gpucache")
     name = own_entries.object_name(CacheKey(record.key), one.signer)
     return [(name, record.size_bytes + MOST_LINE_BYTES)]
 
@@ -210,7 +210,7 @@ def read_objects(
 
 
 def write_catalogue(store: Objects, records: Iterable[Signed]) -> set[str]:
-    """Write some records in as few catalogues as hold them; their names."""
+    """Write some records in as few catalogues as possible; returns their names."""
     made = {FOLDER + sha256(data).hexdigest(): data for data in _groups(records)}
     there = [name for name, created in store.create(made.items()) if not created]
     for name, found in read_sized(store, {name: len(made[name]) for name in there}):
@@ -292,7 +292,7 @@ def _indexed(store: Objects, trusted: TrustedKeys, *, unsigned: bool) -> Sequenc
     [(_, data)] = store.read([INDEX], _INDEX_BYTES)
     if data is None:
         raise RemoteError(
-            f"{store.url} has no index of gpucache's; check the URL, or push to its place first"
+            f"{store.url} has no index of gpucache; check the URL, or push to the place it serves"
         )
     try:
         found = msgspec.json.decode(data, type=Index)
@@ -300,7 +300,7 @@ def _indexed(store: Objects, trusted: TrustedKeys, *, unsigned: bool) -> Sequenc
         raise RemoteError(f"the index of {store.url} cannot be parsed ({error}); push there again") from None
     if not unsigned and not found.is_believed(trusted):
         raise RemoteError(
-            f"no key of GPUCACHE_TRUSTED_KEYS signed the index of {store.url}; add the key of who "
-            "pushes there, or give --unsigned"
+            f"no key of GPUCACHE_TRUSTED_KEYS signed the index of {store.url}; add the public key of the "
+            "machine that pushes there, or pass --unsigned to pull"
         )
     return found.catalogues

@@ -106,7 +106,7 @@ _MEANINGS = (
         "PermissionDenied|Unauthenticated|ExpiredToken|status: 40[13]",
         "{url} refuses {access}{code}; {remedy}",
     ),
-    ("^Encountered object", "{url} contains objects of something else; name a prefix of its own below it"),
+    ("^Encountered object", "{url} contains objects of another program; name an unused prefix below it"),
     ("dns error", "the host of {server} cannot be found; check its name and the network"),
     (
         "InvalidCertificate",
@@ -115,8 +115,8 @@ _MEANINGS = (
     ("kind: Connect", "{server} cannot be reached; check its address and the network, or the proxy"),
     ("TimedOut|kind: Timeout", "{server} does not answer in time; check its address and the network"),
     ("without LOCATION", "{url} is in another region; set AWS_REGION to the region of the bucket"),
-    ("status: \\d", "{server} answers with an error{code}; check its address, or try again later"),
-    ("", "{server} answers with something else than an object; check its address"),
+    ("status: \\d", "{server} returns an error{code}; check its address, or try again later"),
+    ("", "{server} returns something else than an object; check its address"),
 )
 _process = 0
 
@@ -145,7 +145,7 @@ class CloudObjects:
                     yield Listed(one["path"], one["size"], int(one["last_modified"].timestamp()) * 10**9)
 
     def read(self, names: Iterable[str], limit_bytes: int) -> Iterator[tuple[str, bytes | None]]:
-        """Objects, whose size stands before their bytes in the reply."""
+        """Objects; a reply has the size before the bytes."""
         return in_parallel(lambda name: (name, self._read(name, limit_bytes)[0]), names)
 
     def create(self, objects: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bool]]:
@@ -341,7 +341,7 @@ def _aws_files(environ: Mapping[str, str]) -> dict[str, str]:
         found = {ours: values[name] for ours, name in _AWS_KEYS.items() if name in values}
         if environ.get("AWS_PROFILE") and len(found) < 2:
             raise UsageError(
-                f"the AWS profile {profile!r} has no access keys of its own; run "
+                f"the AWS profile {profile!r} has no access keys; run "
                 f"'eval \"$(aws configure export-credentials --profile {profile} --format env)\"' first"
             )
     if "region" in values and not (environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")):

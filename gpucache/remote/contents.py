@@ -43,7 +43,7 @@ _DAY_NS = 24 * 3600 * 10**9
 
 
 class Contents:
-    """What a store holds, read once; shared by the caches of its systems."""
+    """The entries of a store, read once; shared by the caches of its systems."""
 
     def __init__(
         self, store: Objects, trusted: TrustedKeys, key: SigningKey | None, *, unsigned: bool
@@ -163,7 +163,7 @@ class StoredCache:
     def remove(self, entry: CacheEntry, why: str) -> Kept | None:  # noqa: ARG002 - a store keeps no history
         """Note that an entry goes."""
         if not self._contents.store.writes:
-            return Kept(f"{self._contents.store.url} is only read; evict where it is pushed to")
+            return Kept(f"{self._contents.store.url} can only be read; evict at the place it serves")
         self._contents.drop(_signed(entry))
         return None
 

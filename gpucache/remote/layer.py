@@ -148,11 +148,11 @@ class RemoteLayer:
         url, limit_s = self._url, self._settings.timeout_s
         if not short:
             self._stop(
-                f"{url} gave no answer within {limit_s:g} s; check that it can be reached, or raise "
+                f"{url} did not reply within {limit_s:g} s; check that it can be reached, or raise "
                 "GPUCACHE_REMOTE_TIMEOUT_MS"
             )
         elif self._late >= _MOST_LATE:
-            self._stop(f"{url} takes longer to answer than programs take to compile; name a nearer store")
+            self._stop(f"{url} takes longer to reply than programs take to compile; name a nearer store")
 
     @property
     def _url(self) -> str:
@@ -160,7 +160,7 @@ class RemoteLayer:
 
     def _stop(self, error: Exception | str) -> None:
         self._reads = False
-        if str(error) != _UNBELIEVED:  # who only sends needs no trusted key
+        if str(error) != _UNBELIEVED:  # sending needs no trusted key
             self._writes = False
         self._say("off", f"GPUCACHE_REMOTE is not used: {_told(error)}")
 

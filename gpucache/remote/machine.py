@@ -1,8 +1,8 @@
 """The facts of a machine that decide which entries its programs hit, and how an entry's facts differ.
 
-Owns the comparison. An entry fits unless a fact of it is known of the machine and is another there; of
-several values that an entry has for one fact, one that fits suffices. Must not probe: whoever puts parts
-together says what is known.
+Owns the comparison. An entry fits unless one of its facts is known of the machine and differs there; of
+several values that an entry has for one fact, one that fits suffices. Must not probe: the caller passes
+what is known.
 """
 
 import re
@@ -29,16 +29,16 @@ class Machine(NamedTuple):
     """The fields of the compilers of the machine, for our own entries: one of them has to be the entry's."""
 
     elsewhere: bool = False
-    """Whether it is another machine, of which caches here tell nothing."""
+    """Whether it is another machine, so that the caches of this one say nothing about it."""
     untold: tuple[str, ...] = ()
-    """What decides about hits of a cache as well and no entry tells, as ``Moving.untold``."""
+    """The facts that also decide about hits of a cache and that no entry names, as ``Moving.untold``."""
 
     def with_cache(self, facts: Callable[[], Mapping[str, frozenset[str]]]) -> "Machine":
         """The same with what is known of the programs of one cache."""
         return self if self.elsewhere else self._replace(known={**self.known, **facts()})
 
     def differences(self, record: Record) -> tuple[Mismatch, ...]:
-        """The facts that are others on this machine; empty if the entry fits as far as is known."""
+        """The facts that differ on this machine; empty if the entry fits as far as is known."""
         if record.system == OWN:
             return self._own(record)
         found = []
@@ -77,7 +77,7 @@ class Machine(NamedTuple):
 
 
 def backends_of(records: Iterable[Record]) -> Sequence[str] | None:
-    """The backends whose devices tell the facts of some records: CUDA alone, or None for all."""
+    """The backends whose devices show the facts of some records: CUDA alone, or None for all."""
     for record in records:
         asked = {value for label, value in record.facts if label in (Fact.ARCHITECTURE, Fact.PTX)}
         of_others = any(label in (Fact.DRIVER, Fact.CPU, Fact.FEATURE) for label, _ in record.facts)

@@ -143,7 +143,7 @@ def missing_extra(extra: str, url: str) -> UsageError:
 def require_object_name(name: str) -> str:
     """A name as it is; raises RemoteError for one that a store must not be asked for."""
     if not _NAME.fullmatch(name) or len(name) > 512:
-        raise RemoteError(f"{name[:80]!r} is no name of an object in a store; remove it from the store")
+        raise RemoteError(f"{name[:80]!r} is not a name of an object in a store; remove it from the store")
     return name
 
 

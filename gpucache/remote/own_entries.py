@@ -27,7 +27,7 @@ _NAME = re.compile(rf"{FOLDER}[0-9a-f]{{2}}/([0-9a-f]{{64}})-(?:([0-9a-f]{{16}})
 
 
 def object_name(key: CacheKey, signer: str) -> str:
-    """The name of an entry's object, by its key and the id of its signer; raises ValueError for no key."""
+    """The name of an entry's object, by its key and the id of its signer."""
     *_, group = entry_folder(key)
     return f"{FOLDER}{group}/{key}-{signer or _NO_SIGNER}"
 
@@ -43,10 +43,10 @@ def object_of(made: Signed, entry: PortableEntry) -> tuple[str, bytes]:
 
 
 def named(name: str) -> tuple[CacheKey, str]:
-    """The key and the signer's id that an object's name has; raises FormatError for no such name."""
+    """The key and the signer's id that an object's name has; raises FormatError for any other name."""
     match = _NAME.fullmatch(name)
     if match is None or object_name(key := CacheKey(match[1]), signer := match[2] or UNSIGNED) != name:
-        raise FormatError("it is named as no entry of gpucache")
+        raise FormatError("its name is not one of an entry of gpucache")
     return key, signer
 
 
@@ -56,7 +56,7 @@ def decode(
     """The record in an object of ``object_name(key, signer)``, and the bytes of the entry's file.
 
     They are those that the signer recorded for this key; what they say is not checked yet, see
-    ``DirectoryStore.adopt``. Without a signer, and with ``unsigned``, nobody vouches for them. Raises
+    ``DirectoryStore.adopt``. Without a signer, and with ``unsigned``, no signature proves them. Raises
     FormatError for anything else, such as the object of another key.
     """
     end = data.find(b"\n", 0, MOST_LINE_BYTES) + 1

@@ -26,8 +26,8 @@ from gpucache.remote.signing import TrustedKeys
 Outcome = Pulled | Immovable | Unsound
 _Whole = Callable[[Signed, Mapping[str, bytes | None]], PortableEntry]
 _NOT_BELIEVED = (
-    "no key of GPUCACHE_TRUSTED_KEYS signed it; add the key of who pushed it, or give --unsigned to take it "
-    "as it is"
+    "no key of GPUCACHE_TRUSTED_KEYS signed it; add the public key of the machine that pushed it, or pass "
+    "--unsigned to accept it"
 )
 
 
@@ -44,7 +44,7 @@ def pull(
     """The outcome of each entry of the caches' systems; raises RemoteError if the store cannot be read.
 
     With ``unsigned``, or from a directory of this user's own, records need no signature. The machine is asked
-    for once, if the store has entries of the caches, with the backends that tell their facts or None for all.
+    for once, if the store has entries of the caches, with the backends that show their facts or None for all.
     """
     unsigned = unsigned or store.is_own_folder
     own = any(cache.name == OWN for cache in caches)
@@ -142,7 +142,7 @@ def _entries(
     fetched: deque[_Fetched],
     damaged: deque[Pulled],
 ) -> Iterator[PortableEntry]:
-    """The entries of some records, fetched in batches; what is no entry goes to ``damaged``."""
+    """The entries of some records, fetched in batches; anything that is not an entry goes to ``damaged``."""
     for batch, data in read_objects(store, wanted):
         seen: set[str] = set()
         for one in batch:

@@ -1,6 +1,6 @@
 """Push: the sound entries of caches that a store does not have yet, packed, signed and sent.
 
-Files go first, then the catalogue that names them, so that whoever reads the store finds all of an entry or
+Files go first, then the catalogue that names them, so that a reader of the store finds all of an entry or
 nothing; a push that is interrupted has lost at most the entries since the last catalogue, whose files are
 there. Must not know what kind of store it is, or which systems there are.
 """
@@ -31,7 +31,7 @@ Progress = Callable[[int, int | None, str], object]
 Outcome = Pushed | Immovable | Unsound
 _AT_ONCE = 256
 """After how many entries a catalogue is written."""
-_NO_SOURCES = "it contains {}, which everybody who reads the store then sees; give --sources to send it"
+_NO_SOURCES = "it contains {}, which every reader of the store then sees; pass --sources to send it"
 
 
 class _Sent(NamedTuple):
@@ -236,10 +236,10 @@ class _Sending:
         )
 
     def believes(self, one: Signed) -> bool:
-        """Whether a record counts; without a key any, as for all who read what is not signed."""
+        """Whether a record counts; without a key any, as readers of unsigned stores do."""
         return self._key is None or one.is_believed(self._believed)
 
 
 def _place(record: Record) -> str:
-    """What entries have in common of which one will do: of our own any sound build of a key."""
+    """The same text for entries of which one suffices: of our own any sound build of a key."""
     return record.key if record.system == OWN else record.digest

@@ -143,7 +143,7 @@ def parse_line(line: bytes) -> Signed:
 def entry_of(record: Record, data: dict[str, bytes]) -> PortableEntry:
     """The entry of a record from the bytes of its files by SHA-256, each compared with its record.
 
-    Raises FormatError for bytes that are missing or are others.
+    Raises FormatError for bytes that are missing or differ.
     """
     files = []
     for one in record.files:

@@ -36,7 +36,7 @@ _REMEDIES = {
     "BusyLoadingError": "wait until it has loaded its data",
     "TimeoutError": "check the network, or allow more time with --timeout",
     "ConnectionError": "check that it runs, and the host and the port in its URL",
-    "MovedError": "name a server that is no part of a cluster",
+    "MovedError": "name a server that is not part of a cluster",
 }
 _OTHERWISE = "check that it is a Redis server, and its log"
 
@@ -162,7 +162,7 @@ class RedisObjects:
             return call()
         except GpucacheError:
             raise
-        except Exception as error:  # the library raises anything where a server answers garbage
+        except Exception as error:  # the library raises anything if a server sends garbage
             kinds = [kind.__name__ for kind in type(error).__mro__]
             remedy = next((_REMEDIES[kind] for kind in kinds if kind in _REMEDIES), _OTHERWISE)
             # redis-py puts a command's arguments before the reason, and a server may repeat them.
@@ -189,7 +189,7 @@ def open_url(url: str, limits: Limits) -> RedisObjects:
         host, more = None, {}
     prefix = more.pop("prefix", "gpucache")
     if not (host and _PREFIX.fullmatch(prefix)) or more.keys() - _FILES or parts.fragment:
-        raise UsageError(f"{_without_password(url)} is no URL of a Redis server; write {_FORM}")
+        raise UsageError(f"{_without_password(url)} is not a URL of a Redis server; write {_FORM}")
     password = unquote(parts.password or "")
     client = redis.Redis(
         host=host,
@@ -226,4 +226,4 @@ def _require_form(command: tuple[Any, ...], answer: Any) -> None:
                 return
         case "SET" | "UNLINK", _:
             return
-    raise ValueError(f"it answers {command[0]} with garbage")
+    raise ValueError(f"it returns garbage for {command[0]}")

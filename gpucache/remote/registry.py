@@ -271,7 +271,7 @@ class RegistryObjects:
         )
 
     def _read_pack(self, tag: str) -> _Pack | None:
-        """A pack; None if it was removed by now. Raises RemoteError if it is none."""
+        """A pack; None if it was removed by now. Raises RemoteError for anything else."""
         accept = {"Accept": _MANIFEST_TYPE}
         answer = self._client.ask("GET", f"manifests/{tag}", (200, 404), _MOST_JSON_BYTES, headers=accept)
         if answer.status == 404:
@@ -283,7 +283,7 @@ class RegistryObjects:
         if not tag.endswith((digits[:12], _REPLACED)):
             raise self._damaged(tag, "it is another artifact than its tag says")
         if manifest.config.media_type != _INDEX_TYPE or manifest.config.size > _MOST_JSON_BYTES:
-            raise self._damaged(tag, "it is no pack of gpucache's")
+            raise self._damaged(tag, "it is not a pack of gpucache")
         config = self._read_blob(manifest.config)
         if config is None:
             return None
@@ -292,7 +292,7 @@ class RegistryObjects:
             require_object_name(place.name)
             sizes = [one.size for one in manifest.layers[place.layer : place.layer + 1]]
             if not sizes or place.offset + place.size > sizes[0]:
-                raise self._damaged(tag, f"{place.name} lies outside of its layer")
+                raise self._damaged(tag, f"{place.name} is outside of its layer")
         return _Pack(tag, f"sha256:{digits}", manifest.layers, index)
 
     def _read(self, span: _Span) -> list[tuple[str, bytes | None]]:
@@ -393,7 +393,7 @@ def open_url(url: str, limits: Limits) -> RegistryObjects:
     match = _URL.fullmatch(url)
     if match is None:
         shown = printable(url.rpartition("@")[2])
-        raise UsageError(f"{shown} is no repository; write oci://HOST[:PORT]/REPOSITORY[:TAG]")
+        raise UsageError(f"{shown} is not a repository; write oci://HOST[:PORT]/REPOSITORY[:TAG]")
     if find_spec("oras") is None:
         raise missing_extra("oci", url)
     from gpucache.remote.registry_client import RegistryClient

@@ -1,6 +1,6 @@
 """Requests to one repository of an OCI registry: bounded in time and in bytes, repeated, and logged in.
 
-Credentials are those of ``docker login``, as oras finds them; nobody is asked for any, and none are looked
+Credentials are those of ``docker login``, as oras finds them; no user is asked, and none are looked
 for before the registry wants some. Requests are made with the library on which oras is built, as oras bounds
 neither time nor bytes, and keeps a token that no longer serves. Owns the remedies. Must not know what is
 stored.
@@ -240,7 +240,7 @@ class RegistryClient:
             said = f" {first['code']}: {first['message']}"
         except (msgspec.MsgspecError, RecursionError, LookupError, TypeError, ValueError):
             said = ""
-        remedy = _REMEDIES.get(answer.status, "look into its log")
+        remedy = _REMEDIES.get(answer.status, "check its log")
         told = printable(f"{answer.status}{said}")
         return RemoteError(f"{self._url} refuses ({told}); {remedy.format(host=self._host)}")
 
@@ -267,7 +267,7 @@ def _credentials(host: str) -> str | None:
     try:
         found.load_configs(oras.container.Container("any", registry=host), [str(place)])
         return str(found.get_auth_header()["Authorization"])
-    except AttributeError:  # oras has no other word for "none"
+    except AttributeError:  # how oras says that there are none
         return None
     except (OSError, ValueError, LookupError) as error:
         raise RemoteError(

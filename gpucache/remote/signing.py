@@ -1,9 +1,9 @@
 """The keys by which records are signed and believed: Ed25519, as RFC 8032 has it.
 
 Owns the two files of a pair, the variables' texts and the check of a signature. A public key is a line
-``NAME:BASE64`` of 32 bytes, as Nix writes it, and stands in ``GPUCACHE_TRUSTED_KEYS``; the secret one has 64,
-as the public bytes follow its own, and a file for its owner alone: so neither can be taken for the other.
-Must not know what is signed.
+``NAME:BASE64`` of 32 bytes, as Nix writes it, for ``GPUCACHE_TRUSTED_KEYS``. The secret key has 64 bytes, its
+own and the public ones, in a file for its owner alone: so neither can be mistaken for the other. Must not
+know what is signed.
 """
 
 import os
@@ -94,7 +94,7 @@ class TrustedKeys(NamedTuple):
 
 
 def make_pair(path: Path) -> PublicKey:
-    """Write a new pair: the secret key at a path with mode 0600, the public one beside it as ``PATH.pub``.
+    """Write a new pair: the secret key at a path with mode 0600, the public one next to it as ``PATH.pub``.
 
     Raises UsageError if one of the files exists or cannot be written; then neither is left.
     """

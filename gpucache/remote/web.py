@@ -29,7 +29,7 @@ from gpucache.remote.objects import Limits, in_parallel, require_object_name
 
 _PIECE_BYTES = 1 << 20
 _LARGEST_TALK = 1 << 16
-"""The bytes that are read of a reply that is no object, so that its connection can be kept."""
+"""The bytes that are read of a reply that is not an object, so that its connection can be kept."""
 _REDIRECTS = 5
 _PORTS = {"http": 80, "https": 443}
 _MISSING = frozenset({404, 410})
@@ -47,7 +47,7 @@ class _Connection(HTTPConnection):
     """The headers for a proxy that is asked for whole URLs, None if there is no such proxy."""
 
     def connect(self) -> None:
-        """Connect within the time for that; whoever cuts it bounds the rest, beginning with TLS."""
+        """Connect within the time for that; ``cut`` bounds the rest, beginning with TLS."""
         super().connect()
         self.sock.settimeout(None)
         self.guard = self.sock.dup()
@@ -124,7 +124,7 @@ class WebObjects:
                 "user and a password into the URL"
             )
         if reply.status != 200:
-            raise RemoteError(f"{self.url} answers {reply.status} for {name}; check its address and its log")
+            raise RemoteError(f"{self.url} returns {reply.status} for {name}; check its address and its log")
         return reply.data
 
     def _persist(self, url: SplitResult, limit_bytes: int) -> _Reply:

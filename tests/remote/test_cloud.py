@@ -106,7 +106,7 @@ def test_a_listing_of_other_names_than_objects_have_is_one_sentence(use: Use) ->
     body = f"<ListBucketResult>{one}</ListBucketResult>"
     with scripted(saying(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}")) as server:
         use(AWS_ENDPOINT_URL=server.url)
-        assert "objects of something else" in _failure(lambda: list(open_objects("s3://bucket").listed("")))
+        assert "objects of another program" in _failure(lambda: list(open_objects("s3://bucket").listed("")))
 
 
 def test_more_objects_than_a_page_are_listed_and_removed(moto: str, use: Use) -> None:
@@ -165,8 +165,8 @@ def test_a_server_that_fails_is_one_sentence(use: Use, scheme: str, call: str) -
     with scripted(saying("HTTP/1.1 500 No\r\nContent-Length: 5\r\n\r\nwrong")) as failing:
         assert "(500)" in said(failing.url)
     with scripted(saying("")) as closing, scripted(saying("+OK\r\n\r\n")) as other:
-        assert "answers with something else" in said(closing.url)
-        assert "answers with something else" in said(other.url)
+        assert "returns something else" in said(closing.url)
+        assert "returns something else" in said(other.url)
 
 
 def test_bytes_that_do_not_come_are_one_sentence(use: Use) -> None:

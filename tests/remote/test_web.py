@@ -79,7 +79,7 @@ def test_a_slow_server_is_bounded_in_time(answer: Answer, says: str) -> None:
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        (partial(_endless, "HTTP/1.1 500 No\r\n\r\n"), "answers 500"),
+        (partial(_endless, "HTTP/1.1 500 No\r\n\r\n"), "returns 500"),
         (partial(_endless, "HTTP/1.1 403 No\r\n\r\n"), "refuses"),
         (partial(_endless, "HTTP/1.1 200 OK\r\nX: "), "garbles"),
         (partial(_endless, ""), "garbles"),
@@ -93,7 +93,7 @@ def test_a_slow_server_is_bounded_in_time(answer: Answer, says: str) -> None:
             saying("HTTP/1.1 302 Found\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n"),
             "redirects without an end",
         ),
-        (saying("HTTP/1.1 206 Part\r\nContent-Length: 0\r\n\r\n"), "answers 206"),
+        (saying("HTTP/1.1 206 Part\r\nContent-Length: 0\r\n\r\n"), "returns 206"),
     ],
 )
 def test_what_is_no_object_is_one_sentence(answer: Answer, says: str) -> None:
