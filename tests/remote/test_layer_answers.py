@@ -245,13 +245,12 @@ def test_more_than_may_wait_is_left_to_push(fleet: Fleet, monkeypatch: pytest.Mo
     fleet.key()
     monkeypatch.setattr("gpucache.remote.layer._MOST_BYTES", len(_ONE.payload) * 2)
     machine = Machine(fleet, writes=True, signing=fleet.place / "ci")
-    held = threading.Lock()
-    held.acquire()
+    held = threading.Event()
     create = machine.layer._create
-    monkeypatch.setattr(machine.layer, "_create", lambda batch: (held.acquire(), create(batch)))
+    monkeypatch.setattr(machine.layer, "_create", lambda batch: (held.wait(), create(batch)))
     for value in range(9):
         machine.layer.send(made_entry(f"-DX={value}"))
-    held.release()
+    held.set()
     machine.layer.flush()
     [sentence] = machine.told
     assert "push" in sentence
