@@ -49,6 +49,15 @@ class Answer(NamedTuple):
     """Where it came from, after redirections."""
 
 
+class _Request(NamedTuple):
+    method: str
+    url: str
+    accepted: Collection[int]
+    most_bytes: int
+    body: bytes | None
+    headers: Mapping[str, str]
+
+
 class _Body(io.BytesIO):
     """Bytes to send, in blocks, so that each has its own time limit, and all of them have one."""
 
@@ -93,12 +102,12 @@ class RegistryClient:
 
         Raises RemoteError for another status than those accepted and for an answer beyond the limit.
         """
-        url = urljoin(self._base, path)
+        asked = _Request(method, urljoin(self._base, path), accepted, most_bytes, body, headers)
         answer: Answer | None = None
         for wait_s in (0.0, *(min(0.1 * 2**attempt, 2.0) for attempt in range(self._limits.retries))):
             time.sleep(wait_s)
             try:
-                answer = self._logged_in(method, url, accepted, most_bytes, body, headers)
+                answer = self._logged_in(asked)
             except (requests.RequestException, HTTPError, OSError, ValueError) as error:
                 answer, failed = None, error
                 continue
@@ -129,20 +138,12 @@ class RegistryClient:
         """Close the connections."""
         self._session.close()
 
-    def _logged_in(
-        self,
-        method: str,
-        url: str,
-        accepted: Collection[int],
-        most_bytes: int,
-        body: bytes | None,
-        headers: Mapping[str, str],
-    ) -> Answer:
+    def _logged_in(self, asked: _Request) -> Answer:
         """The answer to a request, sent again with credentials if the registry wants some."""
-        ours = urlsplit(url).netloc == self._host
+        ours = urlsplit(asked.url).netloc == self._host
         for authorization in self._authorizations():
             login = {"Authorization": authorization} if ours and authorization else {}
-            answer = self._sent(method, url, accepted, most_bytes, body, {**headers, **login})
+            answer = self._sent(asked._replace(headers={**asked.headers, **login}))
             challenge = answer.headers.get("WWW-Authenticate")
             if answer.status not in {401, 403} or not ours or not challenge:
                 break
@@ -158,26 +159,19 @@ class RegistryClient:
         if self._authorization != before:
             yield self._authorization
 
-    def _sent(
-        self,
-        method: str,
-        url: str,
-        accepted: Collection[int],
-        most_bytes: int,
-        body: bytes | None,
-        headers: Mapping[str, str],
-    ) -> Answer:
+    def _sent(self, asked: _Request) -> Answer:
         deadline = time.monotonic() + self._limits.request_s
         with self._session.request(
-            method,
-            url,
-            data=None if body is None else _Body(body, deadline),
-            headers={"Accept-Encoding": "identity", **headers},
+            asked.method,
+            asked.url,
+            data=None if asked.body is None else _Body(asked.body, deadline),
+            headers={"Accept-Encoding": "identity", **asked.headers},
             stream=True,
             timeout=(self._limits.connect_s, self._limits.request_s),
         ) as response:
-            said = response.status_code in accepted
-            data = self._whole(response.raw, most_bytes if said else _MOST_SAID, deadline, cut=not said)
+            said = response.status_code in asked.accepted
+            most_bytes = asked.most_bytes if said else _MOST_SAID
+            data = self._whole(response.raw, most_bytes, deadline, cut=not said)
             return Answer(response.status_code, response.headers, data, response.url)
 
     def _whole(self, raw: Any, most_bytes: int, deadline: float, *, cut: bool) -> bytes:
@@ -207,7 +201,7 @@ class RegistryClient:
         query = {key: text for key in ("service", "scope") if (text := getattr(asked, key))}
         url = f"{realm}{'&' if urlsplit(realm).query else '?'}{urlencode(query)}"
         headers = {"Authorization": basic} if basic else {}
-        answer = self._sent("GET", url, (200,), MOST_JSON_BYTES, None, headers)
+        answer = self._sent(_Request("GET", url, (200,), MOST_JSON_BYTES, None, headers))
         if answer.status != 200:
             return None
         try:
