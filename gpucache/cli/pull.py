@@ -91,6 +91,8 @@ def _pull(
     try:
         trusted = read_trusted(opened.settings.trusted_keys)
         there = profile and machine_of(find_machine(profile).devices, elsewhere=True)
+        if "://" not in url and not Path(url).exists():
+            raise UsageError(f"{url} does not exist; check its path, or push there first")
         with closing(open_store(url, timeout)) as store, given().progress() as bar:
             for outcome in summary.of(
                 receive(

@@ -101,9 +101,9 @@ def run_verify(
     the origins of unused ones. ``sound_alike`` is the number of entries if the result need not say which of
     them are sound: so many are shared out among the cores.
     """
+    shares = min(cores(), sound_alike // _WORTH_A_SHARE)
     # A connection to a store does not survive a fork.
-    shares = 1 if cache.location().role == "store" else min(cores(), sound_alike // _WORTH_A_SHARE)
-    if shares > 1 and not trials and isinstance(cache, ChecksAll):
+    if shares > 1 and not trials and isinstance(cache, ChecksAll) and cache.location().role != "store":
 
         def told(number: int) -> Iterator[tuple[Checked, CacheEntry, int]]:
             found = cache.checked((number, shares))
