@@ -26,8 +26,8 @@ from gpucache.remote.signing import TrustedKeys
 Outcome = Pulled | Immovable | Unsound
 _Whole = Callable[[Signed, Mapping[str, bytes | None]], PortableEntry]
 _NOT_BELIEVED = (
-    "no key of GPUCACHE_TRUSTED_KEYS signed it; add the public key of the machine that pushed it, or pass "
-    "--unsigned to accept it"
+    "{}; add the public key of the machine that pushed it to GPUCACHE_TRUSTED_KEYS, or pass --unsigned to "
+    "accept it"
 )
 
 
@@ -98,7 +98,9 @@ def _choose(
     if unsigned:
         believed += (one for one in variants if one not in believed)
     if not believed:
-        return _outcome(variants[0], machine, PullResult.UNSIGNED, _NOT_BELIEVED)
+        signer = variants[0].signer
+        why = f"it is signed by the key {signer}, which is not trusted" if signer else "it is not signed"
+        return _outcome(variants[0], machine, PullResult.UNSIGNED, _NOT_BELIEVED.format(why))
     fitting = [one for one in believed if not machine.differences(one.record)]
     if not fitting:
         nearest = min(believed, key=lambda one: len(machine.differences(one.record)))
