@@ -38,8 +38,6 @@ FOLDER = "current directory"
 """The label of the current directory of a program, which a located artifact may name."""
 SOURCE_NAME = "name of the source"
 """The label of the name that a program gives its source if it calls its compiler itself."""
-NAMESPACE = "namespace"
-"""The label of the owner of a key that only that owner understands."""
 RESOLUTION = "resolution of includes"
 """The label of how the names of headers were resolved; it differs with every header that differs."""
 _LITTLE = 16 << 10

@@ -168,6 +168,10 @@ class BuildRequest(NamedTuple):
     """The inputs to compile it as a program itself asked; None to compile it as gpucache does. CUDA only."""
 
 
+NAMESPACE = "namespace"
+"""The label of the key field that names the owner of a key that only that owner understands."""
+
+
 class KeyField(NamedTuple):
     """A name and a value: one readable input of a key."""
 

@@ -5,8 +5,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from gpucache.json_keys import Instant, OrNull, json_keys
-from gpucache.keys import NAMESPACE
-from gpucache.model import Check, KeyField
+from gpucache.model import NAMESPACE, Check, KeyField
 from gpucache.units import format_count
 
 

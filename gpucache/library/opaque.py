@@ -14,9 +14,9 @@ from gpucache.answers.lookup import Hit, Miss, Verdict
 from gpucache.engine.program_names import program_name as program_name
 from gpucache.engine.store_layers import Layers, write_miss
 from gpucache.errors import CacheMissError, CacheUnusableError
-from gpucache.keys import NAMESPACE, cache_key, difference, digest
+from gpucache.keys import cache_key, difference, digest
 from gpucache.library import process
-from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead, KeyField
+from gpucache.model import NAMESPACE, CacheKey, Entry, EntryDetail, EntryHead, KeyField
 from gpucache.store.interface import MADE, REMOTE, UNREADABLE, Event
 
 _NEAREST_OF = 8

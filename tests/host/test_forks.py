@@ -19,6 +19,12 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def _no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests of this process may have left threads that wait for servers which never answer."""
+    monkeypatch.setattr("gpucache.host.forks.threading.active_count", lambda: 1)
+
+
 def test_every_share_is_done_elsewhere() -> None:
     """Each share is done once, in a process of its own, and all that it yields arrives."""
 
