@@ -104,7 +104,7 @@ DOCUMENTS: dict[str, tuple[str, int | None, dict[str, object]]] = {
     "verify": ("verify", 0, {"checked": 4, "sound": 4, "findings": 0}),
     "evict --all --dry-run": ("evict --dry-run", 4, {"would_remove": 4}),
     "push store --dry-run": ("push URL", 4, {"would_send": 4, "sent": 0, "findings": []}),
-    "pull store --cache triton:none": ("pull URL", 0, {"pulled": 0, "groups": []}),
+    "pull . --cache triton:none": ("pull URL", 0, {"pulled": 0, "groups": []}),
     "key new.key": ("key FILE", 0, {"name": "new", "files": ["new.key", "new.key.pub"]}),
     "export futhark f.cache f.cu --target cuda:sm_90": (
         "export FORMAT OUT SOURCE", 1, {"entries": 1},
