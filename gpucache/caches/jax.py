@@ -47,6 +47,10 @@ _XLA_CACHE = re.compile(rb"/xla_gpu_(?:per_fusion_autotune_cache_dir|kernel_cach
 _XLA_CACHES = "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES"
 _ROOTED = re.compile(rb"/|\w+://")
 _LONGEST_PATH = 4096
+_TAG = re.compile(
+    rb"(?:[\x82\x8a\x92\x9a\xa2\xaa\xb2\xba\xc2\xca\xd2\xda\xe2\xea\xf2\xfa][\x01-\x7f]|[\n\x12\x1a\"*2:BJRZbjrz])\Z"
+)
+"""The end of the tag of a string: the lower three bits of its first byte are 2."""
 _CPU = re.compile(rb"-[a-z]+-linux-\w+\x12?[^+]{0,4}?([a-z][\w-]{1,40})[^+\w]{1,6}[+-]\w")
 """A target triple of LLVM's, the CPU's name, and the beginning of its features."""
 _NESTED = 8
@@ -203,13 +207,20 @@ class Jax(JaxPlaces, LockedFormat):
 
 
 def _place(executable: bytes) -> str:
-    """The path of the cache in the flags of an executable, a string of Protocol Buffers; empty if none is."""
+    """The path of the cache in the flags of an executable, a string of Protocol Buffers; empty if none is.
+
+    A letter inside of a path can look like the length of its rest, so the longest such string counts.
+    """
     for end in _XLA_CACHE.finditer(executable):
-        for start in range(end.start(), max(0, end.start() - _LONGEST_PATH), -1):
+        found = ""
+        for start in range(end.start(), max(3, end.start() - _LONGEST_PATH), -1):
             length = end.end() - start
             told = executable[start - (2 if length > 0x7F else 1) : start]
-            if _length(told, 0) == (length, len(told)) and _ROOTED.match(executable, start):
-                return executable[start : end.start()].decode("utf-8", "replace")
+            tag = _TAG.search(executable, max(0, start - len(told) - 2), start - len(told))
+            if tag and _length(told, 0) == (length, len(told)) and _ROOTED.match(executable, start):
+                found = executable[start : end.start()].decode("utf-8", "replace")
+        if found:
+            return found
     return ""
 
 

@@ -262,7 +262,9 @@ def test_whatever_a_file_holds_raises_nothing(data: bytes) -> None:
                 cache.extract(entry)
 
 
-@pytest.mark.parametrize("place", ["/tmp/123456789", "/cache", f"/{'long/' * 40}cache", "gs://bucket/jax"])
+@pytest.mark.parametrize(
+    "place", ["/tmp/123456789", "/cache", f"/{'long/' * 40}cache", "gs://bucket/jax", f"/tmp/{'p' * 73}"]
+)
 def test_an_executable_tells_the_place_of_xlas_caches_and_the_cpu(place: str, tmp_path: Path) -> None:
     """A string with its length before it, which can be as large as a character of the path."""
     told = f"{place}/xla_gpu_per_fusion_autotune_cache_dir".encode()
