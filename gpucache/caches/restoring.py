@@ -6,6 +6,7 @@ else its files are linked into place one by one in the owner's order, never over
 directories: one that no living process holds is removed at the next start. Must not know any system.
 """
 
+import errno
 import os
 import shutil
 import stat
@@ -285,10 +286,12 @@ def _moved(source: Folder, name: str, into: Folder) -> bool:
     """Whether a directory could be renamed into place; not over one of the name that is not empty."""
     try:
         source.move(name, into, name)
-    except OSError:
-        if not _exists(into, name):
-            raise
-        return False
+    except OSError as error:
+        if _exists(into, name):
+            return False
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):  # it was removed just now
+            raise FileNotFoundError(name) from None
+        raise
     return True
 
 
