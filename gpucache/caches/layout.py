@@ -228,10 +228,11 @@ class Layout:
         ends: list[_Step] = []
         deeper: list[_Step] = []
         blocked: list[_Step] = []
+        known: dict[tuple[str, ...], tuple[str, ...]] = {}  # many patterns have the same groups
         for way, _ in () if is_copy(name) else steps:
             if len(way.parts) <= depth or not (match := way.parts[depth].fullmatch(path)):
                 continue
-            groups = match.groups()
+            groups = known.setdefault(found_groups := match.groups(), found_groups)
             # The digits so far show which directories can contain the key.
             if prefix and self.key is None and not _near("".join(groups), prefix):
                 continue

@@ -392,7 +392,7 @@ def held_bytes() -> Iterator[Callable[[], int]]:
 
 @every_system
 def test_a_scan_holds_few_entries_at_once(name: str, tmp_path: Path, held_bytes: Callable[[], int]) -> None:
-    """Between any two of them it needs less than two thirds of all of them."""
+    """Between any two of them it needs far less than all of them take."""
     example, cache, entries = _made(name, tmp_path, 60)
     if example.whole:
         return
@@ -401,7 +401,7 @@ def test_a_scan_holds_few_entries_at_once(name: str, tmp_path: Path, held_bytes:
     tracemalloc.start()
     one_by_one = max(held_bytes() for _ in cache.scan(beside=True))
     held = list(cache.scan())
-    assert len(held) == 60 and one_by_one < held_bytes() * 2 / 3
+    assert len(held) == 60 and one_by_one < held_bytes() / 2
 
 
 @every_system
