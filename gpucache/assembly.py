@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from gpucache.answers.entries import Location
     from gpucache.backends.interface import Backend
     from gpucache.caches.own import OwnCache
-    from gpucache.engine.store_layers import Layers
+    from gpucache.engine.stores import Stores
     from gpucache.model import Artifact, BuildRequest, Device
-    from gpucache.remote.layer import RemoteLayer
     from gpucache.remote.machine import Machine
+    from gpucache.remote.store import RemoteStore
     from gpucache.store import DirectoryStore
     from gpucache.store.interface import RefusedRoot
 
@@ -151,19 +151,19 @@ def remember_targets(settings: Settings, devices: "Sequence[Device]") -> None:
     save_last(root, [*others, *(row.target for row in devices if row.target is not None and row.available)])
 
 
-def open_layers(
+def open_stores(
     settings: Settings,
     *,
     memory: MemoryStore | None = None,
     shared: bool = False,
     command: str = "gpucache",
     warn: Callable[[str], object] = str,
-) -> "Layers":
-    """Every usable layer; the others are left out, with the reason. Raises nothing.
+) -> "Stores":
+    """Every usable store; the others are left out, with the reason. Raises nothing.
 
     ``warn`` gets a sentence, from any thread, once a store on another machine is not used.
     """
-    from gpucache.engine.store_layers import Layers
+    from gpucache.engine.stores import Stores
 
     user: HitStore | None = None
     unusable = ""
@@ -176,7 +176,7 @@ def open_layers(
     own, limit = user, settings.max_size_bytes
     keep = None if own is None or limit is None else lambda: _trim(own.whole, settings, limit)
     keys = settings.trusted_keys, settings.signing_key
-    return Layers(
+    return Stores(
         memory=memory,
         user=user,
         systems=systems,
@@ -213,16 +213,16 @@ def _unasked(settings: Settings) -> list[Path]:
 @cache
 def _remote(
     remote: Remote, trusted_keys: str, signing_key: Path | None, warn: Callable[[str], object]
-) -> "RemoteLayer":
+) -> "RemoteStore":
     """The store on another machine, one in this process."""
-    from gpucache.remote.layer import RemoteLayer
+    from gpucache.remote.store import RemoteStore
 
-    return RemoteLayer(remote, trusted_keys, signing_key, warn)
+    return RemoteStore(remote, trusted_keys, signing_key, warn)
 
 
 @cache
 def process_memory(limit_bytes: int) -> MemoryStore:
-    """The memory layer of this process."""
+    """The store in the memory of this process."""
     return MemoryStore(limit_bytes)
 
 

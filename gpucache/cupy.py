@@ -20,7 +20,7 @@ class KernelCache(KernelCacheBackend):  # type: ignore[misc] # CuPy publishes no
 
     def load(self, name: str) -> bytes | None:
         """The payload of a kernel, or None; raises CacheMissError if a hit is required."""
-        found = opaque.find(process.layers(), OWNER, cache_key(_fields(name)))
+        found = opaque.find(process.stores(), OWNER, cache_key(_fields(name)))
         return None if found is None else found.payload
 
     def save(self, name: str, cubin: bytes, source: str) -> None:
@@ -28,7 +28,7 @@ class KernelCache(KernelCacheBackend):  # type: ignore[misc] # CuPy publishes no
         text = source.encode(errors="surrogatepass")
         described = [("source", digest(text)[:_DIGITS])]
         program = opaque.program_name(text)
-        opaque.keep(process.layers(), OWNER, opaque.binary(_fields(name), program, cubin, described))
+        opaque.keep(process.stores(), OWNER, opaque.binary(_fields(name), program, cubin, described))
 
 
 def install() -> None:

@@ -50,7 +50,7 @@ class CacheManager(theirs.CacheManager):  # type: ignore[misc] # Triton publishe
 
     def __init__(self, key: str, override: bool = False, dump: bool = False) -> None:
         self._key = key
-        self._layers: Any = process.layers()
+        self._stores: Any = process.stores()
         self._began_ns = time.monotonic_ns()
         self._grouped = self._met = self._holds = False
         self._alone = ExitStack()
@@ -58,7 +58,7 @@ class CacheManager(theirs.CacheManager):  # type: ignore[misc] # Triton publishe
         self._made: dict[str, bytes] = {}
         self._staging: Path | None = None
         self._plain: Any = None
-        if override or dump or self._layers.disabled:
+        if override or dump or self._stores.disabled:
             self._plain = theirs.FileCacheManager(key, override=override, dump=dump)
 
     def get_file(self, filename: str) -> str | None:
@@ -106,7 +106,7 @@ class CacheManager(theirs.CacheManager):  # type: ignore[misc] # Triton publishe
 
     def _falls_back(self) -> bool:
         """Whether Triton's own cache is used, as ours can keep nothing."""
-        if self._plain is None and not _keeps(self._layers):
+        if self._plain is None and not _keeps(self._stores):
             with suppress(OSError, RuntimeError):  # else the files are in a directory of this process
                 self._plain = theirs.FileCacheManager(self._key)
         return self._plain is not None
@@ -121,8 +121,8 @@ class CacheManager(theirs.CacheManager):  # type: ignore[misc] # Triton publishe
         if self._plain is not None:
             return None
         key = cache_key(self._fields(name))
-        wait = partial(self._wait, key) if self._grouped and not self._layers.require else None
-        hit = opaque.find(self._layers, OWNER, key, wait)
+        wait = partial(self._wait, key) if self._grouped and not self._stores.require else None
+        hit = opaque.find(self._stores, OWNER, key, wait)
         placed = None if hit is None else self._place(name, hit.payload)
         self._met = placed is not None
         if self._met:
@@ -135,22 +135,22 @@ class CacheManager(theirs.CacheManager):  # type: ignore[misc] # Triton publishe
         A compile that fails ends without a word to this class, so the lock goes with the manager, and is
         not waited for without limit.
         """
-        if _keeps(self._layers):
-            self._holds = self._alone.enter_context(self._layers.target.single_flight(key, 0))
+        if _keeps(self._stores):
+            self._holds = self._alone.enter_context(self._stores.target.single_flight(key, 0))
             if not self._holds:
-                with self._layers.target.single_flight(key, _COMPILE_S):
+                with self._stores.target.single_flight(key, _COMPILE_S):
                     pass
 
     def _keep(self, name: str, files: Mapping[str, bytes]) -> dict[str, str] | None:
         """Publish files, or take those that another process published meanwhile, and return their paths."""
         made = _entry(self._fields(name), name, files, time.monotonic_ns() - self._began_ns)
         with self._alone as alone:
-            if self._layers.target is not None and not self._holds:
+            if self._stores.target is not None and not self._holds:
                 # So that the directory and the entry are of one compile.
-                alone.enter_context(self._layers.target.single_flight(made.key, _PUBLISH_S))
-            hit = None if self._met else opaque.look(self._layers, OWNER, made.key)
+                alone.enter_context(self._stores.target.single_flight(made.key, _PUBLISH_S))
+            hit = None if self._met else opaque.look(self._stores, OWNER, made.key)
             if hit is None:
-                opaque.keep(self._layers, OWNER, made)
+                opaque.keep(self._stores, OWNER, made)
             self._holds = False
             return self._place(name, made.payload if hit is None else hit.payload)
 
@@ -248,8 +248,8 @@ def _keeps_of(store: Any) -> bool:
     return True
 
 
-def _keeps(layers: Any) -> bool:
-    return layers.target is not None and _keeps_of(layers.target)
+def _keeps(stores: Any) -> bool:
+    return stores.target is not None and _keeps_of(stores.target)
 
 
 def _entry(fields: tuple[KeyField, ...], name: str, files: Mapping[str, bytes], compile_ns: int) -> Entry:

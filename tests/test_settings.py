@@ -49,7 +49,7 @@ def test_an_empty_option_is_not_the_current_directory() -> None:
 
 
 def test_defaults_of_everything_else() -> None:
-    """An empty environment disables nothing and bounds only the memory layer."""
+    """An empty environment disables nothing and bounds only the memory store."""
     found = read_settings({}, root="/somewhere")
     assert found == Settings(
         root=Path("/somewhere").absolute(),
@@ -65,7 +65,7 @@ def test_defaults_of_everything_else() -> None:
 
 
 def test_sizes_and_log_are_read() -> None:
-    """Sizes are read with their units, zero turns the memory layer off, and the log is text."""
+    """Sizes are read with their units, zero turns the memory store off, and the log is text."""
     environ = {"GPUCACHE_MAX_SIZE": "2GiB", "GPUCACHE_MEMORY_BYTES": "0", "GPUCACHE_LOG": "debug"}
     found = read_settings(environ, root="/r")
     assert (found.max_size_bytes, found.memory_bytes, found.log) == (2 * 1024**3, 0, "debug")

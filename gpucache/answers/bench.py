@@ -26,7 +26,7 @@ class Arm(StrEnum):
     """
 
     COLD = "cold"
-    """Nothing at any layer."""
+    """Nothing in any store."""
     WARM = "warm"
     """Everything, in caches of the benchmark's own."""
     AS_IS = "as-is"

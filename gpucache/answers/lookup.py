@@ -53,7 +53,7 @@ class Hit(NamedTuple):
     key: CacheKey
     head: EntryHead
     payload: bytes
-    layer: str
+    store: str
     """``memory``, the root it came from, or ``remote`` for a store on another machine."""
     log: str = ""
     """The compiler's log, of an entry that may be in no root."""

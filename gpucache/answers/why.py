@@ -46,7 +46,7 @@ class Build(NamedTuple):
 
 @json_keys(
     "program target variant consulted not_asked=unasked verdict detail differences key nearest written "
-    "under_run directory elsewhere=verdict_elsewhere layers"
+    "under_run directory elsewhere=verdict_elsewhere layers=caches"
 )
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -65,8 +65,8 @@ class Answer:
     """The builds of this name for the target, newest first."""
     under_run: tuple[Build, ...] = ()
     """Those of them for programs that call NVRTC themselves."""
-    layers: tuple[Reply, ...] = ()
-    """The caches below ours that the program passes."""
+    caches: tuple[Reply, ...] = ()
+    """The caches that the program passes: ours, then those below it."""
     not_asked: tuple[tuple[str, str], ...] = ()
     """Every root that is named and could not be asked, with a sentence that says why and what mends it."""
     directory: str | None = None
@@ -154,7 +154,7 @@ def answers(found: Sequence[Answer], now_ns: int) -> Iterator[Block]:
         if one.consulted or unasked:  # else the result says why nothing could be queried
             yield plain(f"asked:   {', '.join(one.consulted) or 'no cache at all'}{unasked}")
         if isinstance(one.found, Hit):
-            yield plain(f"answer:  hit: {one.found.key.short} in {one.found.layer}", "green")
+            yield plain(f"answer:  hit: {one.found.key.short} in {one.found.store}", "green")
             for _, sentence in one.not_asked:
                 yield plain(f"note:    {sentence}", "yellow")
         else:
@@ -175,7 +175,7 @@ def answers(found: Sequence[Answer], now_ns: int) -> Iterator[Block]:
                 f"headers; for one that runs elsewhere, and for warm: {_brief(one.elsewhere)}",
                 "yellow",
             )
-        yield from _layers(one)
+        yield from _below(one)
         yield ""
 
 
@@ -213,15 +213,15 @@ def _builds(built: Sequence[Build], now_ns: int) -> str:
     return ", ".join(f"{key[:12]} ({_ago(now_ns - when)})" for when, key in built)
 
 
-def _layers(one: Answer) -> Iterator[Block]:
+def _below(one: Answer) -> Iterator[Block]:
     """The caches below ours, in the order in which the program queries them."""
-    below = one.layers[1:]
+    below = one.caches[1:]
     if below:
         asked = ", asked where ours misses" if one.hit else ""
-        yield plain(f"layers below{asked}:")
-    for number, layer in enumerate(below, 1):
-        style = "green" if layer.state is ReplyState.ANSWERS else ""
-        yield plain(f"  {number}. {layer.cache} {layer.state.replace('-', ' ')}: {layer.detail}", style)
+        yield plain(f"caches below{asked}:")
+    for number, reply in enumerate(below, 1):
+        style = "green" if reply.state is ReplyState.ANSWERS else ""
+        yield plain(f"  {number}. {reply.cache} {reply.state.replace('-', ' ')}: {reply.detail}", style)
 
 
 def _ago(age_ns: int) -> str:

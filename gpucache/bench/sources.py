@@ -20,7 +20,7 @@ from typing import TypeVar
 from gpucache.answers.bench import Arm, BenchCase, BenchVerdict, Sample
 from gpucache.answers.growth import growth
 from gpucache.answers.lookup import Built, Hit, Verdict
-from gpucache.assembly import open_layers
+from gpucache.assembly import open_stores
 from gpucache.backends.interface import Backend
 from gpucache.backends.registry import load_backend
 from gpucache.bench.check_costs import CheckedJob, Durations
@@ -39,7 +39,7 @@ from gpucache.bench.sessions import (
 from gpucache.caches.known_caches import KnownCaches
 from gpucache.engine.lookup import get_or_build, look_up
 from gpucache.engine.prepare import prepare
-from gpucache.engine.store_layers import Layers
+from gpucache.engine.stores import Stores
 from gpucache.engine.warm.plan import WarmItem
 from gpucache.engine.workers.pool import Bounds, Died, Done, run_isolated
 from gpucache.errors import CompileError, GpucacheError
@@ -86,9 +86,9 @@ class _Timer:
 def build_once(job: StartJob) -> Hit | Built:
     """Build a program into the benchmark's own cache."""
     backend = load_backend(job.request.target.backend)
-    layers = _layers(job)
-    prepared = prepare(backend, job.request, job.toolchain, os.environ, layers)
-    return get_or_build(layers, prepared, lambda: backend.compile(job.request, prepared.compilation))
+    stores = _stores(job)
+    prepared = prepare(backend, job.request, job.toolchain, os.environ, stores)
+    return get_or_build(stores, prepared, lambda: backend.compile(job.request, prepared.compilation))
 
 
 def launches_of(job: StartJob) -> tuple[Launch, ...]:
@@ -106,7 +106,7 @@ def start_once(job: StartJob) -> Sample:
         else:
             os.environ[name] = value
     backend = load_backend(job.request.target.backend)
-    return take_sample(job, backend, _layers(job), os.environ, began_ns)
+    return take_sample(job, backend, _stores(job), os.environ, began_ns)
 
 
 def time_checks(job: CheckedJob) -> Durations:
@@ -119,13 +119,13 @@ def time_checks(job: CheckedJob) -> Durations:
     return opencl.measure(job.request.target, builds, job.runs)
 
 
-def _layers(job: StartJob) -> Layers:
-    """The benchmark's own cache, without a memory layer."""
-    return open_layers(Settings(root=Path(job.root), root_origin="bench"))
+def _stores(job: StartJob) -> Stores:
+    """The benchmark's own cache, without a store in memory."""
+    return open_stores(Settings(root=Path(job.root), root_origin="bench"))
 
 
 def take_sample(
-    job: StartJob, backend: Backend, layers: Layers, environ: Mapping[str, str], began_ns: int
+    job: StartJob, backend: Backend, stores: Stores, environ: Mapping[str, str], began_ns: int
 ) -> Sample:
     """Start the program once; a failure is the sample's error. ``began_ns`` is when this process began."""
     # A clock that was set back meanwhile does not make a start shorter.
@@ -136,7 +136,7 @@ def take_sample(
             folder = job.peer_folder if job.arm in job.peers else None
             session = open_session(backend, job.request.target, job.peers, folder)
         if job.arm == Arm.WARM:
-            missed = _from_cache(job, backend, layers, environ, session, timer)
+            missed = _from_cache(job, backend, stores, environ, session, timer)
         else:
             with timer.phase("compile"):
                 session.build(job.request, backend.plan(job.request, job.toolchain, environ))
@@ -149,7 +149,7 @@ def take_sample(
 def _from_cache(
     job: StartJob,
     backend: Backend,
-    layers: Layers,
+    stores: Stores,
     environ: Mapping[str, str],
     session: Session,
     timer: _Timer,
@@ -157,9 +157,9 @@ def _from_cache(
     """Load the cached artifact, or build; returns why it missed, or an empty text."""
     with timer.phase("key"):
         toolchain = backend.toolchain(job.request.target)
-        prepared = prepare(backend, job.request, toolchain, environ, layers)
+        prepared = prepare(backend, job.request, toolchain, environ, stores)
     with timer.phase("lookup"):
-        found = look_up(layers, prepared)
+        found = look_up(stores, prepared)
     if isinstance(found, Hit):
         missed = _load(session, found, timer)
         if not missed:

@@ -112,7 +112,7 @@ def bench(
 ) -> None:
     """Start each program in fresh processes, cold and warm in turn, and compare the times.
 
-    Cold: an empty cache at every layer. Warm: everything cached, in the benchmark's own cache. Each case
+    Cold: no store has an entry. Warm: everything cached, in the benchmark's own cache. Each case
     has the median times and their ratio with its 95 % interval. With -- COMMAND the command is timed, with
     every known cache that can be moved in the benchmark's own directories.
 

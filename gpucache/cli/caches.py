@@ -137,7 +137,7 @@ def _system_at(place: Path) -> str:
     try:
         return system_at(place).name
     except UsageError:
-        from gpucache.serve.layer import is_layer
+        from gpucache.serve.exported_layer import is_layer
 
         if not is_layer(place):
             raise

@@ -110,19 +110,19 @@ def layer(folder: Path, place: str | None) -> None:
     headers that are included through macros, and compilers that 'gpucache run' cannot reach are not covered.
     """
     from gpucache.answers.layer import layer_line, left, summarise_layer
-    from gpucache.assembly import open_layers
+    from gpucache.assembly import open_stores
     from gpucache.caches.known_caches import KnownCaches
     from gpucache.host.scratch import absent, remove_empty, scratch
     from gpucache.serve.command import run_command
     from gpucache.serve.environment import REQUIRE
-    from gpucache.serve.layer import Layer
-    from gpucache.serve.layering import Questions
+    from gpucache.serve.exported_layer import Layer
+    from gpucache.serve.questions import Questions
     from gpucache.serve.server import Later
     from gpucache.serve.wire import NVRTC, OPENCL
 
     command = named_command("export layer")
     settings, found = given().settings(), libraries()
-    questions = Questions(open_layers(settings, command=Path(command[0]).name), found)
+    questions = Questions(open_stores(settings, command=Path(command[0]).name), found)
     new = absent(folder.absolute())
     made = Layer(folder, place or "")
     try:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from gpucache.answers.run import Ended, Intercepted
-    from gpucache.engine.store_layers import Layers
+    from gpucache.engine.stores import Stores
     from gpucache.serve.nvrtc import NVRTCServing
     from gpucache.serve.opencl import OpenCLServing
     from gpucache.serve.server import Handlers, Later
@@ -177,9 +177,9 @@ class Running:
 
         hits = [_read(hit) for hit in self._listening.hits]
         if hits:
-            from gpucache.engine.store_layers import note_process
+            from gpucache.engine.stores import note_process
 
-            note_process(self._services().layers(), len(hits), 0)
+            note_process(self._services().stores(), len(hits), 0)
         by_index = [
             Intercepted(program, target, RunResult.HIT, key, begun_ns=begun, build_ns=took, saved_ns=saved)
             for begun, took, saved, key, target, program in hits
@@ -233,29 +233,29 @@ class Services:
         """The server of OpenCL builds."""
         from gpucache.serve.devices import Devices
 
-        layers = self.layers()
-        devices = Devices(layers)
+        stores = self.stores()
+        devices = Devices(stores)
         devices.begin()  # which takes longer than the rest
         from gpucache.serve.opencl import OpenCLServing
         from gpucache.serve.telling import said_at
 
-        return OpenCLServing(layers, devices, self._libraries, said_at(self._settings.log))
+        return OpenCLServing(stores, devices, self._libraries, said_at(self._settings.log))
 
     def nvrtc(self) -> "NVRTCServing":
         """The server of NVRTC's compiles."""
         from gpucache.serve.nvrtc import NVRTCServing
         from gpucache.serve.telling import said_at
 
-        return NVRTCServing(self.layers(), said_at(self._settings.log))
+        return NVRTCServing(self.stores(), said_at(self._settings.log))
 
-    def layers(self) -> "Layers":
+    def stores(self) -> "Stores":
         """The stores that a lookup goes through."""
-        from gpucache.assembly import open_layers
+        from gpucache.assembly import open_stores
 
         settings, limit_s = self._settings, step_s()
         if settings.remote is not None and settings.remote.timeout_s > limit_s:
             settings = settings._replace(remote=settings.remote._replace(timeout_s=limit_s))
-        return open_layers(settings, command=self._command, warn=self._warn)
+        return open_stores(settings, command=self._command, warn=self._warn)
 
 
 def libraries() -> Libraries:

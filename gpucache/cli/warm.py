@@ -161,7 +161,7 @@ def _complain_of(outcomes: "Sequence[WarmOutcome]") -> None:
 @contextmanager
 def _warming(settings: "Settings", *how: Any, shared: bool = False) -> "Iterator[Warming]":
     """The run as the engine makes it, shown on a bar."""
-    from gpucache.assembly import backends, open_layers, open_store
+    from gpucache.assembly import backends, open_store, open_stores
     from gpucache.engine.warm.run import Warming
 
     def progress(now: "Progress") -> None:
@@ -169,9 +169,9 @@ def _warming(settings: "Settings", *how: Any, shared: bool = False) -> "Iterator
         bar.show(now.done, now.total, ", ".join(labels) or "waiting for a worker")
 
     store = partial(open_store, shared=shared)
-    layers = partial(open_layers, shared=shared, command="gpucache warm", warn=complain)
+    stores = partial(open_stores, shared=shared, command="gpucache warm", warn=complain)
     with given().progress() as bar:
-        yield Warming(settings, store, layers, backends(), given().say, progress, *how)
+        yield Warming(settings, store, stores, backends(), given().say, progress, *how)
 
 
 def warm_noted(settings: "Settings", keys: "Collection[CacheKey]") -> "list[WarmOutcome]":

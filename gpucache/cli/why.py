@@ -55,7 +55,7 @@ def explain(opened: Opened, asked: Asked) -> None:
 
 def _answer(opened: Opened, asked: Asked) -> None:
     from gpucache.answers.why import answers
-    from gpucache.assembly import backends, open_layers
+    from gpucache.assembly import backends, open_stores
     from gpucache.caches.opening import present_caches
     from gpucache.caches.registry import systems
     from gpucache.engine.machine import machine_for
@@ -68,14 +68,14 @@ def _answer(opened: Opened, asked: Asked) -> None:
     given().say(*here.notes)
     items = plan_why(meant, here.devices, asked.targets, backends(), opened.own)
     settings = opened.settings._replace(read_only=True)
-    layers = open_layers(settings, command="gpucache inspect", warn=complain)
+    stores = open_stores(settings, command="gpucache inspect", warn=complain)
     known = tuple(systems())
     folder = None  # the current directory, perhaps the program's too, unless it is gone
     with suppress(OSError):
         folder = str(Path.cwd())
     found = [
-        replace(one, layers=replies(one, item, known, present_caches))
-        for one, item in zip(why(items, backends(), layers, here.environment, folder), items, strict=True)
+        replace(one, caches=replies(one, item, known, present_caches))
+        for one, item in zip(why(items, backends(), stores, here.environment, folder), items, strict=True)
     ]
     hits = sum(one.hit for one in found)
     given().answer("inspect", found, _counted(len(found), hits), answers(found, time.time_ns()))

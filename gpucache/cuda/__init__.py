@@ -89,13 +89,13 @@ def compile_program(
     """
     given = (source, target, options, name, name_expressions, include_path, artifact_kind, headers, checks)
     request = _kept_request(given, arguments.current_directory())
-    layers = process.layers()
-    toolchain = nvrtc.compiler_of(request.target, layers)
+    stores = process.stores()
+    toolchain = nvrtc.compiler_of(request.target, stores)
     own = _OwnBuild(request)
     try:
-        prepared = prepare_again(BACKEND, request, toolchain, environment_since(LOADED), layers)
+        prepared = prepare_again(BACKEND, request, toolchain, environment_since(LOADED), stores)
         own.compilation = prepared.compilation
-        met = find(layers, prepared, whole=True)
+        met = find(stores, prepared, whole=True)
         if isinstance(met, Hit):
             outcome: Hit | Artifact = met
         else:
@@ -105,9 +105,9 @@ def compile_program(
             nvrtc.require_target(request.target)
             request = own.request = request._replace(program=named(request.program))
             prepared = prepared._replace(request=request)
-            outcome = build(layers, prepared, own.compile, reason(layers, prepared, met))
+            outcome = build(stores, prepared, own.compile, reason(stores, prepared, met))
         if isinstance(outcome, Hit):
-            process.tell(layers, prepared, outcome)
+            process.tell(stores, prepared, outcome)
             head = outcome.head
             name = request.program.name or head.program
             return _object_code(request, name, outcome.payload, head.lowered_names, head.failures)
@@ -119,7 +119,7 @@ def compile_program(
         from gpucache.engine.program_names import named
 
         request = own.request = request._replace(program=named(request.program))
-        process.uncached(layers, request.program.name, error)
+        process.uncached(stores, request.program.name, error)
     artifact = own.artifact or own.compile()
     table: tuple[Check, ...] = ()
     if request.checks is not Checks.NONE:

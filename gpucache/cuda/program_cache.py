@@ -8,7 +8,7 @@ from typing import Any
 from cuda.core import ObjectCode
 from cuda.core.utils import ProgramCacheResource
 
-from gpucache.engine.store_layers import Layers
+from gpucache.engine.stores import Stores
 from gpucache.errors import CacheUnusableError
 from gpucache.keys import cache_key
 from gpucache.library import opaque, process
@@ -34,23 +34,23 @@ class ProgramCache(ProgramCacheResource):  # type: ignore[misc] # cuda.core publ
     dropped, and a line is logged.
     """
 
-    def __init__(self, layers: Layers | None = None) -> None:
-        self._layers = layers if layers is not None else process.layers()
+    def __init__(self, stores: Stores | None = None) -> None:
+        self._stores = stores if stores is not None else process.stores()
 
     def __getitem__(self, key: bytes | str) -> bytes:
-        found = opaque.find(self._layers, OWNER, _key(key))
+        found = opaque.find(self._stores, OWNER, _key(key))
         if found is None:
             raise KeyError(key)
         return found.payload
 
     def __setitem__(self, key: bytes | str, value: bytes | bytearray | memoryview | ObjectCode) -> None:
-        opaque.keep(self._layers, OWNER, opaque.binary(_fields(key), NAMESPACE, _payload(value)))
+        opaque.keep(self._stores, OWNER, opaque.binary(_fields(key), NAMESPACE, _payload(value)))
 
     def __delitem__(self, key: bytes | str) -> None:
         wanted = _key(key)
         for scanned in self._own():
-            if scanned.key == wanted and self._layers.target is not None:
-                self._layers.target.remove(scanned, "deleted by its program")
+            if scanned.key == wanted and self._stores.target is not None:
+                self._stores.target.remove(scanned, "deleted by its program")
                 return
         raise KeyError(key)
 
@@ -60,13 +60,13 @@ class ProgramCache(ProgramCacheResource):  # type: ignore[misc] # cuda.core publ
     def clear(self) -> None:
         """Remove every entry of this namespace."""
         for scanned in self._own():
-            if self._layers.target is not None:
-                self._layers.target.remove(scanned, "cleared by its program")
+            if self._stores.target is not None:
+                self._stores.target.remove(scanned, "cleared by its program")
 
     def _own(self) -> Iterator[ScannedEntry]:
-        if self._layers.user is not None:
+        if self._stores.user is not None:
             with suppress(CacheUnusableError):  # nothing can be said of a root that cannot be listed
-                for scanned in self._layers.user.scan():
+                for scanned in self._stores.user.scan():
                     if scanned.head is not None and scanned.head.program == NAMESPACE:
                         yield scanned
 

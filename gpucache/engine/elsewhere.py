@@ -10,7 +10,7 @@ from contextlib import suppress
 from gpucache.answers.lookup import Hit
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.program_names import named
-from gpucache.engine.store_layers import Layers, NoEntry, Remote, record_build
+from gpucache.engine.stores import NoEntry, Remote, Stores, record_build
 from gpucache.errors import CacheUnusableError
 from gpucache.model import CacheKey, Entry, EntryDetail
 from gpucache.store.answers import REMOTE
@@ -18,13 +18,13 @@ from gpucache.store.interface import MADE
 
 
 def ask(
-    layers: Layers, prepared: Sequence[Prepared], met: Sequence[Hit | NoEntry], *, whole: bool = False
+    stores: Stores, prepared: Sequence[Prepared], met: Sequence[Hit | NoEntry], *, whole: bool = False
 ) -> list[Hit | NoEntry]:
     """The answers of a lookup, with the entries that the remote store has in the place of misses.
 
     ``whole`` is as for ``gpucache.engine.hits.find``.
     """
-    if layers.remote is None or layers.disabled:
+    if stores.remote is None or stores.disabled:
         return list(met)
     wanted = [
         tuple(one.keys()) if isinstance(part, NoEntry) and _may_be_elsewhere(one, part) else ()
@@ -33,32 +33,32 @@ def ask(
     lacking = [one for one, keys in zip(prepared, wanted, strict=True) if keys]
     if not lacking:
         return list(met)
-    remote = layers.remote()
+    remote = stores.remote()
     answers = list(met)
-    found = remote.find(wanted, _compile_ns(layers, lacking))
+    found = remote.find(wanted, _compile_ns(stores, lacking))
     for place, (one, fetched) in enumerate(zip(prepared, found, strict=True)):
         if fetched is not None:
             entry, file = fetched
-            kept = _keep(layers, remote, entry, file, one)
-            if layers.memory is not None and (kept or not entry.head.has_log):
-                layers.memory.publish(entry._replace(detail=EntryDetail(())))
+            kept = _keep(stores, remote, entry, file, one)
+            if stores.memory is not None and (kept or not entry.head.has_log):
+                stores.memory.publish(entry._replace(detail=EntryDetail(())))
             hit = Hit(entry.key, entry.head, entry.payload, REMOTE, entry.detail.build_log)
             lacks = whole and one.lacking_sizes(entry.head)
             answers[place] = NoEntry(incomplete=hit) if lacks else hit
-    if layers.trim is not None and any(found):
+    if stores.trim is not None and any(found):
         with suppress(OSError, CacheUnusableError):
-            layers.trim()
+            stores.trim()
     return answers
 
 
-def fetch(layers: Layers, key: CacheKey) -> Entry | None:
+def fetch(stores: Stores, key: CacheKey) -> Entry | None:
     """The entry of one key, which no request explains."""
-    if layers.remote is None or layers.disabled:
+    if stores.remote is None or stores.disabled:
         return None
-    remote = layers.remote()
+    remote = stores.remote()
     for fetched in remote.find([(key,)]):
         if fetched is not None:
-            _keep(layers, remote, *fetched)
+            _keep(stores, remote, *fetched)
             return fetched[0]
     return None
 
@@ -67,14 +67,14 @@ def _may_be_elsewhere(prepared: Prepared, part: NoEntry) -> bool:
     return prepared.refusal is None and part.incomplete is None
 
 
-def _compile_ns(layers: Layers, prepared: Sequence[Prepared]) -> int | None:
+def _compile_ns(stores: Stores, prepared: Sequence[Prepared]) -> int | None:
     """How long compiling some programs takes, as far as the last build of each is known; else None."""
     total = 0
     for one in prepared:
         name = named(one.request.program).name
-        events = (event for store in layers.on_disk() for event in store.history(name)[-1:])
+        events = (event for store in stores.on_disk() for event in store.history(name)[-1:])
         keys = (CacheKey(event.key) for event in events if event.what in MADE)
-        last = (found for key in keys for store in layers.on_disk() if (found := store.look_at(key)))
+        last = (found for key in keys for store in stores.on_disk() if (found := store.look_at(key)))
         head = next((found.head for found in last), None)
         if head is None or not head.compile_ns:
             return None
@@ -83,10 +83,10 @@ def _compile_ns(layers: Layers, prepared: Sequence[Prepared]) -> int | None:
 
 
 def _keep(
-    layers: Layers, remote: Remote, entry: Entry, file: bytes, prepared: Prepared | None = None
+    stores: Stores, remote: Remote, entry: Entry, file: bytes, prepared: Prepared | None = None
 ) -> bool:
     """Whether an entry is in the user's root now, or was there."""
-    store = layers.target
+    store = stores.target
     if store is None:
         return False
     try:

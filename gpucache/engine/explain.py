@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from gpucache.answers.lookup import Hit, Miss, Verdict
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.program_names import Identity
-from gpucache.engine.store_layers import Layers, NoEntry
+from gpucache.engine.stores import NoEntry, Stores
 from gpucache.errors import CacheUnusableError
 from gpucache.keys import (
     FOLDER,
@@ -95,18 +95,18 @@ class _Candidate:
         return self.record.store
 
 
-def explain(layers: Layers, prepared: Prepared, met: NoEntry) -> Miss:
-    """The verdict on a request without an entry in any layer; names every root that could not be queried."""
-    if layers.disabled:
+def explain(stores: Stores, prepared: Prepared, met: NoEntry) -> Miss:
+    """The verdict on a request without an entry in any store; names every root that could not be queried."""
+    if stores.disabled:
         return Miss(Verdict.NOT_CONSULTED, "GPUCACHE_DISABLE is set, so no cache was asked")
     if prepared.refusal is not None:
         return Miss(Verdict.UNCACHEABLE, prepared.refusal)
     if met.incomplete is not None:
         return _incomplete(prepared, met.incomplete)
-    sentences = [sentence for _, sentence in layers.not_asked]
-    if not any(True for _ in layers.on_disk()):
+    sentences = [sentence for _, sentence in stores.not_asked]
+    if not any(True for _ in stores.on_disk()):
         return Miss(Verdict.NOT_CONSULTED, "; ".join(sentences) or "no cache root is configured")
-    miss = _verdict(layers, prepared, met)
+    miss = _verdict(stores, prepared, met)
     if sentences and miss.verdict is Verdict.NEVER_BUILT:  # a root that was not queried may have it
         miss = miss._replace(verdict=Verdict.NOT_CONSULTED)
     if miss.verdict is Verdict.NOT_CONSULTED:
@@ -126,27 +126,27 @@ def _incomplete(prepared: Prepared, found: Hit) -> Miss:
     )
 
 
-def _verdict(layers: Layers, prepared: Prepared, met: NoEntry) -> Miss:
+def _verdict(stores: Stores, prepared: Prepared, met: NoEntry) -> Miss:
     if met.damaged:
         first = met.damaged[0]
         what = "and was moved to quarantine" if first.quarantined else "and could not be moved away"
         how = "damaged" if first.damage is Damage.CORRUPT else first.damage  # the verdict has that word
         return Miss(Verdict.CORRUPT, f"the entry was {how}: {first.detail}, {what}")
-    records = [record_of(store, prepared) for store in layers.on_disk()]
+    records = [record_of(store, prepared) for store in stores.on_disk()]
     return (
         _removed(records, prepared)
         or _unread(met)
-        or _elsewhere(layers, prepared)
+        or _elsewhere(stores, prepared)
         or _lost(records, prepared)
         or _forgotten(records, prepared)
-        or _nearest(layers, records, prepared)
-        or _unknown(layers, prepared, records)
+        or _nearest(stores, records, prepared)
+        or _unknown(stores, prepared, records)
     )
 
 
-def is_poisoned(layers: Layers, prepared: Prepared, timeout_s: float) -> bool:
+def is_poisoned(stores: Stores, prepared: Prepared, timeout_s: float) -> bool:
     """Whether a key is on the poison list, unless a shorter time limit than this one put it there."""
-    last = [event for store in layers.on_disk() for event in record_of(store, prepared).of(prepared)[-1:]]
+    last = [event for store in stores.on_disk() for event in record_of(store, prepared).of(prepared)[-1:]]
     poisoned = [event for event in last if _is_poisoning(event)]
     return bool(poisoned) and not any(0 < event.limit_s < timeout_s for event in poisoned)
 
@@ -224,15 +224,15 @@ def _unread(met: NoEntry) -> Miss | None:
     return None
 
 
-def _elsewhere(layers: Layers, prepared: Prepared) -> Miss | None:
+def _elsewhere(stores: Stores, prepared: Prepared) -> Miss | None:
     """This very key's entry is in a root that this process does not query."""
-    for store in layers.unasked():
+    for store in stores.unasked():
         if store.contains(prepared.key) or store.contains(prepared.located_key):
-            return Miss(Verdict.NOT_CONSULTED, f"it is in {store.root}, but only {_asked(layers)} was asked")
+            return Miss(Verdict.NOT_CONSULTED, f"it is in {store.root}, but only {_asked(stores)} was asked")
     return None
 
 
-def _nearest(layers: Layers, records: Sequence[Record], prepared: Prepared) -> Miss | None:
+def _nearest(stores: Stores, records: Sequence[Record], prepared: Prepared) -> Miss | None:
     found = nearest(records, prepared)
     if found is None:
         return None
@@ -245,18 +245,18 @@ def _nearest(layers: Layers, records: Sequence[Record], prepared: Prepared) -> M
     told = phrases(differences, shadows(differences, searched))
     more = f"; and {len(told) - _PHRASES_TOLD} more" if len(told) > _PHRASES_TOLD else ""
     words = f"{'; '.join(told[:_PHRASES_TOLD])}{more} (nearest: {_origin(found.event, prepared)})"
-    never = _never(layers, records, prepared, found)
+    never = _never(stores, records, prepared, found)
     if never is None:
         return Miss(Verdict.KEY_CHANGED, words, differences, key)
     return Miss(Verdict.NEVER_BUILT, f"{never}: {words}", differences, key)
 
 
-def _never(layers: Layers, records: Sequence[Record], prepared: Prepared, found: Nearest) -> str | None:
+def _never(stores: Stores, records: Sequence[Record], prepared: Prepared, found: Nearest) -> str | None:
     """A sentence on the build that was never made, if the nearest entry is another program's or target's."""
     program, target = prepared.request.program.name, str(prepared.request.target)
     builds = [event for record in records for event in record.builds()]
     if not builds:
-        never = f"nothing was ever built as {program} in {_asked(layers)}"
+        never = f"nothing was ever built as {program} in {_asked(stores)}"
         return f"{never}, but {found.event.program} has a kernel of the same name"
     if not found.same_device and all(event.target != target for event in builds):
         return f"{program} was never built for {target}, but for {found.event.target}"
@@ -270,12 +270,12 @@ def _origin(event: Event, prepared: Prepared) -> str:
     return f"{event.key[:12]}, built {'just now' if age == 'now' else f'{age} ago'}{named}"
 
 
-def _unknown(layers: Layers, prepared: Prepared, records: Sequence[Record]) -> Miss:
+def _unknown(stores: Stores, prepared: Prepared, records: Sequence[Record]) -> Miss:
     name = prepared.request.program.name
-    roots = _asked(layers)
+    roots = _asked(stores)
     if any(record.builds() for record in records):
         return Miss(Verdict.NOT_RECORDED, f"earlier builds of {name} in {roots} left nothing to compare with")
-    samples = [(store, _sample(store)) for store in layers.on_disk()]
+    samples = [(store, _sample(store)) for store in stores.on_disk()]
     unrecorded = next((told for store, sample in samples if (told := _unrecorded(store, sample, name))), None)
     if unrecorded is not None:
         return Miss(Verdict.NOT_RECORDED, unrecorded)
@@ -284,9 +284,9 @@ def _unknown(layers: Layers, prepared: Prepared, records: Sequence[Record]) -> M
     return Miss(Verdict.NEVER_BUILT, f"{told} in {roots}")
 
 
-def _asked(layers: Layers) -> str:
+def _asked(stores: Stores) -> str:
     """The roots that were queried."""
-    return ", ".join(str(store.root) for store in layers.on_disk())
+    return ", ".join(str(store.root) for store in stores.on_disk())
 
 
 def _sample(store: "DirectoryStore") -> list[ScannedEntry]:

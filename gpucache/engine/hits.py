@@ -1,4 +1,4 @@
-"""A hit: the first sound entry of a request in any layer, also where another process is compiling it.
+"""A hit: the first sound entry of a request in any store, also where another process is compiling it.
 
 Compiles nothing, and explains nothing.
 """
@@ -8,39 +8,39 @@ from contextlib import contextmanager
 
 from gpucache.answers.lookup import Hit
 from gpucache.engine.prepare import Prepared
-from gpucache.engine.store_layers import Layers, NoEntry
+from gpucache.engine.stores import NoEntry, Stores
 
 WAIT_S = 300.0
 
 
-def find(layers: Layers, prepared: Prepared, *, whole: bool = False) -> Hit | NoEntry:
+def find(stores: Stores, prepared: Prepared, *, whole: bool = False) -> Hit | NoEntry:
     """A sound entry for a request. Compiles nothing, and explains nothing.
 
     With ``whole`` the entry has to be compiled for all local sizes of the request. That is for filling the
     cache: a program can use an incomplete entry.
     """
-    found = _find_here(layers, prepared, whole=whole)
-    if layers.remote is None or isinstance(found, Hit):
+    found = _find_here(stores, prepared, whole=whole)
+    if stores.remote is None or isinstance(found, Hit):
         return found
     from gpucache.engine.elsewhere import ask
 
-    return ask(layers, [prepared], [found], whole=whole)[0]
+    return ask(stores, [prepared], [found], whole=whole)[0]
 
 
-def find_all(layers: Layers, prepared: Sequence[Prepared], *, whole: bool = False) -> list[Hit | NoEntry]:
+def find_all(stores: Stores, prepared: Sequence[Prepared], *, whole: bool = False) -> list[Hit | NoEntry]:
     """The results of ``find`` for some requests; a store on another machine is asked for all at once."""
-    found = [_find_here(layers, one, whole=whole) for one in prepared]
-    if layers.remote is None or all(isinstance(one, Hit) for one in found):
+    found = [_find_here(stores, one, whole=whole) for one in prepared]
+    if stores.remote is None or all(isinstance(one, Hit) for one in found):
         return found
     from gpucache.engine.elsewhere import ask
 
-    return ask(layers, prepared, found, whole=whole)
+    return ask(stores, prepared, found, whole=whole)
 
 
-def _find_here(layers: Layers, prepared: Prepared, *, whole: bool) -> Hit | NoEntry:
-    if layers.disabled or prepared.refusal is not None:
+def _find_here(stores: Stores, prepared: Prepared, *, whole: bool) -> Hit | NoEntry:
+    if stores.disabled or prepared.refusal is not None:
         return NoEntry()
-    found = layers.find(prepared.keys())
+    found = stores.find(prepared.keys())
     if whole and isinstance(found, Hit) and prepared.lacking_sizes(found.head):
         return NoEntry(incomplete=found)
     return found
@@ -48,7 +48,7 @@ def _find_here(layers: Layers, prepared: Prepared, *, whole: bool) -> Hit | NoEn
 
 @contextmanager
 def alone(
-    layers: Layers, prepared: Prepared, *, wait_s: float = WAIT_S, useless: Hit | None = None
+    stores: Stores, prepared: Prepared, *, wait_s: float = WAIT_S, useless: Hit | None = None
 ) -> Iterator[Hit | None]:
     """Hold a key's lock while it is compiled and published; yields what was published meanwhile, if it was.
 
@@ -56,33 +56,33 @@ def alone(
     nothing, all that waited compile at the same time and do not queue again. ``useless`` is an entry that was
     found and has to be replaced.
     """
-    store = layers.target
+    store = stores.target
     if store is None or prepared.refusal is not None:  # nothing will be published
         yield None
         return
     with store.single_flight(prepared.key, 0) as holding:
         if holding:
-            yield _published_meanwhile(layers, prepared, useless)
+            yield _published_meanwhile(stores, prepared, useless)
             return
     with store.single_flight(prepared.key, wait_s):
         pass  # its holder has ended
-    yield _published_meanwhile(layers, prepared, useless)
+    yield _published_meanwhile(stores, prepared, useless)
 
 
-def _published_meanwhile(layers: Layers, prepared: Prepared, useless: Hit | None) -> Hit | None:
+def _published_meanwhile(stores: Stores, prepared: Prepared, useless: Hit | None) -> Hit | None:
     """The entry that another process published while it had the lock; None if there is none."""
     if useless is not None:
-        layers = layers._replace(memory=None)
-    found = _find_here(layers, prepared, whole=True)
+        stores = stores._replace(memory=None)
+    found = _find_here(stores, prepared, whole=True)
     replaced = isinstance(found, Hit) and (useless is None or found.head != useless.head)
     return found if isinstance(found, Hit) and replaced else None
 
 
-def build_log(layers: Layers, hit: Hit) -> str:
+def build_log(stores: Stores, hit: Hit) -> str:
     """The compiler's log of the build of a hit; empty if its entry is gone."""
     if hit.log:
         return hit.log
-    for store in layers.on_disk():
+    for store in stores.on_disk():
         detail = store.detail(hit.key)
         if detail is not None:
             return detail.build_log

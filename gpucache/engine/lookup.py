@@ -23,7 +23,7 @@ from gpucache.engine.hits import WAIT_S, alone
 from gpucache.engine.hits import build_log as build_log
 from gpucache.engine.hits import find as find
 from gpucache.engine.prepare import Prepared, closure_of, holds_paths, stamped
-from gpucache.engine.store_layers import Layers, NoEntry, note_miss, record_build
+from gpucache.engine.stores import NoEntry, Stores, note_miss, record_build
 from gpucache.errors import CacheMissError, CacheUnusableError
 from gpucache.host import os_errors
 from gpucache.keys import digest
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 LOG_LIMIT = 64 * 1024
 
 
-def look_up(layers: Layers, prepared: Prepared, *, whole: bool = False) -> Hit | Miss:
+def look_up(stores: Stores, prepared: Prepared, *, whole: bool = False) -> Hit | Miss:
     """The result of ``find``, or an explained miss, for a caller that reports it."""
-    found = find(layers, prepared, whole=whole)
+    found = find(stores, prepared, whole=whole)
     if isinstance(found, Hit):
         return found
-    return explain(layers, prepared, found)
+    return explain(stores, prepared, found)
 
 
 def get_or_build(
-    layers: Layers,
+    stores: Stores,
     prepared: Prepared,
     compile_: Callable[[], Artifact],
     *,
@@ -61,17 +61,17 @@ def get_or_build(
     the settings require a hit, and whatever ``compile_`` raises. Trouble with the cache itself raises
     nothing: ``Built.note`` reports it.
     """
-    found = look_up(layers, prepared, whole=True) if met is None else explain(layers, prepared, met)
+    found = look_up(stores, prepared, whole=True) if met is None else explain(stores, prepared, met)
     if isinstance(found, Hit):
         return found
-    require_hit(layers, prepared, found)
-    return build(layers, prepared, compile_, found, wait_s=wait_s)
+    require_hit(stores, prepared, found)
+    return build(stores, prepared, compile_, found, wait_s=wait_s)
 
 
-def require_hit(layers: Layers, prepared: Prepared, miss: Miss) -> None:
+def require_hit(stores: Stores, prepared: Prepared, miss: Miss) -> None:
     """If the settings require a hit, write the miss down and raise CacheMissError."""
-    if layers.require:
-        note_miss(layers, prepared, miss)
+    if stores.require:
+        note_miss(stores, prepared, miss)
         raise CacheMissError(
             f"{prepared.request.program.name} for {prepared.request.target} is not in the cache, and "
             f"GPUCACHE_REQUIRE is set: {miss.verdict}: {miss.detail}"
@@ -79,7 +79,7 @@ def require_hit(layers: Layers, prepared: Prepared, miss: Miss) -> None:
 
 
 def build(
-    layers: Layers,
+    stores: Stores,
     prepared: Prepared,
     compile_: Callable[[], Artifact],
     miss: Miss,
@@ -88,28 +88,28 @@ def build(
     useless: Hit | None = None,
 ) -> Hit | Built:
     """Compile after a miss, in only one of all processes that want the key, and publish: see ``alone``."""
-    prepared = stamped(prepared, layers)
-    with alone(layers, prepared, wait_s=wait_s, useless=useless) as published:
+    prepared = stamped(prepared, stores)
+    with alone(stores, prepared, wait_s=wait_s, useless=useless) as published:
         if published is not None:
             return published
         artifact = compile_()
-        return keep(layers, prepared, artifact, miss, changed_headers(layers, prepared))
+        return keep(stores, prepared, artifact, miss, changed_headers(stores, prepared))
 
 
-def keep(layers: Layers, prepared: Prepared, artifact: Artifact, miss: Miss, changed: str | None) -> Built:
+def keep(stores: Stores, prepared: Prepared, artifact: Artifact, miss: Miss, changed: str | None) -> Built:
     """Publish the artifact that was compiled after a miss, if anything can be kept.
 
     ``changed`` is the result of ``changed_headers`` right after the compile.
     """
-    store = layers.target
+    store = stores.target
     if store is None or miss.verdict is Verdict.UNCACHEABLE:
-        note, told = why_not_kept(layers, miss)
+        note, told = why_not_kept(stores, miss)
         return Built(artifact, miss, None, note=note, told_by_miss=told)
-    return publish(layers, store, prepared, artifact, miss, changed)
+    return publish(stores, store, prepared, artifact, miss, changed)
 
 
 def publish(
-    layers: Layers,
+    stores: Stores,
     store: "DirectoryStore",
     prepared: Prepared,
     artifact: Artifact,
@@ -140,13 +140,13 @@ def publish(
         store.publish(entry)
     except (OSError, CacheUnusableError) as error:
         return Built(artifact, miss, None, note=not_kept(store.root, error), publish_failed=True)
-    layers.keep_in_memory(entry)
+    stores.keep_in_memory(entry)
     record_build(store, prepared.request.program, entry)
-    if layers.remote is not None:
-        layers.remote().send(entry)
-    if layers.trim is not None:
+    if stores.remote is not None:
+        stores.remote().send(entry)
+    if stores.trim is not None:
         with suppress(OSError, CacheUnusableError):
-            layers.trim()
+            stores.trim()
     return Built(artifact, miss, entry.key)
 
 
@@ -157,16 +157,16 @@ def not_kept(root: Path, error: OSError | CacheUnusableError) -> str:
     return f"nothing could be kept in {root}: {os_errors.reason(error)}; {os_errors.remedy(error)}"
 
 
-def changed_headers(layers: Layers, prepared: Prepared) -> str | None:
+def changed_headers(stores: Stores, prepared: Prepared) -> str | None:
     """The headers that changed since ``stamped``, or were different for a while; None if none did.
 
     Ask before the program goes on: it may remove headers that it wrote for one compile. Directories that
     contain the cache's own root do not count: they change when the root is made.
     """
-    if layers.target is None:
+    if stores.target is None:
         return None
-    before, root = prepared.closure, layers.target.root
-    now = still_closure(before) or closure_of(prepared.request, prepared.compilation, layers)
+    before, root = prepared.closure, stores.target.root
+    now = still_closure(before) or closure_of(prepared.request, prepared.compilation, stores)
     names = {include.name for include in {*before.includes} ^ {*now.includes}}
     moved = {path for path, _ in {*(before.stamps or ())} ^ {*(now.stamps or ())}}
     files = sorted(names or (path for path in moved if not path.endswith("/")))
@@ -228,14 +228,14 @@ def provenance(prepared: Prepared) -> tuple[tuple[str, str], ...]:
     return (("source file", str(request.program.path)), *folders, *headers, *options)
 
 
-def why_not_kept(layers: Layers, miss: Miss) -> tuple[str, bool]:
+def why_not_kept(stores: Stores, miss: Miss) -> tuple[str, bool]:
     """Why nothing is kept after a miss, in one sentence, and whether the miss itself says so."""
     if miss.verdict in (Verdict.UNCACHEABLE, Verdict.NOT_CONSULTED):
         return miss.detail, True
-    if layers.read_only:
+    if stores.read_only:
         return "GPUCACHE_READ_ONLY is set, so it was not kept", False
-    if layers.unusable:  # an explanation names every root that could not be queried
-        return layers.unusable, miss.verdict not in (Verdict.REJECTED, Verdict.INCOMPLETE)
+    if stores.unusable:  # an explanation names every root that could not be queried
+        return stores.unusable, miss.verdict not in (Verdict.REJECTED, Verdict.INCOMPLETE)
     return "the cache cannot be written, so it was not kept", False
 
 
@@ -244,7 +244,7 @@ LATE = "this compiler is slow to give a binary to keep, so the program was built
 
 
 def leave(
-    layers: Layers, prepared: Prepared, miss: Miss, compile_ns: int, environment: Variables = ()
+    stores: Stores, prepared: Prepared, miss: Miss, compile_ns: int, environment: Variables = ()
 ) -> Plain:
     """Write down a miss whose program was built without the cache; for a late compiler note its request.
 
@@ -252,41 +252,41 @@ def leave(
     """
     noted, told = Noted.NONE, False
     why = LATE if prepared.compilation.late else ""
-    if layers.target is None or miss.verdict is Verdict.UNCACHEABLE:
-        why, told = why_not_kept(layers, miss)
+    if stores.target is None or miss.verdict is Verdict.UNCACHEABLE:
+        why, told = why_not_kept(stores, miss)
     elif prepared.compilation.late:
         rejected = miss.verdict is Verdict.REJECTED
-        noted = layers.target.note_missed(_missed(layers, prepared, environment, rejected=rejected))
+        noted = stores.target.note_missed(_missed(stores, prepared, environment, rejected=rejected))
         if not noted.is_kept:
             why = (
                 f"{LATE}, and what it wanted could not be noted for 'gpucache warm --misses': "
-                f"{layers.target.root} cannot be written, or the request is larger than 8 MiB"
+                f"{stores.target.root} cannot be written, or the request is larger than 8 MiB"
             )
-    note_miss(layers, prepared, miss, noted=noted.is_kept)
+    note_miss(stores, prepared, miss, noted=noted.is_kept)
     return Plain(miss, compile_ns, noted, why, told)
 
 
-def note_lacking(layers: Layers, prepared: Prepared, found: Hit | None, environment: Variables = ()) -> Noted:
+def note_lacking(stores: Stores, prepared: Prepared, found: Hit | None, environment: Variables = ()) -> Noted:
     """Note a request for local sizes that its entry, or without one the next, is not compiled for."""
     sizes = prepared.compilation.inputs.local_sizes if found is None else prepared.lacking_sizes(found.head)
-    if layers.target is None or not sizes:
+    if stores.target is None or not sizes:
         return Noted.NONE
-    return layers.target.note_missed(_missed(layers, prepared, environment))
+    return stores.target.note_missed(_missed(stores, prepared, environment))
 
 
-def discard(layers: Layers, found: Hit, why: str) -> None:
+def discard(stores: Stores, found: Hit, why: str) -> None:
     """Quarantine an entry that its driver rejects and that this process does not replace."""
-    store = layers.target
+    store = stores.target
     scanned = store.look_at(found.key) if store is not None else None
     if store is not None and scanned is not None:
         store.quarantine(scanned, why)
 
 
 def _missed(
-    layers: Layers, prepared: Prepared, environment: Variables, *, rejected: bool = False
+    stores: Stores, prepared: Prepared, environment: Variables, *, rejected: bool = False
 ) -> MissedRequest:
     request = _elsewhere(prepared)
-    return MissedRequest(prepared.key, time.time_ns(), layers.command, request, environment, rejected)
+    return MissedRequest(prepared.key, time.time_ns(), stores.command, request, environment, rejected)
 
 
 def _elsewhere(prepared: Prepared) -> BuildRequest:

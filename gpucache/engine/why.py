@@ -16,7 +16,7 @@ from gpucache.engine.load_and_rebuild import request_of
 from gpucache.engine.lookup import look_up
 from gpucache.engine.opened import matches_target, select
 from gpucache.engine.prepare import prepare
-from gpucache.engine.store_layers import Layers
+from gpucache.engine.stores import Stores
 from gpucache.engine.warm.plan import Backends, WarmItem, plan_warm
 from gpucache.errors import GpucacheError, UsageError
 from gpucache.keys import SOURCE_NAME, difference
@@ -37,7 +37,7 @@ _ENTRIES_READ = 32
 def why(
     items: Sequence[WarmItem],
     backends: Backends,
-    layers: Layers,
+    stores: Stores,
     environ: Mapping[str, str],
     directory: str | None = None,
 ) -> Iterator[Answer]:
@@ -45,8 +45,8 @@ def why(
 
     ``directory`` is the current directory of programs that do not name one, as some compilers search it.
     """
-    consulted = tuple(str(store.root) for store in layers.on_disk())
-    asked = layers._replace(memory=None)
+    consulted = tuple(str(store.root) for store in stores.on_disk())
+    asked = stores._replace(memory=None)
     for item in items:
         if item.request is None or item.toolchain is None:
             yield _unasked(item, Miss(Verdict.NOT_CONSULTED, item.skipped))
@@ -61,7 +61,7 @@ def why(
         except GpucacheError as error:
             yield _unasked(item, Miss(Verdict.UNCACHEABLE, str(error)))
             continue
-        records = [record_of(store, prepared) for store in layers.on_disk()]
+        records = [record_of(store, prepared) for store in stores.on_disk()]
         built = sorted(
             {
                 (Build(event.when_ns, event.key), record)
@@ -80,7 +80,7 @@ def why(
             look_up(asked, prepared, whole=True),
             _newest(build for build, _ in built),
             _under_run(built),
-            not_asked=layers.not_asked,
+            not_asked=stores.not_asked,
             directory=prepared.request.cwd if prepared.key != anywhere.key else None,
             elsewhere=look_up(asked, anywhere, whole=True) if prepared.key != anywhere.key else None,
         )

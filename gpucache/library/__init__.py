@@ -1,1 +1,1 @@
-"""Code shared by ``gpucache.opencl`` and ``gpucache.cuda``: arguments, layers, log, batches."""
+"""Code shared by ``gpucache.opencl`` and ``gpucache.cuda``: arguments, stores, log, batches."""

@@ -15,7 +15,7 @@ from functools import cache
 from gpucache.answers.lookup import Hit, Miss
 from gpucache.engine.hits import alone
 from gpucache.engine.prepare import Prepared, stamped
-from gpucache.engine.store_layers import Layers, NoEntry
+from gpucache.engine.stores import NoEntry, Stores
 from gpucache.library import process
 from gpucache.model import Artifact
 
@@ -53,14 +53,14 @@ class _Later:
         with suppress(RuntimeError):  # the fork did not wait any longer
             self._running.release()
 
-    def add(self, layers: Layers, prepared: Prepared, work: Callable[[], object]) -> None:
+    def add(self, stores: Stores, prepared: Prepared, work: Callable[[], object]) -> None:
         """Do something about a request after all that was added before; waits while too much does."""
 
         def guarded() -> None:
             try:
                 work()
             except Exception as error:
-                process.uncached(layers, prepared.request.program.name, error)
+                process.uncached(stores, prepared.request.program.name, error)
 
         with self._changed:
             if self._thread is not threading.current_thread():  # which would wait for itself
@@ -104,29 +104,29 @@ def flush() -> None:
     or the cache in the same process.
     """
     LATER.wait()
-    remote = process.layers().remote
+    remote = process.stores().remote
     if remote is not None:
         remote().flush()
 
 
-def reason(layers: Layers, prepared: Prepared, met: NoEntry | Miss) -> Callable[[], Miss]:
+def reason(stores: Stores, prepared: Prepared, met: NoEntry | Miss) -> Callable[[], Miss]:
     """The function that explains a miss; it raises CacheMissError if the settings require a hit."""
 
     @cache
     def why() -> Miss:
         from gpucache.engine.explain import explain
 
-        return met if isinstance(met, Miss) else explain(layers, prepared, met)
+        return met if isinstance(met, Miss) else explain(stores, prepared, met)
 
-    if layers.require:
+    if stores.require:
         from gpucache.engine.lookup import require_hit
 
-        require_hit(layers, prepared, why())
+        require_hit(stores, prepared, why())
     return why
 
 
 def build(
-    layers: Layers,
+    stores: Stores,
     prepared: Prepared,
     compile_: Callable[[], Artifact],
     why: Callable[[], Miss],
@@ -139,26 +139,26 @@ def build(
     """
     from gpucache.engine.lookup import changed_headers
 
-    prepared = stamped(prepared, layers)
+    prepared = stamped(prepared, stores)
 
     def note() -> None:
-        from gpucache.engine.store_layers import note_miss
+        from gpucache.engine.stores import note_miss
 
-        note_miss(layers, prepared, why())
+        note_miss(stores, prepared, why())
 
     def publish() -> None:
         from gpucache.engine.lookup import keep
 
         with lock:
-            process.tell(layers, prepared, keep(layers, prepared, artifact, why(), changed))
+            process.tell(stores, prepared, keep(stores, prepared, artifact, why(), changed))
 
     with ExitStack() as held:
-        published = held.enter_context(alone(layers, prepared, useless=useless))
+        published = held.enter_context(alone(stores, prepared, useless=useless))
         if published is not None:
             return published
-        LATER.add(layers, prepared, note)
+        LATER.add(stores, prepared, note)
         artifact = compile_()
-        changed = changed_headers(layers, prepared)
+        changed = changed_headers(stores, prepared)
         lock = held.pop_all()
-    LATER.add(layers, prepared, publish)
+    LATER.add(stores, prepared, publish)
     return artifact

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from gpucache import __version__
 from gpucache.answers.lookup import Hit, Miss, Verdict
 from gpucache.engine.program_names import program_name as program_name
-from gpucache.engine.store_layers import Layers, write_miss
+from gpucache.engine.stores import Stores, write_miss
 from gpucache.errors import CacheMissError, CacheUnusableError
 from gpucache.keys import cache_key, difference, digest
 from gpucache.library import process
@@ -74,11 +74,11 @@ def binary(fields: Sequence[KeyField], program: str, payload: bytes, described: 
     return entry(fields, payload, program=program, target=target, kind=kind, described=described)
 
 
-def look(layers: Layers, owner: Owner, key: CacheKey) -> Hit | None:
+def look(stores: Stores, owner: Owner, key: CacheKey) -> Hit | None:
     """The sound entry of a key in the roots."""
-    if layers.disabled:
+    if stores.disabled:
         return None
-    found = layers._replace(memory=None).find([key])
+    found = stores._replace(memory=None).find([key])
     if isinstance(found, Hit):
         return found
     for one in found.damaged:
@@ -86,25 +86,25 @@ def look(layers: Layers, owner: Owner, key: CacheKey) -> Hit | None:
     return None
 
 
-def find(layers: Layers, owner: Owner, key: CacheKey, wait: Callable[[], object] | None = None) -> Hit | None:
+def find(stores: Stores, owner: Owner, key: CacheKey, wait: Callable[[], object] | None = None) -> Hit | None:
     """The same, or from the store on another machine, counted; raises CacheMissError if a hit is required.
 
     ``wait`` is called before a miss: it returns once no other process compiles for the key.
     """
-    found = look(layers, owner, key)
-    if found is None and layers.remote is not None:
+    found = look(stores, owner, key)
+    if found is None and stores.remote is not None:
         from gpucache.engine.elsewhere import fetch
 
-        fetched = fetch(layers, key)
+        fetched = fetch(stores, key)
         found = None if fetched is None else Hit(key, fetched.head, fetched.payload, REMOTE)
     if found is None and wait is not None:
         wait()
-        found = look(layers, owner, key)
+        found = look(stores, owner, key)
     if found is not None:
-        process.tell_hit(layers, found)
+        process.tell_hit(stores, found)
         return found
-    process.count_miss(layers)
-    if layers.require:
+    process.count_miss(stores)
+    if stores.require:
         raise CacheMissError(
             f"a program of {owner.name} is not in the cache, and GPUCACHE_REQUIRE is set: opaque-key: "
             f"{owner.untold}"
@@ -112,14 +112,14 @@ def find(layers: Layers, owner: Owner, key: CacheKey, wait: Callable[[], object]
     return None
 
 
-def keep(layers: Layers, owner: Owner, made: Entry) -> bool:
+def keep(stores: Stores, owner: Owner, made: Entry) -> bool:
     """Publish what was compiled after a miss, with the reason of the miss; whether that worked."""
-    store, head = layers.target, made.head
+    store, head = stores.target, made.head
     if store is None:
         return False
-    miss = _reason(layers, owner, made)
+    miss = _reason(stores, owner, made)
     process.log_miss(head.program, head.target, miss, head.compile_ns)
-    write_miss(layers, head.program, head.target, made.key, miss)
+    write_miss(stores, head.program, head.target, made.key, miss)
     try:
         store.publish(made)
     except (OSError, CacheUnusableError) as error:
@@ -128,19 +128,19 @@ def keep(layers: Layers, owner: Owner, made: Entry) -> bool:
         process.say_once(f"programs of {owner.name} are not kept: {not_kept(store.root, error)}")
         return False
     store.record(head.program, Event(head.created_ns, "built", str(made.key), head.target))
-    if layers.remote is not None:
-        layers.remote().send(made)
-    if layers.trim is not None:
+    if stores.remote is not None:
+        stores.remote().send(made)
+    if stores.trim is not None:
         with suppress(OSError, CacheUnusableError):
-            layers.trim()
+            stores.trim()
     return True
 
 
-def _reason(layers: Layers, owner: Owner, made: Entry) -> Miss:
+def _reason(stores: Stores, owner: Owner, made: Entry) -> Miss:
     """What became of the entry, or how the nearest build of its program for its target is described."""
     key = str(made.key)
-    events = [(one, store) for store in layers.on_disk() for one in store.history(made.head.program)]
-    unnamed = [one for store in layers.on_disk() for one in store.history(UNREADABLE)]
+    events = [(one, store) for store in stores.on_disk() for one in store.history(made.head.program)]
+    unnamed = [one for store in stores.on_disk() for one in store.history(UNREADABLE)]
     for event in (*reversed(unnamed), *(one for one, _ in reversed(events))):
         if event.key == key and event.what in _GONE:
             return Miss(_GONE[event.what], event.why)

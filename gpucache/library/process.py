@@ -1,4 +1,4 @@
-"""The library's state in a process: settings and layers, the counter of hits and misses, and the log.
+"""The library's state in a process: settings and stores, the counter of hits and misses, and the log.
 
 Owns the library's promise that a cache never makes a program fail. Must not import a GPU stack.
 """
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucache.answers.lookup import Built, Hit, Miss, Noted, Plain, Verdict
-from gpucache.assembly import open_layers, process_memory
-from gpucache.engine.store_layers import Layers
+from gpucache.assembly import open_stores, process_memory
+from gpucache.engine.stores import Stores
 from gpucache.errors import CacheMissError, UsageError
 from gpucache.host import os_errors
 from gpucache.host.environment import environment, is_true
@@ -35,21 +35,21 @@ _INTERPRETERS = ("python", "pypy")
 _NAMES = (*(variable.name for variable in ENVIRONMENT), "HOME", "XDG_CACHE_HOME")
 
 
-_last: "tuple[Mapping[str, str], Layers] | None" = None
+_last: "tuple[Mapping[str, str], Stores] | None" = None
 
 
-def layers() -> Layers:
-    """The layers that the environment of this process asks for now."""
+def stores() -> Stores:
+    """The stores that the environment of this process names now."""
     global _last
     now, last = environment(), _last
     if last is None or last[0] is not now:
-        last = _last = now, _layers(tuple([(name, now[name]) for name in _NAMES if name in now]))
+        last = _last = now, _stores(tuple([(name, now[name]) for name in _NAMES if name in now]))
     return last[1]
 
 
-def uncached(layers: Layers, program: str, error: Exception) -> None:
+def uncached(stores: Stores, program: str, error: Exception) -> None:
     """Log that a program is compiled without the cache; raises CacheMissError if a hit is required."""
-    if layers.require:
+    if stores.require:
         raise CacheMissError(
             f"{program} cannot be looked up, and GPUCACHE_REQUIRE is set: {Verdict.UNCACHEABLE}: {error}"
         ) from error
@@ -69,25 +69,25 @@ class _Counter:
     def _begin(self) -> None:
         self._lock = threading.Lock()  # a thread that the fork did not copy may have the old one locked
         self._hits = self._misses = 0
-        self._layers: Layers | None = None
+        self._stores: Stores | None = None
 
-    def count(self, layers: Layers, *, hit: bool) -> None:
+    def count(self, stores: Stores, *, hit: bool) -> None:
         with self._lock:
             if not self._registered:
                 self._registered = True
                 atexit.register(self.write)
-            self._layers = layers
+            self._stores = stores
             self._hits += hit
             self._misses += not hit
 
     def write(self) -> None:
-        if self._layers is None or self._layers.target is None:
+        if self._stores is None or self._stores.target is None:
             return
         with suppress(OSError):  # a root that cannot be looked at
-            if self._layers.target.root.is_dir():  # counting alone makes no cache
-                from gpucache.engine.store_layers import note_process
+            if self._stores.target.root.is_dir():  # counting alone makes no cache
+                from gpucache.engine.stores import note_process
 
-                note_process(self._layers, self._hits, self._misses)
+                note_process(self._stores, self._hits, self._misses)
 
 
 _COUNTER = _Counter()
@@ -138,22 +138,22 @@ class _Learner:
 _LEARNER = _Learner()
 
 
-def learn(layers: Layers, noted: Noted) -> None:
+def learn(stores: Stores, noted: Noted) -> None:
     """If GPUCACHE_LEARN asks for it, build a request that was just noted after the end of this process."""
-    if noted is Noted.NEW and layers.learn and layers.target is not None:
-        _LEARNER.add(layers.target.root)
+    if noted is Noted.NEW and stores.learn and stores.target is not None:
+        _LEARNER.add(stores.target.root)
 
 
-def tell_hit(layers: Layers, hit: Hit, name: str = "") -> None:
+def tell_hit(stores: Stores, hit: Hit, name: str = "") -> None:
     """Count a hit, and log one line with the name that the program has."""
-    _COUNTER.count(layers, hit=True)
+    _COUNTER.count(stores, hit=True)
     head = hit.head
-    _log(_INFO, "hit %s for %s: %s in %s", name or head.program, head.target, hit.key.short, hit.layer)
+    _log(_INFO, "hit %s for %s: %s in %s", name or head.program, head.target, hit.key.short, hit.store)
 
 
-def count_miss(layers: Layers) -> None:
+def count_miss(stores: Stores) -> None:
     """Count a miss that is logged once more is known."""
-    _COUNTER.count(layers, hit=False)
+    _COUNTER.count(stores, hit=False)
 
 
 def log_miss(program: str, target: str, miss: Miss, compile_ns: int, note: str = "", then: str = "") -> None:
@@ -162,13 +162,13 @@ def log_miss(program: str, target: str, miss: Miss, compile_ns: int, note: str =
     _log(_INFO, "miss %s for %s: %s: %s; compiled in %d ms%s%s", *told)
 
 
-def tell(layers: Layers, prepared: "Prepared", outcome: Hit | Built | Plain) -> None:
+def tell(stores: Stores, prepared: "Prepared", outcome: Hit | Built | Plain) -> None:
     """Count a hit or a miss, and log one line."""
     request = prepared.request
     if isinstance(outcome, Hit):
-        tell_hit(layers, outcome, request.program.name)
+        tell_hit(stores, outcome, request.program.name)
         return
-    count_miss(layers)
+    count_miss(stores)
     from gpucache.engine.prepare import lacks_kernels
 
     if isinstance(outcome, Built) and lacks_kernels(prepared, outcome.artifact.payload):
@@ -218,7 +218,7 @@ def _log(level: int, form: str, *told: object) -> None:
 
 
 @lru_cache(maxsize=8)
-def _layers(environment: tuple[tuple[str, str], ...]) -> Layers:
+def _stores(environment: tuple[tuple[str, str], ...]) -> Stores:
     environ = dict(environment)
     try:
         settings = read_settings(environ)
@@ -232,7 +232,7 @@ def _layers(environment: tuple[tuple[str, str], ...]) -> Layers:
         say_once(sentence)
     memory = process_memory(settings.memory_bytes) if settings.memory_bytes else None
     command = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
-    opened = open_layers(settings, memory=memory, command=command, warn=say_once)
+    opened = open_stores(settings, memory=memory, command=command, warn=say_once)
     if opened.unusable and not opened.systems and not settings.disabled:
         say_once(f"programs are compiled uncached: {opened.unusable}")
     for refused in () if settings.disabled else opened.refused:

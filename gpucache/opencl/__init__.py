@@ -97,7 +97,7 @@ def build_program(
         checks=mode,
     )
     call = Call(context, source, given, request, devices)
-    program = built(process.layers(), request, call)
+    program = built(process.stores(), request, call)
     if mode is Checks.NONE:
         return program
     from gpucache.backends.opencl.checked import CheckedProgram

@@ -17,7 +17,7 @@ from gpucache.backends.opencl.options import as_pyopencl_reads, command_line
 from gpucache.backends.options import LOADED
 from gpucache.engine.hits import build_log, find_all
 from gpucache.engine.prepare import Prepared, prepare_again
-from gpucache.engine.store_layers import Layers
+from gpucache.engine.stores import Stores
 from gpucache.errors import CacheMissError, CompileError, SourceError
 from gpucache.host.environment import environment_since
 from gpucache.library import process
@@ -27,7 +27,7 @@ ANY = Target(BACKEND.name, "any")
 """The target of a request until it is known which devices of the context it is for."""
 
 
-def built(layers: Layers, request: BuildRequest, call: "Call") -> Any:
+def built(stores: Stores, request: BuildRequest, call: "Call") -> Any:
     """The program as the cache or the compiler gives it."""
     if call.names_odd_devices:
         return call.plain()
@@ -36,7 +36,7 @@ def built(layers: Layers, request: BuildRequest, call: "Call") -> Any:
             raise SourceError("its source is SPIR-V, which gpucache does not keep; give it OpenCL C")
         options = (*as_pyopencl_reads(call.options), *_of_platform(call.context))
         request = request._replace(options=options)
-        return _answer(layers, [_prepare(layers, device, request) for device in call.devices], call)
+        return _answer(stores, [_prepare(stores, device, request) for device in call.devices], call)
     except (CacheMissError, Warning):
         raise
     except Exception as error:
@@ -44,7 +44,7 @@ def built(layers: Layers, request: BuildRequest, call: "Call") -> Any:
             raise  # the compiler's own result
         from gpucache.engine.program_names import named
 
-        process.uncached(layers, named(request.program).name, error)
+        process.uncached(stores, named(request.program).name, error)
     return call.program or call.plain()
 
 
@@ -53,32 +53,32 @@ def _of_platform(context: Any) -> Sequence[str]:
     return cl._PLAT_BUILD_OPTIONS.get(context.devices[0].platform.name, [])
 
 
-def _prepare(layers: Layers, device: Any, request: BuildRequest) -> Prepared:
+def _prepare(stores: Stores, device: Any, request: BuildRequest) -> Prepared:
     return prepare_again(
-        BACKEND, request, platforms.toolchain(device, layers), environment_since(LOADED, cl.__name__), layers
+        BACKEND, request, platforms.toolchain(device, stores), environment_since(LOADED, cl.__name__), stores
     )
 
 
-def _answer(layers: Layers, prepared: Sequence[Prepared], call: "Call") -> Any:
+def _answer(stores: Stores, prepared: Sequence[Prepared], call: "Call") -> Any:
     """The program from entries for all devices, or as the compiler gives it, which is then kept."""
-    found = find_all(layers, prepared)
+    found = find_all(stores, prepared)
     hits = [answer for answer in found if isinstance(answer, Hit)]
     if len(hits) < len(found):
         from gpucache.opencl.missing import answer_miss
 
-        return answer_miss(layers, prepared, found, call)
+        return answer_miss(stores, prepared, found, call)
     try:
-        program = call.load(layers, hits)
+        program = call.load(stores, hits)
     except CompileError as rejected:
         from gpucache.opencl.missing import replace_rejected
 
-        return replace_rejected(layers, prepared, hits, call, str(rejected))
+        return replace_rejected(stores, prepared, hits, call, str(rejected))
     for device, one, hit in zip(call.devices, prepared, hits, strict=True):
-        process.tell(layers, one, hit)
+        process.tell(stores, one, hit)
         if one.compilation.inputs.local_sizes and one.lacking_sizes(hit.head):
             from gpucache.opencl.missing import learn_sizes
 
-            learn_sizes(layers, device, one, hit)
+            learn_sizes(stores, device, one, hit)
     return program
 
 
@@ -118,7 +118,7 @@ class Call:
             )
         )
 
-    def load(self, layers: Layers, hits: Sequence[Hit]) -> Any:
+    def load(self, stores: Stores, hits: Sequence[Hit]) -> Any:
         """The program of entries, one per device; raises CompileError if the driver rejects one."""
         self.table = hits[0].head.failures if hits else ()
         return compiler.build_binaries_as_pyopencl(
@@ -127,7 +127,7 @@ class Call:
             self._as_given(),
             self.devices,
             [hit.payload for hit in hits],
-            [partial(build_log, layers, hit) if hit.head.has_log else None for hit in hits],
+            [partial(build_log, stores, hit) if hit.head.has_log else None for hit in hits],
         )
 
     def _as_given(self) -> str | Sequence[str]:

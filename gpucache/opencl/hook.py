@@ -56,7 +56,7 @@ class _Hook:
                 return before(program, options=options, devices=devices, cache_dir=cache_dir)
             self._inside.now = True  # all builds below this call are left alone
             try:
-                _become(program, built(process.layers(), *call))
+                _become(program, built(process.stores(), *call))
             finally:
                 self._inside.now = False
             return program

@@ -12,7 +12,7 @@ from gpucache.backends.opencl import BACKEND, compiler, platforms
 from gpucache.backends.opencl.options import for_pyopencl
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.program_names import named
-from gpucache.engine.store_layers import Layers, NoEntry
+from gpucache.engine.stores import NoEntry, Stores
 from gpucache.host.environment import environment
 from gpucache.library import process
 from gpucache.library.missing import LATER, build, reason
@@ -23,54 +23,54 @@ Variables = tuple[tuple[str, str], ...]
 
 
 def answer_miss(
-    layers: Layers, prepared: Sequence[Prepared], met: Sequence[Hit | NoEntry], call: Call
+    stores: Stores, prepared: Sequence[Prepared], met: Sequence[Hit | NoEntry], call: Call
 ) -> Any:
     """The program as the compiler gives it, which is then kept, where an entry of a device is missing."""
     prepared = list(map(_named, call.devices, prepared))
     missed = {
-        number: reason(layers, one, answer)
+        number: reason(stores, one, answer)
         for number, (one, answer) in enumerate(zip(prepared, met, strict=True))
         if isinstance(answer, NoEntry)
     }
     late = any(prepared[number].compilation.late or prepared[number].refusal for number in missed)
-    if late or layers.target is None:
-        return _left(layers, [(prepared[number], why) for number, why in missed.items()], call)
+    if late or stores.target is None:
+        return _left(stores, [(prepared[number], why) for number, why in missed.items()], call)
     if len(missed) > 1:  # before the entry of one can be the nearest to another
-        LATER.add(layers, prepared[0], lambda: [why() for why in missed.values()])
+        LATER.add(stores, prepared[0], lambda: [why() for why in missed.values()])
     outcomes = [
         answer
         if isinstance(answer, Hit)
-        else build(layers, one, _compiler(call, device, one), missed[number])
+        else build(stores, one, _compiler(call, device, one), missed[number])
         for number, (device, one, answer) in enumerate(zip(call.devices, prepared, met, strict=True))
     ]
-    return _given(layers, prepared, outcomes, call)
+    return _given(stores, prepared, outcomes, call)
 
 
 def replace_rejected(
-    layers: Layers, prepared: Sequence[Prepared], hits: Sequence[Hit], call: Call, why: str
+    stores: Stores, prepared: Sequence[Prepared], hits: Sequence[Hit], call: Call, why: str
 ) -> Any:
     """The program compiled again, as the driver rejects its entries."""
     prepared = list(map(_named, call.devices, prepared))
-    missed = [(one, reason(layers, one, Miss(Verdict.REJECTED, why))) for one in prepared]
-    if layers.target is None or any(one.compilation.late for one in prepared):
+    missed = [(one, reason(stores, one, Miss(Verdict.REJECTED, why))) for one in prepared]
+    if stores.target is None or any(one.compilation.late for one in prepared):
         from gpucache.engine.lookup import discard
 
         for hit in hits:
-            discard(layers, hit, why)
-        return _left(layers, missed, call)
+            discard(stores, hit, why)
+        return _left(stores, missed, call)
     outcomes = [
-        build(layers, one, _compiler(call, device, one), told, useless=hit)
+        build(stores, one, _compiler(call, device, one), told, useless=hit)
         for device, (one, told), hit in zip(call.devices, missed, hits, strict=True)
     ]
-    return _given(layers, prepared, outcomes, call)
+    return _given(stores, prepared, outcomes, call)
 
 
-def learn_sizes(layers: Layers, device: Any, prepared: Prepared, hit: Hit) -> None:
+def learn_sizes(stores: Stores, device: Any, prepared: Prepared, hit: Hit) -> None:
     """Note the local sizes that a hit was not compiled for."""
     from gpucache.engine.lookup import note_lacking
 
     prepared = _named(device, prepared)
-    process.learn(layers, note_lacking(layers, prepared, hit, _environment(prepared)))
+    process.learn(stores, note_lacking(stores, prepared, hit, _environment(prepared)))
 
 
 def _named(device: Any, prepared: Prepared) -> Prepared:
@@ -81,32 +81,32 @@ def _named(device: Any, prepared: Prepared) -> Prepared:
 
 
 def _given(
-    layers: Layers, prepared: Sequence[Prepared], outcomes: Sequence[Hit | Artifact], call: Call
+    stores: Stores, prepared: Sequence[Prepared], outcomes: Sequence[Hit | Artifact], call: Call
 ) -> Any:
     """The compiler's program, or the program of entries that another process published meanwhile."""
     hits = [outcome for outcome in outcomes if isinstance(outcome, Hit)]
     for one, outcome in zip(prepared, outcomes, strict=True):
         if isinstance(outcome, Hit):
-            process.tell(layers, one, outcome)
-    return call.load(layers, hits) if call.program is None else call.program
+            process.tell(stores, one, outcome)
+    return call.load(stores, hits) if call.program is None else call.program
 
 
-def _left(layers: Layers, missed: Sequence[tuple[Prepared, Callable[[], Miss]]], call: Call) -> Any:
+def _left(stores: Stores, missed: Sequence[tuple[Prepared, Callable[[], Miss]]], call: Call) -> Any:
     """The program built by PyOpenCL as without gpucache; a late compiler's request is noted."""
     program = call.plain()
     for one, why in missed:
-        LATER.add(layers, one, partial(_leave, layers, one, why, call.compile_ns, _environment(one)))
+        LATER.add(stores, one, partial(_leave, stores, one, why, call.compile_ns, _environment(one)))
     return program
 
 
 def _leave(
-    layers: Layers, prepared: Prepared, why: Callable[[], Miss], compile_ns: int, environ: Variables
+    stores: Stores, prepared: Prepared, why: Callable[[], Miss], compile_ns: int, environ: Variables
 ) -> None:
     from gpucache.engine.lookup import leave
 
-    plain = leave(layers, prepared, why(), compile_ns, environ)
-    process.tell(layers, prepared, plain)
-    process.learn(layers, plain.noted)
+    plain = leave(stores, prepared, why(), compile_ns, environ)
+    process.tell(stores, prepared, plain)
+    process.learn(stores, plain.noted)
 
 
 def _environment(prepared: Prepared) -> Variables:

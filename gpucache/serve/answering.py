@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from gpucache.answers.lookup import Hit
 from gpucache.engine.prepare import Prepared
-from gpucache.engine.store_layers import Layers
+from gpucache.engine.stores import Stores
 from gpucache.errors import GpucacheError
 from gpucache.serve.conditions import Strict, UncoveredError, of_build, of_call
 from gpucache.serve.index import (
@@ -78,15 +78,15 @@ def _name_holes(call: Call, name: bytes, given: Sequence[bytes]) -> tuple[Hole, 
 class Rows:
     """The index of the user's root: a question answered by key is answered from there the next time."""
 
-    def __init__(self, layers: Layers, since_ns: int) -> None:
-        self._layers = layers
+    def __init__(self, stores: Stores, since_ns: int) -> None:
+        self._stores = stores
         self._strict = Strict(since_ns)
 
     def keep(self, compiler: Compiler[A], one: Build[A], hits: Sequence[Hit]) -> None:
         """Keep the answer of a build that was a hit, or that has just been stored."""
-        if self._layers.target is None:
+        if self._stores.target is None:
             return
-        given = compiler.fields(self._layers, one.asked, hits)
+        given = compiler.fields(self._stores, one.asked, hits)
         payloads = [compiler.first_payload + 2 * number for number in range(len(hits))]
         try:
             whole = answered(compiler, one.question, one.asked, one.prepared, hits, given, self._strict)
@@ -102,14 +102,14 @@ class Rows:
             whole.title.removesuffix(f" for {target}").encode("unicode_escape"),
         )
         row = row_of(replace(whole, answer=tuple(empty), references=tuple(references), note=note))
-        before = self._layers.target.answers(place_of(row))
+        before = self._stores.target.answers(place_of(row))
         rows = merged([row], rows_of(before) or () if before else ())
         if all(map(fits, rows)):
-            self._layers.target.keep_answers(place_of(row), encode(rows))
+            self._stores.target.keep_answers(place_of(row), encode(rows))
 
     def _reference(self, place: int, hit: Hit) -> Reference:
         """The entry of a hit, if it is still the one that was found; raises UncoveredError."""
-        for store in self._layers.on_disk():
+        for store in self._stores.on_disk():
             sealed = store.seal(hit.key)
             if sealed is not None and sealed[1] == hit.head:
                 return Reference(place, hit.key, sealed[0], hit.head.created_ns)

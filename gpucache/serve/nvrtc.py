@@ -18,7 +18,7 @@ from gpucache.answers.run import Intercepted, RunResult
 from gpucache.backends.cuda import BACKEND, nvrtc
 from gpucache.backends.cuda.options import FILE_NAME, request_as_asked
 from gpucache.engine.prepare import Prepared, of_kind, prepare
-from gpucache.engine.store_layers import Layers
+from gpucache.engine.stores import Stores
 from gpucache.errors import OptionError
 from gpucache.host.deadlines import within
 from gpucache.model import GIVEN_WITH, Artifact, ArtifactKind, BuildRequest, Target, Toolchain
@@ -170,11 +170,11 @@ class _Given:
 
 
 class NVRTCServing(Session[Call]):
-    """Answers a command's calls of NVRTC from layers of the cache."""
+    """Serves a command's calls of NVRTC from the stores."""
 
-    def __init__(self, layers: Layers, say: Say = silent) -> None:
+    def __init__(self, stores: Stores, say: Say = silent) -> None:
         """``say`` is called with each hit and each miss when it is known."""
-        super().__init__(NVRTC(), layers, say)
+        super().__init__(NVRTC(), stores, say)
 
     def look_up(self, asked: Call) -> tuple[tuple[Prepared, ...], tuple[Part, ...]]:
         """The same, for a while; a source without includes reads nothing, and saves a thread."""

@@ -18,7 +18,7 @@ from gpucache.backends.opencl.logs import program_log
 from gpucache.backends.opencl.options import EXTRA_OPTIONS, as_pyopencl_reads
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.program_names import program_name
-from gpucache.engine.store_layers import Layers
+from gpucache.engine.stores import Stores
 from gpucache.errors import GpucacheError
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, CacheKey, Language, Program
 from gpucache.serve.devices import Devices, Facts, NotKnownYetError
@@ -140,11 +140,11 @@ def _environment(data: bytes, libraries: Libraries) -> Mapping[str, str]:
 
 
 class OpenCLServing(Session[Asked]):
-    """Answers a command's OpenCL builds from layers of the cache."""
+    """Serves a command's OpenCL builds from the stores."""
 
-    def __init__(self, layers: Layers, devices: Devices, libraries: Libraries, say: Say = silent) -> None:
+    def __init__(self, stores: Stores, devices: Devices, libraries: Libraries, say: Say = silent) -> None:
         """``say`` is called with each hit and each miss when it is known."""
-        super().__init__(OpenCL(devices, libraries), layers, say)
+        super().__init__(OpenCL(devices, libraries), stores, say)
         self.noted: set[CacheKey] = set()
         """The keys of the builds that were noted for ``warm --misses``."""
         self.binaries = 0
@@ -160,7 +160,7 @@ class OpenCLServing(Session[Asked]):
         """Leave a build to its compiler; one whose devices are not known yet is kept all the same."""
         if not isinstance(error, NotKnownYetError):
             return super().passed(one, error)
-        one.is_unknown, one.wanted = True, self.layers.target is not None
+        one.is_unknown, one.wanted = True, self.stores.target is not None
         return Reply(Kind.MISS, (self._begin(one), wanted(one)))
 
     def _told(self, fields: Fields) -> Reply:
@@ -206,7 +206,7 @@ class OpenCLServing(Session[Asked]):
             one.held = self.hold(one, time.monotonic() + step_s())
             for _, _, found in one.missing():
                 if isinstance(found, Hit):
-                    discard(self.layers, found, one.rejected)  # so that no build hits a replaced entry
+                    discard(self.stores, found, one.rejected)  # so that no build hits a replaced entry
         return Reply(Kind.MISS, (token, wanted(one)))
 
     def _launched(self, fields: Fields) -> Reply:
@@ -223,7 +223,7 @@ class OpenCLServing(Session[Asked]):
         fields.number()  # the process
         entry_point = fields.text()
         outcome = Intercepted("", "", RunResult.PASSED, reason=f"{entry_point} is not served")
-        if self.layers.require:
+        if self.stores.require:
             outcome, _ = refused(outcome)
         if entry_point not in _COMPILES_NOTHING:
             self.done(outcome)
@@ -254,8 +254,8 @@ class OpenCLServing(Session[Asked]):
             return replace(outcome, result=RunResult.FAILED)
         if not one.wanted or not given.binary:
             if isinstance(found, Hit):
-                discard(self.layers, found, one.rejected)
-            plain = leave(self.layers, prepared, miss, given.compile_ns, _reaching(one, prepared))
+                discard(self.stores, found, one.rejected)
+            plain = leave(self.stores, prepared, miss, given.compile_ns, _reaching(one, prepared))
             if plain.noted.is_kept:
                 self.noted.add(prepared.key)
                 return replace(outcome, result=RunResult.NOTED)
@@ -283,7 +283,7 @@ class OpenCLServing(Session[Asked]):
             toolchain = prepared.compilation.inputs.toolchain
             compilation = BACKEND.plan(request, toolchain, one.asked.environ)
             sized = prepared._replace(request=request, compilation=compilation)
-            if note_lacking(self.layers, sized, hit, _reaching(one, prepared)).is_kept:
+            if note_lacking(self.stores, sized, hit, _reaching(one, prepared)).is_kept:
                 self.noted.add(prepared.key)
 
 

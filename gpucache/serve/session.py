@@ -21,7 +21,7 @@ from gpucache.answers.run import Intercepted, RunResult
 from gpucache.backends.interface import Backend
 from gpucache.engine.hits import build_log, find
 from gpucache.engine.prepare import Prepared
-from gpucache.engine.store_layers import Layers, NoEntry
+from gpucache.engine.stores import NoEntry, Stores
 from gpucache.errors import GpucacheError
 from gpucache.model import Artifact
 from gpucache.serve.environment import drain_s, step_s
@@ -100,31 +100,31 @@ class Compiler(ABC, Generic[A]):
         """The files of each device's driver; raises TargetError."""
         return ()
 
-    def find(self, layers: Layers, asked: A, prepared: Sequence[Prepared]) -> tuple[Part, ...]:
+    def find(self, stores: Stores, asked: A, prepared: Sequence[Prepared]) -> tuple[Part, ...]:
         """The result for each part from local caches; after the first miss, useless parts are skipped."""
-        layers, parts = layers._replace(remote=None), list[Part]()
+        stores, parts = stores._replace(remote=None), list[Part]()
         for one in prepared:
             lacks = self.is_whole and any(isinstance(part, NoEntry) for part in parts)
-            parts.append(NoEntry() if lacks else find(layers, one))
-        return self._usable(layers, asked, parts)
+            parts.append(NoEntry() if lacks else find(stores, one))
+        return self._usable(stores, asked, parts)
 
     def find_elsewhere(
-        self, layers: Layers, asked: A, prepared: Sequence[Prepared], found: Sequence[Part]
+        self, stores: Stores, asked: A, prepared: Sequence[Prepared], found: Sequence[Part]
     ) -> tuple[Part, ...]:
         """The same with the parts that a store on another machine has."""
         from gpucache.engine.elsewhere import ask
 
-        return self._usable(layers, asked, ask(layers, prepared, found))
+        return self._usable(stores, asked, ask(stores, prepared, found))
 
-    def _usable(self, layers: Layers, asked: A, parts: Sequence[Part]) -> tuple[Part, ...]:
+    def _usable(self, stores: Stores, asked: A, parts: Sequence[Part]) -> tuple[Part, ...]:
         hits = hits_of(parts)
-        if len(hits) == len(parts) and not self.is_complete(asked, hits, logs_of(layers, hits)):
+        if len(hits) == len(parts) and not self.is_complete(asked, hits, logs_of(stores, hits)):
             return tuple(NoEntry() for _ in parts)
         return tuple(parts)
 
-    def fields(self, layers: Layers, asked: A, hits: Sequence[Hit]) -> tuple[bytes, ...]:
+    def fields(self, stores: Stores, asked: A, hits: Sequence[Hit]) -> tuple[bytes, ...]:
         """The fields of an answer."""
-        return tuple(self.answer(asked, hits, logs_of(layers, hits)))
+        return tuple(self.answer(asked, hits, logs_of(stores, hits)))
 
 
 def hits_of(parts: Sequence[Part]) -> list[Hit]:
@@ -132,9 +132,9 @@ def hits_of(parts: Sequence[Part]) -> list[Hit]:
     return [part for part in parts if isinstance(part, Hit)]
 
 
-def logs_of(layers: Layers, hits: Sequence[Hit]) -> list[bytes]:
+def logs_of(stores: Stores, hits: Sequence[Hit]) -> list[bytes]:
     """The compiler's log of each build."""
-    logs = (build_log(layers, hit) if hit.head.has_log else "" for hit in hits)
+    logs = (build_log(stores, hit) if hit.head.has_log else "" for hit in hits)
     return [log.encode(errors="surrogateescape") for log in logs]
 
 
@@ -190,12 +190,12 @@ class Build(Generic[A]):
 
 
 class Session(ABC, Generic[A]):
-    """The builds of one compiler, answered from layers of the cache and kept there."""
+    """The builds of one compiler, served from the stores and kept in them."""
 
-    def __init__(self, compiler: Compiler[A], layers: Layers, say: Say) -> None:
+    def __init__(self, compiler: Compiler[A], stores: Stores, say: Say) -> None:
         """``say`` is called with each hit and each miss when it is known."""
         self.compiler = compiler
-        self.layers = layers
+        self.stores = stores
         self.say = say
         self.builds: dict[bytes, Build[A]] = {}
         self._lock = threading.Lock()
@@ -210,7 +210,7 @@ class Session(ABC, Generic[A]):
 
     def finish(self) -> tuple[Intercepted, ...]:
         """The outcome of every build, after the command's end; notes the facts known only then."""
-        from gpucache.engine.store_layers import note_process
+        from gpucache.engine.stores import note_process
 
         with self._lock:
             left, self.builds = tuple(self.builds.values()), {}
@@ -223,12 +223,12 @@ class Session(ABC, Generic[A]):
             self.conclude(one)
             one.held.close()
             self.done(one.outcome)
-        if self.layers.remote is not None:
-            self.layers.remote().flush(drain_s())
+        if self.stores.remote is not None:
+            self.stores.remote().flush(drain_s())
         hits = sum(one.result is RunResult.HIT for one in self._done)
         misses = sum(one.result not in (RunResult.HIT, RunResult.PASSED) for one in self._done)
         if hits + misses:
-            note_process(self.layers, hits, misses)
+            note_process(self.stores, hits, misses)
         return tuple(self._done)
 
     def conclude(self, _one: Build[A]) -> None:
@@ -253,8 +253,8 @@ class Session(ABC, Generic[A]):
             one.outcome = replace(outcome, reason=str(error))
             return self._refuse(one.outcome) if required else self.passed(one, error)
         end_s = time.monotonic() + step_s()
-        if self.layers.remote is not None and not one.served:
-            one.found = self.compiler.find_elsewhere(self.layers, asked, one.prepared, one.found)
+        if self.stores.remote is not None and not one.served:
+            one.found = self.compiler.find_elsewhere(self.stores, asked, one.prepared, one.found)
         named, target = one.prepared[0].request.program.name, targets_of(one.prepared)
         outcome = one.outcome = replace(outcome, program=named, target=target, result=RunResult.LEFT)
         one.wanted = not one.served and self.wants(one)
@@ -270,7 +270,7 @@ class Session(ABC, Generic[A]):
             return Reply(Kind.MISS, (self._begin(one), wanted(one)))
         one.held.close()
         one.wanted = False
-        given = self.compiler.fields(self.layers, asked, hits)
+        given = self.compiler.fields(self.stores, asked, hits)
         one.outcome = replace(
             outcome,
             result=RunResult.HIT,
@@ -287,8 +287,8 @@ class Session(ABC, Generic[A]):
 
     def look_up(self, asked: A) -> tuple[tuple[Prepared, ...], tuple[Part, ...]]:
         """The request, and the result of its lookup; raises GpucacheError for a build that is not cached."""
-        prepared = self.compiler.prepare(asked, self.layers)
-        return prepared, self.compiler.find(self.layers, asked, prepared)
+        prepared = self.compiler.prepare(asked, self.stores)
+        return prepared, self.compiler.find(self.stores, asked, prepared)
 
     def passed(self, one: Build[A], _error: GpucacheError) -> Reply:
         """Leave a build to its compiler."""
@@ -298,11 +298,11 @@ class Session(ABC, Generic[A]):
     def wants(self, one: Build[A]) -> bool:
         """Whether the command shall send its compiled artifacts: if they are quick to get, and stored."""
         refused = any(prepared.refusal is not None for prepared in one.prepared)
-        return self.layers.target is not None and not one.late and not refused
+        return self.stores.target is not None and not one.late and not refused
 
     def hold(self, one: Build[A], end_s: float) -> ExitStack:
         """Lock the keys that a build lacks until it is closed; without locks that cannot be had in time."""
-        held, store = ExitStack(), self.layers.target
+        held, store = ExitStack(), self.stores.target
         keys = [prepared.key for _, prepared, _ in one.missing()]
         if store is not None:
             for key in [one.prepared[0].key] if self.compiler.is_whole else keys:
@@ -316,7 +316,7 @@ class Session(ABC, Generic[A]):
 
         if isinstance(found, Hit):
             return Miss(Verdict.REJECTED, one.rejected)
-        return explain(self.layers, prepared, found)
+        return explain(self.stores, prepared, found)
 
     def missed(self, one: Build[A]) -> Miss:
         """Write down a build's missing parts; returns the first miss, the reason in its outcome."""
@@ -330,17 +330,17 @@ class Session(ABC, Generic[A]):
 
     def note_miss(self, prepared: Prepared, miss: Miss) -> None:
         """Write a miss down."""
-        from gpucache.engine.store_layers import note_miss
+        from gpucache.engine.stores import note_miss
 
-        note_miss(self.layers, prepared, miss)
+        note_miss(self.stores, prepared, miss)
 
     def publish(self, one: Build[A], prepared: Prepared, artifact: Artifact, miss: Miss) -> str | None:
         """Keep an artifact; why not, where it is not kept."""
         from gpucache.engine.lookup import publish, why_not_kept
 
-        if self.layers.target is None or prepared.refusal is not None:
-            return why_not_kept(self.layers, miss)[0]
-        kept = publish(self.layers, self.layers.target, prepared, artifact, miss, one.changed)
+        if self.stores.target is None or prepared.refusal is not None:
+            return why_not_kept(self.stores, miss)[0]
+        kept = publish(self.stores, self.stores.target, prepared, artifact, miss, one.changed)
         return kept.note if kept.key is None else None
 
     def keep_row(self, one: Build[A], hits: Sequence[Hit]) -> None:
@@ -353,13 +353,13 @@ class Session(ABC, Generic[A]):
         self.keep_row(one, hits_of(self._find(one)))
 
     def _find(self, one: Build[A]) -> tuple[Part, ...]:
-        return self.compiler.find(self.layers, one.asked, one.prepared)
+        return self.compiler.find(self.stores, one.asked, one.prepared)
 
     @cached_property
     def _rows(self) -> "Rows":
         from gpucache.serve.answering import Rows
 
-        return Rows(self.layers, self._since_ns)
+        return Rows(self.stores, self._since_ns)
 
     def _begin(self, one: Build[A]) -> bytes:
         """The token of a build of which more will be heard; else it is done, and none."""
@@ -419,7 +419,7 @@ class Session(ABC, Generic[A]):
         from gpucache.engine.lookup import changed_headers
 
         lacking = list(one.missing())[: 1 if self.compiler.is_whole else None]
-        changes = (changed_headers(self.layers, prepared) for _, prepared, _ in lacking)
+        changes = (changed_headers(self.stores, prepared) for _, prepared, _ in lacking)
         return next(filter(None, changes), None)
 
     def done(self, outcome: Intercepted) -> None:

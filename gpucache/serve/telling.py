@@ -37,7 +37,7 @@ def is_required(environ: Mapping[str, str]) -> bool:
 
 def hit_line(outcome: Intercepted, hit: Hit) -> str:
     """A build that was served."""
-    return f"hit {_named(outcome)}: {hit.key.short} in {hit.layer}"
+    return f"hit {_named(outcome)}: {hit.key.short} in {hit.store}"
 
 
 def miss_line(outcome: Intercepted, compile_ns: int = 0) -> str:

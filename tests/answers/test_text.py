@@ -175,7 +175,7 @@ RECORDED = RecordedProgram(
     "app",
 )
 ANSWER = Answer("k.cl", GPU, "N=4", ("/root",), MISS, (Build(0, KEYS[0]), Build(NOW, KEYS[1])))
-LAYERS = (
+BELOW = (
     Reply("gpucache", ReplyState.MISSES, "-"),
     Reply("pocl", ReplyState.ANSWERS, "it is there"),
     Reply("neo", ReplyState.UNKNOWN, "it is opaque"),
@@ -385,9 +385,9 @@ CASES: dict[str, Callable[[], Iterable[Block]]] = {
     "inspect: processes": lambda: inspect.processes(
         [{"when_ns": 0, "command": f"app {'--option ' * 20}", "hits": 1}], NOW
     ),
-    "why: a miss": lambda: why.answers([replace(ANSWER, layers=LAYERS, under_run=ANSWER.written)], NOW),
+    "why: a miss": lambda: why.answers([replace(ANSWER, caches=BELOW, under_run=ANSWER.written)], NOW),
     "why: a hit": lambda: why.answers(
-        [replace(ANSWER, found=HIT, layers=LAYERS, not_asked=(("/x", "mend /x"),))], NOW
+        [replace(ANSWER, found=HIT, caches=BELOW, not_asked=(("/x", "mend /x"),))], NOW
     ),
     "why: a directory": lambda: why.answers(
         [replace(ANSWER, directory="/run", elsewhere=MISS, written=())], NOW

@@ -1,5 +1,5 @@
 """Requests, stores and compilers as the tests of the engine have them."""
 
-from tests.engine.conftest import compiler, layers, ready, store, tree
+from tests.engine.conftest import compiler, ready, store, stores, tree
 
-__all__ = ["compiler", "layers", "ready", "store", "tree"]
+__all__ = ["compiler", "ready", "store", "stores", "tree"]

@@ -13,7 +13,7 @@ from gpucache.bench.sessions import Launch
 from gpucache.bench.sources import StartJob, take_sample
 from gpucache.engine.lookup import get_or_build
 from gpucache.engine.prepare import Prepared
-from gpucache.engine.store_layers import Layers
+from gpucache.engine.stores import Stores
 from gpucache.errors import CompileError, TargetError
 from gpucache.model import Artifact, Target, Toolchain
 from gpucache.store import DirectoryStore
@@ -64,20 +64,20 @@ class Start:
     """Takes one sample."""
 
     ready: Prepared
-    layers: Layers
+    stores: Stores
     session: FakeSession = field(default_factory=FakeSession)
 
     def __call__(self, arm: str, began_ns: int = 10, **more: Any) -> Sample:
         job = StartJob(self.ready.request, self.ready.compilation.inputs.toolchain, arm=arm, **more)
         backend: Any = FakeBackend(self.ready)
-        return take_sample(job, backend, self.layers, {}, began_ns)
+        return take_sample(job, backend, self.stores, {}, began_ns)
 
 
 @pytest.fixture
 def start(
-    ready: Callable[..., Prepared], layers: Layers, tree: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    ready: Callable[..., Prepared], stores: Stores, tree: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> Start:
-    made = Start(ready(include_dirs=[tree("include")]), layers)
+    made = Start(ready(include_dirs=[tree("include")]), stores)
 
     def opened(_: object, __: Target, peers: Sequence[str], folder: str | None) -> FakeSession:
         if "nobody" in peers:
@@ -92,7 +92,7 @@ def start(
 @pytest.fixture
 def warm(start: Start, compiler: Callable[[], Callable[[], Artifact]]) -> Start:
     """A start whose program is in the cache."""
-    get_or_build(start.layers, start.ready, compiler())
+    get_or_build(start.stores, start.ready, compiler())
     return start
 
 
@@ -176,5 +176,5 @@ def test_a_miss_names_the_field_that_changed(warm: Start) -> None:
     inputs = plan.inputs._replace(options=("-DOTHER=1",))
     backend.ready = warm.ready._replace(compilation=plan._replace(inputs=inputs))
     job = StartJob(changed, warm.ready.compilation.inputs.toolchain, arm=Arm.WARM)
-    sample = take_sample(job, backend, warm.layers, {}, 0)
+    sample = take_sample(job, backend, warm.stores, {}, 0)
     assert sample.missed.startswith("key-changed: ") and "-DOTHER=1" in sample.missed

@@ -18,7 +18,7 @@ from pathlib import Path
 from gpucache.backends.cuda import BACKEND
 from gpucache.engine.prepare import prepare
 from gpucache.model import BuildRequest, Program, Target, Toolchain
-from gpucache.engine.store_layers import Layers
+from gpucache.engine.stores import Stores
 from gpucache.store.reading import HitStore
 source, root, include_dirs = Path(sys.argv[1]), Path(sys.argv[2]), tuple(sys.argv[4:])
 target = Target("cuda", "sm_90")
@@ -26,8 +26,8 @@ toolchain = Toolchain("nvrtc", (("NVRTC version", "13.0"), ("architecture", "sm_
 program = Program(source.name, BACKEND.language, source.read_bytes())
 request = BuildRequest(program, target, include_dirs=include_dirs)
 request = request._replace(artifact_kind=BACKEND.artifact_kind(target))
-layers = Layers(user=HitStore(root, writable=True))
-memos = layers if sys.argv[3] == "memo" else None
+stores = Stores(user=HitStore(root, writable=True))
+memos = stores if sys.argv[3] == "memo" else None
 prepared = prepare(BACKEND, request, toolchain, os.environ, memos, light=True)
 assert not prepared.refusal, prepared.refusal
 print("\\n".join(prepared.closure.files))

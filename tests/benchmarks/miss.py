@@ -21,7 +21,7 @@ from gpucache.backends.interface import Compilation
 from gpucache.engine.explain import explain
 from gpucache.engine.lookup import build, find
 from gpucache.engine.prepare import prepare
-from gpucache.engine.store_layers import Layers, NoEntry
+from gpucache.engine.stores import NoEntry, Stores
 from gpucache.errors import GpucacheError
 from gpucache.host.environment import environment
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Program, Target
@@ -57,14 +57,14 @@ def run(effort: Effort) -> Iterator[Comparison]:
     with stable_place():
         yield _of_the_library(numbers, effort)
     with tempfile.TemporaryDirectory() as folder:
-        layers = Layers(user=DirectoryStore(Path(folder, "root"), writable=True), command="benchmark")
-        yield _compared(layers, new, f"A miss of a new program beside {builds} others", builds, effort)
+        stores = Stores(user=DirectoryStore(Path(folder, "root"), writable=True), command="benchmark")
+        yield _compared(stores, new, f"A miss of a new program beside {builds} others", builds, effort)
         title = f"A miss of a program that was built {builds} times with other options"
-        yield _compared(layers, known, title, builds, effort)
+        yield _compared(stores, known, title, builds, effort)
         title = "A miss of a CUB program that was built with another option"
         if include_dirs:
             yield _compared(
-                layers, lambda: _request("cub.cu", cub, next(numbers), include_dirs), title, 2, effort
+                stores, lambda: _request("cub.cu", cub, next(numbers), include_dirs), title, 2, effort
             )
         else:
             yield Comparison(title, (), {"CUB": "its headers are not here; install nvidia-cuda-cccl"})
@@ -116,16 +116,16 @@ def _request(name: str, source: bytes, number: int, include_dirs: tuple[str, ...
 
 
 def _compared(
-    layers: Layers, wanted: Callable[[], BuildRequest], title: str, builds: int, effort: Effort
+    stores: Stores, wanted: Callable[[], BuildRequest], title: str, builds: int, effort: Effort
 ) -> Comparison:
     """What misses of requests that all differ take in all and in parts, after so many builds of them."""
     artifact = _compiled(wanted())
     for _ in range(builds):
-        _missed(layers, wanted(), artifact)
+        _missed(stores, wanted(), artifact)
 
     def side(*parts: str) -> Side:
         def median() -> Sample:
-            taken = [_missed(layers, wanted(), artifact) for _ in range(effort.calls(10))]
+            taken = [_missed(stores, wanted(), artifact) for _ in range(effort.calls(10))]
             wall, cpu = (
                 round(statistics.median(sum(one[part][clock] for part in parts) for one in taken))
                 for clock in (0, 1)
@@ -137,23 +137,23 @@ def _compared(
     sides = {
         "what a miss adds": side(*_PARTS),
         **{f"  of it {part}": side(part) for part in _PARTS},
-        "two syncs, as a publish needs": _timed(lambda: _synced(layers, artifact.payload)),
+        "two syncs, as a publish needs": _timed(lambda: _synced(stores, artifact.payload)),
         "the compile alone": _timed(lambda: _compiled(wanted())),
     }
     return compare(title, sides, effort.rounds)
 
 
-def _missed(layers: Layers, request: BuildRequest, artifact: Artifact) -> dict[str, tuple[int, int]]:
+def _missed(stores: Stores, request: BuildRequest, artifact: Artifact) -> dict[str, tuple[int, int]]:
     """Nanoseconds that each part of a miss takes, and those of this thread's CPU time among them."""
     times = [_now()]
-    prepared = prepare(BACKEND, request, nvrtc.toolchain(_TARGET), environment(), layers)
+    prepared = prepare(BACKEND, request, nvrtc.toolchain(_TARGET), environment(), stores)
     times.append(_now())
-    found = find(layers, prepared, whole=True)
+    found = find(stores, prepared, whole=True)
     times.append(_now())
     assert isinstance(found, NoEntry)
-    miss = explain(layers, prepared, found)
+    miss = explain(stores, prepared, found)
     times.append(_now())
-    built = build(layers, prepared, lambda: artifact, miss)
+    built = build(stores, prepared, lambda: artifact, miss)
     times.append(_now())
     assert isinstance(built, Built)
     assert built.key is not None, built.note
@@ -184,10 +184,10 @@ def _compiled(request: BuildRequest) -> Artifact:
     return BACKEND.compile(request, BACKEND.plan(request, nvrtc.toolchain(_TARGET), environment()))
 
 
-def _synced(layers: Layers, payload: bytes) -> None:
+def _synced(stores: Stores, payload: bytes) -> None:
     """Write a file beside its place, sync it, rename it, and sync its folder."""
-    assert layers.user is not None
-    folder = layers.user.root.parent
+    assert stores.user is not None
+    folder = stores.user.root.parent
     with (folder / "aside").open("wb") as file:
         file.write(payload)
         file.flush()

@@ -59,12 +59,12 @@ print(len(keys), flush=True)
 _START = """
 import os, sys
 from pathlib import Path
-from gpucache.engine.store_layers import Layers
+from gpucache.engine.stores import Stores
 from gpucache.store import DirectoryStore
 from tests.benchmarks.large_cache import wanted
-layers = Layers(user=DirectoryStore(Path(sys.argv[1]), writable=True))
+stores = Stores(user=DirectoryStore(Path(sys.argv[1]), writable=True))
 """
-_HIT = _START + "assert layers.find(wanted(0, 0).keys()).payload\n"
+_HIT = _START + "assert stores.find(wanted(0, 0).keys()).payload\n"
 
 
 def run(effort: Effort) -> Iterator[Comparison]:

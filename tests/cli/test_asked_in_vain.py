@@ -39,8 +39,8 @@ def test_a_required_hit_is_required_with_bad_settings_too(monkeypatch: pytest.Mo
 
     monkeypatch.setenv("GPUCACHE_REQUIRE", "1")
     monkeypatch.setenv("GPUCACHE_MAX_SIZE", "foo")
-    layers = process.layers()
-    assert (layers.disabled, layers.require) == (True, True)
+    stores = process.stores()
+    assert (stores.disabled, stores.require) == (True, True)
 
 
 def test_a_program_cache_misses_no_required_hit(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:

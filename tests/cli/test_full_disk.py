@@ -11,7 +11,7 @@ from gpucache.errors import SystemRefusedError
 from gpucache.native.locate import locate
 from gpucache.recording.builds import Seen
 from gpucache.recording.writing import Writer
-from gpucache.serve.layer import Layer
+from gpucache.serve.exported_layer import Layer
 from gpucache.serve.wire import Kind
 from tests.recording.builds import ONE
 

@@ -18,7 +18,7 @@ from gpucache.backends.registry import load_backend
 from gpucache.bench.sessions import find_launches, open_session
 from gpucache.engine.lookup import get_or_build, look_up
 from gpucache.engine.prepare import Prepared, prepare
-from gpucache.engine.store_layers import Layers
+from gpucache.engine.stores import Stores
 from gpucache.errors import CompileError, GpucacheError
 from gpucache.model import Artifact, BuildRequest, Program, Target, Toolchain
 from gpucache.store import DirectoryStore
@@ -145,7 +145,7 @@ def _session(trial: _Trial) -> dict[str, Any]:
 
 def _looked_up(trial: _Trial) -> dict[str, Any]:
     """A miss and hits through the engine, and what a compiler that is refused leaves behind."""
-    layers = Layers(user=DirectoryStore(trial.folder / "cache", writable=True))
+    stores = Stores(user=DirectoryStore(trial.folder / "cache", writable=True))
     prepared = trial.prepare(trial.request(trial.source(), str(trial.folder / "here")))
     asked = []
 
@@ -153,14 +153,14 @@ def _looked_up(trial: _Trial) -> dict[str, Any]:
         asked.append(1)
         return trial.backend.compile(prepared.request, prepared.compilation)
 
-    first, second = (get_or_build(layers, prepared, compile_) for _ in range(2))
+    first, second = (get_or_build(stores, prepared, compile_) for _ in range(2))
     assert isinstance(first, Built) and isinstance(second, Hit), (first, second)
-    changed = look_up(layers, trial.prepare(prepared.request._replace(options=("-DX=1",))))
+    changed = look_up(stores, trial.prepare(prepared.request._replace(options=("-DX=1",))))
     assert isinstance(changed, Miss)
     broken = trial.prepare(trial.request(trial.source(body="undeclared = 1;", begin="")))
     failed = _error(
         lambda: get_or_build(
-            layers, broken, lambda: trial.backend.compile(broken.request, broken.compilation)
+            stores, broken, lambda: trial.backend.compile(broken.request, broken.compilation)
         )
     )
     hit = first.artifact._replace(payload=second.payload)

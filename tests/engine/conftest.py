@@ -9,7 +9,7 @@ import pytest
 from gpucache.backends.interface import Backend
 from gpucache.backends.registry import load_backend
 from gpucache.engine.prepare import Prepared, prepare
-from gpucache.engine.store_layers import Layers
+from gpucache.engine.stores import Stores
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Program, Target, Toolchain
 from gpucache.store import DirectoryStore
 
@@ -91,8 +91,8 @@ def store(tmp_path: Path) -> DirectoryStore:
 
 
 @pytest.fixture
-def layers(store: DirectoryStore) -> Layers:
-    return Layers(user=store)
+def stores(store: DirectoryStore) -> Stores:
+    return Stores(user=store)
 
 
 @pytest.fixture

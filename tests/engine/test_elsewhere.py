@@ -11,7 +11,7 @@ from gpucache.answers.lookup import Hit
 from gpucache.engine.hits import build_log, find, find_all
 from gpucache.engine.lookup import build, get_or_build, look_up
 from gpucache.engine.prepare import Prepared
-from gpucache.engine.store_layers import Layers, NoEntry
+from gpucache.engine.stores import NoEntry, Stores
 from gpucache.model import ArtifactKind, CacheKey, Entry
 from gpucache.store import DirectoryStore
 from gpucache.store.format import encode
@@ -54,7 +54,7 @@ def _ready(value: int, **more: Any) -> Prepared:
 @pytest.fixture(name="far")
 def _far(tmp_path: Path) -> Elsewhere:
     """A store that has the builds of another machine with the values 0 to 3."""
-    maker, far = Layers(user=DirectoryStore(tmp_path / "maker", writable=True)), Elsewhere()
+    maker, far = Stores(user=DirectoryStore(tmp_path / "maker", writable=True)), Elsewhere()
     sender = maker._replace(remote=lambda: far)
     for value in range(4):
         get_or_build(sender, _ready(value), Compiler())
@@ -64,26 +64,26 @@ def _far(tmp_path: Path) -> Elsewhere:
 
 
 @pytest.fixture(name="here")
-def _here(store: DirectoryStore, far: Elsewhere) -> Layers:
-    return Layers(user=store, memory=MemoryStore(1 << 20), remote=lambda: far)
+def _here(store: DirectoryStore, far: Elsewhere) -> Stores:
+    return Stores(user=store, memory=MemoryStore(1 << 20), remote=lambda: far)
 
 
-def test_misses_of_one_lookup_are_asked_for_together(here: Layers, far: Elsewhere) -> None:
+def test_misses_of_one_lookup_are_asked_for_together(here: Stores, far: Elsewhere) -> None:
     """What is here is not asked for; of the rest each with both of its keys, in one request."""
     get_or_build(here._replace(remote=None), _ready(0), Compiler())
     requests = [_ready(value) for value in (0, 1, 2, 9)]
     found = find_all(here, requests)
     assert [isinstance(one, Hit) for one in found] == [True, True, True, False]
-    assert [one.layer for one in found if isinstance(one, Hit)][1:] == ["remote", "remote"]
+    assert [one.store for one in found if isinstance(one, Hit)][1:] == ["remote", "remote"]
     assert far.asked == [[(one.key, one.located_key) for one in requests[1:]]]
 
 
-def test_a_fetched_entry_is_a_local_one_from_then_on(here: Layers, far: Elsewhere) -> None:
+def test_a_fetched_entry_is_a_local_one_from_then_on(here: Stores, far: Elsewhere) -> None:
     """Memory, root and history have it; the store is not asked again."""
     assert isinstance(find(here, _ready(1)), Hit)
-    for layers in (here, here._replace(memory=None)):
-        found = find(layers, _ready(1))
-        assert isinstance(found, Hit) and found.layer != "remote"
+    for stores in (here, here._replace(memory=None)):
+        found = find(stores, _ready(1))
+        assert isinstance(found, Hit) and found.store != "remote"
     assert len(far.asked) == 1
     assert here.user is not None
     assert [event.what for event in here.user.history("show")] == ["pulled"]
@@ -91,7 +91,7 @@ def test_a_fetched_entry_is_a_local_one_from_then_on(here: Layers, far: Elsewher
     assert not isinstance(miss, Hit) and miss.verdict == "key-changed"
 
 
-def test_an_entry_that_is_gone_is_fetched_again(here: Layers, far: Elsewhere) -> None:
+def test_an_entry_that_is_gone_is_fetched_again(here: Stores, far: Elsewhere) -> None:
     """Also where it was damaged: the damaged file goes to quarantine, and the fetched one takes its place."""
     here = here._replace(memory=None)
     find(here, _ready(1))
@@ -99,12 +99,12 @@ def test_an_entry_that_is_gone_is_fetched_again(here: Layers, far: Elsewhere) ->
     (path,) = here.user.root.rglob("*.gpc")
     path.write_bytes(b"damaged")
     found = find(here, _ready(1))
-    assert isinstance(found, Hit) and found.layer == "remote"
+    assert isinstance(found, Hit) and found.store == "remote"
     assert isinstance(find(here, _ready(1)), Hit)
     assert len(far.asked) == 2
 
 
-def test_the_log_of_a_build_comes_along_where_nothing_is_kept(here: Layers, far: Elsewhere) -> None:
+def test_the_log_of_a_build_comes_along_where_nothing_is_kept(here: Stores, far: Elsewhere) -> None:
     """A read-only machine gets entry and log, and writes nothing."""
     found = find(here._replace(read_only=True), _ready(1))
     assert isinstance(found, Hit)
@@ -114,19 +114,19 @@ def test_the_log_of_a_build_comes_along_where_nothing_is_kept(here: Layers, far:
 
 
 @pytest.mark.parametrize("change", [{"disabled": True}, {"remote": None}])
-def test_a_cache_that_is_disabled_asks_nothing(here: Layers, far: Elsewhere, change: dict[str, Any]) -> None:
+def test_a_cache_that_is_disabled_asks_nothing(here: Stores, far: Elsewhere, change: dict[str, Any]) -> None:
     """Neither does a program without such a store."""
     assert isinstance(find(here._replace(**change), _ready(1)), NoEntry)
     assert far.asked == []
 
 
-def test_a_program_that_has_no_key_is_not_asked_for(here: Layers, far: Elsewhere) -> None:
+def test_a_program_that_has_no_key_is_not_asked_for(here: Stores, far: Elsewhere) -> None:
     """It is refused as without such a store."""
     assert isinstance(find(here, make_ready("kernel void show() { __TIME__; }")), NoEntry)
     assert far.asked == []
 
 
-def test_an_answer_may_take_as_long_as_the_last_build_took(here: Layers, far: Elsewhere) -> None:
+def test_an_answer_may_take_as_long_as_the_last_build_took(here: Stores, far: Elsewhere) -> None:
     """For several programs as long as all of them; unknown where one of them was never built here."""
     get_or_build(here._replace(remote=None), make_ready("kernel void other() {}", name="other"), Compiler())
     get_or_build(here._replace(remote=None), _ready(8), Compiler())
@@ -136,14 +136,14 @@ def test_an_answer_may_take_as_long_as_the_last_build_took(here: Layers, far: El
     assert far.limits == [5, 10, None]
 
 
-def test_a_build_sends_what_it_published(here: Layers, far: Elsewhere) -> None:
+def test_a_build_sends_what_it_published(here: Stores, far: Elsewhere) -> None:
     """And asks once: the look below the lock of the key is a local one."""
     get_or_build(here, _ready(9), Compiler())
     assert [entry.key for entry in far.sent] == [_ready(9).key]
     assert len(far.asked) == 1
 
 
-def test_nothing_is_sent_that_was_not_kept(here: Layers, far: Elsewhere) -> None:
+def test_nothing_is_sent_that_was_not_kept(here: Stores, far: Elsewhere) -> None:
     """As when a header changes during the compile."""
     found = look_up(here, _ready(9))
     assert not isinstance(found, Hit)
@@ -152,12 +152,12 @@ def test_nothing_is_sent_that_was_not_kept(here: Layers, far: Elsewhere) -> None
 
 
 def test_an_entry_without_the_local_sizes_is_incomplete(
-    here: Layers, far: Elsewhere, ready: Callable[..., Prepared]
+    here: Stores, far: Elsewhere, ready: Callable[..., Prepared]
 ) -> None:
     """For filling the cache an incomplete entry of another machine is as one of this machine: built on."""
     sized = _ready(1, implementation="pocl", local_sizes=((64,),))
     plain = _ready(1, implementation="pocl")
-    maker = Layers(user=DirectoryStore(here.user.root.parent / "pocl", writable=True), remote=lambda: far)  # type: ignore[union-attr]
+    maker = Stores(user=DirectoryStore(here.user.root.parent / "pocl", writable=True), remote=lambda: far)  # type: ignore[union-attr]
     get_or_build(maker, plain, Compiler(kind=ArtifactKind.OPENCL_BINARY))
     far.there = {entry.key: entry for entry in far.sent}
     assert far.there
@@ -167,7 +167,7 @@ def test_an_entry_without_the_local_sizes_is_incomplete(
 
 
 def test_a_root_that_is_full_is_one_sentence(
-    here: Layers, far: Elsewhere, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Stores, far: Elsewhere, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The program has its hit, and its user learns that it is fetched each time."""
 
@@ -179,7 +179,7 @@ def test_a_root_that_is_full_is_one_sentence(
     assert len(far.told) == 1 and "space" in far.told[0].lower()
 
 
-def test_the_bound_of_the_cache_is_kept(here: Layers, far: Elsewhere) -> None:
+def test_the_bound_of_the_cache_is_kept(here: Stores, far: Elsewhere) -> None:
     """What is fetched counts as what is built."""
     calls: list[None] = []
     find_all(here._replace(trim=lambda: calls.append(None)), [_ready(1), _ready(2)])

@@ -13,7 +13,7 @@ from gpucache.backends.registry import load_backend
 from gpucache.engine.explain import explain, is_poisoned
 from gpucache.engine.lookup import get_or_build, look_up
 from gpucache.engine.prepare import Prepared, prepare
-from gpucache.engine.store_layers import Layers, NoEntry, miss_record
+from gpucache.engine.stores import NoEntry, Stores, miss_record
 from gpucache.model import CacheKey, EntryDetail, Target
 from gpucache.store import Damage, Damaged, DirectoryStore, Event
 from gpucache.store.interface import ScannedEntry
@@ -24,24 +24,24 @@ KERNEL = b"kernel void show(global int *out) { *out = 7; }\n"
 
 
 @pytest.fixture
-def keep(layers: Layers, compiler: Any) -> Callable[..., None]:
+def keep(stores: Stores, compiler: Any) -> Callable[..., None]:
     """Build requests, so that there is something to hold a miss against."""
 
     def keep(*requests: Prepared, remark: str = "compiled") -> None:
         for prepared in requests:
             compile_ = compiler(remark, prepared.request.artifact_kind)
-            assert isinstance(get_or_build(layers, prepared, compile_), Built)
+            assert isinstance(get_or_build(stores, prepared, compile_), Built)
 
     return keep
 
 
 @pytest.fixture
-def missed(layers: Layers, keep: Callable[..., None]) -> Callable[..., Miss]:
+def missed(stores: Stores, keep: Callable[..., None]) -> Callable[..., Miss]:
     """The miss of a request after others were built."""
 
     def missed(wanted: Prepared, *built: Prepared, remark: str = "compiled") -> Miss:
         keep(*built, remark=remark)
-        miss = look_up(layers, wanted)
+        miss = look_up(stores, wanted)
         assert isinstance(miss, Miss)
         return miss
 
@@ -65,32 +65,32 @@ def test_many_differences_are_counted(missed: Callable[..., Miss], ready: Ready)
     assert miss.detail == f"{told}; and 1 more (nearest: {old.key.short}, built just now)"
 
 
-def test_damage_that_could_not_be_moved_is_told(layers: Layers, ready: Ready) -> None:
+def test_damage_that_could_not_be_moved_is_told(stores: Stores, ready: Ready) -> None:
     """Damage found at the lookup itself is the verdict, with what became of the file."""
     damaged = Damaged(Damage.TRUNCATED, "8 of 9 bytes", quarantined=False)
-    miss = explain(layers, ready(), NoEntry(damaged=(damaged,)))
+    miss = explain(stores, ready(), NoEntry(damaged=(damaged,)))
     assert miss == Miss(Verdict.CORRUPT, "the entry was truncated: 8 of 9 bytes, and could not be moved away")
 
 
-def test_poison_is_forgotten_after_a_week(store: DirectoryStore, ready: Ready, layers: Layers) -> None:
+def test_poison_is_forgotten_after_a_week(store: DirectoryStore, ready: Ready, stores: Stores) -> None:
     """A compiler may have died of a machine's trouble, which passes: warm tries again by itself."""
     prepared, day_ns = ready(), 86_400 * 10**9
     for days, verdict in ((8, Verdict.NEVER_BUILT), (6, Verdict.POISONED)):
         when_ns = time_ns() - days * day_ns
         store.record("show", Event(when_ns, "poisoned", str(prepared.key), "cuda:compute_90", "it died"))
-        assert explain(layers, prepared, NoEntry()).verdict is verdict
+        assert explain(stores, prepared, NoEntry()).verdict is verdict
 
 
-def test_a_time_limit_is_kept_with_the_poison(store: DirectoryStore, ready: Ready, layers: Layers) -> None:
+def test_a_time_limit_is_kept_with_the_poison(store: DirectoryStore, ready: Ready, stores: Stores) -> None:
     """What was too slow for a limit gets another chance under a longer one, and the miss says so."""
     prepared = ready()
     late = Event(time_ns(), "poisoned", str(prepared.key), "cuda:compute_90", "it hung", limit_s=2.5)
     store.record("show", late)
-    assert is_poisoned(layers, prepared, 2.5) and not is_poisoned(layers, prepared, 3)
-    told = explain(layers, prepared, NoEntry()).detail
+    assert is_poisoned(stores, prepared, 2.5) and not is_poisoned(stores, prepared, 3)
+    told = explain(stores, prepared, NoEntry()).detail
     assert "warm --retry or a --timeout above 2.5 tries it again" in told
     store.record("show", late._replace(when_ns=time_ns(), why="it died", limit_s=0))
-    assert is_poisoned(layers, prepared, 3)
+    assert is_poisoned(stores, prepared, 3)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_record_is_bounded_and_readable(missed: Callable[..., Miss], ready: Re
     wanted = ready(environ=environ)
     miss = missed(wanted, ready())
     request = wanted.request
-    record = miss_record(Layers(), request.program.name, str(request.target), wanted.key, miss, 1)
+    record = miss_record(Stores(), request.program.name, str(request.target), wanted.key, miss, 1)
     assert len(miss.differences) == 9
     assert record["differences"] == [
         {"label": f"environment NVRTC_{number}", "left": None, "right": "x"} for number in range(8)
@@ -178,7 +178,7 @@ def test_a_record_is_bounded_and_readable(missed: Callable[..., Miss], ready: Re
 
 
 def test_only_builds_that_can_be_nearer_are_read(
-    ready: Ready, layers: Layers, keep: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    ready: Ready, stores: Stores, keep: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Heads tell how far builds are at least, so that of many the details of few are read."""
     keep(*(ready(KERNEL, options=[f"-DN={number}", *["-DM"] * (number != 3)]) for number in range(6)))
@@ -191,14 +191,14 @@ def test_only_builds_that_can_be_nearer_are_read(
         return detail(store, key)
 
     monkeypatch.setattr(DirectoryStore, "detail", counted)
-    miss = look_up(layers, ready(KERNEL, options=["-DN=9"]))
+    miss = look_up(stores, ready(KERNEL, options=["-DN=9"]))
     assert isinstance(miss, Miss)
     assert miss.detail.startswith("the define N: 3 -> 9")
     assert read == [miss.nearest]
 
 
 def test_of_many_builds_few_entries_are_opened(
-    ready: Ready, layers: Layers, keep: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    ready: Ready, stores: Stores, keep: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Events tell options and source, so that a miss costs the same after one build and after hundreds."""
     keep(*(ready(KERNEL, options=[f"-DN={number}", "-DM"]) for number in range(50)))
@@ -210,17 +210,17 @@ def test_of_many_builds_few_entries_are_opened(
         return look_at(store, key)
 
     monkeypatch.setattr(DirectoryStore, "look_at", counted)
-    miss = look_up(layers, ready(KERNEL + b"// edited\n", options=["-DN=7", "-DM"]))
+    miss = look_up(stores, ready(KERNEL + b"// edited\n", options=["-DN=7", "-DM"]))
     assert isinstance(miss, Miss)
     assert miss.detail.startswith("the source changed")
-    miss = look_up(layers, ready(KERNEL, options=["-DN=99", "-DM"]))
+    miss = look_up(stores, ready(KERNEL, options=["-DN=99", "-DM"]))
     assert isinstance(miss, Miss)
     assert miss.detail.startswith("the define N: 49 -> 99")
     assert len(opened) < 10
 
 
 def test_builds_whose_options_are_not_recorded_are_compared(
-    ready: Ready, layers: Layers, keep: Callable[..., None], store: DirectoryStore
+    ready: Ready, stores: Stores, keep: Callable[..., None], store: DirectoryStore
 ) -> None:
     """A history that tells no options, as of long ones or of an older gpucache, leads to the nearest too."""
     near, far = ready(KERNEL, options=["-DN=1"]), ready(KERNEL, options=["-DM=1", "-DO"])
@@ -230,6 +230,6 @@ def test_builds_whose_options_are_not_recorded_are_compared(
     for line in lines:
         del line["options"]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    miss = look_up(layers, ready(KERNEL, options=["-DN=2"]))
+    miss = look_up(stores, ready(KERNEL, options=["-DN=2"]))
     assert isinstance(miss, Miss)
     assert miss.nearest == near.key

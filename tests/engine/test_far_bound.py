@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpucache.answers.lookup import Built
-from gpucache.assembly import open_layers
+from gpucache.assembly import open_stores
 from gpucache.engine.lookup import get_or_build
 from gpucache.engine.prepare import Prepared
 from gpucache.settings import Settings
@@ -38,8 +38,8 @@ def test_entries_are_read_only_above_the_bound(
     calls: int,
 ) -> None:
     """Publishing below the bound reads no entry; above it entries are chosen to go."""
-    layers = open_layers(Settings(root=tmp_path / "cache", root_origin="--root", max_size_bytes=limit))
-    assert isinstance(get_or_build(layers, ready(include_dirs=[tree("include")]), compiler()), Built)
+    stores = open_stores(Settings(root=tmp_path / "cache", root_origin="--root", max_size_bytes=limit))
+    assert isinstance(get_or_build(stores, ready(include_dirs=[tree("include")]), compiler()), Built)
     assert trimmed == [limit] * calls
 
 
@@ -47,12 +47,12 @@ def test_the_size_is_that_of_all_entries(
     store: DirectoryStore, ready: Callable[..., Prepared], compiler: Any, tree: Any, tmp_path: Path
 ) -> None:
     """What is told without reading an entry is what a scan of all of them adds up to, damaged ones too."""
-    layers = open_layers(Settings(root=store.root, root_origin="--root"))
+    stores = open_stores(Settings(root=store.root, root_origin="--root"))
     folder = tree("include")
     assert store.allocated_bytes() == 0
     for number in range(12):
         prepared = ready(include_dirs=[folder], options=[f"-DN={number}"])
-        get_or_build(layers, prepared, compiler(remark="x" * (1000 * number)))
+        get_or_build(stores, prepared, compiler(remark="x" * (1000 * number)))
     next(store.root.rglob("*.gpc")).write_bytes(b"")
     scanned = list(store.scan())
     assert len(scanned) == 12

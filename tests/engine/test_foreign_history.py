@@ -9,23 +9,23 @@ import pytest
 from gpucache.answers.lookup import Built
 from gpucache.engine.lookup import get_or_build
 from gpucache.engine.prepare import Prepared
-from gpucache.engine.store_layers import Layers
+from gpucache.engine.stores import Stores
 from gpucache.store import DirectoryStore
 from gpucache.store.bounded_log import line_of
 
 
 @pytest.mark.parametrize("key", ["z" * 64, "A" * 64, "../" * 21 + "a", "0" * 63, "0" * 65, "0" * 64 + "\n"])
 def test_a_key_that_is_none_costs_nothing(
-    store: DirectoryStore, layers: Layers, ready: Callable[..., Prepared], compiler: Any, tree: Any, key: str
+    store: DirectoryStore, stores: Stores, ready: Callable[..., Prepared], compiler: Any, tree: Any, key: str
 ) -> None:
     """An event whose key cannot be one is skipped: the next miss builds, and the others are still read."""
     folder = tree("include")
     first, second = (ready(include_dirs=[folder], options=options) for options in ([], ["-DNEW"]))
-    assert isinstance(get_or_build(layers, first, compiler()), Built)
+    assert isinstance(get_or_build(stores, first, compiler()), Built)
     (history,) = Path(store.root).glob("v1/programs/*.jsonl")
     event = {"program": "show", "when_ns": 2**62, "what": "built", "key": key, "target": "cuda:compute_90"}
     with history.open("ab") as file:
         file.write(line_of(event))
-    built = get_or_build(layers, second, compiler())
+    built = get_or_build(stores, second, compiler())
     assert isinstance(built, Built)
     assert (built.key, "NEW" in built.miss.detail) == (second.key, True)

@@ -14,7 +14,7 @@ import pytest
 from gpucache.answers.lookup import Built, Hit, Miss, Verdict
 from gpucache.engine.lookup import LOG_LIMIT, build, find, get_or_build, look_up
 from gpucache.engine.prepare import Prepared
-from gpucache.engine.store_layers import Layers, NoEntry
+from gpucache.engine.stores import NoEntry, Stores
 from gpucache.errors import CacheMissError, CacheUnusableError, CompileError
 from gpucache.keys import cache_key, digest
 from gpucache.model import Artifact, ArtifactKind, CacheKey, Entry
@@ -25,8 +25,8 @@ Ready = Callable[..., Prepared]
 Tree = Callable[..., Path]
 
 
-def _built(layers: Layers, prepared: Prepared, compile_: Callable[[], Artifact]) -> Built:
-    outcome = get_or_build(layers, prepared, compile_)
+def _built(stores: Stores, prepared: Prepared, compile_: Callable[[], Artifact]) -> Built:
+    outcome = get_or_build(stores, prepared, compile_)
     assert isinstance(outcome, Built)
     return outcome
 
@@ -35,11 +35,11 @@ def _files(root: Path) -> set[Path]:
     return {path for path in root.rglob("*") if path.is_file()}
 
 
-def test_a_program_is_compiled_once(layers: Layers, ready: Ready, compiler: Any, tree: Tree) -> None:
+def test_a_program_is_compiled_once(stores: Stores, ready: Ready, compiler: Any, tree: Tree) -> None:
     """The first lookup compiles and publishes; the second gives the payload back, with its lowered names."""
     prepared, compile_ = ready(include_dirs=[tree("include")]), compiler()
-    built = _built(layers, prepared, compile_)
-    hit = get_or_build(layers, prepared, compile_)
+    built = _built(stores, prepared, compile_)
+    hit = get_or_build(stores, prepared, compile_)
     assert isinstance(hit, Hit)
     assert (hit.payload, dict(hit.head.lowered_names)) == (compile_.payload, {"show": "_Z4show"})
     assert (built.miss.verdict, built.key, hit.key) == (Verdict.NEVER_BUILT, prepared.key, prepared.key)
@@ -47,14 +47,14 @@ def test_a_program_is_compiled_once(layers: Layers, ready: Ready, compiler: Any,
 
 
 def test_an_entry_says_what_it_is(
-    store: DirectoryStore, layers: Layers, ready: Ready, compiler: Any, tree: Tree, tmp_path: Path
+    store: DirectoryStore, stores: Stores, ready: Ready, compiler: Any, tree: Tree, tmp_path: Path
 ) -> None:
     """Head and detail hold program, options, toolchain, the fields of the key, and where it came from."""
     include = tree("include")
     prepared = ready(options=["-DA"], include_dirs=[include], path=tmp_path / "show.cu")
-    key = _built(layers, prepared, compiler()).key
+    key = _built(stores, prepared, compiler()).key
     assert key is not None
-    hit, detail = find(layers, prepared), store.detail(key)
+    hit, detail = find(stores, prepared), store.detail(key)
     assert isinstance(hit, Hit)
     assert detail is not None
     assert (hit.head.program, hit.head.target, hit.head.options) == ("show", "cuda:compute_90", ("-DA=1",))
@@ -68,26 +68,26 @@ def test_an_entry_says_what_it_is(
     )
 
 
-def test_a_long_log_is_cut(store: DirectoryStore, layers: Layers, ready: Ready, compiler: Any) -> None:
+def test_a_long_log_is_cut(store: DirectoryStore, stores: Stores, ready: Ready, compiler: Any) -> None:
     """Of a build log 64 KiB are kept."""
     log = "w" * (LOG_LIMIT + 1)
-    built = _built(layers, ready(), lambda: compiler()()._replace(build_log=log))
+    built = _built(stores, ready(), lambda: compiler()()._replace(build_log=log))
     assert built.key is not None
     detail = store.detail(built.key)
     assert detail is not None
     assert detail.build_log == log[:LOG_LIMIT]
 
 
-def test_layers_are_asked_nearest_first(tmp_path: Path, ready: Ready, compiler: Any) -> None:
+def test_stores_are_asked_nearest_first(tmp_path: Path, ready: Ready, compiler: Any) -> None:
     """Memory, then the user's root, then system roots; what is found on disk is remembered."""
     prepared = ready()
     roots = [tmp_path / name for name in ("user", "system")]
     for root in roots:
-        _built(Layers(user=DirectoryStore(root, writable=True)), prepared, compiler(root.name))
+        _built(Stores(user=DirectoryStore(root, writable=True)), prepared, compiler(root.name))
     user, system = (DirectoryStore(root, writable=False) for root in roots)
-    layers = Layers(memory=MemoryStore(1 << 20), user=user, systems=(system,))
-    answers = [find(layers, prepared), find(layers, prepared), find(Layers(systems=(system,)), prepared)]
-    found = [(hit.payload, hit.layer) for hit in answers if isinstance(hit, Hit)]
+    stores = Stores(memory=MemoryStore(1 << 20), user=user, systems=(system,))
+    answers = [find(stores, prepared), find(stores, prepared), find(Stores(systems=(system,)), prepared)]
+    found = [(hit.payload, hit.store) for hit in answers if isinstance(hit, Hit)]
     user_s, system_s = (compiler(root.name).payload for root in roots)
     assert found == [(user_s, str(roots[0])), (user_s, "memory"), (system_s, str(roots[1]))]
 
@@ -95,32 +95,32 @@ def test_layers_are_asked_nearest_first(tmp_path: Path, ready: Ready, compiler: 
 def test_a_hit_in_a_system_root_writes_nothing(tmp_path: Path, ready: Ready, compiler: Any) -> None:
     """What an administrator warmed is used where it lies."""
     prepared = ready()
-    _built(Layers(user=DirectoryStore(tmp_path / "system", writable=True)), prepared, compiler())
+    _built(Stores(user=DirectoryStore(tmp_path / "system", writable=True)), prepared, compiler())
     before = _files(tmp_path)
     user = DirectoryStore(tmp_path / "user", writable=True)
     system = DirectoryStore(tmp_path / "system", writable=False)
-    assert isinstance(get_or_build(Layers(user=user, systems=(system,)), prepared, compiler()), Hit)
+    assert isinstance(get_or_build(Stores(user=user, systems=(system,)), prepared, compiler()), Hit)
     assert _files(tmp_path) == before
 
 
 def test_a_header_edited_during_the_compile_is_not_kept(
-    layers: Layers, ready: Ready, compiler: Any, tree: Tree, tmp_path: Path
+    stores: Stores, ready: Ready, compiler: Any, tree: Tree, tmp_path: Path
 ) -> None:
     """The caller gets what was compiled, but nobody can say of which header, so it is not published."""
     include = tree("include")
     compile_ = compiler(meanwhile=lambda: tree("include", value="8"))
-    built = _built(layers, ready(include_dirs=[include]), compile_)
+    built = _built(stores, ready(include_dirs=[include]), compile_)
     assert (built.artifact.payload, built.key) == (compiler().payload, None)
     assert built.note == "the header value.h changed while it was compiled, so it was not kept"
     assert not list(tmp_path.rglob("*.gpc"))
     for value in ("7", "8"):
         tree("include", value=value)
-        assert isinstance(find(layers, ready(include_dirs=[include])), NoEntry)
+        assert isinstance(find(stores, ready(include_dirs=[include])), NoEntry)
 
 
 @pytest.mark.parametrize("how", ["written in place", "another file", "shadowed"])
 def test_a_header_that_is_back_after_the_compile_was_another_meanwhile(
-    layers: Layers, ready: Ready, compiler: Any, tree: Tree, tmp_path: Path, how: str
+    stores: Stores, ready: Ready, compiler: Any, tree: Tree, tmp_path: Path, how: str
 ) -> None:
     """A header that was edited and put back, or was shadowed for a while, may be what was compiled."""
     first, include = tree("first", file="other.h"), tree("include")
@@ -142,17 +142,17 @@ def test_a_header_that_is_back_after_the_compile_was_another_meanwhile(
             os.utime(include / "value.h", ns=(before.st_atime_ns, before.st_mtime_ns))
 
     prepared = ready(include_dirs=[first, include])
-    built = _built(layers, prepared, compiler(meanwhile=change_and_put_back))
+    built = _built(stores, prepared, compiler(meanwhile=change_and_put_back))
     seen = f"the directory {first}/ changed" if how == "shadowed" else f"the header {include}/value.h changed"
     assert built.note == f"{seen} while it was compiled, so it was not kept"
-    assert isinstance(find(layers, prepared), NoEntry)
+    assert isinstance(find(stores, prepared), NoEntry)
 
 
 @pytest.mark.parametrize(
     "how", ["linked", "link behind a link", "parent of a link", "moved", "shadowed below"]
 )
 def test_a_folder_that_is_back_after_the_compile_was_another_meanwhile(
-    layers: Layers, ready: Ready, compiler: Any, tree: Tree, tmp_path: Path, how: str
+    stores: Stores, ready: Ready, compiler: Any, tree: Tree, tmp_path: Path, how: str
 ) -> None:
     """A folder above the headers that led elsewhere for a while may be where they were read."""
     place, first = tmp_path / "place", tmp_path / "first"
@@ -183,9 +183,9 @@ def test_a_folder_that_is_back_after_the_compile_was_another_meanwhile(
             leads_elsewhere()
 
     prepared = ready("#include <sub/value.h>\n", include_dirs=[first, start.get(how, place) / "include"])
-    built = _built(layers, prepared, compiler(meanwhile=meanwhile))
+    built = _built(stores, prepared, compiler(meanwhile=meanwhile))
     assert built.note == f"the directory {watched}/ changed while it was compiled, so it was not kept"
-    assert isinstance(find(layers, prepared), NoEntry)
+    assert isinstance(find(stores, prepared), NoEntry)
 
 
 @pytest.mark.parametrize("below", ["", "cache", "deep/cache"])
@@ -194,24 +194,24 @@ def test_a_root_below_the_headers_keeps_what_includes_through_a_macro(
 ) -> None:
     """What the cache itself writes there while a program is compiled is no header, at any of its builds."""
     include = tree("include")
-    layers = Layers(user=DirectoryStore(include / below, writable=True))
+    stores = Stores(user=DirectoryStore(include / below, writable=True))
     for number in range(3):
         source = b'#define VALUE "value.h"\n#include VALUE\n// %d' % number
         prepared = ready(source=source, include_dirs=[include])
-        built = _built(layers, prepared, compiler())
+        built = _built(stores, prepared, compiler())
         assert (built.note, built.key) == ("", prepared.key)
-        assert isinstance(find(layers, ready(source=source, include_dirs=[include])), Hit)
+        assert isinstance(find(stores, ready(source=source, include_dirs=[include])), Hit)
 
 
 def test_an_artifact_that_holds_a_path_is_for_its_place_alone(
-    layers: Layers, ready: Ready, compiler: Any, tree: Tree
+    stores: Stores, ready: Ready, compiler: Any, tree: Tree
 ) -> None:
     """A payload with an include directory in it is published as located: a hit there, a miss elsewhere."""
     first, second = tree("first"), tree("second")
     here, there = ready(include_dirs=[first]), ready(include_dirs=[second])
-    built = _built(layers, here, compiler(f"compiled in {first}"))
+    built = _built(stores, here, compiler(f"compiled in {first}"))
     assert built.key == here.located_key
-    hit, miss = find(layers, here), look_up(layers, there)
+    hit, miss = find(stores, here), look_up(stores, there)
     assert isinstance(hit, Hit)
     assert hit.head.located
     assert isinstance(miss, Miss)
@@ -220,62 +220,62 @@ def test_an_artifact_that_holds_a_path_is_for_its_place_alone(
 
 @pytest.mark.parametrize("payload", [b"", b"garbage", b".version 8.0\n.target sm_80\n"])
 def test_what_is_no_artifact_is_not_kept(
-    layers: Layers, ready: Ready, compiler: Any, tmp_path: Path, payload: bytes
+    stores: Stores, ready: Ready, compiler: Any, tmp_path: Path, payload: bytes
 ) -> None:
     """What a compiler gave that is nothing, of no known format or for another target is not published."""
-    built = _built(layers, ready(), lambda: compiler()()._replace(payload=payload))
+    built = _built(stores, ready(), lambda: compiler()()._replace(payload=payload))
     assert (built.artifact.payload, built.key) == (payload, None)
     assert built.note.startswith("the compiler's result is damaged, so it was not kept: ")
     assert not list(tmp_path.rglob("*.gpc"))
 
 
-def test_what_its_compiler_refuses_is_given_and_not_kept(layers: Layers, ready: Ready, compiler: Any) -> None:
+def test_what_its_compiler_refuses_is_given_and_not_kept(stores: Stores, ready: Ready, compiler: Any) -> None:
     """An artifact may be for its own process alone; the next one is built and kept."""
-    built = _built(layers, ready(), lambda: compiler()()._replace(refusal="it holds a directory"))
+    built = _built(stores, ready(), lambda: compiler()()._replace(refusal="it holds a directory"))
     assert (built.key, built.note) == (None, "it holds a directory, so it was not kept")
     assert built.artifact.payload == compiler().payload
-    assert _built(layers, ready(), compiler()).key is not None
+    assert _built(stores, ready(), compiler()).key is not None
 
 
-def test_a_required_hit_raises(layers: Layers, ready: Ready, compiler: Any) -> None:
+def test_a_required_hit_raises(stores: Stores, ready: Ready, compiler: Any) -> None:
     """Where a hit is required a miss names program, target and verdict, and nothing is compiled."""
     compile_ = compiler()
     with pytest.raises(
         CacheMissError, match=r"^solver for cuda:compute_90 is not .*: never-built: nothing was ever"
     ):
-        get_or_build(layers._replace(require=True), ready(name="solver"), compile_)
+        get_or_build(stores._replace(require=True), ready(name="solver"), compile_)
     assert compile_.asked == 0
 
 
 def test_a_disabled_cache_is_not_consulted(
-    layers: Layers, ready: Ready, compiler: Any, tmp_path: Path
+    stores: Stores, ready: Ready, compiler: Any, tmp_path: Path
 ) -> None:
     """A disabled cache neither answers nor keeps, even where the entry is there."""
     prepared = ready()
-    _built(layers, prepared, compiler())
+    _built(stores, prepared, compiler())
     before = _files(tmp_path)
-    built = _built(layers._replace(disabled=True), prepared, compiler())
+    built = _built(stores._replace(disabled=True), prepared, compiler())
     assert (built.miss.verdict, built.key) == (Verdict.NOT_CONSULTED, None)
     assert built.note == "GPUCACHE_DISABLE is set, so no cache was asked"
     assert _files(tmp_path) == before
 
 
 def test_what_cannot_be_keyed_is_compiled_and_not_kept(
-    layers: Layers, ready: Ready, compiler: Any, tmp_path: Path
+    stores: Stores, ready: Ready, compiler: Any, tmp_path: Path
 ) -> None:
     """A program with the time in it is compiled, and its note says why nothing is kept."""
-    built = _built(layers, ready(b"int x = __TIME__[0];"), compiler())
+    built = _built(stores, ready(b"int x = __TIME__[0];"), compiler())
     assert (built.miss.verdict, built.key) == (Verdict.UNCACHEABLE, None)
     assert built.note.startswith("the source uses __TIME__")
     assert not list(tmp_path.rglob("*.gpc"))
 
 
-def test_a_read_only_cache_is_read(layers: Layers, ready: Ready, compiler: Any, tmp_path: Path) -> None:
+def test_a_read_only_cache_is_read(stores: Stores, ready: Ready, compiler: Any, tmp_path: Path) -> None:
     """With read_only hits are served, and what is built is not kept."""
     known, new = ready(), ready(options=["-DNEW"])
-    _built(layers, known, compiler())
+    _built(stores, known, compiler())
     before = _files(tmp_path)
-    reading = layers._replace(read_only=True)
+    reading = stores._replace(read_only=True)
     assert isinstance(find(reading, known), Hit)
     assert _built(reading, new, compiler()).note == "GPUCACHE_READ_ONLY is set, so it was not kept"
     assert _files(tmp_path) == before
@@ -283,7 +283,7 @@ def test_a_read_only_cache_is_read(layers: Layers, ready: Ready, compiler: Any, 
 
 def test_no_usable_root_says_why(ready: Ready, compiler: Any) -> None:
     """Where there is no root its own reason is the verdict and the note."""
-    built = _built(Layers(unusable="the root is gone; make it"), ready(), compiler())
+    built = _built(Stores(unusable="the root is gone; make it"), ready(), compiler())
     assert (built.miss.verdict, built.miss.detail) == (Verdict.NOT_CONSULTED, "the root is gone; make it")
     assert built.note == "the root is gone; make it"
 
@@ -307,14 +307,14 @@ def test_what_cannot_be_kept_is_still_given_back(
         def publish(self, entry: Entry) -> int:  # noqa: ARG002 - the store's signature
             raise failure
 
-    built = _built(Layers(user=Full(tmp_path / "cache", writable=True)), ready(), compiler())
+    built = _built(Stores(user=Full(tmp_path / "cache", writable=True)), ready(), compiler())
     assert (built.artifact.payload, built.key) == (compiler().payload, None)
     assert built.note == f"nothing could be kept{told.format(root=tmp_path / 'cache')}"
 
 
 @pytest.mark.parametrize("failure", [OSError(errno.EIO, "I/O error"), CacheUnusableError("gone")])
 def test_a_bound_that_cannot_be_kept_harms_nobody(
-    layers: Layers, ready: Ready, compiler: Any, failure: Exception
+    stores: Stores, ready: Ready, compiler: Any, failure: Exception
 ) -> None:
     """Trimming after a publish may fail: the entry is there."""
 
@@ -322,18 +322,18 @@ def test_a_bound_that_cannot_be_kept_harms_nobody(
         raise failure
 
     prepared = ready()
-    assert _built(layers._replace(trim=trim), prepared, compiler()).key == prepared.key
-    assert isinstance(find(layers, prepared), Hit)
+    assert _built(stores._replace(trim=trim), prepared, compiler()).key == prepared.key
+    assert isinstance(find(stores, prepared), Hit)
 
 
-def test_a_compile_error_leaves_nothing(layers: Layers, ready: Ready, tmp_path: Path) -> None:
+def test_a_compile_error_leaves_nothing(stores: Stores, ready: Ready, tmp_path: Path) -> None:
     """What the compiler raises comes out, and the next process may try at once."""
 
     def refuse() -> Artifact:
         raise CompileError("it does not compile")
 
     with pytest.raises(CompileError, match="does not compile"):
-        get_or_build(layers, ready(), refuse)
+        get_or_build(stores, ready(), refuse)
     assert not list(tmp_path.rglob("*.gpc"))
     assert not [path for path in (tmp_path / "cache" / "v1" / "locks").iterdir() if path.is_file()]
 
@@ -343,29 +343,29 @@ def test_a_sound_copy_below_makes_up_for_damage(tmp_path: Path, ready: Ready, co
     prepared = ready()
     stores = [DirectoryStore(tmp_path / name, writable=True) for name in ("user", "system")]
     for store in stores:
-        _built(Layers(user=store), prepared, compiler())
+        _built(Stores(user=store), prepared, compiler())
     (path,) = (tmp_path / "user").rglob("*.gpc")
     path.write_bytes(path.read_bytes()[:-1] + b"\0")
-    hit = find(Layers(user=stores[0], systems=(stores[1],)), prepared)
+    hit = find(Stores(user=stores[0], systems=(stores[1],)), prepared)
     assert isinstance(hit, Hit)
-    assert hit.layer == str(tmp_path / "system")
+    assert hit.store == str(tmp_path / "system")
 
 
-def test_a_useless_entry_is_replaced(layers: Layers, ready: Ready, compiler: Any) -> None:
+def test_a_useless_entry_is_replaced(stores: Stores, ready: Ready, compiler: Any) -> None:
     """What a driver rejected is compiled again although it is there, and published over."""
     prepared = ready()
-    layers = layers._replace(memory=MemoryStore(1 << 20))
-    _built(layers, prepared, compiler("garbage"))
-    found, miss = find(layers, prepared), Miss(Verdict.REJECTED, "the driver rejected the binary")
+    stores = stores._replace(memory=MemoryStore(1 << 20))
+    _built(stores, prepared, compiler("garbage"))
+    found, miss = find(stores, prepared), Miss(Verdict.REJECTED, "the driver rejected the binary")
     assert isinstance(found, Hit)
-    build(layers, prepared, compiler("sound"), miss, useless=found)
-    for looked_in in (layers, layers._replace(memory=None)):
+    build(stores, prepared, compiler("sound"), miss, useless=found)
+    for looked_in in (stores, stores._replace(memory=None)):
         hit = find(looked_in, prepared)
         assert isinstance(hit, Hit)
         assert hit.payload == compiler("sound").payload
 
 
-def test_who_comes_second_waits_for_the_first(layers: Layers, ready: Ready, compiler: Any) -> None:
+def test_who_comes_second_waits_for_the_first(stores: Stores, ready: Ready, compiler: Any) -> None:
     """While one thread compiles, another that wants the same program gets its result without compiling."""
     prepared, compiling, done = ready(), threading.Event(), threading.Event()
 
@@ -375,9 +375,9 @@ def test_who_comes_second_waits_for_the_first(layers: Layers, ready: Ready, comp
 
     second = compiler("second")
     with ThreadPoolExecutor(2) as threads:
-        first = threads.submit(get_or_build, layers, prepared, compiler("first", meanwhile=slowly))
+        first = threads.submit(get_or_build, stores, prepared, compiler("first", meanwhile=slowly))
         assert compiling.wait(PATIENCE_S)
-        waiting = threads.submit(get_or_build, layers, prepared, second)
+        waiting = threads.submit(get_or_build, stores, prepared, second)
         done.set()
         assert isinstance(first.result(PATIENCE_S), Built)
         hit = waiting.result(PATIENCE_S)
@@ -385,15 +385,15 @@ def test_who_comes_second_waits_for_the_first(layers: Layers, ready: Ready, comp
     assert (hit.payload, second.asked) == (compiler("first").payload, 0)
 
 
-def test_nobody_waits_beyond_the_limit(layers: Layers, ready: Ready, compiler: Any) -> None:
+def test_nobody_waits_beyond_the_limit(stores: Stores, ready: Ready, compiler: Any) -> None:
     """Where another holds the lock for longer than the limit, the program is compiled anyway and kept."""
     prepared = ready()
     outcomes: list[Hit | Built] = []
 
     def impatient() -> None:
-        outcomes.append(get_or_build(layers, prepared, compiler("impatient"), wait_s=0))
+        outcomes.append(get_or_build(stores, prepared, compiler("impatient"), wait_s=0))
 
-    _built(layers, prepared, compiler("slow", meanwhile=impatient))
+    _built(stores, prepared, compiler("slow", meanwhile=impatient))
     (outcome,) = outcomes
     assert isinstance(outcome, Built)
     assert outcome.key == prepared.key
@@ -415,8 +415,8 @@ class _Noticed(DirectoryStore):
 def test_nobody_queues_behind_builds_that_keep_nothing(tmp_path: Path, ready: Ready, compiler: Any) -> None:
     """Who waited for a build that kept nothing compiles at once, beside all others who waited."""
     store = _Noticed(tmp_path / "cache", writable=True)
-    layers, prepared, compiling, together = (
-        Layers(user=store),
+    stores, prepared, compiling, together = (
+        Stores(user=store),
         ready(),
         threading.Event(),
         threading.Barrier(3),
@@ -430,24 +430,24 @@ def test_nobody_queues_behind_builds_that_keep_nothing(tmp_path: Path, ready: Re
     first = compiler(kind=ArtifactKind.CUBIN, meanwhile=until_all_wait)  # PTX was wanted: it is not kept
     others = [compiler(meanwhile=lambda: together.wait(PATIENCE_S)) for _ in range(3)]
     with ThreadPoolExecutor(4) as pool:
-        begun = pool.submit(get_or_build, layers, prepared, first)
+        begun = pool.submit(get_or_build, stores, prepared, first)
         assert compiling.wait(PATIENCE_S)
-        waiting = [pool.submit(get_or_build, layers, prepared, each) for each in others]
+        waiting = [pool.submit(get_or_build, stores, prepared, each) for each in others]
         assert isinstance(begun.result(PATIENCE_S), Built)
         results = [each.result(PATIENCE_S) for each in waiting]
     assert [type(result) for result in results] == [Built] * 3
 
 
 def test_an_entry_that_lacks_a_local_size_is_a_hit_for_a_program_alone(
-    layers: Layers, ready: Ready, compiler: Any
+    stores: Stores, ready: Ready, compiler: Any
 ) -> None:
     """A lookup hits whatever local sizes it names; for warm the entry is incomplete, and it says why."""
     opencl = compiler(kind=ArtifactKind.OPENCL_BINARY)
-    key = _built(layers, ready(b"", implementation="pocl", local_sizes=[(64,)]), opencl).key
+    key = _built(stores, ready(b"", implementation="pocl", local_sizes=[(64,)]), opencl).key
     wanted = ready(b"", implementation="pocl", local_sizes=[(64,), (16, 16)])
-    assert isinstance(find(layers, wanted), Hit)
-    miss = look_up(layers, wanted, whole=True)
+    assert isinstance(find(stores, wanted), Hit)
+    miss = look_up(stores, wanted, whole=True)
     assert isinstance(miss, Miss)
     assert (miss.verdict, miss.nearest) == (Verdict.INCOMPLETE, key)
     assert "is compiled for 64, and not for 16x16" in miss.detail
-    assert isinstance(find(layers, ready(b"", implementation="pocl"), whole=True), Hit)
+    assert isinstance(find(stores, ready(b"", implementation="pocl"), whole=True), Hit)

@@ -11,7 +11,7 @@ from gpucache.answers.warm import WarmOutcome, WarmResult
 from gpucache.backends.registry import load_backend
 from gpucache.engine.lookup import leave
 from gpucache.engine.prepare import Prepared, prepare
-from gpucache.engine.store_layers import Layers
+from gpucache.engine.stores import Stores
 from gpucache.engine.warm.plan import plan_missed
 from gpucache.engine.warm.run import forget_built
 from gpucache.model import BuildRequest, Device, Program, Target, Toolchain
@@ -31,52 +31,52 @@ def _planned(store: DirectoryStore, environ: Mapping[str, str], **more: Any) -> 
 
 
 def test_what_a_late_compiler_was_asked_for_is_noted(
-    ready: Callable[..., Prepared], layers: Layers, store: DirectoryStore
+    ready: Callable[..., Prepared], stores: Stores, store: DirectoryStore
 ) -> None:
     """The request is kept and its miss written down as one that warm can build."""
-    left = leave(layers, ready(b"", implementation="pocl", local_sizes=[(64,)]), _MISS, 5)
+    left = leave(stores, ready(b"", implementation="pocl", local_sizes=[(64,)]), _MISS, 5)
     assert (left.noted, left.compile_ns) == (Noted.NEW, 5)
     assert store.missed()[0].request.local_sizes == ((64,),)
     assert store.journal_tail(1)[0]["noted"] is True
 
 
 def test_what_the_driver_rejected_is_noted_as_such(
-    ready: Callable[..., Prepared], layers: Layers, store: DirectoryStore
+    ready: Callable[..., Prepared], stores: Stores, store: DirectoryStore
 ) -> None:
     """Whoever builds it later knows that an entry which answers is of no use."""
-    leave(layers, ready(b"", implementation="pocl"), Miss(Verdict.REJECTED, "words"), 5)
-    leave(layers, ready(b"// another", implementation="pocl"), _MISS, 5)
+    leave(stores, ready(b"", implementation="pocl"), Miss(Verdict.REJECTED, "words"), 5)
+    leave(stores, ready(b"// another", implementation="pocl"), _MISS, 5)
     assert sorted(one.rejected for one in store.missed()) == [False, True]
 
 
 @pytest.mark.parametrize(
-    ("layers_", "miss"),
+    ("stores_", "miss"),
     [
         pytest.param({"read_only": True}, _MISS, id="read-only"),
         pytest.param({}, Miss(Verdict.UNCACHEABLE, "why"), id="uncacheable"),
     ],
 )
 def test_what_cannot_be_kept_is_not_noted(
-    ready: Callable[..., Prepared], layers: Layers, store: DirectoryStore, layers_: Any, miss: Miss
+    ready: Callable[..., Prepared], stores: Stores, store: DirectoryStore, stores_: Any, miss: Miss
 ) -> None:
     """Without a cache to write, or a key, there is nothing for warm to build."""
-    left = leave(layers._replace(**layers_), ready(b"", implementation="pocl"), miss, 5)
+    left = leave(stores._replace(**stores_), ready(b"", implementation="pocl"), miss, 5)
     assert (left.noted, store.missed()) == (Noted.NONE, [])
     assert left.note
 
 
 def test_a_note_is_asked_for_as_the_program_did(
-    ready: Callable[..., Prepared], layers: Layers, store: DirectoryStore
+    ready: Callable[..., Prepared], stores: Stores, store: DirectoryStore
 ) -> None:
     """The planned request has the key that was looked for, and some more local sizes where they are given."""
     prepared = ready(b"", implementation="pocl", options=["-DA"], local_sizes=[(64,)])
-    leave(layers, prepared, _MISS, 5)
+    leave(stores, prepared, _MISS, 5)
     item = _planned(store, {}, local_sizes=[(8, 8)])
     assert item.request.local_sizes == ((64,), (8, 8))
     assert prepare(_BACKENDS["opencl"], item.request, item.toolchain, {}).key == prepared.key
 
 
-def test_headers_of_the_current_directory_are_found_from_elsewhere(layers: Layers, tmp_path: Path) -> None:
+def test_headers_of_the_current_directory_are_found_from_elsewhere(stores: Stores, tmp_path: Path) -> None:
     """A program that found a header where it ran has the same key in a worker, which runs elsewhere."""
     for place, value in (("here", "7"), ("there", "8")):
         (tmp_path / place).mkdir()
@@ -89,20 +89,20 @@ def test_headers_of_the_current_directory_are_found_from_elsewhere(layers: Layer
         searches_cwd=True,
     )
     prepared = prepare(_BACKENDS["opencl"], request, _TOOLCHAIN, {})
-    leave(layers, prepared, _MISS, 5)
-    assert layers.user is not None
-    (item,) = plan_missed(layers.user.missed(), [_DEVICE], _BACKENDS, {})
+    leave(stores, prepared, _MISS, 5)
+    assert stores.user is not None
+    (item,) = plan_missed(stores.user.missed(), [_DEVICE], _BACKENDS, {})
     assert item.request is not None
     assert not item.request.searches_cwd
     assert prepare(_BACKENDS["opencl"], item.request, _TOOLCHAIN, {}).key == prepared.key
 
 
 def test_what_cannot_be_asked_here_is_skipped(
-    ready: Callable[..., Prepared], layers: Layers, store: DirectoryStore
+    ready: Callable[..., Prepared], stores: Stores, store: DirectoryStore
 ) -> None:
     """Another environment, or a device that is not here, is said instead of building something else."""
     prepared = ready(b"", implementation="pocl", environ={"POCL_X": "1"})
-    leave(layers, prepared, _MISS, 5, (("POCL_X", "1"),))
+    leave(stores, prepared, _MISS, 5, (("POCL_X", "1"),))
     assert _planned(store, {}).skipped == "it was wanted with another POCL_X; set it as the program has it"
     assert not _planned(store, {"POCL_X": "1"}).skipped
     assert _planned(store, {"POCL_X": "1"}, devices=[]).skipped == "its target is not here"
@@ -113,10 +113,10 @@ def test_what_cannot_be_asked_here_is_skipped(
     [(WarmResult.BUILT, 0), (WarmResult.HIT, 0), (WarmResult.FAILED, 1), (WarmResult.INTERRUPTED, 1)],
 )
 def test_only_what_is_there_now_is_forgotten(
-    ready: Callable[..., Prepared], layers: Layers, store: DirectoryStore, result: WarmResult, left: int
+    ready: Callable[..., Prepared], stores: Stores, store: DirectoryStore, result: WarmResult, left: int
 ) -> None:
     """The note of what failed or was not reached stays."""
-    leave(layers, ready(b"", implementation="pocl"), _MISS, 5)
+    leave(stores, ready(b"", implementation="pocl"), _MISS, 5)
     item = _planned(store, {})
     forget_built(store, store.missed(), [WarmOutcome(item.program, item.target, result, item.variant)])
     assert len(store.missed()) == left

@@ -13,7 +13,7 @@ import pytest
 
 from gpucache.answers.lookup import Built, Hit, Verdict
 from gpucache.answers.warm import WarmOutcome, WarmResult
-from gpucache.assembly import backends, open_layers
+from gpucache.assembly import backends, open_stores
 from gpucache.engine.warm.plan import Build, Job, Progress, WarmItem, plan_warm
 from gpucache.engine.warm.rounds import build_job
 from gpucache.engine.warm.run import Session
@@ -67,11 +67,11 @@ class Warming:
 
     def __call__(self, items: Sequence[WarmItem], text: str, **options: Any) -> dict[str, WarmOutcome]:
         """Outcomes by program; ``text`` is what workers do for the program ``bad.cu``."""
-        real = partial(build_job, partial(open_layers, self._settings))
+        real = partial(build_job, partial(open_stores, self._settings))
         build = Text(f"{text} if job.request.program.name == 'bad.cu' else real(job)", real)
-        layers = open_layers(self._settings)
-        session = Session(lambda: layers, backends(), {}, self._watch, 2, build=build, **options)
-        return {outcome.program: outcome for outcome in session.run(layers, items, [])}
+        stores = open_stores(self._settings)
+        session = Session(lambda: stores, backends(), {}, self._watch, 2, build=build, **options)
+        return {outcome.program: outcome for outcome in session.run(stores, items, [])}
 
     def _watch(self, now: Progress) -> None:
         self.seen.append(now)

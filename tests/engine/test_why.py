@@ -13,7 +13,7 @@ from gpucache.answers.why import Answer
 from gpucache.backends.registry import load_backend
 from gpucache.engine.lookup import get_or_build
 from gpucache.engine.prepare import Prepared, prepare
-from gpucache.engine.store_layers import Layers
+from gpucache.engine.stores import Stores
 from gpucache.engine.warm.plan import WarmItem
 from gpucache.engine.why import compare, items_of, why
 from gpucache.model import ArtifactKind, KeyField
@@ -28,14 +28,14 @@ def _item(prepared: Prepared) -> WarmItem:
 
 
 @pytest.fixture
-def ask(layers: Layers) -> Callable[..., list[Answer]]:
+def ask(stores: Stores) -> Callable[..., list[Answer]]:
     backends = {name: load_backend(name) for name in ("cuda", "opencl")}
-    return lambda *items: list(why(items, backends, layers, {}))
+    return lambda *items: list(why(items, backends, stores, {}))
 
 
 @pytest.mark.parametrize("implementation", ["pocl", "intel"])
 def test_the_directory_that_a_program_runs_in_is_searched_and_told(
-    layers: Layers, ready: Ready, tree: Callable[..., Path], compiler: Any, implementation: str
+    stores: Stores, ready: Ready, tree: Callable[..., Path], compiler: Any, implementation: str
 ) -> None:
     """A program that was built where a header lies is a hit there, and what it is elsewhere is said."""
     here, source = tree("here"), b'#include "value.h"'
@@ -43,12 +43,12 @@ def test_the_directory_that_a_program_runs_in_is_searched_and_told(
     request, toolchain = anywhere.request, anywhere.compilation.inputs.toolchain
     backend = load_backend("opencl")
     running = prepare(backend, request._replace(cwd=str(here), searches_cwd=True), toolchain, {})
-    get_or_build(layers, running, compiler(kind=ArtifactKind.OPENCL_BINARY))
+    get_or_build(stores, running, compiler(kind=ArtifactKind.OPENCL_BINARY))
     backends = {"opencl": backend}
-    (found,) = why([_item(anywhere)], backends, layers, {}, str(here))
+    (found,) = why([_item(anywhere)], backends, stores, {}, str(here))
     assert (found.hit, found.directory) == (True, str(here))
     assert isinstance(found.elsewhere, Miss) and found.elsewhere.verdict is Verdict.KEY_CHANGED
-    (found,) = why([_item(anywhere)], backends, layers, {}, str(here.parent))
+    (found,) = why([_item(anywhere)], backends, stores, {}, str(here.parent))
     assert (found.hit, found.directory, found.elsewhere) == (False, None, None)
 
 
@@ -61,15 +61,15 @@ def _report(*fields: tuple[str, str]) -> EntryReport:
 
 
 def test_a_hit_and_what_was_written_before(
-    ask: Callable[..., list[Answer]], layers: Layers, store: DirectoryStore, ready: Ready, compiler: Any
+    ask: Callable[..., list[Answer]], stores: Stores, store: DirectoryStore, ready: Ready, compiler: Any
 ) -> None:
     """What is there is a hit; a miss tells the last three keys built for its target, newest first."""
     built = [ready(b"int x;", options=[f"-DN={number}"]) for number in range(5)]
     for prepared in built:
-        get_or_build(layers, prepared, compiler())
+        get_or_build(stores, prepared, compiler())
     for one in store.scan():
         store.quarantine(one, "damaged")
-    get_or_build(layers, built[3], compiler())
+    get_or_build(stores, built[3], compiler())
     hit, missed = ask(_item(built[3]), _item(ready(b"int x;", options=["-DN=9"])))
     assert hit.hit and not missed.hit
     assert hit.consulted == missed.consulted == (str(store.root),)

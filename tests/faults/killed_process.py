@@ -22,7 +22,7 @@ from pathlib import Path
 from gpucache.answers.lookup import Miss
 from gpucache.engine.evict import Limits, plan_evict, run_evict, trim
 from gpucache.engine.lookup import build, look_up
-from gpucache.engine.store_layers import Layers
+from gpucache.engine.stores import Stores
 from gpucache.engine.verify import repaired, run_verify
 from gpucache.keys import cache_key, digest
 from gpucache.model import Entry, EntryDetail, EntryHead, KeyField
@@ -70,9 +70,9 @@ def _damage(store: DirectoryStore) -> None:
 
 
 def _build(store: DirectoryStore) -> object:
-    layers = Layers(user=store, trim=lambda: trim(own(store), 10_000, time.time_ns()))
-    miss = look_up(layers, PREPARED)
-    return build(layers, PREPARED, Compiler(), miss, wait_s=1) if isinstance(miss, Miss) else miss
+    stores = Stores(user=store, trim=lambda: trim(own(store), 10_000, time.time_ns()))
+    miss = look_up(stores, PREPARED)
+    return build(stores, PREPARED, Compiler(), miss, wait_s=1) if isinstance(miss, Miss) else miss
 
 
 def _repair(store: DirectoryStore) -> object:

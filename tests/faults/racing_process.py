@@ -21,7 +21,7 @@ from pathlib import Path
 from gpucache.answers.lookup import Built, Hit, Miss, Verdict
 from gpucache.engine.evict import trim
 from gpucache.engine.lookup import build, get_or_build
-from gpucache.engine.store_layers import Layers
+from gpucache.engine.stores import Stores
 from gpucache.engine.verify import repaired, run_verify
 from gpucache.store import DirectoryStore
 from tests.engine.conftest import Compiler, make_ready
@@ -97,7 +97,7 @@ def read(root: Path, seed: int, enough: int, report: int) -> None:
     chance, store, problems, built = random.Random(seed), DirectoryStore(root, writable=True), set(), 0
     for _ in range(enough):
         number = chance.randrange(len(PREPARED))
-        outcome = get_or_build(Layers(user=store), PREPARED[number], COMPILERS[number])
+        outcome = get_or_build(Stores(user=store), PREPARED[number], COMPILERS[number])
         payload = outcome.payload if isinstance(outcome, Hit) else outcome.artifact.payload
         if payload != COMPILERS[number].payload:
             problems.add("other bytes than were compiled")
@@ -117,7 +117,7 @@ def for_ever(root: Path, seed: int, act: Callable[[DirectoryStore, random.Random
 def publish(store: DirectoryStore, chance: random.Random) -> None:
     number = chance.randrange(len(PREPARED))
     build(
-        Layers(user=store), PREPARED[number], COMPILERS[number], Miss(Verdict.NEVER_BUILT, "a test"), wait_s=0
+        Stores(user=store), PREPARED[number], COMPILERS[number], Miss(Verdict.NEVER_BUILT, "a test"), wait_s=0
     )
 
 

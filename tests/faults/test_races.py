@@ -93,7 +93,7 @@ def test_children_of_multiprocessing_share_what_one_of_them_built(tmp_path: Path
 _DAEMONS = """
 import sys, threading
 from pathlib import Path
-from gpucache.engine.store_layers import Layers
+from gpucache.engine.stores import Stores
 from gpucache.engine.lookup import get_or_build
 from gpucache.store import DirectoryStore
 from tests.engine.conftest import Compiler, make_ready
@@ -103,9 +103,9 @@ ready = make_ready()
 began = threading.Semaphore(0)
 
 def build_for_ever(number):
-    layers = Layers(user=store)
+    stores = Stores(user=store)
     while True:
-        get_or_build(layers, ready, Compiler(f"by {number}"))
+        get_or_build(stores, ready, Compiler(f"by {number}"))
         began.release()
         for scanned in store.scan():
             store.remove(scanned, "a test")
@@ -134,29 +134,29 @@ def test_daemon_threads_that_build_while_their_process_exits_spoil_nothing(tmp_p
 _FORK = """
 import os, sys, threading
 from pathlib import Path
-from gpucache.engine.store_layers import Layers
+from gpucache.engine.stores import Stores
 from gpucache.engine.lookup import get_or_build
 from gpucache.store import DirectoryStore
 from tests.engine.conftest import Compiler, make_ready
 
 store = DirectoryStore(Path(sys.argv[1]), writable=True)
-layers, ready = Layers(user=store), make_ready()
+stores, ready = Stores(user=store), make_ready()
 compiling, may_end, (reading, told) = threading.Event(), threading.Event(), os.pipe()
 
 def meanwhile():
     compiling.set()
     may_end.wait()
 
-thread = threading.Thread(target=get_or_build, args=(layers, ready, Compiler(meanwhile=meanwhile)))
+thread = threading.Thread(target=get_or_build, args=(stores, ready, Compiler(meanwhile=meanwhile)))
 thread.start()
 compiling.wait()
 child = os.fork()
 if child == 0:
     own = Compiler()
-    get_or_build(layers, make_ready(options=("-DOTHER",)), own)
+    get_or_build(stores, make_ready(options=("-DOTHER",)), own)
     with store.single_flight(ready.key, 0) as held:
         os.write(told, b"held" if held else b"waits")
-    get_or_build(layers, ready, own)
+    get_or_build(stores, ready, own)
     os._exit(0 if own.asked == 1 else 1)
 said = os.read(reading, 5)
 may_end.set()

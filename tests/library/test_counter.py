@@ -12,9 +12,9 @@ from tests.children import run_text
 
 _COUNTING = """
 import os, signal, sys, threading
-from gpucache.library.process import _COUNTER, layers
+from gpucache.library.process import _COUNTER, stores
 
-opened = layers()
+opened = stores()
 opened.target.root.mkdir(mode=0o700)
 
 def forked(child):

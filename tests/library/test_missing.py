@@ -16,7 +16,7 @@ import pytest
 from gpucache.answers.lookup import Hit
 from gpucache.engine.hits import find
 from gpucache.engine.prepare import Prepared
-from gpucache.engine.store_layers import Layers, NoEntry
+from gpucache.engine.stores import NoEntry, Stores
 from gpucache.library.missing import LATER, build, flush, reason
 from gpucache.model import Artifact
 from gpucache.store import DirectoryStore
@@ -41,8 +41,8 @@ if sys.argv[1] == "os._exit":
 
 
 @pytest.fixture
-def layers(tmp_path: Path) -> Layers:
-    return Layers(user=DirectoryStore(tmp_path / "cache", writable=True), memory=MemoryStore(1 << 20))
+def stores(tmp_path: Path) -> Stores:
+    return Stores(user=DirectoryStore(tmp_path / "cache", writable=True), memory=MemoryStore(1 << 20))
 
 
 @contextmanager
@@ -53,69 +53,69 @@ def _waiting() -> Iterator[None]:
     flush()
 
 
-def _built(layers: Layers, compiler: Compiler, ready: Prepared = _READY) -> Hit | Artifact:
-    met = find(layers, ready)
+def _built(stores: Stores, compiler: Compiler, ready: Prepared = _READY) -> Hit | Artifact:
+    met = find(stores, ready)
     assert isinstance(met, NoEntry)
-    return build(layers, ready, compiler, reason(layers, ready, met))
+    return build(stores, ready, compiler, reason(stores, ready, met))
 
 
-def _journaled(layers: Layers) -> list[object]:
-    assert layers.user is not None
-    return [record["verdict"] for record in layers.user.journal_tail(100)]
+def _journaled(stores: Stores) -> list[object]:
+    assert stores.user is not None
+    return [record["verdict"] for record in stores.user.journal_tail(100)]
 
 
-def test_a_program_goes_on_before_its_miss_is_explained_and_published(layers: Layers) -> None:
+def test_a_program_goes_on_before_its_miss_is_explained_and_published(stores: Stores) -> None:
     """Until then its key is locked; afterwards the journal and the cache have it."""
-    assert layers.user is not None
+    assert stores.user is not None
     with _waiting():
-        assert isinstance(_built(layers, Compiler()), Artifact)
-        assert not layers.user.contains(_READY.key)
-        assert _journaled(layers) == []
-        with layers.user.single_flight(_READY.key, 0) as held:
+        assert isinstance(_built(stores, Compiler()), Artifact)
+        assert not stores.user.contains(_READY.key)
+        assert _journaled(stores) == []
+        with stores.user.single_flight(_READY.key, 0) as held:
             assert not held
-    assert layers.user.contains(_READY.key)
-    assert _journaled(layers) == ["never-built"]
-    with layers.user.single_flight(_READY.key, 0) as held:
+    assert stores.user.contains(_READY.key)
+    assert _journaled(stores) == ["never-built"]
+    with stores.user.single_flight(_READY.key, 0) as held:
         assert held
 
 
 def test_a_program_may_remove_its_headers_as_soon_as_its_build_returns(
-    layers: Layers, tmp_path: Path
+    stores: Stores, tmp_path: Path
 ) -> None:
     """Whether they changed during the compile is asked before."""
-    assert layers.user is not None
+    assert stores.user is not None
     (tmp_path / "x.h").write_text("#define V 1\n", encoding="ascii")
     ready = make_ready('#include "x.h"\nkernel void show() {}', include_dirs=(tmp_path,))
     with _waiting():
-        _built(layers, Compiler(), ready)
+        _built(stores, Compiler(), ready)
         (tmp_path / "x.h").unlink()
-    assert layers.user.contains(ready.key)
+    assert stores.user.contains(ready.key)
 
 
-def test_a_build_before_the_publication_of_the_same_is_a_hit_in_memory(layers: Layers) -> None:
+def test_a_build_before_the_publication_of_the_same_is_a_hit_in_memory(stores: Stores) -> None:
     """It waits for the publication, and compiles nothing."""
     compiler = Compiler()
     with ThreadPoolExecutor(1) as pool:
         with _waiting():
-            _built(layers, compiler)
-            second = pool.submit(_built, layers, compiler)
+            _built(stores, compiler)
+            second = pool.submit(_built, stores, compiler)
         hit = second.result(PATIENCE_S)
     assert isinstance(hit, Hit)
-    assert (hit.layer, compiler.asked) == ("memory", 1)
+    assert (hit.store, compiler.asked) == ("memory", 1)
 
 
-def test_lines_come_in_the_order_of_the_builds(layers: Layers, caplog: pytest.LogCaptureFixture) -> None:
+def test_lines_come_in_the_order_of_the_builds(stores: Stores, caplog: pytest.LogCaptureFixture) -> None:
     """Each explains its own miss by what was built before it."""
     caplog.set_level(logging.INFO, "gpucache")
     with _waiting():
         for number in range(3):
-            _built(layers, Compiler(), make_ready(options=(f"-DVALUE={number}",)))
+            _built(stores, Compiler(), make_ready(options=(f"-DVALUE={number}",)))
     lines = [record.getMessage() for record in caplog.records if record.levelno == logging.INFO]
     assert ["the define VALUE: 0 -> 1" in lines[1], "the define VALUE: 1 -> 2" in lines[2]] == [True, True]
 
 
 def test_trouble_after_the_compile_is_logged_once(
-    layers: Layers, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    stores: Stores, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two programs run, and one line says why neither is kept."""
 
@@ -123,44 +123,44 @@ def test_trouble_after_the_compile_is_logged_once(
         raise RuntimeError("of a kind that nobody expects")
 
     monkeypatch.setattr(DirectoryStore, "publish", fail)
-    assert all(isinstance(_built(layers, Compiler()), Artifact) for _ in range(2))
+    assert all(isinstance(_built(stores, Compiler()), Artifact) for _ in range(2))
     flush()
     warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert warned == ["programs are compiled uncached: show: of a kind that nobody expects"]
 
 
-def test_a_fork_leaves_the_publication_to_the_parent(layers: Layers) -> None:
+def test_a_fork_leaves_the_publication_to_the_parent(stores: Stores) -> None:
     """The child has nothing to wait for and frees no lock; the parent publishes once."""
-    assert layers.user is not None
-    store = layers.user
+    assert stores.user is not None
+    store = stores.user
 
     def child() -> None:
         flush()
-        assert isinstance(_built(layers, Compiler(), make_ready("kernel void other() {}")), Artifact)
+        assert isinstance(_built(stores, Compiler(), make_ready("kernel void other() {}")), Artifact)
         flush()
         with store.single_flight(_READY.key, 0) as held:
             assert not held
 
     with _waiting():
-        _built(layers, Compiler())
+        _built(stores, Compiler())
         assert os.waitpid(forked(child), 0)[1] == 0
     assert [event.key for event in store.history("show")].count(str(_READY.key)) == 1
 
 
-def test_work_may_add_more_than_waits_at_most(layers: Layers) -> None:
+def test_work_may_add_more_than_waits_at_most(stores: Stores) -> None:
     """A handler of the log may compile: the thread that does the work does not wait for itself."""
     done: list[int] = []
 
     def work() -> None:
         for number in range(40):
-            LATER.add(layers, _READY, partial(done.append, number))
+            LATER.add(stores, _READY, partial(done.append, number))
 
-    LATER.add(layers, _READY, work)
+    LATER.add(stores, _READY, work)
     flush()
     assert done == list(range(40))
 
 
-def test_a_fork_waits_for_the_work_that_runs(layers: Layers) -> None:
+def test_a_fork_waits_for_the_work_that_runs(stores: Stores) -> None:
     """So its child meets no lock or import of the thread's in the middle."""
     running, done = Event(), []
 
@@ -168,7 +168,7 @@ def test_a_fork_waits_for_the_work_that_runs(layers: Layers) -> None:
         running.set()
         done.append(sum(range(100_000)))
 
-    LATER.add(layers, _READY, work)
+    LATER.add(stores, _READY, work)
     running.wait()
     assert os.waitpid(forked(lambda: done[0]), 0)[1] == 0
     flush()

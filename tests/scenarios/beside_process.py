@@ -65,8 +65,8 @@ def _opencl(name: str) -> tuple[Build, Build]:
         )
         prepared = prepare(BACKEND, request, platforms.toolchain(device), os.environ)
         compile_ = partial(compiler.compile_source, context, device, request, prepared.compilation)
-        outcome = get_or_build(process.layers(), prepared, compile_)
-        process.tell(process.layers(), prepared, outcome)
+        outcome = get_or_build(process.stores(), prepared, compile_)
+        process.tell(process.stores(), prepared, outcome)
         payload = outcome.payload if isinstance(outcome, Hit) else outcome.artifact.payload
         return compiler.load_binaries(context, [device], [payload])
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from gpucache.answers.lookup import Built, Hit
-from gpucache.assembly import open_layers
+from gpucache.assembly import open_stores
 from gpucache.engine.lookup import get_or_build, look_up
 from gpucache.engine.prepare import Prepared
-from gpucache.engine.store_layers import Layers
+from gpucache.engine.stores import Stores
 from gpucache.model import Artifact
 from gpucache.settings import read_settings
 from gpucache.store import DirectoryStore
@@ -44,14 +44,14 @@ class Told:
         return tuple(label for label in self.labels if label != "resolution of includes")
 
 
-def _keep(layers: Layers, prepared: Prepared) -> None:
+def _keep(stores: Stores, prepared: Prepared) -> None:
     request = prepared.request
     artifact = Artifact(request.artifact_kind, _PAYLOADS[request.target.backend])
-    assert isinstance(get_or_build(layers, prepared, lambda: artifact), Built)
+    assert isinstance(get_or_build(stores, prepared, lambda: artifact), Built)
 
 
-def _tell(layers: Layers, prepared: Prepared) -> Told:
-    found = look_up(layers, prepared)
+def _tell(stores: Stores, prepared: Prepared) -> Told:
+    found = look_up(stores, prepared)
     if isinstance(found, Hit):
         return Told("hit")
     return Told(found.verdict.value, tuple(item.label for item in found.differences), found.detail)
@@ -82,23 +82,23 @@ class Parts:
     def store(self) -> DirectoryStore:
         return DirectoryStore(self.root, writable=True)
 
-    def layers(self, *, root: Path | None = None, **environ: str) -> Layers:
-        """Layers as an environment gives them."""
-        return open_layers(read_settings({"GPUCACHE_DIR": str(root or self.root), **environ}))
+    def stores(self, *, root: Path | None = None, **environ: str) -> Stores:
+        """The stores that an environment names."""
+        return open_stores(read_settings({"GPUCACHE_DIR": str(root or self.root), **environ}))
 
     def built(self, source: str = PLAIN, **how: Any) -> Prepared:
         prepared = make_ready(source, **how)
-        _keep(self.layers(), prepared)
+        _keep(self.stores(), prepared)
         return prepared
 
     def asked(self, source: str = PLAIN, **how: Any) -> Told:
-        return self.tell(self.layers(), make_ready(source, **how))
+        return self.tell(self.stores(), make_ready(source, **how))
 
     def ready(self, source: str = PLAIN, **how: Any) -> Prepared:
         return make_ready(source, **how)
 
-    def tell(self, layers: Layers, prepared: Prepared) -> Told:
-        return _tell(layers, prepared)
+    def tell(self, stores: Stores, prepared: Prepared) -> Told:
+        return _tell(stores, prepared)
 
     def last(self) -> Told:
         """The newest miss of the journal."""
@@ -127,13 +127,13 @@ def ready() -> Callable[..., Prepared]:
 
 
 @pytest.fixture
-def keep() -> Callable[[Layers, Prepared], None]:
+def keep() -> Callable[[Stores, Prepared], None]:
     """Publish something for a request, which must have missed."""
     return _keep
 
 
 @pytest.fixture
-def tell() -> Callable[[Layers, Prepared], Told]:
+def tell() -> Callable[[Stores, Prepared], Told]:
     """What a lookup says."""
     return _tell
 

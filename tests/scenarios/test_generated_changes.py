@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpucache.engine.prepare import Prepared
-from gpucache.engine.store_layers import Layers
+from gpucache.engine.stores import Stores
 from gpucache.store import DirectoryStore
 from tests.scenarios.drafts import change, drawn, made
 
@@ -19,8 +19,8 @@ _PER_SEED = 30
 @pytest.mark.parametrize("seed", _SEEDS)
 def test_the_field_named_is_the_one_that_changed(
     ready: Callable[..., Prepared],
-    keep: Callable[[Layers, Prepared], None],
-    tell: Callable[[Layers, Prepared], Any],
+    keep: Callable[[Stores, Prepared], None],
+    tell: Callable[[Stores, Prepared], Any],
     tmp_path: Path,
     seed: int,
 ) -> None:
@@ -29,9 +29,9 @@ def test_the_field_named_is_the_one_that_changed(
     for number in range(_PER_SEED):
         draft = drawn(random)
         changed, label = change(random, draft)
-        layers = Layers(user=DirectoryStore(tmp_path / f"cache-{number}", writable=True))
-        keep(layers, made(ready, draft, tmp_path / "include"))
-        told = tell(layers, made(ready, changed, tmp_path / "include"))
+        stores = Stores(user=DirectoryStore(tmp_path / f"cache-{number}", writable=True))
+        keep(stores, made(ready, draft, tmp_path / "include"))
+        told = tell(stores, made(ready, changed, tmp_path / "include"))
         assert (told.verdict, told.causes) == ("key-changed", (label,)), (draft, changed, told)
         words = told.detail.partition(" (nearest: ")[0]
         assert words, (draft, changed, told)

@@ -13,7 +13,7 @@ from gpucache.answers.lookup import Hit, Miss, Verdict
 from gpucache.engine.explain import weight
 from gpucache.engine.lookup import look_up
 from gpucache.engine.prepare import Prepared
-from gpucache.engine.store_layers import Layers
+from gpucache.engine.stores import Stores
 from gpucache.keys import difference
 from gpucache.store import DirectoryStore, Event
 from tests.scenarios.drafts import Draft, change, drawn, made
@@ -23,7 +23,7 @@ _PER_SEED = 5
 _NAMES = ("show", "show.cu", "kernels/show.cu", "old/show.cu", "renamed.cu")
 
 Ready = Callable[..., Prepared]
-Keep = Callable[[Layers, Prepared], None]
+Keep = Callable[[Stores, Prepared], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ class Family:
     built: tuple[Prepared, ...]
 
     @property
-    def layers(self) -> Layers:
-        return Layers(user=self.store)
+    def stores(self) -> Stores:
+        return Stores(user=self.store)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def family(ready: Ready, keep: Keep, tmp_path: Path) -> Callable[[Random, str], 
         for draft in drafts:
             prepared = made(ready, draft, tmp_path / "include")
             if str(prepared.key) not in built:
-                keep(Layers(user=store), prepared)
+                keep(Stores(user=store), prepared)
                 built[str(prepared.key)] = draft, prepared
         kept, requests = zip(*built.values(), strict=True)
         return Family(store, kept, requests)
@@ -75,7 +75,7 @@ def test_the_nearest_of_many_builds_is_told(
         for _ in range(random.randint(1, 2)):
             asked, _label = change(random, asked)
         wanted = made(ready, replace(asked, name=random.choice(_NAMES)), tmp_path / "include")
-        found = look_up(cache.layers, wanted)
+        found = look_up(cache.stores, wanted)
         if any(one.key == wanted.key for one in cache.built):
             assert isinstance(found, Hit)
             continue
@@ -95,50 +95,50 @@ def _is_kin(one: Prepared, other: Prepared) -> bool:
     return "show" in (mine.name, others.name) or len(names) == 1 or mine.source == others.source
 
 
-def _evicted(cache: Family, wanted: Prepared) -> Layers:
+def _evicted(cache: Family, wanted: Prepared) -> Stores:
     cache.store.remove(_entry(cache, wanted), "older than 30 d")
-    return cache.layers
+    return cache.stores
 
 
-def _quarantined(cache: Family, wanted: Prepared) -> Layers:
+def _quarantined(cache: Family, wanted: Prepared) -> Stores:
     assert cache.store.quarantine(_entry(cache, wanted), "mislabelled: it is no cubin")
-    return cache.layers
+    return cache.stores
 
 
-def _repaired(cache: Family, wanted: Prepared) -> Layers:
+def _repaired(cache: Family, wanted: Prepared) -> Stores:
     os.truncate(_entry(cache, wanted).path, 50)
     assert cache.store.quarantine(_entry(cache, wanted), "truncated: 50 bytes")
-    return cache.layers
+    return cache.stores
 
 
-def _truncated(cache: Family, wanted: Prepared) -> Layers:
+def _truncated(cache: Family, wanted: Prepared) -> Stores:
     os.truncate(_entry(cache, wanted).path, 50)
-    return cache.layers
+    return cache.stores
 
 
-def _removed_by_hand(cache: Family, wanted: Prepared) -> Layers:
+def _removed_by_hand(cache: Family, wanted: Prepared) -> Stores:
     _entry(cache, wanted).path.unlink()
-    return cache.layers
+    return cache.stores
 
 
-def _poisoned(cache: Family, wanted: Prepared) -> Layers:
+def _poisoned(cache: Family, wanted: Prepared) -> Stores:
     _entry(cache, wanted).path.unlink()
     event = Event(2**62, "poisoned", str(wanted.key), str(wanted.request.target), "it ran 300 s")
     cache.store.record(wanted.request.program.name, event)
-    return cache.layers
+    return cache.stores
 
 
-def _disabled(cache: Family, wanted: Prepared) -> Layers:
-    return cache.layers._replace(disabled=True)
+def _disabled(cache: Family, wanted: Prepared) -> Stores:
+    return cache.stores._replace(disabled=True)
 
 
-def _read_only(cache: Family, wanted: Prepared) -> Layers:
-    return Layers(user=DirectoryStore(cache.store.root, writable=False), read_only=True)
+def _read_only(cache: Family, wanted: Prepared) -> Stores:
+    return Stores(user=DirectoryStore(cache.store.root, writable=False), read_only=True)
 
 
-def _other_root(cache: Family, wanted: Prepared) -> Layers:
+def _other_root(cache: Family, wanted: Prepared) -> Stores:
     elsewhere = DirectoryStore(cache.store.root.with_name("elsewhere"), writable=True)
-    return Layers(user=elsewhere, unasked=lambda: [cache.store])
+    return Stores(user=elsewhere, unasked=lambda: [cache.store])
 
 
 def _entry(cache: Family, wanted: Prepared) -> Any:
@@ -147,7 +147,7 @@ def _entry(cache: Family, wanted: Prepared) -> Any:
     return scanned
 
 
-_HAPPENINGS: dict[str, tuple[Callable[[Family, Prepared], Layers], str, str]] = {
+_HAPPENINGS: dict[str, tuple[Callable[[Family, Prepared], Stores], str, str]] = {
     "evicted": (_evicted, "evicted", ": older than 30 d"),
     "quarantined": (_quarantined, "corrupt", ": mislabelled: it is no cubin"),
     "repaired": (_repaired, "corrupt", ": truncated: 50 bytes"),
@@ -171,9 +171,9 @@ def test_what_became_of_one_of_many_is_told(
         cache = family(random, f"cache-{number}")
         draft = random.choice(cache.drafts)
         wanted = made(ready, draft, tmp_path / "include")
-        layers = happen(cache, wanted)
+        stores = happen(cache, wanted)
         renamed = made(ready, replace(draft, name=random.choice(_NAMES)), tmp_path / "include")
-        found = look_up(layers, renamed)
+        found = look_up(stores, renamed)
         told = "hit" if isinstance(found, Hit) else found.verdict.value
         assert told == verdict, (draft, found)
         assert isinstance(found, Hit) or words in found.detail, found

@@ -9,7 +9,7 @@ from gpucache.answers.lookup import Hit, Miss, Verdict
 from gpucache.answers.verify import Finding
 from gpucache.assembly import open_cache
 from gpucache.engine.lookup import find, look_up
-from gpucache.engine.store_layers import Layers
+from gpucache.engine.stores import Stores
 from gpucache.engine.verify import run_verify
 from gpucache.settings import Settings
 from gpucache.store import DirectoryStore
@@ -46,8 +46,8 @@ def test_a_large_cache_is_verified_as_a_small_one(made: Callable[[int, int], Pat
 
 def test_entries_hit_and_histories_explain(made: Callable[[int, int], Path]) -> None:
     """What was made is a hit; another value is explained by the nearest entry of its program."""
-    layers = Layers(user=DirectoryStore(made(5, 3), writable=False))
-    assert isinstance(find(layers, wanted(3, 2)), Hit)
-    miss = look_up(layers, wanted(3, 9))
+    stores = Stores(user=DirectoryStore(made(5, 3), writable=False))
+    assert isinstance(find(stores, wanted(3, 2)), Hit)
+    miss = look_up(stores, wanted(3, 9))
     assert isinstance(miss, Miss) and miss.verdict is Verdict.KEY_CHANGED
     assert miss.detail.startswith("the define VALUE: 2 -> 9 (")

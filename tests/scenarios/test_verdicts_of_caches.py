@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpucache.assembly import backends, open_layers
+from gpucache.assembly import backends, open_stores
 from gpucache.engine.warm.plan import WarmItem
 from gpucache.engine.warm.run import Session
 from gpucache.keys import digest
@@ -44,42 +44,42 @@ def _damaged(parts: Any) -> Any:
 
 def _disabled(parts: Any) -> Any:
     prepared = parts.built()
-    return parts.tell(parts.layers(GPUCACHE_DISABLE="1"), prepared)
+    return parts.tell(parts.stores(GPUCACHE_DISABLE="1"), prepared)
 
 
 def _in_default_root(parts: Any) -> Any:
     prepared = parts.built()
     shutil.move(parts.root, Path(os.environ["XDG_CACHE_HOME"], "gpucache"))
-    return parts.tell(parts.layers(), prepared)
+    return parts.tell(parts.stores(), prepared)
 
 
 def _in_named_root(parts: Any) -> Any:
     prepared = parts.built()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPUCACHE_DIR", str(parts.root))
-        chosen = open_layers(read_settings(os.environ, root=str(parts.tmp / "other")))
+        chosen = open_stores(read_settings(os.environ, root=str(parts.tmp / "other")))
         return parts.tell(chosen, prepared)
 
 
 def _root_is_a_file(parts: Any) -> Any:
     (parts.tmp / "file").write_bytes(b"")
-    return parts.tell(parts.layers(root=parts.tmp / "file"), parts.ready())
+    return parts.tell(parts.stores(root=parts.tmp / "file"), parts.ready())
 
 
 _ASK_AS_NOBODY = """
 import os, sys
 from pathlib import Path
 import platformdirs.unix  # while Python's own modules may be read
-from gpucache.assembly import open_layers
+from gpucache.assembly import open_stores
 from gpucache.engine.explain import explain
-from gpucache.engine.store_layers import NoEntry
+from gpucache.engine.stores import NoEntry
 from gpucache.settings import Settings
 from types import SimpleNamespace
 os.setgroups([])
 os.setgid({0})
 os.setuid({0})
-layers = open_layers(Settings(root=Path(sys.argv[1]), root_origin="GPUCACHE_DIR"))
-miss = explain(layers, SimpleNamespace(refusal=None), NoEntry())
+stores = open_stores(Settings(root=Path(sys.argv[1]), root_origin="GPUCACHE_DIR"))
+miss = explain(stores, SimpleNamespace(refusal=None), NoEntry())
 sys.stdout.write(miss.verdict.value + " " + miss.detail)
 """
 
@@ -88,20 +88,20 @@ def _root_of_another_user(parts: Any) -> Any:
     prepared = parts.built()
     if os.geteuid() != 0:
         parts.root.chmod(0)
-        told = parts.tell(parts.layers(), prepared)
+        told = parts.tell(parts.stores(), prepared)
         parts.root.chmod(0o700)
         return told
     done = run_text([sys.executable, "-c", _ASK_AS_NOBODY.format(_NOBODY), str(parts.root)])
     assert done.returncode == 0, done.stderr
     verdict, _, detail = done.stdout.partition(" ")
-    return replace(parts.tell(parts.layers(GPUCACHE_DISABLE="1"), prepared), verdict=verdict, detail=detail)
+    return replace(parts.tell(parts.stores(GPUCACHE_DISABLE="1"), prepared), verdict=verdict, detail=detail)
 
 
 def _root_is_a_file_beside_a_system_root(parts: Any) -> Any:
     parts.built()
     (parts.tmp / "file").write_bytes(b"")
-    layers = parts.layers(root=parts.tmp / "file", GPUCACHE_SYSTEM_DIRS=str(parts.root))
-    return parts.tell(layers, parts.ready("int y;", name="solver"))
+    stores = parts.stores(root=parts.tmp / "file", GPUCACHE_SYSTEM_DIRS=str(parts.root))
+    return parts.tell(stores, parts.ready("int y;", name="solver"))
 
 
 def _newer_format(parts: Any) -> Any:
@@ -111,7 +111,7 @@ def _newer_format(parts: Any) -> Any:
     data[8] += 1
     path.write_bytes(data)
     parts.built(options=["-DN=8"])
-    return parts.tell(parts.layers(), wanted)
+    return parts.tell(parts.stores(), wanted)
 
 
 def _record_lost(parts: Any) -> Any:
@@ -171,8 +171,8 @@ def _poisoned(parts: Any) -> Any:
     def build(job: object) -> Any:
         raise AssertionError("a poisoned program was built")
 
-    session = Session(parts.layers, backends(), {}, lambda _: None, 1, 1.0, build=build)
-    (outcome,) = session.run(parts.layers(), [item], [])
+    session = Session(parts.stores, backends(), {}, lambda _: None, 1, 1.0, build=build)
+    (outcome,) = session.run(parts.stores(), [item], [])
     told = parts.asked(version="2.0")
     assert (outcome.verdict, outcome.reason) == (told.verdict, told.detail)
     return told

@@ -18,13 +18,13 @@ import pytest
 
 from gpucache.answers.lookup import Miss, Verdict
 from gpucache.answers.run import Intercepted, RunResult
-from gpucache.assembly import open_layers
+from gpucache.assembly import open_stores
 from gpucache.backends.cuda import BACKEND, nvrtc
 from gpucache.backends.cuda.options import request_as_asked
 from gpucache.engine.explain import explain
 from gpucache.engine.lookup import publish
 from gpucache.engine.prepare import Prepared, prepare
-from gpucache.engine.store_layers import NoEntry
+from gpucache.engine.stores import NoEntry
 from gpucache.errors import NoDeviceError
 from gpucache.host.file_stamps import files_seen
 from gpucache.keys import SOURCE_NAME, cache_key
@@ -304,7 +304,7 @@ class _Program:
 
     def __init__(self, root: Path, cwd: Path, headers: tuple[tuple[str, bytes], ...] = ()) -> None:
         settings = Settings(root=root, root_origin="test")
-        self.serving = NVRTCServing(open_layers(settings, command="test"))
+        self.serving = NVRTCServing(open_stores(settings, command="test"))
         self._options = ("-arch=sm_90", f"-I{cwd}")
         self._cwd, self._headers = cwd, headers
         library, _ = nvrtc.nvrtc_libraries(nvrtc.version())
@@ -421,22 +421,22 @@ def test_why_nothing_is_kept_is_told(program: _Program) -> None:
 @pytest.mark.usefixtures("installed")
 def test_what_an_older_gpucache_kept_is_told(tmp_path: Path) -> None:
     """Its keys lacked the name of the source: the miss after an upgrade says so, and that it passes."""
-    layers = open_layers(Settings(root=tmp_path / "root", root_origin="test"), command="test")
+    stores = open_stores(Settings(root=tmp_path / "root", root_origin="test"), command="test")
     source = b'extern "C" __global__ void show(int *out) { *out = 7; }'
     request = request_as_asked(source, "a/show.cu", ("-arch=sm_90",), version=nvrtc.version(), cwd="/")
     now = prepare(BACKEND, request, nvrtc.toolchain(request.target), {})
     fields = tuple(field for field in now.fields if field.label != SOURCE_NAME)
     before = now._replace(fields=fields, key=cache_key(fields))
-    assert layers.target is not None
+    assert stores.target is not None
     publish(
-        layers,
-        layers.target,
+        stores,
+        stores.target,
         before,
         BACKEND.compile(request, now.compilation),
         Miss(Verdict.NEVER_BUILT, ""),
         None,
     )
-    miss = explain(layers, now, NoEntry())
+    miss = explain(stores, now, NoEntry())
     assert miss.verdict is Verdict.KEY_CHANGED
     assert "an older gpucache" in miss.detail
     assert "compiled once more" in miss.detail

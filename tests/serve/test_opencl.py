@@ -11,8 +11,8 @@ import pytest
 
 from gpucache.answers.lookup import Verdict
 from gpucache.answers.run import Intercepted, RunResult
-from gpucache.assembly import open_layers
-from gpucache.engine.store_layers import Layers
+from gpucache.assembly import open_stores
+from gpucache.engine.stores import Stores
 from gpucache.errors import TargetError
 from gpucache.host.file_stamps import files_seen
 from gpucache.model import Device
@@ -57,19 +57,19 @@ def _facts(row: Device) -> list[bytes]:
 
 
 @pytest.fixture
-def layers(tmp_path: Path) -> Layers:
-    return open_layers(Settings(tmp_path / "root", "--root"), command="app")
+def stores(tmp_path: Path) -> Stores:
+    return open_stores(Settings(tmp_path / "root", "--root"), command="app")
 
 
 class Command:
     """A command and the server that answers it."""
 
     def __init__(
-        self, layers: Layers, rows: Sequence[Device], ends: ExitStack, devices: Devices | None = None
+        self, stores: Stores, rows: Sequence[Device], ends: ExitStack, devices: Devices | None = None
     ) -> None:
         self._rows = rows
         self.files_seen = files_seen()
-        self._serving = OpenCLServing(layers, devices or Devices(probe=lambda: rows), Libraries())
+        self._serving = OpenCLServing(stores, devices or Devices(probe=lambda: rows), Libraries())
         self._ends = ends
         self.path = ends.enter_context(serve(self._serving.handlers))
 
@@ -101,10 +101,10 @@ class Command:
 
 
 @pytest.fixture
-def start(layers: Layers, rows: Sequence[Device]) -> Iterator[Callable[[], Command]]:
+def start(stores: Stores, rows: Sequence[Device]) -> Iterator[Callable[[], Command]]:
     """Start a command whose builds are answered."""
     with ExitStack() as ends:
-        yield lambda: Command(layers, rows, ends)
+        yield lambda: Command(stores, rows, ends)
 
 
 @pytest.fixture
@@ -113,9 +113,9 @@ def command(start: Callable[[], Command]) -> Command:
     return start()
 
 
-def _entries(layers: Layers) -> int:
-    assert layers.user is not None
-    return sum(1 for _ in (layers.user.root / "v1" / "entries").rglob("*.gpc"))
+def _entries(stores: Stores) -> int:
+    assert stores.user is not None
+    return sum(1 for _ in (stores.user.root / "v1" / "entries").rglob("*.gpc"))
 
 
 def test_a_binary_is_kept_and_served_with_its_log(command: Command) -> None:
@@ -158,17 +158,17 @@ def test_what_a_driver_refuses_is_replaced(command: Command) -> None:
     assert rejected.reason == "the driver refused the binary with -42"
 
 
-def test_what_a_driver_refuses_is_gone_where_nothing_replaces_it(command: Command, layers: Layers) -> None:
+def test_what_a_driver_refuses_is_gone_where_nothing_replaces_it(command: Command, stores: Stores) -> None:
     """Otherwise it would be refused in every run."""
     command.built(command.build().fields[0])
     hit = command.build()
     ask(command.path, Kind.REJECTED, hit.fields[0], number(-42))
     command.built(hit.fields[0], b"")
     command.end()
-    assert _entries(layers) == 0
+    assert _entries(stores) == 0
 
 
-def test_a_late_compiler_is_not_asked_for_binaries(command: Command, layers: Layers) -> None:
+def test_a_late_compiler_is_not_asked_for_binaries(command: Command, stores: Stores) -> None:
     """What it was asked for is noted at once, and the launched sizes at the end."""
     missed = command.build(device="pocl")
     assert missed.fields[1:] == (b"0",)
@@ -176,9 +176,9 @@ def test_a_late_compiler_is_not_asked_for_binaries(command: Command, layers: Lay
     for size in (b"8,8,1", b"", b"64"):
         assert ask(command.path, Kind.LAUNCHED, missed.fields[0], b"scale", size) == Frame(Kind.OK)
     (noted,) = command.end()
-    assert (noted.result, _entries(layers)) == (RunResult.NOTED, 0)
-    assert layers.target is not None
-    (request,) = layers.target.missed()
+    assert (noted.result, _entries(stores)) == (RunResult.NOTED, 0)
+    assert stores.target is not None
+    (request,) = stores.target.missed()
     assert (request.request.local_sizes, request.command) == (((8, 8, 1), (64,)), "app")
 
 
@@ -195,11 +195,11 @@ def test_a_device_that_is_not_seen_is_passed(command: Command) -> None:
 class Late:
     """A command whose devices are known only after it has asked for a build."""
 
-    def __init__(self, layers: Layers, rows: Sequence[Device], ends: ExitStack) -> None:
+    def __init__(self, stores: Stores, rows: Sequence[Device], ends: ExitStack) -> None:
         self._known = Event()
         self._rows = rows
         self._devices = Devices(probe=self._probe, wait_s=0.001)
-        self.command = Command(layers, rows, ends, self._devices)
+        self.command = Command(stores, rows, ends, self._devices)
 
     def _probe(self) -> Sequence[Device]:
         assert self._known.wait(PATIENCE_S)
@@ -219,15 +219,15 @@ class Late:
 
 
 @pytest.fixture
-def late(layers: Layers, rows: Sequence[Device]) -> Iterator[Late]:
+def late(stores: Stores, rows: Sequence[Device]) -> Iterator[Late]:
     """A command that a probe does not keep up with."""
     with ExitStack() as ends:
-        yield Late(layers, rows, ends)
+        yield Late(stores, rows, ends)
 
 
 @pytest.mark.parametrize("device", ["intel", "pocl"])
 def test_a_build_that_outlasts_the_probe_is_kept_by_the_first_run(
-    late: Late, layers: Layers, device: str
+    late: Late, stores: Stores, device: str
 ) -> None:
     """It is looked up when it ends, as its devices are known then; a late compiler's is noted."""
     missed = late.command.build(device=device)
@@ -236,11 +236,11 @@ def test_a_build_that_outlasts_the_probe_is_kept_by_the_first_run(
     late.command.built(missed.fields[0])
     (one,) = late.command.end()
     assert one.result is (RunResult.KEPT if device == "intel" else RunResult.NOTED)
-    assert (one.verdict, _entries(layers)) == (Verdict.NEVER_BUILT, int(device == "intel"))
+    assert (one.verdict, _entries(stores)) == (Verdict.NEVER_BUILT, int(device == "intel"))
 
 
 def test_a_header_that_is_younger_than_its_build_is_not_believed(
-    late: Late, layers: Layers, tmp_path: Path
+    late: Late, stores: Stores, tmp_path: Path
 ) -> None:
     """Where devices were known too late, what the compiler read was not read by us before."""
     (tmp_path / "value.h").write_text("#define VALUE 1\n")
@@ -249,7 +249,7 @@ def test_a_header_that_is_younger_than_its_build_is_not_believed(
     late.end_probe()
     late.command.built(missed.fields[0])
     (one,) = late.command.end()
-    assert (one.result, _entries(layers)) == (RunResult.LEFT, 0)
+    assert (one.result, _entries(stores)) == (RunResult.LEFT, 0)
     assert "may have changed since it was compiled" in one.reason
 
 
@@ -269,19 +269,19 @@ def test_what_binaries_cannot_answer_is_not_kept(command: Command) -> None:
     assert (one.result, one.verdict) == (RunResult.LEFT, Verdict.UNCACHEABLE)
 
 
-def test_garbage_is_not_kept(command: Command, layers: Layers) -> None:
+def test_garbage_is_not_kept(command: Command, stores: Stores) -> None:
     """What a driver gives is looked at before it is believed."""
     command.built(command.build().fields[0], b"\x7fELF cut off")
     (one,) = command.end()
-    assert (one.result, _entries(layers)) == (RunResult.LEFT, 0)
+    assert (one.result, _entries(stores)) == (RunResult.LEFT, 0)
     assert one.reason.startswith("the compiler's result is damaged")
 
 
-def test_a_build_that_failed_is_a_miss_and_keeps_nothing(command: Command, layers: Layers) -> None:
+def test_a_build_that_failed_is_a_miss_and_keeps_nothing(command: Command, stores: Stores) -> None:
     """Its error is the program's own."""
     command.built(command.build().fields[0], b"", code=-11)
     (one,) = command.end()
-    assert (one.result, _entries(layers)) == (RunResult.FAILED, 0)
+    assert (one.result, _entries(stores)) == (RunResult.FAILED, 0)
 
 
 def test_a_build_that_never_ended_is_a_miss(command: Command) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.engine.store_layers import Layers
+from gpucache.engine.stores import Stores
 from gpucache.keys import digest
 from gpucache.store import DirectoryStore, layout
 from gpucache.store.bounded_folder import RECENCY_NS, UNPACKED_BYTES_CAP, BoundedFolder, Bounds
@@ -81,13 +81,13 @@ def test_any_root_recalls_and_the_own_one_remembers(tmp_path: Path) -> None:
     """What a system root remembers is used; nothing is asked or kept where the cache is turned off."""
     user, system = (DirectoryStore(tmp_path / name, writable=True) for name in ("user", "system"))
     system.remember(_NAME, _DATA)
-    layers = Layers(user=user, systems=(DirectoryStore(system.root, writable=False),))
-    assert layers.recall(_NAME) == _DATA
-    layers.remember(_NAME, b"newer")
-    assert (user.recall(_NAME), layers.recall(_NAME), system.recall(_NAME)) == (b"newer", b"newer", _DATA)
-    for off in (Layers(user=user, disabled=True), Layers(user=user, read_only=True)):
+    stores = Stores(user=user, systems=(DirectoryStore(system.root, writable=False),))
+    assert stores.recall(_NAME) == _DATA
+    stores.remember(_NAME, b"newer")
+    assert (user.recall(_NAME), stores.recall(_NAME), system.recall(_NAME)) == (b"newer", b"newer", _DATA)
+    for off in (Stores(user=user, disabled=True), Stores(user=user, read_only=True)):
         off.remember(_NAME, b"newest")
-    assert Layers(user=user, disabled=True).recall(_NAME) is None
+    assert Stores(user=user, disabled=True).recall(_NAME) is None
     assert user.recall(_NAME) == b"newer"
 
 

@@ -11,7 +11,7 @@ import pytest
 from gpucache.answers.lookup import Built, Hit
 from gpucache.answers.verify import Checked
 from gpucache.engine.lookup import get_or_build
-from gpucache.engine.store_layers import Layers
+from gpucache.engine.stores import Stores
 from gpucache.engine.verify import repaired, run_verify
 from gpucache.store import Absent, Damaged, DirectoryStore
 from gpucache.store.directory import BYTES_CAP
@@ -29,7 +29,7 @@ def store(tmp_path: Path) -> DirectoryStore:
     """A cache of two programs."""
     made = DirectoryStore(tmp_path / "root", writable=True)
     for ready, remark in ((_READY, "wanted"), (_OTHER, "another")):
-        get_or_build(Layers(user=made), ready, Compiler(remark))
+        get_or_build(Stores(user=made), ready, Compiler(remark))
     return made
 
 
@@ -124,7 +124,7 @@ wrong = pytest.mark.parametrize(("put", "kind"), _WRONG.values(), ids=_WRONG)
 
 def _got(store: DirectoryStore) -> str:
     """How a program gets what it wants: by a compile or by a hit; its bytes are always right."""
-    outcome = get_or_build(Layers(user=store), _READY, _COMPILER)
+    outcome = get_or_build(Stores(user=store), _READY, _COMPILER)
     payload = outcome.payload if isinstance(outcome, Hit) else outcome.artifact.payload
     assert payload == _COMPILER.payload
     assert not isinstance(outcome, Built) or outcome.key is not None, outcome

@@ -87,7 +87,7 @@ class WarmItem:
             key=str(hit.key),
             compile_ns=hit.head.compile_ns,
             lacks_kernels=lacks_kernels(prepared, hit.payload),
-            remote=hit.layer == REMOTE,
+            remote=hit.store == REMOTE,
         )
 
 

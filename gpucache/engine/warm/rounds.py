@@ -20,7 +20,7 @@ from gpucache.backends.interface import Backend
 from gpucache.backends.registry import load_backend
 from gpucache.engine.lookup import LOG_LIMIT, build, find
 from gpucache.engine.prepare import Prepared, lacks_kernels, prepare
-from gpucache.engine.store_layers import Layers
+from gpucache.engine.stores import Stores
 from gpucache.engine.warm.plan import Build, Job, Named, Progress, WarmItem
 from gpucache.engine.workers.pool import Bounds, Died, Done, Failed, run_isolated
 from gpucache.errors import CompileError, GpucacheError
@@ -30,7 +30,7 @@ from gpucache.store.interface import Event
 
 def in_workers(
     pending: Sequence[tuple[WarmItem, Prepared]],
-    layers: Layers,
+    stores: Stores,
     build: Build,
     bounds: Bounds,
     progress: Callable[[Progress], None],
@@ -43,10 +43,10 @@ def in_workers(
             again.append((item, prepared))
         else:
             tally.done += 1
-            yield _answered(item, prepared, layers, answer)
+            yield _answered(item, prepared, stores, answer)
     for item, prepared, answer in _round(again, build, bounds, tally):
         tally.done += 1
-        yield _answered(item, prepared, layers, answer)
+        yield _answered(item, prepared, stores, answer)
 
 
 class _Tally:
@@ -96,17 +96,17 @@ class _Call:
 
 
 def _answered(
-    item: WarmItem, prepared: Prepared, layers: Layers, answer: Done[Hit | Built] | Failed | Died
+    item: WarmItem, prepared: Prepared, stores: Stores, answer: Done[Hit | Built] | Failed | Died
 ) -> WarmOutcome:
     if isinstance(answer, Died):
         retry = "--retry or a longer --timeout" if answer.limit_s else "--retry"
         reason = (
             f"{answer.reason}, twice; it is left out for a week, until its key changes, or {retry} is given"
         )
-        if layers.target is not None:
+        if stores.target is not None:
             where = (str(prepared.key), str(prepared.request.target))
             event = Event(time_ns(), "poisoned", *where, why=answer.reason, limit_s=answer.limit_s)
-            layers.target.record(prepared.request.program.name, event)
+            stores.target.record(prepared.request.program.name, event)
         return item.outcome(WarmResult.FAILED, prepared=prepared, reason=reason)
     if isinstance(answer, Failed):
         error = answer.error
@@ -123,7 +123,7 @@ def _answered(
         verdict = built.miss.verdict if uncacheable else None
         return item.outcome(WarmResult.FAILED, prepared=prepared, reason=reason, verdict=verdict)
     if item.moved and prepared.is_bound and built.key != prepared.key:
-        _remove(layers, built.key)
+        _remove(stores, built.key)
         reason = (
             "the artifact holds the places of its files, so it would hit nowhere else; warm it where it runs"
         )
@@ -138,30 +138,30 @@ def _answered(
     )
 
 
-def _remove(layers: Layers, key: CacheKey) -> None:
+def _remove(stores: Stores, key: CacheKey) -> None:
     """Remove an entry that no lookup would find."""
-    scanned = layers.target.look_at(key) if layers.target is not None else None
-    if layers.target is not None and scanned is not None:
-        layers.target.remove(scanned, "it holds the places of headers that are not there any more")
+    scanned = stores.target.look_at(key) if stores.target is not None else None
+    if stores.target is not None and scanned is not None:
+        stores.target.remove(scanned, "it holds the places of headers that are not there any more")
 
 
-def build_job(open_layers: Callable[[], Layers], job: Job) -> Hit | Built:
-    """A hit, or a new build; ``open_layers`` opens the layers in the worker."""
+def build_job(open_stores: Callable[[], Stores], job: Job) -> Hit | Built:
+    """A hit, or a new build; ``open_stores`` opens the stores in the worker."""
     backend = load_backend(job.request.target.backend)
-    layers = open_layers()._replace(remote=None)  # which the run asks, and to which it sends
-    prepared = prepare(backend, job.request, job.toolchain, os.environ, layers)
-    found = find(layers, prepared, whole=True)
+    stores = open_stores()._replace(remote=None)  # which the run asks, and to which it sends
+    prepared = prepare(backend, job.request, job.toolchain, os.environ, stores)
+    found = find(stores, prepared, whole=True)
     if isinstance(found, Hit):
         return found
     from gpucache.engine.explain import explain  # this module is imported for hits as well
 
-    miss = explain(layers, prepared, found)
+    miss = explain(stores, prepared, found)
     if found.incomplete is not None:
         sizes = (*found.incomplete.head.local_sizes, *job.request.local_sizes)  # those that were there stay
         prepared = prepare(
-            backend, job.request._replace(local_sizes=sizes), job.toolchain, os.environ, layers
+            backend, job.request._replace(local_sizes=sizes), job.toolchain, os.environ, stores
         )
-    return build(layers, prepared, partial(_compile_watched, backend, prepared), miss, wait_s=job.wait_s)
+    return build(stores, prepared, partial(_compile_watched, backend, prepared), miss, wait_s=job.wait_s)
 
 
 def _compile_watched(backend: Backend, prepared: Prepared) -> Artifact:

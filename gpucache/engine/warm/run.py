@@ -17,7 +17,7 @@ from gpucache.answers.warm import WarmOutcome, WarmResult
 from gpucache.engine.hits import find_all
 from gpucache.engine.machine import find_machine, machine_for, select_target
 from gpucache.engine.prepare import Prepared, prepare
-from gpucache.engine.store_layers import Layers, NoEntry
+from gpucache.engine.stores import NoEntry, Stores
 from gpucache.engine.warm.plan import (
     Backends,
     Build,
@@ -52,8 +52,8 @@ _ABSENT = "the recording keeps digests and no sources; ask with --check, or reco
 class Session:
     """How a run goes about its items, whatever they are."""
 
-    opened: Callable[[], Layers]
-    """Opens the layers, in a worker as well."""
+    opened: Callable[[], Stores]
+    """Opens the stores, in a worker as well."""
     backends: Backends
     environ: Mapping[str, str]
     progress: Callable[[Progress], None]
@@ -67,11 +67,11 @@ class Session:
 
     def outcomes(self, items: Sequence[WarmItem]) -> list[WarmOutcome]:
         """The outcome of each item, in their order; an interrupt ends the run and loses none of them."""
-        layers = self.opened()
+        stores = self.opened()
         outcomes: list[WarmOutcome] = []
         running: list[Named] = []
 
-        run = self.run(layers, items, running)
+        run = self.run(stores, items, running)
         try:
             for outcome in run:
                 outcomes.append(outcome)
@@ -80,13 +80,13 @@ class Session:
             run.close()
             outcomes += interrupted(items, outcomes, running)
         if not self.check:
-            _send(layers, outcomes)
-            if layers.trim is not None:
-                layers.trim()
+            _send(stores, outcomes)
+            if stores.trim is not None:
+                stores.trim()
         order = {item.name: number for number, item in enumerate(items)}
-        return sorted(as_kept(layers, outcomes), key=lambda one: order[one.program, one.target, one.variant])
+        return sorted(as_kept(stores, outcomes), key=lambda one: order[one.program, one.target, one.variant])
 
-    def run(self, layers: Layers, items: Sequence[WarmItem], running: list[Named]) -> Generator[WarmOutcome]:
+    def run(self, stores: Stores, items: Sequence[WarmItem], running: list[Named]) -> Generator[WarmOutcome]:
         """The outcome of each item as soon as it is known: hits first, then the builds of workers.
 
         ``running`` has the names of those that are being built.
@@ -98,7 +98,7 @@ class Session:
 
         pending: list[tuple[WarmItem, Prepared]] = []
         for begin in range(0, len(items), _TOGETHER):
-            for item, outcome in _without_compiling(self, layers, items[begin : begin + _TOGETHER]):
+            for item, outcome in _without_compiling(self, stores, items[begin : begin + _TOGETHER]):
                 if isinstance(outcome, WarmOutcome):
                     yield outcome
                 else:
@@ -115,7 +115,7 @@ class Session:
         workers = worker_count(len(pending)) if self.jobs is None else self.jobs
         bounds = Bounds(jobs=workers, timeout_s=self.timeout_s, memory_bytes=memory_share(workers))
         build = self.build or partial(build_job, self.opened)
-        yield from in_workers(pending, layers, build, bounds, progress)
+        yield from in_workers(pending, stores, build, bounds, progress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class Warming:
 
     settings: "Settings"
     open_store: "Callable[[Settings], DirectoryStore]"
-    open_layers: "Callable[[Settings], Layers]"
+    open_stores: "Callable[[Settings], Stores]"
     backends: Backends
     say: Callable[..., object]
     """Writes sentences for people apart from the outcomes."""
@@ -139,7 +139,7 @@ class Warming:
         self.say(*machine.notes if systems else ())
         settings = self.settings if systems else self.settings._replace(system_dirs=())
         how = (self.jobs, self.timeout_s, self.check, self.retry_poisoned)
-        opened = partial(self.open_layers, settings)
+        opened = partial(self.open_stores, settings)
         return Session(opened, self.backends, machine.environment, self.progress, *how)
 
     def outcomes(self, session: Session, items: Sequence[WarmItem]) -> list[WarmOutcome]:
@@ -270,44 +270,44 @@ def build_missed(
     return outcomes
 
 
-def _send(layers: Layers, outcomes: Iterable[WarmOutcome]) -> None:
+def _send(stores: Stores, outcomes: Iterable[WarmOutcome]) -> None:
     """Send what was built to the store on another machine, if it takes anything."""
-    if layers.remote is None or layers.target is None or not layers.remote().writes:
+    if stores.remote is None or stores.target is None or not stores.remote().writes:
         return
-    remote = layers.remote()
+    remote = stores.remote()
     for outcome in outcomes:
         if outcome.result is WarmResult.BUILT and outcome.key is not None:
-            scanned = layers.target.look_at(CacheKey(outcome.key))
-            entry = scanned and layers.target.check(scanned)
+            scanned = stores.target.look_at(CacheKey(outcome.key))
+            entry = scanned and stores.target.check(scanned)
             if isinstance(entry, Entry):
                 remote.send(entry)
     remote.flush()
 
 
 def _without_compiling(
-    session: Session, layers: Layers, items: Sequence[WarmItem]
+    session: Session, stores: Stores, items: Sequence[WarmItem]
 ) -> Iterator[tuple[WarmItem, WarmOutcome | Prepared]]:
     """The outcome of each of some items that needs no compiling; else the item prepared for it."""
     asked: list[tuple[WarmItem, Prepared]] = []
     for item in items:
-        prepared = _prepared(session, layers, item)
+        prepared = _prepared(session, stores, item)
         if isinstance(prepared, WarmOutcome):
             yield item, prepared
         else:
             asked.append((item, prepared))
-    layers = layers._replace(read_only=True) if session.check else layers
+    stores = stores._replace(read_only=True) if session.check else stores
     for (item, prepared), found in zip(
-        asked, find_all(layers, [one for _, one in asked], whole=True), strict=True
+        asked, find_all(stores, [one for _, one in asked], whole=True), strict=True
     ):
         yield (
             item,
             item.hit(prepared, found)
             if isinstance(found, Hit)
-            else _missed(session, layers, item, prepared, found),
+            else _missed(session, stores, item, prepared, found),
         )
 
 
-def _prepared(session: Session, layers: Layers, item: WarmItem) -> WarmOutcome | Prepared:
+def _prepared(session: Session, stores: Stores, item: WarmItem) -> WarmOutcome | Prepared:
     """An item prepared for a lookup, or the outcome of one that cannot be looked up."""
     if item.request is None or item.toolchain is None:
         result = WarmResult.FAILED if item.unread else WarmResult.SKIPPED
@@ -315,7 +315,7 @@ def _prepared(session: Session, layers: Layers, item: WarmItem) -> WarmOutcome |
     try:
         backend, memos = (
             session.backends[item.request.target.backend],
-            layers._replace(read_only=session.check),
+            stores._replace(read_only=session.check),
         )
         known = item.known if item.absent else None
         prepared = prepare(backend, item.request, item.toolchain, session.environ, memos, known)
@@ -327,18 +327,18 @@ def _prepared(session: Session, layers: Layers, item: WarmItem) -> WarmOutcome |
 
 
 def _missed(
-    session: Session, layers: Layers, item: WarmItem, prepared: Prepared, found: NoEntry
+    session: Session, stores: Stores, item: WarmItem, prepared: Prepared, found: NoEntry
 ) -> WarmOutcome | Prepared:
     """The outcome of an item without an entry that is not to be built; else the item again."""
     from gpucache.engine.explain import explain, is_poisoned  # which no hit needs
     from gpucache.engine.lookup import require_hit
 
-    poisoned = not session.retry_poisoned and is_poisoned(layers, prepared, session.timeout_s)
+    poisoned = not session.retry_poisoned and is_poisoned(stores, prepared, session.timeout_s)
     if item.absent and not session.check:
         return item.outcome(WarmResult.SKIPPED, reason=_ABSENT)
-    if not (session.check or poisoned or layers.require) and prepared.refusal is None:
+    if not (session.check or poisoned or stores.require) and prepared.refusal is None:
         return prepared  # its worker explains the miss and builds it
-    miss = explain(layers, prepared, found)
+    miss = explain(stores, prepared, found)
     if miss.verdict is Verdict.UNCACHEABLE:
         return item.outcome(WarmResult.FAILED, reason=miss.detail, verdict=miss.verdict)
     if poisoned and miss.verdict is Verdict.POISONED:
@@ -346,7 +346,7 @@ def _missed(
     if session.check:
         reason = f"{miss.verdict}: {miss.detail}"
         return item.outcome(WarmResult.MISSING, prepared=prepared, reason=reason, verdict=miss.verdict)
-    require_hit(layers, prepared, miss)
+    require_hit(stores, prepared, miss)
     return prepared
 
 
@@ -378,7 +378,7 @@ def interrupted(
     ]
 
 
-def as_kept(layers: Layers, outcomes: Iterable[WarmOutcome]) -> Iterator[WarmOutcome]:
+def as_kept(stores: Stores, outcomes: Iterable[WarmOutcome]) -> Iterator[WarmOutcome]:
     """The outcomes, compared with the cache at the end of a run.
 
     A hit or a build gets the size of its entry on disk; if the entry is gone, its outcome becomes missing.
@@ -388,7 +388,7 @@ def as_kept(layers: Layers, outcomes: Iterable[WarmOutcome]) -> Iterator[WarmOut
             yield outcome
             continue
         key = CacheKey(outcome.key)
-        found = next(filter(None, (store.look_at(key) for store in layers.on_disk())), None)
+        found = next(filter(None, (store.look_at(key) for store in stores.on_disk())), None)
         if found is not None:
             yield replace(outcome, size_bytes=found.allocated_bytes)
             continue
@@ -396,7 +396,7 @@ def as_kept(layers: Layers, outcomes: Iterable[WarmOutcome]) -> Iterator[WarmOut
             yield outcome  # and nothing is kept here
             continue
         was = "built" if outcome.result is WarmResult.BUILT else "there"
-        bounded = layers.trim is not None
+        bounded = stores.trim is not None
         why = (
             "removed again to keep the cache under its limit; raise GPUCACHE_MAX_SIZE"
             if bounded

@@ -13,7 +13,7 @@ from typing import Any
 
 from gpucache.answers.layer import Layered, LayerResult
 from gpucache.engine.explain import explain
-from gpucache.engine.store_layers import Layers, NoEntry
+from gpucache.engine.stores import NoEntry, Stores
 from gpucache.errors import GpucacheError
 from gpucache.serve.answering import answered
 from gpucache.serve.conditions import UncoveredError
@@ -35,9 +35,9 @@ _PROBE_S = 60.0
 class Questions:
     """The questions of a command, each once."""
 
-    def __init__(self, layers: Layers, libraries: Libraries) -> None:
-        self._layers = layers
-        self._devices = Devices(layers, wait_s=_PROBE_S)
+    def __init__(self, stores: Stores, libraries: Libraries) -> None:
+        self._stores = stores
+        self._devices = Devices(stores, wait_s=_PROBE_S)
         compilers: tuple[Compiler[Any], ...] = (OpenCL(self._devices, libraries), NVRTC())
         self._compilers = {compiler.ask: compiler for compiler in compilers}
         self._lock = Lock()
@@ -83,15 +83,15 @@ class Questions:
         if asked.is_ours:
             return replace(left, reason="a program of gpucache.cuda looks into the cache by itself"), None
         try:
-            prepared = compiler.prepare(asked, self._layers)
+            prepared = compiler.prepare(asked, self._stores)
             left = replace(left, program=prepared[0].request.program.name, target=targets_of(prepared))
-            parts = compiler.find(self._layers, asked, prepared)
+            parts = compiler.find(self._stores, asked, prepared)
             for one, part in zip(prepared, parts, strict=True):
                 if isinstance(part, NoEntry):
-                    miss = explain(self._layers, one, part)
+                    miss = explain(self._stores, one, part)
                     return replace(left, reason=f"{miss.verdict}: {miss.detail}"), None
             hits = hits_of(parts)
-            given = compiler.fields(self._layers, asked, hits)
+            given = compiler.fields(self._stores, asked, hits)
             row = row_of(answered(compiler, question, asked, prepared, hits, given))
         except (GpucacheError, UncoveredError) as error:
             return replace(left, reason=str(error)), None

@@ -46,7 +46,7 @@ class _Opened(NamedTuple):
     trusted: TrustedKeys
 
 
-class RemoteLayer:
+class RemoteStore:
     """The store of ``GPUCACHE_REMOTE`` in one process; a forked child begins anew. Raises nothing."""
 
     def __init__(

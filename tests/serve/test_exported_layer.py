@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.serve.layer import Layer
+from gpucache.serve.exported_layer import Layer
 from gpucache.serve.wire import Kind
 from tests.patience import PATIENCE_S
 from tests.pocl import PLATFORM, SYSTEM_ICD, need_pocl

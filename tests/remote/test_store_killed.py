@@ -11,10 +11,10 @@ import pytest
 from gpucache.answers.lookup import Hit
 from gpucache.engine.hits import find
 from gpucache.engine.lookup import get_or_build
-from gpucache.engine.store_layers import Layers
+from gpucache.engine.stores import Stores
 from gpucache.engine.verify import run_verify
 from gpucache.model import Entry
-from gpucache.remote.layer import RemoteLayer
+from gpucache.remote.store import RemoteStore
 from gpucache.settings import Remote
 from gpucache.store import DirectoryStore
 from tests.engine.conftest import Compiler, make_ready
@@ -39,21 +39,21 @@ def _fleet(tmp_path: Path) -> Fleet:
     return fleet
 
 
-def _machine(fleet: Fleet, root: str, told: list[str]) -> tuple[Layers, RemoteLayer]:
-    layer = RemoteLayer(
+def _machine(fleet: Fleet, root: str, told: list[str]) -> tuple[Stores, RemoteStore]:
+    remote = RemoteStore(
         Remote(str(fleet.store), writes=True), fleet.key().text, fleet.place / "ci", told.append
     )
-    return Layers(user=DirectoryStore(fleet.place / root, writable=True), remote=lambda: layer), layer
+    return Stores(user=DirectoryStore(fleet.place / root, writable=True), remote=lambda: remote), remote
 
 
 def _made(fleet: Fleet) -> Entry:
     """An entry that one machine has compiled."""
-    layers, _ = _machine(fleet, "maker", [])
-    get_or_build(layers._replace(remote=None), _READY, Compiler())
-    assert layers.user is not None
-    scanned = layers.user.look_at(_READY.key)
+    stores, _ = _machine(fleet, "maker", [])
+    get_or_build(stores._replace(remote=None), _READY, Compiler())
+    assert stores.user is not None
+    scanned = stores.user.look_at(_READY.key)
     assert scanned is not None
-    entry = layers.user.check(scanned)
+    entry = stores.user.check(scanned)
     assert isinstance(entry, Entry)
     return entry
 
@@ -61,8 +61,8 @@ def _made(fleet: Fleet) -> Entry:
 def _finds(fleet: Fleet, root: str) -> Hit | None:
     """What a machine finds, from an empty memory; the store tells no lies."""
     told: list[str] = []
-    layers, _ = _machine(fleet, root, told)
-    found = find(layers, _READY)
+    stores, _ = _machine(fleet, root, told)
+    found = find(stores, _READY)
     assert told == []
     return found if isinstance(found, Hit) else None
 
@@ -80,9 +80,9 @@ def _killed(operation: Callable[[], object], after: Callable[[], object]) -> int
 def test_a_program_killed_while_it_keeps_a_fetched_entry_loses_that_at_most(fleet: Fleet) -> None:
     """The root is sound at each moment, and the next program fetches the entry again or hits it."""
     entry = _made(fleet)
-    _, layer = _machine(fleet, "maker", [])
-    layer.send(entry)
-    layer.flush()
+    _, remote = _machine(fleet, "maker", [])
+    remote.send(entry)
+    remote.flush()
     roots = iter(f"root-{number}" for number in count())
     now = [next(roots)]
 
@@ -90,9 +90,9 @@ def test_a_program_killed_while_it_keeps_a_fetched_entry_loses_that_at_most(flee
         root, now[0] = now[0], next(roots)
         cache = own(DirectoryStore(fleet.place / root, writable=True))
         assert not [finding for one, _ in run_verify(cache, list(cache.scan())) for finding in one.findings]
-        for layer in ("remote", "local"):
+        for place in ("remote", "local"):
             found = _finds(fleet, root)
-            assert found is not None and found.payload == entry.payload, layer
+            assert found is not None and found.payload == entry.payload, place
 
     times = _killed(lambda: _finds(fleet, now[0]), sound)
     tell("kill -9 before each system call of a fetch", times, 0)
@@ -105,7 +105,7 @@ def test_a_program_killed_while_it_sends_leaves_all_of_an_entry_or_nothing(
     entry = _made(fleet)
     one_thread = lambda call, items, *_, **__: map(call, items)  # noqa: E731 - which makes all calls
     monkeypatch.setattr("gpucache.remote.folder.in_parallel", one_thread)
-    _, layer = _machine(fleet, "maker", [])
+    _, remote = _machine(fleet, "maker", [])
 
     def sent() -> None:
         found = _finds(fleet, "reader")
@@ -115,5 +115,5 @@ def test_a_program_killed_while_it_sends_leaves_all_of_an_entry_or_nothing(
         for path in (*fleet.objects(), *fleet.entries("reader")):
             path.unlink()
 
-    times = _killed(partial(layer._create, [entry]), sent)
+    times = _killed(partial(remote._create, [entry]), sent)
     tell("kill -9 before each system call of a send", times, 0)

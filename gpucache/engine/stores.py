@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class NoEntry(NamedTuple):
-    """No layer has a usable entry; the damaged, unread and incomplete ones are listed."""
+    """No store has a usable entry; the damaged, unread and incomplete ones are listed."""
 
     damaged: tuple[Damaged, ...] = ()
     """Entries that are not sound."""
@@ -60,7 +60,7 @@ class Remote(Protocol):
         ...
 
 
-class Layers(NamedTuple):
+class Stores(NamedTuple):
     """Where a key is looked up, and where a new entry is published."""
 
     memory: "MemoryStore | None" = None
@@ -145,10 +145,10 @@ class Layers(NamedTuple):
             self.target.remember(name, data)
 
 
-def note_miss(layers: Layers, prepared: Prepared, miss: Miss, *, noted: bool = False) -> None:
+def note_miss(stores: Stores, prepared: Prepared, miss: Miss, *, noted: bool = False) -> None:
     """Write a miss down; ``noted`` says that ``warm --misses`` can build it."""
     request = prepared.request
-    write_miss(layers, request.program.name, str(request.target), prepared.key, miss, noted=noted)
+    write_miss(stores, request.program.name, str(request.target), prepared.key, miss, noted=noted)
 
 
 def record_build(store: "DirectoryStore", program: Program, entry: Entry, what: str = "built") -> None:
@@ -165,14 +165,14 @@ def record_build(store: "DirectoryStore", program: Program, entry: Entry, what: 
             store.record(alias, Event(when_ns, "named", "", "", why=known.name))
 
 
-def note_process(layers: Layers, hits: int, misses: int) -> None:
+def note_process(stores: Stores, hits: int, misses: int) -> None:
     """Write down the hits and misses of a process at its end, or when its work is done."""
-    if layers.target is not None:
-        layers.target.journal(
+    if stores.target is not None:
+        stores.target.journal(
             {
                 "kind": "process",
                 "when_ns": time.time_ns(),
-                "command": layers.command,
+                "command": stores.command,
                 "pid": os.getpid(),
                 "hits": hits,
                 "misses": misses,
@@ -181,16 +181,16 @@ def note_process(layers: Layers, hits: int, misses: int) -> None:
 
 
 def write_miss(
-    layers: Layers, program: str, target: str, key: CacheKey, miss: Miss, *, noted: bool = False
+    stores: Stores, program: str, target: str, key: CacheKey, miss: Miss, *, noted: bool = False
 ) -> None:
     """Write down the miss of a program for a target."""
-    if layers.target is not None:
-        record = miss_record(layers, program, target, key, miss, time.time_ns())
-        layers.target.journal(record | {"noted": noted})
+    if stores.target is not None:
+        record = miss_record(stores, program, target, key, miss, time.time_ns())
+        stores.target.journal(record | {"noted": noted})
 
 
 def miss_record(
-    layers: Layers, program: str, target: str, key: CacheKey, miss: Miss, now_ns: int
+    stores: Stores, program: str, target: str, key: CacheKey, miss: Miss, now_ns: int
 ) -> dict[str, object]:
     """The journal's record of a miss."""
     return {
@@ -204,6 +204,6 @@ def miss_record(
         "differences": [
             {"label": item.label, "left": item.left, "right": item.right} for item in miss.differences[:8]
         ],
-        "command": layers.command,
+        "command": stores.command,
         "pid": os.getpid(),
     }

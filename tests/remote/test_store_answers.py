@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from gpucache.model import CacheKey, Entry
-from gpucache.remote.layer import RemoteLayer
 from gpucache.remote.own_entries import encode, object_name, portable
 from gpucache.remote.records import record_of, signed
 from gpucache.remote.signing import load_signing_key
+from gpucache.remote.store import RemoteStore
 from gpucache.settings import Remote
 from gpucache.store.format import encode as encode_file
 from tests.remote.fleet import Fleet
@@ -30,11 +30,11 @@ class Machine:
         trusted = str(settings.pop("trusted", fleet.key().text))
         signing = settings.pop("signing", None)
         remote = Remote(**{"url": str(fleet.store), **settings})  # type: ignore[arg-type]
-        self.layer = RemoteLayer(remote, trusted, Path(str(signing)) if signing else None, self.told.append)
+        self.store = RemoteStore(remote, trusted, Path(str(signing)) if signing else None, self.told.append)
 
     def finds(self, *keys: CacheKey) -> list[bool]:
         """Whether each key has an entry in the store."""
-        return [one is not None for one in self.layer.find([(key,) for key in keys])]
+        return [one is not None for one in self.store.find([(key,) for key in keys])]
 
 
 @pytest.fixture(name="fleet")
@@ -60,7 +60,7 @@ def test_an_entry_comes_with_the_bytes_of_its_file(fleet: Fleet) -> None:
     """It is the one that was asked for; a missing one is None, and nothing is said."""
     _put(fleet, _ONE)
     machine = Machine(fleet)
-    found, missing = machine.layer.find([(CacheKey("00" * 32), _ONE.key), (_OTHER.key,)])
+    found, missing = machine.store.find([(CacheKey("00" * 32), _ONE.key), (_OTHER.key,)])
     assert found == (_ONE, encode_file(_ONE)) and missing is None
     assert machine.told == []
 
@@ -153,7 +153,7 @@ def test_no_answer_is_waited_for_longer_than_compiling_takes(fleet: Fleet, silen
     """A request that is cut short so is no failure of the store, but several in a row end the asking."""
     machine = Machine(fleet, url=f"http://{silent.address}/", timeout_s=60.0)
     for _ in range(5):
-        assert machine.layer.find([(_ONE.key,)], compile_ns=1_000_000) == [None]
+        assert machine.store.find([(_ONE.key,)], compile_ns=1_000_000) == [None]
     [sentence] = machine.told
     assert "compile" in sentence
     assert len(silent.connections) <= 3
@@ -164,8 +164,8 @@ def test_what_is_sent_is_signed_and_created_once(fleet: Fleet) -> None:
     path = _put(fleet, _OTHER, b"there before")
     machine = Machine(fleet, writes=True, signing=fleet.place / "ci")
     for entry in (_ONE, _OTHER, _ONE):
-        machine.layer.send(entry)
-    machine.layer.flush()
+        machine.store.send(entry)
+    machine.store.flush()
     assert Machine(fleet).finds(_ONE.key, _OTHER.key) == [True, False]
     assert path.read_bytes() == b"there before"
     assert machine.told == []
@@ -176,8 +176,8 @@ def test_a_machine_that_only_sends_needs_no_trusted_key(fleet: Fleet) -> None:
     machine = Machine(fleet, trusted="", writes=True, signing=fleet.place / "ci")
     fleet.key()
     assert machine.finds(_ONE.key) == [False]
-    machine.layer.send(_ONE)
-    machine.layer.flush()
+    machine.store.send(_ONE)
+    machine.store.flush()
     assert len(fleet.objects()) == 1
     assert len(machine.told) == 1
 
@@ -200,12 +200,12 @@ def test_what_cannot_be_sent_is_one_warning(fleet: Fleet, how: str) -> None:
         fleet.store.write_text("")
     machine = Machine(fleet, writes=True, signing=signing)
     for _ in range(3):
-        machine.layer.send(_ONE)
-        machine.layer.flush()
+        machine.store.send(_ONE)
+        machine.store.flush()
     assert fleet.objects() == []
     [sentence] = machine.told
     assert "GPUCACHE_REMOTE" in sentence
-    assert not machine.layer.writes
+    assert not machine.store.writes
 
 
 @pytest.mark.parametrize("how", ["full", "read-only"])
@@ -222,8 +222,8 @@ def test_a_store_that_takes_nothing_is_one_warning_and_still_read(
     else:
         subprocess.run(["mount", "-o", "remount,ro", place], check=True)
     machine = Machine(fleet, writes=True, signing=place / "ci")
-    machine.layer.send(made_entry("-DBIG", b".version 8.0\n.target sm_90\n" + b"\n" * 20_000))
-    machine.layer.flush()
+    machine.store.send(made_entry("-DBIG", b".version 8.0\n.target sm_90\n" + b"\n" * 20_000))
+    machine.store.flush()
     assert len(machine.told) == 1
     assert Machine(fleet).finds(_ONE.key) == [True]
     assert [path.name for path in fleet.objects()] == [object_name(_ONE.key, fleet.key().id)[-81:]]
@@ -233,8 +233,8 @@ def test_a_web_server_is_not_written_to(fleet: Fleet, silent: Silent) -> None:
     """It can only be read; nothing is sent, and the sentence names the variable."""
     fleet.key()
     machine = Machine(fleet, url=f"http://{silent.address}/", writes=True, signing=fleet.place / "ci")
-    machine.layer.send(_ONE)
-    machine.layer.flush()
+    machine.store.send(_ONE)
+    machine.store.flush()
     [sentence] = machine.told
     assert "GPUCACHE_REMOTE_WRITE" in sentence
     assert silent.connections == []
@@ -243,15 +243,15 @@ def test_a_web_server_is_not_written_to(fleet: Fleet, silent: Silent) -> None:
 def test_more_than_may_wait_is_left_to_push(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits to be sent is bounded; what is left is told once."""
     fleet.key()
-    monkeypatch.setattr("gpucache.remote.layer._MOST_BYTES", len(_ONE.payload) * 2)
+    monkeypatch.setattr("gpucache.remote.store._MOST_BYTES", len(_ONE.payload) * 2)
     machine = Machine(fleet, writes=True, signing=fleet.place / "ci")
     held = threading.Event()
-    create = machine.layer._create
-    monkeypatch.setattr(machine.layer, "_create", lambda batch: (held.wait(), create(batch)))
+    create = machine.store._create
+    monkeypatch.setattr(machine.store, "_create", lambda batch: (held.wait(), create(batch)))
     for value in range(9):
-        machine.layer.send(made_entry(f"-DX={value}"))
+        machine.store.send(made_entry(f"-DX={value}"))
     held.set()
-    machine.layer.flush()
+    machine.store.flush()
     [sentence] = machine.told
     assert "push" in sentence
 
