@@ -129,7 +129,9 @@ def _opened_store(url: str, settings: "Settings") -> "tuple[Cache, ...]":
     from gpucache.remote.signing import load_signing_key, read_trusted
 
     key = None if settings.signing_key is None else load_signing_key(settings.signing_key)
-    return stored_caches(open_objects(url), read_trusted(settings.trusted_keys), key)
+    store = open_objects(url)
+    click.get_current_context().call_on_close(store.close)
+    return stored_caches(store, read_trusted(settings.trusted_keys), key)
 
 
 def _system_at(place: Path) -> str:

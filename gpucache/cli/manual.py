@@ -14,7 +14,7 @@ from gpucache.answers.document import record_name
 from gpucache.answers.schema import ANSWERS, Answered, Document, Error, meanings, records, words
 from gpucache.cli import roff, topics
 from gpucache.cli.group import COMMANDED
-from gpucache.cli.verb_examples import EXAMPLES, WORDS, Example
+from gpucache.cli.verb_examples import EXAMPLES, EXIT_CODES, WORDS, Example
 from gpucache.errors import ExitCode
 from gpucache.manifest import FIELDS
 from gpucache.settings import ENVIRONMENT, RUN_ENVIRONMENT
@@ -213,7 +213,10 @@ def _exit_codes(context: click.Context) -> Iterator[str]:
         )
     elif verb and verb not in COMMANDED:
         codes = [code for code in codes if code not in (ExitCode.NOT_EXECUTABLE, ExitCode.NOT_FOUND)]
-    yield from roff.listing((str(code.value), code.meaning) for code in codes)
+    own = EXIT_CODES.get(verb)
+    if own is not None:
+        codes = [code for code in codes if code in own or code in (ExitCode.UNEXPECTED, ExitCode.INTERRUPTED)]
+    yield from roff.listing((str(code.value), (own or {}).get(code, code.meaning)) for code in codes)
 
 
 def _surroundings(context: click.Context) -> Iterator[str]:

@@ -34,7 +34,11 @@ if TYPE_CHECKING:
     help="Pull for another machine, from a profile written by 'gpucache devices --save'.",
 )  # fmt: skip
 @click.option("--unsigned", is_flag=True, help="Accept entries that no trusted key signed.")
-@click.option("--best-effort", is_flag=True, help="Exit 0 whatever happens, as an init container should.")
+@click.option(
+    "--best-effort", is_flag=True,
+    help="Report errors and findings, but exit 0, so that an init container does not keep its program from "
+    "starting.",
+)  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show what would be pulled, and stop.")
 @global_options
 def pull(

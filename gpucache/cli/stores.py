@@ -43,7 +43,7 @@ def store_options(function: F) -> F:
     """Add the argument that names a store, and the time that it may take."""
     function = click.option(
         "--timeout", metavar="S", type=Number(0.1), default=60.0, show_default=True,
-        help="Seconds for each request to the store.",
+        help="Seconds for each request to the store, and one more for each MiB that it moves.",
     )(function)  # fmt: skip
     return click.argument("url", metavar="URL", type=StoreName())(function)
 

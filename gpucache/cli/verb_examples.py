@@ -12,6 +12,7 @@ from gpucache.answers.lookup import Verdict
 from gpucache.answers.run import RunResult
 from gpucache.answers.transfer import PullResult, PushResult
 from gpucache.answers.warm import WarmResult
+from gpucache.errors import ExitCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +144,30 @@ EXAMPLES = {
     ),
 }  # fmt: skip
 """By command, the most common wishes first."""
+
+_STORE_UNUSABLE = "the store cannot be reached or refuses, or a cache cannot be used or only partly be read"
+EXIT_CODES: dict[str, dict[ExitCode, str]] = {
+    "push": {
+        ExitCode.DONE: "the store has every entry that was selected, except those that are refused (RESULTS)",
+        ExitCode.USAGE: "no such store, cache, entry or key file, or an extra that is not installed",
+        ExitCode.FINDINGS: "an entry is damaged and was not sent, or the store has objects that are garbage",
+        ExitCode.CACHE_UNUSABLE: _STORE_UNUSABLE,
+    },
+    "pull": {
+        ExitCode.DONE: "the caches have every entry that fits the machine, also if none does; and whatever "
+        "happens with --best-effort, unless the command line is wrong or the command is interrupted",
+        ExitCode.USAGE: "no such store, cache or key, or an extra that is not installed",
+        ExitCode.FINDINGS: "an entry is not signed by a trusted key, is damaged or could not be written, or "
+        "the store has objects that are garbage; all others were pulled",
+        ExitCode.CACHE_UNUSABLE: _STORE_UNUSABLE,
+    },
+    "key": {
+        ExitCode.DONE: "both files were written, or the public key was printed",
+        ExitCode.USAGE: "a file of that name exists or cannot be written; with --public, it is not a secret "
+        "key or others may read it; or the extra 'remote' is not installed",
+    },
+}
+"""By verb, its exit codes where they mean more than for all verbs; those of any verb are not repeated."""
 
 WORDS: dict[str, tuple[str, type[StrEnum]]] = {
     "warm": ("RESULTS", WarmResult),

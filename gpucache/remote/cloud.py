@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from configparser import Error, RawConfigParser
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -129,9 +130,13 @@ class CloudObjects:
     writes = True
     is_own_folder = False
 
-    def __init__(self, url: str, store: "ObjectStore", meanings: Mapping[str, object]) -> None:
+    def __init__(
+        self, url: str, made: "Callable[[int], ObjectStore]", meanings: Mapping[str, object]
+    ) -> None:
+        """``made`` gives the store with the time for requests of so many bytes."""
         self.url = url
-        self._store = store
+        self._made = cache(made)
+        self._store = self._made(0)
         self._meanings = meanings
         """The words in the sentences of errors."""
 
@@ -146,7 +151,8 @@ class CloudObjects:
 
     def read(self, names: Iterable[str], limit_bytes: int) -> Iterator[tuple[str, bytes | None]]:
         """Objects; a reply has the size before the bytes."""
-        return in_parallel(lambda name: (name, self._read(name, limit_bytes)[0]), names)
+        store = self._store_for(limit_bytes)
+        return in_parallel(lambda name: (name, self._read(name, limit_bytes, store)[0]), names)
 
     def create(self, objects: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bool]]:
         """One conditional request for each object."""
@@ -157,7 +163,7 @@ class CloudObjects:
     def replace(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
         """Compare and swap by the ETag or the generation of what was read."""
         for tried in range(_TRIES):
-            data, version = self._read(name, _LARGEST_REPLACED)
+            data, version = self._read(name, _LARGEST_REPLACED, self._store)
             if self._put(name, change(data), version or "create"):
                 return
             time.sleep(random.random() * min(0.02 * 2**tried, 1.0))
@@ -179,13 +185,17 @@ class CloudObjects:
     def close(self) -> None:
         """Its connections end with the last reference to it."""
 
-    def _read(self, name: str, limit_bytes: int) -> tuple[bytes | None, dict[str, str]]:
+    def _store_for(self, size_bytes: int) -> "ObjectStore":
+        """The store for objects of a size: one for all of less than 1 MiB, and for each power of two."""
+        return self._made(1 << (size_bytes - 1).bit_length() if size_bytes > 1 << 20 else 0)
+
+    def _read(self, name: str, limit_bytes: int, store: "ObjectStore") -> tuple[bytes | None, dict[str, str]]:
         """The bytes of an object and what identifies this version of it."""
         import obstore
 
         with self._asked():
             try:
-                found = obstore.get(self._store, require_object_name(name))
+                found = obstore.get(store, require_object_name(name))
             except FileNotFoundError as error:
                 if re.search(_MEANINGS[0][0], str(error)):
                     raise
@@ -204,7 +214,8 @@ class CloudObjects:
 
         with self._asked():
             try:
-                obstore.put(self._store, require_object_name(name), data, mode=mode, use_multipart=False)
+                store = self._store_for(len(data))
+                obstore.put(store, require_object_name(name), data, mode=mode, use_multipart=False)
             except (AlreadyExistsError, PreconditionError):
                 return False
             except FileNotFoundError as error:  # one that was there and is gone, or no bucket
@@ -258,38 +269,36 @@ def open_url(url: str, limits: Limits) -> CloudObjects:
     try:
         host = urlsplit(endpoint)
         make: Callable[..., ObjectStore] = getattr(obstore.store, kind.store)
-        store = make(
-            bucket,
-            prefix=prefix.strip("/") or None,
-            config=config if signed else {**config, **kind.unsigned},
-            client_options={
-                **_proxy(host.scheme or "https"),
-                "allow_http": host.scheme == "http",
-                "connect_timeout": timedelta(seconds=limits.connect_s),
-                "timeout": timedelta(seconds=limits.request_s),
-            },
-            # No try begins after the time of one, so two of them are the longest that a request takes.
-            retry_config={
-                "max_retries": limits.retries,
-                "retry_timeout": timedelta(seconds=limits.request_s),
-            },
-        )
-    except (BaseError, ValueError):
-        raise UsageError(
-            f"{url} cannot be opened with the variables of this environment; {kind.remedy}"
-        ) from None
-    url = url.rstrip("/")
-    return CloudObjects(
-        url,
-        store,
-        {
+
+        def made(size_bytes: int) -> "ObjectStore":
+            request = timedelta(seconds=limits.for_bytes(size_bytes))
+            return make(
+                bucket,
+                prefix=prefix.strip("/") or None,
+                config=config if signed else {**config, **kind.unsigned},
+                client_options={
+                    **_proxy(host.scheme or "https"),
+                    "allow_http": host.scheme == "http",
+                    "connect_timeout": timedelta(seconds=limits.connect_s),
+                    "timeout": request,
+                },
+                # No try begins after the time of one, so two of them are the longest that a request takes.
+                retry_config={"max_retries": limits.retries, "retry_timeout": request},
+            )
+
+        url = url.rstrip("/")
+        words = {
             "url": url,
             "bucket": bucket,
             "server": f"{url} at {host.scheme}://{host.netloc.rpartition('@')[2]}" if endpoint else url,
             "access": "the credentials of this environment" if signed else "requests without credentials",
             "remedy": kind.remedy,
-        },
-    )
+        }
+        return CloudObjects(url, made, words)
+    except (BaseError, ValueError):
+        raise UsageError(
+            f"{url} cannot be opened with the variables of this environment; {kind.remedy}"
+        ) from None
 
 
 def _has_credentials(scheme: str, environ: Mapping[str, str]) -> bool:

@@ -114,9 +114,13 @@ class Limits(NamedTuple):
 
     connect_s: float = 5.0
     request_s: float = 60.0
-    """One request, including the transfer of an object."""
+    """One request, and a second more for each MiB that it moves."""
     retries: int = 3
     """How often a request is repeated at most."""
+
+    def for_bytes(self, size_bytes: int) -> float:
+        """The seconds for a request that moves so many bytes."""
+        return self.request_s + size_bytes / (1 << 20)
 
 
 def open_objects(url: str, limits: Limits = Limits()) -> Objects:  # noqa: B008 - frozen

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from gpucache.errors import GpucacheError, RemoteError, UsageError
+from gpucache.host import os_errors
 from gpucache.remote.objects import Limits, Listed, batches, missing_extra, require_object_name
 from gpucache.units import printable
 
@@ -167,6 +168,8 @@ class RedisObjects:
             remedy = next((_REMEDIES[kind] for kind in kinds if kind in _REMEDIES), _OTHERWISE)
             # redis-py puts a command's arguments before the reason, and a server may repeat them.
             reason = str(error).rpartition(" of pipeline caused error: ")[2].rstrip(".")
+            if isinstance(error.__context__, OSError):  # which the library shows by its number
+                reason = os_errors.reason(error.__context__)
             if self._password:
                 reason = reason.replace(self._password, "***")
             raise RemoteError(f"{self.url} cannot be used ({printable(reason)}); {remedy}") from None

@@ -61,12 +61,12 @@ class _Request(NamedTuple):
 class _Body(io.BytesIO):
     """Bytes to send, in blocks, so that each has its own time limit, and all of them have one."""
 
-    def __init__(self, data: bytes, deadline: float) -> None:
+    def __init__(self, data: bytes, limits: Limits) -> None:
         super().__init__(data)
-        self._deadline = deadline
+        self._began, self._limits = time.monotonic(), limits
 
     def read(self, size: int | None = -1, /) -> bytes:
-        _require_time(self._deadline)
+        _require_time(self._began, self._limits, self.tell())
         return super().read(size)
 
 
@@ -160,25 +160,25 @@ class RegistryClient:
             yield self._authorization
 
     def _sent(self, asked: _Request) -> Answer:
-        deadline = time.monotonic() + self._limits.request_s
+        began = time.monotonic()
         with self._session.request(
             asked.method,
             asked.url,
-            data=None if asked.body is None else _Body(asked.body, deadline),
+            data=None if asked.body is None else _Body(asked.body, self._limits),
             headers={"Accept-Encoding": "identity", **asked.headers},
             stream=True,
             timeout=(self._limits.connect_s, self._limits.request_s),
         ) as response:
             said = response.status_code in asked.accepted
             most_bytes = asked.most_bytes if said else _MOST_SAID
-            data = self._whole(response.raw, most_bytes, deadline, cut=not said)
+            data = self._whole(response.raw, most_bytes, began, cut=not said)
             return Answer(response.status_code, response.headers, data, response.url)
 
-    def _whole(self, raw: Any, most_bytes: int, deadline: float, *, cut: bool) -> bytes:
+    def _whole(self, raw: Any, most_bytes: int, began: float, *, cut: bool) -> bytes:
         """The bytes of an answer, not more than allowed."""
         parts, size = [], 0
         while part := raw.read1(_PART, decode_content=False):
-            _require_time(deadline)
+            _require_time(began, self._limits, size)
             parts.append(part)
             size += len(part)
             if size > most_bytes:
@@ -239,8 +239,8 @@ class RegistryClient:
         return RemoteError(f"{self._url} refuses ({told}); {remedy.format(host=self._host)}")
 
 
-def _require_time(deadline: float) -> None:
-    if time.monotonic() > deadline:
+def _require_time(began: float, limits: Limits, moved_bytes: int) -> None:
+    if time.monotonic() > began + limits.for_bytes(moved_bytes):
         raise requests.ReadTimeout
 
 

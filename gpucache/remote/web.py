@@ -129,7 +129,7 @@ class WebObjects:
 
     def _persist(self, url: SplitResult, limit_bytes: int) -> _Reply:
         """The reply within the time of one request, however often it is requested."""
-        deadline = time.monotonic() + self._limits.request_s
+        deadline = time.monotonic() + self._limits.for_bytes(limit_bytes)
         for tried in count():
             failed = None
             try:

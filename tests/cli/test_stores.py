@@ -1,11 +1,13 @@
 """``inspect``, ``verify`` and ``evict`` of a store, in a process of their own as people call them."""
 
+import io
 import json
 from pathlib import Path
 
 import pytest
 
 from gpucache.cli import main
+from gpucache.remote.folder import FolderObjects
 from tests.contracts.examples import EXAMPLES
 
 
@@ -64,6 +66,28 @@ def test_evict_bounds_a_store(store: str, capsys: pytest.CaptureFixture[str]) ->
     assert _summary(capsys, "verify", store)["checked"] == 6
     assert _summary(capsys, "evict", store, "--all", "--yes")["removed"] == 6
     assert _summary(capsys, "verify", store)["checked"] == 0
+
+
+def test_evict_all_asks_about_the_store_by_its_url(
+    store: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that nobody empties a store of others when asked about "these"."""
+    asked = io.StringIO("n\n")
+    monkeypatch.setattr(asked, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", asked)
+    assert main(["evict", store, "--all"]) != 0
+    shown = capsys.readouterr()
+    assert f"Remove all entries of {store}?" in shown.out + shown.err
+    assert _summary(capsys, "verify", store)["checked"] == 6
+
+
+@pytest.mark.parametrize("verb", ["inspect", "verify", "evict --all --dry-run"])
+def test_the_store_is_closed(store: str, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    """At the end of each verb that takes its URL."""
+    closed: list[str] = []
+    monkeypatch.setattr(FolderObjects, "close", lambda objects: closed.append(objects.url))
+    assert main([*verb.split(), store]) == 0
+    assert closed == [store]
 
 
 def test_a_word_that_is_no_store_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:

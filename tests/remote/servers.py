@@ -166,6 +166,17 @@ def saying(text: str) -> Answer:
     return answer
 
 
+def pausing(head: str, body: str = "", pause_s: float = 1.0) -> Answer:
+    """Sends a head, and after a pause a body that is announced there."""
+
+    def answer(client: socket.socket, server: Scripted) -> None:
+        client.sendall(head.encode("latin-1"))
+        server.over.wait(pause_s)
+        client.sendall(body.encode("latin-1"))
+
+    return answer
+
+
 class Silent:
     """A server that accepts connections and never answers."""
 

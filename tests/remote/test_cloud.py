@@ -13,7 +13,7 @@ import pytest
 
 from gpucache.errors import RemoteError, UsageError
 from gpucache.remote.objects import Limits, Objects, open_objects
-from tests.remote.servers import Scripted, make_bucket, moto_url, saying, scripted, use_cloud
+from tests.remote.servers import Scripted, make_bucket, moto_url, pausing, saying, scripted, use_cloud
 
 _SHORT = Limits(connect_s=2.0, request_s=0.25, retries=1)
 _PATIENT = Limits(retries=1)
@@ -173,6 +173,15 @@ def test_a_server_that_fails_is_one_sentence(use: Use, scheme: str, call: str) -
     with scripted(saying("")) as closing, scripted(saying("+OK\r\n\r\n")) as other:
         assert "returns something else" in said(closing.url)
         assert "returns something else" in said(other.url)
+
+
+def test_a_large_object_has_more_time(use: Use) -> None:
+    """A second for each MiB that it has or may have, beyond the time of a request."""
+    with scripted(pausing("", f"{_FOUND}2\r\n\r\nok")) as server:
+        use(AWS_ENDPOINT_URL=server.url)
+        store = open_objects("s3://bucket", _SHORT)
+        assert list(store.read(["a"], 64 << 20)) == [("a", b"ok")]
+        assert list(store.create([("a", bytes(16 << 20))])) == [("a", True)]
 
 
 def test_bytes_that_do_not_come_are_one_sentence(use: Use) -> None:

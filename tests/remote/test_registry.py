@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,8 +11,10 @@ from contextlib import closing, contextmanager, suppress
 from functools import partial
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from pathlib import Path
 from threading import Barrier, Event, Thread
+from types import SimpleNamespace
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -384,6 +387,20 @@ def test_a_registry_that_is_too_slow_is_given_up(reply: Reply) -> None:
     """After the time that the limits allow for all of an answer."""
     with _fake(_told(dict.fromkeys(_honest(), reply))) as url:
         assert "more time" in _refuse(url, Limits(connect_s=0.2, request_s=0.2, retries=1))
+
+
+def test_a_large_object_has_more_time(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second for each MiB that is moved, by a clock that goes on at each look, beyond that of a request."""
+    data = bytes(32 << 20)
+    for verb, step_s in (("create", 0.01), ("read", 0.1)):
+        clock = SimpleNamespace(monotonic=count(0, step_s).__next__, sleep=time.sleep)
+        monkeypatch.setattr("gpucache.remote.registry_client.time", clock)
+        with _opened(f"{url}/large", Limits(request_s=1, retries=0)) as opened:
+            if verb == "create":
+                assert list(opened.create([("a", data)])) == [("a", True)]
+            else:
+                assert dict(opened.read(["a"], len(data))) == {"a": data}
+        assert clock.monotonic() > 3
 
 
 def test_nobody_on_the_port_is_one_sentence() -> None:

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from gpucache.errors import RemoteError, UsageError
 from gpucache.remote.objects import Limits, Objects, open_objects
-from tests.remote.servers import Answer, Scripted, nginx, saying, scripted, use_cloud
+from tests.remote.servers import Answer, Scripted, nginx, pausing, saying, scripted, use_cloud
 
 _SHORT = Limits(connect_s=2.0, request_s=0.5, retries=1)
 _PATIENT = Limits(retries=1)
@@ -74,6 +74,13 @@ def test_a_slow_server_is_bounded_in_time(answer: Answer, says: str) -> None:
     """Wherever it is slow: each byte comes soon, and the last one never."""
     with _store(answer, _SHORT) as (store, _), pytest.raises(RemoteError, match=says):
         _read(store)
+
+
+def test_a_large_object_has_more_time() -> None:
+    """A second for each MiB that it may have, beyond the time of a request."""
+    head = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
+    with _store(pausing(head, "ok"), _SHORT) as (store, _):
+        assert list(store.read(["index"], 64 << 20)) == [("index", b"ok")]
 
 
 @pytest.mark.parametrize(
