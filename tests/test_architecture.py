@@ -392,7 +392,7 @@ def test_no_other_room_names_a_system(name: str) -> None:
     every = (title,) if name in backend_names() else (name, title)
     called = "|".join(re.escape(one).replace(r"\.", "[._]").replace(r"\-", "[_-]") for one in every)
     pattern = re.compile(rf"(?<![a-z0-9])(?:{called})(?![a-z0-9])", re.IGNORECASE)
-    own = SYSTEMS[name].removeprefix("gpucache.").removesuffix(".format")
+    own = f"caches.{SYSTEMS[name].partition(':')[0]}".removesuffix(".format")
     allowed = {
         own,
         "caches.registry",

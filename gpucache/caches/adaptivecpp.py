@@ -55,6 +55,3 @@ class AdaptiveCpp(AdaptiveCppPlaces, BinaryFormat):
     def look(self, item: Files) -> Look:
         """The program before the kernels, which have the names of C++ types."""
         return replace(super().look(item), program=item.parts[1].rpartition("-")[0] or item.parts[1])
-
-
-FORMAT = AdaptiveCpp

@@ -87,6 +87,3 @@ def _length(data: bytes) -> int:
     if len(data) < _LENGTH_BYTES:
         return _LARGEST_BYTES << 8
     return int.from_bytes(data[:_LENGTH_BYTES], sys.byteorder)
-
-
-FORMAT = AmdComgr

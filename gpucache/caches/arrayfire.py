@@ -126,6 +126,3 @@ def _parts(data: bytes) -> _Parts | None:
 
 def _hash(data: bytes) -> int:
     return reduce(lambda digest, byte: (digest ^ byte) * _PRIME & _MASK, data, _OFFSET)
-
-
-FORMAT = ArrayFire

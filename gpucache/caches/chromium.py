@@ -185,6 +185,3 @@ def _hash(data: bytes) -> int:
         value ^= value << left & 0xFFFFFFFF
         value = value + (value >> right) & 0xFFFFFFFF
     return value
-
-
-FORMAT = Chromium

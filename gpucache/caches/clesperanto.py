@@ -58,6 +58,3 @@ class Clesperanto(ClesperantoPlaces, BinaryFormat):
         """The architecture and CLIc's version; device and driver are only in a hash."""
         yield from super().facts(item, replace(look, toolchain=()))
         yield from (pair for pair in look.toolchain if pair[1])
-
-
-FORMAT = Clesperanto

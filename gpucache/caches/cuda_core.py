@@ -97,6 +97,3 @@ class CudaCore(CudaCorePlaces, BinaryFormat):
     def filed_as(self, key: str) -> str:
         """The SHA-256 of the key, as ``make_program_cache_key`` returns keys."""
         return hashlib.sha256(bytes.fromhex(key), usedforsecurity=False).hexdigest()
-
-
-FORMAT = CudaCore

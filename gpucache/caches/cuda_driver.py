@@ -392,6 +392,3 @@ def _is_its_own(path: str) -> bool:
     folder, _, name = path.rpartition("/")
     temporary = _TEMPORARY.fullmatch(name) and (not folder or _FOLDER.fullmatch(folder))
     return path == INDEX or bool(temporary) or BINARY.fullmatch(path) is not None
-
-
-FORMAT = CudaDriver

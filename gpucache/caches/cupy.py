@@ -92,6 +92,3 @@ class Cupy(CupyPlaces, BinaryFormat):
         digits, rest = start[:_DIGITS], start[_DIGITS:]
         own = not rest or rest.startswith(_MAGIC) or describe(rest).kind in self.kinds
         return len(digits) == _DIGITS and set(digits) <= set(b"0123456789abcdef") and own
-
-
-FORMAT = Cupy

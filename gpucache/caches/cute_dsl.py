@@ -65,6 +65,3 @@ class CuteDsl(CuteDslPlaces, FilesFormat):
     def payload(self, item: Files) -> bytes:
         """The bytecode without its checksum."""
         return super().payload(item)[:-_CHECKSUM_BYTES]
-
-
-FORMAT = CuteDsl

@@ -46,6 +46,3 @@ class Cycles(CyclesPlaces, BinaryFormat):
     def look(self, item: Files) -> Look:
         """The kernel's name from the file name, instead of its first function's name."""
         return replace(super().look(item), program=item.names[0].split("_")[1])
-
-
-FORMAT = Cycles

@@ -139,6 +139,3 @@ def _is_there(folder: Folder, name: str) -> bool:
         return stat.S_ISREG(folder.lstat(name).st_mode)
     except FileNotFoundError:
         return False
-
-
-FORMAT = Darktable

@@ -83,6 +83,3 @@ def _missing(item: Files) -> Problem | None:
         f"{gone} is gone, at which DeepGEMM ends the program at every start ('Corrupted JIT cache directory')"
     )
     return Problem(FindingKind.TRUNCATED, detail)
-
-
-FORMAT = DeepGemm

@@ -102,6 +102,3 @@ def _header_bytes(item: Files) -> int:
 def _hash(data: bytes) -> int:
     words = (int.from_bytes(data[at : at + 8], "little") for at in range(0, len(data), 8))
     return reduce(lambda digest, word: (digest ^ word) * _PRIME & _MASK, chain(words, (len(data),)), _OFFSET)
-
-
-FORMAT = Dxvk

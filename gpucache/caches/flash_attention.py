@@ -70,6 +70,3 @@ class FlashAttention(FlashAttentionPlaces, FilesFormat):
     def lock(self, item: Files) -> AbstractContextManager[None]:
         """The lock that FlashAttention holds while it reads or writes an object."""
         return self.holding(*item.parts, item.names[0].partition(".")[0] + ".lock")
-
-
-FORMAT = FlashAttention

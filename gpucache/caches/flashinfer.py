@@ -142,6 +142,3 @@ def _is_gone(source: str) -> bool:
     except (OSError, ValueError):
         return False
     return False
-
-
-FORMAT = FlashInfer

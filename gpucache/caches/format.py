@@ -1,7 +1,7 @@
 """The interface of a cache format: the facts and small functions that a system gives the engine.
 
-To add a system, write a row in ``systems``, and a class, named ``FORMAT`` in its module, that inherits that
-row and ``FilesFormat`` and has its facts and ``look``, ``check`` and ``payload``; ``cupy`` and ``jax`` are
+To add a system, write a row in ``systems``, and a class, named in ``registry``, that inherits that row and
+``FilesFormat`` and has its facts and ``look``, ``check`` and ``payload``; ``cupy`` and ``jax`` are
 the shortest examples. The engine owns the rest: places and their problems, scanning, races with the owner,
 unreadable entries, removal, repair and its marks, and the sentences common to all systems. Rare needs of
 single systems have methods in this class that do nothing by default.

@@ -56,6 +56,3 @@ class GgmlOpencl(GgmlOpenclPlaces, BinaryFormat):
         """The problem of a binary; the format of Adreno GPUs is unknown."""
         unknown = info.kind is PayloadKind.UNKNOWN and binary
         return None if unknown else super()._wrong(binary, info, whole=whole)
-
-
-FORMAT = GgmlOpencl

@@ -42,6 +42,3 @@ class Hashcat(HashcatPlaces, BinaryFormat):
     def look(self, item: Files) -> Look:
         """The kernel's name, instead of the names of its functions."""
         return replace(super().look(item), program=item.names[0].partition(".")[0])
-
-
-FORMAT = Hashcat

@@ -100,6 +100,3 @@ def _record(item: Files) -> tuple[dict[str, Any], Problem | None]:
         )
         return {}, Problem(kind, f"{words}; {_AGAIN}")
     return record, None
-
-
-FORMAT = Helion

@@ -168,6 +168,3 @@ class Inductor(InductorPlaces, FilesFormat):
 
 def _digits(data: bytes) -> str:
     return b32encode(hashlib.sha256(data).digest()).decode().lower()[:_DIGITS]
-
-
-FORMAT = Inductor

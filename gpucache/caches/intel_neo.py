@@ -60,6 +60,3 @@ class IntelNeo(IntelNeoPlaces, LockedFormat, SummedFormat, BinaryFormat):
     def summed(self, item: Files) -> int:
         """The file's size, not its size on disk."""
         return sum(status.st_size for status in item.seen.values())
-
-
-FORMAT = IntelNeo

@@ -256,6 +256,3 @@ def _length(data: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return length, at + shift + 1
     return length, len(data)
-
-
-FORMAT = Jax

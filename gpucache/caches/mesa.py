@@ -186,6 +186,3 @@ def _rows_damage(data: bytes, key_bytes: int) -> str | None:
 
 def _not(what: str) -> Problem:
     return Problem(FindingKind.MISLABELLED, f"it is {what}; {_AGAIN}")
-
-
-FORMAT = Mesa

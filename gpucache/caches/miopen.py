@@ -158,6 +158,3 @@ def _lines(item: Files) -> Iterator[Problem]:
         yield Problem(
             FindingKind.CORRUPT, f"line {bad[0]}{more} is no record, so MIOpen skips it and measures again"
         )
-
-
-FORMAT = Miopen

@@ -129,6 +129,3 @@ def _damage(index: str, data: bytes) -> Problem | None:
             if not f".{function}".endswith(f".{re.sub('[<>]', '', name)}"):
                 return Problem(FindingKind.MISLABELLED, f"has the code of {name}, another function")
     return None
-
-
-FORMAT = Numba

@@ -14,6 +14,3 @@ class NvidiaGl(NvidiaGlPlaces, OpaqueFormat):
     """The shaders that the driver compiled for OpenGL and Vulkan."""
 
     signs = (r"[0-9a-f]{32}/[0-9a-f]{16}/[0-9a-f]{16}\.toc",)
-
-
-FORMAT = NvidiaGl

@@ -15,6 +15,3 @@ class Optix(OptixPlaces, OpaqueFormat):
 
     signs = (r"optix\d*cache\.db",)
     rewritten = r".*-(?:wal|shm)"
-
-
-FORMAT = Optix

@@ -105,6 +105,3 @@ def _profile_problem(end: bytes) -> Problem | None:
         detail = f"the profile of its shapes does not end as a map of flexbuffers; {_CRASHES}"
         return Problem(FindingKind.CORRUPT, detail)
     return None
-
-
-FORMAT = OnnxRuntimeTrt

@@ -165,6 +165,3 @@ def _builds(item: Files) -> tuple[list[_Build], Problem | None]:
             builds.append(_Build(printable(options, None), binary_at, size_bytes))
             at = following
     return builds, None
-
-
-FORMAT = OpenCV

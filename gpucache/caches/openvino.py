@@ -86,6 +86,3 @@ def _end(start: bytes, at: int) -> int:
         return end + _PARTS.size
     *_, offset, size = _PARTS.unpack(parts)
     return end + int(offset) + int(size)
-
-
-FORMAT = Openvino

@@ -12,10 +12,9 @@ import re
 import stat
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -508,14 +507,11 @@ def _mount(line: str) -> Mount | None:
 
 
 class ForeignSystem:
-    """A kind of cache: a ``gpucache.caches.interface.System``.
+    """A kind of cache, of its places and a loader of its format: a ``gpucache.caches.interface.System``."""
 
-    It is made from its places, and the name of the module that has its ``FORMAT``.
-    """
-
-    def __init__(self, found: type[Places], module: str) -> None:
+    def __init__(self, found: type[Places], load: "Callable[[], type[Format[Any]]]") -> None:
         self._places = found
-        self._module = module
+        self._load = load
         self.name, self.title = found.name, found.title
         self.nowhere = found.place.nowhere
         self.tracing: Mapping[str, str] = found.tracing
@@ -524,8 +520,7 @@ class ForeignSystem:
 
     @cached_property
     def _format(self) -> "type[Format[Any]]":
-        found: type[Format[Any]] = import_module(self._module).FORMAT
-        return found
+        return self._load()
 
     @property
     def wanted(self) -> Mapping[str, str]:

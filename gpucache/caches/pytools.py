@@ -156,6 +156,3 @@ def _rows(entry: PortableEntry) -> tuple[str, dict[str, bytes]]:
     ):
         raise FormatError("its files are no rows of a dictionary")
     return name, {parts[1]: one.data for parts, one in zip(names, entry.files, strict=True)}
-
-
-FORMAT = Pytools

@@ -6,9 +6,10 @@ Must not open a cache.
 """
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpucache.errors import CacheUnusableError, UsageError
 from gpucache.host import os_errors
@@ -16,6 +17,7 @@ from gpucache.host import os_errors
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
 
+    from gpucache.caches.format import Format
     from gpucache.caches.interface import System
     from gpucache.caches.places import ForeignSystem
 
@@ -23,55 +25,55 @@ OWN = "gpucache"
 ALL = "all"
 GROUP = "gpucache.caches"
 SYSTEMS = {
-    "sycl": "gpucache.caches.sycl.format",
-    "futhark": "gpucache.caches.futhark.format",
-    "rocfft": "gpucache.caches.rocfft.format",
-    "pyopencl": "gpucache.caches.pyopencl.format",
-    "pocl": "gpucache.caches.pocl.format",
-    "cuda.core": "gpucache.caches.cuda_core",
-    "cuda": "gpucache.caches.cuda_driver",
-    "cupy": "gpucache.caches.cupy",
-    "jax": "gpucache.caches.jax",
-    "triton": "gpucache.caches.triton",
-    "intel-neo": "gpucache.caches.intel_neo",
-    "mesa": "gpucache.caches.mesa",
-    "nvidia-gl": "gpucache.caches.nvidia_gl",
-    "nvidia-optix": "gpucache.caches.nvidia_optix",
-    "amd-comgr": "gpucache.caches.amd_comgr",
-    "miopen": "gpucache.caches.miopen",
-    "inductor": "gpucache.caches.inductor",
-    "torch-extensions": "gpucache.caches.torch_extensions",
-    "torch-kernels": "gpucache.caches.torch_kernels",
-    "helion": "gpucache.caches.helion",
-    "tvm-ffi": "gpucache.caches.tvm_ffi",
-    "cute-dsl": "gpucache.caches.cute_dsl",
-    "flash-attention": "gpucache.caches.flash_attention",
-    "torch-tensorrt": "gpucache.caches.torch_tensorrt",
-    "onnxruntime-trt": "gpucache.caches.onnxruntime_tensorrt",
-    "vllm": "gpucache.caches.vllm",
-    "tilelang": "gpucache.caches.tilelang",
-    "flashinfer": "gpucache.caches.flashinfer",
-    "deep-gemm": "gpucache.caches.deep_gemm",
-    "numba": "gpucache.caches.numba",
-    "warp": "gpucache.caches.warp",
-    "taichi": "gpucache.caches.taichi",
-    "hashcat": "gpucache.caches.hashcat",
-    "darktable": "gpucache.caches.darktable",
-    "opencv": "gpucache.caches.opencv",
-    "ggml-opencl": "gpucache.caches.ggml_opencl",
-    "arrayfire": "gpucache.caches.arrayfire",
-    "cycles": "gpucache.caches.cycles",
-    "clesperanto": "gpucache.caches.clesperanto",
-    "openvino": "gpucache.caches.openvino",
-    "pytools": "gpucache.caches.pytools",
-    "dxvk": "gpucache.caches.dxvk",
-    "vulkan": "gpucache.caches.vulkan",
-    "adaptivecpp": "gpucache.caches.adaptivecpp",
-    "chromium": "gpucache.caches.chromium",
-    "steam": "gpucache.caches.steam",
-    "tinygrad": "gpucache.caches.tinygrad",
+    "sycl": "sycl.format:Sycl",
+    "futhark": "futhark.format:Futhark",
+    "rocfft": "rocfft.format:Rocfft",
+    "pyopencl": "pyopencl.format:PyOpencl",
+    "pocl": "pocl.format:Pocl",
+    "cuda.core": "cuda_core:CudaCore",
+    "cuda": "cuda_driver:CudaDriver",
+    "cupy": "cupy:Cupy",
+    "jax": "jax:Jax",
+    "triton": "triton:Triton",
+    "intel-neo": "intel_neo:IntelNeo",
+    "mesa": "mesa:Mesa",
+    "nvidia-gl": "nvidia_gl:NvidiaGl",
+    "nvidia-optix": "nvidia_optix:Optix",
+    "amd-comgr": "amd_comgr:AmdComgr",
+    "miopen": "miopen:Miopen",
+    "inductor": "inductor:Inductor",
+    "torch-extensions": "torch_extensions:TorchExtensions",
+    "torch-kernels": "torch_kernels:TorchKernels",
+    "helion": "helion:Helion",
+    "tvm-ffi": "tvm_ffi:TvmFfi",
+    "cute-dsl": "cute_dsl:CuteDsl",
+    "flash-attention": "flash_attention:FlashAttention",
+    "torch-tensorrt": "torch_tensorrt:TorchTensorrt",
+    "onnxruntime-trt": "onnxruntime_tensorrt:OnnxRuntimeTrt",
+    "vllm": "vllm:Vllm",
+    "tilelang": "tilelang:TileLang",
+    "flashinfer": "flashinfer:FlashInfer",
+    "deep-gemm": "deep_gemm:DeepGemm",
+    "numba": "numba:Numba",
+    "warp": "warp:Warp",
+    "taichi": "taichi:Taichi",
+    "hashcat": "hashcat:Hashcat",
+    "darktable": "darktable:Darktable",
+    "opencv": "opencv:OpenCV",
+    "ggml-opencl": "ggml_opencl:GgmlOpencl",
+    "arrayfire": "arrayfire:ArrayFire",
+    "cycles": "cycles:Cycles",
+    "clesperanto": "clesperanto:Clesperanto",
+    "openvino": "openvino:Openvino",
+    "pytools": "pytools:Pytools",
+    "dxvk": "dxvk:Dxvk",
+    "vulkan": "vulkan:Vulkan",
+    "adaptivecpp": "adaptivecpp:AdaptiveCpp",
+    "chromium": "chromium:Chromium",
+    "steam": "steam:Steam",
+    "tinygrad": "tinygrad:Tinygrad",
 }
-"""Modules of the third-party formats by the name of their system; each has a ``FORMAT``."""
+"""The formats of third-party systems by name: each a module of this room, and the class in it."""
 NAMES = (OWN, *SYSTEMS)
 EXPORTERS = ("gpucache.caches.futhark.export", "gpucache.caches.rocfft.export")
 """Modules of the systems whose caches can be written; each has its ``FORMS``."""
@@ -103,7 +105,14 @@ def of_others(name: str) -> "ForeignSystem":
     from gpucache.caches.places import ForeignSystem
     from gpucache.caches.systems import PLACES
 
-    return ForeignSystem(PLACES[name], SYSTEMS[name])
+    return ForeignSystem(PLACES[name], partial(format_of, name))
+
+
+def format_of(name: str) -> "type[Format[Any]]":
+    """The format of one of ``SYSTEMS``, whose module is imported now."""
+    module, _, made = SYSTEMS[name].partition(":")
+    found: type[Format[Any]] = getattr(import_module(f"gpucache.caches.{module}"), made)
+    return found
 
 
 def described(name: str) -> str:
@@ -115,9 +124,7 @@ def described(name: str) -> str:
 
 def moves(name: str) -> str:
     """Whether and how the entries of one of ``SYSTEMS`` move to other machines, in sentences for people."""
-    from importlib import import_module
-
-    moving = import_module(SYSTEMS[name]).FORMAT.moving
+    moving = format_of(name).moving
     if moving.why_not:
         return f"No: {moving.why_not}."
     told = "Yes; tests saw the owner hit them." if moving.tried else "Yes, by the format; no owner was run."

@@ -14,6 +14,3 @@ class Steam(SteamPlaces, OpaqueFormat):
     """The pipelines of games, before and after the driver compiled them."""
 
     signs = (r"\d+/(?:fozpipelinesv\d+|mesa_shader_cache_sf|nvidiav\d+)",)
-
-
-FORMAT = Steam

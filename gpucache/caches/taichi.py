@@ -325,6 +325,3 @@ def _damage(data: bytes) -> Problem | None:
     if hashlib.sha256(data[_HEAD.size : end]).hexdigest().encode() != data[end : end + _DIGITS]:
         return Problem(FindingKind.CORRUPT, f"its SHA-256 is not that of what it holds; {_FOR_EVER}")
     return None
-
-
-FORMAT = Taichi

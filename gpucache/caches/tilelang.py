@@ -184,6 +184,3 @@ def _told(item: Files) -> dict[str, tuple[object, object]]:
     else:
         return {}
     return {str(name): (one["size"], one["sha256"]) for name, one in listed.items()}
-
-
-FORMAT = TileLang

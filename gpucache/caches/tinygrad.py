@@ -99,6 +99,3 @@ def _wrong(value: bytes, compiled: bool) -> str:
         return "holds no binary"
     broken = (describe(binary).problem for binary in binaries if compiled)
     return next((f"holds a broken binary: {why}" for why in broken if why), "")
-
-
-FORMAT = Tinygrad

@@ -123,6 +123,3 @@ def _library(item: Files) -> str:
     """The newest library; empty if there is none."""
     every = [name for name in item.names if name.endswith((".so", ".pyd"))]
     return max(every, key=lambda name: (item.seen[name].st_mtime_ns, name), default="")
-
-
-FORMAT = TorchExtensions

@@ -53,6 +53,3 @@ class TorchKernels(TorchKernelsPlaces, BinaryFormat):
     def is_left(self, start: bytes) -> bool:
         """The beginning of a binary."""
         return not start or describe(start).kind in self.kinds
-
-
-FORMAT = TorchKernels

@@ -95,6 +95,3 @@ def _unpacked(data: bytes) -> tuple[bytes, Problem | None]:
     values, why = pickles.values(data, 1)
     after = values[values.index(_ENGINE) + 1 :] if _ENGINE in values else []
     return next((one for one in after if isinstance(one, bytes)), b""), why
-
-
-FORMAT = TorchTensorrt

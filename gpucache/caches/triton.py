@@ -318,6 +318,3 @@ def _shown(value: object) -> str:
     if value is None or isinstance(value, int):
         return _WORDS.get(text := str(value), text)
     return json.dumps(value)
-
-
-FORMAT = Triton

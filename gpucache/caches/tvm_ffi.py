@@ -90,6 +90,3 @@ class TvmFfi(TvmFfiPlaces, FilesFormat):
 def _library(item: Files) -> str:
     """The name of the library; empty if there is none."""
     return next((name for name in item.names if name.endswith((".so", ".dll"))), "")
-
-
-FORMAT = TvmFfi

@@ -248,6 +248,3 @@ def _missing(item: Files) -> Problem | None:
     listed = re.findall(r"'(artifact_\w+)'", item.part(_LIST, 0, _TEXT_BYTES).decode("utf-8", "replace"))
     gone = next((name for name in listed if name not in item.seen), "")
     return Problem(FindingKind.TRUNCATED, f"{gone} is gone, which {_LIST} names; {_FAILS}") if gone else None
-
-
-FORMAT = Vllm

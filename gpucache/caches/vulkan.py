@@ -109,6 +109,3 @@ def _is_one(folder: Folder, name: str) -> bool:
         inner = _parted(files.read_part(folder, name, 0, _BEGINNING_BYTES))[1]
         return describe(inner).kind is PayloadKind.VULKAN_PIPELINES
     return False
-
-
-FORMAT = Vulkan

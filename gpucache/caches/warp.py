@@ -166,6 +166,3 @@ def _lacking(item: Files, folder: str) -> str:
 def _devices(item: Files) -> list[str]:
     found = [match[1] or "cpu" for name in item.names if (match := _DEVICE.search(name))]
     return sorted({"cpu" if one == "cpu" else f"cuda:sm_{one[2:]}" for one in found})
-
-
-FORMAT = Warp

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from gpucache.answers.growth import Snapshot, growth
 from gpucache.caches.files_format import BinaryFormat
 from gpucache.caches.known_caches import KnownCaches
-from gpucache.caches.registry import SYSTEMS, systems
+from gpucache.caches.registry import SYSTEMS, format_of, systems
 from tests.caches.clesperanto.build import put as put_clesperanto
 from tests.caches.darktable.build import put as put_darktable
 from tests.caches.jax.build import key as jax_key
@@ -232,7 +231,7 @@ def test_what_is_off_is_told_with_its_variable() -> None:
 @pytest.mark.parametrize("name", [one for one in SYSTEMS if one != "vulkan"])
 def test_what_verify_cannot_see_of_bare_binaries_is_told(name: str) -> None:
     """A byte changed inside shows nowhere, if its owner has no checksum; a Vulkan driver may have one."""
-    made = import_module(SYSTEMS[name]).FORMAT
+    made = format_of(name)
     assert made.unseen or made.checksums or not issubclass(made, BinaryFormat)
 
 

@@ -254,6 +254,3 @@ def _cache_files(folder: Folder, most: int | None = None) -> Iterator[str]:
             with suppress(FileNotFoundError):
                 empty += [found.name] if not folder.lstat(found.name).st_size else []
     yield from (name for name in empty if PurePath(name).suffix in endings)
-
-
-FORMAT = Futhark

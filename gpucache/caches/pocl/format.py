@@ -486,6 +486,3 @@ def _payload(found: Program) -> Iterator[tuple[str, str]]:
             clang = f", clang {', '.join(versions)}" if versions else ""
         size = format_size(found.files.seen[name].st_size)
         yield label, f"{printable(name.rpartition('/')[2])}, {size}{clang}"
-
-
-FORMAT = Pocl

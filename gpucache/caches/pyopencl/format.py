@@ -383,6 +383,3 @@ def _in_the_way(one: "os.DirEntry[str]") -> Problem:
     return Problem(
         FindingKind.CORRUPT, f"it is not a directory but has an entry's name; move it away: {entries.DIES}"
     )
-
-
-FORMAT = PyOpencl

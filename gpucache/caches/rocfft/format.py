@@ -505,6 +505,3 @@ def decode(name: str) -> Mapping[str, str]:
         shown.setdefault(label, []).append(form.format(words))
         place = match.end()
     return {label: " ".join(values) for label, values in shown.items()}
-
-
-FORMAT = Rocfft

@@ -793,6 +793,3 @@ def _file(path: Path) -> Files | None:
 def _unlink(folder: Folder, name: str) -> None:
     with suppress(FileNotFoundError):
         folder.unlink(name)
-
-
-FORMAT = Sycl
