@@ -22,11 +22,10 @@ class DarktablePlaces(Places):
     unseen = ANY_BINARY
     place = Place(
         (Var("XDG_CACHE_HOME", "darktable"), Home(".cache/darktable", expanded=True)),
-        move="set XDG_CACHE_HOME, or start darktable with --cachedir",
+        remedy="set XDG_CACHE_HOME, or start darktable with --cachedir",
         nowhere="darktable finds no home directory; set XDG_CACHE_HOME",
         also=(Home(".var/app/org.darktable.Darktable/cache/darktable"),),  # as Flatpak sets XDG_CACHE_HOME
         lacking="XDG_CACHE_HOME moves every cache that follows it; --cachedir moves darktable's alone",
-        opt_in=True,
     )
 
 
@@ -37,10 +36,7 @@ class CyclesPlaces(Places):
     unseen = ANY_BINARY
     place = Place(
         (Var("XDG_CACHE_HOME", "cycles/kernels"), Home(".cache/cycles/kernels", expanded=True)),
-        move="set XDG_CACHE_HOME",
         nowhere="Cycles finds no home directory; set XDG_CACHE_HOME",
-        lacking="XDG_CACHE_HOME moves every cache that follows it, as Cycles has no variable of its own",
-        opt_in=True,
     )
 
 
@@ -54,10 +50,8 @@ class DxvkPlaces(Places):
             Var("LOCALAPPDATA" if WINDOWS else "XDG_CACHE_HOME", "dxvk"),
             Home(".cache/dxvk"),
         ),
-        move="set DXVK_SHADER_CACHE_PATH",
         nowhere="DXVK finds no home directory; set DXVK_SHADER_CACHE_PATH",
         off={"DXVK_SHADER_CACHE": ("0",)},
-        opt_in=True,
     )
     tracing = {"DXVK_LOG_LEVEL": "debug"}
 
@@ -71,10 +65,8 @@ class VulkanPlaces(Places):
             Var("XDG_CACHE_HOME", "gtk-4.0/vulkan-pipeline-cache"),
             Home(".cache/gtk-4.0/vulkan-pipeline-cache"),
         ),
-        move="set XDG_CACHE_HOME",
         nowhere="GTK finds no home directory; set XDG_CACHE_HOME",
         lacking="XDG_CACHE_HOME moves every cache that follows it; programs keep pipelines where they like",
-        opt_in=True,
     )
 
     @classmethod
@@ -95,7 +87,7 @@ class ChromiumPlaces(Places):
     unseen = "a changed byte in a shader"
     place = Place(
         (Home(_CHROME, expanded=True),),
-        move="start the program with --user-data-dir",
+        remedy="start the program with --user-data-dir",
         nowhere="Chromium finds no home folder; set HOME",
         also=(
             Var("CHROME_USER_DATA_DIR"),
@@ -107,7 +99,6 @@ class ChromiumPlaces(Places):
             "Chromium keeps its caches in its profile, which --user-data-dir moves; so do other browsers and "
             "Electron programs, each in a folder next to Chrome's"
         ),
-        opt_in=True,
     )
 
     @classmethod
@@ -136,7 +127,7 @@ class SteamPlaces(Places):
     owner = "Steam"
     place = Place(
         (Home(".local/share/Steam/steamapps/shadercache"),),
-        move="move the game to another Steam library",
+        remedy="move the game to another Steam library",
         nowhere="Steam finds no home folder; set HOME",
         also=(
             Home(".steam/debian-installation/steamapps/shadercache"),
@@ -144,5 +135,4 @@ class SteamPlaces(Places):
             Home("snap/steam/common/.local/share/Steam/steamapps/shadercache"),
         ),
         lacking="Steam keeps shaders in each of its libraries, which no variable moves",
-        opt_in=True,
     )

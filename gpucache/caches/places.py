@@ -145,10 +145,11 @@ class Place(NamedTuple):
 
     ways: tuple[Var | Home | Temporary, ...]
     """In the owner's order; the first with a place decides."""
-    move: str
-    """The way to move the cache, as a clause: the remedy of every problem of the place."""
-    nowhere: str
-    """Why an environment can lack a place, and the remedy; a clause."""
+    remedy: str = ""
+    """The way to move the cache, as a clause, if it is another than setting its variable."""
+    nowhere: str = ""
+    """Why an environment can lack a place, and the remedy, if it is not that there is no home directory or no
+    name of the user; a clause."""
     also: tuple[Var | Home | Temporary, ...] = ()
     """The places where programs built on the owner put it: each existing one is a cache besides the first."""
     off: Mapping[str, Collection[str]] = _NOTHING
@@ -160,13 +161,25 @@ class Place(NamedTuple):
     leaf: str = ""
     """The last part of a redirected place; the system's name if empty."""
     lacking: str = ""
-    """The parts that no variable redirects, as a sentence; empty if all are redirected."""
+    """The parts that no variable redirects, as a sentence, if it is not that it follows ``XDG``."""
     makes: bool = True
     """Whether the owner creates the place if it is missing."""
     runs: bool = False
     """Whether the owner loads libraries from there."""
-    opt_in: bool = False
+    opt_in: bool = True
     """Whether no variable shows that programs use it, so that an existing place counts as used."""
+    limit: tuple[str, int | None] = ("", None)
+    """The variable with the size in bytes that the owner keeps to, and the size without it."""
+
+    @property
+    def variable(self) -> str:
+        """The first variable that names the place; the home directory's if there is none."""
+        return next((way.name for way in self.ways if isinstance(way, Var)), "HOME")
+
+    @property
+    def move(self) -> str:
+        """The way to move the cache, as a clause: the remedy of every problem of the place."""
+        return self.remedy or f"set {self.variable}"
 
     def find(self, environ: Mapping[str, str]) -> tuple[Path, str] | None:
         """The place that the environment names, possibly relative, and the reason; None if there is none."""
@@ -191,20 +204,12 @@ class Place(NamedTuple):
         """The problem of a place that is not absolute; empty for an absolute one."""
         if named.is_absolute():
             return ""
-        first = next((way.name for way in self.ways if isinstance(way, Var)), decided_by)
+        first = self.variable if any(isinstance(way, Var) for way in self.ways) else decided_by
         other = f", or {first}" if first != decided_by else ""
         return (
             f"{decided_by} makes it {named}, another place for every current directory; set an absolute path "
             f"in {decided_by}{other}"
         )
-
-    def isolation(self, folder: Path, name: str) -> Isolation:
-        """The variables that put the cache below a directory: its first one, which others may follow."""
-        first = next((way for way in self.ways if isinstance(way, Var)), None)
-        if first is None:
-            return Isolation(lacking=self.lacking)
-        place = folder if first.name == XDG else folder / (self.leaf or name)
-        return Isolation(((first.name, str(place)), *self.along), self.lacking, self.turn_on)
 
 
 class Places:
@@ -234,13 +239,37 @@ class Places:
         """The system and its places, in sentences for people."""
         ways = ", else ".join(dict.fromkeys(map(str, cls.place.ways)))
         unseen = f"{cls.owner} stores nothing that would show {cls.unseen}" if cls.unseen else ""
-        more = (f" {one[0].upper()}{one[1:]}." for one in (cls.place.lacking, unseen) if one)
+        more = (f" {one[0].upper()}{one[1:]}." for one in (cls.lacking(), unseen) if one)
         return f"{cls.title}, in {ways or 'the file or directory that you name'}.{''.join(more)}"
 
     @classmethod
-    def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:  # noqa: ARG003 - most have none
+    def nowhere(cls) -> str:
+        """Why an environment can lack a place, and the remedy; a clause."""
+        last = cls.place.ways[-1] if cls.place.ways else None
+        what = "name of the user" if isinstance(last, Temporary) else "home directory"
+        return cls.place.nowhere or f"{cls.owner} finds no {what}; set {cls.place.variable}"
+
+    @classmethod
+    def lacking(cls) -> str:
+        """The parts that no variable redirects, as a sentence; empty if all are redirected."""
+        shared = f"{XDG} moves every cache that follows it, as {cls.owner} has no variable of its own"
+        return cls.place.lacking or (shared if cls.place.variable == XDG else "")
+
+    @classmethod
+    def isolation(cls, folder: Path) -> Isolation:
+        """The variables that put the cache below a directory: its first one, which others may follow."""
+        place = cls.place
+        if not any(isinstance(way, Var) for way in place.ways):
+            return Isolation(lacking=cls.lacking())
+        root = folder if place.variable == XDG else folder / (place.leaf or cls.name)
+        return Isolation(((place.variable, str(root)), *place.along), cls.lacking(), place.turn_on)
+
+    @classmethod
+    def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:
         """The size limit that the owner enforces; None if there is none or it is unknown."""
-        return None
+        variable, default = cls.place.limit
+        text = environ.get(variable, "")
+        return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else default
 
     @classmethod
     def off(cls, environ: Mapping[str, str]) -> str:
@@ -513,7 +542,7 @@ class ForeignSystem:
         self._places = found
         self._load = load
         self.name, self.title = found.name, found.title
-        self.nowhere = found.place.nowhere
+        self.nowhere = found.nowhere()
         self.tracing: Mapping[str, str] = found.tracing
         self.driver = found.driver
         self.below: Mapping[str, str] = found.below
@@ -553,4 +582,4 @@ class ForeignSystem:
 
     def isolation(self, folder: Path) -> Isolation:
         """The environment that moves its programs' cache below a directory."""
-        return self._places.place.isolation(folder, self.name)
+        return self._places.isolation(folder)

@@ -10,16 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpucache.answers.entries import Location
-from gpucache.caches import places
-from gpucache.caches.desktop_places import (
-    ChromiumPlaces,
-    CyclesPlaces,
-    DarktablePlaces,
-    DxvkPlaces,
-    SteamPlaces,
-    VulkanPlaces,
-)
-from gpucache.caches.futhark.locations import FutharkPlaces
+from gpucache.caches import desktop_places, places, torch_places  # noqa: F401 - two with rows
+from gpucache.caches.futhark import locations as _futhark  # noqa: F401 - a row, as the next four
 from gpucache.caches.places import (
     ANY_BINARY,
     WINDOWS,
@@ -32,22 +24,10 @@ from gpucache.caches.places import (
     mount_of,
     mounts,
 )
-from gpucache.caches.pocl.locations import PoclPlaces
-from gpucache.caches.pyopencl.locations import PyOpenclPlaces
-from gpucache.caches.rocfft.locations import RocfftPlaces
-from gpucache.caches.sycl.locations import SyclPlaces
-from gpucache.caches.torch_places import (
-    CuteDslPlaces,
-    FlashAttentionPlaces,
-    HelionPlaces,
-    InductorPlaces,
-    OnnxRuntimeTrtPlaces,
-    TinygradPlaces,
-    TorchExtensionsPlaces,
-    TorchKernelsPlaces,
-    TorchTensorrtPlaces,
-    TvmFfiPlaces,
-)
+from gpucache.caches.pocl import locations as _pocl  # noqa: F401
+from gpucache.caches.pyopencl import locations as _pyopencl  # noqa: F401
+from gpucache.caches.rocfft import locations as _rocfft  # noqa: F401
+from gpucache.caches.sycl import locations as _sycl  # noqa: F401
 
 _CUDA_CORE_BELOW = "cuda-python/program-cache"
 _CUDA_CORE_VARIABLE = "LOCALAPPDATA" if WINDOWS else "XDG_CACHE_HOME"
@@ -63,13 +43,12 @@ class CudaCorePlaces(Places):
             Var(_CUDA_CORE_VARIABLE, _CUDA_CORE_BELOW),
             Home(f"{'AppData/Local' if WINDOWS else '.cache'}/{_CUDA_CORE_BELOW}", expanded=True),
         ),
-        move=f"set {_CUDA_CORE_VARIABLE}, or give FileStreamProgramCache another path",
+        remedy=f"set {_CUDA_CORE_VARIABLE}, or give FileStreamProgramCache another path",
         nowhere="cuda.core names no place without a home directory or XDG_CACHE_HOME; set XDG_CACHE_HOME",
         lacking=(
             "a program that gives FileStreamProgramCache a path keeps its cache there, whatever the "
             "environment says"
         ),
-        opt_in=True,
     )
     below = {"nvrtc": ""}
 
@@ -96,11 +75,12 @@ class CudaDriverPlaces(Places):
             Var(CUDA_PATH),
             Var("APPDATA", "NVIDIA/ComputeCache") if WINDOWS else Home(".nv/ComputeCache"),
         ),
-        move=CUDA_MOVE,
+        remedy=CUDA_MOVE,
         nowhere=f"the driver keeps nothing without a home directory; set {CUDA_PATH}",
         off={_CUDA_DISABLE: ("1",)},
         along=((CUDA_MAXSIZE, str(CUDA_MOST_BYTES)),),  # so that nothing is evicted meanwhile
         leaf="ComputeCache",
+        opt_in=False,
     )
 
     @classmethod
@@ -150,9 +130,9 @@ class CupyPlaces(Places):
     unseen = "the module of another key, as a file has a checksum of its content alone"
     place = Place(
         (Var(_CUPY_VARIABLE), Home(".cupy/kernel_cache", expanded=True)),
-        move=f"set {_CUPY_VARIABLE}",
         nowhere=f"CuPy finds no home directory; set {_CUPY_VARIABLE}",
         off={"CUPY_CACHE_IN_MEMORY": ("1",)},
+        opt_in=False,
     )
 
     @classmethod
@@ -174,23 +154,18 @@ class JaxPlaces(Places):
     owner = "JAX"
     place = Place(
         (Var(_JAX_VARIABLE),),
-        move=f"set {_JAX_VARIABLE}",
         nowhere=f"JAX keeps no executables on disk until {_JAX_VARIABLE} names a directory; set it",
         off={_JAX_SWITCH: _JAX_OFF, JAX_MAX_SIZE: ("0",)},
+        limit=(JAX_MAX_SIZE, None),
         turn_on=(
             ("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0"),
             ("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1"),
         ),
         # Otherwise the place is in every key, as that of XLA's own caches, and a copy is never hit.
         along=(("JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES", "none"),),
+        opt_in=False,
     )
     tracing = {"JAX_EXPLAIN_CACHE_MISSES": "1"}
-
-    @classmethod
-    def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:
-        """The size above which JAX evicts; none unless it is set."""
-        text = environ.get(JAX_MAX_SIZE, "")
-        return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else None
 
     @classmethod
     def variables(cls, environ: Mapping[str, str]) -> Iterator[str]:
@@ -225,14 +200,11 @@ class TritonPlaces(Places):
             *(Var("TORCHINDUCTOR_CACHE_DIR", folder) for folder in _TRITON_OF_DEVICES),
             *(Temporary("torchinductor_", inside=folder) for folder in _TRITON_OF_DEVICES),
         ),
-        move="set TRITON_CACHE_DIR",
         nowhere="Triton finds no home directory; set TRITON_CACHE_DIR",
         off={"TRITON_ALWAYS_COMPILE": ("1", "true", "yes", "on", "y")},
         runs=True,
+        opt_in=False,
     )
-
-
-_INTEL_NEO_DEFAULT_BYTES = 1 << 30
 
 
 class IntelNeoPlaces(Places):
@@ -247,20 +219,16 @@ class IntelNeoPlaces(Places):
             Var("XDG_CACHE_HOME", "neo_compiler_cache"),
             Home(".cache/neo_compiler_cache"),
         ),
-        move="set NEO_CACHE_DIR to an existing directory",
+        remedy="set NEO_CACHE_DIR to an existing directory",
         nowhere="Intel's GPU driver keeps nothing without a home directory; set NEO_CACHE_DIR",
         off={"NEO_CACHE_PERSISTENT": ("0",)},
-        opt_in=True,
+        limit=("NEO_CACHE_MAX_SIZE", 1 << 30),
     )
 
     @classmethod
     def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:
-        """The size above which the driver evicts by last use; 1 GiB unless it is set, and 0 for none."""
-        text = environ.get("NEO_CACHE_MAX_SIZE", "")
-        size = (
-            int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else _INTEL_NEO_DEFAULT_BYTES
-        )
-        return size or None
+        """The size above which the driver evicts by last use; 0 for none."""
+        return super().limit_bytes(environ) or None
 
 
 _MESA_FOLDER = "mesa_shader_cache"
@@ -279,10 +247,9 @@ class MesaPlaces(Places):
             Var("XDG_CACHE_HOME", _MESA_FOLDER),
             Home(f".cache/{_MESA_FOLDER}", recorded=True),
         ),
-        move="set MESA_SHADER_CACHE_DIR to an existing directory",
+        remedy="set MESA_SHADER_CACHE_DIR to an existing directory",
         nowhere="Mesa keeps nothing without a home directory; set MESA_SHADER_CACHE_DIR",
         off={"MESA_SHADER_CACHE_DISABLE": ("1", "true")},
-        opt_in=True,
     )
     tracing = {"MESA_SHADER_CACHE_SHOW_STATS": "true"}
     unseen = "an entry that was exchanged with another, as it does not contain its key"
@@ -322,10 +289,9 @@ class NvidiaGlPlaces(Places):
             Var("XDG_CACHE_HOME", "nvidia/GLCache"),
             Home(".cache/nvidia/GLCache"),
         ),
-        move=f"set {_GL_PATH} to an existing directory",
+        remedy=f"set {_GL_PATH} to an existing directory",
         nowhere=f"the driver keeps no shaders without a home directory; set {_GL_PATH}",
         off={"__GL_SHADER_DISK_CACHE": ("0",)},
-        opt_in=True,
     )
 
     @classmethod
@@ -383,17 +349,10 @@ class OptixPlaces(Places):
             if WINDOWS
             else Temporary("OptixCache_", folder="/var/tmp"),
         ),
-        move="set OPTIX_CACHE_PATH",
         nowhere="OptiX names no place for a user without a name; set OPTIX_CACHE_PATH",
         off={_OPTIX_SIZE: ("0",)},
-        opt_in=True,
+        limit=(_OPTIX_SIZE, None),  # whose default is not documented
     )
-
-    @classmethod
-    def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:
-        """The size above which OptiX evicts down to half of it; its default is not documented."""
-        size = environ.get(_OPTIX_SIZE, "")
-        return int(size) if size.isascii() and size.isdecimal() and len(size) < 20 else None
 
 
 class AmdComgrPlaces(Places):
@@ -404,10 +363,8 @@ class AmdComgrPlaces(Places):
     unseen = ANY_BINARY
     place = Place(
         (Var("AMD_COMGR_CACHE_DIR"), Var("XDG_CACHE_HOME", "comgr"), Home(".cache/comgr")),
-        move="set AMD_COMGR_CACHE_DIR",
         nowhere="AMD's code object manager keeps nothing without a home directory; set AMD_COMGR_CACHE_DIR",
         off={"AMD_COMGR_CACHE": ("0",)},
-        opt_in=True,
     )
 
 
@@ -418,10 +375,8 @@ class MiopenPlaces(Places):
     place = Place(
         (Var("MIOPEN_CUSTOM_CACHE_DIR"), Home(".cache/miopen")),
         also=(Var("MIOPEN_USER_DB_PATH"), Home(".config/miopen")),
-        move="set MIOPEN_CUSTOM_CACHE_DIR",
         nowhere="MIOpen names no place without a home directory; set MIOPEN_CUSTOM_CACHE_DIR",
         off={"MIOPEN_DISABLE_CACHE": ("1", "true", "yes", "on", "enable", "enabled")},
-        opt_in=True,
     )
     tracing = {"MIOPEN_LOG_LEVEL": "6"}
 
@@ -432,11 +387,9 @@ class VllmPlaces(Places):
     owner = "vLLM"
     place = Place(
         (Var("VLLM_CACHE_ROOT"), Var("XDG_CACHE_HOME", "vllm"), Home(".cache/vllm", expanded=True)),
-        move="set VLLM_CACHE_ROOT",
         nowhere="vLLM finds no home directory; set VLLM_CACHE_ROOT",
         off={"VLLM_DISABLE_COMPILE_CACHE": ("1",)},
         runs=True,
-        opt_in=True,
     )
     tracing = {"VLLM_LOGGING_LEVEL": "DEBUG"}
 
@@ -447,10 +400,10 @@ class TileLangPlaces(Places):
     owner = "TileLang"
     place = Place(
         (Var("TILELANG_CACHE_DIR"), Home(".tilelang/cache", expanded=True)),
-        move="set TILELANG_CACHE_DIR",
         nowhere="TileLang finds no home directory; set TILELANG_CACHE_DIR",
         off={"TILELANG_DISABLE_CACHE": ("1", "true", "yes", "on")},
         runs=True,
+        opt_in=False,
     )
     tracing = {"TILELANG_VERBOSE": "1"}
 
@@ -462,9 +415,9 @@ class FlashInferPlaces(Places):
     unseen = "a changed byte inside a library, as ninja goes by times"
     place = Place(
         (Var("FLASHINFER_WORKSPACE_BASE", ".cache/flashinfer"), Home(".cache/flashinfer", expanded=True)),
-        move="set FLASHINFER_WORKSPACE_BASE",
         nowhere="FlashInfer finds no home directory; set FLASHINFER_WORKSPACE_BASE",
         runs=True,
+        opt_in=False,
     )
     tracing = {"FLASHINFER_JIT_VERBOSE": "1", "FLASHINFER_JIT_DEBUG": "0"}  # else it builds for debuggers
 
@@ -483,9 +436,7 @@ class DeepGemmPlaces(Places):
             Home(".cache/deep_gemm"),
             Home(".cache/sglang/deep_gemm"),
         ),
-        move="set DG_JIT_CACHE_DIR",
         nowhere="DeepGEMM names no place without a home directory; set DG_JIT_CACHE_DIR",
-        opt_in=True,
     )
     tracing = {"DG_JIT_DEBUG": "1"}
 
@@ -497,10 +448,8 @@ class NumbaPlaces(Places):
     unseen = "changed machine code, or one version of a function in the place of another"
     place = Place(
         (Var("NUMBA_CACHE_DIR"),),
-        move="set NUMBA_CACHE_DIR",
         nowhere="Numba keeps its files beside each source until NUMBA_CACHE_DIR names a directory; set it",
         runs=True,
-        opt_in=True,
     )
     tracing = {"NUMBA_DEBUG_CACHE": "1"}
 
@@ -512,9 +461,9 @@ class WarpPlaces(Places):
     unseen = "changed code inside a binary"
     place = Place(
         (Var("WARP_CACHE_PATH"), Var("XDG_CACHE_HOME", "warp"), Home(".cache/warp", expanded=True)),
-        move="set WARP_CACHE_PATH",
         nowhere="Warp finds no home directory; set WARP_CACHE_PATH",
         runs=True,
+        opt_in=False,
     )
 
 
@@ -529,15 +478,11 @@ class TaichiPlaces(Places):
             Var("XDG_CACHE_HOME", "taichi/ticache"),
             Home(".cache/taichi/ticache"),
         ),
-        move="set TI_OFFLINE_CACHE_FILE_PATH",
         nowhere="Taichi finds no home directory; set TI_OFFLINE_CACHE_FILE_PATH",
         off={"TI_OFFLINE_CACHE": ("0",)},
+        limit=("", 100 << 20),  # unless its program sets another size
+        opt_in=False,
     )
-
-    @classmethod
-    def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:  # noqa: ARG003 - no variable changes it
-        """The size above which Taichi cleans up, unless its program sets another size."""
-        return 100 << 20
 
 
 class HashcatPlaces(Places):
@@ -547,10 +492,7 @@ class HashcatPlaces(Places):
     unseen = ANY_BINARY
     place = Place(
         (Var("XDG_CACHE_HOME", "hashcat/kernels"), Home(".cache/hashcat/kernels", expanded=True)),
-        move="set XDG_CACHE_HOME",
         nowhere="hashcat finds no home directory; set XDG_CACHE_HOME",
-        lacking="XDG_CACHE_HOME moves every cache that follows it, as hashcat has no variable of its own",
-        opt_in=True,
     )
 
     @classmethod
@@ -581,10 +523,8 @@ class OpenCVPlaces(Places):
     unseen = "a changed byte inside a binary"
     place = Place(
         (Var(_OPENCV_DIRECTORY), Var("XDG_CACHE_HOME", "opencv"), Home(".cache/opencv")),
-        move=f"set {_OPENCV_DIRECTORY}",
         nowhere=f"OpenCV finds no home directory; set {_OPENCV_DIRECTORY}",
         off={_OPENCV_SWITCH: ("0", "false")},
-        opt_in=True,
     )
     tracing = {"OPENCV_LOG_LEVEL": "DEBUG"}
 
@@ -623,10 +563,8 @@ class GgmlOpenclPlaces(Places):
     unseen = ANY_BINARY
     place = Place(
         (Var(_GGML_OPENCL_VARIABLE), Temporary("llama.cpp/cl-cache", user=False)),
-        move=f"set {_GGML_OPENCL_VARIABLE}",
         nowhere=f"llama.cpp finds no temporary directory; set {_GGML_OPENCL_VARIABLE}",
         off={_GGML_OPENCL_VARIABLE: ("0", "off", "none", "disable", "disabled")},
-        opt_in=True,
     )
     tracing = {"GGML_OPENCL_KERNEL_CACHE_DEBUG": "1"}
 
@@ -651,9 +589,7 @@ class ArrayFirePlaces(Places):
     owner = "ArrayFire"
     place = Place(
         (Var("AF_JIT_KERNEL_CACHE_DIRECTORY"), Var("XDG_CACHE_HOME", ".arrayfire"), Home(".arrayfire")),
-        move="set AF_JIT_KERNEL_CACHE_DIRECTORY",
         nowhere="ArrayFire finds no home directory; set AF_JIT_KERNEL_CACHE_DIRECTORY",
-        opt_in=True,
     )
     tracing = {"AF_TRACE": "jit"}
 
@@ -664,11 +600,10 @@ class ClesperantoPlaces(Places):
     owner = "clesperanto"
     place = Place(
         (Home(".cache/clesperanto"),),
-        move="set HOME for these programs alone",
+        remedy="set HOME for these programs alone",
         nowhere="clesperanto finds no home directory; set HOME",
         off={"CLESPERANTO_NO_CACHE": ()},
         lacking="clesperanto keeps its cache in the home directory, which no variable but HOME moves",
-        opt_in=True,
     )
     unseen = ANY_BINARY
 
@@ -679,9 +614,10 @@ class OpenvinoPlaces(Places):
     owner = "OpenVINO"
     place = Place(
         (),
-        move="name another directory with CACHE_DIR",
+        remedy="name another directory with CACHE_DIR",
         nowhere="OpenVINO keeps models only where a program's property CACHE_DIR says; name that directory",
         lacking="a program names the place by the property CACHE_DIR alone",
+        opt_in=False,
     )
     unseen = "changed weights, or the model of another file, with which the program computes"
 
@@ -693,10 +629,7 @@ class PytoolsPlaces(Places):
     unseen = "a changed value that is still a pickle"
     place = Place(
         (Var("XDG_CACHE_HOME", "pytools"), Home(".cache/pytools", expanded=True)),
-        move="set XDG_CACHE_HOME",
         nowhere="pytools finds no home directory; set XDG_CACHE_HOME",
-        lacking="XDG_CACHE_HOME moves every cache that follows it, as pytools has no variable of its own",
-        opt_in=True,
     )
 
 
@@ -706,64 +639,11 @@ class AdaptiveCppPlaces(Places):
     owner = "AdaptiveCpp"
     place = Place(
         (Var("ACPP_APPDB_DIR"), Var("XDG_DATA_HOME", "acpp"), Home(".acpp")),
-        move="set ACPP_APPDB_DIR",
         nowhere="AdaptiveCpp finds no home folder; set ACPP_APPDB_DIR",
-        opt_in=True,
     )
     tracing = {"ACPP_DEBUG_LEVEL": "3"}
     unseen = "a changed byte inside a binary, or the binary of another kernel"
 
 
-PLACES: Mapping[str, type[Places]] = {
-    row.name: row
-    for row in (
-        SyclPlaces,
-        FutharkPlaces,
-        RocfftPlaces,
-        PyOpenclPlaces,
-        PoclPlaces,
-        CudaCorePlaces,
-        CudaDriverPlaces,
-        CupyPlaces,
-        JaxPlaces,
-        TritonPlaces,
-        IntelNeoPlaces,
-        MesaPlaces,
-        NvidiaGlPlaces,
-        OptixPlaces,
-        AmdComgrPlaces,
-        MiopenPlaces,
-        InductorPlaces,
-        TorchExtensionsPlaces,
-        TorchKernelsPlaces,
-        HelionPlaces,
-        TvmFfiPlaces,
-        CuteDslPlaces,
-        FlashAttentionPlaces,
-        TorchTensorrtPlaces,
-        OnnxRuntimeTrtPlaces,
-        VllmPlaces,
-        TileLangPlaces,
-        FlashInferPlaces,
-        DeepGemmPlaces,
-        NumbaPlaces,
-        WarpPlaces,
-        TaichiPlaces,
-        HashcatPlaces,
-        DarktablePlaces,
-        OpenCVPlaces,
-        GgmlOpenclPlaces,
-        ArrayFirePlaces,
-        CyclesPlaces,
-        ClesperantoPlaces,
-        OpenvinoPlaces,
-        PytoolsPlaces,
-        DxvkPlaces,
-        VulkanPlaces,
-        AdaptiveCppPlaces,
-        ChromiumPlaces,
-        SteamPlaces,
-        TinygradPlaces,
-    )
-}
-"""By name, in display order."""
+PLACES: Mapping[str, type[Places]] = {row.name: row for row in Places.__subclasses__() if "name" in vars(row)}
+"""By name; the formats inherit from these."""

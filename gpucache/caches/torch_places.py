@@ -14,7 +14,6 @@ class InductorPlaces(Places):
     unseen = "a changed byte inside a library, or a changed module of a kernel"
     place = Place(
         (Var("TORCHINDUCTOR_CACHE_DIR"), Temporary("torchinductor_")),
-        move="set TORCHINDUCTOR_CACHE_DIR",
         nowhere="TorchInductor finds no name of the user; set TORCHINDUCTOR_CACHE_DIR",
         off={
             "TORCHINDUCTOR_FX_GRAPH_CACHE": ("0",),
@@ -22,7 +21,6 @@ class InductorPlaces(Places):
             "TORCH_COMPILE_FORCE_DISABLE_CACHES": ("1",),
         },
         runs=True,
-        opt_in=True,
     )
     tracing = {"TORCH_LOGS": "+inductor"}
 
@@ -38,9 +36,7 @@ class TorchExtensionsPlaces(Places):
             Var("XDG_CACHE_HOME", "torch_extensions"),
             Home(".cache/torch_extensions", expanded=True),
         ),
-        move="set TORCH_EXTENSIONS_DIR",
         nowhere="PyTorch finds no home directory; set TORCH_EXTENSIONS_DIR",
-        opt_in=True,
         runs=True,
     )
 
@@ -56,10 +52,8 @@ class TorchKernelsPlaces(Places):
             Var("XDG_CACHE_HOME", "torch/kernels"),
             Home(".cache/torch/kernels"),
         ),
-        move="set PYTORCH_KERNEL_CACHE_PATH",
         nowhere="PyTorch finds no home directory; set PYTORCH_KERNEL_CACHE_PATH",
         off={"USE_PYTORCH_KERNEL_CACHE": ("0",)},
-        opt_in=True,
     )
 
 
@@ -74,10 +68,8 @@ class HelionPlaces(Places):
             Var("TORCHINDUCTOR_CACHE_DIR", "helion"),
             Temporary("torchinductor_", inside="helion"),
         ),
-        move="set HELION_CACHE_DIR",
         nowhere="Helion finds no name of the user; set HELION_CACHE_DIR",
         off={"HELION_FORCE_AUTOTUNE": ("1",)},
-        opt_in=True,
     )
 
 
@@ -88,9 +80,7 @@ class TvmFfiPlaces(Places):
     unseen = "a changed byte in a library, or the library of another module"
     place = Place(
         (Var("TVM_FFI_CACHE_DIR"), Home(".cache/tvm-ffi", expanded=True)),
-        move="set TVM_FFI_CACHE_DIR",
         nowhere="TVM-FFI finds no home folder; set TVM_FFI_CACHE_DIR",
-        opt_in=True,
         runs=True,
     )
 
@@ -101,13 +91,11 @@ class CuteDslPlaces(Places):
     owner = "the CuTe DSL"
     place = Place(
         (Var("CUTE_DSL_CACHE_DIR"), Temporary("", inside="cutlass_python_cache")),
-        move="set CUTE_DSL_CACHE_DIR",
         nowhere="the CuTe DSL finds no name of the user; set CUTE_DSL_CACHE_DIR",
         off={
             "CUTE_DSL_NO_CACHE": ("1", "true", "on"),
             "CUTE_DSL_DISABLE_FILE_CACHING": ("1", "true", "on"),
         },
-        opt_in=True,
     )
 
 
@@ -121,10 +109,8 @@ class FlashAttentionPlaces(Places):
             Var("FLASH_ATTENTION_CUTE_DSL_CACHE_DIR"),
             Temporary("", inside="flash_attention_cute_dsl_cache"),
         ),
-        move="set FLASH_ATTENTION_CUTE_DSL_CACHE_DIR",
         nowhere="FlashAttention finds no name of the user; set FLASH_ATTENTION_CUTE_DSL_CACHE_DIR",
         turn_on=(("FLASH_ATTENTION_CUTE_DSL_CACHE_ENABLED", "1"),),
-        opt_in=True,
         runs=True,
     )
 
@@ -145,11 +131,10 @@ class TinygradPlaces(Places):
     unseen = ANY_BINARY
     place = Place(
         (_File("CACHEDB"), Var("XDG_CACHE_HOME", "tinygrad"), Home(".cache/tinygrad", expanded=True)),
-        move="set CACHEDB to a file elsewhere",
+        remedy="set CACHEDB to a file elsewhere",
         nowhere="tinygrad finds no home directory; set CACHEDB",
         off={"CACHELEVEL": ("0",), "CCACHE": ("0",)},
         leaf="tinygrad/cache.db",
-        opt_in=True,
     )
     tracing = {"DEBUG": "8"}
 
@@ -168,12 +153,10 @@ class OnnxRuntimeTrtPlaces(Places):
     unseen = "damage behind the beginning of an engine or a timing cache"
     place = Place(
         (Var("ORT_TENSORRT_CACHE_PATH"), Var("ORT_TENSORRT_ENGINE_CACHE_PATH")),
-        move="set ORT_TENSORRT_CACHE_PATH",
         nowhere="ONNX Runtime uses the current directory until ORT_TENSORRT_CACHE_PATH names one; set it",
         off={"ORT_TENSORRT_ENGINE_CACHE_ENABLE": ("0",)},
         turn_on=(("ORT_TENSORRT_ENGINE_CACHE_ENABLE", "1"),),
         lacking="programs that pass options to the TensorRT provider name its place there, not by variables",
-        opt_in=True,
     )
 
 
@@ -184,13 +167,8 @@ class TorchTensorrtPlaces(Places):
     unseen = "damage behind the beginning of an engine or a timing cache"
     place = Place(
         (Temporary("torch_tensorrt_engine_cache", user=False),),
-        move="name another directory with engine_cache_dir and timing_cache_path",
+        remedy="name another directory with engine_cache_dir and timing_cache_path",
         nowhere="Torch-TensorRT finds no directory for temporary files; set TMPDIR",
+        limit=("", 5 << 30),  # unless a program sets another
         lacking="Torch-TensorRT has no variable but TMPDIR; a program names a place with engine_cache_dir",
-        opt_in=True,
     )
-
-    @classmethod
-    def limit_bytes(cls, environ: Mapping[str, str]) -> int | None:  # noqa: ARG003 - no variable changes it
-        """The size above which the oldest engines go, unless a program sets another."""
-        return 5 << 30

@@ -15,11 +15,12 @@ class FutharkPlaces(Places):
     owner = "Futhark"
     place = Place(
         (),
-        move="name another file with --cache-file",
+        remedy="name another file with --cache-file",
         nowhere="Futhark keeps a cache only where --cache-file names one; give that file",
         lacking="Futhark names its cache file by --cache-file alone; give the program a file of its own "
         "there, or none",
         makes=False,
+        opt_in=False,
     )
 
     @classmethod

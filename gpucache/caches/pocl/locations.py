@@ -30,10 +30,10 @@ class PoclPlaces(Places):
                 ]
             ),
         ),
-        move=f"set {_VARIABLE}",
         nowhere="PoCL finds no place; set POCL_CACHE_DIR",
         along=((_SWITCH, "1"),),
         runs=True,
+        opt_in=False,
     )
     below = {"pocl": ""}
     tracing = {"POCL_DEBUG": "general,cache,llvm"}

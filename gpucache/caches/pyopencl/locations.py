@@ -28,7 +28,6 @@ ANY_VERSION = re.escape(_PREFIX) + r"\d{1,4}\.\d{1,4}\.\d{1,4}\.[a-z]{1,16}\.\d{
 _VERSIONED = re.compile(re.escape(_PREFIX) + r"(\d{1,4}\.\d{1,4}\.\d{1,4})\.([a-z]{1,16})\.(\d{1,4})")
 _PARTS = ("source.cl", "binary", "info")
 _NAMES_LOOKED_AT = 2000
-_SHARED = "XDG_CACHE_HOME moves every cache that follows it, as PyOpenCL has no variable of its own"
 _NONE = "no variable moves PyOpenCL's cache here; PYOPENCL_NO_CACHE=1 turns it off"
 _ON = frozenset({"y", "yes", "t", "true", "on", "1"})
 _OFF = frozenset({"n", "no", "f", "false", "off", "0"})
@@ -147,9 +146,9 @@ class PyOpenclPlaces(Places):
     unseen = "a changed byte inside a binary"
     place = Place(
         () if sys.platform == "win32" else (Var("XDG_CACHE_HOME", NAME),),
-        move=MOVE,
         nowhere="PyOpenCL names no place without a home directory; set XDG_CACHE_HOME",
-        lacking=_NONE if sys.platform == "win32" else _SHARED,
+        lacking=_NONE if sys.platform == "win32" else "",
+        opt_in=False,
     )
     below = {
         "intel": "",

@@ -129,12 +129,13 @@ class RocfftPlaces(Places):
     owner = "rocFFT"
     place = Place(
         (Var(USER_PATH),),
-        move=MOVE,
+        remedy=MOVE,
         nowhere="ROCFFT_RTC_CACHE_PATH is not set, so rocFFT keeps kernels in memory alone and every start "
         "compiles them; set it to a file",
         leaf="rocfft_kernel_cache.db",
         along=((SYSTEM_PATH, MEMORY),),
         makes=False,
+        opt_in=False,
     )
     tracing = {"ROCFFT_LAYER": "32"}
     """Bit 32 logs compiled and cached kernels; ``ROCFFT_LOG_RTC_PATH`` names the file."""

@@ -74,10 +74,11 @@ class SyclPlaces(Places):
                 ]
             ),
         ),
-        move=f"export {_DIRECTORY}=<directory>",
+        remedy=f"export {_DIRECTORY}=<directory>",
         nowhere="the cache is off without a home directory; set SYCL_CACHE_DIR",
         leaf=FOLDER,
         along=((_ON, "1"),),
+        opt_in=False,
     )
     tracing = {"SYCL_CACHE_TRACE": "7"}  # the cache on disk, in memory, and of kernel_compiler
 
