@@ -23,7 +23,6 @@ class DarktablePlaces(Places):
     place = Place(
         (Var("XDG_CACHE_HOME", "darktable"), Home(".cache/darktable", expanded=True)),
         remedy="set XDG_CACHE_HOME, or start darktable with --cachedir",
-        nowhere="darktable finds no home directory; set XDG_CACHE_HOME",
         also=(Home(".var/app/org.darktable.Darktable/cache/darktable"),),  # as Flatpak sets XDG_CACHE_HOME
         lacking="XDG_CACHE_HOME moves every cache that follows it; --cachedir moves darktable's alone",
     )
@@ -36,7 +35,6 @@ class CyclesPlaces(Places):
     unseen = ANY_BINARY
     place = Place(
         (Var("XDG_CACHE_HOME", "cycles/kernels"), Home(".cache/cycles/kernels", expanded=True)),
-        nowhere="Cycles finds no home directory; set XDG_CACHE_HOME",
     )
 
 
@@ -50,7 +48,6 @@ class DxvkPlaces(Places):
             Var("LOCALAPPDATA" if WINDOWS else "XDG_CACHE_HOME", "dxvk"),
             Home(".cache/dxvk"),
         ),
-        nowhere="DXVK finds no home directory; set DXVK_SHADER_CACHE_PATH",
         off={"DXVK_SHADER_CACHE": ("0",)},
     )
     tracing = {"DXVK_LOG_LEVEL": "debug"}
@@ -65,7 +62,6 @@ class VulkanPlaces(Places):
             Var("XDG_CACHE_HOME", "gtk-4.0/vulkan-pipeline-cache"),
             Home(".cache/gtk-4.0/vulkan-pipeline-cache"),
         ),
-        nowhere="GTK finds no home directory; set XDG_CACHE_HOME",
         lacking="XDG_CACHE_HOME moves every cache that follows it; programs keep pipelines where they like",
     )
 
@@ -88,7 +84,6 @@ class ChromiumPlaces(Places):
     place = Place(
         (Home(_CHROME, expanded=True),),
         remedy="start the program with --user-data-dir",
-        nowhere="Chromium finds no home folder; set HOME",
         also=(
             Var("CHROME_USER_DATA_DIR"),
             Home("snap/chromium/common/chromium"),
@@ -128,7 +123,6 @@ class SteamPlaces(Places):
     place = Place(
         (Home(".local/share/Steam/steamapps/shadercache"),),
         remedy="move the game to another Steam library",
-        nowhere="Steam finds no home folder; set HOME",
         also=(
             Home(".steam/debian-installation/steamapps/shadercache"),
             Home(".var/app/com.valvesoftware.Steam/.local/share/Steam/steamapps/shadercache"),

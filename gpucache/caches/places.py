@@ -246,7 +246,7 @@ class Places:
     def nowhere(cls) -> str:
         """Why an environment can lack a place, and the remedy; a clause."""
         last = cls.place.ways[-1] if cls.place.ways else None
-        what = "name of the user" if isinstance(last, Temporary) else "home directory"
+        what = "name of the user" if isinstance(last, Temporary) and last.user else "home directory"
         return cls.place.nowhere or f"{cls.owner} finds no {what}; set {cls.place.variable}"
 
     @classmethod

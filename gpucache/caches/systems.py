@@ -44,7 +44,6 @@ class CudaCorePlaces(Places):
             Home(f"{'AppData/Local' if WINDOWS else '.cache'}/{_CUDA_CORE_BELOW}", expanded=True),
         ),
         remedy=f"set {_CUDA_CORE_VARIABLE}, or give FileStreamProgramCache another path",
-        nowhere="cuda.core names no place without a home directory or XDG_CACHE_HOME; set XDG_CACHE_HOME",
         lacking=(
             "a program that gives FileStreamProgramCache a path keeps its cache there, whatever the "
             "environment says"
@@ -76,7 +75,6 @@ class CudaDriverPlaces(Places):
             Var("APPDATA", "NVIDIA/ComputeCache") if WINDOWS else Home(".nv/ComputeCache"),
         ),
         remedy=CUDA_MOVE,
-        nowhere=f"the driver keeps nothing without a home directory; set {CUDA_PATH}",
         off={_CUDA_DISABLE: ("1",)},
         along=((CUDA_MAXSIZE, str(CUDA_MOST_BYTES)),),  # so that nothing is evicted meanwhile
         leaf="ComputeCache",
@@ -130,7 +128,6 @@ class CupyPlaces(Places):
     unseen = "the module of another key, as a file has a checksum of its content alone"
     place = Place(
         (Var(_CUPY_VARIABLE), Home(".cupy/kernel_cache", expanded=True)),
-        nowhere=f"CuPy finds no home directory; set {_CUPY_VARIABLE}",
         off={"CUPY_CACHE_IN_MEMORY": ("1",)},
         opt_in=False,
     )
@@ -200,7 +197,6 @@ class TritonPlaces(Places):
             *(Var("TORCHINDUCTOR_CACHE_DIR", folder) for folder in _TRITON_OF_DEVICES),
             *(Temporary("torchinductor_", inside=folder) for folder in _TRITON_OF_DEVICES),
         ),
-        nowhere="Triton finds no home directory; set TRITON_CACHE_DIR",
         off={"TRITON_ALWAYS_COMPILE": ("1", "true", "yes", "on", "y")},
         runs=True,
         opt_in=False,
@@ -220,7 +216,6 @@ class IntelNeoPlaces(Places):
             Home(".cache/neo_compiler_cache"),
         ),
         remedy="set NEO_CACHE_DIR to an existing directory",
-        nowhere="Intel's GPU driver keeps nothing without a home directory; set NEO_CACHE_DIR",
         off={"NEO_CACHE_PERSISTENT": ("0",)},
         limit=("NEO_CACHE_MAX_SIZE", 1 << 30),
     )
@@ -248,7 +243,6 @@ class MesaPlaces(Places):
             Home(f".cache/{_MESA_FOLDER}", recorded=True),
         ),
         remedy="set MESA_SHADER_CACHE_DIR to an existing directory",
-        nowhere="Mesa keeps nothing without a home directory; set MESA_SHADER_CACHE_DIR",
         off={"MESA_SHADER_CACHE_DISABLE": ("1", "true")},
     )
     tracing = {"MESA_SHADER_CACHE_SHOW_STATS": "true"}
@@ -290,7 +284,6 @@ class NvidiaGlPlaces(Places):
             Home(".cache/nvidia/GLCache"),
         ),
         remedy=f"set {_GL_PATH} to an existing directory",
-        nowhere=f"the driver keeps no shaders without a home directory; set {_GL_PATH}",
         off={"__GL_SHADER_DISK_CACHE": ("0",)},
     )
 
@@ -349,7 +342,6 @@ class OptixPlaces(Places):
             if WINDOWS
             else Temporary("OptixCache_", folder="/var/tmp"),
         ),
-        nowhere="OptiX names no place for a user without a name; set OPTIX_CACHE_PATH",
         off={_OPTIX_SIZE: ("0",)},
         limit=(_OPTIX_SIZE, None),  # whose default is not documented
     )
@@ -363,7 +355,6 @@ class AmdComgrPlaces(Places):
     unseen = ANY_BINARY
     place = Place(
         (Var("AMD_COMGR_CACHE_DIR"), Var("XDG_CACHE_HOME", "comgr"), Home(".cache/comgr")),
-        nowhere="AMD's code object manager keeps nothing without a home directory; set AMD_COMGR_CACHE_DIR",
         off={"AMD_COMGR_CACHE": ("0",)},
     )
 
@@ -375,7 +366,6 @@ class MiopenPlaces(Places):
     place = Place(
         (Var("MIOPEN_CUSTOM_CACHE_DIR"), Home(".cache/miopen")),
         also=(Var("MIOPEN_USER_DB_PATH"), Home(".config/miopen")),
-        nowhere="MIOpen names no place without a home directory; set MIOPEN_CUSTOM_CACHE_DIR",
         off={"MIOPEN_DISABLE_CACHE": ("1", "true", "yes", "on", "enable", "enabled")},
     )
     tracing = {"MIOPEN_LOG_LEVEL": "6"}
@@ -387,7 +377,6 @@ class VllmPlaces(Places):
     owner = "vLLM"
     place = Place(
         (Var("VLLM_CACHE_ROOT"), Var("XDG_CACHE_HOME", "vllm"), Home(".cache/vllm", expanded=True)),
-        nowhere="vLLM finds no home directory; set VLLM_CACHE_ROOT",
         off={"VLLM_DISABLE_COMPILE_CACHE": ("1",)},
         runs=True,
     )
@@ -400,7 +389,6 @@ class TileLangPlaces(Places):
     owner = "TileLang"
     place = Place(
         (Var("TILELANG_CACHE_DIR"), Home(".tilelang/cache", expanded=True)),
-        nowhere="TileLang finds no home directory; set TILELANG_CACHE_DIR",
         off={"TILELANG_DISABLE_CACHE": ("1", "true", "yes", "on")},
         runs=True,
         opt_in=False,
@@ -415,7 +403,6 @@ class FlashInferPlaces(Places):
     unseen = "a changed byte inside a library, as ninja goes by times"
     place = Place(
         (Var("FLASHINFER_WORKSPACE_BASE", ".cache/flashinfer"), Home(".cache/flashinfer", expanded=True)),
-        nowhere="FlashInfer finds no home directory; set FLASHINFER_WORKSPACE_BASE",
         runs=True,
         opt_in=False,
     )
@@ -436,7 +423,6 @@ class DeepGemmPlaces(Places):
             Home(".cache/deep_gemm"),
             Home(".cache/sglang/deep_gemm"),
         ),
-        nowhere="DeepGEMM names no place without a home directory; set DG_JIT_CACHE_DIR",
     )
     tracing = {"DG_JIT_DEBUG": "1"}
 
@@ -461,7 +447,6 @@ class WarpPlaces(Places):
     unseen = "changed code inside a binary"
     place = Place(
         (Var("WARP_CACHE_PATH"), Var("XDG_CACHE_HOME", "warp"), Home(".cache/warp", expanded=True)),
-        nowhere="Warp finds no home directory; set WARP_CACHE_PATH",
         runs=True,
         opt_in=False,
     )
@@ -478,7 +463,6 @@ class TaichiPlaces(Places):
             Var("XDG_CACHE_HOME", "taichi/ticache"),
             Home(".cache/taichi/ticache"),
         ),
-        nowhere="Taichi finds no home directory; set TI_OFFLINE_CACHE_FILE_PATH",
         off={"TI_OFFLINE_CACHE": ("0",)},
         limit=("", 100 << 20),  # unless its program sets another size
         opt_in=False,
@@ -492,7 +476,6 @@ class HashcatPlaces(Places):
     unseen = ANY_BINARY
     place = Place(
         (Var("XDG_CACHE_HOME", "hashcat/kernels"), Home(".cache/hashcat/kernels", expanded=True)),
-        nowhere="hashcat finds no home directory; set XDG_CACHE_HOME",
     )
 
     @classmethod
@@ -523,7 +506,6 @@ class OpenCVPlaces(Places):
     unseen = "a changed byte inside a binary"
     place = Place(
         (Var(_OPENCV_DIRECTORY), Var("XDG_CACHE_HOME", "opencv"), Home(".cache/opencv")),
-        nowhere=f"OpenCV finds no home directory; set {_OPENCV_DIRECTORY}",
         off={_OPENCV_SWITCH: ("0", "false")},
     )
     tracing = {"OPENCV_LOG_LEVEL": "DEBUG"}
@@ -563,7 +545,6 @@ class GgmlOpenclPlaces(Places):
     unseen = ANY_BINARY
     place = Place(
         (Var(_GGML_OPENCL_VARIABLE), Temporary("llama.cpp/cl-cache", user=False)),
-        nowhere=f"llama.cpp finds no temporary directory; set {_GGML_OPENCL_VARIABLE}",
         off={_GGML_OPENCL_VARIABLE: ("0", "off", "none", "disable", "disabled")},
     )
     tracing = {"GGML_OPENCL_KERNEL_CACHE_DEBUG": "1"}
@@ -589,7 +570,6 @@ class ArrayFirePlaces(Places):
     owner = "ArrayFire"
     place = Place(
         (Var("AF_JIT_KERNEL_CACHE_DIRECTORY"), Var("XDG_CACHE_HOME", ".arrayfire"), Home(".arrayfire")),
-        nowhere="ArrayFire finds no home directory; set AF_JIT_KERNEL_CACHE_DIRECTORY",
     )
     tracing = {"AF_TRACE": "jit"}
 
@@ -601,7 +581,6 @@ class ClesperantoPlaces(Places):
     place = Place(
         (Home(".cache/clesperanto"),),
         remedy="set HOME for these programs alone",
-        nowhere="clesperanto finds no home directory; set HOME",
         off={"CLESPERANTO_NO_CACHE": ()},
         lacking="clesperanto keeps its cache in the home directory, which no variable but HOME moves",
     )
@@ -629,7 +608,6 @@ class PytoolsPlaces(Places):
     unseen = "a changed value that is still a pickle"
     place = Place(
         (Var("XDG_CACHE_HOME", "pytools"), Home(".cache/pytools", expanded=True)),
-        nowhere="pytools finds no home directory; set XDG_CACHE_HOME",
     )
 
 
@@ -639,7 +617,6 @@ class AdaptiveCppPlaces(Places):
     owner = "AdaptiveCpp"
     place = Place(
         (Var("ACPP_APPDB_DIR"), Var("XDG_DATA_HOME", "acpp"), Home(".acpp")),
-        nowhere="AdaptiveCpp finds no home folder; set ACPP_APPDB_DIR",
     )
     tracing = {"ACPP_DEBUG_LEVEL": "3"}
     unseen = "a changed byte inside a binary, or the binary of another kernel"

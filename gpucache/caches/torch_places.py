@@ -14,7 +14,6 @@ class InductorPlaces(Places):
     unseen = "a changed byte inside a library, or a changed module of a kernel"
     place = Place(
         (Var("TORCHINDUCTOR_CACHE_DIR"), Temporary("torchinductor_")),
-        nowhere="TorchInductor finds no name of the user; set TORCHINDUCTOR_CACHE_DIR",
         off={
             "TORCHINDUCTOR_FX_GRAPH_CACHE": ("0",),
             "TORCHINDUCTOR_FORCE_DISABLE_CACHES": ("1",),
@@ -36,7 +35,6 @@ class TorchExtensionsPlaces(Places):
             Var("XDG_CACHE_HOME", "torch_extensions"),
             Home(".cache/torch_extensions", expanded=True),
         ),
-        nowhere="PyTorch finds no home directory; set TORCH_EXTENSIONS_DIR",
         runs=True,
     )
 
@@ -52,7 +50,6 @@ class TorchKernelsPlaces(Places):
             Var("XDG_CACHE_HOME", "torch/kernels"),
             Home(".cache/torch/kernels"),
         ),
-        nowhere="PyTorch finds no home directory; set PYTORCH_KERNEL_CACHE_PATH",
         off={"USE_PYTORCH_KERNEL_CACHE": ("0",)},
     )
 
@@ -68,7 +65,6 @@ class HelionPlaces(Places):
             Var("TORCHINDUCTOR_CACHE_DIR", "helion"),
             Temporary("torchinductor_", inside="helion"),
         ),
-        nowhere="Helion finds no name of the user; set HELION_CACHE_DIR",
         off={"HELION_FORCE_AUTOTUNE": ("1",)},
     )
 
@@ -80,7 +76,6 @@ class TvmFfiPlaces(Places):
     unseen = "a changed byte in a library, or the library of another module"
     place = Place(
         (Var("TVM_FFI_CACHE_DIR"), Home(".cache/tvm-ffi", expanded=True)),
-        nowhere="TVM-FFI finds no home folder; set TVM_FFI_CACHE_DIR",
         runs=True,
     )
 
@@ -91,7 +86,6 @@ class CuteDslPlaces(Places):
     owner = "the CuTe DSL"
     place = Place(
         (Var("CUTE_DSL_CACHE_DIR"), Temporary("", inside="cutlass_python_cache")),
-        nowhere="the CuTe DSL finds no name of the user; set CUTE_DSL_CACHE_DIR",
         off={
             "CUTE_DSL_NO_CACHE": ("1", "true", "on"),
             "CUTE_DSL_DISABLE_FILE_CACHING": ("1", "true", "on"),
@@ -109,7 +103,6 @@ class FlashAttentionPlaces(Places):
             Var("FLASH_ATTENTION_CUTE_DSL_CACHE_DIR"),
             Temporary("", inside="flash_attention_cute_dsl_cache"),
         ),
-        nowhere="FlashAttention finds no name of the user; set FLASH_ATTENTION_CUTE_DSL_CACHE_DIR",
         turn_on=(("FLASH_ATTENTION_CUTE_DSL_CACHE_ENABLED", "1"),),
         runs=True,
     )
@@ -132,7 +125,6 @@ class TinygradPlaces(Places):
     place = Place(
         (_File("CACHEDB"), Var("XDG_CACHE_HOME", "tinygrad"), Home(".cache/tinygrad", expanded=True)),
         remedy="set CACHEDB to a file elsewhere",
-        nowhere="tinygrad finds no home directory; set CACHEDB",
         off={"CACHELEVEL": ("0",), "CCACHE": ("0",)},
         leaf="tinygrad/cache.db",
     )
@@ -168,7 +160,6 @@ class TorchTensorrtPlaces(Places):
     place = Place(
         (Temporary("torch_tensorrt_engine_cache", user=False),),
         remedy="name another directory with engine_cache_dir and timing_cache_path",
-        nowhere="Torch-TensorRT finds no directory for temporary files; set TMPDIR",
         limit=("", 5 << 30),  # unless a program sets another
         lacking="Torch-TensorRT has no variable but TMPDIR; a program names a place with engine_cache_dir",
     )

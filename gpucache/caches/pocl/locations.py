@@ -30,7 +30,6 @@ class PoclPlaces(Places):
                 ]
             ),
         ),
-        nowhere="PoCL finds no place; set POCL_CACHE_DIR",
         along=((_SWITCH, "1"),),
         runs=True,
         opt_in=False,

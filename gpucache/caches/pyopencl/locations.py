@@ -146,7 +146,6 @@ class PyOpenclPlaces(Places):
     unseen = "a changed byte inside a binary"
     place = Place(
         () if sys.platform == "win32" else (Var("XDG_CACHE_HOME", NAME),),
-        nowhere="PyOpenCL names no place without a home directory; set XDG_CACHE_HOME",
         lacking=_NONE if sys.platform == "win32" else "",
         opt_in=False,
     )
