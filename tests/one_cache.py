@@ -30,3 +30,9 @@ class OneCache:
 
     def notes(self, written: Collection[str]) -> tuple[str, ...]:
         return tuple(f"wrote into {name}" for name in written)
+
+    def used(self, folder: Path) -> tuple[tuple[str, str], ...]:
+        return (("PLACE", str(folder)),)
+
+    def remove_unused(self, folder: Path) -> None:
+        pass

@@ -11,7 +11,7 @@ from gpucache.caches.registry import ALL, NAMES, OWN, is_own, load_system, split
 from gpucache.cli.globals import given, leave
 from gpucache.cli.parameters import Name
 from gpucache.cli.streams import complain
-from gpucache.engine.opened import Opened
+from gpucache.engine.selection import Opened
 from gpucache.errors import CacheUnusableError, ExitCode, UsageError
 
 if TYPE_CHECKING:

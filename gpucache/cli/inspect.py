@@ -28,7 +28,7 @@ from gpucache.cli.parameters import (
     writing,
 )
 from gpucache.cli.streams import complain
-from gpucache.engine.opened import Opened
+from gpucache.engine.selection import Opened
 from gpucache.errors import CacheUnusableError, FormatError, UsageError
 from gpucache.units import format_count
 

@@ -10,7 +10,7 @@ from gpucache.caches.registry import ALL, OWN, SYSTEMS, split
 from gpucache.cli.caches import is_store, open_named
 from gpucache.cli.globals import given
 from gpucache.cli.parameters import Name, Number
-from gpucache.engine.opened import Opened
+from gpucache.engine.selection import Opened
 from gpucache.errors import UsageError
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def write_environment(folder: Path, opened: Opened) -> None:
     Raises UsageError if the file cannot be written.
     """
     from gpucache.caches.known_caches import KnownCaches
-    from gpucache.cli.warm_command import write_variables
+    from gpucache.engine.warm.command import write_variables
 
     around = KnownCaches(given().environment(), frozenset(cache.name for cache in opened.caches))
     write_variables(folder, around.used(folder.absolute()))

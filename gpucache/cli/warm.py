@@ -21,7 +21,6 @@ from gpucache.cli.parameters import (
     source_options,
 )
 from gpucache.cli.streams import complain
-from gpucache.cli.warm_command import warm_command
 from gpucache.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ def warm(
         raise UsageError("--device-profile is for another machine, where nothing can be built; add --check")
     apart = (named.anything, targets, jobs, shared, misses, recording, check, retry)
     if _is_command(into, alone=not any(apart)):
-        warm_command(timeout, into)
+        _warm_command(timeout, into)
         return
     if check and (shared or retry):
         raise UsageError("--check compiles nothing; leave --shared and --retry out")
@@ -144,6 +143,24 @@ def warm(
         given().say(NEXT)
     unchecked = check and summary.counts[WarmResult.SKIPPED]
     leave(ExitCode.FINDINGS if unchecked and summary.exit_code is ExitCode.DONE else summary.exit_code)
+
+
+def _warm_command(timeout: float, into: Path | None) -> None:
+    from gpucache.answers import bench_text as text
+    from gpucache.caches.known_caches import KnownCaches
+    from gpucache.engine.warm.command import MOST_RUNS, warm_command
+
+    around = KnownCaches(given().environment())
+    with given().progress() as bar:
+        runs, summary = warm_command(
+            given().command,
+            timeout,
+            around,
+            into,
+            lambda number: bar.show(number - 1, MOST_RUNS, f"run {number}"),
+        )
+    given().answer("warm", runs, summary, text.settle(runs, summary))
+    leave(ExitCode.DONE if summary.settled and not summary.missed else ExitCode.FINDINGS)
 
 
 def _complain_of(outcomes: "Sequence[WarmOutcome]") -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gpucache.cli.globals import given, leave
 from gpucache.cli.parameters import Named, field, read_programs, read_whole
 from gpucache.cli.streams import complain
-from gpucache.engine.opened import Opened
+from gpucache.engine.selection import Opened
 from gpucache.errors import ExitCode, UsageError
 from gpucache.host import os_errors
 
@@ -36,7 +36,7 @@ class Asked(NamedTuple):
 def explain(opened: Opened, asked: Asked) -> None:
     """Explain sources, programs, two keys, or requests to other caches."""
 
-    from gpucache.engine.opened import is_key_prefix
+    from gpucache.engine.selection import is_key_prefix
 
     if asked.wanted:
         _reach(opened, asked)

@@ -19,7 +19,7 @@ from itertools import chain, islice
 from gpucache.answers.entries import CacheEntry
 from gpucache.answers.evict import ALL, EvictOutcome, EvictSummary, Foreseen, Removal
 from gpucache.caches.interface import Cache, OwnRoot, RemovesTogether, Rescanned, Strips
-from gpucache.engine.opened import Opened, matches_program, matches_target
+from gpucache.engine.selection import Opened, matches_program, matches_target
 from gpucache.engine.staleness import Ask, Origin, Origins, origin
 from gpucache.errors import CacheUnusableError, UsageError
 from gpucache.model import Toolchain

@@ -8,7 +8,7 @@ from gpucache.answers.entries import CacheEntry, Problem
 from gpucache.answers.inspect import Advice, CacheState
 from gpucache.caches.interface import Cache, OwnRoot
 from gpucache.engine.advice import Traces, advise_on
-from gpucache.engine.opened import Opened
+from gpucache.engine.selection import Opened
 from gpucache.engine.staleness import Ask, Origins
 from gpucache.errors import FormatError, GpucacheError
 from gpucache.model import KeyField

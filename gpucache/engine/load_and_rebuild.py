@@ -10,8 +10,8 @@ from gpucache.answers.entries import CacheEntry, EntryReport
 from gpucache.backends.interface import Backend
 from gpucache.backends.registry import backend_names, load_backend
 from gpucache.caches.interface import OwnRoot
-from gpucache.engine.opened import Opened
 from gpucache.engine.prepare import prepare
+from gpucache.engine.selection import Opened
 from gpucache.engine.verify import Trial, Try
 from gpucache.engine.warm.plan import Job
 from gpucache.engine.workers.pool import Bounds, Died, Done, run_isolated

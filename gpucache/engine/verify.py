@@ -14,7 +14,7 @@ from gpucache.answers.entries import CacheEntry, FindingKind
 from gpucache.answers.verify import Checked, Finding
 from gpucache.caches.interface import Cache, ChecksAll
 from gpucache.engine.evict import superseded
-from gpucache.engine.opened import Opened
+from gpucache.engine.selection import Opened
 from gpucache.engine.staleness import Ask, Origin, Origins, origin
 from gpucache.engine.workers.capacity import cores
 from gpucache.errors import WorkersError

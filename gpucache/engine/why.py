@@ -14,8 +14,8 @@ from gpucache.caches.interface import Cache, OwnRoot, System
 from gpucache.engine.explain import Record, phrases, record_of
 from gpucache.engine.load_and_rebuild import request_of
 from gpucache.engine.lookup import look_up
-from gpucache.engine.opened import matches_target, select
 from gpucache.engine.prepare import prepare
+from gpucache.engine.selection import matches_target, select
 from gpucache.engine.stores import Stores
 from gpucache.engine.warm.plan import Backends, WarmItem, plan_warm
 from gpucache.errors import GpucacheError, UsageError

@@ -22,7 +22,7 @@ from gpucache.engine.evict import (
     superseded,
     worth,
 )
-from gpucache.engine.opened import matches_program, matches_target
+from gpucache.engine.selection import matches_program, matches_target
 from gpucache.model import Toolchain
 
 DAY_NS = 86_400 * 1_000_000_000

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from gpucache.answers.evict import EvictSummary
 from gpucache.caches.interface import Cache
 from gpucache.engine.evict import Limits, plan_eviction
-from gpucache.engine.opened import Opened
+from gpucache.engine.selection import Opened
 from gpucache.remote.contents import StoredCache, stored_caches
 from gpucache.remote.records import Signed, parse_line
 from gpucache.remote.signing import TrustedKeys

@@ -6,6 +6,7 @@ command may use a cache that was not moved, or none that is known. Must not know
 how they are redirected.
 """
 
+import shlex
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,10 +16,13 @@ from typing import Protocol
 from gpucache.answers.bench import SettleRun, SettleSummary
 from gpucache.answers.growth import Growth, Snapshot, entries, growth, joined, texts
 from gpucache.engine.hidden_caches import UNTRACED, Watched, is_far_more, trace
+from gpucache.host import os_errors
 from gpucache.host.process_groups import CommandRun, run_command
+from gpucache.host.scratch import absent, remove_empty, scratch
 from gpucache.units import format_duration, format_list
 
 MOST_RUNS = 10
+ENVIRONMENT_FILE = "gpucache.env"
 _AT_LEAST = 2
 """With moved caches there are at least two runs, to compare their CPU times."""
 _LONG_NS = 1_000_000_000
@@ -58,6 +62,14 @@ class CacheEnvironment(Protocol):
         """Remarks on caches that were written, a sentence each."""
         ...
 
+    def used(self, folder: Path) -> tuple[tuple[str, str], ...]:
+        """The variables of the caches below a directory that have entries."""
+        ...
+
+    def remove_unused(self, folder: Path) -> None:
+        """Remove the directories that were made below a directory for caches and are still empty."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Proof:
@@ -80,6 +92,50 @@ def warm_command(
     timeout_s: float,
     around: CacheEnvironment,
     into: Path | None,
+    progress: Callable[[int], None],
+) -> tuple[list[SettleRun], SettleSummary]:
+    """Warm every known cache by a command, with ``into`` only caches below that directory, and summarise.
+
+    The directory gets a file with the variables that lead to its caches, unless the command fails.
+    ``progress`` is called with the number of each run that begins. Raises CommandError for a command that
+    cannot be started, UsageError or SystemRefusedError for a directory that cannot be written.
+    """
+    folder = into.absolute() if into is not None else None
+    new = absent(folder) if folder is not None else ()
+    warmed: tuple[tuple[str, str], ...] = ()
+    try:
+        with scratch("warm") as place:
+            runs, proof = _run(argv, timeout_s, around, folder, place, progress)
+        written = {one.cache for run in runs for one in run.growth}
+        notes = around.notes(proof.off if folder is None else written)
+        if folder is not None and not runs[-1].error:
+            warmed = around.used(folder)
+            write_variables(folder, warmed)
+        elif folder is not None and written:
+            notes = (*notes, f"what it cached is left below {into}; no {ENVIRONMENT_FILE} was written")
+    finally:
+        if folder is not None:
+            around.remove_unused(folder)
+            remove_empty(new)
+    return runs, summarise_settle(runs, warmed, notes, proof)
+
+
+def write_variables(folder: Path, environment: tuple[tuple[str, str], ...]) -> None:
+    """Write the variables of caches below a directory to its file; raises UsageError, SystemRefusedError."""
+    file = folder / ENVIRONMENT_FILE
+    lines = [f"{name}={shlex.quote(value)}\n" for name, value in environment] or ["# nothing is cached\n"]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(lines), encoding="utf-8")
+    except OSError as error:
+        raise os_errors.unwritable(file, error, "name another directory") from None
+
+
+def _run(
+    argv: Sequence[str],
+    timeout_s: float,
+    around: CacheEnvironment,
+    into: Path | None,
     place: Path,
     progress: Callable[[int], None],
 ) -> tuple[list[SettleRun], Proof]:
@@ -87,10 +143,12 @@ def warm_command(
 
     There is one more run. If caches were moved, it is traced. If the user's own caches gained nothing, it has
     empty caches, to distinguish a command that was warm already from one that uses no known cache. ``place``
-    is an empty directory of ours; ``progress`` is called with the number of each run that begins. Raises
-    CommandError for a command that cannot be started, OSError for a directory that cannot be made.
+    is an empty directory of ours.
     """
-    environ = around.environ if into is None else {**around.environ, **around.isolate(into)}
+    try:
+        environ = around.environ if into is None else {**around.environ, **around.isolate(into)}
+    except OSError as error:
+        raise os_errors.unwritable(into, error, "name another directory", "made") from None
     private = into is not None
 
     def run(words: Sequence[str], environ: Mapping[str, str] = environ) -> CommandRun:

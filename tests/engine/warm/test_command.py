@@ -63,11 +63,8 @@ def _warm(
     tmp_path: Path, into: Path | None, code: str = _APP, off: frozenset[str] = frozenset(), **environ: str
 ) -> SettleSummary:
     around = OneCache({**os.environ, "PLACE": str(tmp_path / "own"), **environ}, off)
-    place = tmp_path / "place"
-    place.mkdir(exist_ok=True)
     argv = (sys.executable, "-c", code)
-    runs, proof = warm_command(argv, 60.0, around, into, place, lambda _: None)
-    return summarise_settle(runs, proof=proof)
+    return warm_command(argv, 60.0, around, into, lambda _: None)[1]
 
 
 def test_a_command_that_was_moved_misses_nothing(tmp_path: Path) -> None:
@@ -112,7 +109,6 @@ def test_what_was_warm_already_is_told_by_empty_caches(tmp_path: Path) -> None:
     assert _warm(tmp_path, None).settled
     summary = _warm(tmp_path, None)
     assert (summary.runs, summary.growth, summary.missed) == (1, (), ())
-    shutil.rmtree(tmp_path / "place")
     assert _warm(tmp_path, None, off=frozenset({"app"})).missed
 
 
