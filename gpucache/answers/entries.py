@@ -42,15 +42,7 @@ class FindingKind(StrEnum):
         return self in _WRONG
 
 
-_WRONG = frozenset(
-    {
-        FindingKind.TRUNCATED,
-        FindingKind.CORRUPT,
-        FindingKind.MISPLACED,
-        FindingKind.MISLABELLED,
-        FindingKind.UNTRUSTED,
-    }
-)
+_WRONG = frozenset([*FindingKind][:5])
 
 
 class Problem(NamedTuple):

@@ -346,16 +346,9 @@ _PULLED = {
     PullResult.REFUSED: "refused",
     PullResult.FAILED: "failed",
 }
-_RESULT_STYLES = {
-    PushResult.SENT: "green",
-    PushResult.FAILED: "red",
-    PushResult.REFUSED: "yellow",
-    PullResult.PULLED: "green",
-    PullResult.FAILED: "red",
-    PullResult.DAMAGED: "red",
-    PullResult.UNSIGNED: "red",
-    PullResult.REFUSED: "yellow",
-}
+_RESULT_STYLES = {"sent": "green", "pulled": "green", "refused": "yellow"} | dict.fromkeys(
+    ("failed", "damaged", "unsigned"), "red"
+)
 
 
 def push(shown: Sequence[Pushed], summary: PushSummary, *, whole: bool = False) -> Iterator[Block]:

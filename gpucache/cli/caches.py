@@ -1,7 +1,7 @@
 """The caches that ``--cache`` means, opened."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,8 +15,6 @@ from gpucache.engine.selection import Opened
 from gpucache.errors import CacheUnusableError, ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
     from gpucache.caches.interface import Cache
     from gpucache.settings import Settings
 
@@ -34,18 +32,11 @@ class CacheName(Name):
     """A cache by the name of its system or by its place, completed from the names."""
 
     name = "cache"
+    paths = ("file",)
 
-    def shell_complete(
-        self,
-        ctx: click.Context,  # noqa: ARG002 - Click's signature
-        param: click.Parameter,  # noqa: ARG002 - Click's signature
-        incomplete: str,
-    ) -> "list[CompletionItem]":
-        """Names of systems, then directories and files."""
-        from click.shell_completion import CompletionItem
-
-        names = [CompletionItem(name) for name in (*NAMES, ALL) if name.startswith(incomplete)]
-        return names or [CompletionItem(incomplete, type="file")]
+    def names(self, ctx: click.Context, typed: str) -> Iterable[str]:  # noqa: ARG002 - all are few
+        """Names of systems."""
+        return (*NAMES, ALL)
 
 
 def cache_option(function: F) -> F:

@@ -9,7 +9,7 @@ import math
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -113,11 +113,30 @@ class LocalSize(click.ParamType[tuple[int, ...]]):
 class Name(click.ParamType[str]):
     """A name. An empty one is refused: it comes from an unset variable of a script and means nothing."""
 
+    paths: tuple[str, ...] = ()
+    """``file`` or ``dir`` if it may also be such a path."""
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The name as it was given."""
         if not value:
             self.fail(_EMPTY, param, ctx)
         return str(value)
+
+    def names(self, ctx: click.Context, typed: str) -> Iterable[str]:  # noqa: ARG002 - of subclasses
+        """The names that a shell may complete."""
+        return ()
+
+    def shell_complete(
+        self,
+        ctx: click.Context,
+        param: click.Parameter,  # noqa: ARG002 - Click's signature
+        incomplete: str,
+    ) -> "list[CompletionItem]":
+        """The names that begin with the typed text; without any, paths if a path may be given."""
+        from click.shell_completion import CompletionItem
+
+        found = [CompletionItem(name) for name in self.names(ctx, incomplete) if name.startswith(incomplete)]
+        return found or [CompletionItem(incomplete, type=kind) for kind in self.paths]
 
 
 class PathName(click.Path):
@@ -155,20 +174,12 @@ class TargetName(Name):
 
     name = "target"
 
-    def shell_complete(
-        self,
-        ctx: click.Context,
-        param: click.Parameter,  # noqa: ARG002 - Click's signature
-        incomplete: str,
-    ) -> "list[CompletionItem]":
+    def names(self, ctx: click.Context, typed: str) -> Iterable[str]:  # noqa: ARG002 - all are few
         """Targets that the last probe found."""
-        from click.shell_completion import CompletionItem
-
         from gpucache.probe.remembered import load_last
 
         root = _root(ctx)
-        targets = [] if root is None else [str(target) for target in load_last(root)]
-        return [CompletionItem(target) for target in targets if target.startswith(incomplete)]
+        return () if root is None else map(str, load_last(root))
 
 
 class EntryName(Name):
@@ -176,29 +187,19 @@ class EntryName(Name):
 
     name = "what"
 
-    def shell_complete(
-        self,
-        ctx: click.Context,
-        param: click.Parameter,  # noqa: ARG002 - Click's signature
-        incomplete: str,
-    ) -> "list[CompletionItem]":
+    def names(self, ctx: click.Context, typed: str) -> Iterable[str]:
         """Programs with a history, and keys once two digits are typed."""
-        from click.shell_completion import CompletionItem
-
         from gpucache.engine.program_names import ALIAS
         from gpucache.store import DirectoryStore
         from gpucache.store.interface import UNREADABLE
 
         root = _root(ctx)
         if root is None:
-            return []
+            return
         store = DirectoryStore(root, writable=False)
-        programs = [name for name in store.programs() if not name.startswith(ALIAS) and name != UNREADABLE]
-        names = [name for name in programs if name.startswith(incomplete)]
-        keys = (
-            [key.short for key in store.find(incomplete)] if re.fullmatch(r"[0-9a-f]{2,}", incomplete) else []
-        )
-        return [CompletionItem(name) for name in (*names, *keys[:50])]
+        yield from (name for name in store.programs() if not name.startswith(ALIAS) and name != UNREADABLE)
+        if re.fullmatch(r"[0-9a-f]{2,}", typed):
+            yield from (key.short for key in islice(store.find(typed), 50))
 
 
 class BuildCommand(click.Command):

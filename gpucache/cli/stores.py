@@ -14,8 +14,6 @@ from gpucache.engine.selection import Opened
 from gpucache.errors import UsageError
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
     from gpucache.caches.interface import Cache
     from gpucache.remote.objects import Objects
 
@@ -26,17 +24,7 @@ class StoreName(Name):
     """The URL or the directory of a store."""
 
     name = "url"
-
-    def shell_complete(
-        self,
-        ctx: click.Context,  # noqa: ARG002 - Click's signature
-        param: click.Parameter,  # noqa: ARG002 - Click's signature
-        incomplete: str,
-    ) -> "list[CompletionItem]":
-        """Directories."""
-        from click.shell_completion import CompletionItem
-
-        return [CompletionItem(incomplete, type="dir")]
+    paths = ("dir",)
 
 
 def store_options(function: F) -> F:

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "index.h"
+#include "entries.h"
 
 #define CHUNK (1u << 20)
 #define BLOCKS 256 /* of a library, spread over it, that are read; its build is recognised by them */
@@ -43,16 +43,6 @@ static int equals(struct wire_bytes field, const char *text) {
     return field.size == strlen(text) && !memcmp(field.at, text, field.size);
 }
 
-static int number_of(struct wire_bytes field, uint64_t *number) {
-    unsigned char copy[4 + 20];
-    if (field.size > 20) return 0;
-    copy[0] = (unsigned char)field.size;
-    copy[1] = copy[2] = copy[3] = 0;
-    memcpy(copy + 4, field.at, field.size);
-    struct wire_reply one = {.body = copy, .size = 4 + field.size};
-    return next_number(&one, number);
-}
-
 /* ---- paths ---- */
 
 static int as_text(struct wire_bytes field, char text[PATH_MAX]) {
@@ -74,7 +64,7 @@ static int path_of(const struct question *question, const struct condition *one,
     } else if (equals(one->place, "s")) {
         snprintf(from, sizeof from, "%s", question->start);
     } else {
-        if (!number_of(one->place, &field) || field >= question->count) return 0;
+        if (!number_in(one->place, &field) || field >= question->count) return 0;
         if (!as_text(question->fields[field], library)) return 0;
         if (one->kind == 'O') return snprintf(path, PATH_MAX, "%s", library) > 0; /* it may be a name alone */
         if (!realpath(library, from)) return 0;
@@ -88,7 +78,7 @@ static int path_of(const struct question *question, const struct condition *one,
 static int is_same_file(struct seen *seen, struct wire_bytes number, const struct stat *status) {
     uint64_t place;
     if (!number.size) return 1;
-    if (!number_of(number, &place) || place > seen->count) return 0;
+    if (!number_in(number, &place) || place > seen->count) return 0;
     for (uint64_t i = 0; i <= seen->count; i++) {
         struct identity *other = &seen->at[i];
         int same = other->known && other->device == status->st_dev && other->inode == status->st_ino;
@@ -100,18 +90,6 @@ static int is_same_file(struct seen *seen, struct wire_bytes number, const struc
 
 /* ---- contents of files ---- */
 
-static int read_some(int fd, unsigned char *bytes, size_t size, off_t from) {
-    while (size) {
-        ssize_t got = pread(fd, bytes, size, from);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return 0;
-        bytes += got;
-        from += got;
-        size -= (size_t)got;
-    }
-    return 1;
-}
-
 /* Of a large library only blocks are read that are spread evenly; of all else everything. */
 static int digest_file(int fd, uint64_t size, int spread, uint64_t *sum) {
     unsigned char *buffer = malloc(CHUNK);
@@ -119,12 +97,12 @@ static int digest_file(int fd, uint64_t size, int spread, uint64_t *sum) {
     *sum = 0;
     if (spread && size > CHUNK) {
         for (uint64_t i = 0; whole && i < BLOCKS; i++)
-            whole = read_some(fd, buffer + i * BLOCK, BLOCK, (off_t)((size - BLOCK) * i / (BLOCKS - 1)));
+            whole = read_at(fd, buffer + i * BLOCK, BLOCK, (size - BLOCK) * i / (BLOCKS - 1));
         if (whole) *sum = digest(buffer, CHUNK, 0);
     } else {
         for (uint64_t at = 0; whole && at < size; at += CHUNK) {
             size_t part = size - at < CHUNK ? (size_t)(size - at) : CHUNK;
-            whole = read_some(fd, buffer, part, (off_t)at);
+            whole = read_at(fd, buffer, part, at);
             if (whole) *sum = digest(buffer, part, *sum);
         }
     }
@@ -152,7 +130,7 @@ static int sum_file(int fd, uint64_t size, unsigned char sum[16]) {
     int whole = buffer && sums;
     for (uint64_t i = 0; whole && i < chunks; i++) {
         size_t part = size - i * CHUNK < CHUNK ? (size_t)(size - i * CHUNK) : CHUNK;
-        whole = read_some(fd, buffer, part, (off_t)(i * CHUNK));
+        whole = read_at(fd, buffer, part, i * CHUNK);
         if (whole) xxh3(buffer, part, sums + 16 * i);
     }
     if (whole && chunks > 1) xxh3(sums, 16 * chunks, sum);

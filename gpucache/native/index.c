@@ -148,9 +148,8 @@ uint64_t digest(const void *bytes, size_t size, uint64_t seed) {
     return sum ^ sum >> 32;
 }
 
-int next_number(struct wire_reply *record, uint64_t *number) {
-    struct wire_bytes field;
-    if (!wire_next(record, &field) || !field.size || field.size > 19) return 0;
+int number_in(struct wire_bytes field, uint64_t *number) {
+    if (!field.size || field.size > 19) return 0;
     *number = 0;
     for (size_t i = 0; i < field.size; i++) {
         unsigned digit = ((const unsigned char *)field.at)[i] - '0';
@@ -158,6 +157,11 @@ int next_number(struct wire_reply *record, uint64_t *number) {
         *number = *number * 10 + digit;
     }
     return 1;
+}
+
+int next_number(struct wire_reply *record, uint64_t *number) {
+    struct wire_bytes field;
+    return wire_next(record, &field) && number_in(field, number);
 }
 
 /* ---- the file ---- */
