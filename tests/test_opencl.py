@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -433,14 +432,7 @@ def test_every_device_of_a_context_gets_its_binary(run: Run, settings: dict[str,
 def test_one_build_gives_every_device_its_binary(settings: dict[str, str], root: Path) -> None:
     """A compiler that does not build late is asked once for all devices, and each gets an entry."""
     need_pocl()
-    done = subprocess.run(
-        [sys.executable, "-c", _EARLY, _SHOW],
-        env={**settings, "POCL_DEVICES": "pthread basic"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = run_text([sys.executable, "-c", _EARLY, _SHOW], env={**settings, "POCL_DEVICES": "pthread basic"})
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [_SHOW, _SHOW]
     assert len(list(root.rglob("*.gpc"))) == 2
@@ -467,14 +459,7 @@ def test_what_was_missed_is_built_after_the_programs_end(
     python.chmod(0o755)
     need_pocl()
     script = "import sys; sys.executable = sys.argv.pop(1)\n" + _EARLY.replace("platforms._IMPL", "#")
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(python), _SHOW],
-        env={**settings, "GPUCACHE_LEARN": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = run_text([sys.executable, "-c", script, python, _SHOW], env={**settings, "GPUCACHE_LEARN": "1"})
     assert (done.returncode, json.loads(done.stdout)) == (0, [_SHOW, _SHOW]), done.stderr
     assert f"--root {root} --quiet warm --misses" in ended.read_text(encoding="ascii")
     assert len(list(root.rglob("*.gpc"))) == 1

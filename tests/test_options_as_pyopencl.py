@@ -1,7 +1,6 @@
 """``build_program`` beside PyOpenCL's own build: the same options, the same values, the same fallback."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 
 from tests.children import run_python, run_text
-from tests.patience import PATIENCE_S
 from tests.pocl import need_pocl
 
 pytestmark = pytest.mark.slow
@@ -197,14 +195,8 @@ def test_a_header_behind_a_macro_is_found_as_warm_built_it(
     assert warmed.returncode == 0, warmed.stdout + warmed.stderr
     named = {"include_path": [str(tmp_path)], "headers": ["value.h"]}
     job = {"source": source, "platform": _PLATFORMS["pocl"], "arguments": named, "cwd": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, str(_PROCESS), "opencl"],
-        input=json.dumps([{**job, "compiling": False}]),
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
+    done = run_text(
+        [sys.executable, _PROCESS, "opencl"], input=json.dumps([{**job, "compiling": False}]), env=environment
     )
     (outcome,) = json.loads(done.stdout.removeprefix("ready\n"))
     assert (outcome["error"], outcome["compiled"], outcome["values"]) == (None, 0, [[7]])

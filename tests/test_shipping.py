@@ -109,18 +109,14 @@ def as_stranger(interpreter: str, ground: Path) -> AsStranger:
     process.chmod(0o644)
 
     def run(language: str, job: dict[str, Any], uid: int = _STRANGER, **settings: str) -> Outcome:
-        done = subprocess.run(
-            [interpreter, str(process), language],
+        done = run_text(
+            [interpreter, process, language],
             input=json.dumps([job]),
             env=_environment(OCL_ICD_VENDORS=str(ground), POCL_CACHE_DIR=str(pocl), **settings),
             user=uid,
             group=uid,
             extra_groups=[],
             cwd="/",
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE_S,
         )
         assert done.returncode == 0, done.stderr
         (outcome,) = json.loads(done.stdout.removeprefix("ready\n"))

@@ -1,7 +1,6 @@
 """Building through the caches of PyOpenCL and cuda.core: how options are named, and what they keep."""
 
 import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ from gpucache.backends.registry import load_backend
 from gpucache.bench import cuda as peers
 from gpucache.errors import CompileError
 from gpucache.model import ArtifactKind, BuildRequest, Language, Program, Target
-from tests.patience import PATIENCE_S
+from tests.children import run_text
 
 VECTOR = b'extern "C" __global__ void vector(float *a) { a[threadIdx.x] += FACTOR; }\n'
 
@@ -105,13 +104,9 @@ except CompileError as error:
 
 
 def _child(environment: Mapping[str, str], cache: Path, *arguments: object) -> str:
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", _CHILD, *map(str, arguments)],
+    done = run_text(
+        [sys.executable, "-W", "ignore", "-c", _CHILD, *arguments],
         env={**os.environ, **environment, "XDG_CACHE_HOME": str(cache)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
     )
     return done.stdout.strip() or done.stderr
 

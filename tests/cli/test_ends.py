@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.children import run_text
 from tests.patience import PATIENCE_S, wait_until
 
 if TYPE_CHECKING:
@@ -118,10 +119,7 @@ def test_an_interrupt_while_modules_are_imported(tmp_path: Path, program: list[s
 def _assert_interrupted(site: Path, *program: str) -> None:
     """With the modules of a folder the program ends with exit 130 and one word."""
     environ = {**os.environ, "PYTHONPATH": str(site), "GPUCACHE_DIR": str(site / "root")}
-    done = subprocess.run(
-        [sys.executable, *program, "inspect"],
-        env=environ, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
-    )  # fmt: skip
+    done = run_text([sys.executable, *program, "inspect"], env=environ)  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "\ngpucache: interrupted\n")
 
 
@@ -165,22 +163,16 @@ sys.exit(main())
 
 def test_the_end_passes_python_by_while_a_thread_is_at_work() -> None:
     """A thread that still imports would now and then crash Python's own end, and the exit code with it."""
-    done = subprocess.run(
-        [sys.executable, "-c", _BUSY], capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
+    done = run_text([sys.executable, "-c", _BUSY])
     assert (done.returncode, done.stdout) == (2, "")
 
 
 def test_an_early_interrupt_is_one_document(tmp_path: Path) -> None:
     """With --json it is a document that says so."""
     (tmp_path / "sitecustomize.py").write_text(_STRUCK.format(module="click"), encoding="utf-8")
-    done = subprocess.run(
+    done = run_text(
         [sys.executable, "-m", "gpucache", "inspect", "--json"],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
     )
     assert (done.returncode, json.loads(done.stdout)["error"]["message"]) == (130, "interrupted")
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpucache.caches.registry import SYSTEMS
+from tests.children import run_text
 from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -134,9 +135,7 @@ def test_a_system_without_a_cache_is_not_loaded(tmp_path: Path, monkeypatch: pyt
 def test_the_way_in_imports_nothing() -> None:
     """Until it is ready for Ctrl-C the command line reads its own two files alone."""
     child = "import sys; known = {*sys.modules}; import gpucache.cli; print(*{*sys.modules} - known)"
-    done = subprocess.run(
-        [sys.executable, "-c", child], capture_output=True, text=True, check=True, timeout=PATIENCE_S
-    )
+    done = run_text([sys.executable, "-c", child], check=True)
     assert {*done.stdout.split()} == {"gpucache", "gpucache.cli"}
 
 

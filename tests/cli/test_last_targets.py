@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpucache.probe.remembered import load_last
-from tests.patience import PATIENCE_S
+from tests.children import run_text
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run
@@ -36,13 +35,9 @@ def test_a_pipe_is_not_waited_for(cache: Path, vendors: Path, nvrtc: str) -> Non
     """A named pipe in place of the file neither stops the command nor is kept."""
     (cache / LAST).unlink(missing_ok=True)
     os.mkfifo(cache / LAST)
-    done = subprocess.run(
+    done = run_text(
         [sys.executable, "-m", "gpucache", "--root", cache, "--json", "devices"],
         env={**os.environ, "OCL_ICD_VENDORS": str(vendors)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert nvrtc in {row["target"] for row in json.loads(done.stdout)["outcomes"]}

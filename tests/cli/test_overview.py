@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpucache.answers import inspect as text
+from tests.children import run_text
 from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -103,11 +104,12 @@ def test_the_table_fits_80_columns_by_size(run: Run, upgraded: Path, root: Path)
     if script is None:
         pytest.skip("script(1) makes the terminal, and is not installed")
     command = f"stty cols 80; {sys.executable} -m gpucache --root {root} inspect"
-    done = subprocess.run(
+    done = run_text(
         [script, "-qec", command, os.devnull],
-        env={**os.environ, "TERM": "xterm"}, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        check=True, timeout=PATIENCE_S,
-    )  # fmt: skip
+        env={**os.environ, "TERM": "xterm"},
+        stdin=subprocess.DEVNULL,
+        check=True,
+    )
     lines = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in done.stdout.splitlines()]
     table = lines[next(at for at, line in enumerate(lines) if re.match("cache +entries", line)) :]
     assert max(map(len, table)) <= 80

@@ -19,6 +19,7 @@ import gpucache as package
 from gpucache.errors import NoDeviceError
 from gpucache.native.locate import locate
 from gpucache.recording.reading import read_recording
+from tests.children import run_text
 from tests.patience import PATIENCE_S
 from tests.unprivileged import as_nobody, needs_root
 
@@ -109,15 +110,7 @@ def gpucache(environment: Mapping[str, str]) -> Gpucache:
     """Run gpucache in a folder."""
 
     def run(*words: str, cwd: Path, **settings: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "gpucache", *words],
-            cwd=cwd,
-            env={**environment, **settings},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE_S,
-        )
+        return run_text([sys.executable, "-m", "gpucache", *words], cwd=cwd, env={**environment, **settings})
 
     return run
 
@@ -284,15 +277,7 @@ def test_another_user_builds_a_recording(
     python = "/usr/bin/python3"  # ours may lie where nobody else may go
 
     def run(*arguments: str) -> str:
-        done = subprocess.run(
-            [python, *arguments],
-            env={**environment, **own},
-            cwd=theirs / "project",
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE_S,
-        )
+        done = run_text([python, *arguments], env={**environment, **own}, cwd=theirs / "project")
         return f"{done.returncode} {done.stdout}" + (done.stderr if done.returncode else "")
 
     if not as_nobody(lambda: run("-c", f"import click, gpucache.cli, {modules}")).startswith("0 "):

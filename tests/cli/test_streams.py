@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.errors import ExitCode
+from tests.children import run_text
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.slow
@@ -144,11 +145,12 @@ def test_colours_in_a_pipe_bring_no_cursor(write: Write, root: Path, nvrtc: str)
 def test_a_line_about_a_command_breaks_between_words(tmp_path: Path, options: str) -> None:
     """A terminal would break it anywhere; a document stays as it is."""
     command = f"stty cols 40; {sys.executable} -m gpucache run {options}-- true"
-    done = subprocess.run(
+    done = run_text(
         ["script", "-qec", command, os.devnull],
-        env={**os.environ, "GPUCACHE_DIR": str(tmp_path / "root")}, stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, check=True, timeout=PATIENCE_S,
-    )  # fmt: skip
+        env={**os.environ, "GPUCACHE_DIR": str(tmp_path / "root")},
+        stdin=subprocess.DEVNULL,
+        check=True,
+    )
     if options:
         assert json.loads(done.stdout)["summary"]["command"] == "true"
     else:

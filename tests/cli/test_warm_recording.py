@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from gpucache.engine.recorded_requests import observe
 from gpucache.model import BuildRequest, Language, Program
 from gpucache.recording.builds import Seen
 from gpucache.recording.writing import Writer
-from tests.patience import PATIENCE_S
+from tests.children import run_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,15 +81,11 @@ def test_a_recording_is_built_elsewhere_for_the_library(
     [row] = answer.document["outcomes"]
     assert (row["result"], row["program"], row["target"]) == ("built", "twice", intel)
     assert row["key"] == str(asked(intel, devices, elsewhere).key)
-    done = subprocess.run(
+    done = run_text(
         [sys.executable, "-c", PROGRAM, "Intel"],
         input=SOURCE,
         env={**os.environ, "GPUCACHE_DIR": str(root), "GPUCACHE_REQUIRE": "1"},
         cwd=elsewhere,
-        text=True,
-        capture_output=True,
-        timeout=PATIENCE_S,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert [

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.caches.pyopencl.build import info
+from tests.children import run_text
 from tests.patience import PATIENCE_S
 
 pytest.importorskip("watchfiles", reason="the extra watch is not installed")
@@ -220,8 +221,5 @@ def test_a_watch_ends_when_its_reader_does(environment: Mapping[str, str]) -> No
 def test_without_the_library_the_extra_is_named(environment: Mapping[str, str]) -> None:
     """What to install is said, and nothing else is broken by its absence."""
     script = "import sys; sys.modules['watchfiles'] = None; from gpucache.cli import main; sys.exit(main())"
-    done = subprocess.run(
-        [sys.executable, "-c", script, "inspect", "--watch"],
-        env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S,
-    )  # fmt: skip
+    done = run_text([sys.executable, "-c", script, "inspect", "--watch"], env=environment)  # fmt: skip
     assert done.returncode == 2 and "pip install gpucache[watch]" in done.stderr

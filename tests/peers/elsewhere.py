@@ -18,6 +18,7 @@ from gpucache.answers.entries import Location
 from gpucache.caches.interface import Cache, Moves
 from gpucache.caches.portable import PortableEntry, Restored
 from gpucache.caches.registry import of_others
+from tests.children import run_text
 
 needs_sandbox = pytest.mark.skipif(
     shutil.which("bwrap") is None
@@ -82,7 +83,7 @@ class User:
             "--chdir", str(self.project),
             "strace", "-f", "-qq", "-e", "trace=execve", "-o", str(trace), python, "program.py",
         ]  # fmt: skip
-        done = subprocess.run(
+        done = run_text(
             command,
             env={
                 "HOME": str(self.home),
@@ -92,10 +93,6 @@ class User:
                 **environ,
             },
             input=said,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
         )
         assert bool(done.returncode) == fails, done.stdout + done.stderr
         started = [line.split('"')[1] for line in trace.read_text().splitlines() if line.endswith("= 0")]

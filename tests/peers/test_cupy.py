@@ -5,7 +5,6 @@ They are loaded from where CuPy is installed without importing it, as that would
 
 import importlib.util
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,7 @@ from gpucache.answers.entries import FindingKind, Location
 from gpucache.caches.registry import of_others
 from tests.caches.cupy.build import key
 from tests.caches.opened import PTX, kinds
-from tests.patience import PATIENCE_S
+from tests.children import run_text
 
 SYSTEM = of_others("cupy")
 
@@ -101,9 +100,7 @@ def test_our_store_serves_what_cupy_compiled(tmp_path: Path) -> None:
         ours = {"GPUCACHE_DIR": str(tmp_path / "root"), "GPUCACHE_LOG": "info", "PYTHONPATH": here}
         environ = {**os.environ, **ours, "CUPY_CACHE_DIR": str(tmp_path / "cupy")}
         command = [sys.executable, "-W", "ignore", "-c", _INSTALLED]
-        done = subprocess.run(
-            command, env=environ, capture_output=True, text=True, timeout=PATIENCE_S, check=True
-        )
+        done = run_text(command, env=environ, check=True)
         lines = [line.removeprefix("gpucache: ").split() for line in done.stderr.splitlines()]
         told = [line for line in lines if line[:1] in (["hit"], ["miss"])]
         return done.stdout, [line[0] if line[0] == "hit" else line[4] for line in told]

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from gpucache.answers.entries import FindingKind
 from gpucache.caches.registry import of_others
 from tests.caches.opened import kinds
+from tests.children import run_text
 
 SYSTEM = of_others("darktable")
 
@@ -28,9 +28,7 @@ def _tested(home: Path) -> str:
     vendors.mkdir(exist_ok=True)
     (vendors / "intel.icd").write_text(f"{_INTEL}\n", encoding="ascii")
     environ = {"HOME": str(home), "PATH": "/usr/bin:/bin", "OCL_ICD_VENDORS": str(vendors)}
-    done = subprocess.run(
-        ["darktable-cltest"], env=environ, capture_output=True, text=True, timeout=900, check=False
-    )
+    done = run_text(["darktable-cltest"], env=environ, timeout=900)
     return done.stdout + done.stderr
 
 

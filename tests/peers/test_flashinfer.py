@@ -13,6 +13,7 @@ import pytest
 from gpucache.answers.entries import FindingKind
 from gpucache.caches.registry import of_others
 from tests.caches.opened import kinds, only, opened
+from tests.children import run_text
 
 SYSTEM = of_others("flashinfer")
 
@@ -49,9 +50,7 @@ def _run(work: Path) -> subprocess.CompletedProcess[str]:
         "CUDA_HOME": str(home),
     }
     command = [sys.executable, "-c", _PROGRAM]
-    return subprocess.run(
-        command, env=environ, cwd=work, capture_output=True, text=True, timeout=300, check=False
-    )
+    return run_text(command, env=environ, cwd=work, timeout=300)
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """hashcat's own cache on PoCL, and what hashcat does with damage and after a repair."""
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from gpucache.answers.entries import FindingKind, Location
 from gpucache.caches.registry import of_others
 from tests.caches.opened import kinds
+from tests.children import run_text
 from tests.pocl import SYSTEM_ICD
 
 SYSTEM = of_others("hashcat")
@@ -30,9 +30,7 @@ def _found(home: Path) -> bool:
         "OCL_ICD_VENDORS": str(SYSTEM_ICD),
     }
     attack = ("-m", "0", "-a", "3", "--force", "-w", "1", "--potfile-disable", _MD5_OF_PASSWORD, "passwor?l")
-    done = subprocess.run(
-        ["hashcat", *attack], env=environ, capture_output=True, text=True, timeout=600, check=False
-    )
+    done = run_text(["hashcat", *attack], env=environ, timeout=600)
     return done.returncode == 0 and "Recovered........: 1/1" in done.stdout
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from gpucache.errors import NoDeviceError
 from gpucache.native.locate import locate
-from tests.patience import PATIENCE_S
+from tests.children import run_text
 from tests.pocl import SYSTEM_ICD
 
 pytestmark = [
@@ -201,14 +201,6 @@ def _call(
         "GPUCACHE_DIR": str(place / "root"),
         **variables,
     }
-    done = subprocess.run(
-        command,
-        env=environ,
-        cwd=home,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    done = run_text(command, env=environ, cwd=home)
     assert done.returncode == 0, done.stderr
     return done

@@ -7,7 +7,6 @@ The environment variable GPUCACHE_TEST_JAX_0_4_30_PYTHON names an interpreter wi
 import importlib.util
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from gpucache.answers.entries import CacheEntry, FindingKind
 from gpucache.caches.interface import Cache
 from gpucache.caches.registry import of_others
 from tests.caches.opened import kinds
-from tests.patience import PATIENCE_S
+from tests.children import run_text
 
 SYSTEM = of_others("jax")
 
@@ -45,10 +44,7 @@ def _environ(root: Path, **more: str) -> dict[str, str]:
 
 def _run(environ: dict[str, str], number: int = 2, python: str = sys.executable) -> str:
     """What a program says that compiles something, or finds it."""
-    done = subprocess.run(
-        [python, "-c", _PROGRAM, str(number)],
-        env=environ, capture_output=True, text=True, timeout=PATIENCE_S, check=True,
-    )  # fmt: skip
+    done = run_text([python, "-c", _PROGRAM, number], env=environ, check=True)  # fmt: skip
     return done.stderr
 
 

@@ -2,7 +2,6 @@
 
 import importlib.util
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from gpucache.answers.entries import FindingKind, Location
 from gpucache.caches.registry import of_others
 from tests.caches.opened import kinds
+from tests.children import run_text
 
 SYSTEM = of_others("numba")
 
@@ -37,9 +37,7 @@ def _run(root: Path) -> str:
     if not program.exists():
         program.write_text(_PROGRAM, encoding="ascii")
     environ = {**os.environ, "NUMBA_CACHE_DIR": str(root), "NUMBA_DEBUG_CACHE": "1"}
-    done = subprocess.run(
-        [sys.executable, program], env=environ, capture_output=True, text=True, timeout=300, check=False
-    )
+    done = run_text([sys.executable, program], env=environ, timeout=300)
     if done.returncode:
         return "failed"
     return "saved" if "data saved" in done.stdout else "loaded"

@@ -18,6 +18,7 @@ from gpucache.backends.cuda import nvrtc
 from gpucache.errors import NoDeviceError
 from gpucache.native.build import BUILT, build, find_compiler
 from gpucache.native.locate import locate
+from tests.children import run_text
 
 pytestmark = pytest.mark.slow
 
@@ -65,9 +66,7 @@ def run(tmp_path: Path) -> Run:
 
 
 def _printed(*command: object, environ: Any = None) -> str:
-    done = subprocess.run(
-        list(map(str, command)), env=environ, capture_output=True, text=True, timeout=300, check=False
-    )
+    done = run_text(list(map(str, command)), env=environ, timeout=300)
     if done.returncode != 0:
         raise RuntimeError(done.stderr.strip())
     return done.stdout
@@ -96,12 +95,8 @@ def test_two_versions_in_one_process_are_served(run: Run, tmp_path: Path) -> Non
     except (PackageNotFoundError, NoDeviceError) as error:
         pytest.skip(str(error))
     wanted = "nvidia-cuda-nvrtc-cu12"
-    done = subprocess.run(
-        [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--dest", str(tmp_path), wanted],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
+    done = run_text(
+        [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--dest", tmp_path, wanted], timeout=300
     )
     if done.returncode != 0:
         pytest.skip(f"{wanted} could not be downloaded: {done.stderr.strip().splitlines()[-1:]}")

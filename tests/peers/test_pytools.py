@@ -14,6 +14,7 @@ from gpucache.caches.registry import of_others
 from gpucache.cli import main
 from tests.caches.opened import kinds, only
 from tests.caches.pytools.build import cut_row
+from tests.children import run_text
 
 SYSTEM = of_others("pytools")
 
@@ -37,10 +38,7 @@ input()
 def _run(home: Path) -> str:
     """Whether a program finds its key, stores it, or fails."""
     environ = {**os.environ, "XDG_CACHE_HOME": str(home)}
-    done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM], env=environ, input="\n", capture_output=True, text=True,
-        timeout=120, check=False,
-    )  # fmt: skip
+    done = run_text([sys.executable, "-c", _PROGRAM], env=environ, input="\n")  # fmt: skip
     return done.stdout.strip() if done.returncode == 0 else "failed"
 
 

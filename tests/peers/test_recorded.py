@@ -14,7 +14,7 @@ import pytest
 from gpucache.backends.cuda import nvrtc
 from gpucache.errors import NoDeviceError
 from gpucache.native.locate import locate
-from tests.patience import PATIENCE_S
+from tests.children import run_text
 from tests.peers.test_gputools import PROGRAM as GPUTOOLS
 from tests.pocl import name_pocl, need_pocl
 
@@ -57,14 +57,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(_layer()), reason=_layer
 def _run(tmp_path: Path, *words: str, vendors: Path) -> "subprocess.CompletedProcess[str]":
     own = {"OCL_ICD_VENDORS": str(vendors), "GPUCACHE_DIR": str(tmp_path / "root")}
     (tmp_path / "elsewhere").mkdir(exist_ok=True)
-    done = subprocess.run(
+    done = run_text(
         [sys.executable, "-m", "gpucache", *words],
         env={**os.environ, **own, "POCL_CACHE_DIR": str(tmp_path), "PYOPENCL_NO_CACHE": "1"},
         cwd=tmp_path / "elsewhere",
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     return done

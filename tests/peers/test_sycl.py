@@ -8,7 +8,6 @@ runs on Intel's CPU runtime below that interpreter's prefix.
 import importlib.util
 import os
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from gpucache.answers.verify import Checked
 from gpucache.answers.why import Served
 from gpucache.caches.interface import Cache
 from gpucache.caches.registry import of_others
-from tests.patience import PATIENCE_S
+from tests.children import run_text
 from tests.peers.sycl_damage import DAMAGES, Damage, copies
 
 SYSTEM = of_others("sycl")
@@ -56,14 +55,7 @@ class Program:
     environment: dict[str, str]
 
     def run(self, root: Path) -> Traced:
-        done = subprocess.run(
-            [_PYTHON, "-c", _PROGRAM],
-            env={**self.environment, "SYCL_CACHE_DIR": str(root)},
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
+        done = run_text([_PYTHON, "-c", _PROGRAM], env={**self.environment, "SYCL_CACHE_DIR": str(root)})
         said = done.stdout + done.stderr
         assert done.returncode == 0, said[-2000:]
         return Traced(_named(said, "using cached device binary: "), _named(said, "has been cached: "))

@@ -18,6 +18,7 @@ from gpucache.answers.entries import FindingKind, Location
 from gpucache.caches.interface import Strips
 from gpucache.caches.registry import of_others
 from tests.caches.opened import kinds
+from tests.children import run_text
 
 SYSTEM = of_others("triton")
 
@@ -63,9 +64,7 @@ def _run(root: Path) -> str:
     program = root.parent / "program.py"
     program.write_text(_PROGRAM, encoding="ascii")
     environ = {**os.environ, "TRITON_CACHE_DIR": str(root)}
-    done = subprocess.run(
-        [sys.executable, program], env=environ, capture_output=True, text=True, timeout=300, check=True
-    )
+    done = run_text([sys.executable, program], env=environ, timeout=300, check=True)
     return done.stdout.strip()
 
 

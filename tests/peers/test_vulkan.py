@@ -3,7 +3,6 @@
 import ctypes
 import ctypes.util
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from gpucache.caches.registry import of_others
 from gpucache.payload import PayloadKind, describe
 from tests.caches.opened import only, opened
+from tests.children import run_text
 
 SYSTEM = of_others("vulkan")
 
@@ -61,13 +61,8 @@ print(f"{numbers[2]:04x}:{numbers[3]:04x}", bytes(properties[276:292]).hex())
 
 def _ask(out: Path, *kept: Path) -> list[str]:
     """Let a program store the driver's pipeline cache, begun with a kept one; device and UUID of it."""
-    done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, str(out), *map(str, kept)],
-        env={**os.environ, "MESA_SHADER_CACHE_DISABLE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+    done = run_text(
+        [sys.executable, "-c", _PROGRAM, out, *kept], env={**os.environ, "MESA_SHADER_CACHE_DISABLE": "1"}
     )
     if done.returncode:
         pytest.skip(f"no Vulkan driver answers here: {done.stderr[-200:]}")

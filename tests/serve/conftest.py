@@ -15,7 +15,8 @@ from gpucache.errors import NoDeviceError
 from gpucache.native.build import BUILT, build, find_compiler
 from gpucache.native.locate import locate
 from gpucache.serve.environment import TIMEOUT
-from tests.patience import PATIENCE_S, TIME_OUT_MS
+from tests.children import run_text
+from tests.patience import TIME_OUT_MS
 
 PROGRAM = Path(__file__).with_name("program.py")
 
@@ -70,14 +71,7 @@ def gpucache(environment: dict[str, str]) -> Callable[..., "subprocess.Completed
     """Run gpucache with some arguments."""
 
     def call(*arguments: object, **variables: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [sys.executable, "-m", "gpucache", *map(str, arguments)],
-            env={**environment, **variables},
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
+        return run_text([sys.executable, "-m", "gpucache", *arguments], env={**environment, **variables})
 
     return call
 
@@ -110,12 +104,5 @@ def program(run: Callable[..., Done]) -> Callable[..., Done]:
 
 def without_us(environment: Mapping[str, str], *arguments: object) -> str:
     """What the program of these tests prints when it runs alone."""
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), *map(str, arguments)],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=True,
-    )
+    done = run_text([sys.executable, PROGRAM, *arguments], env={**os.environ, **environment}, check=True)
     return done.stdout

@@ -23,6 +23,7 @@ from gpucache.serve.command import run_command
 from gpucache.serve.environment import Libraries
 from gpucache.serve.server import HEARD, PASSED, Handlers, Later
 from gpucache.serve.wire import Fields, Kind
+from tests.children import run_text
 from tests.patience import PATIENCE_S
 from tests.serve.conftest import Done
 
@@ -48,15 +49,7 @@ def test_a_signal_ends_both(run: Run, number: signal.Signals) -> None:
 
 def test_streams_are_the_commands(environment: Mapping[str, str]) -> None:
     """It reads our input and writes our output, to which nothing is added."""
-    done = subprocess.run(
-        [*RUN, "sh", "-c", "cat; echo done >&2"],
-        env=environment,
-        input="through\n",
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=True,
-    )
+    done = run_text([*RUN, "sh", "-c", "cat; echo done >&2"], env=environment, input="through\n", check=True)
     assert (done.stdout, done.stderr) == ("through\n", "done\n")
 
 

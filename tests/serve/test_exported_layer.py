@@ -13,6 +13,7 @@ import pytest
 
 from gpucache.serve.exported_layer import Layer
 from gpucache.serve.wire import Kind
+from tests.children import run_text
 from tests.patience import PATIENCE_S
 from tests.pocl import PLATFORM, SYSTEM_ICD, need_pocl
 from tests.serve.conftest import PROGRAM, Done, without_us
@@ -51,15 +52,7 @@ class Exported:
     def export(self, *command: object, cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
         """Export what a command asks for."""
         words = (sys.executable, "-m", "gpucache", "export", "layer", self.folder, "--", *command)
-        done = subprocess.run(
-            [str(word) for word in words],
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-            cwd=cwd,
-        )
+        done = run_text(words, env=self._environment, cwd=cwd)
         assert done.returncode == 0, done.stderr
         return done
 
@@ -78,15 +71,7 @@ class Exported:
         self, *command: object, cwd: Path | None = None, variables: Mapping[str, str] = _NONE
     ) -> tuple[str, list[str]]:
         """What a command prints, and what the libraries tell."""
-        done = subprocess.run(
-            [str(word) for word in command],
-            env=self.environment(variables),
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=True,
-            cwd=cwd,
-        )
+        done = run_text(command, env=self.environment(variables), check=True, cwd=cwd)
         lines = [line.removeprefix("gpucache: ") for line in done.stderr.splitlines() if "gpucache: " in line]
         return done.stdout, lines
 

@@ -39,6 +39,7 @@ from gpucache.serve.server import HEARD, Reply, serve
 from gpucache.serve.wire import Fields, Kind
 from gpucache.settings import Settings
 from gpucache.store import DirectoryStore
+from tests.children import run_text
 from tests.patience import PATIENCE_S, TIME_OUT_MS
 from tests.serve import nvrtc_program
 from tests.unprivileged import needs_root
@@ -76,14 +77,10 @@ def command(tmp_path: Path) -> Command:
     """Run a command with this test's own cache."""
 
     def call(*words: object) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [str(word) for word in words],
+        return run_text(
+            words,
             env={**os.environ, "GPUCACHE_DIR": str(tmp_path / "root"), TIMEOUT: TIME_OUT_MS},
             cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
         )
 
     return call

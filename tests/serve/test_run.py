@@ -14,7 +14,7 @@ import pyopencl
 import pytest
 
 from gpucache.answers.run_lines import UNSEEN, unbuilt
-from tests.patience import PATIENCE_S
+from tests.children import run_text
 from tests.pocl import PLATFORM, need_pocl
 from tests.serve.conftest import PROGRAM, Done, without_us
 from tests.unprivileged import needs_root
@@ -110,13 +110,8 @@ for factor in (2, 3):
     library.build_program(context, {SOURCE!r}, options=f"-DFACTOR={{factor}}")
 """
     program(INTEL, 2)
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code],
-        env={**environment, "GPUCACHE_LOG": "info"},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=True,
+    done = run_text(
+        [sys.executable, "-W", "ignore", "-c", code], env={**environment, "GPUCACHE_LOG": "info"}, check=True
     )
     assert [line.split()[1] for line in done.stderr.splitlines()] == ["hit", "miss"]
     assert program(INTEL, 3).results == ["hit"]
@@ -228,13 +223,9 @@ def test_what_is_not_served_or_not_reached_is_a_miss_as_well(
     environment: Mapping[str, str], words: tuple[str, ...]
 ) -> None:
     """Passed builds, programs that are compiled apart, and builds without a server fail likewise."""
-    done = subprocess.run(
+    done = run_text(
         [sys.executable, "-m", "gpucache", "run", "--", sys.executable, PROGRAM, INTEL, *words],
         env={**environment, **_REQUIRE},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
     )
     assert done.stdout == f"RuntimeError {-15 if words == ('compile',) else -11}\n", done.stderr
 
@@ -276,13 +267,9 @@ def test_a_full_disk_is_told_and_harms_nobody(program: Program, tmp_path: Path) 
 
 def test_a_command_outlives_a_killed_server(environment: Mapping[str, str], root: Path) -> None:
     """Its later builds are compiled as without us, and it ends as it would have."""
-    done = subprocess.run(
+    done = run_text(
         [sys.executable, "-m", "gpucache", "run", "--", sys.executable, PROGRAM, INTEL, "2", "kill", "3"],
         env=environment,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
     )
     assert done.returncode == -9
     assert done.stdout == "128.0\n192.0\n"
