@@ -20,7 +20,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 _INHERITED = ("GPUCACHE_", "POCL_", "CL_CONFIG_", "OCL_ICD_", "NVRTC_", "PYOPENCL_")
 # The same examples in every run, however slow the machine; nothing is written beside the sources.
-settings.register_profile("repeatable", deadline=None, derandomize=True, database=None, max_examples=60)
+settings.register_profile("repeatable", deadline=None, derandomize=True, database=None, max_examples=25)
 settings.load_profile("repeatable")
 
 _PACKAGE_PARENT = Path(gpucache.__file__).parents[1]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpucache.answers.bench_export import SUFFIXES, export
+from gpucache.answers.bench_export import export
 from tests.answers.cases import CASES, PROGRAM
 
 COUNTS = {"cases": 4, "faster": 2, "no_difference": 0, "undecided": 0, "degraded": 1, "failed": 1}
@@ -41,7 +41,7 @@ def test_markdown_folds_the_fingerprint() -> None:
     assert block[1] not in block[2]
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", [".json", ".md"])
 def test_undecodable_names_can_be_written(suffix: str) -> None:
     """A name with bytes that are no text makes a file that can be written, whatever its ending."""
     odd = replace(PROGRAM, program="k\udcff.cl", notes=("k\udcff.cl",))

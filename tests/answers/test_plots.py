@@ -116,22 +116,18 @@ def test_starts_are_of_the_arm_that_is_named_alike() -> None:
     assert figures[0] == [(bar.parts, bar.totals_ns) for bar in bars(PROGRAM)] != figures[1]
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
+def test_figures_are_text() -> None:
+    """Medians, ratios, verdicts, the phases of a short bar and the command are written."""
+    assert {
         *("2.81 s", "129 ms", "21.9x (18.2x to 23.0x)", "2.9x (2.6x to 3.0x)", "3.7x (3.5x to 3.9x)"),
         "degraded: the noise is larger than the effect: the ratio is between 0.74 and 1.62",
         "warming cost 5.20 s; each start saves 2.67 s: it pays after 2 starts",
         "load 52 ms, first launch 34 ms, process start 24 ms",
         "gpucache bench x.cl",
-    ],
-)
-def test_figures_are_text(said: str) -> None:
-    """Medians, ratios, verdicts, the phases of a short bar and the command are written."""
-    assert said in _texts(draw(CASES, "gpucache bench x.cl"))
+    } <= {*_texts(draw(CASES, "gpucache bench x.cl"))}
 
 
-@pytest.mark.parametrize("many", [0, 1, 3, 12])
+@pytest.mark.parametrize("many", [0, 12])
 def test_nothing_overlaps_or_is_cut(many: int) -> None:
     """However many cases there are, no text covers another, and everything is inside the picture."""
     named = [replace(CASES[number % 4], program=f"p{number} {'long ' * 40}.cl") for number in range(many)]
@@ -176,8 +172,7 @@ def test_a_cache_grows_by_day() -> None:
     assert (found.hits[-4:], sum(found.misses)) == ([2, 0, 0, 4], 3)
 
 
-@pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize("many", [0, 3])
+@pytest.mark.parametrize(("form", "many"), [("svg", 0), ("svg", 3), ("png", 3), ("pdf", 3)])
 def test_a_cache_is_drawn(form: str, many: int) -> None:
     """Of an empty cache too there is a picture, in the form that was asked for."""
     entries = [CacheEntry("gpucache", "k", "/k", 1 << 20, NOW_NS - one * DAY_NS, 0) for one in range(many)]

@@ -122,7 +122,7 @@ def _mutated(draw: random.Random) -> bytes:
 def test_any_reply_is_understood_or_refused(wire_program: Path) -> None:
     """Replies with lies of every kind in them are read as described, or refused; nothing is read beyond."""
     draw = random.Random(16)
-    replies = [_mutated(draw) for _ in range(600)]
+    replies = [_mutated(draw) for _ in range(200)]
     left = iter(replies)
     asked: list[bool] = []
 
@@ -134,7 +134,7 @@ def test_any_reply_is_understood_or_refused(wire_program: Path) -> None:
         said = _ask(wire_program, peer.path, *("" for _ in replies))
     expected = [_reference(reply) for reply in replies]
     assert said == expected
-    assert 100 < expected.count(_BAD) < 500
+    assert 33 < expected.count(_BAD) < 167
     # Each process that was refused its reply asked no more; each other one went on.
     assert asked.count(False) == len(replies) - expected.count(_BAD)
 

@@ -1,6 +1,6 @@
 """Programs made up at random, and the changes that each of them can have, with the label of what changed."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -36,6 +36,7 @@ class Draft:
         return f"{includes}__global__ void show(int *out) {{ *out = {self.constant}; }}\n"
 
 
+Options = tuple[str, ...]
 Changed = tuple[Draft, str]
 """A draft after one change, and the label of what changed."""
 
@@ -64,143 +65,64 @@ def _header(random: Random, names: tuple[str, ...]) -> str:
     return "#pragma once\n" + "".join(f'#include "{name}"\n' for name in others)
 
 
-def _source(random: Random, draft: Draft) -> Changed:
-    return replace(draft, constant=draft.constant + 1), "source"
+def _possible(random: Random, draft: Draft) -> Iterator[Changed]:
+    """Every kind of change that this draft can have, each drawn once."""
+    yield replace(draft, constant=draft.constant + 1), "source"
+    yield replace(draft, version="1.1"), "driver version"
+    yield replace(draft, device="another device"), "device name"
+    for name in _some(random, draft.headers):
+        edited = {**draft.headers, name: draft.headers[name] + "// edited\n"}
+        yield replace(draft, headers=edited), f"include {name}"
+    for lost in _some(random, draft.headers):
+        yield replace(draft, headers=_without(draft.headers, lost)), f"include {lost}"
+    for name in _some(random, {*draft.included} - {*draft.headers}):
+        yield replace(draft, headers={**draft.headers, name: "#pragma once\n"}), f"include {name}"
+    for option in _options(random, draft.options):
+        yield replace(draft, options=option), "option"
+    if draft.implementation != "nvrtc":
+        outside = {**draft.environ, "PYOPENCL_BUILD_OPTIONS": "-DOUTSIDE"}
+        yield replace(draft, environ=outside), "option"
+    for name, value in (
+        (f"{_VARIABLES[draft.implementation]}NEW", "x"),
+        *((one, "y") for one in _some(random, draft.environ)),
+    ):
+        environ = {**draft.environ, name: random.choice(["", value])}
+        yield replace(draft, environ=environ), f"environment {name}"
+    for lost in _some(random, draft.environ):
+        yield replace(draft, environ=_without(draft.environ, lost)), f"environment {lost}"
+    for expression in _some(random, {*_EXPRESSIONS} - {*draft.name_expressions}):
+        yield replace(draft, name_expressions=(*draft.name_expressions, expression)), "name expression"
+    if draft.name_expressions:
+        yield replace(draft, name_expressions=draft.name_expressions[1:]), "name expression"
 
 
-def _version(random: Random, draft: Draft) -> Changed:
-    return replace(draft, version="1.1"), "driver version"
+def _options(random: Random, given: Options) -> Iterator[Options]:
+    """One more, one less, one again, another value, another order."""
+    place = random.randint(0, len(given))
+    for option in _some(random, {*_OPTIONS} - {*given}):
+        yield (*given[:place], option, *given[place:])
+    if given:
+        place = random.randrange(len(given))
+        yield (*given[:place], *given[place + 1 :])
+        yield (*given, random.choice(given))
+    if "-DN=4" in given:
+        changed = tuple("-DN=8" if option == "-DN=4" else option for option in given)
+        yield changed
+    if len(given) > 1:
+        yield given[1:] + given[:1]
 
 
-def _device(random: Random, draft: Draft) -> Changed:
-    return replace(draft, device="another device"), "device name"
+def _some(random: Random, values: Iterable[str]) -> list[str]:
+    return random.sample(found := sorted(values), min(1, len(found)))
 
 
-def _edited_header(random: Random, draft: Draft) -> Changed | None:
-    if not draft.headers:
-        return None
-    name = random.choice(list(draft.headers))
-    return replace(
-        draft, headers={**draft.headers, name: draft.headers[name] + "// edited\n"}
-    ), f"include {name}"
-
-
-def _lost_header(random: Random, draft: Draft) -> Changed | None:
-    if not draft.headers:
-        return None
-    lost = random.choice(list(draft.headers))
-    kept = {name: text for name, text in draft.headers.items() if name != lost}
-    return replace(draft, headers=kept), f"include {lost}"
-
-
-def _new_header(random: Random, draft: Draft) -> Changed | None:
-    missing = [name for name in draft.included if name not in draft.headers]
-    if not missing:
-        return None
-    name = random.choice(missing)
-    return replace(draft, headers={**draft.headers, name: "#pragma once\n"}), f"include {name}"
-
-
-def _new_option(random: Random, draft: Draft) -> Changed | None:
-    others = [each for each in _OPTIONS if each not in draft.options]
-    if not others:
-        return None
-    option = random.choice(others)
-    place = random.randint(0, len(draft.options))
-    return replace(draft, options=(*draft.options[:place], option, *draft.options[place:])), "option"
-
-
-def _lost_option(random: Random, draft: Draft) -> Changed | None:
-    if not draft.options:
-        return None
-    place = random.randrange(len(draft.options))
-    return replace(draft, options=(*draft.options[:place], *draft.options[place + 1 :])), "option"
-
-
-def _repeated_option(random: Random, draft: Draft) -> Changed | None:
-    if not draft.options:
-        return None
-    return replace(draft, options=(*draft.options, random.choice(draft.options))), "option"
-
-
-def _defined_otherwise(random: Random, draft: Draft) -> Changed | None:
-    changed = tuple("-DN=8" if option == "-DN=4" else option for option in draft.options)
-    return None if changed == draft.options else (replace(draft, options=changed), "option")
-
-
-def _other_order(random: Random, draft: Draft) -> Changed | None:
-    return (
-        (replace(draft, options=draft.options[1:] + draft.options[:1]), "option")
-        if len(draft.options) > 1
-        else None
-    )
-
-
-def _options_from_outside(random: Random, draft: Draft) -> Changed | None:
-    if draft.implementation == "nvrtc":
-        return None
-    return replace(draft, environ={**draft.environ, "PYOPENCL_BUILD_OPTIONS": "-DOUTSIDE"}), "option"
-
-
-def _new_variable(random: Random, draft: Draft) -> Changed:
-    name = f"{_VARIABLES[draft.implementation]}NEW"
-    return replace(draft, environ={**draft.environ, name: random.choice(["", "x"])}), f"environment {name}"
-
-
-def _other_variable(random: Random, draft: Draft) -> Changed | None:
-    if not draft.environ:
-        return None
-    name = random.choice(list(draft.environ))
-    return replace(draft, environ={**draft.environ, name: random.choice(["", "y"])}), f"environment {name}"
-
-
-def _lost_variable(random: Random, draft: Draft) -> Changed | None:
-    if not draft.environ:
-        return None
-    lost = random.choice(list(draft.environ))
-    kept = {name: value for name, value in draft.environ.items() if name != lost}
-    return replace(draft, environ=kept), f"environment {lost}"
-
-
-def _new_expression(random: Random, draft: Draft) -> Changed | None:
-    others = [each for each in _EXPRESSIONS if each not in draft.name_expressions]
-    if not others:
-        return None
-    expression = random.choice(others)
-    return replace(draft, name_expressions=(*draft.name_expressions, expression)), "name expression"
-
-
-def _lost_expression(random: Random, draft: Draft) -> Changed | None:
-    if not draft.name_expressions:
-        return None
-    return replace(draft, name_expressions=draft.name_expressions[1:]), "name expression"
-
-
-_CHANGES: tuple[Callable[[Random, Draft], Changed | None], ...] = (
-    _source,
-    _version,
-    _device,
-    _edited_header,
-    _lost_header,
-    _new_header,
-    _new_option,
-    _lost_option,
-    _repeated_option,
-    _defined_otherwise,
-    _other_order,
-    _options_from_outside,
-    _new_variable,
-    _other_variable,
-    _lost_variable,
-    _new_expression,
-    _lost_expression,
-)
+def _without(values: Mapping[str, str], lost: str) -> dict[str, str]:
+    return {name: value for name, value in values.items() if name != lost}
 
 
 def change(random: Random, draft: Draft) -> Changed:
     """One change that this draft can have."""
-    possible = (each(random, draft) for each in random.sample(_CHANGES, len(_CHANGES)))
-    return next(changed for changed in possible if changed is not None)
+    return random.choice([*_possible(random, draft)])
 
 
 def made(ready: Callable[..., Prepared], draft: Draft, folder: Path) -> Prepared:

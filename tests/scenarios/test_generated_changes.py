@@ -13,7 +13,7 @@ from gpucache.store import DirectoryStore
 from tests.scenarios.drafts import change, drawn, made
 
 _SEEDS = range(10)
-_PER_SEED = 30
+_PER_SEED = 10
 
 
 @pytest.mark.parametrize("seed", _SEEDS)

@@ -105,7 +105,16 @@ def run(gpucache: Command, tmp_path: Path) -> Run:
 
 
 @pytest.mark.usefixtures("installed")
-@pytest.mark.parametrize("words", [("core", "plain"), ("bindings", "plain"), ("bindings", "lines")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("bindings", "plain"),
+        *(
+            pytest.param(("core", "plain"), marks=pytest.mark.slow),
+            pytest.param(("bindings", "lines"), marks=pytest.mark.slow),
+        ),
+    ],
+)
 def test_a_program_is_served_what_it_would_have_compiled(
     command: Command, run: Run, words: tuple[str, ...]
 ) -> None:
@@ -133,6 +142,7 @@ def test_a_program_whose_current_directory_is_gone_is_passed_and_told(run: Run) 
     assert (outcome["result"], "is gone" in outcome["reason"]) == ("passed", True)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("installed")
 def test_a_compile_that_fails_fails_alike(command: Command, run: Run) -> None:
     """The program gets NVRTC's own words each time, and nothing is kept."""
@@ -151,6 +161,7 @@ def test_a_source_under_a_name_made_up_for_each_run_is_served(run: Run) -> None:
     assert (first, outcome["result"]) == (second, "hit")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("installed")
 def test_what_is_kept_is_an_entry_like_others(run: Run, gpucache: Command) -> None:
     """The cubin and the PTX of one compile are entries that are listed, sound, taken out and evicted."""
@@ -165,6 +176,7 @@ def test_what_is_kept_is_an_entry_like_others(run: Run, gpucache: Command) -> No
     assert (outcome["result"], outcome["verdict"]) == ("kept", "evicted")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("installed")
 def test_a_miss_is_explained(run: Run, gpucache: Command, tmp_path: Path) -> None:
     """A header that was edited is named, to the command's user and to whoever asks later."""
@@ -179,6 +191,7 @@ def test_a_miss_is_explained(run: Run, gpucache: Command, tmp_path: Path) -> Non
     assert "the header value.h changed" in gpucache("inspect", "--misses").stdout
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("installed")
 def test_a_source_is_told_what_was_kept_of_it_under_run(run: Run, gpucache: Command, tmp_path: Path) -> None:
     """--why plans with the library's keys; what such a program has is named, with how to see its misses."""
@@ -464,6 +477,7 @@ def test_headers_may_be_removed_as_soon_as_the_program_has_its_reply(
     assert wanted == b"1"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("whole", ["", "folder"])
 def test_a_program_that_removes_its_headers_is_kept(run: Run, tmp_path: Path, whole: str) -> None:

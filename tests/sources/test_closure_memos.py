@@ -426,7 +426,7 @@ _TEXTS = [
 ]
 _PLACES = ["a", "b", "a/deep", "w"]
 _NAMES = ["0.h", "1.h", "2.h", "3.h", "4.h", "5.h", "6.h", "deep"]
-_STATES = 100
+_STATES = 40
 
 
 def _edit(random: Random, root: Path) -> None:
