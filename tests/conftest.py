@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 import gpucache
+from tests.gpu import no_gpu, no_nvidia_opencl
 from tests.pocl import name_pocl
 
 # Workers and the programs that tests start, of which there are hundreds, share what Python has compiled.
@@ -34,6 +35,12 @@ for _number, _usual in (
 ):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _usual)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test marked ``gpu`` where no GPU is."""
+    if item.get_closest_marker("gpu") and (why := no_gpu()):
+        pytest.skip(why)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -79,6 +86,16 @@ def icd_vendors(tmp_path_factory: pytest.TempPathFactory) -> Path:
     vendors = tmp_path_factory.mktemp("vendors")
     (vendors / "intel.icd").write_text(f"{library}\n", encoding="utf-8")
     name_pocl(vendors)
+    return vendors
+
+
+@pytest.fixture(scope="session")
+def nvidia_vendors(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that names the OpenCL of NVIDIA's driver to the OpenCL loader."""
+    if why := no_nvidia_opencl():
+        pytest.skip(why)
+    vendors = tmp_path_factory.mktemp("vendors")
+    (vendors / "nvidia.icd").write_text("libnvidia-opencl.so.1\n", encoding="utf-8")
     return vendors
 
 

@@ -17,6 +17,7 @@ NAMES: Mapping[str, str] = {
     "library-hit": "a hit by compile_program, ProgramCache and build_program, beside cuda.core and PyOpenCL",
     "library-start": "a start with a hit by the library, its import and hit, beside PyOpenCL and cuda.core",
     "run": "a start below run whose builds hit, beside PyOpenCL, cuda.core and the same exported layer",
+    "launch": "a start to its first launch with a hit by the library, beside peers, on a GPU and on Intel",
     "key": "CUB's key in a fresh process beside hashing its headers and ccache, and what its hit is worth",
     "miss": "what a miss adds to its compile, whole and in parts, beside two syncs and the compile",
     "warm": "gpucache warm beside a bare process pool, and where all are hits",

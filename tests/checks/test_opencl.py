@@ -15,7 +15,11 @@ from tests.trials import tell, trials
 pytestmark = pytest.mark.slow
 
 _PROCESS = Path(__file__).with_name("opencl_process.py")
-_PLATFORMS = {"pocl": "Portable Computing Language", "intel": "Intel(R) OpenCL"}
+_PLATFORMS = {"pocl": "Portable Computing Language", "intel": "Intel(R) OpenCL", "nvidia": "NVIDIA CUDA"}
+_MARKS = {"nvidia": [pytest.mark.gpu]}
+on_each_platform = pytest.mark.parametrize(
+    "platform", [pytest.param(platform, marks=_MARKS.get(platform, ())) for platform in _PLATFORMS]
+)
 
 # The sentence of each failure; what the others do about it is said below.
 _FAILURES = {
@@ -50,17 +54,28 @@ def _run(environment: Mapping[str, str], *command: str | Path) -> str:
     return run_python("-P", *command, env=environment)
 
 
+def _vendors(platform: str, request: pytest.FixtureRequest) -> Path:
+    """The folder that names a platform to the OpenCL loader; skips where it is not installed."""
+    if platform == "pocl":
+        need_pocl()
+    vendors: Path = request.getfixturevalue("nvidia_vendors" if platform == "nvidia" else "icd_vendors")
+    return vendors
+
+
 @pytest.fixture(
-    scope="module", params=[(p, m) for p in _PLATFORMS for m in ("none", "sync", "async")], ids=":".join
+    scope="module",
+    params=[
+        pytest.param((platform, mode), marks=_MARKS.get(platform, ()), id=f"{platform}:{mode}")
+        for platform in _PLATFORMS
+        for mode in ("none", "sync", "async")
+    ],
 )
 def ran(
-    request: pytest.FixtureRequest, icd_vendors: Path, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, dict[str, Any]]:
     """A mode, and what every scenario gave in it on one platform."""
     platform, mode = request.param
-    if platform == "pocl":
-        need_pocl()
-    environment = _environment(icd_vendors, tmp_path_factory.mktemp("checked"))
+    environment = _environment(_vendors(platform, request), tmp_path_factory.mktemp("checked"))
     return mode, json.loads(_run(environment, _PROCESS, _PLATFORMS[platform], mode))
 
 
@@ -177,12 +192,12 @@ except KernelCheckError as error:
 """
 
 
-@pytest.mark.parametrize("platform", _PLATFORMS)
-def test_a_failure_is_told_from_a_warm_cache(platform: str, icd_vendors: Path, tmp_path: Path) -> None:
+@on_each_platform
+def test_a_failure_is_told_from_a_warm_cache(
+    platform: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     """A process that reads no check and compiles nothing tells message, kernel, work-item and line."""
-    if platform == "pocl":
-        need_pocl()
-    environment = _environment(icd_vendors, tmp_path)
+    environment = _environment(_vendors(platform, request), tmp_path)
     source = tmp_path / "small.cl"
     source.write_text(_SMALL, encoding="utf-8")
     build = ("--checks", "async", "--target", f"opencl:{platform}", "--local-size", "16")
@@ -193,14 +208,15 @@ def test_a_failure_is_told_from_a_warm_cache(platform: str, icd_vendors: Path, t
 
 @pytest.mark.stress
 @pytest.mark.parametrize("mode", ["sync", "async"])
-@pytest.mark.parametrize("platform", _PLATFORMS)
-def test_random_failures_beside_barriers(platform: str, mode: str, icd_vendors: Path, tmp_path: Path) -> None:
+@on_each_platform
+def test_random_failures_beside_barriers(
+    platform: str, mode: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     """Whoever fails, and before whichever sync point: its group leaves, the others end, and nobody hangs."""
-    if platform == "pocl":
-        need_pocl()
+    vendors = _vendors(platform, request)
     count = trials(50, 5000)
     process = _PROCESS.with_name("barriers_process.py")
     command = (process, _PLATFORMS[platform], mode, str(count))
-    wrong = json.loads(_run(_environment(icd_vendors, tmp_path), *command))
+    wrong = json.loads(_run(_environment(vendors, tmp_path), *command))
     tell(f"random failures beside barriers on {platform} in {mode}", 2 * count, len(wrong))
     assert wrong == []
