@@ -25,6 +25,7 @@ from gpucache.answers.document import SCHEMA, Key, keys
 from gpucache.answers.entries import CacheEntry, EntryReport
 from gpucache.answers.evict import EvictOutcome, EvictSummary, Foreseen
 from gpucache.answers.export import Exported
+from gpucache.answers.fleet import FleetOutcome, FleetSummary
 from gpucache.answers.inspect import Advice, CacheState, Written
 from gpucache.answers.layer import Layered, LayerSummary
 from gpucache.answers.record import RecordedProgram, RecordingSummary, RecordSummary, Unrecorded
@@ -233,6 +234,12 @@ ANSWERS = (
         DifferencesSummary,
     ),
     Answered("warm", WarmOutcome, "Every program for every target, with --check likewise.", WarmSummary),
+    Answered(
+        "warm --check --recording DIR --device-profile FILE",
+        FleetOutcome,
+        "Every build that any of the machines asks for.",
+        FleetSummary,
+    ),
     Answered("warm -- COMMAND", SettleRun, "Every run of the command.", SettleSummary),
     Answered(
         "run -- COMMAND",

@@ -9,6 +9,7 @@ from gpucache.answers.grid import NAMED, SIZE, Block, Column, Grid, named, one_l
 from gpucache.answers.lookup import Verdict
 from gpucache.errors import ExitCode
 from gpucache.json_keys import OrNull, json_keys
+from gpucache.keys import Difference
 from gpucache.units import format_count, format_duration, format_list, format_size, printable
 
 LOG_LINES = 20
@@ -33,7 +34,10 @@ class WarmResult(StrEnum):
     """The run was stopped before it."""
 
 
-@json_keys("result program target variant key compile_ns size_bytes verdict reason lacks_kernels remote log")
+@json_keys(
+    "result program target variant key compile_ns size_bytes verdict reason differences lacks_kernels remote "
+    "log"
+)
 @dataclass(frozen=True, slots=True)
 class WarmOutcome:
     """A program for a target, as warm left it."""
@@ -59,6 +63,8 @@ class WarmOutcome:
     """The compiler's log, with the program's own file name."""
     verdict: Verdict | None = None
     """Why it was not found."""
+    differences: tuple[Difference, ...] = ()
+    """The key fields that differ from the nearest entry, with --check."""
     lacks_kernels: bool = False
     """Whether nothing in the artifact can be launched."""
     remote: bool = False
@@ -104,9 +110,9 @@ def summarise_warm(outcomes: Iterable[WarmOutcome]) -> WarmSummary:
     return WarmSummary({result: counts[result] for result in WarmResult}, compile_ns, size_bytes, remote)
 
 
-_ALIKE = (Verdict.NEVER_BUILT, Verdict.EVICTED)
+ALIKE = (Verdict.NEVER_BUILT, Verdict.EVICTED)
 """Verdicts that say all that matters, because the rest of their reasons is only a name or an instant."""
-_STYLES = {
+STYLES = {
     WarmResult.HIT: "green",
     WarmResult.BUILT: "cyan",
     WarmResult.FAILED: "bold red",
@@ -128,7 +134,7 @@ def warm(
         Column("program", lambda one: one.program),
         Column(apart, lambda one: one.variant, prose=True, spare=1),
         Column("target", lambda one: one.target, shared=True),
-        Column("result", lambda one: plain(one.result.value, _STYLES[one.result]), whole=True),
+        Column("result", lambda one: plain(one.result.value, STYLES[one.result]), whole=True),
         Column("compile", _took, numeric=True, spare=2),
         Column(SIZE, _size, numeric=True, spare=3),
     )
@@ -170,16 +176,16 @@ def _reasons(outcomes: Sequence[WarmOutcome], *, whole: bool) -> Iterator[Block]
     for outcome in outcomes:
         if outcome.reason and outcome.result is not WarmResult.BUILT:
             log = outcome.log if outcome.result is WarmResult.FAILED else ""
-            alike = outcome.verdict if outcome.verdict in _ALIKE else outcome.reason
+            alike = outcome.verdict if outcome.verdict in ALIKE else outcome.reason
             groups.setdefault((outcome.result, str(alike), log), []).append(outcome)
     if groups:
         yield plain("")
     for (result, why, log), same in groups.items():
         for one in same if whole else same[: len(same) == 1]:
-            yield one_line(f"{_item(one)}: {result.value}: {one.reason}", _STYLES[result])
+            yield one_line(f"{_item(one)}: {result.value}: {one.reason}", STYLES[result])
         if len(same) > 1 and not whole:
             programs = format_list(list(dict.fromkeys(one.program for one in same)), NAMED)
-            yield one_line(f"{len(same)} {result.value}: {why}: {programs}; -v shows each", _STYLES[result])
+            yield one_line(f"{len(same)} {result.value}: {why}: {programs}; -v shows each", STYLES[result])
         if log:
             yield plain(_beginning(log, whole=whole))
     empty = [_item(one) for one in outcomes if one.lacks_kernels]

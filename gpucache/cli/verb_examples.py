@@ -43,6 +43,8 @@ EXAMPLES = {
                 "gpucache warm --check --manifest gpucache.toml"),
         Example("The same for another machine:",
                 "gpucache warm --check kernels/ --device-profile node.json"),
+        Example("Which machines of a fleet would miss recorded programs, and what would serve all:",
+                "gpucache warm --check --device-profile node.json --recording app"),
         Example("The programs that a command compiled elsewhere, for this machine's devices:",
                 "gpucache warm --recording recording"),
         Example("Fill every cache that a program uses, below one directory:",

@@ -16,7 +16,6 @@ from gpucache.cli.parameters import (
     Number,
     PathName,
     checks_option,
-    profile_option,
     read_programs,
     source_options,
 )
@@ -61,12 +60,22 @@ NEXT = (
 @click.option("--misses", is_flag=True, help="Build the programs that earlier runs missed and did not build.")
 @click.option(
     "--recording",
+    "recordings",
     metavar="DIR",
+    multiple=True,
     type=PathName(file_okay=False),
-    help="Build the programs that 'gpucache record -o DIR' recorded.",
+    help="Build the programs that 'gpucache record -o DIR' recorded; repeatable.",
 )
 @click.option("--check", is_flag=True, help="Compile nothing; exit 3 if anything would miss.")
-@profile_option
+@click.option(
+    "--device-profile",
+    "profiles",
+    metavar="FILE",
+    multiple=True,
+    type=PathName(dir_okay=False),
+    help="With --check: look up for another machine, from a profile written by 'gpucache devices --save'; "
+    "with --recording repeatable.",
+)
 @click.option("--retry", is_flag=True, help="Retry builds that crashed or timed out before.")
 @click.option(
     "--into",
@@ -82,9 +91,9 @@ def warm(
     timeout: float,
     shared: bool,
     misses: bool,
-    recording: Path | None,
+    recordings: tuple[Path, ...],
     check: bool,
-    profile: Path | None,
+    profiles: tuple[Path, ...],
     retry: bool,
     into: Path | None,
 ) -> None:
@@ -104,39 +113,43 @@ def warm(
     --recording builds the programs of a recording, each for the device it was built for, or for
     every --target. Their headers are laid out as they were found, so the keys are the program's own.
 
+    --check --recording --device-profile answers for a fleet, from these files alone: which machines would
+    miss which programs and why, and the commands that make the missing builds. Each program is looked up for
+    the device that it was recorded for, or for the devices with the same kind of compiler that the machine
+    has instead, with the headers and directories as recorded. Machines with the same results are one row;
+    -v and --json have each machine and program.
+
     With -- COMMAND, --root is the command's GPUCACHE_DIR.
     """
     from gpucache.answers import warm as text
     from gpucache.answers.warm import WarmResult, summarise_warm
-    from gpucache.engine.warm.run import warm_missed, warm_recording
+    from gpucache.engine.warm.run import warm_missed, warm_recordings
 
-    if profile is not None and not check:
+    if profiles and not check:
         raise UsageError("--device-profile is for another machine, where nothing can be built; add --check")
-    apart = (named.anything, targets, jobs, shared, misses, recording, check, retry)
+    apart = (named.anything, targets, jobs, shared, misses, recordings, check, retry)
     if _is_command(into, alone=not any(apart)):
         _warm_command(timeout, into)
         return
     if check and (shared or retry):
         raise UsageError("--check compiles nothing; leave --shared and --retry out")
-    if misses:
-        _refuse_beside_misses(named, recording, profile)
-    elif recording is not None and named.anything:
-        raise UsageError(
-            "--recording builds what was recorded, as it was built there; leave sources and build options out"
-        )
+    _require_fitting(named, recordings, profiles, misses=misses)
     settings = given().settings()
     settings = settings._replace(read_only=True) if check else settings  # a check is not a use of an entry
     with _warming(settings, jobs, timeout, check, retry, shared=shared) as run:
         if misses:
             outcomes = warm_missed(run, targets, named.local_sizes)
-        elif recording is not None:
-            outcomes = warm_recording(run, recording, targets, profile)
+        elif recordings and profiles:
+            _check_fleet(run, recordings, profiles, targets)
+            return
+        elif recordings:
+            outcomes = warm_recordings(run, recordings, targets)
         else:
-            outcomes = _warm_programs(run, read_programs(named), targets, profile)
+            outcomes = _warm_programs(run, read_programs(named), targets, next(iter(profiles), None))
     summary = summarise_warm(outcomes)
     given().document("warm", outcomes, summary)
-    if outcomes or not (misses or recording):
-        apart_by = "key" if misses else "variant" if recording is None else "recorded"
+    if outcomes or not (misses or recordings):
+        apart_by = "key" if misses else "recorded" if recordings else "variant"
         given().show(text.warm(outcomes, summary, apart=apart_by, whole=given().whole))
     _complain_of(outcomes)
     if named.example and summary.exit_code is ExitCode.DONE:
@@ -217,16 +230,40 @@ def _warm_programs(
     return outcomes
 
 
-def _refuse_beside_misses(named: Named, recording: Path | None, profile: Path | None) -> None:
-    """Raise UsageError for options that do not go together with --misses."""
-    if named._replace(local_sizes=()).anything:
+def _check_fleet(
+    run: "Warming", recordings: Sequence[Path], profiles: Sequence[Path], targets: Sequence[str]
+) -> None:
+    """Look up what other machines ask for, and end the command."""
+    from gpucache.answers.fleet import fleet, misses
+    from gpucache.engine.warm.fleet import check_fleet
+
+    root = given().root
+    outcomes, summary = check_fleet(run, recordings, profiles, targets, ("--root", root) if root else ())
+    given().answer("warm", outcomes, summary, fleet(outcomes, summary, whole=given().whole))
+    if given().quiet and not given().json:
+        for sentence in misses(outcomes, summary):
+            complain(f"gpucache: {sentence}")
+    leave(summary.exit_code)
+
+
+def _require_fitting(
+    named: Named, recordings: Sequence[Path], profiles: Sequence[Path], *, misses: bool
+) -> None:
+    """Raise UsageError for ways to name programs and machines that do not go together."""
+    if misses and named._replace(local_sizes=()).anything:
         raise UsageError(
             "--misses builds what programs asked for, as they asked; leave sources and build options out"
         )
-    if recording is not None:
+    if misses and recordings:
         raise UsageError("--misses and --recording are two ways to name programs; give one of them")
-    if profile is not None:
+    if misses and profiles:
         raise UsageError("--misses are those of this machine; leave --device-profile out")
+    if recordings and named.anything:
+        raise UsageError(
+            "--recording builds what was recorded, as it was built there; leave sources and build options out"
+        )
+    if len(profiles) > 1 and not recordings:
+        raise UsageError("several profiles go with --recording DIR; add it, or name one profile")
 
 
 def _is_command(into: Path | None, *, alone: bool) -> bool:

@@ -20,7 +20,7 @@ from gpucache.host import os_errors
 from gpucache.keys import digest as digest_of
 from gpucache.recording.builds import RecordedBuild, Recording, Seen, union
 from gpucache.recording.lines import LINE_CAP, DamagedLineError, Line, read_line
-from gpucache.recording.trees import in_place, lay_out
+from gpucache.recording.trees import in_place, lay_out, placed
 from gpucache.recording.writing import BLOBS
 from gpucache.sources.rules import Limits
 
@@ -155,6 +155,8 @@ class Replayed:
     directory: str = ""
     """Where its program called NVRTC, if it is built in place; empty for OpenCL."""
     memory_headers: tuple[tuple[str, bytes], ...] = ()
+    files: tuple[str, ...] = ()
+    """Its headers where they were recorded, if that was not looked at."""
     problem: str = ""
     """Why it cannot be laid out."""
 
@@ -187,6 +189,26 @@ def replay(folder: RecordingFolder, place: Path) -> Iterator[Replayed]:
             yield Replayed(
                 build, seen.sizes, None, problem=f"its headers cannot be laid out ({error.strerror or error})"
             )
+
+
+def as_recorded(folder: RecordingFolder) -> Iterator[Replayed]:
+    """Every build that did not fail, without its source, as on a machine that has its files where they were.
+
+    Reads nothing.
+    """
+    for build, seen in folder.recording.rows():
+        if seen.failed:
+            continue
+        call = min(seen.calls, default=None)
+        roots = min(seen.roots, default=()) if call is None else call.roots
+        try:
+            dirs = placed(build.folders, roots) if call is None else call.folders
+            found = {include.digest for include in build.includes}
+            files = placed((one.path for one in build.headers if one.digest in found), roots)
+        except (ValueError, IndexError):  # a number that no root has
+            dirs = files = ()
+        directory = "" if call is None else call.directory
+        yield Replayed(build, seen.sizes, None, dirs, bool(roots), directory, files=files)
 
 
 def _in_place(build: RecordedBuild, seen: Seen) -> tuple[tuple[str, ...] | None, str]:

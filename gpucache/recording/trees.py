@@ -95,9 +95,14 @@ def in_place(build: RecordedBuild, roots: Sequence[str]) -> tuple[str, ...] | No
             read = disk.read(os.fsencode(_absolute(header.path, roots)), _LIMIT)
             if read is None or read[1] != header.digest:
                 return None
-        return tuple(_absolute(folder, roots) for folder in build.folders)
+        return placed(build.folders, roots)
     except (OSError, ValueError, IndexError):  # also a number that no root has
         return None
+
+
+def placed(paths: Iterable[str], roots: Sequence[str]) -> tuple[str, ...]:
+    """Paths below a tree where it was recorded; raises ValueError or IndexError without their root."""
+    return tuple(_absolute(path, roots) for path in paths)
 
 
 def _absolute(path: str, roots: Sequence[str]) -> str:

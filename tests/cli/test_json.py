@@ -18,10 +18,12 @@ from gpucache.answers.schema import ANSWERS, Document, Error, records
 from gpucache.recording.builds import Seen
 from gpucache.recording.writing import Writer
 from tests.children import run_python
+from tests.fleets import asked, device_of, gpu_machine, recorded
 from tests.patience import PATIENCE_S
 from tests.recording.builds import ONE
 
 if TYPE_CHECKING:
+    from gpucache.model import Device
     from tests.cli.conftest import Filled, Run
 
 Write = Callable[..., Path]
@@ -139,6 +141,17 @@ def test_warm(mixed: Filled) -> None:
     for row in rows:
         built = row["result"] == "built"
         assert (row["size_bytes"] is not None) is (row["compile_ms"] is not None) is built
+
+
+def test_a_fleet(run: Run, tmp_path: Path, devices: Sequence[Device], nvrtc: str) -> None:
+    """Outcomes are builds with their machines; the summary has every machine and the commands."""
+    build = asked("one", device_of(nvrtc, devices))
+    recording, profile = recorded(tmp_path / "recording", [build]), tmp_path / "node.json"
+    gpu_machine(profile, devices, "sm_90")
+    options = ("--check", "--recording", recording, "--device-profile", profile)
+    document = run("--json", "warm", *options).document
+    _, summary = _hold(document, "warm --check --recording DIR --device-profile FILE")
+    assert summary["machines"] and summary["commands"]
 
 
 def test_why_of_two_keys(run: Run, mixed: Filled) -> None:

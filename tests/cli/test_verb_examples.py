@@ -51,6 +51,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "include").mkdir()
     (tmp_path / "recording").mkdir()
     (tmp_path / "recording" / "0.jsonl").touch()
+    (tmp_path / "app" / "blobs").mkdir(parents=True)
     (tmp_path / "gpucache.toml").write_text(MANIFEST, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path

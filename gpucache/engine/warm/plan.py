@@ -147,15 +147,50 @@ def plan_recorded(
     digits of the recorded build. Raises TargetError or NoDeviceError as ``plan_warm`` does.
     """
     selected = [select_target(text, devices) for text in targets]
-    items: dict[tuple[object, ...], WarmItem] = {}
+    return list(recorded_items(replayed, devices, selected, backends, environ).values())
+
+
+Wanted = tuple[tuple[object, ...], str, StrEnum | None]
+"""A recorded build without its target, the target, and the kind of artifact."""
+
+
+def recorded_items(
+    replayed: "Iterable[Replayed]",
+    devices: Sequence[Device],
+    selected: Sequence[Device],
+    backends: Backends,
+    environ: Mapping[str, str],
+) -> dict[Wanted, WarmItem]:
+    """The same for the devices that were selected, or for those recorded; each build once for a target."""
+    items: dict[Wanted, WarmItem] = {}
     for one in replayed:
         for item in _replayed_items(one, devices, selected, backends, environ):
             for each in _all_kinds(item):
-                kind = each.request and each.request.artifact_kind
-                wanted = (one.build.what, each.target, kind)
+                wanted = one.build.what, each.target, each.request and each.request.artifact_kind
                 before = items.get(wanted)
                 items[wanted] = each if before is None else _either(before, each)
-    return list(items.values())
+    return items
+
+
+def devices_there(build: "RecordedBuild", devices: Sequence[Device]) -> Sequence[Device]:
+    """The devices of another machine that a recorded program runs on.
+
+    These are the device that it was recorded for, or else every present one with the same kind of compiler:
+    a program that was recorded for sm_80 asks for sm_90 where the GPU is one. PTX is requested as recorded,
+    as it runs on newer GPUs.
+    """
+    exact = recorded_device(build, devices)
+    there = [
+        device
+        for device in default_devices(devices, Target.parse(build.target).backend)
+        if device.toolchain is not None and device.toolchain.implementation == build.implementation
+    ]
+    if exact is None or not there:
+        return there if exact is None else [exact]
+    number = re.match(r"sm_\d+", Target.parse(build.target).name)
+    if exact.present or number is None or any(one.target == Target("cuda", number[0]) for one in there):
+        return [exact]
+    return there
 
 
 def _all_kinds(item: WarmItem) -> Iterator[WarmItem]:
@@ -177,7 +212,7 @@ def _replayed_items(
 ) -> Iterator[WarmItem]:
     build = one.build
     backend = _backend(build.language, backends)
-    if not selected and (device := _recorded_device(build, devices)):
+    if not selected and (device := recorded_device(build, devices)):
         yield _replayed_item(one, device, backend, environ)
         return
     chosen = [device for device in selected if device.backend == backend.name]
@@ -197,7 +232,7 @@ def _why_absent(backend: str, devices: Sequence[Device]) -> str:
     return "its device is not here; name one of this machine with --target"
 
 
-def _recorded_device(build: "RecordedBuild", devices: Sequence[Device]) -> Device | None:
+def recorded_device(build: "RecordedBuild", devices: Sequence[Device]) -> Device | None:
     """The device that a build was recorded for, with any driver; None if it is not on this machine."""
     known = {label: value for label, value in build.toolchain if label in build.identity}
     with suppress(GpucacheError):  # an architecture with a suffix, of which a probe has no row
@@ -236,7 +271,7 @@ def _replayed_item(one: "Replayed", device: Device, backend: Backend, environ: M
     )
     if build.file_name:
         request = _as_asked(request, one)
-    known = Known(build.source, Closure(build.includes, build.resolution)) if alike else None
+    known = Known(build.source, Closure(build.includes, build.resolution, files=one.files)) if alike else None
     moved = not one.directory if build.file_name else bool(build.folders) and not one.in_place
     return replace(
         skipped, request=request, toolchain=device.toolchain, known=known, moved=moved, absent=absent

@@ -28,7 +28,7 @@ from gpucache.engine.warm.plan import (
     plan_recorded,
     plan_warm,
 )
-from gpucache.errors import CacheUnusableError, GpucacheError
+from gpucache.errors import CacheUnusableError, GpucacheError, SourceError
 from gpucache.host.interrupts import disarm
 from gpucache.keys import Closure
 from gpucache.model import CacheKey, Device, Entry, Target
@@ -38,6 +38,7 @@ from gpucache.units import format_count
 if TYPE_CHECKING:
     from gpucache.engine.machine import Machine
     from gpucache.manifest import ProgramSpec
+    from gpucache.recording.reading import RecordingFolder
     from gpucache.settings import Settings
     from gpucache.store.directory import DirectoryStore
 
@@ -177,32 +178,58 @@ def warm_programs(
     return run.outcomes(session, plan_warm(specs, here.devices, targets, run.backends)), here
 
 
-def warm_recording(
-    run: Warming, folder: Path, targets: Sequence[str], profile: Path | None
-) -> list[WarmOutcome]:
-    """Warm a recording; its headers are laid out for the time of the run."""
+def warm_recordings(run: Warming, folders: Sequence[Path], targets: Sequence[str]) -> list[WarmOutcome]:
+    """Warm recordings; their headers are laid out for the time of the run."""
     from gpucache.host.scratch import scratch
-    from gpucache.recording.reading import read_recording, replay
+    from gpucache.recording.reading import replay
 
     run.require_root()
-    found = read_recording(folder)
-    rows = found.recording.rows()
-    if failed := sum(seen.failed for _, seen in rows):
-        told = format_count(failed, "recorded build", "recorded builds")
-        told += " failed in the program itself, and is left out; 'inspect --recording' shows which."
-        run.say(told)
+    recordings, failed = read_recordings(run, folders)
+    rows = [row for one in recordings for row in one.recording.rows()]
+    if not rows:
+        return failed
     wanted = {Target.parse(text).backend for text in (*targets, *(build.target for build, _ in rows))}
-    if not rows and not found.damage:
-        run.say(f"The recording {folder} is empty, so there is nothing to build.")
-        return []
-    here = find_machine(profile, sorted(wanted & run.backends.keys()), targets=targets)
+    here = find_machine(None, sorted(wanted & run.backends.keys()), targets=targets)
     session = run.session(here)
     with scratch("replay") as place:
-        replayed = replay(found, place)
+        replayed = (
+            one for number, found in enumerate(recordings) for one in replay(found, place / str(number))
+        )
         items = plan_recorded(replayed, here.devices, targets, run.backends, here.environment)
         outcomes = run.outcomes(session, items)
-    # Damaged parts of a recording cannot be looked up.
-    return [WarmOutcome(one.place, "", WarmResult.FAILED, reason=one.why) for one in found.damage] + outcomes
+    return failed + outcomes
+
+
+def read_recordings(
+    run: Warming, folders: Sequence[Path]
+) -> "tuple[list[RecordingFolder], list[WarmOutcome]]":
+    """The recordings that can be read, and a failure for each part that cannot, as it cannot be looked up.
+
+    Raises SourceError if a single one is named and is not a recording.
+    """
+    from gpucache.recording.reading import read_recording
+
+    found: list[RecordingFolder] = []
+    outcomes = []
+    for folder in dict.fromkeys(folders):
+        try:
+            found.append(read_recording(folder))
+        except SourceError as error:
+            if len(folders) == 1:
+                raise
+            outcomes.append(WarmOutcome(str(folder), "", WarmResult.FAILED, reason=str(error)))
+            continue
+        damage, rows = found[-1].damage, found[-1].recording.rows()
+        for one in damage:
+            place = one.place if len(folders) == 1 else f"{folder}: {one.place}"
+            outcomes.append(WarmOutcome(place, "", WarmResult.FAILED, reason=one.why))
+        if not rows and not damage:
+            run.say(f"The recording {folder} is empty, so there is nothing to build.")
+        if failed := sum(seen.failed for _, seen in rows):
+            told = format_count(failed, "recorded build", "recorded builds")
+            told += " failed in the program itself, and is left out; 'inspect --recording' shows which."
+            run.say(told)
+    return found, outcomes
 
 
 def warm_missed(
@@ -345,7 +372,8 @@ def _missed(
         return item.outcome(WarmResult.POISONED, prepared=prepared, reason=miss.detail, verdict=miss.verdict)
     if session.check:
         reason = f"{miss.verdict}: {miss.detail}"
-        return item.outcome(WarmResult.MISSING, prepared=prepared, reason=reason, verdict=miss.verdict)
+        missing = item.outcome(WarmResult.MISSING, prepared=prepared, reason=reason, verdict=miss.verdict)
+        return replace(missing, differences=miss.differences)
     require_hit(stores, prepared, miss)
     return prepared
 

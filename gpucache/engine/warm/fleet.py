@@ -1,0 +1,329 @@
+"""Which machines would miss, from recordings and profiles alone: ``warm --check`` for a fleet elsewhere.
+
+Owns which programs each machine asks for, and the smallest set of builds that would serve all. A machine is
+its profile: what agrees in everything that a key contains is looked up once. Probes and compiles nothing.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from gpucache.answers.fleet import FleetCommand, FleetOutcome, FleetSummary, summarise_machines
+from gpucache.answers.warm import ALIKE, WarmOutcome, WarmResult, summarise_warm
+from gpucache.engine.explain import phrases
+from gpucache.engine.machine import Machine, find_machine, select_target
+from gpucache.engine.warm.plan import Backends, devices_there, recorded_device, recorded_items
+from gpucache.engine.warm.run import Warming, interrupted, read_recordings
+from gpucache.errors import GpucacheError, NoDeviceError, TargetError, UsageError
+from gpucache.host.scratch import scratch
+from gpucache.model import Device, Target, Toolchain
+from gpucache.recording.builds import RecordedBuild
+from gpucache.recording.reading import RecordingFolder, Replayed, as_recorded, replay
+
+_PHRASES = 4
+_NOWHERE = "no machine has a device for it; name a target of theirs with --target"
+
+
+class _Kind(NamedTuple):
+    """All that a key contains of a machine."""
+
+    backend: str
+    toolchain: Toolchain | None
+    environment: tuple[tuple[str, str], ...]
+    """The variables that reach the compiler."""
+    available: bool
+
+
+@dataclass(slots=True)
+class _Machines:
+    """Machines whose profiles agree."""
+
+    devices: tuple[Device, ...]
+    environment: Mapping[str, str]
+    names: dict[str, int] = field(default_factory=dict)
+    """The profiles, with their places among all."""
+    asks: dict[_Kind, set[int]] = field(default_factory=dict)
+    """The numbers of the builds that they ask for, by kind."""
+
+
+@dataclass(slots=True)
+class _Build:
+    """A recorded build without its target."""
+
+    replayed: list[Replayed] = field(default_factory=list)
+    folders: list[Path] = field(default_factory=list)
+    """The recordings with its sources."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    """The builds that some machines ask for on their devices of one kind."""
+
+    device: Device
+    machines: list[_Machines] = field(default_factory=list)
+    numbers: dict[int, None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Lookup:
+    """A key that was looked up, for all machines that ask for any of some builds on a kind."""
+
+    kind: _Kind
+    outcome: WarmOutcome
+    numbers: set[int]
+    machines: tuple[_Machines, ...] = ()
+
+
+def check_fleet(
+    run: Warming,
+    folders: Sequence[Path],
+    profiles: Sequence[Path],
+    targets: Sequence[str],
+    words: Sequence[str],
+) -> tuple[list[FleetOutcome], FleetSummary]:
+    """The builds that the machines of some profiles ask for, and the commands that make the missing ones.
+
+    A recording or a profile that cannot be read is a failure next to the others. ``words`` end each command.
+    Raises UsageError if nothing can be read.
+    """
+    run.require_root()
+    recordings, failed = read_recordings(run, folders)
+    machines, unread = _read_machines(profiles)
+    with scratch("replay") as place:
+        builds = _builds(recordings, place if targets else None)
+        asked = _asked(machines, builds, targets, run.backends)
+        lookups = list(_look_up(run, asked, builds))
+    outcomes = [FleetOutcome(one, ()) for one in (*failed, *unread)]
+    outcomes += [FleetOutcome(one.outcome, _names(one.machines), _cause(one)) for one in lookups]
+    nowhere = {*range(len(builds))}.difference(*(one.numbers for one in asked.values()))
+    for recorded in (builds[number].replayed[0].build for number in sorted(nowhere) if machines):
+        skipped = WarmOutcome(
+            recorded.program, recorded.target, WarmResult.SKIPPED, recorded.short, reason=_NOWHERE
+        )
+        outcomes.append(FleetOutcome(skipped, _names(machines), _NOWHERE))
+    missing = [one for one in lookups if one.outcome.result is WarmResult.MISSING]
+    possible = [one for one in missing if any(builds[number].folders for number in one.numbers)]
+    remote = run.settings.remote
+    return outcomes, FleetSummary(
+        summarise_warm(one.outcome for one in outcomes),
+        len(missing),
+        len(missing) - len(possible),
+        summarise_machines(outcomes, _names(machines)),
+        tuple(_commands(possible, machines, builds, run.backends, words)),
+        None if remote is None or not possible else f"gpucache push {remote.url}",
+    )
+
+
+def _read_machines(profiles: Sequence[Path]) -> tuple[list[_Machines], list[WarmOutcome]]:
+    """The machines, those that agree together; and a failure for each profile that cannot be read."""
+    found: dict[object, _Machines] = {}
+    unread: list[WarmOutcome] = []
+    for place, profile in enumerate(dict.fromkeys(profiles)):
+        try:
+            devices, environment, _ = find_machine(profile)
+        except UsageError as error:
+            if len(profiles) == 1:
+                raise
+            unread.append(WarmOutcome(str(profile), "", WarmResult.FAILED, reason=str(error)))
+            continue
+        rows = tuple((one.target, one.toolchain, one.present, one.available) for one in devices)
+        same = rows, tuple(sorted(environment.items()))
+        found.setdefault(same, _Machines(devices, environment)).names[str(profile)] = place
+    return list(found.values()), unread
+
+
+def _names(machines: Iterable[_Machines]) -> tuple[str, ...]:
+    places = {name: place for some in machines for name, place in some.names.items()}
+    return tuple(sorted(places, key=places.__getitem__))
+
+
+def _builds(recordings: Sequence[RecordingFolder], place: Path | None) -> list[_Build]:
+    """Every recorded build; with a place its files are laid out below it, for targets of another kind."""
+    found: dict[tuple[object, ...], _Build] = {}
+    for number, recording in enumerate(recordings):
+        for one in as_recorded(recording) if place is None else replay(recording, place / str(number)):
+            build = found.setdefault(one.build.what, _Build())
+            build.replayed.append(one)
+            if recording.has_sources(one.build) and recording.folder not in build.folders:
+                build.folders.append(recording.folder)
+    return list(found.values())
+
+
+def _asked(
+    machines: Sequence[_Machines], builds: Sequence[_Build], targets: Sequence[str], backends: Backends
+) -> dict[_Kind, _Asked]:
+    """The builds that machines ask for, by kind; raises TargetError for a target that is on no machine."""
+    found: dict[_Kind, _Asked] = {}
+    for some, selected in zip(machines, _selected(machines, targets), strict=True):
+        meant: dict[tuple[object, ...], list[_Kind]] = {}
+        for number, build in enumerate(builds):
+            for one in build.replayed:
+                recorded_for = _recorded_for(one.build)
+                if recorded_for not in meant:
+                    devices = _devices(one.build, some.devices, selected if targets else None)
+                    meant[recorded_for] = [_kind(device, some, backends) for device in devices]
+                    for kind, device in zip(meant[recorded_for], devices, strict=True):
+                        found.setdefault(kind, _Asked(device))
+                for kind in meant[recorded_for]:
+                    some.asks.setdefault(kind, set()).add(number)
+        for kind, numbers in some.asks.items():
+            found[kind].machines.append(some)
+            found[kind].numbers |= dict.fromkeys(sorted(numbers))
+    return found
+
+
+def _selected(machines: Sequence[_Machines], targets: Sequence[str]) -> list[list[Device]]:
+    """The devices of each machine that targets name; raises TargetError for one that is on no machine."""
+    found: list[list[Device]] = [[] for _ in machines]
+    for target in targets:
+        wrong: list[GpucacheError] = []
+        for devices, some in zip(found, machines, strict=True):
+            try:
+                devices.append(select_target(target, some.devices))
+            except (TargetError, NoDeviceError) as error:
+                wrong.append(error)
+        if wrong and len(wrong) == len(machines):
+            raise wrong[0]
+    return found
+
+
+def _recorded_for(build: RecordedBuild) -> tuple[object, ...]:
+    return build.implementation, build.target, build.toolchain, build.identity
+
+
+def _devices(
+    build: RecordedBuild, devices: Sequence[Device], selected: Sequence[Device] | None
+) -> Sequence[Device]:
+    if selected is None:
+        return devices_there(build, devices)
+    return [device for device in selected if device.backend == Target.parse(build.target).backend]
+
+
+def _kind(device: Device, machines: _Machines, backends: Backends) -> _Kind:
+    toolchain, environment = device.toolchain, machines.environment
+    reaching = () if toolchain is None else backends[device.backend].environment(toolchain, environment)
+    return _Kind(device.backend, toolchain, reaching, device.available)
+
+
+def _look_up(run: Warming, asked: Mapping[_Kind, _Asked], builds: Sequence[_Build]) -> Iterator[_Lookup]:
+    """Each key once, in a run of warm for each kind."""
+    stores = run.open_stores(run.settings)
+    stopped = False
+    for kind, one in asked.items():
+        environment = one.machines[0].environment
+        session = replace(run.session(Machine((one.device,), environment)), opened=lambda: stores)
+        numbers = {builds[number].replayed[0].build.what: number for number in one.numbers}
+        replayed = (each for number in one.numbers for each in builds[number].replayed)
+        items = recorded_items(replayed, [one.device], [one.device], run.backends, environment)
+        wanted = list(items.values())
+        outcomes = interrupted(wanted, (), ()) if stopped else session.outcomes(wanted)
+        stopped = any(outcome.result is WarmResult.INTERRUPTED for outcome in outcomes)
+        found: dict[object, _Lookup] = {}
+        for (what, _, artifact_kind), outcome in zip(items, outcomes, strict=True):
+            same = outcome.key or (what, artifact_kind)
+            found.setdefault(same, _Lookup(kind, outcome, set())).numbers.add(numbers[what])
+        for lookup in found.values():
+            asking = (some for some in one.machines if not lookup.numbers.isdisjoint(some.asks[kind]))
+            lookup.machines = tuple(asking)
+            yield lookup
+
+
+def _cause(found: _Lookup) -> str:
+    """Why it would miss, without the names and instants that differ from program to program.
+
+    A difference in the device itself is in the target, so its values are left out.
+    """
+    outcome, toolchain = found.outcome, found.kind.toolchain
+    if outcome.verdict is None:
+        return outcome.reason
+    identity = () if toolchain is None else toolchain.identity
+    others = [item.label for item in outcome.differences if item.label in identity]
+    told = [f"another {label.removesuffix(' name')}" for label in others]
+    told += phrases([item for item in outcome.differences if item.label not in others])
+    if not told:
+        return str(outcome.verdict) if outcome.verdict in ALIKE else outcome.reason
+    more = f"; and {len(told) - _PHRASES} more" if len(told) > _PHRASES else ""
+    return f"{outcome.verdict}: {'; '.join(told[:_PHRASES])}{more}"
+
+
+def _commands(
+    missing: Sequence[_Lookup],
+    machines: Sequence[_Machines],
+    builds: Sequence[_Build],
+    backends: Backends,
+    words: Sequence[str],
+) -> Iterator[FleetCommand]:
+    """Commands that make all the missing builds, each on the machine that can make most of what is left."""
+    left: dict[_Kind, list[_Lookup]] = {}
+    for one in missing:
+        left.setdefault(one.kind, []).append(one)
+    able = [_able(some, left, backends) for some in machines]
+    while left:
+        makes = [[kind for kind in kinds if kind in left] for kinds in able]
+        counts = [sum(len(left[kind]) for kind in kinds) for kinds in makes]
+        best = counts.index(max(counts))
+        made = [one for kind in makes[best] for one in left.pop(kind)]
+        folders = _folders(made, builds)
+        on_targets = dict.fromkeys(able[best][kind] for kind in makes[best])
+        if _is_as_recorded(made, machines, machines[best], builds, folders, backends):
+            on_targets = {}
+        options = [word for folder in folders for word in ("--recording", str(folder))]
+        options += [word for target in on_targets for word in ("--target", target)]
+        yield FleetCommand(
+            ("gpucache", "warm", *options, *words),
+            len(made),
+            _names(some for some, kinds in zip(machines, makes, strict=True) if kinds == makes[best]),
+            len(_names({id(some): some for one in made for some in one.machines}.values())),
+        )
+
+
+def _able(some: _Machines, kinds: Iterable[_Kind], backends: Backends) -> dict[_Kind, str]:
+    """The targets by which some machines build for kinds that they or others have."""
+    found: dict[_Kind, str] = {}
+    rows = {_kind(device, some, backends): str(device.target) for device in some.devices}
+    for kind in kinds:
+        with suppress(GpucacheError):  # an architecture with a suffix, of which a probe has no row
+            fields = {} if kind.toolchain is None else dict(kind.toolchain.fields)
+            if kind not in rows and "architecture" in fields:
+                device = select_target(f"{kind.backend}:{fields['architecture']}", some.devices)
+                rows[_kind(device, some, backends)] = str(device.target)
+        if kind in rows:
+            found[kind] = rows[kind]
+    return found
+
+
+def _folders(made: Sequence[_Lookup], builds: Sequence[_Build]) -> list[Path]:
+    """Recordings that together contain the sources of some builds."""
+    chosen: dict[Path, None] = {}
+    for one in made:
+        own = next(builds[number].folders for number in one.numbers if builds[number].folders)
+        if not any(folder in chosen for folder in own):
+            chosen[own[0]] = None
+    return list(chosen)
+
+
+def _is_as_recorded(
+    made: Sequence[_Lookup],
+    machines: Sequence[_Machines],
+    some: _Machines,
+    builds: Sequence[_Build],
+    folders: Sequence[Path],
+    backends: Backends,
+) -> bool:
+    """Whether warm without a target makes all these builds on a machine, and no others."""
+    kinds: dict[tuple[object, ...], _Kind | None] = {}
+    would: set[tuple[_Kind, int]] = set()
+    for number, build in enumerate(builds):
+        for one in build.replayed if any(folder in folders for folder in build.folders) else ():
+            recorded_for = _recorded_for(one.build)
+            if recorded_for not in kinds:
+                device = recorded_device(one.build, some.devices)
+                kinds[recorded_for] = None if device is None else _kind(device, some, backends)
+            kind = kinds[recorded_for]
+            would |= set() if kind is None else {(kind, number)}
+    wanted = {
+        (kind, number) for each in machines for kind, numbers in each.asks.items() for number in numbers
+    }
+    return would <= wanted and all(any((one.kind, number) in would for number in one.numbers) for one in made)

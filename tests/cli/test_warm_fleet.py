@@ -1,0 +1,254 @@
+"""``warm --check --recording --device-profile``: which machines would miss, and what serves all."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpucache.probe.profile import Profile, save_profile
+from gpucache.store import DirectoryStore
+from gpucache.store.reading import HitStore
+from tests.fleets import asked, device_of, gpu_machine, recorded, words
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from gpucache.model import CacheKey, Device
+    from tests.cli.conftest import Answer, Run
+
+OLD = {"NVRTC version": "12.8", "NVRTC build id": "0" * 40}
+
+
+@pytest.fixture
+def recording(devices: Sequence[Device], nvrtc: str, tmp_path: Path) -> Path:
+    """Two programs for an architecture that is in no machine."""
+    device = device_of(nvrtc, devices)
+    return recorded(tmp_path / "recording", [asked("one", device), asked("two", device)])
+
+
+def check(run: Run, recordings: Sequence[Path], profiles: Sequence[Path], *more: object) -> Answer:
+    """The answer for a fleet."""
+    given = (*words("--recording", recordings), *words("--device-profile", profiles))
+    return run("warm", "--check", *given, *more)
+
+
+def told(document: Any) -> list[tuple[str, str, str, list[str]]]:
+    """The builds of a document with the names of their machines."""
+    return [
+        (one["program"], one["target"], one["result"], [each.rpartition("/")[2] for each in one["machines"]])
+        for one in document["outcomes"]
+    ]
+
+
+@pytest.mark.slow
+def test_the_commands_that_are_printed_serve_all(
+    run: Run, devices: Sequence[Device], recording: Path, tmp_path: Path
+) -> None:
+    """Machines with three GPUs miss; once the commands ran, all hit, and none is left to run."""
+    fleet = [gpu_machine(tmp_path / f"{name}.json", devices, name) for name in ("sm_80", "sm_90", "sm_100")]
+    answer = check(run, [recording], fleet, "--json")
+    summary = answer.document["summary"]
+    assert (answer.code, summary["missing"], summary["builds"]) == (3, 6, 6)
+    for one in summary["commands"]:
+        own, *rest = shlex.split(one["command"])
+        assert own == "gpucache"
+        assert run(*rest, at=None).code == 0
+    answer = check(run, [recording], fleet, "--json")
+    assert (answer.code, answer.document["summary"]["hit"], answer.document["summary"]["commands"]) == (
+        0,
+        6,
+        [],
+    )
+    assert "3 machines: all would hit" in check(run, [recording], fleet).out
+
+
+def test_no_device_of_this_machine_is_asked(
+    run: Run, devices: Sequence[Device], recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files are read and nothing else, also without the sources."""
+    monkeypatch.delattr("gpucache.probe.ask.ask")
+    shutil.rmtree(recording / "blobs")
+    answer = check(run, [recording], [gpu_machine(tmp_path / "a.json", devices, "sm_80")], "--json")
+    assert told(answer.document) == [
+        ("one.cu", "cuda:sm_80", "missing", ["a.json"]),
+        ("two.cu", "cuda:sm_80", "missing", ["a.json"]),
+    ]
+
+
+def test_the_keys_are_those_of_the_programs(
+    run: Run, devices: Sequence[Device], recording: Path, tmp_path: Path
+) -> None:
+    """What is looked up for another architecture is what the program there asks for."""
+    answer = check(run, [recording], [gpu_machine(tmp_path / "a.json", devices, "sm_80")], "--json")
+    keys = [str(asked(name, device_of("cuda:sm_80", devices)).key) for name in ("one", "two")]
+    assert [one["key"] for one in answer.document["outcomes"]] == keys
+
+
+def test_machines_whose_keys_agree_are_looked_up_once(
+    run: Run,
+    root: Path,
+    devices: Sequence[Device],
+    recording: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ten machines with one GPU ask the cache for the two keys of each program once."""
+    DirectoryStore(root, writable=True).prepare()
+    got, get = [], HitStore.get
+
+    def counted(store: HitStore, key: CacheKey) -> Any:
+        got.append(key)
+        return get(store, key)
+
+    monkeypatch.setattr(HitStore, "get", counted)
+    fleet = [gpu_machine(tmp_path / f"{number}.json", devices, "sm_90") for number in range(10)]
+    answer = check(run, [recording], fleet, "--json")
+    assert len(answer.document["outcomes"]) == 2 and len(got) == len({*got}) == 4
+    assert answer.document["summary"]["machines"][9]["missing"] == 2
+
+
+def test_what_serves_several_machines_is_built_once(
+    run: Run, devices: Sequence[Device], recording: Path, tmp_path: Path
+) -> None:
+    """One NVRTC builds for all GPUs, another one does not: two commands, each with who may run it."""
+    fleet = [gpu_machine(tmp_path / f"{name}.json", devices, name) for name in ("sm_80", "sm_90")]
+    fleet += [
+        gpu_machine(tmp_path / f"{name}.json", devices, "sm_90", fields=OLD) for name in ("old", "older")
+    ]
+    summary = check(run, [recording], fleet, "--json").document["summary"]
+    assert summary["builds"] == 6
+    rows = [(one["builds"], [*map(str, one["machines"])], one["serves"]) for one in summary["commands"]]
+    assert rows == [(4, [*map(str, fleet[:2])], 2), (2, [*map(str, fleet[2:])], 2)]
+
+
+def test_ptx_serves_every_gpu(run: Run, devices: Sequence[Device], tmp_path: Path, nvrtc: str) -> None:
+    """A program that was recorded with PTX asks for it on each machine, and one build serves all."""
+    recording = recorded(tmp_path / "rec", [asked("ptx", device_of("cuda:compute_80", devices))])
+    fleet = [gpu_machine(tmp_path / f"{name}.json", devices, name) for name in ("sm_80", "sm_90")]
+    summary = check(run, [recording], fleet, "--json").document["summary"]
+    assert (summary["builds"], summary["commands"][0]["serves"]) == (1, 2)
+
+
+@pytest.mark.slow
+def test_people_read_groups(run: Run, devices: Sequence[Device], recording: Path, tmp_path: Path) -> None:
+    """Machines and programs with the same results are one row, with the fields that differ."""
+    assert run("warm", "--recording", recording).code == 0
+    fleet = [gpu_machine(tmp_path / f"node{number}.json", devices, "sm_90") for number in range(5)]
+    fleet += [
+        gpu_machine(tmp_path / f"old{number}.json", devices, "sm_90", fields=OLD) for number in range(2)
+    ]
+    answer = check(run, [recording], fleet)
+    assert answer.code == 3
+    rows = [line for line in answer.out.splitlines() if " one.cu, two.cu " in line]
+    assert ["hit" in row.split() for row in rows] == [False, True]
+    assert "old0, old1: cuda:sm_90" in rows[0] and "key-changed: NVRTC" in rows[0] and "-> 12.8" in rows[0]
+    assert "5 machines: node0, node1, node2 and 2 more: cuda:sm_90" in rows[1]
+    assert "7 machines: 2 would not hit everything; 2 builds would serve all" in answer.out
+    assert check(run, [recording], fleet, "-v").out.count("cuda:sm_90 ") == 14
+    quiet = check(run, [recording], fleet, "-q")
+    assert (
+        quiet.out == "" and quiet.err.count("\n") == 1 and "on old0, old1: missing: key-changed" in quiet.err
+    )
+
+
+def test_what_holds_places_hits_where_it_was_recorded(
+    run: Run, devices: Sequence[Device], intel: str, tmp_path: Path
+) -> None:
+    """An entry with the path of a header serves machines with the program at the recorded place."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "where.h").write_text("__constant char where[] = __FILE__;\n")
+    source = '#include "where.h"\nkernel void is(global char *a) { a[0] = where[a[1]]; }\n'
+    one = asked("where", device_of(intel, devices), source, f"-I{folder}", folder=str(folder))
+    recording = recorded(tmp_path / "recording", [one])
+    assert run("warm", "--recording", recording).code == 0
+    shutil.rmtree(folder)
+    here = tmp_path / "here.json"
+    save_profile(here, Profile(tuple(devices), {}))
+    (row,) = check(run, [recording], [here], "--json").document["outcomes"]
+    assert (row["result"], row["key"]) == ("hit", str(one.located_key))
+
+
+def test_a_profile_among_others_that_is_none_is_one_sentence(
+    run: Run, devices: Sequence[Device], recording: Path, tmp_path: Path
+) -> None:
+    """The others are answered, and the command fails; alone it is an error."""
+    bad = tmp_path / "bad.json"
+    bad.write_text("{}")
+    fleet = [gpu_machine(tmp_path / "a.json", devices, "sm_90"), bad]
+    answer = check(run, [recording], fleet)
+    assert answer.code == 3 and answer.out.count("bad.json is not a device profile") == 1
+    rows = told(check(run, [recording], fleet, "--json").document)
+    assert [(result, machines) for *_, result, machines in rows] == [
+        ("failed", []), ("missing", ["a.json"]), ("missing", ["a.json"]),
+    ]  # fmt: skip
+    assert check(run, [recording], [bad]).code == 2
+
+
+@pytest.mark.parametrize("absent", [True, False])
+def test_a_recording_among_others_that_is_none_is_one_sentence(
+    run: Run, devices: Sequence[Device], recording: Path, tmp_path: Path, absent: bool
+) -> None:
+    """What reads is answered, and what does not is told with its directory."""
+    bad = tmp_path / "bad"
+    if not absent:
+        bad.mkdir()
+        (bad / "0.jsonl").write_text("half a line")
+    answer = check(run, [recording, bad], [gpu_machine(tmp_path / "a.json", devices, "sm_90")], "--json")
+    assert answer.code == 3
+    first, *rest = answer.document["outcomes"]
+    assert str(bad) in first["program"] and first["result"] == "failed" and len(rest) == 2
+
+
+def test_a_machine_without_a_device_for_a_program_does_not_miss_it(
+    run: Run, devices: Sequence[Device], recording: Path, tmp_path: Path
+) -> None:
+    """It is told; only a program that no machine has a device for is one that could not be looked up."""
+    none = tmp_path / "login.json"
+    save_profile(none, Profile((), {}))
+    gpu = gpu_machine(tmp_path / "a.json", devices, "sm_90")
+    answer = check(run, [recording], [gpu, none], "--json")
+    assert [machines for *_, machines in told(answer.document)] == [["a.json"], ["a.json"]]
+    assert "login: no device for any recorded program" in check(run, [recording], [gpu, none]).out
+    answer = check(run, [recording], [none], "--json")
+    assert (answer.code, {result for *_, result, _ in told(answer.document)}) == (4, {"skipped"})
+
+
+def test_a_recording_without_sources_says_that_nothing_builds_it(
+    run: Run, devices: Sequence[Device], nvrtc: str, tmp_path: Path
+) -> None:
+    """Digests are looked up; no command is printed that could not make them."""
+    recording = recorded(tmp_path / "rec", [asked("one", device_of(nvrtc, devices))], sources=False)
+    answer = check(run, [recording], [gpu_machine(tmp_path / "a.json", devices, "sm_90")])
+    assert answer.code == 3
+    assert "gpucache warm" not in answer.out and "record again without --digests-only" in answer.out
+
+
+def test_targets_are_asked_where_they_are(
+    run: Run, devices: Sequence[Device], recording: Path, tmp_path: Path
+) -> None:
+    """A target of the command line replaces a machine's own; one that no machine has is an error."""
+    fleet = [gpu_machine(tmp_path / f"{name}.json", devices, name) for name in ("sm_80", "sm_90")]
+    rows = told(check(run, [recording], fleet, "--target", "cuda:sm_100", "--json").document)
+    assert {(target, *machines) for _, target, _, machines in rows} == {
+        ("cuda:sm_100", "sm_80.json", "sm_90.json")
+    }
+    assert check(run, [recording], fleet, "--target", "cuda:sm_20").code == 2
+
+
+@pytest.mark.slow
+def test_several_recordings_are_built_together(
+    run: Run, devices: Sequence[Device], recording: Path, nvrtc: str, tmp_path: Path
+) -> None:
+    """What two of them have in common is built once."""
+    device = device_of(nvrtc, devices)
+    other = recorded(tmp_path / "other", [asked("two", device), asked("three", device)])
+    answer = run("warm", *words("--recording", [recording, other]), "--json")
+    assert [one["program"] for one in answer.document["outcomes"]] == ["one.cu", "two.cu", "three.cu"]
+    assert (answer.code, answer.document["summary"]["built"]) == (0, 3)
+    gpu = gpu_machine(tmp_path / "a.json", devices, "sm_90")
+    assert check(run, [recording, other], [gpu]).code == 0
