@@ -14,6 +14,8 @@ its head lists them.
 (Entries of gpucache 0.1 with local sizes among their fields, or for such a program without the name of
 its source, are valid, but no longer requested.)
 
+The key of a link has its parts in the place of a source.
+
 Must not know the meaning of a field to a compiler: backends choose the fields.
 
 Owns the include closure of a program, as a value: every header that its compiler could read.
@@ -38,6 +40,8 @@ FOLDER = "current directory"
 """The label of the current directory of a program, which a located artifact may name."""
 SOURCE_NAME = "name of the source"
 """The label of the name that a program gives its source if it calls its compiler itself."""
+PART = "part"
+"""The label of a program that was compiled apart, in the key of a link: a digest of its keys."""
 RESOLUTION = "resolution of includes"
 """The label of how the names of headers were resolved; it differs with every header that differs."""
 _LITTLE = 16 << 10

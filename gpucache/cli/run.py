@@ -57,7 +57,8 @@ def run(learn: bool, report: Path | None) -> None:
 
     OpenCL is reached if the program's loader reads OPENCL_LAYERS, NVRTC 12 and 13 if glibc's linker
     loads them, from any place. Not supported: an NVRTC that is linked statically or not named
-    libnvrtc.so (as in some wheels), setuid programs, and other C libraries than glibc. A program with other
+    libnvrtc.so (as in some wheels), setuid programs, and other C libraries than glibc. Of OpenCL programs
+    that are compiled and linked apart the link is served, unless PoCL compiles. A program with other
     mounts, another root directory, user, group or capabilities than gpucache gets hits at most: its misses
     are not cached.
 

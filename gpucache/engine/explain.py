@@ -25,6 +25,7 @@ from gpucache.errors import CacheUnusableError
 from gpucache.keys import (
     FOLDER,
     NOT_FOUND,
+    PART,
     RESOLUTION,
     SEARCHED,
     SOURCE_NAME,
@@ -491,6 +492,7 @@ def _known(prepared: Prepared) -> list[KeyField]:
 _WEIGHTS = {
     "language": 50,
     "source": 8,
+    PART: 8,
     "platform name": 20,
     "platform vendor": 20,
     "device name": 20,
@@ -519,6 +521,7 @@ _BUILDS = {
     "compiler built-ins": "the compiler's own headers or built-in functions changed",
     RESOLUTION: "the same headers are reached another way",
     "source": "the source changed",
+    PART: "a part that it is linked of, or their order changed",
     "CPU features": "the CPU has other instruction sets",
 }
 _DEFINE = re.compile(r"-D([^=]+)(?:=(.*))?", re.DOTALL)

@@ -154,11 +154,27 @@ static bool fetch_binaries(const struct build *build, unsigned char **binaries, 
 
 /* ---- messages to the server ---- */
 
-/* Ask whether a build can be served, first the index unless already done; false without an answer. */
-static bool ask_build(const struct build *build, bool only_server, struct wire_reply *reply) {
+void tell_other(const char *call, const char *options, cl_program of) {
+    if (!wire_asks()) return;
+    if (wire_has_roots() && !strcmp(call, "clCreateProgramWithBinary")) {
+        wire_note("binary"); /* for which no server is started */
+        return;
+    }
+    char pid[WIRE_NUMBER_SIZE];
+    char *source = of ? info_text((get_info)below.clGetProgramInfo, of, CL_PROGRAM_SOURCE) : NULL;
+    struct wire_bytes fields[] = {wire_number((uint64_t)getpid(), pid), wire_text(call), wire_text(options),
+                                  wire_text(source)};
+    wire_tell(WIRE_OTHER, fields, 4, 0);
+    free(source);
+}
+
+/* Ask about a build, first the index unless already done; false without an answer. The source is the program's own,
+   or the marks of a link's parts. No root's index knows of parts and links. */
+static bool ask_about(enum wire_kind kind, const struct build *build, const char *marks, bool only_server,
+                      struct wire_reply *reply) {
     char seen[WIRE_FILES_SEEN_SIZE], count[WIRE_NUMBER_SIZE], folder[PATH_MAX];
     struct wire_bytes environment = wire_environment();
-    char *source = info_text((get_info)below.clGetProgramInfo, build->handle, CL_PROGRAM_SOURCE);
+    char *source = marks ? strdup(marks) : info_text((get_info)below.clGetProgramInfo, build->handle, CL_PROGRAM_SOURCE);
     struct wire_bytes fields[BEFORE_FACTS + MAX_DEVICES * FACTS] = {
         wire_files_seen(seen),
         wire_text(getcwd(folder, sizeof folder) ? folder : ""),
@@ -172,7 +188,7 @@ static bool ask_build(const struct build *build, bool only_server, struct wire_r
     for (cl_uint i = 0; whole && i < build->count; i++)
         whole = describe_device(build->devices[i], facts + i * FACTS);
     size_t all = BEFORE_FACTS + build->count * FACTS;
-    bool answered = whole && (only_server ? wire_ask_server : wire_ask)(WIRE_BUILD, fields, all, reply);
+    bool answered = whole && (only_server || kind != WIRE_BUILD ? wire_ask_server : wire_ask)(kind, fields, all, reply);
     for (cl_uint i = 0; i < build->count; i++) free_description(facts + i * FACTS);
     free((void *)environment.at);
     free(source);
@@ -209,7 +225,7 @@ static void tell_built(const struct build *build, const char *token, enum wire_w
     for (cl_uint i = 0; i < build->count; i++) {
         cl_uint place = build->places[i];
         if (fetched) fields[3 + 2 * i] = (struct wire_bytes){binaries[place], sizes[place]};
-        fields[4 + 2 * i] = wire_text(build_log(build->handle, build->devices[i]));
+        if (build->handle) fields[4 + 2 * i] = wire_text(build_log(build->handle, build->devices[i]));
     }
     wire_tell(WIRE_BUILT, fields, 3 + 2 * build->count, wanted == WIRE_WANTED_AND_WAITS);
     for (cl_uint i = 0; i < build->count; i++) free((void *)fields[4 + 2 * i].at);
@@ -270,13 +286,26 @@ static struct twin *make_twin(const struct build *build, struct wire_reply *repl
     return NULL;
 }
 
-/* Serve a build from a reply that says so. */
-static bool serve(const struct build *build, struct wire_reply *reply, const char *token) {
-    cl_int refused;
-    struct twin *twin = make_twin(build, reply, &refused);
-    if (twin) set_twin(build->program, twin);
-    if (!twin && refused != CL_SUCCESS && !reply->note.at) tell_rejected(token, refused, reply);
-    return twin;
+/* The parts of a linked program, compiled and linked once more. */
+static cl_program link_model(cl_context context, const struct twin *twin) {
+    cl_program *parts = calloc(twin->inputs, sizeof *parts), model = NULL;
+    cl_int code = parts ? CL_SUCCESS : CL_OUT_OF_RESOURCES;
+    for (cl_uint i = 0; code == CL_SUCCESS && i < twin->inputs; i++) {
+        const char *source = twin->parts[i].source;
+        parts[i] = below.clCreateProgramWithSource(context, 1, &source, NULL, &code);
+        if (parts[i])
+            code = below.clCompileProgram(parts[i], twin->count, twin->devices, twin->parts[i].options, 0, NULL, NULL,
+                                          NULL, NULL);
+    }
+    if (code == CL_SUCCESS)
+        model = below.clLinkProgram(context, twin->count, twin->devices, twin->options, twin->inputs, parts, NULL,
+                                    NULL, &code);
+    for (cl_uint i = 0; parts && i < twin->inputs; i++)
+        if (parts[i]) below.clReleaseProgram(parts[i]);
+    free(parts);
+    if (code == CL_SUCCESS || !model) return model;
+    below.clReleaseProgram(model);
+    return NULL;
 }
 
 cl_program model_of(cl_program handle, struct twin *twin) {
@@ -284,6 +313,7 @@ cl_program model_of(cl_program handle, struct twin *twin) {
     cl_context context;
     if (model) return model;
     if (below.clGetProgramInfo(handle, CL_PROGRAM_CONTEXT, sizeof context, &context, NULL)) return NULL;
+    if (twin->parts) return (model = link_model(context, twin)) ? keep_model(twin, model) : NULL;
     const char *source = info_text((get_info)below.clGetProgramInfo, handle, CL_PROGRAM_SOURCE);
     if (source) model = below.clCreateProgramWithSource(context, 1, (const char **)&source, NULL, NULL);
     free((void *)source);
@@ -382,7 +412,7 @@ static cl_int build_from_source(const struct build *build, const struct asked *a
 static bool may_ask(struct program *program, const struct build *build) {
     if (may_serve(program, build->mask)) return wire_asks();
     struct twin *twin = borrow_twin(build->handle);
-    if (twin) {
+    if (twin && !twin->parts) {
         below.clBuildProgram(build->handle, twin->count, twin->devices, twin->options, NULL, NULL);
         built_by_driver(program, 0);
     }
@@ -395,16 +425,30 @@ void refuse_build(struct program *program, char *log) {
     set_refusal(program, log ? log : strdup(""));
 }
 
-/* Ask for a build, and serve the answer; the token is to be freed. */
-static bool ask_and_serve(const struct build *build, bool only_server, struct wire_reply *reply, char **token) {
+static struct twin *ask_once(enum wire_kind kind, const struct build *build, const char *marks, bool only_server,
+                             struct wire_reply *reply, char **token) {
     uint64_t begun_ns = wire_now();
+    cl_int refused = CL_SUCCESS;
+    struct twin *twin = NULL;
     struct wire_bytes field;
-    if (ask_build(build, only_server, reply) && reply->kind != WIRE_REFUSED && wire_next(reply, &field))
+    if (ask_about(kind, build, marks, only_server, reply) && reply->kind != WIRE_REFUSED && wire_next(reply, &field))
         *token = copy_field(field);
-    set_token(build->program, *token);
-    bool served = *token && reply->kind == WIRE_HIT && serve(build, reply, *token);
-    if (served) wire_count(reply, begun_ns);
-    return served;
+    if (build->program) set_token(build->program, *token);
+    if (*token && reply->kind == WIRE_HIT) twin = make_twin(build, reply, &refused);
+    if (twin) wire_count(reply, begun_ns);
+    if (!twin && refused != CL_SUCCESS && !reply->note.at) tell_rejected(*token, refused, reply);
+    return twin;
+}
+
+/* Ask for a build or a link, and make a twin of the answer; the token is to be freed. */
+static struct twin *ask_twin(enum wire_kind kind, const struct build *build, const char *marks,
+                             struct wire_reply *reply, char **token) {
+    struct twin *twin = ask_once(kind, build, marks, false, reply, token);
+    if (twin || !reply->note.at) return twin;
+    wire_done(reply); /* the driver refused an index's binary, of which the server must know */
+    free(*token);
+    *token = NULL;
+    return ask_once(kind, build, marks, true, reply, token);
 }
 
 cl_int build_known(struct program *program, cl_program handle, const struct asked *asked,
@@ -416,13 +460,9 @@ cl_int build_known(struct program *program, cl_program handle, const struct aske
     set_refusal(program, NULL);
     bool sound = find_devices(&build, asked->count, asked->devices) && (asked->notify || !asked->data);
     if (sound && twin_has_kernels(program)) return CL_INVALID_OPERATION;
-    bool asks = sound && may_ask(program, &build), served = asks && ask_and_serve(&build, false, &reply, &token);
-    if (!served && reply.note.at) { /* the driver refused an index's binary, of which the server must know */
-        wire_done(&reply);
-        free(token);
-        token = NULL;
-        served = ask_and_serve(&build, true, &reply, &token);
-    }
+    struct twin *twin = sound && may_ask(program, &build) ? ask_twin(WIRE_BUILD, &build, NULL, &reply, &token) : NULL;
+    bool served = twin;
+    if (served) set_twin(program, twin);
     enum wire_wanted wanted = token ? wire_next_wanted(&reply) : WIRE_NOT_WANTED;
     bool refused = sound && !served && wire_requires();
     if (refused) refuse_build(program, wire_refusal(&reply));
@@ -434,4 +474,146 @@ cl_int build_known(struct program *program, cl_program handle, const struct aske
                             : build_from_source(&build, asked, token, wanted, progress);
     free(token);
     return code;
+}
+
+/* ---- Programs that are compiled and linked apart ---- */
+
+/* Whether the headers of a part are as they were before it was compiled, if it has any. */
+static bool is_unchanged(const char *token) {
+    struct wire_bytes field = wire_text(token);
+    struct wire_reply reply;
+    bool unchanged = !*token || (wire_ask_server(WIRE_PART_COMPILED, &field, 1, &reply) && reply.kind == WIRE_OK);
+    if (*token) wire_done(&reply);
+    return unchanged;
+}
+
+/* The server names what a part is compiled from before that is done, by a mark. */
+cl_int compile_known(struct program *program, cl_program handle, const struct asked *asked,
+                     const struct headers *headers) {
+    struct build build = {.handle = handle, .options = asked->options ? asked->options : ""};
+    struct wire_reply reply = {.kind = WIRE_PASS};
+    struct wire_bytes field;
+    char *token = NULL, *mark = NULL;
+    bool fits = !headers->count && !headers->programs && !headers->names && !asked->notify && !asked->data &&
+                find_devices(&build, asked->count, asked->devices) && build.count == build.total;
+    if (!fits) tell_other("clCompileProgram", asked->options, handle);
+    if (asked->notify) never_part(program);
+    if (fits && ask_about(WIRE_PART, &build, NULL, false, &reply) && reply.kind == WIRE_HIT) {
+        if (wire_next(&reply, &field)) token = copy_field(field);
+        if (wire_next(&reply, &field)) mark = copy_field(field);
+    }
+    bool is_part = token && mark, refused = !is_part && wire_requires();
+    if (refused) refuse_build(program, wire_refusal(&reply));
+    wire_done(&reply);
+    cl_int code = refused ? CL_COMPILE_PROGRAM_FAILURE
+                          : below.clCompileProgram(handle, asked->count, asked->devices, asked->options,
+                                                   headers->count, headers->programs, headers->names, asked->notify,
+                                                   asked->data);
+    if (!refused && has_begun(code)) {
+        stop_serving(program);
+        built_by_driver(program, 0);
+    }
+    if (is_part && code == CL_SUCCESS && is_unchanged(token)) set_part(program, mark, build.options);
+    free(token);
+    free(mark);
+    return code;
+}
+
+/* How to compile the parts of a link again; NULL without memory. */
+static struct part *copy_parts(const struct inputs *inputs) {
+    struct part *parts = calloc(inputs->count, sizeof *parts);
+    bool whole = parts;
+    for (cl_uint i = 0; whole && i < inputs->count; i++) {
+        parts[i].source = info_text((get_info)below.clGetProgramInfo, inputs->programs[i], CL_PROGRAM_SOURCE);
+        parts[i].options = options_of_part(inputs->programs[i]);
+        whole = parts[i].source && parts[i].options;
+    }
+    if (whole) return parts;
+    free_parts(parts, inputs->count);
+    return NULL;
+}
+
+/* Link by the driver, with what is behind the handles of programs. */
+static cl_program link_programs(const struct asked *asked, const struct inputs *inputs, cl_int *error) {
+    bool given = inputs->programs && inputs->count;
+    struct twin **twins = given ? calloc(inputs->count, sizeof *twins) : NULL;
+    cl_program *handles = twins ? calloc(inputs->count, sizeof *handles) : NULL;
+    for (cl_uint i = 0; handles && i < inputs->count; i++) {
+        twins[i] = borrow_twin(inputs->programs[i]);
+        handles[i] = twins[i] ? twins[i]->handle : inputs->programs[i];
+    }
+    cl_program linked =
+        below.clLinkProgram(inputs->context, asked->count, asked->devices, asked->options, inputs->count,
+                            handles ? handles : inputs->programs, asked->notify, asked->data, error);
+    for (cl_uint i = 0; handles && i < inputs->count; i++) give_back(twins[i]);
+    free(handles);
+    free(twins);
+    return linked;
+}
+
+/* Whether a link is of programs of its context for all its devices, in their order, so that its program has the
+   same. */
+static bool find_link_devices(struct build *build, const struct asked *asked, const struct inputs *inputs) {
+    cl_context context = NULL;
+    build->handle = inputs->programs[0];
+    if (!find_devices(build, asked->count, asked->devices) || build->count != build->total) return false;
+    for (cl_uint i = 0; i < asked->count; i++)
+        if (i >= build->total || asked->devices[i] != build->all[i]) return false;
+    for (cl_uint i = 0; i < inputs->count; i++)
+        if (below.clGetProgramInfo(inputs->programs[i], CL_PROGRAM_CONTEXT, sizeof context, &context, NULL) ||
+            context != inputs->context)
+            return false;
+    return true;
+}
+
+/* A link of parts; ``marks`` and ``turn`` are of the moment when it was asked for. */
+static cl_program link_from_parts(struct build *build, const struct asked *asked, const struct inputs *inputs,
+                                  const char *marks, uint64_t turn, const char *token, enum wire_wanted wanted,
+                                  cl_int *error) {
+    struct stopwatch link = begin_compile();
+    uint64_t later;
+    cl_int code = CL_SUCCESS;
+    build->handle = link_programs(asked, inputs, &code);
+    uint64_t ns = end_compile(&link);
+    if (error) *error = code;
+    if (!wire_asks()) return build->handle;
+    char *now = marks_of(inputs->count, inputs->programs, &later);
+    bool same = now && later == turn && !strcmp(now, marks);
+    tell_built(build, token, same ? wanted : WIRE_NOT_WANTED, code, ns);
+    free(now);
+    return build->handle;
+}
+
+cl_program link_known(const struct asked *asked, const struct inputs *inputs, cl_int *error) {
+    struct build build = {.options = asked->options ? asked->options : ""};
+    struct wire_reply reply = {.kind = WIRE_PASS};
+    uint64_t turn;
+    char *token = NULL, *marks = NULL;
+    if (inputs->programs && !asked->notify && !asked->data) marks = marks_of(inputs->count, inputs->programs, &turn);
+    struct part *parts = marks && find_link_devices(&build, asked, inputs) ? copy_parts(inputs) : NULL;
+    struct twin *twin = parts ? ask_twin(WIRE_LINK, &build, marks, &reply, &token) : NULL;
+    enum wire_wanted wanted = token ? wire_next_wanted(&reply) : WIRE_NOT_WANTED;
+    wire_done(&reply);
+    cl_program linked = NULL;
+    if (!parts) tell_other("clLinkProgram", asked->options, NULL);
+    if (twin) {
+        linked = twin->handle;
+        below.clRetainProgram(linked);
+        twin->parts = parts;
+        twin->inputs = inputs->count;
+        remember_link(twin);
+        tell_served(&build, token);
+        if (error) *error = CL_SUCCESS;
+        parts = NULL;
+    } else if (wire_requires()) {
+        if (error) *error = CL_LINK_PROGRAM_FAILURE;
+    } else if (token && *token) {
+        linked = link_from_parts(&build, asked, inputs, marks, turn, token, wanted, error);
+    } else {
+        linked = link_programs(asked, inputs, error);
+    }
+    free_parts(parts, inputs->count);
+    free(marks);
+    free(token);
+    return linked;
 }

@@ -29,13 +29,36 @@ enum progress {
 cl_int build_known(struct program *program, cl_program handle, const struct asked *asked,
                    enum progress *progress);
 
+/* How a command asks for a compile that is to be linked, without its devices and options. */
+struct headers {
+    cl_uint count;
+    const cl_program *programs;
+    const char **names;
+};
+
+/* Compile a program for which begin_build() was called; it may be a part of links afterwards. */
+cl_int compile_known(struct program *program, cl_program handle, const struct asked *asked,
+                     const struct headers *headers);
+
+/* How a command asks for a link, without its devices and options. */
+struct inputs {
+    cl_context context;
+    cl_uint count;
+    const cl_program *programs;
+};
+
+cl_program link_known(const struct asked *asked, const struct inputs *inputs, cl_int *error);
+
+/* Report a call that is not served. */
+void tell_other(const char *call, const char *options, cl_program of);
+
 /* Have a build fail that GPUCACHE_REQUIRE does not allow: its log, which the program owns from then on, says why. */
 void refuse_build(struct program *program, char *log);
 
 /* Whether an error comes from a build that has begun, so that an earlier build is no longer valid. */
 bool has_begun(cl_int code);
 
-/* The program of a twin built from source; NULL where that fails. */
+/* The program of a twin compiled from source; NULL where that fails. */
 cl_program model_of(cl_program handle, struct twin *twin);
 
 typedef cl_int (*get_info)(void *, cl_uint, size_t, void *, size_t *);

@@ -2,6 +2,7 @@
 #include "opencl_handles.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,11 +31,15 @@ struct program {
     size_t pins;       /* calls of the layer that are still using this */
     bool building;
     bool stopped;      /* never to be served again */
+    bool never_part;
     bool kept;         /* our reference keeps the driver's program, which has no kernels */
     uint64_t compiled; /* devices for which the driver has built it from source */
     struct twin *twin;
     char *token;
     char *refusal; /* the log of a build that had to fail */
+    uint64_t turns, turn; /* builds that were begun, and the one that is under way */
+    char *mark;           /* of what it was compiled from, if it is a part; NULL otherwise */
+    char *part_options;
     struct launch *launches;
     size_t told;
 };
@@ -93,10 +98,19 @@ static struct program *take_off_kernel(struct kernel *kernel) {
 
 /* ---- Twins ---- */
 
+void free_parts(struct part *parts, cl_uint count) {
+    for (cl_uint i = 0; parts && i < count; i++) {
+        free(parts[i].source);
+        free(parts[i].options);
+    }
+    free(parts);
+}
+
 void free_twin(struct twin *twin) {
     if (twin->handle) below.clReleaseProgram(twin->handle);
     if (twin->model) below.clReleaseProgram(twin->model);
     for (cl_uint i = 0; i < twin->count; i++) free(twin->logs[i]);
+    free_parts(twin->parts, twin->inputs);
     free(twin->options);
     free(twin);
 }
@@ -144,20 +158,30 @@ void forget_program(struct program *unused) {
     free_launches(unused->launches);
     free(unused->token);
     free(unused->refusal);
+    free(unused->mark);
+    free(unused->part_options);
     free(unused);
 }
 
-void remember_program(cl_program handle) {
+static void remember_with(cl_program handle, struct twin *twin) {
     struct program *program = calloc(1, sizeof *program);
-    if (!program) return;
+    if (!program) {
+        give_back(twin);
+        return;
+    }
     program->entry.handle = handle;
     program->references = 1;
+    program->twin = twin;
+    program->stopped = twin;
     enter();
     struct program *stale = program_of(handle); /* its end was not seen; the driver has reused its address */
     if (stale) unlink_entry(programs, &stale->entry);
     link_entry(programs, &program->entry);
     leave();
 }
+
+void remember_program(cl_program handle) { remember_with(handle, NULL); }
+void remember_link(struct twin *twin) { remember_with(twin->handle, twin); }
 
 void program_retained(cl_program handle) {
     enter();
@@ -186,12 +210,20 @@ void unpin_program(struct program *program) {
 struct program *begin_build(cl_program handle) {
     enter();
     struct program *program = program_of(handle);
+    char *mark = program ? program->mark : NULL, *options = program ? program->part_options : NULL;
+    if (program) {
+        program->mark = program->part_options = NULL;
+        program->turns++;
+    }
     if (program && program->building) program = NULL;
     if (program) {
         program->building = true;
+        program->turn = program->turns;
         program->pins++;
     }
     leave();
+    free(mark);
+    free(options);
     return program;
 }
 
@@ -246,6 +278,52 @@ void set_twin(struct program *program, struct twin *twin) {
     program->kept |= keep;
     leave();
     give_back(before);
+}
+
+void set_part(struct program *program, const char *mark, const char *options) {
+    char *marked = strdup(mark), *kept = strdup(options);
+    enter();
+    if (marked && kept && program->turn == program->turns && !program->never_part) {
+        program->mark = marked;
+        program->part_options = kept;
+        marked = kept = NULL;
+    }
+    leave();
+    free(marked);
+    free(kept);
+}
+
+void never_part(struct program *program) {
+    enter();
+    program->never_part = true;
+    leave();
+}
+
+char *marks_of(cl_uint count, const cl_program *handles, uint64_t *turn) {
+    char *marks = NULL;
+    size_t size = 0;
+    FILE *to = count ? open_memstream(&marks, &size) : NULL;
+    bool whole = to;
+    *turn = 0;
+    enter();
+    for (cl_uint i = 0; whole && i < count; i++) {
+        struct program *program = program_of(handles[i]);
+        whole = program && program->mark && fprintf(to, "%s\n", program->mark) > 0;
+        if (whole) *turn += program->turns;
+    }
+    leave();
+    if (to && fclose(to)) whole = false;
+    if (whole) return marks;
+    free(marks);
+    return NULL;
+}
+
+char *options_of_part(cl_program handle) {
+    enter();
+    struct program *program = program_of(handle);
+    char *options = program && program->part_options ? strdup(program->part_options) : NULL;
+    leave();
+    return options;
 }
 
 void set_refusal(struct program *program, char *log) {

@@ -15,6 +15,11 @@ extern cl_icd_dispatch below;
 /* A program that was created from source. */
 struct program;
 
+/* A program that was compiled to be linked: how to compile it again. */
+struct part {
+    char *source, *options;
+};
+
 /* The driver's program from our binaries, for the devices of the program that were built for. Nothing in it
    changes but the model, so its borrowers read it without the lock; the last to give it back releases it. */
 struct twin {
@@ -26,6 +31,8 @@ struct twin {
     cl_uint places[MAX_DEVICES]; /* where each is among all devices of the program */
     char *logs[MAX_DEVICES];
     char *options;
+    struct part *parts; /* of a linked program, whose handle is the command's too; NULL of any other */
+    cl_uint inputs;
     cl_program model; /* see keep_model() */
 };
 
@@ -49,7 +56,8 @@ void forget_program(struct program *unused);
 
 void unpin_program(struct program *program);
 
-/* Pin a program for a build; NULL where it is unknown, or where another thread builds it already. */
+/* Pin a program for a build, after which it is no part; NULL where it is unknown, or where another thread
+   builds it already. */
 struct program *begin_build(cl_program handle);
 void end_build(struct program *program);
 
@@ -67,6 +75,22 @@ void built_by_driver(struct program *program, uint64_t devices);
 /* Our binaries count now. */
 void set_twin(struct program *program, struct twin *twin);
 
+/* A linked program that is served, with a reference of the command's. */
+void remember_link(struct twin *twin);
+
+/* Make a program a part, by the mark and the options of its compile; not if another thread began one meanwhile. */
+void set_part(struct program *program, const char *mark, const char *options);
+
+/* A program that is compiled with a callback, perhaps later than any other call sees, is no part from then on. */
+void never_part(struct program *program);
+
+/* The marks of parts, a line each, to be freed; NULL unless all are parts. ``turn`` differs whenever one of them
+   was compiled or built meanwhile. */
+char *marks_of(cl_uint count, const cl_program *handles, uint64_t *turn);
+
+/* The options that a part was compiled with, to be freed; NULL if it is none. */
+char *options_of_part(cl_program handle);
+
 /* The server's name for the last build that was asked about, or NULL; launches are reported anew for it. */
 void set_token(struct program *program, const char *token);
 
@@ -82,6 +106,7 @@ char *refusal_of(cl_program handle);
 struct twin *borrow_twin(cl_program handle);
 void give_back(struct twin *twin);
 void free_twin(struct twin *twin);
+void free_parts(struct part *parts, cl_uint count);
 
 /* The same program built from source, for queries that a program made from a binary cannot answer. It is made
    for the first of them; if two threads make one, the first stays. NULL asks for one. */

@@ -35,6 +35,33 @@ static cl_int build_program(cl_program handle, cl_uint count, const cl_device_id
     return code;
 }
 
+/* A program that is compiled apart loses its earlier build, and no build of such a handle is served again. */
+static cl_int compile_program(cl_program handle, cl_uint count, const cl_device_id *devices,
+                              const char *options, cl_uint header_count,
+                              const cl_program *headers, const char **names,
+                              cl_program_notify notify, void *data) {
+    struct asked asked = {count, devices, options, notify, data};
+    struct headers with = {header_count, headers, names};
+    struct program *program = begin_build(handle);
+    if (!program) {
+        tell_other("clCompileProgram", options, handle);
+        if (wire_requires()) return CL_COMPILE_PROGRAM_FAILURE;
+        return below.clCompileProgram(handle, count, devices, options, header_count, headers, names, notify, data);
+    }
+    cl_int code = CL_INVALID_OPERATION;
+    if (!twin_has_kernels(program)) code = compile_known(program, handle, &asked, &with);
+    end_build(program);
+    return code;
+}
+
+static cl_program link_program(cl_context context, cl_uint count, const cl_device_id *devices,
+                               const char *options, cl_uint inputs, const cl_program *given,
+                               cl_program_notify notify, void *data, cl_int *error) {
+    struct asked asked = {count, devices, options, notify, data};
+    struct inputs from = {context, inputs, given};
+    return link_known(&asked, &from, error);
+}
+
 /* ---- counted calls ---- */
 
 static cl_program create_program_with_source(cl_context context, cl_uint count,
@@ -133,7 +160,7 @@ static cl_int reference_count(cl_program program, const struct twin *twin, size_
     cl_int code = below.clGetProgramInfo(program, CL_PROGRAM_REFERENCE_COUNT, sizeof own, &own, NULL);
     if (code != CL_SUCCESS) return code;
     below.clGetProgramInfo(twin->handle, CL_PROGRAM_REFERENCE_COUNT, sizeof behind, &behind, NULL);
-    cl_uint count = own - 1 + behind - 1;
+    cl_uint count = twin->handle == program ? own - 1 : own - 1 + behind - 1;
     return answer(&count, sizeof count, room, to, size_ret);
 }
 
@@ -248,20 +275,6 @@ static cl_int set_specialization_constant(cl_program program, cl_uint id, size_t
 
 /* ---- calls that are only recorded ---- */
 
-static void tell_other(const char *call, const char *options, cl_program of) {
-    if (!wire_asks()) return;
-    if (wire_has_roots() && !strcmp(call, "clCreateProgramWithBinary")) {
-        wire_note("binary"); /* for which no server is started */
-        return;
-    }
-    char pid[WIRE_NUMBER_SIZE];
-    char *source = of ? info_text((get_info)below.clGetProgramInfo, of, CL_PROGRAM_SOURCE) : NULL;
-    struct wire_bytes fields[] = {wire_number((uint64_t)getpid(), pid), wire_text(call), wire_text(options),
-                                  wire_text(source)};
-    wire_tell(WIRE_OTHER, fields, 4, 0);
-    free(source);
-}
-
 static void tell_launched(const char *token, const char *name, const struct local_size *size) {
     char text[3 * WIRE_NUMBER_SIZE] = "";
     int used = 0;
@@ -305,54 +318,6 @@ static cl_program create_program_with_il(cl_context context, const void *il, siz
     cl_program handle = below.clCreateProgramWithIL(context, il, length, error);
     if (handle && wire_requires()) remember_program(handle); /* its build will have to fail */
     return handle;
-}
-
-/* A program that is compiled apart loses its earlier build, and such a handle is never served again. */
-static cl_int compile_program(cl_program handle, cl_uint count, const cl_device_id *devices,
-                              const char *options, cl_uint header_count,
-                              const cl_program *headers, const char **names,
-                              cl_program_notify notify, void *data) {
-    tell_other("clCompileProgram", options, handle);
-    struct program *program = begin_build(handle);
-    if (program && twin_has_kernels(program)) {
-        end_build(program);
-        return CL_INVALID_OPERATION;
-    }
-    if (wire_requires()) {
-        if (program) refuse_build(program, wire_refusal(NULL));
-        if (program) end_build(program);
-        return CL_COMPILE_PROGRAM_FAILURE;
-    }
-    cl_int code =
-        below.clCompileProgram(handle, count, devices, options, header_count, headers, names, notify, data);
-    if (program && has_begun(code)) {
-        stop_serving(program);
-        built_by_driver(program, 0);
-    }
-    if (program) end_build(program);
-    return code;
-}
-
-static cl_program link_program(cl_context context, cl_uint count, const cl_device_id *devices,
-                               const char *options, cl_uint inputs, const cl_program *given,
-                               cl_program_notify notify, void *data, cl_int *error) {
-    tell_other("clLinkProgram", options, NULL);
-    if (wire_requires()) {
-        if (error) *error = CL_LINK_PROGRAM_FAILURE;
-        return NULL;
-    }
-    struct twin **twins = given && inputs ? calloc(inputs, sizeof *twins) : NULL;
-    cl_program *handles = twins ? calloc(inputs, sizeof *handles) : NULL;
-    for (cl_uint i = 0; handles && i < inputs; i++) {
-        twins[i] = borrow_twin(given[i]);
-        handles[i] = twins[i] ? twins[i]->handle : given[i];
-    }
-    cl_program linked = below.clLinkProgram(context, count, devices, options, inputs,
-                                            handles ? handles : given, notify, data, error);
-    for (cl_uint i = 0; handles && i < inputs; i++) give_back(twins[i]);
-    free(handles);
-    free(twins);
-    return linked;
 }
 
 /* ---- Functions of one vendor that take a program ---- */

@@ -17,21 +17,24 @@ from gpucache.backends.opencl import BACKEND
 from gpucache.backends.opencl.logs import program_log
 from gpucache.backends.opencl.options import EXTRA_OPTIONS, as_pyopencl_reads
 from gpucache.engine.prepare import Prepared, prepare
-from gpucache.engine.program_names import program_name
+from gpucache.engine.program_names import UNNAMED, program_name
 from gpucache.engine.stores import Stores
-from gpucache.errors import GpucacheError
-from gpucache.model import Artifact, ArtifactKind, BuildRequest, CacheKey, Language, Program
+from gpucache.errors import GpucacheError, OptionError
+from gpucache.keys import PART, cache_key, digest
+from gpucache.model import Artifact, ArtifactKind, BuildRequest, CacheKey, KeyField, Language, Program
 from gpucache.serve.devices import Devices, Facts, NotKnownYetError
 from gpucache.serve.environment import Libraries, step_s, without_us
 from gpucache.serve.server import HEARD, PASSED, Handlers, Reply, require_same_files
 from gpucache.serve.session import YOUNG_NS, Build, Compiler, Part, Session, targets_of, wanted
 from gpucache.serve.telling import Say, is_required, miss_line, refused, silent
-from gpucache.serve.wire import LARGEST, Fields, Kind, WireError, variables
+from gpucache.serve.wire import LARGEST, Fields, Kind, WireError, number, variables
 from gpucache.sources import Memos, is_settled
 
 # PyOpenCL appends this on platforms that keep no cache of sources, so that no other cache answers.
 DEFEATER = re.compile(rb"\n\n__constant int pyopencl_defeat_cache_([0-9a-f]{32}) = 0;\Z")
 _COMPILES_NOTHING = ("clCreateProgramWithBinary", "clCreateProgramWithBuiltInKernels")
+_MARKS = re.compile(rb"([0-9a-f]{64}\n)+")
+_NOT_LINKED = re.compile("-create-library|-enable-link-options")
 _SIZES_CAP = 256
 """The most local sizes that are remembered of a program."""
 _DIMENSIONS = 3
@@ -49,13 +52,12 @@ class Asked:
     options: str
     source: bytes
     devices: tuple[Facts, ...]
+    parts: tuple[str, ...] = ()
+    """The marks of the programs that a link puts together, in their order; empty for all else."""
+    name: str = ""
+    """The program's name, for people."""
 
     is_ours = False
-
-    @property
-    def name(self) -> str:
-        """The program's name, for people."""
-        return program_name(self.source)
 
 
 class OpenCL(Compiler[Asked]):
@@ -99,7 +101,8 @@ def read_build(fields: Fields, libraries: Libraries) -> Asked:
         for _ in range(fields.count())
     )
     fields.end()
-    return Asked(files_seen, cwd, environ, options, DEFEATER.sub(b"", source), devices)
+    source = DEFEATER.sub(b"", source)
+    return Asked(files_seen, cwd, environ, options, source, devices, name=program_name(source))
 
 
 def prepare_build(asked: Asked, devices: Devices, memos: Memos | None = None) -> tuple[Prepared, ...]:
@@ -107,8 +110,10 @@ def prepare_build(asked: Asked, devices: Devices, memos: Memos | None = None) ->
     require_same_files(asked.files_seen, asked.cwd)
     options = as_pyopencl_reads((asked.options,))
     program = Program(asked.name, Language.OPENCL_C, asked.source)
+    if asked.parts and (option := _NOT_LINKED.search(asked.options)):
+        raise OptionError(f"links with the option {option[0]} are not served")
     found = [devices.match(facts, asked.cwd) for facts in asked.devices]
-    return tuple(
+    prepared = tuple(
         prepare(
             BACKEND,
             BuildRequest(
@@ -125,6 +130,30 @@ def prepare_build(asked: Asked, devices: Devices, memos: Memos | None = None) ->
         )
         for target, toolchain in found
     )
+    return tuple(_linked(one, asked.parts) for one in prepared) if asked.parts else prepared
+
+
+def _linked(prepared: Prepared, parts: Sequence[str]) -> Prepared:
+    """The lookup of a link: the marks of its parts stand for a source."""
+    marks = [KeyField(PART, mark) for mark in parts]
+    fields = [item for one in prepared.fields for item in (marks if one.label == "source" else [one])]
+    return prepared._replace(fields=tuple(fields), key=cache_key(fields))
+
+
+def mark_of(prepared: Sequence[Prepared]) -> str:
+    """The mark of a part: of the keys of its objects for all devices. Raises OptionError if it can have none.
+
+    An object may contain paths, and is no artifact in which they could be looked for.
+    """
+    keys = []
+    for one in prepared:
+        if one.refusal is not None:
+            raise OptionError(one.refusal)
+        if one.compilation.late:
+            raise OptionError("its compiler builds at first launch")
+        placed = one.is_bound or one.compilation.holds_paths
+        keys.append(one.located_key if placed else one.key)
+    return digest("\n".join(map(str, keys)).encode())
 
 
 @lru_cache(maxsize=16)
@@ -149,12 +178,17 @@ class OpenCLServing(Session[Asked]):
         """The keys of the builds that were noted for ``warm --misses``."""
         self.binaries = 0
         """How many programs were made from binaries, which need no compile."""
+        self._names: dict[str, str] = {}
+        """The names of parts by their marks."""
+        self._compiling: dict[bytes, tuple[Prepared, ...]] = {}
+        """The parts that are being compiled."""
 
     @property
     def handlers(self) -> Handlers:
         """The handler of each kind of request."""
         more = {Kind.REJECTED: self._reject, Kind.LAUNCHED: self._launched, Kind.OTHER: self._other}
-        return {**super().handlers, **more}
+        links = {Kind.PART: self._part, Kind.PART_COMPILED: self._part_compiled, Kind.LINK: self._link}
+        return {**super().handlers, **more, **links}
 
     def passed(self, one: Build[Asked], error: GpucacheError) -> Reply:
         """Leave a build to its compiler; one whose devices are not known yet is kept all the same."""
@@ -189,6 +223,11 @@ class OpenCLServing(Session[Asked]):
             return one.outcome
 
         return self.settled(token, settle)
+
+    def keep_row(self, one: Build[Asked], hits: Sequence[Hit]) -> None:
+        """The same, but for links: this process has named their parts, and reads their headers once more."""
+        if not one.asked.parts:
+            super().keep_row(one, hits)
 
     def _reject(self, fields: Fields) -> Reply:
         token = fields.take()
@@ -230,6 +269,43 @@ class OpenCLServing(Session[Asked]):
         with self._lock:
             self.binaries += entry_point == "clCreateProgramWithBinary"
         return HEARD
+
+    def _part(self, fields: Fields) -> Reply:
+        asked = self.compiler.read(fields)
+        try:
+            prepared = self.compiler.prepare(asked, self.stores)
+            mark = mark_of(prepared)
+        except GpucacheError as error:
+            reason = f"clCompileProgram is not served: {error}"
+            outcome = Intercepted(asked.name, "", RunResult.PASSED, reason=reason)
+            if is_required(asked.environ):
+                return self._refuse(outcome)
+            self.say(miss_line(outcome))
+            self.done(outcome)
+            return PASSED
+        self._names[mark] = asked.name
+        token = number(next(self._tokens))
+        self._compiling[token] = prepared
+        return Reply(Kind.HIT, (token, mark.encode()))
+
+    def _part_compiled(self, fields: Fields) -> Reply:
+        from gpucache.engine.lookup import changed_headers
+
+        prepared = self._compiling.pop(fields.take(), ())
+        return (
+            HEARD if prepared and not any(changed_headers(self.stores, one) for one in prepared) else PASSED
+        )
+
+    def _link(self, fields: Fields) -> Reply:
+        return self._ask(fields, self._read_link)
+
+    def _read_link(self, fields: Fields) -> Asked:
+        asked = self.compiler.read(fields)
+        if not _MARKS.fullmatch(asked.source):
+            raise WireError("a link has no marks of parts")
+        parts = tuple(asked.source.decode().split())
+        names = (self._names.get(mark, UNNAMED) for mark in parts)
+        return replace(asked, parts=parts, name=next((name for name in names if name != UNNAMED), UNNAMED))
 
     def _look_up_again(self, one: Build[Asked]) -> None:
         """Look a build up that has ended, and whose devices were not known when it began."""

@@ -51,6 +51,7 @@ class Recorder:
     def handlers(self) -> Handlers:
         """The handler of each kind of request."""
         handlers = {Kind.LAUNCHED: self._launched, Kind.OTHER: self._other, Kind.LOADED: self._loaded}
+        handlers[Kind.PART] = self._part
         for compiler in self._compilers:
             handlers |= {compiler.ask: partial(self._ask, compiler), compiler.told: self._told}
         return handlers
@@ -98,6 +99,10 @@ class Recorder:
             extents = local_size(size) if size else ()
             self._see(token, Seen(frozenset({(kernel, extents)})))
         return HEARD
+
+    def _part(self, _: Fields) -> Reply:
+        self._leave_out("clCompileProgram is not recorded")
+        return PASSED
 
     def _other(self, fields: Fields) -> Reply:
         fields.number()  # the process

@@ -26,7 +26,7 @@ from gpucache.serve.listening import Listening
 from gpucache.serve.wire import Fields, Frame, Kind, WireError, encode, receive
 
 _LOADED = (Kind.LOADED, Kind.NVRTC_LOADED)
-_BUILDS = (Kind.BUILD, Kind.COMPILE)
+_BUILDS = (Kind.BUILD, Kind.COMPILE, Kind.PART, Kind.LINK)
 _REFUSED_CAP = 16
 """The most refused processes that are reported."""
 READ_S = 60.0

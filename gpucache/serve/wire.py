@@ -45,6 +45,12 @@ class Kind(IntEnum):
 
     Our layer says its process: then it is loaded itself, and not only a library that may load it.
     """
+    PART = 7
+    """An OpenCL program is about to be compiled, to be linked later: by which mark is it known in links?"""
+    PART_COMPILED = 8
+    """It has been compiled: are its headers as they were?"""
+    LINK = 9
+    """Parts are about to be linked: can that be served? Fields as of BUILD, marks for the source."""
     COMPILE = 16
     """NVRTC is asked to compile: can it be served?"""
     COMPILED = 17
@@ -63,7 +69,8 @@ class Kind(IntEnum):
     """Not there, and the program demands a hit: have the build fail, for this reason."""
 
 
-OPENCL = (Kind.LOADED, Kind.BUILD, Kind.BUILT, Kind.REJECTED, Kind.LAUNCHED, Kind.OTHER)
+LINKING = (Kind.PART, Kind.PART_COMPILED, Kind.LINK)
+OPENCL = (Kind.LOADED, Kind.BUILD, Kind.BUILT, Kind.REJECTED, Kind.LAUNCHED, Kind.OTHER, *LINKING)
 NVRTC = (Kind.NVRTC_LOADED, Kind.COMPILE, Kind.COMPILED)
 """The questions of a program's OpenCL layer, and of the library in front of NVRTC."""
 

@@ -5,6 +5,7 @@
 #define CL_USE_DEPRECATED_OPENCL_2_2_APIS
 #include <CL/cl.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -273,6 +274,167 @@ static void one_device(void) {
     }
 }
 
+static const char *const APART[] = {
+    "int twice(int a);\n"
+    "__attribute__((reqd_work_group_size(4, 1, 1)))\n"
+    "kernel void fixed(global int *out, local int *part) {\n"
+    "  part[get_local_id(0)] = N; barrier(CLK_LOCAL_MEM_FENCE); out[get_global_id(0)] = twice(part[0]); }\n"
+    "kernel void plain(global int *out, const int more) { out[get_global_id(0)] = twice(N) + more; }\n",
+    "__attribute__((weak)) int twice(int a) { return F * a; }\n",
+};
+
+static cl_program compiled(cl_context in, int which, const char *options) {
+    cl_int code;
+    cl_program program = clCreateProgramWithSource(in, 1, (const char **)&APART[which], NULL, &code);
+    code = clCompileProgram(program, 0, NULL, options, 0, NULL, NULL, NULL, NULL);
+    if (code) FACT("compile %d", code);
+    return program;
+}
+
+static cl_program linked(const char *options, cl_uint count, ...) {
+    cl_program parts[8];
+    cl_int code = 77;
+    va_list given;
+    va_start(given, count);
+    for (cl_uint i = 0; i < count; i++) parts[i] = va_arg(given, cl_program);
+    va_end(given);
+    cl_program program = clLinkProgram(context, 0, NULL, options, count, parts, NULL, NULL, &code);
+    FACT("link %d %d", program != NULL, code);
+    return program;
+}
+
+static void use_linked(cl_program program) {
+    cl_int code;
+    if (!program) return;
+    cl_kernel kernel = clCreateKernel(program, "plain", &code);
+    FACT("kernel %d", code);
+    if (kernel) launch(kernel, 0, NULL);
+    if (kernel) clReleaseKernel(kernel);
+    clReleaseProgram(program);
+}
+
+static void apart(cl_platform_id platform) {
+    cl_int code;
+    stage = "parts";
+    cl_program first = compiled(context, 0, "-DN=3"), second = compiled(context, 1, "-DF=2"), program, other;
+    program_facts(first);
+    stage = "linked";
+    program = linked("-cl-fast-relaxed-math -cl-denorms-are-zero", 2, first, second); /* which PoCL refuses */
+    if (!program) program = linked("", 2, first, second);
+    all_facts(program);
+    FACT("retain %d", clRetainProgram(program));
+    program_facts(program);
+    FACT("release %d", clReleaseProgram(program));
+    FACT("constant %d", clSetProgramSpecializationConstant(program, 0, 4, &code));
+    stage = "parts after a link";
+    program_facts(first);
+    program_facts(second);
+    stage = "inputs";
+    other = linked("", 2, program, second);
+    if (other) clReleaseProgram(other);
+    other = linked("", 1, program);
+    if (other) clReleaseProgram(other);
+    FACT("no parts %d", clLinkProgram(context, 0, NULL, "", 0, NULL, NULL, NULL, &code) != NULL);
+    FACT("no parts %d", code);
+    FACT("without a code %d", (other = clLinkProgram(context, 0, NULL, "", 2, (cl_program[]){first, second}, NULL,
+                                                     NULL, NULL)) != NULL);
+    use_linked(other);
+    FACT("one device %d", (other = clLinkProgram(context, 1, &device, "", 2, (cl_program[]){first, second}, NULL,
+                                                 NULL, &code)) != NULL);
+    FACT("one device %d", code);
+    if (other) program_facts(other);
+    use_linked(other);
+    FACT("no device %d", clLinkProgram(context, 1, NULL, "", 2, (cl_program[]){first, second}, NULL, NULL, &code) != NULL);
+    FACT("no device %d", code);
+    stage = "outlived";
+    cl_kernel kernel = clCreateKernel(program, "plain", &code);
+    FACT("callback %d", clSetProgramReleaseCallback(program, on_end, NULL));
+    FACT("release %d", clReleaseProgram(program));
+    kernel_facts(kernel, program);
+    launch(kernel, 0, NULL);
+    FACT("release %d", clReleaseKernel(kernel));
+    FACT("ended %d", atomic_load(&ended));
+    stage = "failed";
+    other = linked("", 1, first);
+    if (other) clReleaseProgram(other);
+    linked("-no-such-option", 2, first, second);
+    stage = "order";
+    cl_program third = compiled(context, 1, "-DF=5");
+    use_linked(linked("", 3, first, second, third));
+    use_linked(linked("", 3, first, third, second));
+    use_linked(linked("", 2, third, first));
+    use_linked(linked("", 3, first, second, second));
+    stage = "compiled again";
+    FACT("compile %d", clCompileProgram(second, 0, NULL, "-DF=7", 0, NULL, NULL, NULL, NULL));
+    use_linked(linked("", 2, first, second));
+    FACT("compile %d", clCompileProgram(second, 1, &device, "-DF=missing", 0, NULL, NULL, NULL, NULL));
+    char vendor[256] = "";
+    clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof vendor, vendor, NULL);
+    if (strstr(vendor, "Intel")) use_linked(linked("", 2, first, second)); /* it links what was compiled before */
+    FACT("compile %d", clCompileProgram(second, 1, &device, "-DF=2", 0, NULL, NULL, NULL, NULL));
+    use_linked(linked("", 2, first, second));
+    stage = "built";
+    cl_program whole = create();
+    FACT("compile %d", clCompileProgram(whole, 0, NULL, "-DN=6", 0, NULL, NULL, NULL, NULL));
+    use_linked(linked("", 1, whole));
+    FACT("build %d", clBuildProgram(whole, 0, NULL, "-DN=4", NULL, NULL));
+    other = linked("", 1, whole);
+    if (other) clReleaseProgram(other);
+    clReleaseProgram(whole);
+    stage = "header";
+    const char *with = "#include <it.h>\nint twice(int a) { return F * a; }\n", *it = "#define F 9\n", *name = "it.h";
+    whole = clCreateProgramWithSource(context, 1, &with, NULL, &code);
+    cl_program header = clCreateProgramWithSource(context, 1, &it, NULL, &code);
+    FACT("compile %d", clCompileProgram(whole, 0, NULL, "", 1, &header, &name, NULL, NULL));
+    use_linked(linked("", 2, first, whole));
+    clReleaseProgram(whole);
+    stage = "called back";
+    int mark;
+    whole = create();
+    FACT("compile %d", clCompileProgram(whole, 0, NULL, "-DN=6", 0, NULL, NULL, on_built, &mark));
+    while (!atomic_load(&notified)) usleep(1000);
+    use_linked(linked("", 1, whole));
+    program = clLinkProgram(context, 0, NULL, "", 2, (cl_program[]){first, second}, on_built, &mark, &code);
+    while (atomic_load(&notified) < 2) usleep(1000);
+    FACT("link %d %d %d", code, told_of == program, told == &mark);
+    use_linked(program);
+    clReleaseProgram(whole);
+    stage = "library";
+    whole = linked("-create-library", 1, second);
+    if (whole) program_facts(whole);
+    if (whole) use_linked(linked("", 2, first, whole));
+    if (whole) clReleaseProgram(whole);
+    stage = "other context";
+    cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)platform, 0};
+    cl_context elsewhere = clCreateContext(properties, 1, &device, NULL, NULL, &code);
+    whole = compiled(elsewhere, 1, "-DF=2");
+    other = linked("", 2, first, whole);
+    if (other) clReleaseProgram(other);
+    other = clLinkProgram(elsewhere, 0, NULL, "", 2, (cl_program[]){first, second}, NULL, NULL, &code);
+    FACT("link %d %d", other != NULL, code);
+    if (other) clReleaseProgram(other);
+    clReleaseProgram(whole);
+    clReleaseContext(elsewhere);
+    stage = "parts are gone";
+    program = linked("", 2, first, second);
+    clReleaseProgram(first);
+    clReleaseProgram(second);
+    clReleaseProgram(third);
+    all_facts(program);
+    clReleaseProgram(program);
+    stage = "many";
+    for (int i = 0; i < 12; i++) { /* so that addresses are used again */
+        char options[] = "-DF=3";
+        options[4] = (char)('3' + i % 3);
+        first = compiled(context, 0, "-DN=3");
+        second = compiled(context, 1, options);
+        program = linked("", 2, first, second);
+        clReleaseProgram(i % 2 ? first : second);
+        use_linked(program);
+        clReleaseProgram(i % 2 ? second : first);
+    }
+}
+
 /* Two halves of the device, or the device itself where it has none. */
 static void two_devices(cl_platform_id platform) {
     cl_device_partition_property halves[] = {CL_DEVICE_PARTITION_BY_COUNTS, 1, 1, 0, 0};
@@ -310,6 +472,56 @@ static void two_devices(cl_platform_id platform) {
     FACT("build %d", clBuildProgram(program, 2, all, "-DN=5", NULL, NULL));
     all_facts(program);
     clReleaseProgram(program);
+    stage = "linked for both";
+    cl_program first = compiled(context, 0, "-DN=3"), second = compiled(context, 1, "-DF=2");
+    program = linked("", 2, first, second);
+    all_facts(program);
+    clReleaseProgram(program);
+    stage = "linked turned";
+    program = clLinkProgram(context, 2, turned, "", 2, (cl_program[]){first, second}, NULL, NULL, &code);
+    FACT("link %d", code);
+    if (!code) program_facts(program);
+    if (program) clReleaseProgram(program);
+    stage = "linked for one";
+    program = clLinkProgram(context, 1, all, "", 2, (cl_program[]){first, second}, NULL, NULL, &code);
+    FACT("link %d", code);
+    if (!code) all_facts(program);
+    if (program) clReleaseProgram(program);
+    stage = "compiled for one";
+    FACT("compile %d", clCompileProgram(second, 1, all + 1, "-DF=5", 0, NULL, NULL, NULL, NULL));
+    program = clLinkProgram(context, 1, all + 1, "", 2, (cl_program[]){first, second}, NULL, NULL, &code);
+    FACT("link %d", code);
+    if (program) clReleaseProgram(program);
+    clReleaseProgram(first);
+    clReleaseProgram(second);
+}
+
+static void *link_in_thread(void *shared) {
+    for (int i = 0; i < 6; i++) {
+        char options[] = "-DF=3";
+        options[4] = (char)('3' + i % 4);
+        cl_int code;
+        cl_program own = compiled(context, 1, options);
+        cl_program both = clLinkProgram(context, 0, NULL, "", 2, (cl_program[]){shared, own}, NULL, NULL, &code);
+        if (code) return "link";
+        clReleaseProgram(own);
+        cl_kernel kernel = clCreateKernel(both, "plain", &code);
+        clReleaseProgram(both);
+        if (!kernel) return "kernel";
+        cl_command_queue queue = clCreateCommandQueueWithProperties(context, device, NULL, &code);
+        int out[SIZE] = {0}, more = 5;
+        size_t global = SIZE;
+        cl_mem buffer = clCreateBuffer(context, CL_MEM_READ_WRITE, sizeof out, NULL, &code);
+        clSetKernelArg(kernel, 0, sizeof buffer, &buffer);
+        clSetKernelArg(kernel, 1, sizeof more, &more);
+        clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &global, NULL, 0, NULL, NULL);
+        clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, sizeof out, out, 0, NULL, NULL);
+        if (out[7] != (options[4] - '0') * 3 + 5) return "output";
+        clReleaseMemObject(buffer);
+        clReleaseCommandQueue(queue);
+        clReleaseKernel(kernel);
+    }
+    return "well";
 }
 
 static void *build_in_thread(void *data) {
@@ -338,9 +550,9 @@ static void *build_in_thread(void *data) {
     return "well";
 }
 
-static void threads(void) {
+static void threads(void *(*work)(void *), void *shared) {
     pthread_t running[4];
-    for (size_t i = 0; i < 4; i++) pthread_create(&running[i], NULL, build_in_thread, (void *)i);
+    for (size_t i = 0; i < 4; i++) pthread_create(&running[i], NULL, work, shared ? shared : (void *)i);
     for (size_t i = 0; i < 4; i++) {
         void *end;
         pthread_join(running[i], &end);
@@ -425,7 +637,9 @@ int main(int count, char **arguments) {
     stage = mode;
     if (!strcmp(mode, "facts")) one_device();
     if (!strcmp(mode, "two")) two_devices(platform);
-    if (!strcmp(mode, "threads")) threads();
+    if (!strcmp(mode, "threads")) threads(build_in_thread, NULL);
+    if (!strcmp(mode, "apart")) apart(platform);
+    if (!strcmp(mode, "linking")) threads(link_in_thread, compiled(context, 0, "-DN=3"));
     if (!strcmp(mode, "forks")) forks();
     if (!strcmp(mode, "closed")) closed();
     if (!strcmp(mode, "exit")) {

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 INTEL = "Intel(R) OpenCL"
 _WITH_PYOPENCL = Path(__file__).with_name("pyopencl_program.py")
-_MODES = ("facts", "two", "threads", "forks", "closed", "exit")
+_MODES = ("facts", "two", "threads", "forks", "closed", "exit", "apart", "linking")
 # What a source of program.c is launched with: the driver's choice, and two that it was given.
 _SIZES = {(b"plain", b""), (b"plain", b"4"), (b"fixed", b"4")}
 
@@ -75,7 +75,7 @@ def _hits(keeper: Keeper) -> int:
 
 
 @pytest.mark.parametrize("mode", _MODES)
-def test_a_program_learns_the_same_bare_on_a_miss_and_on_a_hit(run: Run, mode: str) -> None:
+def test_a_program_learns_the_same_bare_on_a_miss_and_on_a_hit(run: Run, platform: str, mode: str) -> None:
     """Every fact that a program asks for is the same, whoever compiled."""
     bare = run(mode)
     keeper = Keeper()
@@ -83,8 +83,9 @@ def test_a_program_learns_the_same_bare_on_a_miss_and_on_a_hit(run: Run, mode: s
         assert run(mode, peer) == bare
         missed = keeper.served.count(False)
         assert run(mode, peer) == bare
-    assert missed > 0
-    assert _hits(keeper) > 0
+    if (mode, platform) not in (("apart", PLATFORM), ("linking", PLATFORM)):
+        assert missed > 0
+        assert _hits(keeper) > 0
     assert peer.of_kind(Kind.REJECTED) == []
 
 
@@ -160,6 +161,49 @@ def test_the_end_of_a_served_build_is_told(run: Run) -> None:
         run("exit", peer)
     served = [fields for kind, fields in peer.heard[heard:] if kind == Kind.BUILT]
     assert [rest for _, *rest in served] == [[b"0", b"0", b"", b""]] * 2
+
+
+def test_a_link_is_named_by_its_parts_in_their_order(run: Run, platform: str) -> None:
+    """A link of the same parts in another order is another question."""
+    if platform == PLATFORM:
+        pytest.skip("PoCL compiles late")
+    with Peer(Keeper()) as peer:
+        run("apart", peer)
+    links = [fields[4].split() for fields in peer.of_kind(Kind.LINK)]
+    one, other = (marks for marks in links if len(set(marks)) == 3)
+    assert one == [other[0], other[2], other[1]]
+
+
+def test_parts_whose_headers_changed_meanwhile_are_linked_by_the_driver(run: Run) -> None:
+    """The server is asked once more after the compile, and of such a link it hears nothing."""
+    bare, keeper = run("apart"), Keeper()
+
+    def answer(kind: int, fields: tuple[bytes, ...]) -> bytes:
+        return frame(Kind.PASS, b"") if kind == Kind.PART_COMPILED else keeper(kind, fields)
+
+    with Peer(answer) as peer:
+        assert run("apart", peer) == bare
+    assert peer.of_kind(Kind.LINK) == []
+
+
+@pytest.mark.parametrize("binary", [b"", b"garbage", b"\x7fELF" + bytes(60)])
+def test_a_linked_binary_that_the_driver_refuses_is_linked_from_its_parts(
+    run: Run, platform: str, binary: bytes
+) -> None:
+    """The server hears the driver's error, and gets what was linked instead."""
+    if platform == PLATFORM:
+        pytest.skip("PoCL compiles late")
+    bare, keeper = run("apart"), Keeper()
+
+    def answer(kind: int, fields: tuple[bytes, ...]) -> bytes:
+        if kind == Kind.LINK:
+            keeper(kind, fields)
+            return frame(Kind.HIT, b"0", binary, b"a log")
+        return keeper(kind, fields)
+
+    with Peer(answer) as peer:
+        assert run("apart", peer) == bare
+    assert len(peer.of_kind(Kind.REJECTED)) == len(peer.of_kind(Kind.LINK)) > 0
 
 
 @pytest.mark.parametrize("binary", [b"", b"garbage", b"poclbin" + bytes(40), b"\x7fELF" + bytes(60)])

@@ -3,8 +3,8 @@
 It builds one source once for each factor, launches it, and prints the sums. A factor that is no number does
 not compile, and the error is printed. ``kill`` as a factor kills the parent process there. After ``log``
 errors come with what the compiler said, and after ``option`` builds have an option that is not served;
-``compile`` compiles without linking, and ``header`` builds with a header that is removed as soon as the build
-returns. ``NAME=VALUE`` sets a variable, which is removed without a value.
+``header`` builds with a header that is removed as soon as the build returns. ``NAME=VALUE`` sets a variable,
+which is removed without a value.
 """
 
 import os
@@ -39,9 +39,6 @@ for factor in sys.argv[2:] or ["2"]:
         continue
     try:
         program = cl.Program(context, SOURCE)
-        if factor == "compile":
-            program.compile("-DFACTOR=1")
-            continue
         if factor == "header":
             with tempfile.TemporaryDirectory() as folder:
                 Path(folder, "factor.h").write_text("#define FACTOR 4\n")

@@ -2,10 +2,11 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 
@@ -74,7 +75,13 @@ class Command:
         self.path = ends.enter_context(serve(self._serving.handlers))
 
     def build(
-        self, *, device: str = "intel", options: str = "", driver: str = "", source: bytes = SOURCE
+        self,
+        *,
+        device: str = "intel",
+        options: str = "",
+        driver: str = "",
+        source: bytes = SOURCE,
+        kind: Kind = Kind.BUILD,
     ) -> Frame:
         """Ask for a build in an empty environment; ``driver`` replaces the driver's version."""
         told = _facts(_row(self._rows, device))
@@ -88,7 +95,16 @@ class Command:
             b"1",
             *told,
         )
-        return ask(self.path, Kind.BUILD, *fields)
+        return ask(self.path, kind, *fields)
+
+    def part(self, source: bytes = SOURCE, **asked: Any) -> tuple[bytes, bytes]:
+        """Name a part that is about to be compiled: a token and its mark."""
+        token, mark = self.build(source=source, kind=Kind.PART, **asked).fields
+        return token, mark
+
+    def link(self, *marks: bytes, **asked: Any) -> Frame:
+        """Ask for a link of parts."""
+        return self.build(source=b"".join(mark + b"\n" for mark in marks), kind=Kind.LINK, **asked)
 
     def built(self, token: bytes, binary: bytes = BINARY, code: int = 0) -> Frame:
         """Tell how a build ended after a second."""
@@ -324,6 +340,87 @@ def test_a_call_that_is_not_served_is_told(command: Command) -> None:
     ask(command.path, Kind.OTHER, b"1", b"clCompileProgram", b"-DX", b"source")
     (one,) = command.end()
     assert (one.result, one.reason) == (RunResult.PASSED, "clCompileProgram is not served")
+
+
+def test_a_link_is_known_by_its_parts_and_its_options(start: Callable[[], Command]) -> None:
+    """Each part, their order and how often each is there counts."""
+    command = start()
+    (_, one), (_, other) = command.part(), command.part(SOURCE + b"// other\n")
+    assert (command.part()[1] == one, one == other) == (True, False)
+    command.built(command.link(one, other).fields[0])
+    assert command.link(one, other).fields[1:] == (BINARY, b"a log")
+    asked = (command.link(other, one), command.link(one), command.link(one, one, other))
+    optional = command.link(one, other, options="-cl-denorms-are-zero")
+    assert {reply.kind for reply in (*asked, optional)} == {Kind.MISS}
+    assert [one.program for one in command.end()] == ["scale"] * 6
+
+
+def test_a_mark_has_all_that_its_object_depends_on(command: Command, tmp_path: Path) -> None:
+    """Source, options and driver; and the places of headers, which objects may name."""
+    marks = [
+        command.part(),
+        command.part(options="-DN=1"),
+        command.part(options="-DN=2"),
+        command.part(b"//\n"),
+    ]
+    for folder in (tmp_path / "one", tmp_path / "other"):
+        folder.mkdir()
+        (folder / "it.h").touch()
+        marks.append(command.part(b"#include <it.h>\n", options=f"-I{folder}"))
+    assert len({mark for _, mark in marks}) == len(marks)
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        (lambda _: None, Kind.OK),
+        (lambda header: header.write_text("2"), Kind.PASS),
+        (lambda header: (header.write_text("2"), header.write_text("1")), Kind.PASS),
+        (lambda header: header.with_name("missing.h").touch(), Kind.PASS),
+        (lambda header: header.unlink(), Kind.PASS),
+    ],
+    ids=["nothing", "edited", "edited and back", "appeared", "removed"],
+)
+def test_a_part_whose_headers_changed_while_it_was_compiled_is_told(
+    command: Command, change: Callable[[Path], object], kind: Kind, tmp_path: Path
+) -> None:
+    """Its object may be of either; of a token that is not known nothing is."""
+    header = tmp_path / "it.h"
+    header.write_text("1")
+    token, _ = command.part(b'#include "it.h"\n#include "missing.h"\n', options=f"-I{tmp_path}")
+    change(header)
+    assert ask(command.path, Kind.PART_COMPILED, token).kind == kind
+    assert ask(command.path, Kind.PART_COMPILED, token).kind == Kind.PASS
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({"options": "-save-temps"}, "'-save-temps' reads or writes files"),
+        ({"options": "-cl-kernel-arg-info"}, "requests data that this driver's binaries lack"),
+        ({"driver": "0.1"}, "its driver is not seen"),
+        ({"device": "pocl"}, "its compiler builds at first launch"),
+    ],
+    ids=["refused", "not in binaries", "unknown device", "late"],
+)
+def test_a_program_that_is_no_part_is_told_why(command: Command, asked: Mapping[str, Any], why: str) -> None:
+    """What could not be kept if it was built cannot be linked from the cache."""
+    assert command.build(kind=Kind.PART, **asked).kind == Kind.PASS
+    (one,) = command.end()
+    assert one.reason.startswith("clCompileProgram is not served: ") and why in one.reason
+
+
+@pytest.mark.parametrize("option", ["-create-library", "-create-library -enable-link-options"])
+def test_libraries_are_not_linked_from_the_cache(command: Command, option: str) -> None:
+    """They are no programs."""
+    assert command.link(command.part()[1], options=option).kind == Kind.PASS
+
+
+@pytest.mark.parametrize("marks", [b"", b"\n", b"0" * 64, b"x" * 64 + b"\n", SOURCE])
+def test_a_link_without_marks_is_passed(command: Command, marks: bytes) -> None:
+    """It is no question."""
+    assert command.build(source=marks, kind=Kind.LINK).kind == Kind.PASS
+    assert command.end() == ()
 
 
 class Memory:

@@ -1,0 +1,137 @@
+"""Programs that are compiled and linked apart under ``gpucache run``, with Intel's CPU runtime.
+
+A link is served if everything is as it was; whatever changed, the program gets what it gets without gpucache.
+"""
+
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.children import run_text
+from tests.serve.conftest import Done
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="run is for Linux")]
+PROGRAM = Path(__file__).with_name("linking_program.py")
+INTEL = "Intel"
+LINK_FAILED = -17
+FIRST = "header=1 main lib link=main+lib"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of the program and its header."""
+    place = tmp_path / "program"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    return place
+
+
+@pytest.fixture
+def link(run: Callable[..., Done], folder: Path) -> Callable[..., Done]:
+    """Run the program with some steps under ``gpucache run``."""
+
+    def call(steps: str, **variables: str) -> Done:
+        return run(sys.executable, PROGRAM, INTEL, *steps.split(), **variables)
+
+    return call
+
+
+@pytest.fixture
+def plain(environment: Mapping[str, str], folder: Path) -> Callable[[str], str]:
+    """The output of the program alone."""
+
+    def call(steps: str) -> str:
+        return run_text([sys.executable, PROGRAM, INTEL, *steps.split()], env=environment, check=True).stdout
+
+    return call
+
+
+class Case(NamedTuple):
+    """What the program does after another run of it, and how its links are answered then."""
+
+    name: str
+    then: str
+    results: str
+    before: str = FIRST
+    variables: Mapping[str, str] = {}
+
+
+CASES = (
+    Case("the same", FIRST, "hit"),
+    Case("another header", "header=3 main lib link=main+lib", "kept"),
+    Case("another part", "header=1 main other link=main+other", "kept"),
+    Case("another option of a part", "header=1 main lib:-DF=5 link=main+lib", "kept"),
+    Case("another option of the link", "header=1 main lib link=main+lib:-cl-denorms-are-zero", "kept"),
+    Case(
+        "another order",
+        "header=1 main lib other link=main+other+lib",
+        "kept",
+        before="header=1 main lib other link=main+lib+other",
+    ),
+    Case("a part compiled again", "header=1 main lib:-DF=5 link=main+lib lib link=main+lib", "kept hit"),
+    Case("a header that changes after the compile", "header=1 main header=3 lib link=main+lib", "hit"),
+    Case("a header that had changed before", "header=3 main header=1 lib link=main+lib", "kept"),
+    Case(
+        "a link of what was compiled before a change",
+        "header=3 main lib link=main+lib",
+        "kept",
+        before="header=1 main header=3 lib link=main+lib",
+    ),
+    Case("a variable", FIRST, "kept", variables={"CL_CONFIG_USE_VECTORIZER": "False"}),
+    Case("a variable that is set late", f"CL_CONFIG_USE_VECTORIZER==False {FIRST}", "passed passed passed"),
+    Case("a variable for the link", "header=1 main lib CL_CONFIG_USE_VECTORIZER==0 link=main+lib", "left"),
+    Case("a part with the time", "header=1 main timed link=main+timed", "passed passed"),
+    Case("a library", "header=1 main lib link=lib:-create-library link=main+library", "passed passed"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_a_link_is_served_if_nothing_changed(
+    link: Callable[..., Done], plain: Callable[[str], str], case: Case
+) -> None:
+    """The program prints what it prints alone, and its links are answered as they may be."""
+    before = link(case.before)
+    assert (before.code, before.out, before.results[-1]) == (0, plain(case.before), "kept")
+    done = link(case.then, **case.variables)
+    assert (done.code, done.out) == (0, plain(case.then))
+    assert done.results == case.results.split(), done.report
+
+
+def test_a_required_link_fails_unless_it_is_a_hit(
+    link: Callable[..., Done], plain: Callable[[str], str]
+) -> None:
+    """Parts are compiled, as they are needed for a hit; a program that is no part is not."""
+    assert link(FIRST, GPUCACHE_REQUIRE="1").out == f"{LINK_FAILED}\n"
+    assert link(FIRST).results == ["kept"]
+    done = link(FIRST, GPUCACHE_REQUIRE="1")
+    assert (done.results, done.out) == (["hit"], plain(FIRST))
+    assert link("header=1 main:-cl-kernel-arg-info", GPUCACHE_REQUIRE="1").results == ["refused"]
+
+
+def test_a_damaged_link_is_linked_again(
+    link: Callable[..., Done], plain: Callable[[str], str], root: Path
+) -> None:
+    """Each byte is checked before the driver gets it."""
+    assert link(FIRST).results == ["kept"]
+    [entry] = root.rglob("*.gpc")
+    data = bytearray(entry.read_bytes())
+    data[-100] ^= 1
+    entry.write_bytes(data)
+    done = link(FIRST)
+    assert (done.results, done.out) == (["kept"], plain(FIRST))
+    assert link(FIRST).results == ["hit"]
+
+
+def test_links_are_not_recorded(
+    gpucache: Callable[..., "subprocess.CompletedProcess[str]"], folder: Path
+) -> None:
+    """The program compiles as alone, and it is said."""
+    done = gpucache(
+        "record", "-o", folder / "recording", "--", sys.executable, PROGRAM, INTEL, *FIRST.split()
+    )
+    assert done.returncode == 0
+    assert "not recorded (2): clCompileProgram is not recorded" in done.stderr, done.stderr
