@@ -76,6 +76,24 @@ _CLI = frozenset(
     }
 )
 
+_ENGINE = frozenset(
+    {
+        "leaves",
+        "sources",
+        "manifest",
+        "settings",
+        "recording",
+        "probe",
+        "backends.interface",
+        "backends.registry",
+        "caches.interface",
+        "store.answers",
+        "store.directory",
+        "store.interface",
+        "store.memory",
+    }
+)
+
 # What each room may import beside itself: whole rooms, or single modules of a room.
 ALLOWED: Mapping[str, frozenset[str]] = {
     "leaves": frozenset(),
@@ -92,23 +110,9 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "caches.own": frozenset({"leaves", "settings", "store"}),
     "caches.portable": frozenset({"leaves", "store.layout"}),
     "probe": frozenset({"leaves", "backends.interface", "backends.registry"}),
-    "engine": frozenset(
-        {
-            "leaves",
-            "sources",
-            "manifest",
-            "settings",
-            "recording",
-            "probe",
-            "backends.interface",
-            "backends.registry",
-            "caches.interface",
-            "store.answers",
-            "store.directory",
-            "store.interface",
-            "store.memory",
-        }
-    ),
+    "engine": _ENGINE,
+    # What workers elsewhere make comes back as the file of an entry.
+    "engine.warm.elsewhere": _ENGINE | {"store.format"},
     # The processes of starts put their parts together from plain values.
     "bench": frozenset(
         {"leaves", "settings", "sources", "assembly", "engine", "backends", "caches.known_caches"}
@@ -279,7 +283,8 @@ _ONLY: Mapping[str, frozenset[str]] = {
     "triton": frozenset({"triton"}),
     "click": frozenset({"cli"}),
     # It takes three times as long to import as JSON, so no hit may need it.
-    "msgspec": frozenset({"recording", "sources.scan_memos", "remote"}),
+    "msgspec": frozenset({"recording", "sources.scan_memos", "remote", "engine.warm.elsewhere"}),
+    "distributed": frozenset({"engine.workers.clusters"}),
     "obstore": frozenset({"remote.cloud"}),
     "oras": frozenset({"remote.registry_client"}),
     "redis": frozenset({"remote.redis_server"}),

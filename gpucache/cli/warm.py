@@ -1,7 +1,7 @@
 """``gpucache warm``: fill the cache before it is needed."""
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.parameters import (
     BuildCommand,
     Count,
+    Name,
     Named,
     Number,
     PathName,
@@ -76,6 +77,12 @@ NEXT = (
     help="With --check: look up for another machine, from a profile written by 'gpucache devices --save'; "
     "with --recording repeatable.",
 )
+@click.option(
+    "--on",
+    metavar="CLUSTER",
+    type=Name(),
+    help="Build on the workers of dask:ADDRESS, the address of a scheduler, and keep the entries here.",
+)
 @click.option("--retry", is_flag=True, help="Retry builds that crashed or timed out before.")
 @click.option(
     "--into",
@@ -94,6 +101,7 @@ def warm(
     recordings: tuple[Path, ...],
     check: bool,
     profiles: tuple[Path, ...],
+    on: str | None,
     retry: bool,
     into: Path | None,
 ) -> None:
@@ -119,6 +127,11 @@ def warm(
     has instead, with the headers and directories as recorded. Machines with the same results are one row;
     -v and --json have each machine and program.
 
+    --on builds for the devices and the environment variables of a cluster's workers, which need the same
+    version of gpucache. No shared file system is needed: sources, headers and options are sent, each build
+    runs in its own process, and its entry is checked before it is kept here; 'gpucache push' sends it on. A
+    lost worker counts as a crash of its builds. Builds that contain the paths of their files fail.
+
     With -- COMMAND, --root is the command's GPUCACHE_DIR.
     """
     from gpucache.answers import warm as text
@@ -127,16 +140,16 @@ def warm(
 
     if profiles and not check:
         raise UsageError("--device-profile is for another machine, where nothing can be built; add --check")
-    apart = (named.anything, targets, jobs, shared, misses, recordings, check, retry)
+    if check and (shared or retry or on):
+        raise UsageError("--check compiles nothing; leave --shared and --retry out, and --on")
+    apart = (named.anything, targets, jobs, shared, misses, recordings, check, retry, on)
     if _is_command(into, alone=not any(apart)):
         _warm_command(timeout, into)
         return
-    if check and (shared or retry):
-        raise UsageError("--check compiles nothing; leave --shared and --retry out")
     _require_fitting(named, recordings, profiles, misses=misses)
     settings = given().settings()
     settings = settings._replace(read_only=True) if check else settings  # a check is not a use of an entry
-    with _warming(settings, jobs, timeout, check, retry, shared=shared) as run:
+    with _warming(settings, on, jobs, timeout, check, retry, shared=shared) as run:
         if misses:
             outcomes = warm_missed(run, targets, named.local_sizes)
         elif recordings and profiles:
@@ -189,7 +202,7 @@ def _complain_of(outcomes: "Sequence[WarmOutcome]") -> None:
 
 
 @contextmanager
-def _warming(settings: "Settings", *how: Any, shared: bool = False) -> "Iterator[Warming]":
+def _warming(settings: "Settings", on: str | None, *how: Any, shared: bool = False) -> "Iterator[Warming]":
     """The run as the engine makes it, shown on a bar."""
     from gpucache.assembly import backends, open_store, open_stores
     from gpucache.engine.warm.run import Warming
@@ -200,15 +213,21 @@ def _warming(settings: "Settings", *how: Any, shared: bool = False) -> "Iterator
 
     store = partial(open_store, shared=shared)
     stores = partial(open_stores, shared=shared, command="gpucache warm", warn=complain)
-    with given().progress() as bar:
-        yield Warming(settings, store, stores, backends(), given().say, progress, *how)
+    with ExitStack() as ends:
+        cluster = None
+        if on is not None:
+            from gpucache.engine.workers.clusters import open_cluster
+
+            cluster = ends.enter_context(open_cluster(on))
+        bar = ends.enter_context(given().progress())
+        yield Warming(settings, store, stores, backends(), given().say, progress, cluster, *how)
 
 
 def warm_noted(settings: "Settings", keys: "Collection[CacheKey]") -> "list[WarmOutcome]":
     """Warm the requests noted under some keys; raises CacheUnusableError."""
     from gpucache.engine.warm.run import warm_missed
 
-    with _warming(settings) as run:
+    with _warming(settings, None) as run:
         return warm_missed(run, keys=keys)
 
 
@@ -225,7 +244,7 @@ def _warm_programs(
         searched = format_list(list(folders), 4)
         given().say(f"Searching for headers in each source's own directory first: {searched}")
     outcomes, here = warm_programs(run, specs, targets, profile)
-    if profile is None and not run.check:
+    if profile is None and not run.check and run.cluster is None:
         remember_targets(run.settings, here.devices)
     return outcomes
 

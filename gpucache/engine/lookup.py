@@ -135,7 +135,7 @@ def publish(
         return Built(
             artifact, miss, None, note=f"the compiler's result is damaged, so it was not kept: {wrong}"
         )
-    entry = _entry(prepared, artifact)
+    entry = entry_of(prepared, artifact)
     try:
         store.publish(entry)
     except (OSError, CacheUnusableError) as error:
@@ -179,7 +179,8 @@ def changed_headers(stores: Stores, prepared: Prepared) -> str | None:
     return None if before == now else "a header changed"
 
 
-def _entry(prepared: Prepared, artifact: Artifact) -> Entry:
+def entry_of(prepared: Prepared, artifact: Artifact) -> Entry:
+    """The entry of an artifact that was compiled from a request."""
     request, inputs = prepared.request, prepared.compilation.inputs
     located = holds_paths(prepared, artifact.payload, (artifact.build_log, *artifact.lowered_names.values()))
     path = request.program.path

@@ -29,16 +29,35 @@ class Profile:
     environment: Mapping[str, str]
 
 
-def save_profile(path: Path, profile: Profile) -> None:
-    """Write a profile; raises UsageError if the file cannot be written."""
+def encode_profile(profile: Profile) -> bytes:
+    """The bytes of a profile's file."""
     document = {
         "schema": SCHEMA,
         "devices": [device_to_json(device) for device in profile.devices],
         "environment": dict(sorted(profile.environment.items())),
     }
+    return json.dumps(document, indent=2, ensure_ascii=True).encode("ascii") + b"\n"
+
+
+def decode_profile(data: bytes) -> Profile:
+    """The profile in some bytes; raises ValueError, and TargetError for a target that is none."""
+    if len(data) > _MAX_BYTES:
+        raise ValueError("it is larger than 4 MiB")
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        raise ValueError("it is not JSON") from None
+    try:
+        return _profile(document)
+    except (TypeError, KeyError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+
+
+def save_profile(path: Path, profile: Profile) -> None:
+    """Write a profile; raises UsageError if the file cannot be written."""
     new = not path.exists()
     try:
-        path.write_text(json.dumps(document, indent=2, ensure_ascii=True) + "\n", encoding="ascii")
+        path.write_bytes(encode_profile(profile))
     except OSError as error:
         if new:
             path.unlink(missing_ok=True)
@@ -53,14 +72,8 @@ def load_profile(path: Path) -> Profile:
     except OSError as error:
         raise os_errors.unreadable(f"the device profile {path}", error, "check its path") from None
     try:
-        if len(data) > _MAX_BYTES:
-            raise ValueError("it is larger than 4 MiB")
-        try:
-            document = json.loads(data)
-        except (ValueError, RecursionError):
-            raise ValueError("it is not JSON") from None
-        return _profile(document)
-    except (ValueError, TypeError, KeyError, RecursionError, TargetError) as error:
+        return decode_profile(data)
+    except (ValueError, TargetError) as error:
         raise UsageError(
             f"{path} is not a device profile ({error}); write one there with 'gpucache devices --save FILE'"
         ) from None

@@ -213,7 +213,7 @@ def _replayed_items(
     build = one.build
     backend = _backend(build.language, backends)
     if not selected and (device := recorded_device(build, devices)):
-        yield _replayed_item(one, device, backend, environ)
+        yield replayed_item(one, device, backend, environ)
         return
     chosen = [device for device in selected if device.backend == backend.name]
     if not chosen:
@@ -221,7 +221,7 @@ def _replayed_items(
         why = why if selected else _why_absent(backend.name, devices)
         yield WarmItem(build.program, build.target, build.short, skipped=why)
     for device in chosen:
-        yield _replayed_item(one, device, backend, environ)
+        yield replayed_item(one, device, backend, environ)
 
 
 def _why_absent(backend: str, devices: Sequence[Device]) -> str:
@@ -247,7 +247,8 @@ def recorded_device(build: "RecordedBuild", devices: Sequence[Device]) -> Device
     return min(alike, key=lambda one: (not one.available, str(one.target) != build.target), default=None)
 
 
-def _replayed_item(one: "Replayed", device: Device, backend: Backend, environ: Mapping[str, str]) -> WarmItem:
+def replayed_item(one: "Replayed", device: Device, backend: Backend, environ: Mapping[str, str]) -> WarmItem:
+    """A recorded build for a device."""
     build = one.build
     if device.target is None or device.toolchain is None or not device.available:
         return WarmItem(build.program, build.target, build.short, skipped=device.detail)

@@ -8,7 +8,7 @@ A worker looks for its item once more, explains the miss, builds and publishes.
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,31 +20,41 @@ from gpucache.backends.interface import Backend
 from gpucache.backends.registry import load_backend
 from gpucache.engine.lookup import LOG_LIMIT, build, find
 from gpucache.engine.prepare import Prepared, lacks_kernels, prepare
-from gpucache.engine.stores import Stores
+from gpucache.engine.stores import NoEntry, Stores
 from gpucache.engine.warm.plan import Build, Job, Named, Progress, WarmItem
 from gpucache.engine.workers.pool import Bounds, Died, Done, Failed, run_isolated
 from gpucache.errors import CompileError, GpucacheError
 from gpucache.model import Artifact, CacheKey
 from gpucache.store.interface import Event
 
+HOLDS_PLACES = (
+    "the artifact holds the places of its files, so it would hit nowhere else; warm it where it runs"
+)
+Answer = Done[Hit | Built] | Failed | Died
+Engine = Callable[
+    [Sequence[tuple[WarmItem, Prepared]], Bounds, Callable[[Sequence[Named]], None]],
+    Iterator[tuple[WarmItem, Prepared, Answer]],
+]
+"""What builds the items of a round; it calls a function now and then with those that are being built."""
+
 
 def in_workers(
     pending: Sequence[tuple[WarmItem, Prepared]],
     stores: Stores,
-    build: Build,
+    engine: Engine,
     bounds: Bounds,
     progress: Callable[[Progress], None],
 ) -> Iterator[WarmOutcome]:
     """The outcome of each item, as soon as its worker ends."""
     tally = _Tally(len(pending), progress)
     again: list[tuple[WarmItem, Prepared]] = []
-    for item, prepared, answer in _round(pending, build, bounds, tally):
+    for item, prepared, answer in engine(pending, bounds, tally.running):
         if isinstance(answer, Died):
             again.append((item, prepared))
         else:
             tally.done += 1
             yield _answered(item, prepared, stores, answer)
-    for item, prepared, answer in _round(again, build, bounds, tally):
+    for item, prepared, answer in engine(again, bounds, tally.running) if again else ():
         tally.done += 1
         yield _answered(item, prepared, stores, answer)
 
@@ -55,14 +65,18 @@ class _Tally:
     def __init__(self, total: int, progress: Callable[[Progress], None]) -> None:
         self.done, self._total, self._progress = 0, total, progress
 
-    def running(self, now: "Sequence[_Numbered]") -> None:
+    def running(self, now: Sequence[Named]) -> None:
         """Report the items that are being compiled."""
-        self._progress(Progress(self.done, self._total, tuple(numbered.name for numbered in now)))
+        self._progress(Progress(self.done, self._total, tuple(now)))
 
 
-def _round(
-    pending: Sequence[tuple[WarmItem, Prepared]], build: Build, bounds: Bounds, tally: _Tally
-) -> "Iterator[tuple[WarmItem, Prepared, Done[Hit | Built] | Failed | Died]]":
+def round_here(
+    build: Build,
+    pending: Sequence[tuple[WarmItem, Prepared]],
+    bounds: Bounds,
+    running: Callable[[Sequence[Named]], None],
+) -> Iterator[tuple[WarmItem, Prepared, Answer]]:
+    """The answers of workers on this machine."""
     bounds = replace(bounds, watched=True, queued=True)
     # A compiler that builds late gets the local sizes from a variable that PoCL reads only once in a process,
     # so each of its programs needs its own process.
@@ -74,7 +88,9 @@ def _round(
             for index, (item, one) in enumerate(some)
         ]
         if jobs:
-            for numbered, answer in run_isolated(_Call(build), jobs, own, tally.running):
+            for numbered, answer in run_isolated(
+                _Call(build), jobs, own, lambda now: running([one.name for one in now])
+            ):
                 yield *some[numbered.index], answer
 
 
@@ -95,9 +111,7 @@ class _Call:
         return self.build(numbered.job)
 
 
-def _answered(
-    item: WarmItem, prepared: Prepared, stores: Stores, answer: Done[Hit | Built] | Failed | Died
-) -> WarmOutcome:
+def _answered(item: WarmItem, prepared: Prepared, stores: Stores, answer: Answer) -> WarmOutcome:
     if isinstance(answer, Died):
         retry = "--retry or a longer --timeout" if answer.limit_s else "--retry"
         reason = (
@@ -124,10 +138,7 @@ def _answered(
         return item.outcome(WarmResult.FAILED, prepared=prepared, reason=reason, verdict=verdict)
     if item.moved and prepared.is_bound and built.key != prepared.key:
         _remove(stores, built.key)
-        reason = (
-            "the artifact holds the places of its files, so it would hit nowhere else; warm it where it runs"
-        )
-        return item.outcome(WarmResult.FAILED, prepared=prepared, reason=reason)
+        return item.outcome(WarmResult.FAILED, prepared=prepared, reason=HOLDS_PLACES)
     return replace(
         item.outcome(WarmResult.BUILT, verdict=built.miss.verdict),
         key=str(built.key),
@@ -156,15 +167,23 @@ def build_job(open_stores: Callable[[], Stores], job: Job) -> Hit | Built:
     from gpucache.engine.explain import explain  # this module is imported for hits as well
 
     miss = explain(stores, prepared, found)
-    if found.incomplete is not None:
-        sizes = (*found.incomplete.head.local_sizes, *job.request.local_sizes)  # those that were there stay
-        prepared = prepare(
-            backend, job.request._replace(local_sizes=sizes), job.toolchain, os.environ, stores
-        )
-    return build(stores, prepared, partial(_compile_watched, backend, prepared), miss, wait_s=job.wait_s)
+    prepared = with_sizes(backend, prepared, found, os.environ, stores)
+    return build(stores, prepared, partial(compile_watched, backend, prepared), miss, wait_s=job.wait_s)
 
 
-def _compile_watched(backend: Backend, prepared: Prepared) -> Artifact:
+def with_sizes(
+    backend: Backend, prepared: Prepared, found: NoEntry, environ: Mapping[str, str], stores: Stores
+) -> Prepared:
+    """A request with the local sizes of an entry that lacks some, which stay."""
+    if found.incomplete is None:
+        return prepared
+    request = prepared.request
+    sizes = (*found.incomplete.head.local_sizes, *request.local_sizes)
+    toolchain = prepared.compilation.inputs.toolchain
+    return prepare(backend, request._replace(local_sizes=sizes), toolchain, environ, stores)
+
+
+def compile_watched(backend: Backend, prepared: Prepared) -> Artifact:
     """Compile, and name the files that were read and that the key does not cover, if opens can be seen."""
     from gpucache.engine.workers.opened_files import OPENED_FILES
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from gpucache.answers.lookup import Hit, Verdict
 from gpucache.answers.warm import WarmOutcome, WarmResult
 from gpucache.engine.hits import find_all
-from gpucache.engine.machine import find_machine, machine_for, select_target
+from gpucache.engine.machine import find_machine, machine_for, select_target, told_choice
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.stores import NoEntry, Stores
 from gpucache.engine.warm.plan import (
@@ -37,6 +37,7 @@ from gpucache.units import format_count
 
 if TYPE_CHECKING:
     from gpucache.engine.machine import Machine
+    from gpucache.engine.workers.clusters import Cluster
     from gpucache.manifest import ProgramSpec
     from gpucache.recording.reading import RecordingFolder
     from gpucache.settings import Settings
@@ -65,6 +66,8 @@ class Session:
     retry_poisoned: bool = False
     build: Build | None = None
     """The work of a worker; None for a build that is published."""
+    cluster: "Cluster | None" = None
+    """Whose workers build; None for workers of this run on this machine."""
 
     def outcomes(self, items: Sequence[WarmItem]) -> list[WarmOutcome]:
         """The outcome of each item, in their order; an interrupt ends the run and loses none of them."""
@@ -107,16 +110,22 @@ class Session:
         if not pending:
             return
         from gpucache.engine.warm.rounds import (
+            Engine,
             build_job,
             in_workers,  # its pool takes time to import
+            round_here,
         )
         from gpucache.engine.workers.capacity import memory_share, worker_count
         from gpucache.engine.workers.pool import Bounds
 
         workers = worker_count(len(pending)) if self.jobs is None else self.jobs
         bounds = Bounds(jobs=workers, timeout_s=self.timeout_s, memory_bytes=memory_share(workers))
-        build = self.build or partial(build_job, self.opened)
-        yield from in_workers(pending, stores, build, bounds, progress)
+        engine: Engine = partial(round_here, self.build or partial(build_job, self.opened))
+        if self.cluster is not None:
+            from gpucache.engine.warm.elsewhere import Elsewhere
+
+            engine = Elsewhere(self.cluster, stores, self.jobs).round
+        yield from in_workers(pending, stores, engine, bounds, progress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +139,20 @@ class Warming:
     say: Callable[..., object]
     """Writes sentences for people apart from the outcomes."""
     progress: Callable[[Progress], None]
+    cluster: "Cluster | None" = None
+    """Whose workers build; None for workers of this run on this machine."""
     jobs: int | None = None
     timeout_s: float = 300.0
     check: bool = False
     retry_poisoned: bool = False
+
+    def machine(self, here: "Callable[[], Machine]", targets: Sequence[str]) -> "Machine":
+        """The machine to build for: that of the cluster's workers, if there is a cluster."""
+        if self.cluster is None:
+            return here()
+        machine = self.cluster.machine
+        chosen = filter(None, (told_choice(one, machine.devices) for one in targets))
+        return machine._replace(notes=(*machine.notes, *chosen))
 
     def session(self, machine: "Machine", *, systems: bool = True) -> Session:
         """The run on a machine; without ``systems`` it has the user's root only."""
@@ -141,7 +160,8 @@ class Warming:
         settings = self.settings if systems else self.settings._replace(system_dirs=())
         how = (self.jobs, self.timeout_s, self.check, self.retry_poisoned)
         opened = partial(self.open_stores, settings)
-        return Session(opened, self.backends, machine.environment, self.progress, *how)
+        environ = machine.environment
+        return Session(opened, self.backends, environ, self.progress, *how, cluster=self.cluster)
 
     def outcomes(self, session: Session, items: Sequence[WarmItem]) -> list[WarmOutcome]:
         """The outcomes of some items, after the root was tried if any of them may be built."""
@@ -173,7 +193,8 @@ def warm_programs(
         for name in _FOR_A_RUN if not run.check else ():
             import_module(name)
 
-    here = machine_for(specs, targets, profile, (), meanwhile, run.open_store(run.settings))
+    store = run.open_store(run.settings)
+    here = run.machine(lambda: machine_for(specs, targets, profile, (), meanwhile, store), targets)
     session = run.session(here)
     return run.outcomes(session, plan_warm(specs, here.devices, targets, run.backends)), here
 
@@ -189,7 +210,8 @@ def warm_recordings(run: Warming, folders: Sequence[Path], targets: Sequence[str
     if not rows:
         return failed
     wanted = {Target.parse(text).backend for text in (*targets, *(build.target for build, _ in rows))}
-    here = find_machine(None, sorted(wanted & run.backends.keys()), targets=targets)
+    asked = sorted(wanted & run.backends.keys())
+    here = run.machine(lambda: find_machine(None, asked, targets=targets), targets)
     session = run.session(here)
     with scratch("replay") as place:
         replayed = (
@@ -245,7 +267,8 @@ def warm_missed(
     if not missed:
         run.say(f"No miss is noted in {store.root}.")
         return []
-    here = find_machine(None, sorted({one.request.target.backend for one in missed}), targets=targets)
+    asked = sorted({one.request.target.backend for one in missed})
+    here = run.machine(lambda: find_machine(None, asked, targets=targets), targets)
     chosen = [select_target(target, here.devices).target for target in targets]
     session, alone = run.session(here), run.session(here, systems=False)
     return build_missed(session, alone, store, here.devices, chosen, local_sizes, keys)
@@ -348,7 +371,7 @@ def _prepared(session: Session, stores: Stores, item: WarmItem) -> WarmOutcome |
         prepared = prepare(backend, item.request, item.toolchain, session.environ, memos, known)
     except GpucacheError as error:
         return item.outcome(WarmResult.FAILED, reason=str(error))
-    if item.known is not None and (why := _in_vain(item, prepared, item.known.closure)):
+    if item.known is not None and (why := in_vain(item, prepared, item.known.closure)):
         return item.outcome(WarmResult.FAILED, reason=why)
     return prepared
 
@@ -378,7 +401,7 @@ def _missed(
     return prepared
 
 
-def _in_vain(item: WarmItem, prepared: Prepared, recorded: Closure) -> str:
+def in_vain(item: WarmItem, prepared: Prepared, recorded: Closure) -> str:
     """Why this machine would build a recorded request under a key that no program uses; empty if not."""
     now = prepared.closure
     if prepared.compilation.holds_paths and item.moved and prepared.is_bound:

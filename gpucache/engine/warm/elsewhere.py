@@ -1,0 +1,273 @@
+"""Builds by the workers of a cluster: a request travels as a recording has it, and its entry comes back.
+
+Owns both ends. At home an item is packed when a worker is free, and the entry that comes back is checked in
+full and made again from what this process asked for, before it is published as if it had been compiled here.
+On the worker's host a process of its own lays the headers out and compiles in a worker of ``run_isolated``.
+Nothing that travels is pickled: jobs and answers are msgpack of fixed types, with a line of a recording,
+blobs and the file of an entry in them. Must not know how a cluster is reached.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from gpucache.answers.lookup import Built, Hit, Miss
+from gpucache.backends.registry import load_backend
+from gpucache.engine.explain import explain
+from gpucache.engine.lookup import changed_headers, entry_of, find, keep
+from gpucache.engine.prepare import Prepared, prepare, stamped
+from gpucache.engine.recorded_requests import observe
+from gpucache.engine.stores import Stores
+from gpucache.engine.warm.plan import Named, WarmItem, replayed_item
+from gpucache.engine.warm.rounds import HOLDS_PLACES, Answer, compile_watched, with_sizes
+from gpucache.engine.warm.run import in_vain
+from gpucache.engine.workers.capacity import memory_share, worker_count
+from gpucache.engine.workers.clusters import ANSWER, JOB, Cluster, Task
+from gpucache.engine.workers.pool import Bounds, Died, Done, Failed, run_isolated
+from gpucache.errors import CompileError, FormatError, GpucacheError
+from gpucache.keys import digest
+from gpucache.model import Artifact, Checks, Device, Target, Toolchain
+from gpucache.recording.builds import Path as TreePath
+from gpucache.recording.builds import RecordedBuild, Seen
+from gpucache.recording.lines import DamagedLineError, build_line, read_line
+from gpucache.recording.reading import Replayed
+from gpucache.recording.trees import lay_out
+from gpucache.store.format import encode, parse_true
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One build as it travels."""
+
+    line: bytes
+    """It as a line of a recording."""
+    blobs: tuple[bytes, ...]
+    """Its source and headers, in the order in which the line names them."""
+    timeout_s: float
+    headers: tuple[TreePath, ...] = ()
+    """Headers named by hand, below the tree of the line."""
+    checks: Checks = Checks.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What became of a build."""
+
+    entry: bytes = b""
+    """The file of its entry."""
+    located: bool = False
+    uncovered: tuple[str, ...] = ()
+    refusal: str | None = None
+    failed: str = ""
+    """Why there is no entry, with the compiler's log; the same for a compiler that died."""
+    log: str = ""
+    died: str = ""
+    limit_s: float = 0.0
+    place: str = ""
+    """Where the headers were laid out, which logs name."""
+
+
+class Elsewhere:
+    """The builds of a run, made by a cluster."""
+
+    def __init__(self, cluster: Cluster, stores: Stores, jobs: int | None) -> None:
+        self._cluster, self._jobs = cluster, jobs
+        self._stores = stores._replace(remote=None)  # which the run asks, and to which it sends
+        self._sent: dict[Named, tuple[Prepared, Miss, Sequence[str]]] = {}
+
+    def round(
+        self,
+        pending: Sequence[tuple[WarmItem, Prepared]],
+        bounds: Bounds,
+        running: Callable[[Sequence[Named]], None],
+    ) -> Iterator[tuple[WarmItem, Prepared, Answer]]:
+        """The answer for each item as it comes."""
+        tasks = [self._task(*pair, bounds.timeout_s) for pair in pending]
+        for (item, prepared), answer in self._cluster.run(
+            __name__, tasks, self._jobs, lambda now: running([item.name for item, _ in now])
+        ):
+            if isinstance(answer, Done) and isinstance(answer.value, bytes):
+                answer = self._received(item, answer.value)
+            yield item, prepared, answer
+
+    def _task(self, item: WarmItem, prepared: Prepared, timeout_s: float) -> Task[tuple[WarmItem, Prepared]]:
+        pack = partial(self._pack, item, prepared, timeout_s)
+        toolchain = prepared.compilation.inputs.toolchain
+        return Task((item, prepared), prepared.request.target, toolchain, pack)
+
+    def _pack(self, item: WarmItem, prepared: Prepared, timeout_s: float) -> bytes | Done[Hit] | Failed:
+        stores, toolchain = self._stores, prepared.compilation.inputs.toolchain
+        found = find(stores, prepared, whole=True)
+        if isinstance(found, Hit):
+            return Done(found)
+        miss = explain(stores, prepared, found)
+        backend, environ = load_backend(prepared.request.target.backend), self._cluster.machine.environment
+        try:
+            prepared = with_sizes(backend, prepared, found, environ, stores)
+            prepared = stamped(prepared, stores)
+            job, roots = _packed(prepared, backend.environment(toolchain, environ), timeout_s)
+        except (GpucacheError, OSError) as error:
+            return Failed(error)
+        self._sent[item.name] = prepared, miss, roots
+        return job
+
+    def _received(self, item: WarmItem, data: bytes) -> Answer:
+        prepared, miss, roots = self._sent.pop(item.name)
+        try:
+            answer = msgspec.msgpack.decode(data, type=_Answer)
+            if answer.died:
+                return Died(answer.died, answer.limit_s)
+            if answer.failed:
+                return Failed(CompileError(answer.failed, _renamed(answer.log, answer.place, roots)))
+            artifact = _artifact(prepared, answer)
+            artifact = artifact._replace(build_log=_renamed(artifact.build_log, answer.place, roots))
+        except msgspec.DecodeError:
+            return Failed(GpucacheError("its worker gave an answer that cannot be read"))
+        except GpucacheError as error:
+            return Failed(error)
+        changed = changed_headers(self._stores, prepared)
+        built: Built = keep(self._stores, prepared, artifact, miss, changed)
+        return Done(built)
+
+
+def _artifact(prepared: Prepared, answer: _Answer) -> Artifact:
+    """The artifact in an answer, if it is what was asked for; raises GpucacheError."""
+    if answer.located and prepared.is_bound:
+        raise GpucacheError(HOLDS_PLACES)
+    key = prepared.located_key if answer.located else prepared.key
+    try:
+        entry = parse_true(answer.entry, key)
+    except FormatError as error:
+        raise GpucacheError(f"the entry that its worker made cannot be used: {error}") from None
+    kind, head = prepared.request.artifact_kind, entry.head
+    artifact = Artifact(
+        kind,
+        entry.payload,
+        entry.detail.build_log,
+        head.compile_ns,
+        head.lowered_names,
+        answer.uncovered,
+        answer.refusal,
+    )
+    if (head.target, head.artifact_kind) != (str(prepared.request.target), kind.value):
+        raise GpucacheError("the entry that its worker made is for another target")
+    if entry_of(prepared, artifact).key != key:
+        raise GpucacheError(HOLDS_PLACES)
+    return artifact
+
+
+def _renamed(log: str, place: str, roots: Sequence[str]) -> str:
+    """A log with the directories of this machine in the place of those below the tree on the worker."""
+    named = {str(number): root for number, root in enumerate(roots)}
+    pattern = rf"{re.escape(place)}/([0-9]+)"
+    return re.sub(pattern, lambda found: named.get(found[1], found[0]), log) if place else log
+
+
+def _packed(
+    prepared: Prepared, environment: tuple[tuple[str, str], ...], timeout_s: float
+) -> tuple[bytes, Sequence[str]]:
+    """The job of a build, and the roots of its tree; raises OSError if a file of it is gone."""
+    request, done = prepared.request, observe(prepared, environment)
+    build, places = done.build, done.places
+    roots = next(iter((*places.roots, *(call.roots for call in places.calls))), ())
+    headers = (os.path.realpath(os.path.join(request.cwd, name)) for name in request.headers)  # noqa: PTH118
+    job = _Job(
+        line=build_line(build, Seen(frozenset(("", size) for size in request.local_sizes))),
+        blobs=tuple(done.contents[name] for name in build.blobs()),
+        timeout_s=timeout_s,
+        headers=tuple(_below(header, roots) for header in headers),
+        checks=request.checks,
+    )
+    return msgspec.msgpack.encode(job), roots
+
+
+def _below(file: str, roots: Sequence[str]) -> str:
+    """A file's place below a tree."""
+    for number, root in enumerate(roots):
+        if file.startswith(f"{root}/"):
+            return f"{number}/{file.removeprefix(f'{root}/')}"
+    raise GpucacheError(f"the named header {file} cannot be sent; warm it without --on")
+
+
+def answer_job(place: str) -> None:
+    """In a process on the worker's host: answer the job in a directory."""
+    folder = Path(place)
+    answer = _answered((folder / JOB).read_bytes(), folder / "tree")
+    (folder / ANSWER).write_bytes(msgspec.msgpack.encode(replace(answer, place=str(folder / "tree"))))
+
+
+def _answered(data: bytes, place: Path) -> _Answer:
+    try:
+        job = msgspec.msgpack.decode(data, type=_Job)
+        item = _item(job, place)
+        if item.skipped:
+            return _Answer(failed=item.skipped)
+        memory_bytes = memory_share(worker_count(sys.maxsize))
+        bounds = Bounds(1, job.timeout_s, memory_bytes, queued=True, watched=True)
+        for _, answer in run_isolated(_built, [item], bounds):
+            if isinstance(answer, Done):
+                return answer.value
+            if isinstance(answer, Died):
+                return _Answer(died=answer.reason, limit_s=answer.limit_s)
+            raise answer.error
+    except GpucacheError as error:
+        return _Answer(failed=error.message, log=error.log if isinstance(error, CompileError) else "")
+    except (DamagedLineError, msgspec.DecodeError, OSError) as error:
+        return _Answer(failed=f"its worker cannot build it: {error}")
+    return _Answer(failed="its worker gave no answer")
+
+
+def _item(job: _Job, place: Path) -> WarmItem:
+    """The build of a job, with its headers laid out; raises GpucacheError, DamagedLineError and OSError."""
+    line = read_line(job.line)
+    build = line.build
+    if build is None:
+        raise DamagedLineError("it has no build")
+    contents = {digest(data): data for data in job.blobs}
+    if missing := {*build.blobs()} - contents.keys():
+        raise GpucacheError(f"its worker received no file {min(missing)[:12]}; warm it again")
+    place.mkdir()
+    device = _device(build)
+    replayed = Replayed(
+        build,
+        line.seen.sizes,
+        contents[build.source],
+        lay_out(build, contents.__getitem__, place),
+        memory_headers=tuple((name, contents[of]) for name, of in build.memory_headers),
+    )
+    item = replayed_item(replayed, device, load_backend(device.backend), os.environ)
+    if item.request is None:
+        return item
+    request = item.request._replace(
+        artifact_kind=build.artifact_kind,
+        headers=tuple(str(place / header) for header in job.headers),
+        checks=job.checks,
+    )
+    return replace(item, request=request)
+
+
+def _device(build: RecordedBuild) -> Device:
+    """The device of a build, which this worker said that it has."""
+    toolchain = Toolchain(build.implementation, build.toolchain, build.identity)
+    target = Target.parse(build.target)
+    return Device(target, target.backend, target.name, "", available=True, detail="", toolchain=toolchain)
+
+
+def _built(item: WarmItem) -> _Answer:
+    """In an isolated worker: compile; raises GpucacheError."""
+    request, toolchain = item.request, item.toolchain
+    if request is None or toolchain is None or item.known is None:
+        raise GpucacheError(item.skipped)
+    backend = load_backend(request.target.backend)
+    prepared = prepare(backend, request, toolchain, os.environ)
+    if why := in_vain(item, prepared, item.known.closure):
+        raise GpucacheError(why)
+    artifact = compile_watched(backend, prepared)
+    entry = entry_of(prepared, artifact)
+    return _Answer(encode(entry), entry.head.located, artifact.uncovered, artifact.refusal)

@@ -1,0 +1,413 @@
+"""The workers of a cluster that somebody else runs: what each can build for, and jobs that run there.
+
+Owns how they are reached, which of them are there, and which job a lost one had. A job is bytes, and so is
+its answer. It runs in a process of its own on the worker's host: a crash in a worker would end its other jobs
+as well, and Dask's workers may have no children by ``multiprocessing``. Must not know what a job is.
+
+Workers import this module, too: its last functions are called there.
+"""
+
+import hashlib
+import logging
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from gpucache import __version__
+from gpucache.backends.registry import load_backend
+from gpucache.engine.machine import Machine, profile_of, select_target
+from gpucache.engine.workers.pool import Died, Done, Failed
+from gpucache.errors import GpucacheError, UsageError, WorkersError
+from gpucache.host.interrupts import held
+from gpucache.host.process_groups import kill_group, start_group
+from gpucache.host.scratch import scratch
+from gpucache.model import Device, Target, Toolchain
+from gpucache.probe.profile import Profile, decode_profile, encode_profile
+from gpucache.units import format_count
+
+J = TypeVar("J")
+
+JOB, ANSWER = "job", "answer"
+"""The files of the process of a job, in the directory that it is given."""
+_ANSWER_CAP = 5 << 30
+_POLL_S = 0.1
+_LOOK_S = 1.0
+"""How often an engine is asked who is there."""
+_CONNECT_S = 10.0
+_RETURN_S = 30.0
+"""How long jobs wait when no worker can do them any more: lost ones may be started again."""
+_PROBE_S = 120.0
+
+
+class _Engine(Protocol):
+    """The means of a cluster."""
+
+    def slots(self) -> Mapping[str, int]:
+        """The workers that are there now, each with how many jobs it takes at once."""
+        ...
+
+    def submit(self, worker: str, function: Callable[..., Any], *arguments: object) -> Any:
+        """The future of a call on a worker."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task(Generic[J]):
+    """An item for a worker with its target's toolchain."""
+
+    item: J
+    target: Target
+    toolchain: Toolchain
+    pack: Callable[[], bytes | Done[Any] | Failed]
+    """Makes its job when a worker is free; or knows the answer already."""
+
+
+class Cluster:
+    """The workers of an engine that have this gpucache, and the profile of each."""
+
+    def __init__(self, engine: _Engine, told: str) -> None:
+        """Looks at every worker; raises WorkersError if none can be used. ``told`` is the engine's name."""
+        self.told = told
+        self._engine = engine
+        self._woken = threading.Event()
+        self._slots: Mapping[str, int] = {}
+        self._of: dict[str, str] = {}
+        """The digest of each worker's profile."""
+        self._profiles: dict[str, Profile] = {}
+        self._refused: dict[str, str] = {}
+        self._looking: dict[Any, str] = {}
+        self._able: dict[tuple[Target, Toolchain, str], bool] = {}
+        self._asked_s, self._changed_s = 0.0, time.monotonic()
+        end_s = self._changed_s + _PROBE_S
+        self.notice()
+        while not (self._slots or self.is_settled) or (self._looking and time.monotonic() < end_s):
+            self.wait()
+            self.notice()
+        if not self._of:
+            why = next(iter(self._refused.values()), "it has none")
+            raise WorkersError(f"no worker of {told} can be used: {why}")
+        self.machine = self._machine()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nobody has come or gone for a while."""
+        return not self._looking and time.monotonic() - self._changed_s > _RETURN_S
+
+    def wait(self) -> None:
+        """Wait a moment, or until a job has ended."""
+        self._woken.wait(_POLL_S)
+        self._woken.clear()
+
+    def notice(self) -> None:
+        """Find out who is there now and then, and what new workers can build for."""
+        now_s = time.monotonic()
+        if now_s - self._asked_s >= _LOOK_S:
+            before, self._slots, self._asked_s = self._slots, self._engine.slots(), now_s
+            if before.keys() != self._slots.keys():
+                self._changed_s = now_s
+            self._of = {name: of for name, of in self._of.items() if name in self._slots}
+            known = {*self._of, *self._refused, *self._looking.values()}
+            for name in self._slots.keys() - known:
+                self._looking[self.submit(name, look, __version__)] = name
+        for future in [one for one, name in self._looking.items() if one.done() or name not in self._slots]:
+            name, self._changed_s = self._looking.pop(future), now_s
+            if not future.done():
+                continue
+            try:
+                data = bytes(future.result())
+                profile = decode_profile(data)
+            except Exception as error:  # whatever it raised, in whatever version of gpucache
+                self._refused[name] = _line(error)
+            else:
+                self._of[name] = digest = hashlib.sha256(data).hexdigest()
+                self._profiles[digest] = profile
+
+    def submit(self, worker: str, function: Callable[..., Any], *arguments: object) -> Any:
+        """The future of a call on a worker, whose end ``wait`` notices."""
+        future = self._engine.submit(worker, function, *arguments)
+        future.add_done_callback(lambda _: self._woken.set())
+        return future
+
+    def slots(self, task: Task[Any] | None = None) -> Counter[str]:
+        """The workers that can be used now, or those that can do a task, with how many jobs each takes."""
+        return Counter({
+            name: self._slots[name]
+            for name, of in self._of.items()
+            if task is None or self._builds(of, task.target, task.toolchain)
+        })  # fmt: skip
+
+    def alike(self, workers: Iterator[str]) -> frozenset[str]:
+        """The digests of the profiles of some workers."""
+        return frozenset(self._of[name] for name in workers)
+
+    def run(
+        self,
+        module: str,
+        tasks: Sequence[Task[J]],
+        jobs: int | None,
+        running: Callable[[Sequence[J]], None],
+    ) -> Iterator[tuple[J, Done[Any] | Failed | Died]]:
+        """Have a module answer each task in a process, as ``run_isolated`` runs a function for each item.
+
+        At most ``jobs`` run at once, None for as many as the workers take. A worker that is lost counts as
+        one that died of its items.
+        """
+        deal = _Deal(self, module, deque(tasks), sys.maxsize if jobs is None else jobs)
+        with held() as raise_if_interrupted:
+            try:
+                while deal.has_work():
+                    self.notice()
+                    yield from deal.hand_out()
+                    running(deal.running())
+                    raise_if_interrupted()
+                    self.wait()
+                    yield from deal.ended()
+                    raise_if_interrupted()
+            finally:
+                deal.end()
+
+    def _machine(self) -> Machine:
+        """The devices of all workers; of two that differ, that of most."""
+        counts = Counter(self._of.values())
+        profiles = [self._profiles[of] for of, _ in counts.most_common()]
+        devices: dict[object, Device] = {}
+        for device in sorted((one for each in profiles for one in each.devices), key=_unavailable):
+            devices.setdefault(device.target or (device.backend, device.name), device)
+        environment = {name: text for each in reversed(profiles) for name, text in each.environment.items()}
+        self.machine = Machine(tuple(devices.values()), environment)
+        return self.machine._replace(notes=tuple(self._notes(counts)))
+
+    def _notes(self, counts: Counter[str]) -> Iterator[str]:
+        yield f"Building on {format_count(len(self._of), 'worker')} of {self.told}."
+        for name, why in self._refused.items():
+            yield f"{name} builds nothing: {why}."
+        for device in self.machine.devices:
+            if device.target is None or device.toolchain is None or not device.available:
+                continue
+            others = sum(
+                count
+                for of, count in counts.items()
+                if any(one.target == device.target and one.available for one in self._profiles[of].devices)
+                if not self._builds(of, device.target, device.toolchain)
+            )
+            if others:
+                told = format_count(others, "worker")
+                yield f"{told} with another driver or environment for {device.target} build nothing for it."
+
+    def _builds(self, of: str, target: Target, toolchain: Toolchain) -> bool:
+        """Whether workers with a profile build for a target with this toolchain and the same variables."""
+        asked = target, toolchain, of
+        if asked not in self._able:
+            there, reaching = self._profiles[of], load_backend(target.backend).environment
+            self._able[asked] = False
+            with suppress(GpucacheError):
+                alike = select_target(str(target), there.devices).toolchain == toolchain
+                here = reaching(toolchain, self.machine.environment)
+                self._able[asked] = alike and reaching(toolchain, there.environment) == here
+        return self._able[asked]
+
+
+def _line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__
+
+
+def _unavailable(device: Device) -> bool:
+    return not device.available
+
+
+class _Deal(Generic[J]):
+    """The tasks of one run, and who has which."""
+
+    def __init__(self, cluster: Cluster, module: str, waiting: deque[Task[J]], most: int) -> None:
+        self._cluster, self._module, self._waiting, self._most = cluster, module, waiting, most
+        self._given: dict[Any, tuple[Task[J], str]] = {}
+
+    def has_work(self) -> bool:
+        """Whether an item waits, or is worked on."""
+        return bool(self._waiting or self._given)
+
+    def running(self) -> list[J]:
+        """The items that are worked on."""
+        return [task.item for task, _ in self._given.values()]
+
+    def hand_out(self) -> Iterator[tuple[J, Done[Any] | Failed]]:
+        """Give tasks to workers that are free and can do them; yields those whose answer is known already."""
+        free = self._cluster.slots()
+        free.subtract(worker for _, worker in self._given.values())
+        for _ in range(len(self._waiting)):
+            if len(self._given) >= self._most or max(free.values(), default=0) <= 0:
+                return
+            task = self._waiting.popleft()
+            able = self._cluster.slots(task)
+            worker = max(able, key=lambda name: free[name], default=None)
+            if worker is None or free[worker] <= 0:
+                self._waiting.append(task)
+                continue
+            job = task.pack()
+            if not isinstance(job, bytes):
+                yield task.item, job
+                continue
+            alike = self._cluster.alike(iter(able))
+            future = self._cluster.submit(worker, in_process, self._module, alike, job)
+            self._given[future] = task, worker
+            free[worker] -= 1
+
+    def ended(self) -> Iterator[tuple[J, Done[Any] | Failed | Died]]:
+        """The answers that came, and those for lost workers and for tasks that nobody can do any more."""
+        there = self._cluster.slots()
+        for future, (task, worker) in list(self._given.items()):
+            if not future.done() and worker in there:
+                continue
+            del self._given[future]
+            if not future.done():
+                future.cancel()
+                yield task.item, Died(f"its worker {worker} was lost")
+                continue
+            try:
+                answer = future.result()
+            except Exception as error:  # whatever the worker or the engine raised
+                yield task.item, Died(_line(error))
+                continue
+            if answer is None:
+                self._waiting.append(task)  # the engine gave it to another worker, which cannot do it
+            else:
+                yield task.item, Done(answer)
+        for task in list(self._waiting) if self._cluster.is_settled else ():
+            if not self._cluster.slots(task):
+                self._waiting.remove(task)
+                told = (
+                    f"no worker of {self._cluster.told} that can build it is left; start one and warm again"
+                )
+                yield task.item, Failed(GpucacheError(told))
+
+    def end(self) -> None:
+        """Have the workers stop what they are at."""
+        for future in self._given:
+            with suppress(Exception):  # an engine that is gone
+                future.cancel()
+
+
+@contextmanager
+def open_cluster(name: str) -> Iterator[Cluster]:
+    """The cluster of a name such as ``dask:HOST:PORT``.
+
+    Raises UsageError if its extra is not installed, WorkersError if it cannot be reached or has no worker.
+    """
+    kind, _, address = name.partition(":")
+    if kind != "dask" or not address:
+        raise UsageError(f"{name!r} is not a cluster; write dask:ADDRESS, such as dask:tcp://10.0.0.1:8786")
+    with _dask(address) as engine:
+        yield Cluster(engine, name)
+
+
+class _Dask:
+    """The workers of a Dask scheduler."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def slots(self) -> Mapping[str, int]:
+        try:
+            return dict(self._client.nthreads())
+        except Exception:  # the scheduler is gone, which each version tells in its own way
+            return {}
+
+    def submit(self, worker: str, function: Callable[..., Any], *arguments: object) -> Any:
+        there = {"workers": [worker], "allow_other_workers": False}
+        return self._client.submit(in_dask, function, *arguments, pure=False, **there)
+
+
+@contextmanager
+def _dask(address: str) -> Iterator[_Engine]:
+    try:
+        from distributed import Client
+    except ImportError:
+        raise UsageError(
+            "--on dask:ADDRESS needs the extra 'dask'; install it with: pip install 'gpucache[dask]'"
+        ) from None
+    logging.getLogger("distributed").setLevel(logging.CRITICAL + 1)
+    warnings.filterwarnings("ignore", module="distributed")
+    try:
+        client = Client(address, timeout=_CONNECT_S, set_as_default=False)
+    except (OSError, ValueError, ImportError) as error:
+        raise WorkersError(
+            f"no Dask scheduler can be reached at {address} ({error}); check the address, and that it runs"
+        ) from None
+    try:
+        yield _Dask(client)
+    finally:
+        with suppress(Exception):
+            client.close()
+
+
+_own_profile = ""
+"""On a worker: the digest of its profile, once it was looked at."""
+
+
+def look(version: str) -> bytes:
+    """On a worker: its profile; raises UsageError for another version of gpucache."""
+    global _own_profile
+    from gpucache.probe.ask import ask
+
+    if version != __version__:
+        raise UsageError(f"it has gpucache {__version__}, and {version} asks; install the same there")
+    data = encode_profile(profile_of(ask()))
+    _own_profile = hashlib.sha256(data).hexdigest()
+    return data
+
+
+def in_process(
+    module: str, profiles: frozenset[str], job: bytes, wanted: Callable[[], bool] = lambda: True
+) -> bytes | None:
+    """On a worker: the answer of a process of its own for a job; None if the worker has none of the profiles.
+
+    The process ends with the worker, or when its answer is not ``wanted`` any more. Raises GpucacheError if
+    it ends without an answer, OSError if it cannot be started.
+    """
+    if _own_profile and _own_profile not in profiles:
+        return None
+    words = (sys.executable, "-P", "-c", f"import sys, {module} as it; it.answer_job(sys.argv[1])")
+    with scratch("elsewhere") as place, ExitStack() as ends:
+        (place / JOB).write_bytes(job)
+        silent = subprocess.DEVNULL
+        child = start_group([*words, str(place)], ends, stdout=silent, stderr=silent)
+        try:
+            while wanted() and child.returncode is None:
+                with suppress(subprocess.TimeoutExpired):
+                    child.wait(_POLL_S)
+        finally:
+            if child.returncode is None:
+                kill_group(child.pid)
+                child.wait()
+        return _answer_in(place / ANSWER, child.returncode)
+
+
+def _answer_in(file: Path, status: int) -> bytes:
+    with suppress(OSError):
+        if status == 0 and file.stat().st_size <= _ANSWER_CAP:
+            return file.read_bytes()
+    raise GpucacheError(f"its gpucache process ended with status {status}")
+
+
+def in_dask(function: Callable[..., Any], *arguments: object) -> Any:
+    """On a worker of Dask: a call that learns when its client does not want the answer any more."""
+    from distributed import get_worker
+
+    if function is not in_process:
+        return function(*arguments)
+    worker = get_worker()
+    key = worker.get_current_task()
+
+    def wanted() -> bool:
+        task = worker.state.tasks.get(key)
+        return task is not None and task.state == "executing"
+
+    return function(*arguments, wanted)

@@ -1,0 +1,358 @@
+"""``warm --on``: the workers of a cluster build, and this process keeps what they made."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from concurrent.futures import Future
+from contextlib import ExitStack, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec import msgpack
+
+from gpucache.engine.workers.clusters import Cluster, in_process
+from gpucache.model import CacheKey, Entry
+from gpucache.store.format import parse_true
+from tests.children import has_ended
+from tests.cli.conftest import BAD_CU, Answer
+from tests.patience import PATIENCE_S, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from tests.cli.conftest import Run
+
+    Write = Callable[..., Path]
+
+GOOD_CU = '#include "f.h"\nextern "C" __global__ void k{0}(float *a) {{ a[threadIdx.x] *= FACTOR + {0}; }}\n'
+VECTOR = 'extern "C" __global__ void vector(float *a) { a[threadIdx.x] += 1; }\n'
+PLAIN_CL = '#include "f.h"\n__kernel void twice(__global float *a) { a[get_global_id(0)] *= FACTOR; }\n'
+CALLS_CL = """\
+#include "f.h"
+#define NAME "named.h"
+#include NAME
+__kernel void twice(__global float *a) { a[get_global_id(0)] *= FACTOR * NAMED; }
+"""
+CHECKED_CL = """\
+#include <gpucache/check.h>
+kernel void k(GPUCACHE_CHECKED global int *out, int n)
+{
+    GPUCACHE_BEGIN;
+    GPUCACHE_CHECK(n > 0, "n is %d", n);
+    out[0] = n;
+}
+"""
+MANIFEST = """\
+[[program]]
+source = "k.cu"
+include = ["inc"]
+targets = ["{nvrtc}"]
+variants = {{ SIZE = [1, 2] }}
+
+[[program]]
+source = "k.cl"
+include = ["inc"]
+headers = ["inc/named.h"]
+targets = ["{intel}"]
+
+[[program]]
+source = "checked.cl"
+checks = "sync"
+targets = ["{intel}"]
+"""
+
+
+class Dask:
+    """A scheduler and workers on loopback, each worker with a nanny, as they are by default."""
+
+    def __init__(self, place: Path, environments: tuple[Mapping[str, str], ...]) -> None:
+        self._ends, self._place = ExitStack(), place
+        log = self._start("scheduler", "scheduler", "--host", "127.0.0.1", "--port", "0")
+        wait_until(lambda: "Scheduler at:" in log.read_text())
+        found = re.search(r"Scheduler at:\s+(tcp://\S+)", log.read_text())
+        assert found
+        self.words = (f"dask:{found[1]}",)
+        self.workers: list[subprocess.Popen[bytes]] = []
+        words = ("worker", found[1], "--nthreads", "1", "--local-directory", str(place))
+        logs = [self._start(f"worker{n}", *words, env=env) for n, env in enumerate(environments)]
+        wait_until(lambda: all("Registered to" in log.read_text() for log in logs))
+
+    def _start(self, name: str, *words: str, env: Mapping[str, str] = os.environ) -> Path:
+        log = self._place / f"{name}.log"
+        with log.open("wb") as out:
+            child = subprocess.Popen(
+                [sys.executable, "-m", "dask", *words, "--no-dashboard"],
+                env={**os.environ, **env},
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._ends.callback(child.wait)
+        self._ends.callback(child.kill)
+        self._ends.callback(child.terminate)
+        if words[0] == "worker":
+            self.workers.append(child)
+        return log
+
+    def compiling(self) -> dict[int, subprocess.Popen[bytes]]:
+        """The processes that compile now, each with its worker."""
+        nannies = {worker.pid: worker for worker in self.workers}
+        found = {}
+        for file in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                words, above = file.read_bytes(), _parent(_parent(int(file.parent.name)))
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if b"engine.warm.elsewhere" in words and above in nannies:
+                found[int(file.parent.name)] = nannies[above]
+        return found
+
+    def close(self) -> None:
+        self._ends.close()
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@pytest.fixture
+def start(tmp_path: Path, vendors: Path) -> Iterator[Callable[..., Dask]]:
+    """Start a cluster with a worker for each of some environments."""
+    pytest.importorskip("distributed")
+    with ExitStack() as ends:
+
+        def started(*environments: Mapping[str, str]) -> Dask:
+            place = tmp_path / "cluster"
+            place.mkdir()
+            seen = {"OCL_ICD_VENDORS": str(vendors)}
+            cluster = Dask(place, tuple(seen | dict(one) for one in environments))
+            ends.callback(cluster.close)
+            return cluster
+
+        yield started
+
+
+def _begun(cluster: Dask, root: Path, *words: object) -> subprocess.Popen[str]:
+    arguments = ["--root", root, "--json", "warm", *words, "--on", *cluster.words]
+    return subprocess.Popen(
+        [sys.executable, "-m", "gpucache", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd="/",
+    )
+
+
+def _ended(child: subprocess.Popen[str]) -> Answer:
+    with child:
+        out, err = child.communicate(timeout=PATIENCE_S)
+    return Answer(child.returncode, out, err)
+
+
+def _warm(cluster: Dask, root: Path, *words: object) -> Answer:
+    return _ended(_begun(cluster, root, *words))
+
+
+def _entries(root: Path) -> dict[str, Entry]:
+    """The entries of a root without their times and logs, which differ between two builds."""
+    found = {}
+    for file in (root / "v1" / "entries").rglob("*.gpc"):
+        entry = parse_true(file.read_bytes(), CacheKey(file.stem))
+        head = entry.head._replace(created_ns=0, compile_ns=0)
+        found[file.stem] = entry._replace(head=head, detail=entry.detail._replace(build_log=""))
+    return found
+
+
+def _history(root: Path) -> set[tuple[str, str, str]]:
+    lines = (line for file in root.rglob("history") for line in file.read_text().splitlines())
+    events = map(json.loads, lines)
+    return {(one["what"], one["key"], one.get("source", "")) for one in events}
+
+
+def _results(answer: Answer) -> dict[str, str]:
+    assert answer.out, answer.err
+    return {row["program"]: row["result"] for row in answer.document["outcomes"]}
+
+
+@pytest.mark.slow
+def test_entries_are_those_of_a_build_at_home(
+    run: Run, start: Callable[..., Dask], write: Write, root: Path, intel: str, nvrtc: str, tmp_path: Path
+) -> None:
+    """Headers, named headers and variants travel; entries and histories are equal but for their times."""
+    texts = {"k.cu": GOOD_CU.format(1), "k.cl": CALLS_CL, "checked.cl": CHECKED_CL, "bad.cu": BAD_CU}
+    texts |= {"inc/f.h": "#define FACTOR 2\n", "inc/named.h": "#define NAMED 3\n"}
+    sources = write({**texts, "m.toml": MANIFEST.format(intel=intel, nvrtc=nvrtc)})
+    cluster = start({}, {})
+    away = tmp_path / "away"
+    answer = _warm(cluster, away, "--manifest", sources / "m.toml")
+    assert answer.code == 0, answer.err or answer.out
+    assert run("warm", "--manifest", sources / "m.toml").code == 0
+    assert _entries(away) == _entries(root)
+    assert _history(away) == _history(root)
+    again = _warm(cluster, away, "--manifest", sources / "m.toml")
+    assert {*_results(again).values()} == {"hit"}
+    bad = _warm(cluster, away, sources / "bad.cu", "--target", nvrtc)
+    [row] = bad.document["outcomes"]
+    assert (bad.code, row["result"], "bad.cu(1)" in row["log"]) == (3, "failed", True)
+
+
+SLOW = "S<60, 0>", "S<14, 0>"
+"""The depth of the endless program, and one that takes seconds."""
+
+
+@pytest.mark.slow
+def test_a_lost_worker_costs_nothing_but_time(
+    start: Callable[..., Dask], write: Write, endless: str, nvrtc: str, tmp_path: Path
+) -> None:
+    """What a worker was compiling when it was killed is compiled by another one."""
+    sources = write({"inc/f.h": "#define FACTOR 2\n", "a_slow.cu": endless.replace(*SLOW)})
+    for number in range(4):
+        write({f"k{number}.cu": GOOD_CU.format(number)})
+    cluster = start({}, {})
+    options = (sources, "-I", sources / "inc", "--target", nvrtc, "--timeout", "600")
+    child = _begun(cluster, tmp_path / "away", *options)
+    wait_until(lambda: bool(cluster.compiling()))
+    pid, worker = next(iter(cluster.compiling().items()))
+    os.killpg(worker.pid, signal.SIGKILL)  # its nanny as well, which would start another
+    answer = _ended(child)
+    assert {*_results(answer).values()} == {"built"}, answer.out
+    wait_until(lambda: has_ended(pid))
+
+
+@pytest.mark.slow
+def test_an_endless_compile_is_poison_at_home(
+    start: Callable[..., Dask], write: Write, endless: str, nvrtc: str, tmp_path: Path
+) -> None:
+    """A compile over its time limit on a worker is tried twice, and left out of the next run here."""
+    sources, cluster = write({"endless.cu": endless, "vector.cu": VECTOR}), start({})
+    options = (sources, "--target", nvrtc, "--timeout", "2")
+    answer = _warm(cluster, tmp_path / "away", *options)
+    rows = {row["program"]: row for row in answer.document["outcomes"]}
+    assert (answer.code, rows["vector.cu"]["result"]) == (3, "built")
+    assert "did not end within 2 s, twice" in rows["endless.cu"]["reason"]
+    answer = _warm(cluster, tmp_path / "away", *options)
+    assert _results(answer) == {"endless.cu": "poisoned", "vector.cu": "hit"}
+
+
+@pytest.mark.slow
+def test_an_interrupt_ends_the_compiles_of_the_workers(
+    start: Callable[..., Dask], write: Write, endless: str, nvrtc: str, tmp_path: Path
+) -> None:
+    """Ctrl-C is exit 130 with an outcome for each item, and no worker goes on."""
+    sources, cluster = write({"endless.cu": endless}), start({})
+    child = _begun(cluster, tmp_path / "away", sources, "--target", nvrtc)
+    wait_until(lambda: bool(cluster.compiling()))
+    [pid] = cluster.compiling()
+    child.send_signal(signal.SIGINT)
+    answer = _ended(child)
+    assert (answer.code, _results(answer)) == (130, {"endless.cu": "interrupted"})
+    assert "Traceback" not in answer.err
+    wait_until(lambda: has_ended(pid))
+
+
+@pytest.mark.slow
+def test_builds_go_to_workers_that_can_make_them(
+    start: Callable[..., Dask], write: Write, vendors: Path, intel: str, nvrtc: str, tmp_path: Path
+) -> None:
+    """Of two workers only one has OpenCL; it gets every program in OpenCL C, whoever is free."""
+    texts = {f"k{number}.cl": f"{PLAIN_CL}// {number}\n" for number in range(3)}
+    sources = write(
+        {**texts, "vector.cu": VECTOR, "f.h": "#define FACTOR 2\n", "named.h": "#define NAMED 3\n"}
+    )
+    none = tmp_path / "none"
+    none.mkdir()
+    cluster = start({}, {"OCL_ICD_VENDORS": str(none)})
+    answer = _warm(cluster, tmp_path / "away", sources, "--target", intel, "--target", nvrtc)
+    assert {*_results(answer).values()} == {"built"}, answer.out
+
+
+@pytest.mark.parametrize(
+    ("library", "words", "code", "told"),
+    [
+        ("distributed", ("dask:tcp://127.0.0.1:1",), 2, "pip install 'gpucache[dask]'"),
+        ("", ("dask:tcp://127.0.0.1:1",), 4, "no Dask scheduler can be reached at tcp://127.0.0.1:1"),
+        ("", ("slurm:here",), 2, "write dask:ADDRESS"),
+        ("", ("dask:tcp://127.0.0.1:1", "--check"), 2, "leave"),
+    ],
+)
+def test_a_cluster_that_cannot_be_used_is_told_before_anything_is_built(
+    run: Run,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    library: str,
+    words: tuple[str, ...],
+    code: int,
+    told: str,
+) -> None:
+    """A missing extra is a usage error that names it; so is a cluster of a kind that is not known."""
+    if library:
+        monkeypatch.setitem(sys.modules, library, None)
+    elif code == 4:
+        pytest.importorskip("distributed")
+        monkeypatch.setattr("gpucache.engine.workers.clusters._CONNECT_S", 0.5)
+    answer = run("warm", "--example", "--on", *words)
+    assert (answer.code, told in answer.err) == (code, True), answer.err
+    assert not root.exists()
+
+
+class _Here:
+    """An engine whose one worker is this process, and whose second answer is changed on its way back."""
+
+    def __init__(self, change: Callable[[list[bytes]], bytes]) -> None:
+        self._change = change
+        self._answers: list[bytes] = []
+
+    def slots(self) -> Mapping[str, int]:
+        return {"here": 1}
+
+    def submit(self, _: str, function: Callable[..., bytes], *arguments: object) -> Future[bytes]:
+        future: Future[bytes] = Future()
+        answer = function(*arguments)
+        if function is in_process:
+            self._answers.append(answer)
+            if len(self._answers) == 2:
+                answer = self._change(self._answers)
+        future.set_result(answer)
+        return future
+
+
+def _flipped(answer: bytes) -> bytes:
+    """The answer with another bit in the middle of its entry's payload."""
+    at = answer.index(b"\x7fELF") + 100
+    return answer[:at] + bytes([answer[at] ^ 1]) + answer[at + 1 :]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda answers: answers[0],
+        lambda answers: _flipped(answers[1]),
+        lambda answers: answers[1][: len(answers[1]) // 2],
+        lambda _: b"\x93\x01\x02\x03",
+        lambda _: msgpack.encode({"entry": b""}),
+        lambda _: msgpack.encode({"entry": b"", "uncovered": "x" * 100}),
+    ],
+    ids=["another", "flipped", "cut", "array", "nothing", "mistyped"],
+)
+def test_what_comes_back_is_checked(
+    run: Run,
+    root: Path,
+    write: Write,
+    nvrtc: str,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[list[bytes]], bytes],
+) -> None:
+    """An answer that is damaged or belongs to another program fails its item, and is not kept."""
+    sources = write({"a.cu": VECTOR, "b.cu": VECTOR.replace("1", "2")})
+    cluster = nullcontext(Cluster(_Here(change), "a test"))
+    monkeypatch.setattr("gpucache.engine.workers.clusters.open_cluster", lambda _: cluster)
+    answer = run("--json", "warm", sources, "--target", nvrtc, "--on", "dask:x")
+    assert (answer.code, _results(answer)) == (3, {"a.cu": "built", "b.cu": "failed"}), answer.out
+    assert len(_entries(root)) == 1
