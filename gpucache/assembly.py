@@ -117,7 +117,7 @@ def locate(settings: Settings) -> "Location":
 
 
 def machine_of(devices: "Sequence[Device]", *, elsewhere: bool) -> "Machine":
-    """What devices tell of the entries that programs of their machine hit."""
+    """The facts of devices that decide which entries programs of their machine hit."""
     from gpucache.caches.portable import Fact
     from gpucache.remote.machine import Machine
 

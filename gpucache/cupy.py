@@ -1,7 +1,7 @@
 """``gpucache.cupy.install()``: our root as cache of the kernels that CuPy 14 compiles. Loads CuPy.
 
 A kernel's entry is checked at each hit; a damaged one is a miss. CuPy names kernels by a digest of source,
-options, architecture and compiler, which it does not tell, so an entry says only what source and bytes say.
+options, architecture and compiler, which it does not show, so an entry shows only source and bytes.
 """
 
 from cupy.cuda import compiler
@@ -11,7 +11,7 @@ from gpucache.keys import cache_key, digest
 from gpucache.library import opaque, process
 from gpucache.model import KeyField
 
-OWNER = opaque.Owner("CuPy", "CuPy", "CuPy's key tells nothing of options, architecture and compiler")
+OWNER = opaque.Owner("CuPy", "CuPy", "CuPy's key is opaque: it shows no options, architecture or compiler")
 _DIGITS = 16
 
 

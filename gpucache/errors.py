@@ -15,9 +15,9 @@
     +-- CacheMissError            3  GPUCACHE_REQUIRE is set and the cache missed
     +-- FormatError               3  an entry whose bytes do not fit its format
     +-- NoDeviceError             4  no usable device or compiler
-    +-- WorkersError              4  no worker process can be started; says why and what to do
+    +-- WorkersError              4  no worker process can be started; gives reason and remedy
     +-- RemoteError               5  a store elsewhere cannot be reached or read
-    +-- CacheUnusableError        5  the root cannot be used; says why and what to do
+    +-- CacheUnusableError        5  the root cannot be used; gives reason and remedy
 
 A message is one sentence that names the thing and the remedy. This module imports nothing of gpucache.
 """
@@ -44,7 +44,7 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130, "interrupted"
 
     def __new__(cls, code: int, meaning: str) -> "ExitCode":
-        """A code with what it means."""
+        """A code with its meaning."""
         one = int.__new__(cls, code)
         one._value_ = code
         one.meaning = meaning
@@ -58,7 +58,7 @@ class GpucacheError(Exception):
 
     @property
     def message(self) -> str:
-        """One sentence, without what a compiler said."""
+        """One sentence, without the compiler's messages."""
         return str(self.args[0])
 
 
@@ -175,7 +175,7 @@ class CacheMissError(GpucacheError):
 
 
 class FormatError(GpucacheError):
-    """An entry whose bytes are not what its format says."""
+    """An entry whose bytes contradict its format."""
 
     exit_code = ExitCode.FINDINGS
 
@@ -193,7 +193,7 @@ class WorkersError(GpucacheError):
 
 
 class RemoteError(GpucacheError):
-    """A store elsewhere cannot be reached, refused, or holds what cannot be read."""
+    """A store elsewhere cannot be reached, refused, or has unreadable objects."""
 
     exit_code = ExitCode.CACHE_UNUSABLE
 

@@ -110,7 +110,7 @@ class Folder:
         return folder
 
     def make(self, name: str, mode: int) -> "Folder":
-        """A directory in this one, made with this mode, whatever the umask, if it is missing."""
+        """A directory in this one, made with this mode, regardless of the umask, if it is missing."""
         try:
             return self.folder(name)
         except FileNotFoundError:
@@ -148,7 +148,7 @@ class Folder:
         return fd if fd >= 0 else None
 
     def open_for_writing(self, name: str, flags: int, mode: int) -> int:
-        """A descriptor of a file made with this mode, whatever the umask; ``flags`` are added to O_CREAT."""
+        """A descriptor of a file made with this mode, for any umask; ``flags`` are added to O_CREAT."""
         fd = os.open(self._at(name), os.O_CREAT | flags | _FILE_FLAGS, mode, dir_fd=self._fd)
         try:
             if sys.platform != "win32" and stat.S_IMODE(os.fstat(fd).st_mode) != mode:
@@ -244,7 +244,7 @@ def give(place: int | Path) -> None:
     uid = os.environ.get("GPUCACHE_OWNER_UID", "")
     if uid.isdecimal() and isinstance(place, int):
         os.fchown(place, int(uid), -1)
-    elif uid.isdecimal():  # never what a link names, which that user may have put there meanwhile
+    elif uid.isdecimal():  # never the target of a link, which that user may have put there meanwhile
         os.chown(place, int(uid), -1, follow_symlinks=False)
 
 

@@ -344,7 +344,7 @@ def _listed(table: _Table, folder: str, seen: Iterator[int]) -> list[os.DirEntry
 
 def _language(table: _Table, path: Path) -> Language:
     if path.suffix not in LANGUAGES:
-        raise table.wrong("source", f"{path.name!r} is neither OpenCL C (.cl) nor CUDA C++ (.cu)")
+        raise table.wrong("source", f"{path.name!r} is not OpenCL C (.cl) or CUDA C++ (.cu)")
     return LANGUAGES[path.suffix]
 
 

@@ -51,7 +51,7 @@ class Check(NamedTuple):
     message: str
     """The format of its message; empty where it has none."""
     function: OrNull = ""
-    """The kernel or device function that it stands in, where it is known."""
+    """The kernel or device function that contains it, if known."""
     file: OrNull = ""
     """The name of its file in a #line; null for the program itself."""
 
@@ -72,7 +72,7 @@ class Target(NamedTuple):
         if not (backend and separator and name):
             raise TargetError(
                 f"{text!r} is not a target; write BACKEND:NAME, such as cuda:sm_90 or opencl:pocl, "
-                "or run 'gpucache devices' to see the targets here"
+                "or run 'gpucache devices' to see the targets of this machine"
             )
         return cls(backend, name)
 
@@ -109,12 +109,12 @@ class Device(NamedTuple):
     driver_version: str
     """The driver's version."""
     available: bool
-    """Whether programs can be compiled for it here."""
+    """Whether this machine can compile programs for it."""
     detail: str
     """Its description, or why it is not available."""
     toolchain: Toolchain | None = None
     present: bool = True
-    """Whether the device itself is here: False for an architecture only a compiler knows."""
+    """Whether this machine has the device itself: False for an architecture only a compiler knows."""
     files: tuple[str, ...] = ()
     """The files of the driver that it belongs to, first the library that is called; empty if not known."""
 
@@ -162,7 +162,7 @@ class BuildRequest(NamedTuple):
     searches_cwd: bool = False
     """Whether the compiler runs in ``cwd`` and so searches it too; workers run in an empty directory."""
     variant: str = ""
-    """Text that tells this build from others of its program, for people, such as ``BLOCK=128``."""
+    """Text that distinguishes this build from others of its program, for people, such as ``BLOCK=128``."""
     checks: Checks = Checks.NONE
     asked: AsAsked | None = None
     """The inputs to compile it as a program itself asked; None to compile it as gpucache does. CUDA only."""

@@ -1,7 +1,7 @@
 """The places of files and their limits: option over environment over default, each with its origin.
 
 Pure over a mapping of the environment, but for the place of user caches, which platformdirs knows. Knows
-nothing of what is stored there.
+nothing of its content.
 """
 
 import os
@@ -71,12 +71,12 @@ ENVIRONMENT = (
     ),
     Variable(
         "GPUCACHE_REMOTE_WRITE",
-        "1: programs, run and warm also send what they compile to GPUCACHE_REMOTE, signed with "
+        "1: programs, run and warm also send their compiles to GPUCACHE_REMOTE, signed with "
         "GPUCACHE_SIGNING_KEY.",
     ),
     Variable(
         "GPUCACHE_REMOTE_TIMEOUT_MS",
-        "How long one answer of GPUCACHE_REMOTE may take, at most; then the program compiles, and asks no "
+        "The longest time for one reply of GPUCACHE_REMOTE; then the program compiles, and asks no "
         "more. Default 2000.",
     ),
     Variable(
@@ -112,7 +112,7 @@ RUN_ENVIRONMENT = (
     ),
     Variable(
         "GPUCACHE_LAYER_TELL",
-        "1: those libraries report each build on standard error: a hit, or a miss and what differs.",
+        "1: those libraries report each build on standard error: a hit, or a miss and its differences.",
     ),
     Variable(
         "GPUCACHE_OWNER_UID",
@@ -120,7 +120,7 @@ RUN_ENVIRONMENT = (
         "files in caches are trusted, checked, repaired and evicted as root's own.",
     ),
 )
-"""Other variables: those of the libraries that are loaded into programs, and root's."""
+"""Other variables: for the libraries that are loaded into programs, and for root."""
 
 
 class Remote(NamedTuple):
@@ -129,7 +129,7 @@ class Remote(NamedTuple):
     url: str
     timeout_s: float = DEFAULT_REMOTE_MS / 1000
     writes: bool = False
-    """Whether it also gets what is compiled here."""
+    """Whether it also gets the builds of this machine."""
 
 
 class Settings(NamedTuple):
@@ -220,7 +220,7 @@ def _misspelt(environ: Mapping[str, str]) -> "Iterator[str]":
         yield f"GPUCACHE_LOG={level} is not a level; set it to debug, info or warning"
     tell = environ.get("GPUCACHE_LAYER_TELL", "")
     if not is_true(tell) and tell.lower() not in _FALSE:
-        yield f"GPUCACHE_LAYER_TELL={tell} is neither yes nor no; set it to 1 or 0"
+        yield f"GPUCACHE_LAYER_TELL={tell} is not yes or no; set it to 1 or 0"
     for name, usual in (("GPUCACHE_RUN_TIMEOUT_MS", 5000), ("GPUCACHE_REMOTE_TIMEOUT_MS", DEFAULT_REMOTE_MS)):
         limit = environ.get(name, "")
         if limit and not _is_time(limit):
@@ -279,7 +279,7 @@ def _flag(environ: Mapping[str, str], name: str) -> bool:
         return True
     if text in _FALSE:
         return False
-    raise UsageError(f"{name}={environ[name]} is neither yes nor no; set it to 1 or 0")
+    raise UsageError(f"{name}={environ[name]} is not yes or no; set it to 1 or 0")
 
 
 def _size(name: str, text: str) -> int:

@@ -35,7 +35,7 @@ from gpucache.payload.files import pack, unpack
 OWNER = opaque.Owner(
     "Triton",
     "Triton",
-    "Triton's key tells nothing; 'gpucache inspect --why KEY KEY' compares what is stored of two kernels",
+    "Triton's key is opaque; 'gpucache inspect --why KEY KEY' compares the records of two kernels",
 )
 _LIST = "__grp__"
 _NOT_DESCRIBED = ("hash", "name", "target", "triton_version")
@@ -46,7 +46,7 @@ _DIGITS = 16
 
 
 class CacheManager(theirs.CacheManager):  # type: ignore[misc] # Triton publishes no types
-    """Triton's cache of one key. Raises what Triton's own raises, and CacheMissError if a hit is required."""
+    """Triton's cache of one key. Raises Triton's errors, and CacheMissError if a hit is required."""
 
     def __init__(self, key: str, override: bool = False, dump: bool = False) -> None:
         self._key = key
@@ -100,7 +100,7 @@ class CacheManager(theirs.CacheManager):  # type: ignore[misc] # Triton publishe
             return self._plain.put_group(filename, group)
         files = {name: self._made.get(name) or Path(path).read_bytes() for name, path in group.items()}
         placed = self._keep(filename, files)
-        if placed is not None:  # Triton reads them from here on, also after those that were put are removed
+        if placed is not None:  # Triton reads them from this place on, also after its own copies are removed
             group.update(placed)
         return group[filename]
 
@@ -155,7 +155,7 @@ class CacheManager(theirs.CacheManager):  # type: ignore[misc] # Triton publishe
             return self._place(name, made.payload if hit is None else hit.payload)
 
     def _place(self, name: str, payload: bytes) -> dict[str, str] | None:
-        """The paths of an entry's files, which lie in one directory as the entry has them."""
+        """The paths of an entry's files, which are in one directory as in the entry."""
         try:
             files = unpack(payload)
         except FormatError as error:
@@ -184,7 +184,7 @@ def _in_place(folder: Path, name: str, files: Mapping[str, bytes]) -> bool:
         if name.endswith(".json") and len(files) > 1:
             paths = {one: str(folder / one) for one in files}
             (staging / f"{_LIST}{name}").write_text(json.dumps({"child_paths": paths}))
-        with suppress(OSError):  # it exists by now, or did
+        with suppress(OSError):  # it exists already, or did
             staging.rename(folder)
             return True
     finally:
@@ -253,7 +253,7 @@ def _keeps(stores: Any) -> bool:
 
 
 def _entry(fields: tuple[KeyField, ...], name: str, files: Mapping[str, bytes], compile_ns: int) -> Entry:
-    """The entry of some files, with what Triton's description of a kernel says."""
+    """The entry of some files, with the facts of Triton's description of a kernel."""
     told: Any = None
     if name.endswith(".json") and len(files) > 1:
         with suppress(ValueError):

@@ -90,7 +90,7 @@ def test_flags_are_read(name: str, read: Callable[[Settings], bool]) -> None:
 @pytest.mark.parametrize("name", [name for name, _ in _FLAGS])
 def test_a_bad_flag_is_refused(name: str) -> None:
     """A flag that is neither yes nor no is named with the remedy."""
-    with pytest.raises(UsageError, match=f"{name}=perhaps is neither yes nor no; set it to 1 or 0"):
+    with pytest.raises(UsageError, match=f"{name}=perhaps is not yes or no; set it to 1 or 0"):
         read_settings({name: "perhaps"}, root="/r")
 
 

@@ -30,7 +30,7 @@ class Arm(StrEnum):
     WARM = "warm"
     """Everything, in caches of the benchmark's own."""
     AS_IS = "as-is"
-    """Whatever the user's own caches hold."""
+    """The content of the user's own caches."""
     DRIVER = "driver"
     """The driver's cache alone, warm."""
 
@@ -45,7 +45,7 @@ class BenchVerdict(StrEnum):
     UNDECIDED = "undecided"
     """There are too few pairs to tell."""
     DEGRADED = "degraded"
-    """The figures do not say what they seem to say; the reason follows."""
+    """The figures are unreliable; the reason follows."""
     FAILED = "failed"
     """A start failed; the reason follows."""
 
@@ -62,13 +62,13 @@ class Sample:
     hit: bool = False
     """Whether our own cache answered."""
     missed: OrNull = ""
-    """Why our own cache did not answer, where it was asked."""
+    """Why our own cache missed, if it was queried."""
     error: OrNull = ""
     """Why it failed."""
     growth: tuple[Growth, ...] = ()
     """The entries that it wrote, by cache."""
     output: OrNull = ""
-    """SHA-256 of what it printed, with --same-output."""
+    """SHA-256 of its output, with --same-output."""
     cpu_ns: int = 0
     """CPU time of a command, without the system's; 0 where that was not taken."""
 
@@ -142,7 +142,7 @@ class CachedPart:
 @json_keys("arm spread.* ratio cached_part reason")
 @dataclass(frozen=True, slots=True)
 class ArmResult:
-    """Starts beside the cold and the warm ones."""
+    """Starts other than the cold and the warm ones."""
 
     arm: str
     """The caches that they find filled: as-is, driver, or a peer of --against."""
@@ -150,9 +150,9 @@ class ArmResult:
     ratio: Ratio
     """Cold starts divided by these."""
     reason: str = ""
-    """Why they are not what they seem to be; empty where they are."""
+    """Why the figures are unreliable; empty if they are not."""
     cached_part: CachedPart | None = None
-    """The same of what a cache can change of a start."""
+    """The same for the part of a start that a cache can change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ class BenchCase:
     ratio: Ratio | None = None
     """Cold divided by warm."""
     cached_part: CachedPart | None = None
-    """The same of what a cache can change of a start; null for a command."""
+    """The same for the part of a start that a cache can change; null for a command."""
     phases: tuple[Phase, ...] = ()
     """The parts of a start, in order."""
     arms: tuple[ArmResult, ...] = ()

@@ -80,7 +80,7 @@ def export(suffix: str, cases: Sequence[BenchCase], fingerprint: Mapping[str, ob
             return "\n".join(_markdown(cases, fingerprint)).encode("utf-8", "backslashreplace")
         case drawn if drawn in PLOTS:
             return plot(cases, _command(fingerprint), drawn.removeprefix("."))
-    raise ValueError(f"{suffix!r} is none of {', '.join(SUFFIXES)}")
+    raise ValueError(f"{suffix!r} is not one of {', '.join(SUFFIXES)}")
 
 
 def _json(cases: Sequence[BenchCase], fingerprint: Mapping[str, object]) -> str:
@@ -186,7 +186,7 @@ def plot(cases: Sequence[BenchCase], footer: str = "", form: str = "svg") -> byt
 
 
 def rendered(draw: "Callable[[], Figure]", form: str, title: str, words: str) -> bytes:
-    """A figure as png, svg or pdf, with its title and what it says in words. Raises ImportError."""
+    """A figure as png, svg or pdf, with its title and its content in words. Raises ImportError."""
     from matplotlib import rc_context
 
     out = BytesIO()

@@ -1,6 +1,6 @@
 """Bench and warming by a command in words: tables, sentences, and bars of block characters.
 
-Owns what the terminal, plots and Markdown share (the verdict, a ratio with its interval, the phases
+Owns the parts that the terminal, plots and Markdown share (the verdict, a ratio with its interval, the phases
 of every arm and how each phase looks), and the layout on a terminal.
 """
 
@@ -234,7 +234,7 @@ def caveats(case: BenchCase) -> Iterator[str]:
 def _outlier_words(found: Sequence[Bar]) -> str:
     """How many starts are far from the others; they count like all the others."""
     parts = [f"{bar.spread.outliers} of {bar.spread.runs} {bar.arm} starts" for bar in found]
-    verb = "lies" if len(found) == 1 and found[0].spread.outliers == 1 else "lie"
+    verb = "is" if len(found) == 1 and found[0].spread.outliers == 1 else "are"
     return f"{_list(parts)} {verb} far from the others"
 
 
@@ -244,7 +244,7 @@ def cached_words(case: BenchCase) -> str:
     if part is None:
         return ""
     figures = f"{part_words(part)}, {ratio_words(part.ratio)}"
-    return f"what a cache can change of a start (all but the process and the context): {figures}"
+    return f"the part of a start that a cache can change (all but the process and the context): {figures}"
 
 
 def break_even_words(case: BenchCase) -> str:
@@ -272,7 +272,7 @@ def _list(parts: Sequence[str]) -> str:
 
 
 _CACHED_PART = (
-    "cached part: key, lookup or compile, load, kernels and first launch; what remains of a start, the "
+    "cached part: key, lookup or compile, load, kernels and first launch; the rest of a start, the "
     "process and the context, is the same with any cache"
 )
 WIDEST = 120
@@ -397,7 +397,7 @@ def _starts(drawn: Sequence[Bar]) -> Block:
 
 @dataclass(frozen=True, slots=True)
 class _Bars:
-    """A line for each arm, all drawn to one scale, and below them what the characters stand for."""
+    """A line for each arm, all drawn to one scale, and below them the meaning of the characters."""
 
     drawn: tuple[Bar, ...]
     shown_as: Mapping[str, Look]
@@ -469,7 +469,7 @@ def settle_end(summary: SettleSummary) -> Iterator[Block]:
     yield from (plain(missed, "bold yellow") for missed in summary.missed)
     yield from (plain(note, "yellow") for note in summary.notes)
     if summary.environment:
-        yield plain("\nPrograms find what was warmed with:")
+        yield plain("\nPrograms find the warmed caches with:")
         for name, value in summary.environment:
             yield plain(f"export {name}={shlex.quote(value)}")
 

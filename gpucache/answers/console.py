@@ -64,13 +64,13 @@ def console_of(stream: TextIO) -> "Console":
 
 
 def _is_plain(stream: TextIO) -> bool:
-    """Whether rich would write neither colours nor other characters for a table's lines."""
+    """Whether rich would not write colours or other characters for a table's lines."""
     asked = os.environ.get("FORCE_COLOR") or os.environ.get("TTY_COMPATIBLE") == "1"
     return not stream.isatty() and not asked and (stream.encoding or "utf-8").lower().startswith("utf")
 
 
 class Display:
-    """A bar that names what is being worked on; it is silent if standard error is not a terminal."""
+    """A bar that names the current work; it is silent if standard error is not a terminal."""
 
     def __init__(self, bar: "Progress | None") -> None:
         self._bar = bar

@@ -32,7 +32,7 @@ class Form(NamedTuple):
     record: type | None = None
     """The type of a record, also of those in a list."""
     words_of: tuple[type[StrEnum], ...] = ()
-    """The enumerations that it is one word of."""
+    """The enumerations whose words it takes."""
 
 
 class Key(NamedTuple):
@@ -43,7 +43,7 @@ class Key(NamedTuple):
     path: tuple[str, ...]
     """The attributes that lead to its value."""
     home: tuple[type, str]
-    """The type and the attribute that say what it means."""
+    """The type and the attribute that document its meaning."""
 
     def read(self, value: Any) -> Any:
         """The value under the key for an outcome; a part that is None is null."""

@@ -19,12 +19,12 @@ class FindingKind(StrEnum):
     MISPLACED = "misplaced"
     """It is at the place of another key."""
     MISLABELLED = "mislabelled"
-    """Its bytes are not what its description says."""
+    """Its bytes contradict its description."""
     UNTRUSTED = "untrusted"
     """Another user could have written it, or it is a link."""
     STALE = "stale"
-    """Nothing here finds it: its device has another driver or compiler, its interpreter is gone, or a
-    newer version of what made it came and it was not used since, nor for a week."""
+    """No program finds it: its device has another driver or compiler, its interpreter is gone, or a
+    newer version of its owner came and it was not used since, and not for a week."""
     SUPERSEDED = "superseded"
     """There is a newer entry for the same program, target and options."""
     ORPHAN = "orphan"
@@ -32,7 +32,7 @@ class FindingKind(StrEnum):
     LEFTOVER = "leftover"
     """A file that a writer left behind."""
     LOCKED = "locked"
-    """A lock that no process holds."""
+    """A lock without a process."""
     UNSUPPORTED = "unsupported"
     """It was written by a newer version, or is of a kind that is not known."""
 
@@ -51,12 +51,12 @@ class Problem(NamedTuple):
     kind: FindingKind | None
     """None if it could not be read, which is not a fault of the entry."""
     detail: str
-    """A clause that names the thing and what follows from it."""
+    """A clause that names the thing and the consequence."""
     remedy: str = ""
     """How to fix it, a clause; empty if the detail says so or removing the entry fixes it."""
     paths: tuple[str, ...] | None = None
-    """The files of the entry whose removal mends it; empty where none does. None where removing the whole
-    entry does, if its format says so of the kind."""
+    """The files of the entry whose removal fixes it; empty if none does. None if removing the whole
+    entry fixes it, if its format says so for the kind."""
 
     def __str__(self) -> str:
         """All of it in one line."""
@@ -73,7 +73,7 @@ class CacheEntry(NamedTuple):
     cache: str
     """The cache's name, as --cache takes it."""
     key: str
-    """The cache key, or what the cache's owner calls the entry by."""
+    """The cache key, or the owner's name for the entry."""
     path: str
     """Its file, or the file it is a part of."""
     size_bytes: int
@@ -85,7 +85,7 @@ class CacheEntry(NamedTuple):
     program: str = ""
     """The program's name."""
     target: str = ""
-    """The target; empty where the cache does not tell."""
+    """The target; empty if the cache does not record it."""
     artifact_kind: str = ""
     """The kind of binary: cubin, ptx, opencl-binary and others."""
     variant: str = ""
@@ -96,7 +96,7 @@ class CacheEntry(NamedTuple):
     toolchain_identity: tuple[str, ...] = ()
     payload_sha256: str = ""
     fields: tuple[tuple[str, str], ...] = ()
-    """The key fields that a scan reads, by name; what evict --unlike compares."""
+    """The key fields that a scan reads, by name; evict --unlike compares them."""
     damage: Problem | None = None
     """Why it cannot be read."""
     stays: str = ""
@@ -104,7 +104,7 @@ class CacheEntry(NamedTuple):
     indivisible: str = ""
     """Why only ``--all`` removes it, a clause with the remedy; empty where any rule may."""
     spare_bytes: int = 0
-    """What ``evict --keep-binaries`` frees of it."""
+    """The bytes that ``evict --keep-binaries`` frees."""
     compile_ns: int | None = None
     """The time that compiling it took; None if that is not stored."""
     producer: str = ""
@@ -116,12 +116,12 @@ class CacheEntry(NamedTuple):
     place: str = ""
     """Distinguishes the place of its source from other places; empty if that is not known."""
     handle: object = None
-    """The cache's own record of the file, with what tells whether it changed since the scan."""
+    """The cache's own record of the file, with the facts that show whether it changed since the scan."""
 
 
 @json_keys("code check.file check.line check.function check.message")
 class Failure(NamedTuple):
-    """A check in a kernel, of which a failure tells the code."""
+    """A check in a kernel; a failure reports its code."""
 
     code: int
     """Its number, from 0."""
@@ -161,7 +161,7 @@ class EntryReport(NamedTuple):
 
     @property
     def compared(self) -> tuple[KeyField, ...]:
-        """The fields by which entries are compared: with an owner's opaque key also what the owner says."""
+        """The fields by which entries are compared: with an opaque key also the owner's description."""
         opaque = any(item.label == NAMESPACE for item in self.key_fields)
         return (*self.origin, *self.key_fields) if opaque else self.key_fields
 
@@ -177,7 +177,7 @@ class EntryReport(NamedTuple):
 
 
 class Location(NamedTuple):
-    """Where a cache lives, which setting decided that, and what is wrong with the place."""
+    """Where a cache lives, which setting decided that, and the problems of the place."""
 
     cache: str
     """The cache's name, as --cache takes it."""

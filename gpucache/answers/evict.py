@@ -56,7 +56,7 @@ class Removal(NamedTuple):
     rule: str
     """The filter."""
     part_bytes: int = 0
-    """What goes of an entry whose binary stays; 0 where all of it goes."""
+    """The bytes removed from an entry whose binary stays; 0 if all of it goes."""
 
     @property
     def refused(self) -> Kept | None:
@@ -73,7 +73,7 @@ class EvictOutcome(NamedTuple):
     kept: Kept | None = None
     """Why it stays; None where it was removed."""
     tried: bool = True
-    """False for what a plan expects."""
+    """False for an outcome that a plan expects."""
 
     @property
     def removed(self) -> bool:
@@ -161,7 +161,7 @@ class EvictSummary:
 )
 @dataclass(slots=True)
 class Foreseen(EvictSummary):
-    """Of a plan, which removes nothing yet: what a run of it would remove."""
+    """Of a plan, which removes nothing yet: the entries that a run of it would remove."""
 
     would_remove: int = 0
     """Entries that would go."""

@@ -39,7 +39,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class Line(NamedTuple):
-    """Text, which may have several lines, in one style; what ``plain`` makes."""
+    """Text, which may have several lines, in one style, as ``plain`` makes it."""
 
     text: str
     style: str = ""
@@ -76,7 +76,7 @@ class Pairs(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column, what of a row stands in it, and what may be done to it where there is little room."""
+    """A column, its cell of a row, and how it may be shortened if there is little room."""
 
     heading: str
     of: Callable[[Any], Cell] = str
@@ -88,11 +88,11 @@ class Column(NamedTuple):
     shared: bool = False
     """Whether a value is written once above all the rows, or above each group of rows, that share it."""
     prose: bool = False
-    """Whether it holds sentences, which are broken over lines before any column is left out."""
+    """Whether it has sentences, which are broken over lines before any column is left out."""
     place: bool = False
-    """Whether it holds paths, which are shortened in their middle where there is little room."""
+    """Whether it has paths, which are shortened in their middle where there is little room."""
     cut: bool = False
-    """Whether it holds sentences that end in an ellipsis where there is little room."""
+    """Whether it has sentences that end in an ellipsis where there is little room."""
     drawn: bool = False
     """Whether it is for a terminal alone, and only where every column has all the room it can use."""
     spare: int = 0

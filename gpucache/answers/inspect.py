@@ -108,7 +108,7 @@ class CacheState(NamedTuple):
     stale: Stale | None = None
     """None where that was not asked."""
     beside_bytes: int = 0
-    """Of our own cache: what records and leftovers take beside the entries."""
+    """Of our own cache: the size of records and leftovers, which are not entries."""
 
     @property
     def findings(self) -> tuple[str, ...]:
@@ -142,7 +142,7 @@ def foreign_state(
 ) -> Iterator[Block]:
     """A third-party cache: its path, its contents, how to redirect and to trace it."""
     place = one.location
-    used = "" if place.enabled else "; not used by programs here"
+    used = "" if place.enabled else "; not used by programs of this machine"
     limit = _limit(place, " of {}", ", no limit")
     rows = [
         ("cache", f"{one.location.name}: {place.root} (decided by {place.decided_by}{used})"),
@@ -231,7 +231,7 @@ def written(one: Written) -> Line:
 
 
 def _findings(states: Sequence[CacheState], *, named: bool = True) -> Iterator[Block]:
-    """The problems of the places of caches, each once; what a scan sees wrong; then what is worth knowing."""
+    """The problems of the places of caches, each once; the faults that a scan sees; then other remarks."""
     places: dict[str, dict[str, str]] = {}
     for one in states:
         for sentence in one.location.problems:

@@ -51,7 +51,7 @@ def by_day(entries: Iterable[CacheEntry], records: Iterable[Record], now_ns: int
         if record.get("kind") == "process" and isinstance(when_ns, int):
             hits[day_of(when_ns)] += _number(record, "hits")
             misses[day_of(when_ns)] += _number(record, "misses")
-    del hits[oldest], misses[oldest]  # which has what is older
+    del hits[oldest], misses[oldest]  # which has the older ones
     first = min([*built, *hits, newest])
     days = [first + timedelta(days=number) for number in range((today - first).days + 1)]
     sizes = list(accumulate(built[day] for day in days))
@@ -74,7 +74,7 @@ def plot(entries: Iterable[CacheEntry], records: Sequence[Record], now_ns: int, 
 
 
 def titles(found: Days) -> tuple[str, str]:
-    """What each half of the plot shows, with its sum."""
+    """The title of each half of the plot, with its sum."""
     hits, misses = format_count(sum(found.hits), "hit"), format_count(sum(found.misses), "miss", "misses")
     return (
         f"Growth: {format_size(found.size_bytes[-1])} of entries, by the day they were built",

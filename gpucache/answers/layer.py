@@ -21,7 +21,7 @@ class LayerResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Layered:
-    """A build that a command asked for; what is asked for alike stands there once."""
+    """A build that a command requested; equal requests are listed once."""
 
     program: str
     """The name of its first kernel, or of its file."""
@@ -48,7 +48,7 @@ class LayerSummary:
     left: int
     """Builds that are not."""
     answers: int
-    """How many it holds, those of earlier commands among them."""
+    """How many the index has, including those of earlier commands."""
     size_bytes: int
     """The size of its index."""
 
@@ -90,7 +90,8 @@ def left(rows: Sequence[Layered], *, whole: bool) -> Iterator[str]:
     if whole:
         for row in found:
             yield printable(
-                f"left: {named(row.program or 'a build', row.target or 'nobody')}: {row.reason}", None
+                f"left: {named(row.program or 'a build', row.target or 'an unknown target')}: {row.reason}",
+                None,
             )
         return
     reasons = Counter(row.reason for row in found).most_common()

@@ -16,7 +16,7 @@ class Verdict(StrEnum):
     """A header, define, option, driver, compiler or variable differs from the nearest entry; it is named
     with both values."""
     INCOMPLETE = "incomplete"
-    """It is there, and not compiled for a local size; programs hit it, and compile once more at their
+    """It exists, but is not compiled for a local size; programs hit it, and compile once more at their
     first launch with that size."""
     EVICTED = "evicted"
     """It was there: when it went, and by which rule."""
@@ -27,11 +27,11 @@ class Verdict(StrEnum):
     POISONED = "poisoned"
     """Its compiler crashed or hung twice in warm."""
     NOT_CONSULTED = "not-consulted"
-    """The cache is disabled or cannot be read, or another one was asked."""
+    """The cache is disabled or cannot be read, or another one was queried."""
     UNCACHEABLE = "uncacheable"
-    """No exact key can be made for it; why, and what to do."""
+    """No exact key can be made for it; the reason and the remedy follow."""
     OPAQUE_KEY = "opaque-key"
-    """Its key is another system's, such as Triton's, and nothing else is known that differs."""
+    """Its key belongs to another system, such as Triton, and no other difference is known."""
     NOT_RECORDED = "not-recorded"
     """The record of earlier builds was lost."""
 
@@ -60,7 +60,7 @@ class Hit(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """The word for it in answers, as a miss has its verdict."""
+        """The word for it in results, as a miss has its verdict."""
         return "hit"
 
 

@@ -39,13 +39,13 @@ class RecordedProgram:
     options: tuple[str, ...]
     """Its build options, without include directories."""
     name_expressions: tuple[str, ...]
-    """The C++ names that were asked for."""
+    """The C++ names that were requested."""
     source: str
     """The SHA-256 of its source."""
     headers: int
     """How many files it could include."""
     kept: bool
-    """Whether the recording holds all that it is made of."""
+    """Whether the recording has its source and headers."""
     local_sizes: tuple[Launch, ...]
     """The local sizes of its kernels."""
     artifact_kind: str
@@ -88,7 +88,7 @@ class RecordSummary:
 
 @dataclass(frozen=True, slots=True)
 class PassedOver:
-    """Something of a recording that does not read."""
+    """A part of a recording that cannot be parsed."""
 
     file: str
     """The file in the recording's directory."""
@@ -118,7 +118,7 @@ class RecordingSummary:
     compile_ns: int
     """The time that all of them took together."""
     without_sources: int
-    """Builds of which the recording holds digests alone."""
+    """Builds of which the recording has only digests."""
     damage: tuple[PassedOver, ...]
     """The parts that cannot be read."""
 
@@ -165,7 +165,7 @@ def recorded_line(summary: RecordSummary, *, sources: bool = True, inner: bool =
     if not summary.builds:
         return f"{told}{left}{outer}"
     warm = f"gpucache warm --recording {summary.recording}"
-    use = f"'{warm}' builds what is there" if sources else f"'{warm} --check' says what is lacking"
+    use = f"'{warm}' builds them" if sources else f"'{warm} --check' lists the missing builds"
     return f"{told}{left}; {use}{outer}"
 
 

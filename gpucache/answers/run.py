@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpucache.json_keys import OrNull, json_keys
 from gpucache.units import covered_ns
 
-if TYPE_CHECKING:  # a command waits for what its run imports
+if TYPE_CHECKING:  # a command waits for the imports of its run
     from gpucache.answers.lookup import Verdict
 
 
@@ -43,7 +43,7 @@ class Intercepted:
     result: RunResult
     """The outcome."""
     key: str | None = None
-    """The cache key, of several devices that of the first that was not there; null where there is none."""
+    """The cache key, for several devices the key of the first miss; null if there is none."""
     build_ns: int = 0
     """How long the command waited for it."""
     saved_ns: int = 0
@@ -72,7 +72,7 @@ class Ended:
     loaded: bool = False
     """Whether a library of gpucache was loaded into it."""
     refused: tuple[str, ...] = ()
-    """Its processes that asked as another user, and had no answer."""
+    """Its processes that asked as another user, and got no reply."""
 
 
 @json_keys(
@@ -109,7 +109,7 @@ class RunSummary:
     ahead_ns: int
     """The part of saved_ms that compiling all kernels took; a command alone compiles those that it uses."""
     binaries: int = 0
-    """Programs it made from binaries, such as those of a cache of its own."""
+    """Programs it made from binaries, such as those of its own cache."""
     wanted: int = 0
     """Programs noted to be built later, or once more for other local sizes."""
     learned: int = 0

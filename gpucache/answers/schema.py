@@ -100,7 +100,7 @@ class DevicesSummary(TypedDict):
     targets: int
     """Targets that can be built for."""
     devices: int
-    """Those of them whose devices are here."""
+    """How many of them have a device on this machine."""
     errors: int
     """Drivers and compilers that are broken."""
 
@@ -123,7 +123,7 @@ class CachesSummary(TypedDict):
 
 @json_keys("state.* advice misses processes named.*")
 class OursAmongCaches(TypedDict):
-    """Our own cache, what is worth knowing of it, and other caches."""
+    """Our own cache with remarks, and other caches."""
 
     state: CacheState
     advice: Iterable[Advice]
@@ -143,7 +143,7 @@ class Overview(TypedDict):
     total_bytes: int
     """Bytes of all of these."""
     total_stale_bytes: int
-    """Those of them that no program of this machine reads again."""
+    """How many of them no program of this machine reads again."""
 
 
 class Listed(TypedDict):
@@ -174,10 +174,10 @@ class Extracted(TypedDict):
 
 
 class WhySummary(TypedDict):
-    """How many were asked about, and would be found."""
+    """How many programs were examined, and would be found."""
 
     asked: int
-    """How many were asked about."""
+    """How many programs were examined."""
     hits: int
     """How many would be found."""
     misses: int
@@ -265,7 +265,7 @@ ANSWERS = (
     Answered("inspect --recording DIR", RecordedProgram, "Every build that was recorded.", RecordingSummary),
     Answered("inspect --why SOURCE", Answer, "Every program for every target.", WhySummary),
     Answered("inspect --why KEY KEY", Difference, "The fields in which two entries differ.", EntriesCompared),
-    Answered("inspect --why --want FIELD=VALUE", Reach, "Every cache that was asked.", WhySummary),
+    Answered("inspect --why --want FIELD=VALUE", Reach, "Every cache that was queried.", WhySummary),
     Answered("inspect WHAT --extract FILE", CacheEntry, "The entry whose bytes were written.", Extracted),
     Answered("verify", Finding, "The findings; empty if all is sound.", VerifySummary),
     Answered("evict --dry-run", EvictOutcome, "The entries that would be removed.", Foreseen),

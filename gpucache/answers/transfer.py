@@ -1,6 +1,6 @@
 """The results of push and pull: the outcome of each entry on its way to a store elsewhere or from one.
 
-Both verbs yield outcomes one by one, and between them what is worth knowing of a cache or of the store; a
+Both verbs yield outcomes one by one, and between them remarks on a cache or on the store; a
 summary passes the outcomes through and counts::
 
     remote.push.push(selected, store, *, key, sources, dry_run, progress)
@@ -33,11 +33,11 @@ class Moved(NamedTuple):
     cache: str
     """The cache's name, as --cache takes it."""
     key: str
-    """The cache key, or what the cache's owner calls the entry by."""
+    """The cache key, or the owner's name for the entry."""
     program: str = ""
     """The program's name."""
     target: str = ""
-    """The target; empty where the cache does not tell."""
+    """The target; empty if the cache does not record it."""
     size_bytes: int = 0
     """The size of its files."""
 
@@ -101,7 +101,7 @@ class Pushed(NamedTuple):
     sent_bytes: int = 0
     """Bytes of its files that were sent; less than its size if the store had some of the files."""
     tells: str = ""
-    """What its files tell of this machine, as ``Moving.tells``; empty for an entry that is not sent."""
+    """The facts on this machine in its files, as ``Moving.tells``; empty for an entry that is not sent."""
 
 
 @json_keys("entry.* result reason differences unknown signer received_bytes")
@@ -138,7 +138,7 @@ class Unsound(NamedTuple):
     name: str
     """Its name in the store."""
     detail: str
-    """What is wrong and how to fix it, a clause."""
+    """The fault and how to fix it, a clause."""
 
 
 class NotMoved(NamedTuple):
@@ -187,7 +187,7 @@ class Uncompared(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What the files of sent entries tell of this machine."""
+    """The facts on this machine in the files of sent entries."""
 
     cache: str
     """The cache's name, as --cache takes it."""
@@ -199,7 +199,7 @@ class Told(NamedTuple):
 
 @dataclass(slots=True)
 class TransferSummary:
-    """What push and pull count alike, as outcomes pass."""
+    """The common counts of push and pull, as outcomes pass."""
 
     size_bytes: int = 0
     """The size of the entries that were moved, or would be."""
@@ -219,7 +219,7 @@ class TransferSummary:
         return tuple(self._why.values())
 
     def note(self, found: Immovable | Unsound) -> None:
-        """Keep what is not of one entry."""
+        """Keep an outcome that is not of one entry."""
         if isinstance(found, Immovable):
             self.immovable.append(found)
         else:
@@ -248,7 +248,7 @@ class PushSummary(TransferSummary):
 
     @property
     def tells(self) -> tuple[Told, ...]:
-        """What the files of entries that were sent, or would be, tell of this machine."""
+        """The facts on this machine in the files of entries that were sent, or would be."""
         return tuple(Told(*place, entries) for place, entries in self._tells.items())
 
     def of(self, found: Iterable[Pushed | Immovable | Unsound]) -> Iterator[Pushed]:
@@ -352,7 +352,7 @@ _RESULT_STYLES = {"sent": "green", "pulled": "green", "refused": "yellow"} | dic
 
 
 def push(shown: Sequence[Pushed], summary: PushSummary, *, whole: bool = False) -> Iterator[Block]:
-    """A row for each entry that is shown, the reasons, what goes along, and the sum."""
+    """A row for each entry that is shown, the reasons, the kinds of content that go along, and the sum."""
     yield from _rows(shown, whole=whole)
     yield from _reasons(summary)
     for tells in dict.fromkeys(one.tells for one in summary.tells):

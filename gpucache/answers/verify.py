@@ -32,7 +32,7 @@ class Finding(NamedTuple):
     target: str = ""
     """The target; empty where it is not known."""
     repaired: bool = False
-    """Whether --repair mended it."""
+    """Whether --repair fixed it."""
     paths: tuple[str, ...] | None = None
     """As in ``Problem``; not printed."""
 
@@ -57,11 +57,11 @@ class Checked(NamedTuple):
     notes: tuple[str, ...] = ()
     """The trials that gave no result, such as ``not comparable``."""
     counts: bool = True
-    """False for what is no entry (a leftover), which is not counted as checked."""
+    """False for a file that is not an entry (a leftover), which is not counted as checked."""
     unchecked: str = ""
-    """Why it could not be checked, where that is no fault of it: the machine is short of something."""
+    """Why it could not be checked, if the entry is not at fault: the machine lacks something."""
     checksum: bool = True
-    """Whether a checksum over what it holds was compared; without one only its form was checked."""
+    """Whether a checksum over its content was compared; without one only its form was checked."""
     unseen: str = ""
     """Faults that no check can find, as the cache's owner stores nothing to check against; a sentence."""
 
@@ -93,20 +93,20 @@ class VerifySummary(NamedTuple):
     checked: int
     """Entries that were checked."""
     sound: int
-    """Those with nothing wrong."""
+    """How many of them have no fault."""
     findings: int
     """Findings of every kind."""
     wrong: int
-    """Those that give exit 3."""
+    """How many of them give exit 3."""
     repaired: int
-    """Those that --repair mended."""
+    """How many --repair fixed."""
     wrong_repaired: int
     notes: tuple[Note, ...]
     """The trials that gave no result."""
     unchecked: tuple[Note, ...]
     """The parts that could not be checked, for a reason outside of them."""
     without_checksum: int
-    """Those of the sound ones of which only the form could be checked."""
+    """How many of the sound ones could be checked only for their form."""
     unseen: tuple[str, ...] = ()
     """Faults that the check of these caches cannot find, a sentence for each system."""
     unread: tuple[str, ...] = ()
@@ -169,7 +169,7 @@ def verify(outcomes: Sequence[Checked], summary: VerifySummary, *, whole: bool =
             Column("entry", lambda one: _brief(one.entry), whole=True),
             Column("finding", lambda one: plain(one.kind, "red" if one.kind.wrong else "yellow"), whole=True),
             Column("program", lambda one: one.program, prose=True),
-            Column("what", lambda one: one.detail + _mended(one), prose=True),
+            Column("detail", lambda one: one.detail + _repaired(one), prose=True),
         )
         yield Grid(columns, findings[:ROWS_SHOWN])
         yield from more_rows(len(findings), "finding")
@@ -195,7 +195,7 @@ def _sound(summary: VerifySummary) -> str:
     return f"no fault found in {summary.sound}{without}"
 
 
-def _mended(finding: Finding) -> str:
+def _repaired(finding: Finding) -> str:
     """The effect of a repair: our own store keeps damaged files, so that they can be examined."""
     if not finding.repaired:
         return ""

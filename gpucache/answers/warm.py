@@ -19,15 +19,15 @@ class WarmResult(StrEnum):
     """The outcome of one item."""
 
     HIT = "hit"
-    """It was there."""
+    """It was found."""
     BUILT = "built"
     """It was compiled and kept."""
     FAILED = "failed"
     """It could not be compiled or kept; the reason follows."""
     MISSING = "missing"
-    """With --check: it is not there; the reason follows."""
+    """With --check: it was not found; the reason follows."""
     SKIPPED = "skipped"
-    """Nothing here compiles it, or no key can be made for it."""
+    """No compiler of this machine compiles it, or no key can be made for it."""
     POISONED = "poisoned"
     """Its compiler crashed or hung twice before; --retry tries it again."""
     INTERRUPTED = "interrupted"
@@ -50,7 +50,7 @@ class WarmOutcome:
     """The outcome."""
     variant: str = ""
     """The difference from other builds of the program, such as T=float; with warm --misses the noted key,
-    with warm --recording the first digits of what was recorded."""
+    with warm --recording the first digits of its record."""
     key: str | None = None
     """The cache key; null where none could be made."""
     compile_ns: int | None = None

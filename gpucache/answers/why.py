@@ -59,16 +59,16 @@ class Answer:
     variant: str
     """The difference from other builds of the program for the target, such as T=float."""
     consulted: tuple[str, ...]
-    """The roots that were asked, in order."""
+    """The roots that were queried, in order."""
     found: Hit | Miss
     written: tuple[Build, ...] = ()
     """The builds of this name for the target, newest first."""
     under_run: tuple[Build, ...] = ()
-    """Those of them for programs that call NVRTC themselves."""
+    """The same for programs that call NVRTC themselves."""
     caches: tuple[Reply, ...] = ()
     """The caches that the program passes: ours, then those below it."""
     not_asked: tuple[tuple[str, str], ...] = ()
-    """Every root that is named and could not be asked, with a sentence that says why and what mends it."""
+    """Every root that is named and could not be queried, with the reason and the remedy in a sentence."""
     directory: str | None = None
     """Where the program is taken to run, if its compiler finds files there."""
     elsewhere: Hit | Miss | None = None
@@ -125,7 +125,7 @@ class Served(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Whether another system's cache would answer what --want says."""
+    """Whether another system's cache would serve the request of --want."""
 
     cache: str
     """The cache's name, as --cache takes it."""
@@ -142,7 +142,7 @@ class Reach:
 
     @property
     def hit(self) -> bool:
-        """Whether what is wanted would be served, and rightly."""
+        """Whether the request would be served, and rightly."""
         return self.verdict is Served.HIT
 
 
@@ -165,8 +165,8 @@ def answers(found: Sequence[Answer], now_ns: int) -> Iterator[Block]:
         if one.under_run:
             yield plain(
                 f"note:    kept for programs that call NVRTC themselves under 'gpucache run', with keys of "
-                f"their own: {_builds(one.under_run, now_ns)}; 'gpucache inspect --misses' tells what such "
-                "programs missed",
+                f"their own: {_builds(one.under_run, now_ns)}; 'gpucache inspect --misses' lists the "
+                "misses of such programs",
                 "yellow",
             )
         if one.elsewhere is not None:

@@ -37,7 +37,7 @@ class Compilation(NamedTuple):
     refusal: str | None = None
     """Why the artifact may not be cached, with the remedy; None if it may."""
     holds_paths: bool = False
-    """Whether debug options put paths into the artifact, whatever the source."""
+    """Whether debug options put paths into the artifact, for any source."""
     lists_files: bool = False
     """Whether line options put into the artifact the path of each header that its code comes from."""
     differs: str = ""
@@ -59,7 +59,7 @@ class CompilersCache(NamedTuple):
     default: str
     """Its directory below the user's cache directory if the variable is not set."""
     turn_on: tuple[tuple[str, str], ...] = ()
-    """The variables that enable it, whatever other variables are set."""
+    """The variables that enable it, regardless of other variables."""
 
 
 class Backend(Protocol):

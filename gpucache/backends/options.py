@@ -151,5 +151,5 @@ def changed_since_loaded(reaching: Iterable[tuple[str, str]]) -> str | None:
 
 
 def absolute(directory: str, cwd: str) -> str:
-    """An include directory as seen from ``cwd``, not normalised: text cannot tell where ``link/..`` leads."""
+    """An include directory as seen from ``cwd``, not normalised: text cannot show where ``link/..`` leads."""
     return os.path.join(cwd, directory)  # noqa: PTH118 - text in, text out

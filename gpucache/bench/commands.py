@@ -24,7 +24,7 @@ from gpucache.host.process_groups import CommandRun, run_command, run_prepare
 
 PHASE = "run"
 _NOTHING_WRITTEN = (
-    "the command wrote nothing into any known cache, so cold and warm are the same and there is no ratio: it "
+    "the command wrote nothing into any known cache, so cold and warm are the same and have no ratio: it "
     "has no cache, or one that no variable moves; 'gpucache run' caches its OpenCL and NVRTC builds, "
     "as in 'gpucache bench -- gpucache run -- COMMAND'"
 )

@@ -7,7 +7,7 @@ peer is genuine only if its first start filled its own cache and no later one di
 know how samples were taken.
 
 The interval of a ratio is read from the sorted ratios: their k-th lowest and k-th highest enclose
-the median with a probability that follows from coin tosses, whatever the noise looks like. Between the
+the median with a probability that follows from coin tosses, for any kind of noise. Between the
 two k next to the requested confidence it is interpolated as by Hettmansperger and Sheather (1986), which
 keeps its confidence from six pairs on; five span all of their ratios, at 94 %. A bootstrap of the median
 claims too much for few pairs: for seven, it is wholly above 1 for 6 % of all noise, and this one for
@@ -108,7 +108,7 @@ class Evidence:
     elsewhere: str = ""
     """Why a cold start is thought to have used a cache that no variable moves; empty if not."""
     no_ratio: str = ""
-    """Why there is no ratio; empty if there is one."""
+    """Why no ratio can be given; empty if one can."""
 
 
 NO_PAIR = "it was interrupted before a pair of starts was complete"
@@ -138,7 +138,7 @@ def _compare(ratio: Ratio, pairs: int) -> tuple[BenchVerdict, str]:
     """The verdict of reliable figures."""
     if pairs < FEWEST_PAIRS:
         counted = "1 pair of starts is" if pairs == 1 else f"{pairs} pairs of starts are"
-        few = f"{counted} too few to tell noise from effect; take {FEWEST_PAIRS} or more"
+        few = f"{counted} too few to distinguish noise from effect; take {FEWEST_PAIRS} or more"
         return BenchVerdict.UNDECIDED, few
     if ratio.low > 1:
         return BenchVerdict.FASTER, ""
@@ -176,7 +176,7 @@ def _doubts(samples: Sequence[Sample], evidence: Evidence) -> Iterator[str]:
 
 
 def is_peer(arm: str) -> bool:
-    """Whether an arm's starts use neither our cache, nor none, nor the user's own caches."""
+    """Whether an arm's starts use some cache, but not ours or the user's own."""
     return arm not in (Arm.COLD, Arm.WARM, Arm.AS_IS)
 
 

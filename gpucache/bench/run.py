@@ -52,7 +52,7 @@ class Begun:
     """A program or command that is ready to be started."""
 
     start: Callable[[str, int], Sample]
-    """Makes a start of an arm in a numbered round, and reports what it wrote into which cache."""
+    """Makes a start of an arm in a numbered round, and reports the entries that it wrote by cache."""
     known: Measured
     """The facts known before the first start, with the arms besides the pair."""
     uncounted: int = 0

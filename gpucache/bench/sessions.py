@@ -29,7 +29,7 @@ class Peer(NamedTuple):
     programs: str
     """The kind of programs it caches, such as ``OpenCL programs``."""
     loaded_apart: bool = False
-    """Whether its library is loaded in addition to what the backend loads anyway."""
+    """Whether its library is loaded in addition to the backend's own."""
     switch: str = ""
     """The variable that disables it if set to 1, for a cache that is on by default."""
 
@@ -53,7 +53,7 @@ def peers_libraries(arms: Iterable[str], target: Target) -> tuple[str, ...]:
 
 
 def peers_caveats(wanted: Iterable[str], target: Target) -> Iterator[str]:
-    """A sentence for each peer that cannot build for a target, or that changes what every start loads."""
+    """A sentence for each peer that cannot build for a target, or that adds modules to every start."""
     here = _named(target)
     for arm in dict.fromkeys(wanted):
         if arm in here and PEERS[arm].loaded_apart:

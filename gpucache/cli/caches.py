@@ -110,7 +110,9 @@ def _open_one(text: str, *, systems: bool) -> Opened:
     caches = open_places(name, place, os.environ)
     if not caches:
         why = load_system(name).nowhere
-        raise UsageError(f"{name} has no place of its own here: {why}, or ask for one: --cache {name}:PLACE")
+        raise UsageError(
+            f"{name} has no own place on this machine: {why}, or ask for one: --cache {name}:PLACE"
+        )
     return Opened(settings, tuple(caches))
 
 
@@ -135,8 +137,8 @@ def _system_at(place: Path) -> str:
         if not is_layer(place):
             raise
         raise UsageError(
-            f"{place} is a layer that 'gpucache export layer' wrote, and read by programs alone; what it "
-            "was written of is in gpucache's own cache, and GPUCACHE_LAYER_TELL=1 tells what a program hits"
+            f"{place} is a layer that 'gpucache export layer' wrote, and only programs read it; its builds "
+            "are in gpucache's own cache, and GPUCACHE_LAYER_TELL=1 prints each hit of a program"
         ) from None
 
 

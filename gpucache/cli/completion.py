@@ -1,11 +1,11 @@
 """Completion in bash, zsh and fish: the candidates of our process, and the scripts that request them.
 
 Owns the few lines of shell, and Click's extension points that they use. Click's own scripts are
-not used because bash takes ``cuda:sm_90`` for three words, all three lose what precedes ``=``, and
+not used because bash takes ``cuda:sm_90`` for three words, all three lose the text before ``=``, and
 names from the cache must reach a command line quoted. A script sends the line up to the cursor and
 reads lines of type (``plain``, ``dir`` or ``file``), value and help, with a tab between them.
 
-Must not know what can be completed: the parameters know that.
+Must not know which words can be completed: the parameters know that.
 """
 
 import os

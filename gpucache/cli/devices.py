@@ -18,7 +18,7 @@ from gpucache.errors import ExitCode, UsageError
 )
 @click.option(
     "--compare", metavar="A B", nargs=2, type=PathName(dir_okay=False),
-    help="Show what keeps the machines of two profiles from sharing a cache.",
+    help="Show the differences that keep two machines from sharing a cache.",
 )  # fmt: skip
 @global_options
 def devices(save: Path | None, compare: tuple[Path, Path] | None) -> None:
@@ -55,7 +55,7 @@ def devices(save: Path | None, compare: tuple[Path, Path] | None) -> None:
     )
     if save is not None:
         given().say(
-            f"Saved as {save}; 'gpucache warm --check --device-profile {save}' answers for this machine."
+            f"Saved as {save}; 'gpucache warm --check --device-profile {save}' checks for this machine."
         )
     leave(ExitCode.DONE if targets else ExitCode.NOTHING_ATTEMPTED)
 

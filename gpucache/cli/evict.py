@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Of entries with each stage of a compilation, remove all but the binary and its loader's files.",
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be removed, and stop.")
+@click.option("--dry-run", is_flag=True, help="Show the entries that would be removed, and stop.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before --all.")
 @global_options
 def evict(
@@ -75,7 +75,7 @@ def evict(
 ) -> None:
     """Remove the entries that every given filter selects, the least recently used first.
 
-    With URL they are those of a store to which caches were pushed.
+    With URL they are entries of a store to which caches were pushed.
 
     Without a filter the limit of GPUCACHE_MAX_SIZE applies, or another cache's own limit. --dry-run shows
     what would be removed.
@@ -93,7 +93,7 @@ def evict(
     if url is not None:
         left, cache = stores_apart((url,), cache)
         if left:
-            raise UsageError(f"{url} is no store; name a cache by --cache, and a program by --program")
+            raise UsageError(f"{url} is not a store; name a cache by --cache, and a program by --program")
     opened = open_named(cache, systems=False)
     fields = tuple(field("--unlike", text, "; write it as hip_version=6.2.41133") for text in unlike)
     asked = Limits(

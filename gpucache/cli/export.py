@@ -88,7 +88,7 @@ def _value(option: Option, value: Any) -> Any:
     "place",
     metavar="PLACE",
     type=Name(),
-    help="Where OUT will be when it is used, if not here.",
+    help="Where OUT will be when it is used, if not on this path.",
 )
 @global_options
 def layer(folder: Path, place: str | None) -> None:

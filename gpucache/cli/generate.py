@@ -20,7 +20,7 @@ _SCRIPTS = {"bash": "gpucache.bash", "zsh": "_gpucache", "fish": "gpucache.fish"
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--check", is_flag=True, help="Write nothing; name what is out of date and exit 3.")
+@click.option("--check", is_flag=True, help="Write nothing; name the outdated files and exit 3.")
 def generate(check: bool) -> None:
     """Write the man pages and the completions."""
     top = top_level(Path(__file__))
@@ -41,7 +41,9 @@ def top_level(module: Path) -> Path:
     """The checkout that contains a module of ``gpucache/cli/``; raises ClickException if there is none."""
     top = module.resolve().parents[2]
     if not (top / "pyproject.toml").is_file():
-        raise click.ClickException(f"{top} is no checkout of gpucache (no pyproject.toml); run this in one")
+        raise click.ClickException(
+            f"{top} is not a checkout of gpucache (no pyproject.toml); run this in one"
+        )
     return top
 
 

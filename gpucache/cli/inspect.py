@@ -78,7 +78,7 @@ _OF_ALL = ("--misses", "--watch", "--plot", "--recording")
     "--recording",
     metavar="DIR",
     type=PathName(file_okay=False),
-    help="Show what 'gpucache record -o DIR' recorded.",
+    help="Show the recording of 'gpucache record -o DIR'.",
 )
 @manifest_option
 @build_options
@@ -104,7 +104,7 @@ def inspect(
     """Show every cache, its last misses and its problems; or the entries that WHAT names.
 
     WHAT is a program, a target or the first digits of a key; a single entry is shown with all its key
-    fields; the URL of a store shows what was pushed there. --why takes the options of warm and says, without
+    fields; the URL of a store shows its entries. --why takes the options of warm and says, without
     compiling, whether a program would hit and if not why (exit 3).
 
     \f
@@ -113,7 +113,7 @@ def inspect(
     only about devices for which two toolchains built.
 
     --watch prints a line (with --json an object) for each entry that is written from now on. It depends
-    on the system's notice of changed files, so it does not see what other machines write to a shared
+    on the system's notice of changed files, so it does not see other machines' writes to a shared
     directory, and names the program only while that has the file open.
 
     For other caches --why takes the key fields from --want. A cache in a default place is shown as
@@ -163,7 +163,7 @@ def _refuse_contradictions(
         )
     given_ways = [option for option, asked_for in ways.items() if asked_for]
     if len(given_ways) > 1:
-        raise UsageError(f"{' and '.join(given_ways)} ask for different answers; give one of them")
+        raise UsageError(f"{' and '.join(given_ways)} ask for different outputs; give one of them")
     if names and given_ways and given_ways[0] in _OF_ALL:
         raise UsageError(f"{given_ways[0]} is for all programs; leave WHAT and --target out")
     if since is not None and not ways["--misses"]:

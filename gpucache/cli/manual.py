@@ -255,14 +255,14 @@ def _manifest() -> Iterator[str]:
 
 
 def _json() -> Iterator[str]:
-    yield from roff.title(JSON, 5, "what gpucache answers with --json")
+    yield from roff.title(JSON, 5, "the JSON documents of gpucache")
     yield roff.heading("DESCRIPTION")
     yield from roff.paragraphs(_WHAT_A_DOCUMENT_IS)
     yield roff.heading("DOCUMENT")
     yield from roff.listing(_rows(Document))
-    yield from (".PP", roff.filled("Where a command could not run there is one more key, error, with:"))
+    yield from (".PP", roff.filled("If a command could not run, the document has one more key, error, with:"))
     yield from roff.listing(_rows(Error))
-    yield roff.heading("ANSWERS")
+    yield roff.heading("OUTPUT")
     for answered in ANSWERS:
         yield from _answered(answered)
     yield roff.heading("RECORDS")

@@ -153,7 +153,7 @@ class PathName(click.Path):
 
         shown = printable(os.fspath(value), None)
         try:
-            # Click calls absent whatever this user cannot see.
+            # Click calls every path absent that this user cannot see.
             is_folder = stat.S_ISDIR(os.stat(value).st_mode)  # noqa: PTH116
         except (FileNotFoundError, NotADirectoryError, ValueError):
             if self.exists:
@@ -377,7 +377,7 @@ def read_programs(named: Named) -> "list[ProgramSpec]":
 
         specs = read_manifest(manifest_path())
     if named.name_expressions and not any(spec.program.language is Language.CUDA_CPP for spec in specs):
-        raise UsageError("--name-expression names what CUDA programs ask for, and none is here; leave it out")
+        raise UsageError("--name-expression is for CUDA programs, and none is given; leave it out")
     return [_with(spec, named) for spec in specs]
 
 
@@ -391,7 +391,7 @@ def _from_sources(sources: Sequence[Path]) -> "list[ProgramSpec]":
         for path in discover([source]):
             if path.suffix not in LANGUAGES:
                 raise SourceError(
-                    f"the source {str(path)!r} is neither OpenCL C (.cl) nor CUDA C++ (.cu); leave it out"
+                    f"the source {str(path)!r} is not OpenCL C (.cl) or CUDA C++ (.cu); leave it out"
                 )
             name = path.relative_to(source).as_posix() if source.is_dir() else path.name
             name = path.as_posix() if name in taken else name  # two files are two programs
@@ -436,7 +436,7 @@ def read_whole(path: Path) -> bytes:
     with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise UsageError(f"{path} is not a regular file; save what it gives to a file first")
+            raise UsageError(f"{path} is not a regular file; save its content to a file first")
         if status.st_size > LIMIT_BYTES:
             raise UsageError(f"{path} has more than the 512 MiB that are read; name a smaller file")
         return file.read(LIMIT_BYTES + 1)

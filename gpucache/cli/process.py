@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gpucache.cli.running import Running
 
 _VERBS = f"{', '.join(COMMANDED[:-1])} and {COMMANDED[-1]}"
-NO_COMMAND = f"only {_VERBS} run a command, so nothing may follow '--' here"
+NO_COMMAND = f"only {_VERBS} run a command, so this command takes no words after '--'"
 EMPTY_COMMAND = "no command follows '--'; write it there, as in 'gpucache {}'"
 
 
@@ -92,7 +92,7 @@ def _split(arguments: list[str]) -> tuple[list[str], tuple[str, ...], str]:
 
 
 def _mistyped(own: Sequence[str]) -> bool:
-    """Whether a word where a command stands names none."""
+    """Whether a word in the place of a command names none."""
     group: click.Command | None = gpucache
     for before, word in pairwise(["", *own]):
         if not isinstance(group, click.Group):
@@ -141,7 +141,7 @@ def _usage(own: Sequence[str], error: click.ClickException) -> int:
 
 
 def _page(error: click.ClickException) -> str:
-    """What explains a word that is no verb but a topic or a command of export, or empty text."""
+    """The hint for a word that is not a verb but a topic or a command of export, or empty text."""
     word, context = getattr(error, "command_name", ""), getattr(error, "ctx", None)
     if not (word and context) or context.parent:
         return ""
@@ -186,7 +186,7 @@ def _failed(own: Sequence[str], error: OSError) -> int:
         closed = unwritten.errno == errno.EBADF
         remedy = "leave standard output open" if closed else os_errors.remedy(unwritten)
         why = f"{os_errors.reason(unwritten)}); {remedy}"
-        return _fail([], f"the answer could not be written ({why} and ask again", ExitCode.UNEXPECTED)
+        return _fail([], f"the output could not be written ({why} and run it again", ExitCode.UNEXPECTED)
     try:
         os.getcwd()  # noqa: PTH109 - raises if there is none
     except OSError:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     help="Report errors and findings, but exit 0, so that an init container does not keep its program from "
     "starting.",
 )  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Show what would be pulled, and stop.")
+@click.option("--dry-run", is_flag=True, help="Show the entries that would be pulled, and stop.")
 @global_options
 def pull(
     url: str,

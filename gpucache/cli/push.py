@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     help="Sign with the secret key in this file; default GPUCACHE_SIGNING_KEY.",
 )
 @click.option("--sources", is_flag=True, help="Send entries that contain source text, too.")
-@click.option("--dry-run", is_flag=True, help="Show what would be sent, and stop.")
+@click.option("--dry-run", is_flag=True, help="Show the entries that would be sent, and stop.")
 @global_options
 def push(
     url: str,

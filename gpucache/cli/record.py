@@ -37,7 +37,7 @@ _PATIENCE_MS = 60_000
 )
 @global_options
 def record(folder: Path, digests_only: bool, keep_arguments: bool) -> None:
-    """Run the command after -- and record what its OpenCL programs and NVRTC compile.
+    """Run the command after -- and record the compiles of its OpenCL programs and NVRTC.
 
     'gpucache warm --recording DIR' builds the recording on this or another machine; 'gpucache inspect
     --recording DIR' shows it. Several commands may add to one DIR. It contains sources and headers, so only

@@ -44,15 +44,15 @@ WITHOUT_MARK = {"allow_extra_args": True, "allow_interspersed_args": False}
 )
 @global_options
 def run(learn: bool, report: Path | None) -> None:
-    """Run the command after -- and serve what its OpenCL programs and NVRTC compile from the cache.
+    """Run the command after -- and serve the compiles of its OpenCL programs and NVRTC from the cache.
 
     The command needs no change. On a miss its driver compiles as usual, and the result is cached for
     the next run. For compilers that build at first launch (PoCL) only the request is noted; build it with
     --learn or 'warm --misses'. The exit code is the command's. GPUCACHE_LOG=info prints each hit and miss.
 
     \f
-    Processes that the command starts are served too. A program continues as without gpucache whatever
-    goes wrong here, also if this process is killed. With GPUCACHE_REQUIRE=1 a miss fails, and its build log
+    Processes that the command starts are served too. A program continues as without gpucache if anything
+    goes wrong, also if this process is killed. With GPUCACHE_REQUIRE=1 a miss fails, and its build log
     has the reason.
 
     OpenCL is reached if the program's loader reads OPENCL_LAYERS, NVRTC 12 and 13 if glibc's linker
@@ -99,7 +99,7 @@ def named_command(verb: str) -> tuple[str, ...]:
     command, before = given().command, click.get_current_context().args
     line = COMMAND_LINES[verb]
     if before and command:
-        raise UsageError(f"only options may stand before '--'; leave {before[0]!r} out")
+        raise UsageError(f"only options may come before '--'; leave {before[0]!r} out")
     if before:
         line = line.replace("./app", shlex.join(before))
         raise UsageError(f"write '--' before the command, as in 'gpucache {line}'")

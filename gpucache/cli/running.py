@@ -1,7 +1,7 @@
 """The command of ``gpucache run``, from its start to its end, and the line that is written then.
 
 Owns its server: none at first, as the command itself finds hits through the index; the modules that serve
-the rest are imported at the first question. Imports next to nothing, and neither Click nor settings:
+the rest are imported at the first question. Imports next to nothing, and no Click or settings:
 every command waits for that. Must not know options: ``run`` does.
 """
 

@@ -23,15 +23,15 @@ _OTHER_CACHES = (
     "Nothing in a cache is ever loaded, unpickled or executed. A removal keeps to the rules and locks of the "
     "owner, and leaves files that the owner would not name so.",
     "Which keys and fields --why and --unlike understand depends on the system: inspect shows the fields of "
-    "an entry. An application may keep its cache in a place of its own; name that place.",
+    "an entry. An application may keep its cache in another place; name that place.",
 )
 _MOVING = (
     "gpucache push sends entries to a store, and gpucache pull writes those that programs of another machine "
     "would hit. Pull compares the facts that decide about a hit, if the entry names them and the machine "
     "shows them, and lists those it could not compare. After a plain copy of the files programs often miss, "
     "or hit a wrong entry, as some entries contain their own path.",
-    "For each system: whether its entries move, what they reveal to readers of the store, and which facts "
-    "pull cannot compare, so that you keep the machines alike in them.",
+    "For each system: whether its entries move, the facts they reveal to readers of the store, and the "
+    "facts that pull cannot compare, so that you keep the machines alike in them.",
 )
 _KEY = (
     "A key is a digest of everything that can change the binary, and of nothing else: the source and every "
@@ -46,7 +46,7 @@ _KEY = (
     "Local sizes are not part of a key: a build with local sizes also serves programs that name none. They "
     "matter to compilers that build late: PoCL compiles again at the first launch with each new local size, "
     "unless warm or the program named that size.",
-    "Programs that call NVRTC themselves under gpucache run have keys of their own, because a hit returns "
+    "Programs that call NVRTC themselves under gpucache run have separate keys, because a hit returns "
     "the same log and symbol names, so the base name of the source is part of them.",
     "Every binary is checked against its checksum at each hit. A damaged entry is a miss.",
 )
@@ -56,11 +56,11 @@ _OWNERS = (
     "GPUCACHE_REMOTE. Triton reads them from TRITON_CACHE_DIR, where the directory of a kernel appears "
     "complete or not at all. GPUCACHE_MAX_SIZE does not bound that directory; remove it or use gpucache "
     "evict --cache triton, and kernels still hit. Where nothing can be kept, Triton's own cache is used.",
-    "After gpucache.cupy.install() CuPy 14 keeps its kernels here. cuda.core does so with "
+    "After gpucache.cupy.install() CuPy 14 keeps its kernels in this cache. cuda.core does so with "
     "Program.compile(cache=gpucache.cuda.ProgramCache()).",
-    "The keys of these three are their own, and tell nothing. An entry of Triton also has the target, the "
+    "The keys of these three are opaque. An entry of Triton also has the target, the "
     "options and digests of source and installation: gpucache inspect shows them, gpucache inspect --why "
-    "KEY KEY compares two kernels, and a miss names what differs from the nearest one.",
+    "KEY KEY compares two kernels, and a miss names the differences from the nearest one.",
 )
 _MISS = (
     "A program that misses compiles in its own process, and only one of all processes that want the same key "
@@ -70,13 +70,13 @@ _MISS = (
     "PoCL takes seconds for a binary where the program itself starts in milliseconds. So the program builds "
     "plainly there, and the request is noted: gpucache warm --misses builds it for the next start, and "
     "GPUCACHE_LEARN=1 does so when the program has ended (not if it is process 1 of a container).",
-    "warm compiles in processes of its own. If a compiler crashes, hangs or runs out of memory, only that "
+    "warm compiles in separate processes. If a compiler crashes, hangs or runs out of memory, only that "
     "program fails; after two tries it is skipped for a week, or until its key changes, or until --retry.",
     "With GPUCACHE_REQUIRE=1 the first miss is an error that says the same. Below gpucache run and in an "
     "exported layer that build fails, and its log says why.",
 )
 _CHECKS = (
-    "Kernels that include <gpucache/check.h> can check what they do. Checks compile to nothing unless they "
+    "Kernels that include <gpucache/check.h> can check their own work. Checks compile to nothing unless they "
     "are enabled, by checks= in Python or by gpucache warm --checks: with async a kernel that starts after a "
     "failure returns at once, and the host looks on request; with sync the host looks after every launch. "
     "The header begins with the rules, also for barriers and device functions; python -c 'from "
@@ -148,7 +148,7 @@ def _caches() -> Iterator[str]:
 
 
 def _keys() -> Iterator[str]:
-    yield from roff.title(KEYS, 7, "what is part of a key, and why a program misses")
+    yield from roff.title(KEYS, 7, "the parts of a key, and the reasons of misses")
     yield roff.heading("KEYS")
     yield from roff.paragraphs((*_KEY, *_OWNERS))
     yield roff.heading("MISSES")

@@ -28,7 +28,7 @@ EXAMPLES = {
         Example("The targets of this machine:", "gpucache devices"),
         Example("Save this machine's profile, to check elsewhere for it:",
                 "gpucache devices --save node.json"),
-        Example("What keeps two machines from sharing entries:",
+        Example("The differences that keep two machines from sharing entries:",
                 "gpucache devices --compare node.json other.json"),
     ),
     "warm": (
@@ -70,7 +70,7 @@ EXAMPLES = {
         Example("Every cache on this machine, for a script:", "gpucache --json verify --cache all"),
     ),
     "evict": (
-        Example("What a limit of 2 GiB would remove:",
+        Example("The entries that a limit of 2 GiB would remove:",
                 "gpucache evict --max-size 2GiB --dry-run"),
         Example("Entries that are stale and unused for a month:",
                 "gpucache evict --older-than 30d --stale"),
@@ -118,7 +118,7 @@ EXAMPLES = {
                 "gpucache pull s3://fleet/caches --cache all"),
         Example("In an init container, into a volume that programs find by gpucache.env:",
                 "gpucache pull https://caches/fleet --cache all --to /c --best-effort"),
-        Example("What another machine would get:",
+        Example("The entries that another machine would get:",
                 "gpucache pull store --dry-run --device-profile node.json"),
     ),
     "key": (
@@ -131,7 +131,7 @@ EXAMPLES = {
                 "gpucache export futhark foo.cache foo.cu --target cuda:sm_86"),
     ),
     "export rocfft": (
-        Example("One rocFFT database from those of several nodes:",
+        Example("One rocFFT database from the databases of several nodes:",
                 "gpucache export rocfft all.db node1.db node2.db"),
     ),
     "export rocfft-image": (
@@ -169,7 +169,7 @@ EXIT_CODES: dict[str, dict[ExitCode, str]] = {
         "key or others may read it; or the extra 'remote' is not installed",
     },
 }
-"""By verb, its exit codes where they mean more than for all verbs; those of any verb are not repeated."""
+"""By verb, its exit codes where they mean more than for all verbs; the common ones are not repeated."""
 
 WORDS: dict[str, tuple[str, type[StrEnum]]] = {
     "warm": ("RESULTS", WarmResult),

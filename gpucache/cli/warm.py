@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gpucache.settings import Settings
 
 NEXT = (
-    "Next: 'gpucache inspect' shows what is cached, 'gpucache verify' checks it, "
+    "Next: 'gpucache inspect' shows the entries, 'gpucache verify' checks it, "
     "'gpucache bench --example' times it."
 )
 
@@ -116,7 +116,7 @@ def warm(
     traced; a build that reads a file its key does not cover is not cached.
 
     --misses builds the programs that library calls missed. A program does not wait for a compiler that
-    builds at first launch (PoCL); its request is noted until it is built here.
+    builds at first launch (PoCL); its request is noted until --misses builds it.
 
     --recording builds the programs of a recording, each for the device it was built for, or for
     every --target. Their headers are laid out as they were found, so the keys are the program's own.
@@ -271,15 +271,15 @@ def _require_fitting(
     """Raise UsageError for ways to name programs and machines that do not go together."""
     if misses and named._replace(local_sizes=()).anything:
         raise UsageError(
-            "--misses builds what programs asked for, as they asked; leave sources and build options out"
+            "--misses builds programs as they were requested; leave sources and build options out"
         )
     if misses and recordings:
         raise UsageError("--misses and --recording are two ways to name programs; give one of them")
     if misses and profiles:
-        raise UsageError("--misses are those of this machine; leave --device-profile out")
+        raise UsageError("--misses builds the misses of this machine; leave --device-profile out")
     if recordings and named.anything:
         raise UsageError(
-            "--recording builds what was recorded, as it was built there; leave sources and build options out"
+            "--recording builds programs as they were recorded; leave sources and build options out"
         )
     if len(profiles) > 1 and not recordings:
         raise UsageError("several profiles go with --recording DIR; add it, or name one profile")

@@ -43,7 +43,7 @@ def explain(opened: Opened, asked: Asked) -> None:
         return
     if not asked.what and asked.named.manifest is None:
         raise UsageError(
-            "--why needs to know of what: a source, a program, --manifest FILE, or two keys to compare"
+            "--why needs a subject: a source, a program, --manifest FILE, or two keys to compare"
         )
     if asked.what and asked.named.manifest is not None:
         raise UsageError("sources and --manifest do not go together; give one of them")
@@ -96,7 +96,7 @@ def _meant(opened: Opened, word: str, asked: Asked) -> "tuple[list[ProgramSpec],
     if asked.named.builds:
         raise UsageError(
             f"-I, -D, --option, --name-expression and --local-size are for sources, and there is no file "
-            f"{word!r}; an entry is asked for again as it was built"
+            f"{word!r}; an entry is looked up as it was built"
         )
     from gpucache.engine.why import entries_of
 
@@ -124,12 +124,10 @@ def _reach(opened: Opened, asked: Asked) -> None:
     from gpucache.answers.why import reaches
 
     if asked.what or asked.named.anything or asked.targets:
-        raise UsageError(
-            "--want asks the caches of others by their key fields; leave sources and options out"
-        )
+        raise UsageError("--want queries other caches by their key fields; leave sources and options out")
     wanted: dict[str, tuple[bytes, ...]] = {}
     for text in asked.wanted:
-        label, value = field("--want", text, " nor FIELD=@FILE")
+        label, value = field("--want", text, " or FIELD=@FILE")
         wanted[label] = (*wanted.get(label, ()), _value(value))
     found = [reach for cache in opened.caches for reach in cache.explain(wanted)]
     hits = sum(one.hit for one in found)

@@ -1,6 +1,6 @@
 """The interface for CUDA programs: ``compile_program``, ``Batch``, ``CheckedStream``, ``ProgramCache``.
 
-Compiles with NVRTC in the caller's process after a miss; needs neither a driver nor a GPU for a named
+Compiles with NVRTC in the caller's process after a miss; needs no driver and no GPU for a named
 architecture. A program never fails because of the cache. Loads cuda.bindings and cuda.core.
 """
 
@@ -238,6 +238,6 @@ def _target(text: str | None) -> Target:
             return Target("cuda", f"sm_{Device().arch}")
         except Exception as error:  # cuda.core's own, or a RuntimeError where the driver does not load
             raise NoDeviceError(
-                "there is no CUDA device to compile for; name a target, such as target='sm_90'"
+                "no CUDA device to compile for was found; name a target, such as target='sm_90'"
             ) from error
     return Target.parse(text if ":" in text else f"cuda:{text}")

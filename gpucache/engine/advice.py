@@ -128,7 +128,7 @@ def _twins(program: str, target: str, own: Sequence[_Trace], fields: Fields) -> 
         labels = _labels(difference(fields(twins[0].key), fields(twins[-1].key)))
         named = ", ".join(labels) or "nothing that can be read"
         text = (
-            f"{len(twins)} entries hold the same bytes; what tells their keys apart did not matter: {named}"
+            f"{len(twins)} entries have the same bytes; the difference of their keys did not matter: {named}"
         )
         keys = tuple(trace.key for trace in twins)
         yield Advice(AdviceKind.IDENTICAL, program, target, text, tuple(labels), keys)
@@ -153,7 +153,7 @@ def _restless(program: str, target: str, own: Sequence[_Trace], fields: Fields) 
     if always:
         told = ", ".join(_described(label, _values(label, steps)) for label in always)
         keys = tuple(trace.key for trace in latest)
-        text = f"its key is another one at every build, by {told}"
+        text = f"its key changes with every build, by {told}"
         yield Advice(AdviceKind.RESTLESS, program, target, text, tuple(always), keys)
 
 

@@ -1,7 +1,7 @@
 """Entries that a store on another machine has: asked for together, and kept here.
 
-Imported by the first miss where such a store is configured. Owns what is asked, how long an answer may take,
-and what becomes of it. Must not know how the store is reached or whom it believes.
+Imported by the first miss where such a store is configured. Owns the requests, the time for a reply, and its
+use. Must not know how the store is reached or which keys it trusts.
 """
 
 from collections.abc import Sequence

@@ -427,12 +427,12 @@ def plan_eviction(opened: Opened, asked: Limits, toolchains: Ask, now_ns: int, *
     """The plans of the removals from opened caches; without ``heads`` as ``entries_of`` reads them.
 
     Raises UsageError for limits that do not go together, for a name that no entry has, and if nothing is
-    asked and a cache has no limit of its own.
+    given and a cache has no own limit.
     """
     if asked.everything and (asked.filters or asked.max_size_bytes is not None):
-        raise UsageError("--all stands alone; leave the other filters out")
+        raise UsageError("--all goes with no other filter; leave the other filters out")
     if asked.keep_binaries and (asked.everything or asked.max_size_bytes is not None):
-        raise UsageError("--keep-binaries stands with filters alone; leave --all and --max-size out")
+        raise UsageError("--keep-binaries goes only with filters; leave --all and --max-size out")
     limits = [_limits(asked, cache) for cache in opened.caches]
     every = [entries_of(cache, heads=heads) for cache in opened.caches]
     with opened.found_or_unread():

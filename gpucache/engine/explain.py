@@ -99,7 +99,7 @@ class _Candidate:
 def explain(stores: Stores, prepared: Prepared, met: NoEntry) -> Miss:
     """The verdict on a request without an entry in any store; names every root that could not be queried."""
     if stores.disabled:
-        return Miss(Verdict.NOT_CONSULTED, "GPUCACHE_DISABLE is set, so no cache was asked")
+        return Miss(Verdict.NOT_CONSULTED, "GPUCACHE_DISABLE is set, so no cache was queried")
     if prepared.refusal is not None:
         return Miss(Verdict.UNCACHEABLE, prepared.refusal)
     if met.incomplete is not None:
@@ -158,7 +158,7 @@ def _is_poisoning(event: Event) -> bool:
 
 
 def _removed(records: Sequence[Record], prepared: Prepared) -> Miss | None:
-    """The last event of this very key, if it explains why there is no entry."""
+    """The last event of this key, if it explains why the entry is missing."""
     for record in records:
         for last in record.of(prepared)[-1:]:
             when, why = format_instant(last.when_ns), last.why or "no reason kept"
@@ -229,7 +229,9 @@ def _elsewhere(stores: Stores, prepared: Prepared) -> Miss | None:
     """This very key's entry is in a root that this process does not query."""
     for store in stores.unasked():
         if store.contains(prepared.key) or store.contains(prepared.located_key):
-            return Miss(Verdict.NOT_CONSULTED, f"it is in {store.root}, but only {_asked(stores)} was asked")
+            return Miss(
+                Verdict.NOT_CONSULTED, f"it is in {store.root}, but only {_asked(stores)} was queried"
+            )
     return None
 
 
@@ -307,9 +309,7 @@ def _unrecorded(store: "DirectoryStore", sample: Sequence[ScannedEntry], name: s
             return f"{there}, but its record was lost, or is written at this moment"
     programs = {head.program for _, head in heads}
     if programs and not any(store.history(program) for program in programs):
-        return (
-            f"{store.root} has entries, but the record of what was built as {name} or anything else was lost"
-        )
+        return f"{store.root} has entries, but the record of builds as {name} or anything else was lost"
     return None
 
 
@@ -606,7 +606,7 @@ def _phrase(item: Difference, shadows: Mapping[str, str]) -> Iterable[str]:
     if header := header_of(item.label):
         yield _header(header, item, shadows)
     elif item.label == SEARCHED:
-        yield "it holds paths and was built in other directories"
+        yield "it contains paths and was built in other directories"
     elif item.label == "option":
         yield from _options(item)
     elif item.label in _VERSIONS:
@@ -633,7 +633,7 @@ def _named(item: Difference) -> str:
     if item.label == SOURCE_NAME:
         return f"the program calls its source {item.right}, which it called {item.left}"
     if item.label == FOLDER and item.left is not None:
-        return f"it holds the current directory, which was {item.left}"
+        return f"it contains the current directory, which was {item.left}"
     return ""
 
 
@@ -671,7 +671,7 @@ def _options(item: Difference) -> Iterable[str]:
             yield f"the option {option} is given {_times(now[option])} instead of {_times(before[option])}"
     stayed = [renewed.get(option, option) for option in left]
     if _on_both(stayed, right) != _on_both(right, stayed):
-        yield "the options stand in another order"
+        yield "the options are in another order"
 
 
 def _on_both(options: Sequence[str], others: Sequence[str]) -> list[str]:

@@ -88,7 +88,7 @@ def try_rebuild(
     """Compile an entry again from its source file, with the same toolchain, and compare the bytes."""
     device = next((one for one in devices if str(one.target) == entry.target and one.toolchain), None)
     if device is None or device.toolchain is None or device.target is None:
-        return Trial(note="not rebuilt: its target is not here")
+        return Trial(note="not rebuilt: its target is not on this machine")
     if device.toolchain.fields != entry.toolchain:
         return Trial(note="not rebuilt: another toolchain made it")
     try:
@@ -151,7 +151,7 @@ def _in_child(function: Callable[[J], R], item: J) -> R | Died | BaseException:
         if isinstance(answer, Done):
             return answer.value
         return answer if isinstance(answer, Died) else answer.error
-    return Died("the worker gave no answer")
+    return Died("the worker gave no result")
 
 
 def _load(item: tuple[Artifact, Target]) -> tuple[str, ...]:

@@ -58,7 +58,7 @@ def get_or_build(
     """A sound entry, or a fresh artifact that was published if it could be.
 
     ``met`` is the answer of ``find`` if the caller asked for a whole entry already. Raises CacheMissError if
-    the settings require a hit, and whatever ``compile_`` raises. Trouble with the cache itself raises
+    the settings require a hit, and the errors of ``compile_``. Trouble with the cache itself raises
     nothing: ``Built.note`` reports it.
     """
     found = look_up(stores, prepared, whole=True) if met is None else explain(stores, prepared, met)
@@ -260,7 +260,7 @@ def leave(
         noted = stores.target.note_missed(_missed(stores, prepared, environment, rejected=rejected))
         if not noted.is_kept:
             why = (
-                f"{LATE}, and what it wanted could not be noted for 'gpucache warm --misses': "
+                f"{LATE}, and its request could not be noted for 'gpucache warm --misses': "
                 f"{stores.target.root} cannot be written, or the request is larger than 8 MiB"
             )
     note_miss(stores, prepared, miss, noted=noted.is_kept)

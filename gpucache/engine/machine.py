@@ -147,7 +147,7 @@ def told_choice(text: str, devices: Sequence[Device]) -> str:
     if len(begun) < 2 or len(chosen) != 1 or any(str(device.target) == text for device in begun):
         return ""
     others = ", ".join(str(device.target) for device in begun if device not in chosen)
-    return f"{text} means {chosen[0].target} here, the newest that can compile, and not {others}."
+    return f"{text} means {chosen[0].target} on this machine, the newest that can compile, and not {others}."
 
 
 def default_devices(devices: Iterable[Device], backend: str) -> list[Device]:
@@ -192,10 +192,12 @@ def _begins(device: Device, text: str) -> bool:
 def _unknown(text: str, wanted: Target, own: Sequence[Device], usable: Sequence[Device]) -> Exception:
     for device in own:
         if device.target == wanted or _begins(device, text):
-            return NoDeviceError(f"{device.target} cannot be compiled for here: {device.detail}")
+            return NoDeviceError(f"{device.target} cannot be compiled for on this machine: {device.detail}")
     if not usable:
         reasons = "; ".join(device.detail for device in own) or f"no backend is named {wanted.backend!r}"
         kind = NoDeviceError if own else TargetError
-        return kind(f"nothing here can build for {text!r}: {reasons}")
+        return kind(f"no compiler of this machine builds for {text!r}: {reasons}")
     known = [str(device.target) for device in usable]
-    return TargetError(f"no compiler here builds for {text!r}; the targets here are {format_list(known, 8)}")
+    return TargetError(
+        f"no compiler of this machine builds for {text!r}; its targets are {format_list(known, 8)}"
+    )

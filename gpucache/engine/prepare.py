@@ -244,7 +244,7 @@ def holds_paths(prepared: Prepared, payload: bytes, said: Sequence[str] = ()) ->
 def _spelled(path: str, cwd: str, files: Sequence[str]) -> Iterator[str]:
     """How the paths of some headers begin that were found through a directory.
 
-    A relative one may be as short as ``.``, so the text after it is needed to tell it from other bytes.
+    A relative one may be as short as ``.``, so the text after it distinguishes it from other bytes.
     """
     if os.path.isabs(path) and path != "/":  # noqa: PTH117
         yield path

@@ -52,7 +52,7 @@ class Identity(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of its own histories: such as ``kernels/nbody.cl``, ``nbody.cl`` and the first kernel."""
+        """The names of its histories: such as ``kernels/nbody.cl``, ``nbody.cl`` and the first kernel."""
         kernel = () if self.kernel == UNNAMED else (self.kernel,)
         return tuple(dict.fromkeys((self.name, _base(self.name), *kernel)))
 

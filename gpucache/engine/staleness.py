@@ -112,12 +112,12 @@ class Origins:
     def _why(self, one: Origin, uses: _Uses, toolchains: tuple[Toolchain, ...], now_ns: int) -> str:
         if one.toolchain_identity:
             changed = is_stale(uses.sample, toolchains)
-            return "its device is here with another driver or toolchain" if changed else ""
+            return "its device has another driver or toolchain now" if changed else ""
         if uses.last_ns >= now_ns - WEEK_NS:
             return ""
         unused = f"unused for {format_age(now_ns - uses.last_ns)}"
         if one.gone:
-            return f"{one.gone} alone reads it and is not here, {unused}"
+            return f"{one.gone} alone reads it and is not on this machine, {unused}"
         later = self._later(one, uses)
         return f"of {one.producer}, {unused}, and {later} came since" if later else ""
 

@@ -38,17 +38,17 @@ class Remote(Protocol):
 
     @property
     def writes(self) -> bool:
-        """Whether it takes what is compiled here."""
+        """Whether it takes the builds of this machine."""
         ...
 
     def find(
         self, wanted: Sequence[Sequence[CacheKey]], compile_ns: int | None = None
     ) -> Sequence[tuple[Entry, bytes] | None]:
-        """For each request the verified entry of the first of its keys that is there, with its file."""
+        """For each request the verified entry of the first of its keys that the store has, with its file."""
         ...
 
     def send(self, entry: Entry) -> None:
-        """Send an entry that was compiled here, without waiting for it."""
+        """Send an entry of this machine, without waiting for it."""
         ...
 
     def flush(self, limit_s: float | None = None) -> None:
@@ -80,7 +80,7 @@ class Stores(NamedTuple):
     unusable: str = ""
     """Why there is no user's root, in one sentence; empty if there is one."""
     remote: Callable[[], Remote] | None = None
-    """Opens the store that is asked for what is in no root; None if there is none, or not from here."""
+    """Opens the store that is asked after all roots miss; None if there is none, or if it is not asked."""
     refused: "tuple[RefusedRoot, ...]" = ()
     """System roots that the settings name and that cannot be read."""
 

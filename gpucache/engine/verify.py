@@ -1,6 +1,6 @@
 """Check every entry of a cache, and on request load or rebuild each in a child process.
 
-The cache itself says what is wrong with an entry. This module adds what follows from other entries and from
+The cache itself reports the faults of an entry. This module adds findings from other entries and from
 this machine: superseded and stale ones.
 """
 
@@ -52,7 +52,7 @@ def verify_caches(
 ) -> Iterator[Checked]:
     """Every entry of opened caches, or those that words name, as it is checked.
 
-    Repairs come at the end of each cache. ``trials`` are those of our own roots by their paths, and
+    Repairs come at the end of each cache. ``trials`` are the trials of our own roots by their paths, and
     ``progress`` gets the number of entries that were checked, of all, and a name. With ``whole`` each sound
     entry is reported by itself. Raises UsageError for a word that names nothing.
     """

@@ -1,8 +1,9 @@
 """Whether a program would hit now, and if not why: answered without compiling anything.
 
-Owns the three questions in their order: was the cache queried, which field differs, what was written instead;
-and which of the caches between a program and its compiler answers first. A foreign cache itself says whether
-it is one of them and what it would answer. Must not know how an answer is shown, or any single foreign cache.
+Owns the three questions in their order: was the cache queried, which field differs, what was written
+instead; and which of the caches between a program and its compiler serves it first. A foreign cache itself
+says whether it is one of them and how it would respond. Must not know how a result is shown, or any single
+foreign cache.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ from gpucache.model import BuildRequest, CacheKey, Device, Toolchain
 from gpucache.store.interface import MADE
 
 _UNDER_RUN = (
-    "'gpucache run --report FILE' tells whether the program hits, 'gpucache inspect --misses' why it missed"
+    "'gpucache run --report FILE' shows whether the program hits, 'gpucache inspect --misses' why it missed"
 )
 Caches = Callable[[str], Sequence[Cache]]
 """The caches of one system that are on this machine; none if it has none."""
@@ -165,7 +166,9 @@ def _item(
 ) -> WarmItem:
     device = next((one for one in devices if str(one.target) == entry.target), None)
     if device is None or device.target is None or device.toolchain is None:
-        return WarmItem(entry.program, entry.target, entry.variant, skipped="its target is not here")
+        return WarmItem(
+            entry.program, entry.target, entry.variant, skipped="its target is not on this machine"
+        )
     how = "with GPUCACHE_LOG=info the program says whether it hits"
     try:
         found = report(entry)
@@ -173,7 +176,7 @@ def _item(
             how = _UNDER_RUN
         request = request_of(found, device.target, changed=True)
     except (GpucacheError, ValueError) as error:
-        told = f"it cannot be asked for again: {error}; its entry {entry.key[:12]} is there, and {how}"
+        told = f"it cannot be looked up: {error}; its entry {entry.key[:12]} exists, and {how}"
         return WarmItem(entry.program, entry.target, entry.variant, skipped=told)
     return WarmItem(entry.program, entry.target, entry.variant, request, device.toolchain)
 

@@ -1,4 +1,4 @@
-"""An action that is waited for so long and no longer. Must not know what it does."""
+"""An action that is waited for so long and no longer. Must not know its content."""
 
 import threading
 from collections.abc import Callable

@@ -88,7 +88,7 @@ def _begin(work: Callable[[int], Iterable[T]], share: int, others: Sequence[int]
 
 
 def _answer(work: Callable[[int], Iterable[T]], share: int, writing: int, reading: Sequence[int]) -> None:
-    """In a copy: do a share and end, whatever happens."""
+    """In a copy: do a share and end in any case."""
     try:
         interrupts.forget()
         for pipe in reading:  # so that no process still reads once the first has ended: writing then fails

@@ -5,7 +5,7 @@ reaches the child alone. So the child keeps the reading end of a pipe whose writ
 keeps. When the writing end is closed, which a kill does as well, Linux sends SIGKILL to the whole group:
 ``F_SETOWN`` and ``F_SETSIG`` of fcntl(2) ask for that. A process that leaves the group, as a daemon does, is
 not reached. Other systems have no such signal. The child asks for the signal before it runs its program: if
-this process is killed while it starts a child, that ends, too. Must not know what runs in a group.
+this process is killed while it starts a child, that ends, too. Must not know the programs of a group.
 
 Also runs a user's command once in its own group, timed from outside: its output is hashed and not shown, its
 failure is reported, and none of its processes runs on after its time limit or after this process.

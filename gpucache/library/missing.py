@@ -1,4 +1,4 @@
-"""A miss: the program goes on with what was compiled, and a thread explains it, keeps it and logs it.
+"""A miss: the program goes on with its compile, and a thread explains it, keeps it and logs it.
 
 Imported by the first build that misses. Owns the order of that work, its bound, and its fate at a fork and at
 the end of the process. Must not know a GPU stack.
@@ -25,7 +25,7 @@ _LEAD_S = 0.001
 
 
 class _Later:
-    """Work that no program waits for, done in order by one thread, which ends when there is none left.
+    """Work that no program waits for, done in order by one thread, which ends when all of it is done.
 
     The thread is not a daemon: every exit that joins threads, in a ``multiprocessing`` child too, waits for
     the little that may be left. ``os._exit`` loses it. A fork waits for the piece that runs, so that its
@@ -100,7 +100,7 @@ def flush() -> None:
     """Wait until every miss so far is explained and logged, and the compiled artifacts are in the cache.
 
     With GPUCACHE_REMOTE_WRITE=1 also until they are sent. An exit of the process does so by itself, and
-    waits a few seconds at most for what is sent. Call it before ``os._exit``, or to read the log, the journal
+    waits a few seconds for entries in transit. Call it before ``os._exit``, or to read the log, the journal
     or the cache in the same process.
     """
     LATER.wait()
@@ -135,7 +135,7 @@ def build(
 ) -> Hit | Artifact:
     """Compile after a miss, or take the entry that another process or thread published meanwhile.
 
-    The key's lock is held until the artifact is published. Raises what ``compile_`` raises.
+    The key's lock is held until the artifact is published. Raises the errors of ``compile_``.
     """
     from gpucache.engine.lookup import changed_headers
 

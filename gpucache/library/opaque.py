@@ -1,7 +1,7 @@
-"""Entries under keys that only their owner understands: found, kept, and explained by what the owner says.
+"""Entries under keys that only their owner understands: found, kept, and explained by its description.
 
-Owns what the caches of cuda.core, Triton and CuPy share: the owner's key goes into ours as it is, in a
-namespace; what describes a build besides its key is in the entry's provenance. Must not import an owner.
+Owns the common parts of the caches of cuda.core, Triton, CuPy: the owner's key goes into ours as it is, in a
+namespace; the other facts of a build are in the entry's provenance. Must not import an owner.
 """
 
 import time
@@ -56,7 +56,7 @@ def entry(
     compile_ns: int = 0,
     described: Pairs = (),
 ) -> Entry:
-    """The entry of a payload; ``described`` is what the owner says of it."""
+    """The entry of a payload; ``described`` is the owner's description."""
     head = EntryHead(program, target, kind, time.time_ns(), compile_ns, digest(payload))
     return Entry(
         cache_key(fields), head, EntryDetail(tuple(fields), "", __version__, tuple(described)), payload
@@ -113,7 +113,7 @@ def find(stores: Stores, owner: Owner, key: CacheKey, wait: Callable[[], object]
 
 
 def keep(stores: Stores, owner: Owner, made: Entry) -> bool:
-    """Publish what was compiled after a miss, with the reason of the miss; whether that worked."""
+    """Publish the compile of a miss, with the reason of the miss; whether that worked."""
     store, head = stores.target, made.head
     if store is None:
         return False
@@ -137,7 +137,7 @@ def keep(stores: Stores, owner: Owner, made: Entry) -> bool:
 
 
 def _reason(stores: Stores, owner: Owner, made: Entry) -> Miss:
-    """What became of the entry, or how the nearest build of its program for its target is described."""
+    """The fate of the entry, or how the nearest build of its program for its target is described."""
     key = str(made.key)
     events = [(one, store) for store in stores.on_disk() for one in store.history(made.head.program)]
     unnamed = [one for store in stores.on_disk() for one in store.history(UNREADABLE)]

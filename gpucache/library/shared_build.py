@@ -1,4 +1,4 @@
-"""A build that threads share: in progress, built or failed. Must not know what is built."""
+"""A build that threads share: in progress, built or failed. Must not know the thing that is built."""
 
 import os
 import threading

@@ -1,1 +1,1 @@
-"""C libraries between a command and its compilers; ``README.md`` says what they intercept."""
+"""C libraries between a command and its compilers; ``README.md`` lists the functions that they intercept."""

@@ -33,7 +33,7 @@ class Library:
     sources: tuple[str, ...]
     flags: tuple[str, ...] = ()
     needs: str = ""
-    """The name of a library that the loader must request; there is none of this name to link with."""
+    """The name of a library that the loader must request; no library of this name exists to link with."""
 
 
 LIBRARIES: Mapping[str, Library] = {

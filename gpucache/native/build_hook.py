@@ -1,6 +1,6 @@
 """Hatchling's hook: compiles the libraries before a wheel or an editable install is made.
 
-Without a compiler the package is made without them, and ``locate`` says what to do about it.
+Without a compiler the package is made without them, and ``locate`` gives the remedy.
 """
 
 import importlib.util

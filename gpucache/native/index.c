@@ -43,13 +43,13 @@ int is_true(const char *value) {
 
 __attribute__((format(printf, 1, 2))) static void say(const char *format, ...);
 
-/* Warn about a variable whose value is neither yes nor no, which counts as no. */
+/* Warn about a variable whose value is not yes or no, which counts as no. */
 static void check_flag(const char *variable) {
     const char *value = secure_getenv(variable);
     if (!value || !*value || is_true(value) || !strcmp(value, "0") || !strcasecmp(value, "false") ||
         !strcasecmp(value, "no") || !strcasecmp(value, "off"))
         return;
-    say("%s=%.100s is neither yes nor no; set it to 1 or 0", variable, value);
+    say("%s=%.100s is not yes or no; set it to 1 or 0", variable, value);
 }
 
 static void begin_anywhere(void) {
@@ -169,7 +169,7 @@ int next_number(struct wire_reply *record, uint64_t *number) {
 struct index {
     int fd;
     uint64_t size, rows;
-    const char *roots; /* of what its records refer to */
+    const char *roots; /* of the entries that its records refer to */
     int may_write;
     int explains; /* whether the reason of a missing answer matters: where no server reports it */
 };

@@ -1,4 +1,4 @@
-/* Answers without a server: files of questions that were answered before, each with its conditions.
+/* Answers without a server: files of questions with known answers, each with its conditions.
 
    gpucache/serve/index.py writes and describes such a file. There are two places for them:
    GPUCACHE_LAYER_INDEX names one file with all answers of an exported layer, payloads and all.
@@ -33,7 +33,7 @@ enum { AT_FOLDER = 1, AT_ENVIRONMENT = 2, AT_DEVICES = 6, DEVICE_FIELDS = 8, AT_
 int is_true(const char *value); /* of a variable that says yes or no */
 
 /* Whether the first root of a run has an index. If it has none, the server is needed for certain, and may get
-   ready while the program starts. Here, because its caller uses nothing else of the index. */
+   ready while the program starts. In this header, because its caller uses nothing else of the index. */
 static inline int index_is_there(void) {
     char path[4096];
     const char *all = secure_getenv("GPUCACHE_RUN_ROOTS");

@@ -1,6 +1,6 @@
 /* Puts nvrtc_shim.c in the place of every NVRTC that a program loads, however it finds it. See rtld-audit(7).
 
-   The loader passes each file name here before it opens it, and takes another in return. The shim in turn
+   The loader passes each file name to this library before it opens it, and takes another in return. The shim in turn
    needs a library that has no file, gpucache-nvrtc.so.MAJOR, for which the file is named that the program had
    found. The loader keeps its lock all this time, so the file named last is the shim's dependency.
 

@@ -1,7 +1,7 @@
 /* NVRTC as programs find it under gpucache: cached compiles are served, all else is NVRTC's own.
 
    nvrtc_audit.c has the loader take this library for NVRTC and NVRTC itself for its dependency, so that every
-   function that is not here is found there. Programs keep the handles that NVRTC made. A compile that is
+   function that the shim lacks is found there. Programs keep the handles that NVRTC made. A compile that is
    answered by the cache is not made, and the answer has all its results. As with NVRTC each compile, even one
    that fails, has its own log and PTX; a cubin, LTO-IR, OptiX IR and lowered names stay until a compile gives
    others. In any doubt the program gets NVRTC's result.
@@ -74,7 +74,7 @@ struct texts {
 struct program {
     char *source, *name;
     struct texts headers, expressions; /* of headers each name is followed by its content */
-    int followed;                      /* by a callback, which an answer of the cache would not call */
+    int followed;                      /* by a callback, which a hit would not call */
     int answered;                      /* whether any compile of it was */
     struct wire_bytes artifacts[KINDS]; /* copies of an answer's results; NULL if NVRTC is to be called */
     struct texts lowered; /* each expression is followed by its name, which a program may keep; the latest last */
@@ -247,7 +247,7 @@ static int serve(struct program *program, struct wire_reply *reply) {
     return 1;
 }
 
-/* NVRTC's result of one kind, in memory of our own; empty if it has none. */
+/* NVRTC's result of one kind, in our own memory; empty if it has none. */
 static struct wire_bytes fetch(nvrtcProgram handle, nvrtcResult (*size_of)(nvrtcProgram, size_t *),
                                nvrtcResult (*get)(nvrtcProgram, char *)) {
     size_t size = 0;
@@ -335,7 +335,7 @@ EXPORTED nvrtcResult nvrtcAddNameExpression(nvrtcProgram handle, const char *exp
     return result;
 }
 
-#if NVRTC_MAJOR > 12 /* some of version 12 have no such function, and are asked whether they have */
+#if NVRTC_MAJOR > 12 /* some of version 12 have no such function, and are checked for it */
 EXPORTED nvrtcResult nvrtcSetFlowCallback(nvrtcProgram handle, int (*callback)(void *, void *), void *payload) {
     struct program *program = program_of(handle);
     if (program) program->followed = 1;

@@ -9,7 +9,7 @@
 
 #define MAX_DEVICES 64 /* of a program, one bit each; programs with more are not served */
 
-/* The functions of whatever comes next: another layer, or the loader. */
+/* The functions of the next library: another layer, or the loader. */
 extern cl_icd_dispatch below;
 
 /* A program that was created from source. */
@@ -81,17 +81,17 @@ void remember_link(struct twin *twin);
 /* Make a program a part, by the mark and the options of its compile; not if another thread began one meanwhile. */
 void set_part(struct program *program, const char *mark, const char *options);
 
-/* A program that is compiled with a callback, perhaps later than any other call sees, is no part from then on. */
+/* A program that is compiled with a callback, perhaps later than any other call sees, is not a part from then on. */
 void never_part(struct program *program);
 
 /* The marks of parts, a line each, to be freed; NULL unless all are parts. ``turn`` differs whenever one of them
    was compiled or built meanwhile. */
 char *marks_of(cl_uint count, const cl_program *handles, uint64_t *turn);
 
-/* The options that a part was compiled with, to be freed; NULL if it is none. */
+/* The options that a part was compiled with, to be freed; NULL if it is not one. */
 char *options_of_part(cl_program handle);
 
-/* The server's name for the last build that was asked about, or NULL; launches are reported anew for it. */
+/* The server's name for the last build that was requested, or NULL; launches are reported anew for it. */
 void set_token(struct program *program, const char *token);
 
 /* The log of a build that has to fail, valid until the next; NULL if there is none. The program owns it. */
@@ -108,7 +108,7 @@ void give_back(struct twin *twin);
 void free_twin(struct twin *twin);
 void free_parts(struct part *parts, cl_uint count);
 
-/* The same program built from source, for queries that a program made from a binary cannot answer. It is made
+/* The same program built from source, for queries that fail on a program made from a binary. It is made
    for the first of them; if two threads make one, the first stays. NULL asks for one. */
 cl_program keep_model(struct twin *twin, cl_program model);
 

@@ -2,7 +2,7 @@
 
    It is between the loader and the drivers (OPENCL_LAYERS) and contains no policy: the server at the other
    end of the socket decides whether a build is served, and in any doubt the call goes to the driver as if
-   this file did not exist. Calls that fail in the driver change nothing here.
+   this file did not exist. Calls that fail in the driver change no state of the layer.
 
    A served program keeps the handle that it was created with. Behind it is a twin, which the driver made from
    our binary: every query that depends on the build goes to the twin. */
@@ -367,7 +367,7 @@ static void *get_extension(const char *name) {
 
 /* ---- other loaders of the process ---- */
 
-/* Loaders read OPENCL_LAYERS when they are asked for platforms. A library that is linked to a loader of its own
+/* Loaders read OPENCL_LAYERS when a program queries platforms. A library that is linked to a loader of its own
    may never do so, as the handles that it works with come from the program's: so we ask. A program that passes
    a context or a queue on has just created or queried it, or a buffer of it. */
 enum { LOADERS = 8 };

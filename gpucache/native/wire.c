@@ -78,9 +78,9 @@ int wire_requires(void) { return stands && is_true(secure_getenv("GPUCACHE_REQUI
 
 char *wire_refusal(struct wire_reply *reply) {
     static const char begin[] = "GPUCACHE_REQUIRE is set, and this build missed: ";
-    static const char nobody[] = "no cache could be queried, or its answer came too late";
+    static const char unanswered[] = "no cache could be queried, or its answer came too late";
     static const char unasked[] = "gpucache does not serve such a build";
-    struct wire_bytes why = wire_text(wire_asks() ? unasked : nobody);
+    struct wire_bytes why = wire_text(wire_asks() ? unasked : unanswered);
     if (reply && reply->kind == WIRE_REFUSED) wire_next(reply, &why);
     char *text = malloc(sizeof begin + why.size);
     if (!text) return NULL;

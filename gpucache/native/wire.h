@@ -1,12 +1,12 @@
 /* The client of gpucache's socket: one connection for each request, and a reply to a question. A question
    that an index answers (index.h) is not sent there, but counted in a file next to the socket. Without a
-   socket, an index of a layer answers builds and compiles, and nothing is reported.
+   socket, an index of a layer serves builds and compiles, and nothing is reported.
 
    A frame is little-endian: u32 bytes that follow, u16 version, u16 kind, then fields one after another, each
    a u32 length and its bytes. Numbers inside fields are ASCII decimal. gpucache/serve/wire.py is the
    other side.
 
-   The promise to a program: no call here waits longer than the time-out for one exchange, raises a signal,
+   The promise to a program: no call of this file waits longer than the time-out for one exchange, raises a signal,
    keeps a descriptor or a lock, or changes errno. After the first failure of any kind, which includes a reply
    that is not understood, this process asks no more. Any thread may call, and so may a child after fork(). */
 #ifndef GPUCACHE_WIRE_H
@@ -113,7 +113,7 @@ struct wire_bytes wire_number(uint64_t number, char text[WIRE_NUMBER_SIZE]);
  * For a variable that had another value when this library was loaded NAME@loaded has that one, empty for none. */
 struct wire_bytes wire_environment(void);
 
-/* Which files the calling thread can see and read, as gpucache/host/file_stamps.py tells it; empty if unknown. */
+/* Which files the calling thread can see and read, as in gpucache/host/file_stamps.py; empty if unknown. */
 struct wire_bytes wire_files_seen(char text[WIRE_FILES_SEEN_SIZE]);
 
 #endif

@@ -1,4 +1,4 @@
-"""A build that missed: by its compiler, or by PyOpenCL as without gpucache; what is cached and logged.
+"""A build that missed: by its compiler, or by PyOpenCL as without gpucache; its publishing and its log.
 
 Imported by the first build that misses.
 """

@@ -1,6 +1,6 @@
-"""The description of compiled bytes, derived from the bytes alone, whatever cache they come from.
+"""The description of compiled bytes, derived from the bytes alone, for entries of any cache.
 
-Everything in this package is pure: whatever the bytes say, nothing is executed, loaded or read from a disk.
+Everything in this package is pure: for any bytes, nothing is executed, loaded or read from a disk.
 :func:`describe` never raises. Every length in the bytes is compared with their number before it is used, and
 the data kept is bounded. Each family of formats has a module, and each reader names the source of its
 format. A module is imported when bytes of its format are met, because most processes meet at most one format.

@@ -115,7 +115,7 @@ def read_module(data: bytes) -> Module:
                 named.append((offset, min(size, _NAME_LIMIT)))
     table = _first(data, found, _STRTAB, _STRTAB_BLOB)
     if table is None and version >= _WITH_STRTAB:
-        raise CutError("it ends before the string table, which holds its names")
+        raise CutError("it ends before the string table, which has its names")
     names = table.blob if table is not None else b""
     kernels = (names[at : at + size].decode("utf-8", "surrogateescape") for at, size in named)
     producer = _first(data, found, _IDENTIFICATION, _IDENTIFICATION_STRING)
@@ -169,7 +169,7 @@ class Bits:
             if not chunk & more:
                 return value
             shift += width - 1
-        raise BrokenError("it holds a number of more than 64 bits")
+        raise BrokenError("it has a number of more than 64 bits")
 
     def align(self) -> None:
         """Continue at the next 32-bit word."""
@@ -196,7 +196,7 @@ def blocks(data: bytes, start: int) -> Iterator[Block]:
 
 
 def walk(data: bytes) -> None:
-    """Read every record; raises BrokenError where one does not fit what surrounds it. Larger bitcode than
+    """Read every record; raises BrokenError where one does not fit its context. Larger bitcode than
     4 MiB is not walked."""
     data = _unwrapped(Reading(data))
     inherited: dict[int, list[_Abbreviation]] = {}
@@ -231,7 +231,7 @@ def _contents(
         elif kind == _DEFINE:
             count = bits.vbr(5)
             if count > _OPERAND_LIMIT:
-                raise BrokenError(f"an abbreviation of {count} operands is none that LLVM makes")
+                raise BrokenError(f"an abbreviation of {count} operands is not made by LLVM")
             about.append(tuple(_operand(bits) for _ in range(count)))
             if len(about) > _ABBREVIATION_LIMIT:
                 raise BrokenError("it defines more abbreviations than LLVM makes")
@@ -242,7 +242,7 @@ def _contents(
             record = _plain(bits) if kind == _UNABBREVIATED else _abbreviated(bits, known[kind - 4])
             work += 1 + len(record.operands)
             if work > _WORK_LIMIT:
-                raise BrokenError(f"block {block.number} holds more than LLVM writes into one")
+                raise BrokenError(f"block {block.number} has more than LLVM writes into one")
             if block.number == _BLOCKINFO and record.code == _SET_BLOCK and record.operands:
                 about = inherited.setdefault(record.operands[0], [])
             yield record
@@ -273,7 +273,7 @@ def _operand(bits: Bits) -> Operand:
     if encoding in (_FIXED, _VBR):
         width = bits.vbr(5)
         if width > _WIDEST or (encoding == _VBR and width == 1):
-            raise BrokenError(f"an operand of {width} bits is none that LLVM makes")
+            raise BrokenError(f"an operand of {width} bits is not made by LLVM")
         return (encoding, width) if width else (_LITERAL, 0)
     if encoding not in (_ARRAY, _CHAR6, _BLOB):
         raise BrokenError(f"there is no encoding {encoding}")

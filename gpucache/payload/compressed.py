@@ -2,7 +2,7 @@
 
 A zlib stream is unpacked to be checked, and ends in a checksum. The blocks of a zstd frame contain their
 lengths, so a cut is noticed without unpacking; that needs the package ``zstandard``. Bytes after the data are
-no damage, as readers ignore them. Whatever the data say, no more is unpacked than the caller allows.
+no damage, as readers ignore them. For any data, no more is unpacked than the caller allows.
 """
 
 import zlib
@@ -17,14 +17,14 @@ _PIECE_BYTES = 1 << 20
 def is_verified(data: bytes, most_bytes: int) -> bool:
     """Whether all of the data could be verified by unpacking at most ``most_bytes`` of it.
 
-    Raises CutError for data that end too early, BrokenError for damaged data or neither zlib nor zstd.
+    Raises CutError for data that end too early, BrokenError for damaged data or an unknown form.
     """
     if data.startswith(ZSTD):
         _require_whole_frame(data)
         return True
     if data.startswith(ZLIB):
         return _is_stream_verified(data, most_bytes)
-    raise BrokenError("it is neither zstd nor zlib")
+    raise BrokenError("it is not zstd or zlib")
 
 
 def unpack(data: bytes, most_bytes: int) -> bytes:
@@ -39,7 +39,7 @@ def unpack(data: bytes, most_bytes: int) -> bytes:
         zstandard = import_module("zstandard")
     except ImportError:
         raise BrokenError(
-            "it is packed with zstd, which this Python does not read; install zstandard"
+            "it is packed with zstd, which this Python cannot read; install zstandard"
         ) from None
     try:
         found: bytes = zstandard.ZstdDecompressor().stream_reader(data).read(most_bytes)

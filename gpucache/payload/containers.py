@@ -190,8 +190,8 @@ def _rusticl_end(reading: Reading, spirv_length: int, start: int) -> None:
 def read_pipelines(reading: Reading) -> None:
     """Describe a pipeline cache by its header, which is little-endian wherever it was written.
 
-    Source: Vulkan specification, ``VkPipelineCacheHeaderVersionOne``; checked against what Mesa's lavapipe
-    gives. u32 size of the header (32) and u32 version (1) serve as a magic number; u32 vendor, u32 device
+    Source: Vulkan specification, ``VkPipelineCacheHeaderVersionOne``; checked against files of Mesa's
+    lavapipe. u32 size of the header (32) and u32 version (1) serve as a magic number; u32 vendor, u32 device
     and the 16 bytes of a UUID follow, by which a driver refuses data that another driver or version
     made. The length of the driver's data is not given, so of all cuts only one in the header is a problem.
     """

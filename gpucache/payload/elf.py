@@ -33,7 +33,7 @@ _PT_LOAD, _PT_DYNAMIC, _PT_NOTE = 1, 2, 4
 _NT_GNU_BUILD_ID = 3
 _DT_NEEDED, _DT_STRTAB, _DT_RPATH, _DT_RUNPATH = 1, 5, 15, 29
 _TABLE_LIMIT = 65_536
-"""How many sections, segments and symbols are looked at, whatever the file claims."""
+"""How many sections, segments and symbols are looked at, for any claim of the file."""
 _LISTED_BYTES = 1 << 20
 """The size limit of the dynamic section and the notes of a library together."""
 _NAME_LIMIT = 4096
@@ -157,7 +157,7 @@ def read_elf(reading: Reading) -> None:
 
 
 def _describe_target(reading: Reading, file: _File) -> None:
-    """Note what the flags in the header tell of the hardware."""
+    """Note the hardware facts in the flags of the header."""
     if reading.kind is PayloadKind.CUBIN:
         reading.architecture = _cuda_architecture(file.abi_version, file.flags)
         reading.note("CUDA ABI version", file.abi_version)
@@ -178,7 +178,7 @@ def is_cut(data: bytes) -> bool:
 
 
 def is_loadable(data: bytes) -> bool:
-    """Whether all segments of a library are inside, as the loader reads neither sections nor their table."""
+    """Whether all segments of a library are inside, as the loader does not read sections or their table."""
     try:
         segments = list(_segments(_open(Reading(data))))
     except BrokenError:
@@ -241,7 +241,7 @@ def _machine(source: Source) -> tuple[str, _Layout, int, int]:
     """Byte order and layout, by which the rest is read, and the type and machine of a file."""
     ident = source.cut(0, 16)
     if not b"\x7fELF".startswith(ident[:4]):
-        raise BrokenError("it is no ELF file")
+        raise BrokenError("it is not an ELF file")
     source.require(16, "ELF identification")
     layout, order = _LAYOUTS.get(ident[4]), {1: "<", 2: ">"}.get(ident[5])
     if layout is None or order is None:

@@ -1,4 +1,4 @@
-"""Several files as one payload: what a compiler keeps of one kernel in more than one file.
+"""Several files as one payload: the results of a compiler for one kernel in more than one file.
 
 The magic number, the u32 count of files, for each file the u32 length of its name in UTF-8, its u64 size and
 the name, then the bytes of all files in that order. Little-endian; nothing follows.

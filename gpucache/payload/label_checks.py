@@ -1,4 +1,4 @@
-"""Whether a payload is what its entry claims, from the description of the payload alone."""
+"""Whether a payload agrees with its entry, from the description of the payload alone."""
 
 import re
 

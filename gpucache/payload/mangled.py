@@ -1,6 +1,6 @@
 """Readable names of kernels, made from the names that C++ compilers write.
 
-Source: the Itanium C++ ABI, section 5.1 (mangling). Only what is certain without following types is read: the
+Source: the Itanium C++ ABI, section 5.1 (mangling). Only parts that need no types are read: the
 identifiers of a name and the first plain types of its template arguments. Any other name stays as it is. A
 complete demangler would be the wrong tool for names from a cache: a hostile name of 600 bytes expands to
 terabytes of text, which kills the process in LLVM's demangler.

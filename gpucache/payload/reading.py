@@ -15,7 +15,7 @@ NAMES_SHOWN = 16
 
 
 class PayloadKind(StrEnum):
-    """The kind of a payload. ``elf`` is any ELF file that is none of the others."""
+    """The kind of a payload. ``elf`` is any other ELF file."""
 
     CUBIN = "cubin"
     FATBIN = "fatbin"
@@ -57,7 +57,7 @@ class PayloadInfo:
     problem: str | None
     """The structural damage in bytes that were recognised, as one sentence; None if there is none."""
     kernels: tuple[str, ...] | None = None
-    """Names of the first kernels as the bytes spell them; None if they do not say what can be launched."""
+    """Names of the first kernels as the bytes spell them; None if they do not name them."""
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
@@ -108,7 +108,7 @@ class Reading:
         return struct.unpack_from(layout, self.data, offset)
 
     def text(self, start: int, end: int) -> str:
-        """The UTF-8 text up to a NUL or ``end``, made printable and cut to what can be shown."""
+        """The UTF-8 text up to a NUL or ``end``, made printable and cut to a length that can be shown."""
         return printable(self.data[start : min(end, start + PRINTED)].partition(b"\0")[0])
 
     def note(self, label: str, value: object) -> None:
@@ -118,7 +118,7 @@ class Reading:
     def note_names(self, plural: str, names: Iterable[str], *, kernels: bool = False) -> None:
         """Add the number of names and the first of them, also if reading them ends in a problem.
 
-        ``kernels`` marks them as the names of launchable functions, whatever the format calls those.
+        ``kernels`` marks them as the names of launchable functions, under the format's own name for those.
         """
         shown: list[str] = []
         count = 0

@@ -38,7 +38,7 @@ def kernel_names(source: bytes) -> Iterator[str]:
     """The names of the kernels of a source, each once, in order; reads no further than requested.
 
     Macros for a qualifier (``#define KERNEL __kernel``) and for a name (``#define KERNEL_NAME scan``) are
-    followed, whatever the conditionals around them say: the first definition counts.
+    followed, regardless of the conditionals around them: the first definition counts.
     """
     text = source[:_READ_BYTES]
     if b"/" in text:

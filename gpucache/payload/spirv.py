@@ -81,7 +81,7 @@ def _instructions(reading: Reading, order: str, start: int) -> Iterator[tuple[in
 def _literal(reading: Reading, order: str, start: int, end: int) -> bytes:
     """The name at the end of an entry point: after operation, model and function.
 
-    The first byte of a literal string is the lowest of its first word, whatever the byte order.
+    The first byte of a literal string is the lowest of its first word, for either byte order.
     """
     raw = reading.data[start + 12 : min(end, start + 12 + _NAME_BYTES)]
     if order == ">":

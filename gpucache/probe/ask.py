@@ -41,7 +41,7 @@ def ask(
     command: Sequence[str] = _COMMAND,
     meanwhile: Callable[[], object] = lambda: None,
 ) -> list[Device]:
-    """Every row of the named backends, or of all; never raises for what a driver does.
+    """Every row of the named backends, or of all; never raises for a fault of a driver.
 
     ``meanwhile`` is called once while the drivers work.
     """

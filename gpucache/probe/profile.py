@@ -114,7 +114,7 @@ def _profile(document: object) -> Profile:
 def _device(value: object) -> Device:
     device = device_from_json(value)
     if device.backend not in backend_names():
-        raise ValueError(f"{device.backend!r} is no backend")
+        raise ValueError(f"{device.backend!r} is not a backend")
     if device.target is not None and device.target.backend != device.backend:
         raise ValueError(f"the target {device.target} is not {device.backend}'s")
     return device

@@ -35,7 +35,7 @@ _OF_A_SHELL = re.compile(r"_|PWD|OLDPWD|SHLVL|TERM.*|COLUMNS|LINES|SSH_.*|PYTEST
 
 
 class Memory(Protocol):
-    """A store of texts under 64 hex digits. Nothing here raises."""
+    """A store of texts under 64 hex digits. No method raises."""
 
     def recall(self, name: str) -> bytes | None:
         """The stored text; None if there is none."""

@@ -1,6 +1,6 @@
 """Recordings: the compiles of programs, kept in a directory so that ``warm`` can repeat them elsewhere.
 
-A recording holds sources, so its directories have mode 0700 and its files 0600:
+A recording contains sources, so its directories have mode 0700 and its files 0600:
 
     <folder>/<instant>-<process>-*.jsonl  a file for each process that wrote, a line for each build
     <folder>/blobs/<SHA-256>              sources and headers, each once

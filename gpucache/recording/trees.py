@@ -4,7 +4,7 @@ Absolute paths are not kept: a file below an include directory keeps its path fr
 directories that are nested, or that a name such as ``../x.h`` climbs out of, keep their relative places.
 """
 
-# Paths are text that may stand for any bytes, and nothing else is done with them.
+# Paths are text that may represent any bytes, and nothing else is done with them.
 # ruff: noqa: PTH118, PTH120
 
 import os

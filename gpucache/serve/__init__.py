@@ -1,4 +1,4 @@
-"""Unmodified commands: this process answers the requests to their GPU compilers.
+"""Unmodified commands: this process serves the requests to their GPU compilers.
 
 A small library inside the command asks over a socket; all decisions are made in this package.
 """

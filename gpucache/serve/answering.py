@@ -63,7 +63,7 @@ def _name_holes(call: Call, name: bytes, given: Sequence[bytes]) -> tuple[Hole, 
         return ()
     stem = call.file_name.stems[0]
     if name.count(stem) != 1 or len(stem) < _MADE_UP:
-        raise UncoveredError("the made-up part of its file's name is there twice")
+        raise UncoveredError("the made-up part of its file's name occurs twice")
     places, begin = [], 0
     for field in given:
         begin += 4  # its length

@@ -36,7 +36,7 @@ def run_command(
     libraries: "Libraries",
     handlers: "Handlers",
 ) -> "Ended":
-    """Run a command to its end while handlers answer it; raises CommandError if it cannot be started.
+    """Run a command to its end while handlers serve it; raises CommandError if it cannot be started.
 
     Where no socket can be made, so that no request could arrive, the command runs as without gpucache.
     """

@@ -97,7 +97,7 @@ class Strict(NamedTuple):
 
 
 class UncoveredError(Exception):
-    """An answer depends on something that an index cannot check; its text is why."""
+    """An answer depends on something that an index cannot check; the text gives the reason."""
 
 
 def of_build(
@@ -247,7 +247,7 @@ class _Found:
         if asked is None:
             raise UncoveredError("its headers could not be read for sure")
         apart = _apart(prepared, backend, environ)
-        # PoCL looks for headers next to the program, in its own cache, where there are none.
+        # PoCL looks for headers next to the program, in its own cache, which has none.
         unseen = [prepared.compilation.rule.home if backend is OPENCL else None]
         unseen.append(self._alone)
         contents = {path: answer for question, path, answer in asked if question == "read"}

@@ -54,7 +54,7 @@ def time_out_s() -> float:
 
 
 def step_s() -> float:
-    """How many seconds each of three steps of an answer may wait: a program has not given up after them.
+    """How many seconds each of three steps of an answer may wait: a program still waits after them.
 
     The server is made, headers are read, and a lock is held by another build of the same.
     """

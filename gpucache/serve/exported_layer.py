@@ -46,7 +46,7 @@ class Layer:
             is_new = not self.folder.exists()
             self.folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
             if is_new:
-                self.folder.chmod(_FOLDER_MODE)  # whatever the umask is: others are to read it
+                self.folder.chmod(_FOLDER_MODE)  # regardless of the umask: others are to read it
             names = set(os.listdir(self.folder))  # noqa: PTH208 - names are enough
             status = self.folder.stat()
         except OSError as error:
@@ -55,7 +55,7 @@ class Layer:
             raise UsageError(f"{folder} contains other files; name a new directory for the layer")
         if status.st_mode & 0o022:
             raise UsageError(
-                f"others may write to {folder}, so no program would believe it; run chmod go-w on it"
+                f"others may write to {folder}, so no program would trust it; run chmod go-w on it"
             )
         self.exists = bool(names)
         """Whether there is a layer already."""

@@ -20,7 +20,7 @@ entry: its key, the checksum of its description, when it was made; then the fiel
 part that a program makes up for each run. ``native/index.c`` is the other reader, and compares a question
 byte for byte.
 
-An exported layer has one such file, whose answers are whole. In a root each question has a file of its own
+An exported layer has one such file, whose answers are whole. In a root each question has its own file
 (``place_of``), whose answers refer to entries.
 """
 

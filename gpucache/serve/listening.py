@@ -2,7 +2,7 @@
 
 Owns the directory, which only this user may enter, the socket, and the thread that waits. The server is
 imported and made when the first question comes, as most commands that hit ask none. So this module imports
-next to nothing: every command under ``gpucache run`` waits for it. Must not know what a request means.
+next to nothing: every command under ``gpucache run`` waits for it. Must not know the meaning of a request.
 """
 
 # Paths are text, and all else is imported where it is needed: see above.

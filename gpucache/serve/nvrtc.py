@@ -93,7 +93,7 @@ class NVRTC(Compiler[Call]):
         return (first, *(of_kind(first, other) for other in others))
 
     def is_complete(self, asked: Call, hits: Sequence[Hit], logs: Sequence[bytes]) -> bool:
-        """Whether the log and all names are there, which may be asked for."""
+        """Whether it has the log and all names, which may be requested."""
         head = hits[0].head
         return bool(logs[0] or not head.has_log) and head.lowered_names.keys() >= set(asked.name_expressions)
 
@@ -150,7 +150,7 @@ def _toolchain(library: Path, version: tuple[int, int], target: Target, library_
 def _version(text: str) -> tuple[int, int]:
     major, _, minor = text.partition(".")
     if not (major.isdecimal() and minor.isdecimal() and len(text) < 16):
-        raise WireError(f"{text!r} is no version")
+        raise WireError(f"{text!r} is not a version")
     return int(major), int(minor)
 
 

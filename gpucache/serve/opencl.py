@@ -1,6 +1,6 @@
 """A command's OpenCL builds: requests to our engine with the keys of warm and the library, served and kept.
 
-Owns the removal of whatever makes keys differ (PyOpenCL's mark against caches, its variable, our own layer),
+Owns the removal of everything that makes keys differ (PyOpenCL's mark against caches, its variable, ours),
 and the parts that only OpenCL has: several devices, binaries that a driver refuses, devices that are not
 known yet, and compilers that go on at launches, whose builds are noted. Must not load a GPU stack.
 """
@@ -30,7 +30,7 @@ from gpucache.serve.telling import Say, is_required, miss_line, refused, silent
 from gpucache.serve.wire import LARGEST, Fields, Kind, WireError, number, variables
 from gpucache.sources import Memos, is_settled
 
-# PyOpenCL appends this on platforms that keep no cache of sources, so that no other cache answers.
+# PyOpenCL appends this on platforms that keep no cache of sources, so that no other cache hits.
 DEFEATER = re.compile(rb"\n\n__constant int pyopencl_defeat_cache_([0-9a-f]{32}) = 0;\Z")
 _COMPILES_NOTHING = ("clCreateProgramWithBinary", "clCreateProgramWithBuiltInKernels")
 _MARKS = re.compile(rb"([0-9a-f]{64}\n)+")

@@ -44,7 +44,7 @@ class Questions:
         self._asked: dict[tuple[Kind, Question], Asked] = {}
         self._bytes = 0
         self.too_many = False
-        """Whether more was asked than is kept."""
+        """Whether there were more questions than are kept."""
 
     def heard(self, handlers: Handlers) -> Handlers:
         """The same handlers, with the questions that come to them kept."""

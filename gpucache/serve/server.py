@@ -1,4 +1,4 @@
-"""Answers a command's requests at a socket, in threads. Never fails because of a request's content.
+"""Serves a command's requests at a socket, in threads. Never fails because of a request's content.
 
 Owns the check of the asking user. A request that is malformed, unknown, or whose handler raises is answered
 by PASS: the command then runs as without gpucache. Must not know what a request means: handlers do, one for
@@ -68,7 +68,7 @@ def require_same_files(asking: str, cwd: str) -> None:
     if not cwd:
         raise OptionError("its current directory is gone, so nothing is kept for it")
     if not asking or not _own_files():
-        raise OptionError("gpucache cannot tell which files its process sees, so nothing is kept for it")
+        raise OptionError("gpucache cannot determine which files its process sees, so nothing is kept for it")
     if asking != _own_files():
         raise OptionError(
             "its process may see other files than gpucache: it has another namespace, root directory, user, "
@@ -159,7 +159,7 @@ def serve(handlers: Handlers) -> Iterator[Path]:
 
 
 def answer_all(listener: int, handlers: Handlers, place: Listening, first: int) -> None:
-    """Answer at a listening socket until it is shut down, which is the end; ``first`` is a connection to it.
+    """Serve a listening socket until it is shut down, which is the end; ``first`` is a connection to it.
 
     Requests sent by then are read and finished, as far as that takes no longer than ``drain_s``. Refused
     processes, and whether our libraries are loaded, are noted in ``place``.
@@ -177,7 +177,7 @@ def answer_all(listener: int, handlers: Handlers, place: Listening, first: int) 
 
 
 class _Server:
-    """Accepts connections, each of which is answered in a thread of its own."""
+    """Accepts connections, each of which is served in a separate thread."""
 
     def __init__(self, listener: socket.socket, handlers: Handlers, place: Listening) -> None:
         self._listener = listener
@@ -197,7 +197,7 @@ class _Server:
             thread.join(max(0.0, end_s - time.monotonic()))
 
     def accept(self) -> None:
-        """Answer until the end, and all that was sent by then."""
+        """Serve until the end, including all requests sent before it."""
         while True:
             try:
                 connection, _ = self._listener.accept()
@@ -211,7 +211,7 @@ class _Server:
                 self.begin(connection)
 
     def begin(self, connection: socket.socket) -> None:
-        """Answer a connection in a thread of its own."""
+        """Serve a connection in a separate thread."""
         thread = threading.Thread(target=self._answer, args=(connection,), daemon=True)
         with self._lock:
             self._answering.add(thread)

@@ -2,7 +2,7 @@
 
 Owns the facts of each build from the question to its end, by tokens that the command hands back. A build that
 missed holds the locks of its keys until its entries are published, so that a request for the same meanwhile,
-here or below another ``run``, waits a while and hits. The answer comes first; the code that explains and
+in this or another ``run``, waits a while and hits. The answer comes first; the code that explains and
 publishes is imported afterwards. Must not know the content of a compiler's request: a ``Compiler`` does.
 """
 
@@ -159,7 +159,7 @@ class Build(Generic[A]):
     found: tuple[Part, ...] = ()
     """The result for each part; hits are without their payloads."""
     wanted: bool = False
-    """Whether the command was asked for its compiled artifacts."""
+    """Whether the command was asked to send its compiled artifacts."""
     changed: str | None = None
     """Which of its headers had changed when it ended; None if none had."""
     held: ExitStack = field(default_factory=ExitStack)

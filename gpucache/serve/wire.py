@@ -2,7 +2,7 @@
 
 A frame is little-endian: u32 number of bytes that follow, u16 version, u16 kind, then the fields one after
 another, each a u32 length and as many bytes. Numbers inside fields are ASCII decimal, text is bytes as the
-program gave them. Each connection carries one request and one reply. Must not know what a request means.
+program gave them. Each connection carries one request and one reply. Must not know the meaning of a request.
 """
 
 import socket
@@ -60,7 +60,7 @@ class Kind(IntEnum):
     PASS = 0x80
     """Not served: do as without us."""
     HIT = 0x81
-    """Here is the artifact."""
+    """The artifact follows."""
     MISS = 0x82
     """Not in the cache: compile it, and send the result."""
     OK = 0x83

@@ -3,7 +3,7 @@
 A memo stores the questions of the walk to the disk, the answers, and the closure that it found. It is used
 only if the request and this code are the same and every question still has the same answer, including the
 contents of headers: a walk would find the same closure. So a memo saves only the scanning of texts.
-Losing one costs a walk. Must not know where memos are stored or what a closure is used for.
+Losing one costs a walk. Must not know where memos are stored or the use of a closure.
 """
 
 import os
@@ -209,7 +209,7 @@ def is_settled(closure: Closure, instant_ns: int) -> bool:
 def remember(
     memos: Memos, name: str, disk: Disk, closure: Closure, remedy: str, *, few: bool = False
 ) -> None:
-    """Store what a walk found, if that is worth a file, as ``few`` headers are for the first of a process."""
+    """Store the result of a walk if it is worth a file, as ``few`` headers are for the first of a process."""
     is_small = len(closure.files) < WORTH_FILES and not few
     if not memos.keeps or is_small or disk.failed or disk.of_process or not _code():
         return

@@ -95,7 +95,7 @@ class Disk:
         try:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):  # it was replaced since it was looked at
-                raise OSError(errno.EINVAL, "it is no regular file any more")
+                raise OSError(errno.EINVAL, "it is no longer a regular file")
             before = self.contents.setdefault(path, status)
             self.failed = self.failed or stamp_of(before) != stamp_of(status)
             self.stamps.append((os.fsdecode(path), stamp_of(status)))
@@ -272,9 +272,9 @@ def load_program(path: Path, name: str, language: Language) -> Program:
 
 
 def discover(paths: Sequence[Path]) -> list[Path]:
-    """The sources that files and directories stand for, each once, in the order given.
+    """The sources that files and directories mean, each once, in the order given.
 
-    A file stands for itself, whatever its suffix; a directory for its ``.cl`` and ``.cu`` files at any depth,
+    A file means itself, with any suffix; a directory means its ``.cl`` and ``.cu`` files at any depth,
     sorted, without hidden directories and links to directories. Raises SourceError for a missing path,
     for a directory that cannot be listed, and for a directory without sources.
     """

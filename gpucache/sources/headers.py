@@ -153,7 +153,7 @@ def reachable_files(disk: Disk, root: bytes, words: MacroWords, *, entries: int)
             continue
         left -= len(names)
         if left < 0:
-            raise SourceError(f"holds more than {entries} files and directories")
+            raise SourceError(f"contains more than {entries} files and directories")
         folders = [os.path.join(below, b"..")] if words.upward else []
         for name in filter(words.allows, names):
             path = os.path.join(below, name)
@@ -179,7 +179,7 @@ def matching_files(disk: Disk, root: bytes, patterns: Iterable[Pattern], *, entr
             names = _listed(disk, os.path.join(root, below))
             left -= len(names)
             if left < 0:
-                raise SourceError(f"holds more than {entries} files and directories")
+                raise SourceError(f"contains more than {entries} files and directories")
         for step, others in steps.items():
             for name in [_FIXED[step]] if step in _FIXED else filter(re.compile(step).fullmatch, names):
                 path = os.path.join(below, name) if name else below

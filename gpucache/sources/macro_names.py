@@ -8,7 +8,7 @@ expansions.
 
 ``macro_words`` is the fallback. The preprocessor makes such a name from tokens in the include and in bodies
 of the macros that it leads to. So every word of the name is one of these words or several joined together,
-and every other character is one of theirs, too. That leaves far fewer files than everything below the include
+and every other character is one of theirs, too. That leaves far fewer files than all files below the include
 directories, and needs no list of suffixes. Two things are in no text: numbers, which macros of the compiler
 may give, and the ``_cl_`` that PoCL puts before names of built-in functions.
 

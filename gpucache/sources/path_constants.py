@@ -2,10 +2,10 @@
 
 ``sizeof(__FILE__)``, or a hash of it at compile time, makes generated code depend on the path of a header,
 and the artifact does not show it. So a mention of the path counts, with one exception: it is passed on whole,
-as an argument or as part of a literal, to a function that can only print it (``printf``, what ``assert``
-calls, CUB's ``Debug``) or to the assembler. Then the path is in the artifact, where it is found, or nowhere.
-A mention in the message of a pragma does not count. A header that opens one of CCCL's own namespaces with
-CCCL's own macro is part of CCCL: it offers ``source_location`` to others, and does not use it.
+as an argument or as part of a literal, to a function that can only print it (``printf``, the function of
+``assert``, CUB's ``Debug``) or to the assembler. Then the path is in the artifact, where it is found, or
+nowhere. A mention in the message of a pragma does not count. A header that opens one of CCCL's own
+namespaces with CCCL's own macro is part of CCCL: it offers ``source_location``, and does not use it.
 
 ``__FILE_NAME__`` is the last part of the path, which does not depend on the header's directory;
 ``__BASE_FILE__`` is the path of the main source. Clang's ``__PRETTY_FUNCTION__`` names a lambda, or a type

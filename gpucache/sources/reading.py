@@ -27,7 +27,7 @@ _SIGNS_IN_OPTIONS = (*(sign.decode() for sign in _SIGNS), '"', "'")
 def asks_nothing(source: bytes, definitions: Sequence[str]) -> bool:
     """Whether a program certainly asks nothing: its text and its ``-D`` options have no sign of a question.
 
-    If this is False, the program may still ask nothing: only the walk can tell.
+    If this is False, the program may still ask nothing: only the walk shows that.
     """
     if any(map(source.__contains__, _SIGNS)):
         return False
@@ -38,7 +38,7 @@ def asks_nothing(source: bytes, definitions: Sequence[str]) -> bool:
 def read_closure(wanted: Wanted, *, memos: Memos | None = None, light: bool = False) -> Closure:
     """The closure of a source, resolved by the rule of its compiler.
 
-    ``memos`` store closures of many headers for the next process. Raises nothing, whatever is on disk or in
+    ``memos`` store closures of many headers for the next process. Raises nothing, for any content of disk and
     the source: ``uncacheable`` says why a source cannot be keyed. With ``light`` a remembered closure is used
     if the status of its files is unchanged, and has no stamps.
     """

@@ -40,7 +40,7 @@ class SearchRule(NamedTuple):
     heeds_dependency: bool = True
     """Whether it reads the file of a ``#pragma GCC dependency``."""
     configuration: str | None = None
-    """The name of a file that a compiler reads in the current directory, whatever the source."""
+    """The name of a file that a compiler reads in the current directory, for any source."""
 
     @property
     def places(self) -> tuple[Place, ...]:

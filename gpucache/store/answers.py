@@ -7,7 +7,7 @@ from typing import NamedTuple
 from gpucache.model import CacheKey, EntryHead
 
 REMOTE = "remote"
-"""What stands for the root of an entry that came from a store on another machine."""
+"""The word for the root of an entry that came from a store on another machine."""
 
 
 class Damage(StrEnum):

@@ -1,4 +1,4 @@
-"""Folders of small files, bounded in number and bytes: the oldest are removed.
+"""Directories of small files, bounded in number and bytes: the oldest are removed.
 
 These files may be lost at any time. That costs time or an explanation, never a program, so nothing raises
 OSError. Must not know the content of the files.

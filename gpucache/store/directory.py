@@ -85,7 +85,7 @@ class DirectoryStore(EntryReader):
         return len(data)
 
     def adopt(self, key: CacheKey, data: bytes) -> bool:
-        """Put the bytes of an entry's file in place as they are, unless a sound entry is there.
+        """Put the bytes of an entry's file in place as they are, unless a sound entry exists.
 
         Returns whether it was put, which its program's history then has. Raises FormatError if anything in
         them is not sound or not true, OSError, or CacheUnusableError for the root.
@@ -104,7 +104,7 @@ class DirectoryStore(EntryReader):
     def put_file(self, whole: Entry, data: bytes, *, durable: bool = True) -> bool:
         """The same for bytes that were verified, and the entry in them.
 
-        What is not ``durable`` may be damaged by a power cut, for an entry that can be fetched again.
+        Without ``durable`` a power cut may damage it, for an entry that can be fetched again.
         """
         if isinstance(self.get(whole.key), Found):
             return False
@@ -215,7 +215,7 @@ class DirectoryStore(EntryReader):
         """Read a scanned entry whole and verify it, with the SHA-256 of its payload.
 
         For ``verify``, which recomputes the key from ``detail.key_fields``. Changes nothing, not even the
-        last use. Returns Absent if the entry is gone or unreadable. Raises nothing, whatever is on disk.
+        last use. Returns Absent if the entry is gone or unreadable. Raises nothing.
         """
         try:
             place, name = scan.place_of(self._root, scanned), scanned.name

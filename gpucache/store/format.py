@@ -179,7 +179,7 @@ def parse_true(data: bytes, key: CacheKey) -> Entry:
 
 
 def false_claims(whole: Entry) -> Iterator[tuple[Damage, str]]:
-    """What an entry with matching checksums says and is not so: of its payload, or by its key."""
+    """The false claims of an entry with matching checksums: about its payload, or by its key."""
     from gpucache.keys import cache_key  # which nothing but checking needs
     from gpucache.payload import describe, fits
 

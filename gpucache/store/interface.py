@@ -65,7 +65,7 @@ UNREADABLE = "entries that cannot be read"
 
 
 MADE = ("built", "pulled")
-"""The events by which an entry comes to be there: it was compiled here, or on another machine."""
+"""The events by which an entry appears: it was compiled on this machine, or on another."""
 
 
 class Event(NamedTuple):

@@ -3,7 +3,7 @@
 It is an advisory lock of the operating system (``flock``) on a separate file. The kernel frees it when its
 holder dies, so the existence of the file means nothing. The holder removes the file before it frees the lock;
 a process that gets the lock of a removed file notices by comparing inodes, and tries again. Without such
-locks (Windows, a read-only or unusual file system) no process waits. Must not know what is compiled.
+locks (Windows, a read-only or unusual file system) no process waits. Must not know the compiled program.
 """
 
 import os

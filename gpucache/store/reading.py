@@ -51,7 +51,7 @@ class EntryReader(ABC):
     def get(self, key: CacheKey) -> Found | Absent | Damaged:
         """The entry of a key, with every byte verified; a damaged one is moved to quarantine.
 
-        An entry of a newer format counts as absent, not as damaged. Raises nothing, whatever is on disk.
+        An entry of a newer format counts as absent, not as damaged. Raises nothing.
         """
         try:
             return self._get(key)

@@ -2,7 +2,7 @@
 
 Links are reported, never followed; files that vanish meanwhile are skipped. Every file is reported once:
 by a scan, or, if it is a stray, among the leftovers. A stray does not have the name of an entry for its
-directory, so it is not ours, whatever it contains. Must not change anything, or know programs or targets.
+directory, so it is not ours, with any content. Must not change anything, or know programs or targets.
 
 Also owns the files next to the entries: leftovers, their total size, and which of them are removed.
 """
@@ -224,7 +224,7 @@ _SHARE = 4
 """The files next to the entries may take a quarter of the limit of the entries."""
 _MOVE = "give the cache its own directory"
 _NOT_OURS = "not a file of gpucache, so it stays; move it elsewhere"
-_LEFT = {layout.TMP: "left by a writer that was stopped", layout.LOCKS: "a lock that no process holds"}
+_LEFT = {layout.TMP: "left by a writer that was stopped", layout.LOCKS: "a lock without a process"}
 
 
 class _Item(NamedTuple):

@@ -1,7 +1,7 @@
 """Decides which roots and files are trusted, and so used at all.
 
 A root is used only if it is a directory that belongs to this user or to the administrator (uid 0) and that
-neither group nor others may write to. A link to it is followed only if it belongs to one of these two. A file
+group and others may not write to. A link to it is followed only if it belongs to one of these two. A file
 is read only if it is a regular file, not a link, with such an owner and mode. All checks use open
 descriptors. On Windows, which has no such owners, only the kind of a file is checked. Must not know the
 content of the files.

@@ -77,7 +77,7 @@ PAIRS = [COLD, WARM] * 5
 MISSED = Sample(Arm.WARM, missed="corrupt: the payload is damaged")
 BOTH = Sample(Arm.WARM, growth=(Growth("pocl", 1, 1), Growth("cuda", 1, 1)))
 PRINTED = [Sample(Arm.COLD, growth=WROTE, output="a"), Sample(Arm.WARM, output="b")] * 5
-FEW = "too few to tell noise from effect; take 5 or more"
+FEW = "too few to distinguish noise from effect; take 5 or more"
 NOISE = "the noise is larger than the effect: the ratio is between 0.80 and 1.90"
 NOT_COLD = "the cold starts were not cold: they wrote nothing into their empty caches, so another was used"
 BUSY = "the machine was loaded: other processes used 40 % of its cores; run it on a quiet one"

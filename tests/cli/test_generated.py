@@ -22,7 +22,7 @@ from gpucache.store import layout
 
 TOP = Path(__file__).parents[2]
 PARTS = (
-    "NAME", "SYNOPSIS", "DESCRIPTION", "COMMANDS", "FIELDS", "DOCUMENT", "ANSWERS", "RECORDS", "OPTIONS",
+    "NAME", "SYNOPSIS", "DESCRIPTION", "COMMANDS", "FIELDS", "DOCUMENT", "OUTPUT", "RECORDS", "OPTIONS",
     "RESULTS", "VERDICTS", "FINDINGS", "EXAMPLES", "EXIT STATUS", "ENVIRONMENT", "FILES", "COMPILERS",
     "COMPLETION", "SYSTEMS", "MOVING", "KEYS", "MISSES", "REASONS", "CHECKS", "BATCHES", "SEE ALSO",
 )  # fmt: skip
@@ -34,7 +34,7 @@ NEEDED = {
     "gpucache-keys": {"KEYS", "MISSES", "REASONS"},
     "gpucache-checks": {"CHECKS", "BATCHES"},
     "gpucache-manifest": {"DESCRIPTION", "FIELDS", "EXAMPLES"},
-    "gpucache-json": {"DESCRIPTION", "DOCUMENT", "ANSWERS", "RECORDS"},
+    "gpucache-json": {"DESCRIPTION", "DOCUMENT", "OUTPUT", "RECORDS"},
 }
 OF_A_VERB = {"DESCRIPTION", "OPTIONS", "EXAMPLES", "EXIT STATUS", "ENVIRONMENT"}
 PAGES = generate.pages()
@@ -128,7 +128,7 @@ def test_generate_refuses_what_is_no_checkout(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(generate, "__file__", str(tmp_path / "gpucache" / "cli" / "generate.py"))
     answer = CliRunner().invoke(generate.generate, [])
     assert answer.exit_code != 0
-    assert "is no checkout of gpucache" in answer.output
+    assert "is not a checkout of gpucache" in answer.output
     assert list(tmp_path.iterdir()) == []
 
 

@@ -68,7 +68,7 @@ def test_what_a_python_left_that_is_gone_is_counted_apart(run: Run, upgraded: Pa
     gone, used = of.pop("Python 2.9.1"), next(iter(of.values()))
     assert (gone["stale_entries"], used["stale_entries"]) == (1, 0)
     assert gone["stale_bytes"] == gone["size_bytes"] == summary["total_stale_bytes"] > 0
-    assert gone["stale_why"] == ["Python 2.9.1 alone reads it and is not here, unused for 20 d"]
+    assert gone["stale_why"] == ["Python 2.9.1 alone reads it and is not on this machine, unused for 20 d"]
     assert summary["total_bytes"] >= gone["size_bytes"] + used["size_bytes"]
 
 

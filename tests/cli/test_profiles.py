@@ -100,7 +100,7 @@ def test_a_device_that_is_not_there_is_said(
         at=mixed.root,
     )
     (row,) = answer.document["outcomes"]
-    assert (row["verdict"], row["detail"]) == ("not-consulted", "its target is not here")
+    assert (row["verdict"], row["detail"]) == ("not-consulted", "its target is not on this machine")
 
 
 def test_a_profile_names_no_host_and_no_user(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -223,7 +223,7 @@ def test_digests_alone_hold_no_source(gpucache: Gpucache, project: Path, tmp_pat
     """They are enough to ask whether a cache has everything, before and after it is there."""
     digests, whole = tmp_path / "digests", tmp_path / "whole"
     told = gpucache("record", "--digests-only", "-o", str(digests), *app("intel"), cwd=project)
-    assert "--check' says what is lacking" in told.stderr
+    assert "--check' lists the missing builds" in told.stderr
     gpucache("record", "-o", str(whole), *app("intel"), cwd=project)
     assert not (digests / "blobs").exists()
     [(_, seen)] = read_recording(digests).recording.rows()

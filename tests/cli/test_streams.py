@@ -67,7 +67,7 @@ def test_a_full_stdout_ends_in_one_sentence(write: Write, root: Path, command: s
     """An answer that cannot be written is told on stderr in one sentence, and is not called a defect."""
     done = _shell(f"$GPUCACHE --root {root} {command} > /dev/full", write({"vector.cu": VECTOR}))
     why = os.strerror(errno.ENOSPC)
-    said = f"gpucache: the answer could not be written ({why}); make room on its disk and ask again\n"
+    said = f"gpucache: the output could not be written ({why}); make room on its disk and run it again\n"
     assert (done.returncode, done.stderr) == (ExitCode.UNEXPECTED, said)
     assert "full disk" in ExitCode.UNEXPECTED.meaning
 
@@ -91,8 +91,8 @@ def test_an_answer_that_a_disk_or_server_refuses(
     line = f"{tracer} $GPUCACHE --root {root} inspect --json > {tmp_path}/out"
     done = _shell(line, tmp_path, PYTHONUNBUFFERED=unbuffered)
     assert done.returncode == 1
-    assert done.stderr.startswith(f"gpucache: the answer could not be written ({os.strerror(error)}); ")
-    assert done.stderr.endswith(" and ask again\n") and done.stderr.count("\n") == 1
+    assert done.stderr.startswith(f"gpucache: the output could not be written ({os.strerror(error)}); ")
+    assert done.stderr.endswith(" and run it again\n") and done.stderr.count("\n") == 1
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="/dev/full is Linux's")

@@ -48,7 +48,7 @@ def test_text_below_the_cache_folder_is_told_and_warms_nothing(run: Run, tmp_pat
     summary = answer.document["summary"]
     assert (answer.code, summary["added"], summary["environment"]) == (3, [], {})
     assert summary["missed"][0].startswith("nothing was warmed")
-    assert "text of a program that gpucache does not know is no entry: recent" in summary["notes"]
+    assert "text of a program that gpucache does not know is not an entry: recent" in summary["notes"]
 
 
 def test_jax_is_turned_on_and_that_is_said(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ def test_what_a_failing_command_cached_stays(run: Run, tmp_path: Path) -> None:
     into = tmp_path / "into"
     answer = run("warm", "--into", into, "--", sys.executable, "-c", _KEEPS_AND_FAILS, at=None)
     assert answer.code == 3
-    assert f"what it cached is left below {into}; no gpucache.env was written" in answer.out
+    assert f"its caches are left below {into}; no gpucache.env was written" in answer.out
     assert "Programs find" not in answer.out
     assert [str(path.relative_to(into)) for path in into.rglob("*")] == [
         "nvidia-optix",

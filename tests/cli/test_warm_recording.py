@@ -198,7 +198,7 @@ def test_headers_that_cannot_be_found_alike_are_told(
     full.unlink()
     answer = run("warm", "--recording", str(recording), "--json")
     assert answer.code == 3
-    assert f"{str(full)!r} is not found here" in answer.document["outcomes"][0]["reason"]
+    assert f"{str(full)!r} is not found" in answer.document["outcomes"][0]["reason"]
 
 
 @pytest.mark.usefixtures("probed")

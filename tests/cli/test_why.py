@@ -165,7 +165,7 @@ def test_a_name_whose_source_changed_is_a_miss(
     answer = run("inspect", "--why", "own.cu", "--json")
     (row,) = answer.document["outcomes"]
     assert (answer.code, row["verdict"]) == (3, "not-consulted")
-    assert row["detail"].startswith("it cannot be asked for again: ") and "own.cu" in row["detail"]
+    assert row["detail"].startswith("it cannot be looked up: ") and "own.cu" in row["detail"]
 
 
 def test_two_keys_are_compared(run: Run, mixed: Filled, nvrtc: str) -> None:

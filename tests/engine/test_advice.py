@@ -66,7 +66,7 @@ def test_identical_bytes_name_the_field_that_did_not_matter() -> None:
     (told,) = cache.advice(AdviceKind.IDENTICAL)
     assert (told.program, told.fields) == ("k.cl", ("option",))
     assert told.keys == tuple(entry.key for entry in cache.entries[:2])
-    assert told.detail.startswith("2 entries hold the same bytes") and told.detail.endswith(": option")
+    assert told.detail.startswith("2 entries have the same bytes") and told.detail.endswith(": option")
 
 
 def test_the_same_bytes_of_two_programs_are_no_advice() -> None:
@@ -94,7 +94,7 @@ def test_a_key_that_changes_at_every_build_is_told_with_its_look(look: str, valu
     (told,) = _filled("option", [f"-O2 {value}" for value in values]).advice(AdviceKind.RESTLESS)
     assert told.fields == ("option",)
     assert told.detail == (
-        f"its key is another one at every build, by option, which looks like {look} ({values[-1]})"
+        f"its key changes with every build, by option, which looks like {look} ({values[-1]})"
     )
 
 
@@ -124,7 +124,7 @@ def test_a_digest_is_named_by_its_field_alone() -> None:
     """A source that is another one at every build is told without digits that say nothing."""
     cache = _filled("source", (f"{number:064x}" for number in range(4)))
     (told,) = cache.advice(AdviceKind.RESTLESS)
-    assert told.detail == "its key is another one at every build, by source"
+    assert told.detail == "its key changes with every build, by source"
 
 
 def test_nothing_looks_like_no_values() -> None:

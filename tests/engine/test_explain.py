@@ -154,7 +154,7 @@ def test_another_order_is_nearer_than_another_value(missed: Callable[..., Miss],
     """The same options in another order are told, though a newer entry differs in one value."""
     near, far = ready(options=["-DT=double", "-DN=4"]), ready(options=["-DN=4", "-DT=float"])
     miss = missed(ready(options=["-DN=4", "-DT=double"]), near, far)
-    assert miss.detail.startswith("the options stand in another order (")
+    assert miss.detail.startswith("the options are in another order (")
 
 
 def test_a_record_is_bounded_and_readable(missed: Callable[..., Miss], ready: Ready) -> None:

@@ -215,7 +215,7 @@ def test_an_artifact_that_holds_a_path_is_for_its_place_alone(
     assert isinstance(hit, Hit)
     assert hit.head.located
     assert isinstance(miss, Miss)
-    assert miss.detail.startswith("it holds paths and was built in other directories")
+    assert miss.detail.startswith("it contains paths and was built in other directories")
 
 
 @pytest.mark.parametrize("payload", [b"", b"garbage", b".version 8.0\n.target sm_80\n"])
@@ -256,7 +256,7 @@ def test_a_disabled_cache_is_not_consulted(
     before = _files(tmp_path)
     built = _built(stores._replace(disabled=True), prepared, compiler())
     assert (built.miss.verdict, built.key) == (Verdict.NOT_CONSULTED, None)
-    assert built.note == "GPUCACHE_DISABLE is set, so no cache was asked"
+    assert built.note == "GPUCACHE_DISABLE is set, so no cache was queried"
     assert _files(tmp_path) == before
 
 

@@ -32,7 +32,7 @@ _TWIN = _device("opencl:pocl-10.1-debian/cpu-2")
 _OLD = _device("opencl:pocl-3.0/cpu", available=False, detail="it does not know this CPU")
 _NEW = _device("opencl:pocl-3.1/cpu")
 _CANDIDATE = _device("opencl:pocl-10.1-rc1/cpu")
-_KNOWN = "; the targets here are "
+_KNOWN = "; its targets are "
 _MEANT = [
     *((str(one.target), _HERE, one) for one in (_POCL, _INTEL, _SECOND, _SM_90, _COMPUTE_90)),
     ("opencl:pocl", _HERE, _POCL),  # a beginning means the only device it fits
@@ -50,7 +50,7 @@ _REFUSED: list[tuple[str, list[Device], type[Exception], str]] = [
     ),
     ("opencl:pocl", [_RC, _NEWEST, _TWIN], TargetError, "could be opencl:pocl-10.1-debian/cpu or "),
     *(
-        (text, _HERE, TargetError, f"no compiler here builds for '{text}'{_KNOWN}")
+        (text, _HERE, TargetError, f"no compiler of this machine builds for '{text}'{_KNOWN}")
         for text in ("opencl:poc", "opencl:pocl/gpu", "cuda:sm_9", "cuda:sm", "cuda:sm_75")
     ),
     # A suffix of an unknown number, or an unknown suffix, is not made up.
@@ -64,18 +64,23 @@ _REFUSED: list[tuple[str, list[Device], type[Exception], str]] = [
         TargetError,
         "cuda:sm_17 and 2 more",
     ),
-    ("opencl:nvidia/h100", _HERE, NoDeviceError, "cannot be compiled for here: it has no compiler"),
+    (
+        "opencl:nvidia/h100",
+        _HERE,
+        NoDeviceError,
+        "cannot be compiled for on this machine: it has no compiler",
+    ),
     (
         "opencl:pocl-3.0",
         [_OLD, _NEW],
         NoDeviceError,
-        "opencl:pocl-3.0/cpu cannot be compiled for here: it does not",
+        "opencl:pocl-3.0/cpu cannot be compiled for on this machine: it does not",
     ),
     (
         "cuda:sm_90",
         [_POCL, _BROKEN],
         NoDeviceError,
-        "nothing here can build for 'cuda:sm_90': the driver crashed",
+        "no compiler of this machine builds for 'cuda:sm_90': the driver crashed",
     ),
     ("metal:m3", _HERE, TargetError, "no backend is named 'metal'"),
     *(
@@ -103,7 +108,7 @@ def test_any_other_name_is_refused(
 def test_the_choice_of_a_version_is_said() -> None:
     """Where a name means the newest of several versions, both are named; where it means one, nothing is."""
     assert told_choice("opencl:pocl", [_RC, _NEWEST]) == (
-        "opencl:pocl means opencl:pocl-10.1-debian/cpu here, the newest that can compile, and not "
+        "opencl:pocl means opencl:pocl-10.1-debian/cpu on this machine, the newest that can compile, and not "
         "opencl:pocl-3.0-rc2/cpu."
     )
     assert told_choice(str(_RC.target), [_RC, _NEWEST]) == told_choice("opencl:pocl", [_NEWEST]) == ""

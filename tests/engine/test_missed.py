@@ -105,7 +105,7 @@ def test_what_cannot_be_asked_here_is_skipped(
     leave(stores, prepared, _MISS, 5, (("POCL_X", "1"),))
     assert _planned(store, {}).skipped == "it was wanted with another POCL_X; set it as the program has it"
     assert not _planned(store, {"POCL_X": "1"}).skipped
-    assert _planned(store, {"POCL_X": "1"}, devices=[]).skipped == "its target is not here"
+    assert _planned(store, {"POCL_X": "1"}, devices=[]).skipped == "its target is not on this machine"
 
 
 @pytest.mark.parametrize(

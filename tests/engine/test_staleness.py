@@ -29,7 +29,10 @@ def test_what_a_missing_reader_left_is_stale_once_a_week_went_by(used_days: int,
     """A use within a week shows that somebody reads it whom nobody found here, such as a container."""
     found = _stale(_entry(30, used_days, gone="Python 3.9"))
     assert (found.entries, found.size_bytes) == (stale, 10 * stale)
-    assert found.why == (f"Python 3.9 alone reads it and is not here, unused for {used_days} d",) * stale
+    assert (
+        found.why
+        == (f"Python 3.9 alone reads it and is not on this machine, unused for {used_days} d",) * stale
+    )
 
 
 def test_one_use_keeps_all_that_its_reader_reads() -> None:
@@ -66,7 +69,7 @@ def test_a_changed_driver_makes_stale_at_once() -> None:
     """This machine's own devices are asked, so that no use elsewhere is in question."""
     entry = _entry(1, 0, toolchain=OLD, toolchain_identity=("device name",))
     here = Toolchain("other", NEW, ("device name",))
-    assert _stale(entry, toolchains=(here,)).why == ("its device is here with another driver or toolchain",)
+    assert _stale(entry, toolchains=(here,)).why == ("its device has another driver or toolchain now",)
     assert not _stale(entry).entries
 
 

@@ -94,7 +94,7 @@ def test_the_newest_entry_of_each_build_is_asked_for() -> None:
     assert sorted((item.program, item.variant) for item in items) == [
         ("a.cu", ""), ("a.cu", "-DA"), ("b.cu", ""),
     ]  # fmt: skip
-    assert {item.skipped for item in items} == {"its target is not here"}
+    assert {item.skipped for item in items} == {"its target is not on this machine"}
 
 
 def test_two_entries_are_compared_in_words() -> None:

@@ -171,7 +171,7 @@ SCENARIOS = {
     ),
     "option-order": _key_changed(
         "option",
-        "the options stand in another order",
+        "the options are in another order",
         {"options": ["-DN", "-lineinfo"]},
         {"options": ["-lineinfo", "-DN"]},
     ),

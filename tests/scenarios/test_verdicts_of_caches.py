@@ -198,12 +198,12 @@ STATES: dict[str, tuple[Callable[[Any], Any], str, tuple[str, ...]]] = {
     "in-default-root": (
         _in_default_root,
         "not-consulted",
-        ("it is in {default}, but only {tmp}/cache was asked",),
+        ("it is in {default}, but only {tmp}/cache was queried",),
     ),
     "in-named-root": (
         _in_named_root,
         "not-consulted",
-        ("it is in {tmp}/cache, but only {tmp}/other was asked",),
+        ("it is in {tmp}/cache, but only {tmp}/other was queried",),
     ),
     "root-is-a-file": (_root_is_a_file, "not-consulted", ("the cache root {tmp}/file is not a directory",)),
     "root-is-a-file-beside-a-system-root": (
@@ -232,7 +232,7 @@ STATES: dict[str, tuple[Callable[[Any], Any], str, tuple[str, ...]]] = {
     "record-lost-of-another-name": (
         _record_lost_of_another_name,
         "not-recorded",
-        ("{tmp}/cache has entries, but the record of what was built as show or anything else was lost",),
+        ("{tmp}/cache has entries, but the record of builds as show or anything else was lost",),
     ),
     "record-gave-way": (
         _record_gave_way,

@@ -346,8 +346,8 @@ def test_a_misspelt_value_in_a_layers_environment_is_told(exported: Exported) ->
     out, told = exported.run(*_python(PROGRAM, INTEL, 2), variables=wrong)
     assert out == "128.0\n"
     assert told[:3] == [
-        "GPUCACHE_DISABLE=nope is neither yes nor no; set it to 1 or 0",
-        "GPUCACHE_REQUIRE=maybe is neither yes nor no; set it to 1 or 0",
+        "GPUCACHE_DISABLE=nope is not yes or no; set it to 1 or 0",
+        "GPUCACHE_REQUIRE=maybe is not yes or no; set it to 1 or 0",
         "GPUCACHE_LOG=inof is not a level; set it to debug, info or warning",
     ]
     assert _results(told[3:]) == ["hit"]

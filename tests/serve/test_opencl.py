@@ -149,7 +149,9 @@ def test_a_binary_is_kept_and_served_with_its_log(command: Command) -> None:
     assert all(0 < one.build_ns < 10**12 for one in (kept, served)) and kept.build_ns != 10**9
 
 
-@pytest.mark.parametrize(("seen", "why"), [("", "cannot tell which files"), ("0:1:2", "may see other files")])
+@pytest.mark.parametrize(
+    ("seen", "why"), [("", "cannot determine which files"), ("0:1:2", "may see other files")]
+)
 def test_a_process_that_sees_other_files_is_passed(command: Command, seen: str, why: str) -> None:
     """What is kept is not served to it, and what it builds is not kept."""
     command.built(command.build().fields[0])

@@ -185,14 +185,14 @@ def test_settings_never_make_a_command_fail(program: Program, root: Path, variab
     ("variable", "value", "told"),
     [
         ("GPUCACHE_MAX_SIZE", "much", "the command ran without gpucache: GPUCACHE_MAX_SIZE: "),
-        ("GPUCACHE_REQUIRE", "maybe", "GPUCACHE_REQUIRE=maybe is neither yes nor no; set it to 1 or 0"),
+        ("GPUCACHE_REQUIRE", "maybe", "GPUCACHE_REQUIRE=maybe is not yes or no; set it to 1 or 0"),
         ("GPUCACHE_LOG", "inof", "GPUCACHE_LOG=inof is not a level; set it to debug, info or warning"),
         (
             "GPUCACHE_RUN_TIMEOUT_MS",
             "5s",
             "GPUCACHE_RUN_TIMEOUT_MS=5s is not a number from 1 to 600000; 5000 is used",
         ),
-        ("GPUCACHE_LAYER_TELL", "ture", "GPUCACHE_LAYER_TELL=ture is neither yes nor no; set it to 1 or 0"),
+        ("GPUCACHE_LAYER_TELL", "ture", "GPUCACHE_LAYER_TELL=ture is not yes or no; set it to 1 or 0"),
     ],
 )
 def test_a_misspelt_value_is_told_and_the_command_runs(

@@ -1,4 +1,4 @@
-"""CUDA C++ through NVRTC, which needs neither a GPU nor a driver for named architectures.
+"""CUDA C++ through NVRTC, which needs no GPU and no driver for named architectures.
 
 The backend object imports the modules that load NVRTC or the driver only when they are called, so importing
 this package loads no GPU stack.

@@ -1,6 +1,6 @@
 """Plans how NVRTC compiles a request: canonical options, search rule, environment. All of it is pure.
 
-A program that calls NVRTC itself gets what NVRTC would have returned, including its log. So its compile is
+A program that calls NVRTC itself gets NVRTC's own results, including its log. So its compile is
 planned with its own options, and with the name that it gave its source: NVRTC looks for quoted headers
 next to that name, and writes its last part into symbols and all of it into messages. Its key has the
 architecture among the options, and the last part of the name; other plans have neither. This module must

@@ -121,7 +121,7 @@ def build_binaries_as_pyopencl(
     payloads: Sequence[bytes],
     logs: Sequence[Callable[[], str] | None],
 ) -> Any:
-    """A ``pyopencl.Program`` from binaries that reports of itself what one from source would.
+    """A ``pyopencl.Program`` from binaries that reports the same about itself as one from source.
 
     It has its source, its options and the logs, and warns as PyOpenCL does of a build that has a log.
     ``logs`` has for each device a function that reads the log, or None if the log is empty.

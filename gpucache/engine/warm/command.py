@@ -112,7 +112,7 @@ def warm_command(
             warmed = around.used(folder)
             write_variables(folder, warmed)
         elif folder is not None and written:
-            notes = (*notes, f"what it cached is left below {into}; no {ENVIRONMENT_FILE} was written")
+            notes = (*notes, f"its caches are left below {into}; no {ENVIRONMENT_FILE} was written")
     finally:
         if folder is not None:
             around.remove_unused(folder)
@@ -141,7 +141,7 @@ def _run(
 ) -> tuple[list[SettleRun], Proof]:
     """The runs, and the other findings; caches are below ``into``, or where the user has them.
 
-    There is one more run. If caches were moved, it is traced. If the user's own caches gained nothing, it has
+    One more run follows. If caches were moved, it is traced. If the user's own caches gained nothing, it has
     empty caches, to distinguish a command that was warm already from one that uses no known cache. ``place``
     is an empty directory of ours.
     """
@@ -239,7 +239,7 @@ def _unseen(proof: Proof | None) -> Iterator[str]:
     if proof is not None and proof.places is None:
         yield UNTRACED
     if proof is not None and proof.texts:
-        yield f"text of a program that gpucache does not know is no entry: {format_list(proof.texts)}"
+        yield f"text of a program that gpucache does not know is not an entry: {format_list(proof.texts)}"
 
 
 def _hidden(runs: Sequence[SettleRun]) -> str:
@@ -260,5 +260,5 @@ def _unhelped(runs: Sequence[SettleRun]) -> Iterator[str]:
     if first.growth and last.cpu_ns >= _LONG_NS and last.cpu_ns >= _AS_LONG * first.cpu_ns:
         yield (
             f"run {last.number} used as much CPU time as run 1 ({format_duration(last.cpu_ns)} and "
-            f"{format_duration(first.cpu_ns)}): what was warmed saves none"
+            f"{format_duration(first.cpu_ns)}): the warmed caches save none"
         )

@@ -225,11 +225,11 @@ def _replayed_items(
 
 
 def _why_absent(backend: str, devices: Sequence[Device]) -> str:
-    """Why a recorded device is not among some; if its backend cannot compile, what is missing."""
+    """Why a recorded device is not among some; if its backend cannot compile, the missing part."""
     rows = [device for device in devices if device.backend == backend]
     if rows and not any(device.toolchain for device in rows):
         return "; ".join(device.detail for device in rows)
-    return "its device is not here; name one of this machine with --target"
+    return "its device is not on this machine; name one of this machine with --target"
 
 
 def recorded_device(build: "RecordedBuild", devices: Sequence[Device]) -> Device | None:
@@ -371,12 +371,11 @@ def _why_none(backend: str, devices: Sequence[Device], targets: Sequence[str]) -
     if targets:
         return f"no target of {backend} was given; add --target {backend}:..."
     if backend == "cuda":
-        return (
-            "no CUDA device is here; name an architecture, such as --target cuda:sm_90, to build without one"
-        )
+        return "this machine has no CUDA device; name an architecture, such as --target cuda:sm_90"
     reasons = "; ".join(device.detail for device in devices if device.backend == backend)
     return (
-        reasons or "no OpenCL device is here; 'pip install gpucache[embedded]' brings one that needs no GPU"
+        reasons
+        or "this machine has no OpenCL device; 'pip install gpucache[embedded]' brings one that needs no GPU"
     )
 
 
@@ -391,7 +390,7 @@ def _missed_item(
     name, target = request.program.name, str(request.target)
     device = next((row for row in devices if row.target == request.target and row.toolchain), None)
     if device is None or device.toolchain is None:
-        return WarmItem(name, target, variant, skipped="its target is not here")
+        return WarmItem(name, target, variant, skipped="its target is not on this machine")
     backend = backends[request.target.backend]
     if changed := _changed_variables(backend, device.toolchain, environ, one.environment):
         return WarmItem(

@@ -1,6 +1,6 @@
 """Builds in workers the items that ``warm`` did not find. If a worker dies, its item is tried only once more.
 
-Owns the outcome of each answer, and the poison list. Must not know what a worker does.
+Owns the outcome of each answer, and the poison list. Must not know the work of a worker.
 
 A worker looks for its item once more, explains the miss, builds and publishes.
 """
@@ -153,7 +153,7 @@ def _remove(stores: Stores, key: CacheKey) -> None:
     """Remove an entry that no lookup would find."""
     scanned = stores.target.look_at(key) if stores.target is not None else None
     if stores.target is not None and scanned is not None:
-        stores.target.remove(scanned, "it holds the places of headers that are not there any more")
+        stores.target.remove(scanned, "it contains the places of headers that no longer exist")
 
 
 def build_job(open_stores: Callable[[], Stores], job: Job) -> Hit | Built:

@@ -52,7 +52,7 @@ _ABSENT = "the recording keeps digests and no sources; ask with --check, or reco
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """How a run goes about its items, whatever they are."""
+    """How a run treats its items."""
 
     opened: Callable[[], Stores]
     """Opens the stores, in a worker as well."""
@@ -130,7 +130,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Warming:
-    """The options of a run, whatever names its items."""
+    """The options of a run of any items."""
 
     settings: "Settings"
     open_store: "Callable[[Settings], DirectoryStore]"
@@ -321,7 +321,7 @@ def build_missed(
 
 
 def _send(stores: Stores, outcomes: Iterable[WarmOutcome]) -> None:
-    """Send what was built to the store on another machine, if it takes anything."""
+    """Send the builds to the store on another machine, if it takes anything."""
     if stores.remote is None or stores.target is None or not stores.remote().writes:
         return
     remote = stores.remote()
@@ -413,7 +413,7 @@ def in_vain(item: WarmItem, prepared: Prepared, recorded: Closure) -> str:
         return ""
     names = sorted({include.name for include in {*now.includes} ^ {*recorded.includes}})
     which = f"the header {names[0]!r} is" if names else "its headers are"
-    return f"{which} not found here as where it was recorded; warm it from its own sources"
+    return f"{which} not found as where it was recorded; warm it from its own sources"
 
 
 def interrupted(
@@ -444,7 +444,7 @@ def as_kept(stores: Stores, outcomes: Iterable[WarmOutcome]) -> Iterator[WarmOut
             yield replace(outcome, size_bytes=found.allocated_bytes)
             continue
         if outcome.remote:
-            yield outcome  # and nothing is kept here
+            yield outcome  # and nothing is kept
             continue
         was = "built" if outcome.result is WarmResult.BUILT else "there"
         bounded = stores.trim is not None

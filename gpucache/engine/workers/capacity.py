@@ -4,7 +4,7 @@ Owns the reading of cores and free memory, in containers as well, and turns. Tur
 runs of a user on a host, however many are started together, as hundreds of compilers would need more memory
 than there is. A turn is a locked file in a directory in shared memory that only this user may enter; the
 kernel frees the lock with the process that has it. Processes in another container have their own
-turns; other systems have none. Must not know what workers do.
+turns; other systems have none. Must not know the work of workers.
 """
 
 import os

@@ -37,7 +37,7 @@ from typing import TypeVar
 R = TypeVar("R")
 
 UNANSWERED = 213
-"""The exit status of a worker whose opens get no answers any more."""
+"""The exit status of a worker whose opens are no longer allowed."""
 _MARK = os.fsencode(os.devnull)
 
 

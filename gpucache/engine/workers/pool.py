@@ -242,7 +242,7 @@ def run_isolated(
     bounds: Bounds,
     running: Callable[[Sequence[J]], None] = lambda _: None,
 ) -> Iterator[tuple[J, Done[R] | Failed | Died]]:
-    """Run a picklable function for each item in workers; yields each item with its answer as it ends.
+    """Run a picklable function for each item in workers; yields each item with its result as it ends.
 
     ``running`` is called a few times a second with the items that are being worked on. Closing the iterator,
     or an interrupt, ends the workers. Raises WorkersError if none can be started.
@@ -360,7 +360,7 @@ class _Pool(Generic[J, R]):
             idle += 1
 
     def step(self) -> Iterator[tuple[J, Done[R] | Failed | Died]]:
-        """Hand out items, wait a moment, and give the answers that came meanwhile."""
+        """Hand out items, wait a moment, and give the results that came meanwhile."""
         for own, worker in self._workers.items():
             if worker.ready and worker.at is None and self._items:
                 worker.at, worker.since_s = (self._items.popleft(),), time.monotonic()
@@ -417,7 +417,7 @@ class _Pool(Generic[J, R]):
 
 
 def _work(channel: Connection, function: Callable[[J], R], begin: tuple[Any, ...]) -> None:
-    """The life of a worker: begin, report that, and answer for one item after another."""
+    """The life of a worker: begin, report that, and process one item after another."""
     _begin(*begin)
     channel.send("ready")
     with suppress(EOFError):
@@ -430,7 +430,7 @@ def _work(channel: Connection, function: Callable[[J], R], begin: tuple[Any, ...
 
 
 def _called(function: Callable[[J], R], item: J) -> Done[R] | Failed:
-    """The answer of a function, whose errors can be pickled."""
+    """The result of a function, whose errors can be pickled."""
     try:
         return Done(function(item))
     except (GpucacheError, OSError) as error:
@@ -537,5 +537,5 @@ def _isolate(place: Path, caches: Caches) -> None:
         os.environ.update(turn_on)
     try:
         Path.home()
-    except RuntimeError:  # a uid without a name; PyOpenCL refuses to load a binary if there is no home
+    except RuntimeError:  # a uid without a name; PyOpenCL refuses to load a binary without a home
         os.environ["HOME"] = str(place)

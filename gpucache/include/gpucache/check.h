@@ -44,7 +44,7 @@
  *
  * A format is a string literal with up to eight operands, as in printf: %d %i %u %x %X %o %c and
  * %e %f %g with flags, width and precision, and %% for a sign. Operands keep their types, so that a float is
- * printed as a float whatever the format says; they are numbers, not vectors, and are evaluated once, and
+ * printed as a float regardless of the format; they are numbers, not vectors, and are evaluated once, and
  * only by the work-item whose failure is reported. A condition is evaluated once, and not at all without
  * checks.
  */
