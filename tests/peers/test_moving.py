@@ -17,6 +17,7 @@ from gpucache.caches.interface import Moves
 from gpucache.caches.portable import Fact
 from gpucache.errors import FormatError
 from tests.peers.elsewhere import User, move, needs_sandbox, opened, packed, restore, seen, users
+from tests.peers.owners import OPENCV, TRITON_KERNEL, WARP
 from tests.pocl import SYSTEM_ICD
 
 pytestmark = [needs_sandbox, pytest.mark.slow]
@@ -36,22 +37,14 @@ def _needs(*names: str) -> pytest.MarkDecorator:
 
 _SCALE = 'extern "C" __global__ void scale(float *x) { x[threadIdx.x] *= 2; }'
 _NVRTC = "nvidia-cuda-nvrtc"
-_OF_TRITON = """
+_OF_TRITON = f"""
 import hashlib
-import triton, triton.language as tl
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
-
-@triton.jit
-def scale(x, n, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(x + at, tl.load(x + at, at < n) * 2, at < n)
-
+{TRITON_KERNEL}
 hits = []
 triton.knobs.compilation.listener = lambda cache_hit, **_: hits.append(cache_hit)
-types = {"x": "*fp32", "n": "i32", "BLOCK": "constexpr"}
+types = {{"x": "*fp32", "n": "i32", "BLOCK": "constexpr"}}
 for target, form in ((GPUTarget("cuda", 90, 32), "cubin"), (GPUTarget("hip", "gfx942", 64), "hsaco")):
-    made = triton.compile(ASTSource(scale, types, constexprs={"BLOCK": 128}), target=target)
+    made = triton.compile(ASTSource(scale, types, constexprs={{"BLOCK": 128}}), target=target)
     print(form, hashlib.sha256(made.asm[form]).hexdigest())
 print("hits", *hits)
 """
@@ -140,29 +133,16 @@ def test_jax_with_a_bounded_cache_hits_and_writes_beside_what_came(tmp_path: Pat
     assert "FileNotFoundError" not in said and len(list((second.home / "jax").glob("*lambda*-cache"))) == 3
 
 
-_OF_WARP = """
-import warp as wp
-
-@wp.kernel
-def scale(x: wp.array(dtype=float), factor: float):
-    x[wp.tid()] *= factor
-
-x = wp.array([1.0, 2.0], dtype=float, device="cpu")
-wp.launch(scale, dim=2, inputs=[x, 3.0], device="cpu")
-assert x.numpy().tolist() == [3.0, 6.0]
-"""
-
-
 @_needs("warp-lang")
 def test_warp_hits_what_another_user_and_install_compiled(tmp_path: Path) -> None:
     """It says (cached); the entry has the program's source, and tells version and CPU."""
     first, second = users(tmp_path, "warp-lang")
-    assert "(compiled)" in first.run(_OF_WARP, {})[0]
+    assert "(compiled)" in first.run(WARP.program, {})[0]
     (entry,) = move("warp", first.home / ".cache/warp", second.home / ".cache/warp")
     assert set(dict(entry.facts)) == {Fact.VERSION, Fact.CPU}
-    assert any(b"x[wp.tid()] *= factor" in one.data for one in entry.files)
+    assert any(b"x[i] = x[i] * factor" in one.data for one in entry.files)
     before = seen(second.home / ".cache/warp")
-    said, _ = second.run(_OF_WARP, {})
+    said, _ = second.run(WARP.program, {})
     assert "(cached)" in said and "(compiled)" not in said and seen(second.home / ".cache/warp") == before
 
 
@@ -243,15 +223,6 @@ def test_cupy_hits_what_another_user_compiled_and_another_install_without_its_he
     assert "without headers hit" in said and "with CuPy's headers compiled" in said
 
 
-_OF_OPENCV = """
-import cv2, numpy as np
-cv2.ocl.setUseOpenCL(True)
-assert cv2.ocl.useOpenCL()
-image = cv2.UMat(np.full((64, 64), 7, np.float32))
-assert (cv2.resize(image, (32, 32)).get() == 7).all()
-"""
-
-
 @_needs("opencv-python-headless")
 @pytest.mark.skipif(not SYSTEM_ICD.is_file(), reason="the system has no PoCL")
 def test_opencv_takes_what_another_user_and_install_compiled(tmp_path: Path) -> None:
@@ -263,7 +234,7 @@ def test_opencv_takes_what_another_user_and_install_compiled(tmp_path: Path) -> 
     environ = {"OCL_ICD_VENDORS": str(vendors), "OPENCV_OPENCL_DEVICE": ":CPU:", "POCL_DEBUG": "all"}
 
     def run(user: User) -> str:
-        return user.run(_OF_OPENCV, {**environ, "OPENCV_OPENCL_CACHE_DIR": str(user.home / "cv")})[0]
+        return user.run(OPENCV.program, {**environ, "OPENCV_OPENCL_CACHE_DIR": str(user.home / "cv")})[0]
 
     assert "build_source" in run(first)
     (entry,) = move("opencv", first.home / "cv", second.home / "cv")

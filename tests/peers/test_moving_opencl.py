@@ -20,6 +20,7 @@ from gpucache.caches.interface import Moves
 from gpucache.caches.portable import Fact
 from gpucache.errors import FormatError
 from tests.peers.elsewhere import User, move, needs_sandbox, opened, packed, seen, users, with_private
+from tests.peers.owners import CLESPERANTO
 from tests.pocl import SYSTEM_ICD
 
 pytestmark = needs_sandbox
@@ -191,24 +192,16 @@ def test_pyopencl_entries_move_where_their_headers_are_the_same(
         assert "the answer is 7" in second.run(program, intel)[0]
 
 
-_OF_CLESPERANTO = """
-import numpy as np
-import pyclesperanto as cle
-image = cle.push(np.full((16, 16), 3, np.float32))
-assert (cle.pull(cle.add_image_and_scalar(image, scalar=4)) == 7).all()
-"""
-
-
 @needs("pyclesperanto")
 def test_clesperanto_takes_what_another_user_built(debian: Mapping[str, str], tmp_path: Path) -> None:
     """With PoCL's entries nothing is compiled, linked or written; without the driver's it links at most."""
     first, second = users(tmp_path, "pyclesperanto")
-    said, started = first.run(_OF_CLESPERANTO, debian)
+    said, started = first.run(CLESPERANTO.program, debian)
     assert "building from sources" in said and _linked(started)
     for system, place in (("clesperanto", ".cache/clesperanto"), ("pocl", ".cache/pocl/kcache")):
         move(system, first.home / place, second.home / place)
     before = seen(second.home / ".cache")
-    said, started = second.run(_OF_CLESPERANTO, debian)
+    said, started = second.run(CLESPERANTO.program, debian)
     assert "building from sources" not in said and "Using a cached WG function" in said
     assert not started and seen(second.home / ".cache") == before
 

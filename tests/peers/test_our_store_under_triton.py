@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.patience import PATIENCE_S
+from tests.peers.owners import TRITON_KERNEL
 
 _OLD = os.environ.get("GPUCACHE_TEST_TRITON_3_2_PYTHON")
 _INSTALLED = importlib.util.find_spec("triton") is not None
@@ -21,17 +22,10 @@ _HERE = Path(__file__).parents[2]
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not _INSTALLED, reason="Triton is not installed")]
 
-_KERNEL = """
-import os
-import triton, triton.language as tl
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
-
-@triton.jit
-def scale(x, n, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(x + at, tl.load(x + at, at < n) * 2, at < n)
-
+_KERNEL = (
+    "import os\n"
+    + TRITON_KERNEL
+    + """
 def compiled(block=64, warps=4):
     if triton.__version__.startswith("3.2"):
         source = ASTSource(scale, {"x": "*fp32", "n": "i32"}, constants={"BLOCK": block})
@@ -40,6 +34,7 @@ def compiled(block=64, warps=4):
         source = ASTSource(scale, types, constexprs={"BLOCK": block})
     return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps})
 """
+)
 
 _TWO = """
 for warps in (4, 8):

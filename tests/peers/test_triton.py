@@ -19,6 +19,7 @@ from gpucache.caches.interface import Strips
 from gpucache.caches.registry import of_others
 from tests.caches.opened import kinds
 from tests.children import run_text
+from tests.peers.owners import TRITON_KERNEL
 
 SYSTEM = of_others("triton")
 
@@ -30,16 +31,9 @@ _INSTALLED = importlib.util.find_spec("triton") is not None
 
 pytestmark = pytest.mark.slow
 
-_PROGRAM = """
-import triton, triton.language as tl
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
-
-@triton.jit
-def scale(x, n, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(x + at, tl.load(x + at, at < n) * 2, at < n)
-
+_PROGRAM = (
+    TRITON_KERNEL
+    + """
 hits = []
 triton.knobs.compilation.listener = lambda cache_hit, **_: hits.append(cache_hit)
 for target in (GPUTarget("cuda", 80, 32), GPUTarget("hip", "gfx942", 64)):
@@ -47,10 +41,9 @@ for target in (GPUTarget("cuda", 80, 32), GPUTarget("hip", "gfx942", 64)):
     triton.compile(ASTSource(scale, types, constexprs={"BLOCK": 128}), target=target)
 print(*hits)
 """
-
-
+)
 _OLD_PROGRAM = (
-    _PROGRAM[: _PROGRAM.index("hits")]
+    TRITON_KERNEL
     + """
 types = {"x": "*fp32", "n": "i32"}
 source = ASTSource(scale, types, constants={"BLOCK": 128})
