@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -106,11 +107,11 @@ def test_damage_is_found_and_after_a_repair_its_owner_writes_anew(name: str, tmp
 
 @pytest.mark.slow
 @pytest.mark.skipif(not _OLDER, reason="GPUCACHE_TEST_OLDER_PYTHONS names no interpreter")
-@pytest.mark.parametrize(("owner", "cut"), [(WARP, "*.o"), (PYTOOLS, "contents*")])
+@pytest.mark.parametrize(
+    "owner", [WARP, replace(PYTOOLS, program=PYTOOLS.program.replace(", safe_sync=False", ""))]
+)
 @pytest.mark.parametrize("python", _OLDER)
-def test_a_cache_of_an_older_version_is_checked_and_mended(
-    python: str, owner: Owner, cut: str, tmp_path: Path
-) -> None:
+def test_a_cache_of_an_older_version_is_checked_and_mended(python: str, owner: Owner, tmp_path: Path) -> None:
     """What it wrote is sound, a binary that is cut is found, and after a repair the program runs."""
     if os.system(f"{python!r} -c 'import {owner.package}' 2>/dev/null"):
         pytest.skip(f"{python} has no {owner.package}")
@@ -122,7 +123,8 @@ def test_a_cache_of_an_older_version_is_checked_and_mended(
         return {finding.kind for checked in checks for finding in checked.findings}
 
     assert list(cache.scan()) and not found()
-    _halved(next((tmp_path / owner.place).rglob(cut)))
+    files = (tmp_path / owner.place).rglob("*")
+    _halved(next(one for one in files if one.name == "contents" or one.suffix in (".o", ".sqlite")))
     assert found() and found() <= {"truncated", "corrupt"}
     for entry in cache.scan():
         if (checked := cache.check(entry)).findings:
