@@ -4,12 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from gpucache.answers.bench import Arm, Sample, Spread
+from gpucache.answers.bench import Spread
 from gpucache.answers.entries import CacheEntry, FindingKind
 from gpucache.answers.evict import EvictOutcome, EvictSummary, Kept, Removal
 from gpucache.answers.run import Ended, Intercepted, RunResult, summarise_run
 from gpucache.answers.transfer import (
-    Mismatch,
     Moved,
     Pulled,
     PullResult,
@@ -23,42 +22,29 @@ from gpucache.answers.verify import Checked, Finding, summarise_verify
 from gpucache.answers.warm import WarmOutcome, WarmResult, summarise_warm
 from gpucache.errors import ExitCode
 
-
-def _warm(*results: WarmResult) -> list[WarmOutcome]:
-    return [WarmOutcome("p", "t", result) for result in results]
-
-
-_ALONE = {
-    WarmResult.HIT: ExitCode.DONE,
-    WarmResult.BUILT: ExitCode.DONE,
-    WarmResult.FAILED: ExitCode.FINDINGS,
-    WarmResult.MISSING: ExitCode.FINDINGS,
-    WarmResult.POISONED: ExitCode.FINDINGS,
-    WarmResult.SKIPPED: ExitCode.NOTHING_ATTEMPTED,
-    WarmResult.INTERRUPTED: ExitCode.INTERRUPTED,
-}
-
-
-@pytest.mark.parametrize("result", WarmResult)
-def test_each_result_of_warm_has_its_exit_code(result: WarmResult) -> None:
-    """A run of one item ends as that item did."""
-    assert summarise_warm(_warm(result)).exit_code is _ALONE[result]
+_W = WarmResult
 
 
 @pytest.mark.parametrize(
     ("results", "code"),
     [
         ([], ExitCode.DONE),
-        ([WarmResult.HIT, WarmResult.SKIPPED], ExitCode.DONE),
-        ([WarmResult.SKIPPED, WarmResult.SKIPPED], ExitCode.NOTHING_ATTEMPTED),
-        ([WarmResult.SKIPPED, WarmResult.FAILED], ExitCode.FINDINGS),
-        ([WarmResult.BUILT, WarmResult.MISSING], ExitCode.FINDINGS),
-        ([WarmResult.FAILED, WarmResult.INTERRUPTED], ExitCode.INTERRUPTED),
+        ([_W.HIT], ExitCode.DONE),
+        ([_W.BUILT], ExitCode.DONE),
+        ([_W.FAILED], ExitCode.FINDINGS),
+        ([_W.MISSING], ExitCode.FINDINGS),
+        ([_W.POISONED], ExitCode.FINDINGS),
+        ([_W.SKIPPED, _W.SKIPPED], ExitCode.NOTHING_ATTEMPTED),
+        ([_W.INTERRUPTED], ExitCode.INTERRUPTED),
+        ([_W.HIT, _W.SKIPPED], ExitCode.DONE),
+        ([_W.SKIPPED, _W.FAILED], ExitCode.FINDINGS),
+        ([_W.BUILT, _W.MISSING], ExitCode.FINDINGS),
+        ([_W.FAILED, _W.INTERRUPTED], ExitCode.INTERRUPTED),
     ],
 )
 def test_warm_ends_as_its_worst_item(results: Sequence[WarmResult], code: ExitCode) -> None:
     """An interruption outweighs a failure, and a failure outweighs what was skipped."""
-    assert summarise_warm(_warm(*results)).exit_code is code
+    assert summarise_warm([WarmOutcome("p", "t", result) for result in results]).exit_code is code
 
 
 def test_warm_counts_every_result() -> None:
@@ -89,28 +75,23 @@ def test_each_finding_has_its_exit_code(kind: FindingKind) -> None:
     assert summary.exit_code(strict=True) is ExitCode.FINDINGS
 
 
-@pytest.mark.parametrize("strict", [False, True])
-def test_repaired_findings_end_well(strict: bool) -> None:
-    """Findings that were all repaired leave nothing to report."""
-    kinds = (FindingKind.CORRUPT, FindingKind.LEFTOVER)
-    summary = summarise_verify([Checked("k", tuple(_finding(kind, repaired=True) for kind in kinds))])
-    assert summary.repaired == 2
-    assert summary.exit_code(strict=strict) is ExitCode.DONE
+_DAMAGED, _SWEPT = _finding(FindingKind.CORRUPT), _finding(FindingKind.LEFTOVER, repaired=True)
+_MENDED = _finding(FindingKind.CORRUPT, repaired=True)
 
 
-def test_a_repaired_leftover_does_not_hide_damage() -> None:
-    """Repairing what was only worth knowing does not make up for a damaged entry that stays."""
-    findings = (_finding(FindingKind.CORRUPT), _finding(FindingKind.LEFTOVER, repaired=True))
-    assert summarise_verify([Checked("k", findings)]).exit_code(strict=False) is ExitCode.FINDINGS
-
-
-def test_what_could_not_be_checked_has_its_exit_code() -> None:
-    """It is neither sound nor a finding: exit 4, unless something else is wrong."""
-    summary = summarise_verify([Checked("a"), Checked("b", unchecked="no memory")])
-    assert (summary.checked, summary.sound, len(summary.unchecked)) == (1, 1, 1)
-    assert summary.exit_code(strict=True) is ExitCode.NOTHING_ATTEMPTED
-    wrong = Checked("c", (_finding(FindingKind.CORRUPT),), unchecked="no memory")
-    assert summarise_verify([wrong]).exit_code(strict=False) is ExitCode.FINDINGS
+@pytest.mark.parametrize(
+    ("checked", "code"),
+    [
+        ([Checked("k", (_MENDED, _SWEPT))], ExitCode.DONE),
+        ([Checked("k", (_DAMAGED, _SWEPT))], ExitCode.FINDINGS),
+        ([Checked("a"), Checked("b", unchecked="no memory")], ExitCode.NOTHING_ATTEMPTED),
+        ([Checked("c", (_DAMAGED,), unchecked="no memory")], ExitCode.FINDINGS),
+    ],
+)
+def test_verify_ends_as_what_remains(checked: Sequence[Checked], code: ExitCode) -> None:
+    """Repaired findings are none, and hide no other; what could not be checked is neither."""
+    summary = summarise_verify(checked)
+    assert {summary.exit_code(strict=strict) for strict in (False, True)} == {code}
 
 
 def test_verify_counts_entries_and_findings() -> None:
@@ -120,11 +101,13 @@ def test_verify_counts_entries_and_findings() -> None:
             Checked("a"),
             Checked("b", (_finding(FindingKind.STALE),), notes=("not comparable",)),
             Checked("c", (_finding(FindingKind.CORRUPT), _finding(FindingKind.MISLABELLED))),
-            Checked("d", (_finding(FindingKind.LEFTOVER),), counts=False),
+            Checked("d", (_SWEPT,), counts=False),
+            Checked("e", unchecked="no memory"),
         ]
     )
     assert (summary.checked, summary.sound) == (3, 2)
-    assert (summary.findings, summary.wrong, summary.repaired, len(summary.notes)) == (4, 2, 0, 1)
+    assert (summary.findings, summary.wrong, summary.repaired) == (4, 2, 1)
+    assert (len(summary.notes), len(summary.unchecked)) == (1, 1)
 
 
 def test_evict_counts_what_could_not_be_removed_as_kept() -> None:
@@ -152,34 +135,23 @@ def test_exit_codes_are_the_documented_numbers() -> None:
     }
 
 
-def test_a_spread_is_median_and_extremes() -> None:
-    """The spread of durations in any order is their median, lowest, highest and number."""
-    assert Spread.of([30, 10, 20, 41]) == Spread(25, 10, 41, 4)
-    assert Spread.of([7]) == Spread(7, 7, 7, 1)
+_NEAR = [100, 101, 102, 103, 104, 105]
 
 
-def test_outliers_are_counted_and_kept() -> None:
-    """A duration beyond three scaled deviations counts as one, and is still the highest of all."""
-    near = [100, 101, 102, 103, 104, 105, 106]
-    spread = Spread.of([*near, 900])
-    assert (spread.outliers, spread.high_ns, spread.runs) == (1, 900, 8)
-    assert Spread.of([*near, 108]).outliers == 0
-
-
-def test_of_few_durations_none_is_an_outlier() -> None:
-    """Fewer than eight do not tell which of them lies apart."""
-    assert Spread.of([100, 101, 102, 103, 104, 105, 900]).outliers == 0
-
-
-def test_durations_that_do_not_differ_have_no_outliers() -> None:
-    """Where most durations are the same there is no deviation to measure by."""
-    assert Spread.of([5, 5, 5, 5, 5, 5, 5, 9]).outliers == 0
-
-
-def test_a_samples_total_is_the_sum_of_its_phases() -> None:
-    """A start costs what its phases cost together."""
-    assert Sample(Arm.COLD, (("compile", 5), ("load", 2))).total_ns == 7
-    assert Sample(Arm.WARM).total_ns == 0
+@pytest.mark.parametrize(
+    ("durations", "spread"),
+    [
+        ([30, 10, 20, 41], Spread(25, 10, 41, 4)),
+        ([7], Spread(7, 7, 7, 1)),
+        ([*_NEAR, 106, 900], Spread(104, 100, 900, 8, outliers=1)),
+        ([*_NEAR, 106, 108], Spread(104, 100, 108, 8)),
+        ([*_NEAR, 900], Spread(103, 100, 900, 7)),
+        ([5, 5, 5, 5, 5, 5, 5, 9], Spread(5, 5, 9, 8)),
+    ],
+)
+def test_a_spread_is_median_extremes_and_outliers(durations: list[int], spread: Spread) -> None:
+    """An outlier is beyond three scaled deviations of eight or more, and is still the highest of all."""
+    assert Spread.of(durations) == spread
 
 
 def test_builds_of_parallel_threads_count_once() -> None:
@@ -207,12 +179,3 @@ def test_push_and_pull_end_as_their_worst_entry() -> None:
         assert pulled.exit_code == (3 if got in _FOUND else 0)
     for other in (PushSummary(), PullSummary()):
         assert not [*other.of([Unsound("index", "it is garbage")])] and other.exit_code == 3
-
-
-def test_pull_groups_entries_by_each_fact_that_differs() -> None:
-    """An entry with two differences counts for both facts, and the largest group comes first."""
-    summary = PullSummary()
-    driver, version = Mismatch("driver", "1", "2"), Mismatch("version", "3", "4")
-    differences = ((driver, version), (version,), (version,))
-    list(summary.of(Pulled(_MOVED, PullResult.DIFFERS, differences=one) for one in differences))
-    assert summary.groups == (("triton", *version, 3, 30), ("triton", *driver, 1, 10))
