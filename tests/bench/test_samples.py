@@ -166,15 +166,3 @@ def test_what_goes_wrong_is_the_samples_error(start: Start) -> None:
     """An error of ours ends the start with its sentence; the phases before it are kept."""
     sample = start(Arm.COLD, peers=("nobody",))
     assert (sample.error, _named(sample)) == ("nobody has no cache", ["process start"])
-
-
-def test_a_miss_names_the_field_that_changed(warm: Start) -> None:
-    """A warm start explains its miss as a program's log would: by the field that changed."""
-    changed = warm.ready.request._replace(options=("-DOTHER=1",))
-    backend: Any = FakeBackend(warm.ready)
-    plan = warm.ready.compilation
-    inputs = plan.inputs._replace(options=("-DOTHER=1",))
-    backend.ready = warm.ready._replace(compilation=plan._replace(inputs=inputs))
-    job = StartJob(changed, warm.ready.compilation.inputs.toolchain, arm=Arm.WARM)
-    sample = take_sample(job, backend, warm.stores, {}, 0)
-    assert sample.missed.startswith("key-changed: ") and "-DOTHER=1" in sample.missed

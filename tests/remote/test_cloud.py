@@ -301,26 +301,6 @@ def test_variables_that_are_not_complete_are_a_usage_error(use: Use, variables: 
     assert "s3cret" not in raised.value.message
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "s3://",
-        "s3:///x",
-        "s3://k:s3cret@b",
-        "s3://b/../c",
-        "s3://b//c",
-        "s3://b/c?d=e",
-        "s3://b c",
-        "az://b/%2e",
-    ],
-)
-def test_a_url_that_names_no_bucket_is_refused(use: Use, url: str) -> None:
-    """It is not shown, as it may have a password."""
-    with pytest.raises(UsageError, match="s3://BUCKET/PREFIX") as raised:
-        open_objects(url)
-    assert "s3cret" not in raised.value.message
-
-
 def test_without_its_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the command that installs it."""
     monkeypatch.setitem(sys.modules, "obstore", None)

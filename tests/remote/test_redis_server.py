@@ -8,7 +8,7 @@ from threading import Thread
 
 import pytest
 
-from gpucache.errors import RemoteError, UsageError
+from gpucache.errors import RemoteError
 from gpucache.remote import redis_server as store
 from gpucache.remote.objects import Limits, Objects, open_objects
 from tests.remote.more_servers import free_port, redis_server
@@ -155,21 +155,3 @@ def test_stores_of_one_server_are_apart_by_prefix_and_database(tmp_path: Path) -
         for place, names in ((url, ["a"]), (f"{url}?prefix=team:gpu", ["b"]), (f"{url}/3", ["c"])):
             with _opened(place) as opened:
                 assert [one.name for one in opened.listed("")] == names
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "redis://",
-        "redis://:s3cret@host:port",
-        "redis://:s3cret@host/team",
-        "redis://:s3cret@host?prefix=*",
-        "redis://:s3cret@host?socket_timeout=1",
-        "redis://:s3cret@host#there",
-    ],
-)
-def test_a_malformed_url_is_a_usage_error(url: str) -> None:
-    """The sentence shows the form, and no password."""
-    with pytest.raises(UsageError, match="DATABASE") as caught:
-        open_objects(url)
-    assert "s3cret" not in caught.value.message

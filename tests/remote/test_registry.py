@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from gpucache.errors import RemoteError, UsageError
+from gpucache.errors import RemoteError
 from gpucache.remote import registry as store
 from gpucache.remote.objects import Limits, Objects, open_objects
 from tests.children import run_text
@@ -449,13 +449,3 @@ def test_credentials_are_not_sent_without_tls() -> None:
     with _fake(reply) as url:
         _log_in(url, "s3cret")
         assert "without TLS" in _refuse(url)
-
-
-@pytest.mark.parametrize(
-    "url", ["oci://", "oci://host", "oci://host/Team", "oci://me:s3cret@host/team", "oci://host/team:t?x=1"]
-)
-def test_a_malformed_url_is_a_usage_error(url: str) -> None:
-    """The sentence shows the form, and no password."""
-    with pytest.raises(UsageError, match="HOST") as caught:
-        open_objects(url)
-    assert "s3cret" not in caught.value.message

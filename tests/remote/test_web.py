@@ -248,10 +248,3 @@ def test_a_server_that_never_agrees_on_tls_is_bounded_in_time() -> None:
         store = open_objects(f"https://127.0.0.1:{silent.getsockname()[1]}", _SHORT)
         with pytest.raises(RemoteError, match="in time"):
             _read(store)
-
-
-@pytest.mark.parametrize("rest", ["", "/path", "host/a?b=c", "host/a#b", "host:99999/", "[host/"])
-def test_a_url_that_names_no_store_is_refused(rest: str) -> None:
-    """Nothing is requested."""
-    with pytest.raises(UsageError, match="web server"):
-        open_objects(f"https://{rest}")

@@ -68,24 +68,17 @@ def test_a_length_is_not_believed() -> None:
         _read(struct.pack("<I", FRAME_BYTES_CAP + 1))
 
 
-def test_a_field_stays_within_its_frame() -> None:
-    """A field that is longer than its frame is refused."""
-    body = struct.pack("<HHI", VERSION, Kind.BUILD, 100) + b"short"
-    with pytest.raises(WireError, match="longer"):
-        _read(struct.pack("<I", len(body)) + body)
-
-
-def test_too_many_fields_are_refused() -> None:
-    """A frame of nothing but empty fields does not fill the memory."""
-    body = struct.pack("<HH", VERSION, Kind.BUILD) + b"\0\0\0\0" * (FIELD_CAP + 1)
-    with pytest.raises(WireError, match="too many"):
-        _read(struct.pack("<I", len(body)) + body)
-
-
-def test_another_version_is_not_read() -> None:
-    """Its fields may mean something else."""
-    body = struct.pack("<HH", VERSION + 1, Kind.BUILD)
-    with pytest.raises(WireError, match="version 2"):
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (struct.pack("<HHI", VERSION, Kind.BUILD, 100) + b"short", "longer"),
+        (struct.pack("<HH", VERSION, Kind.BUILD) + bytes(4 * (FIELD_CAP + 1)), "too many"),
+        (struct.pack("<HH", VERSION + 1, Kind.BUILD), "version 2"),
+    ],
+)
+def test_what_is_no_frame_of_ours_is_refused(body: bytes, words: str) -> None:
+    """A field beyond its frame, more fields than fit in the memory, and those of another version."""
+    with pytest.raises(WireError, match=words):
         _read(struct.pack("<I", len(body)) + body)
 
 
