@@ -115,6 +115,9 @@ class CacheEntry(NamedTuple):
     be missing, or if a use from elsewhere would not show."""
     place: str = ""
     """Distinguishes the place of its source from other places; empty if that is not known."""
+    shows: bool | None = True
+    """Whether its content, or its emptiness, shows that it is its owner's, None if it was not read. Otherwise
+    it is only removed or repaired if its place, or another entry next to it, identifies the owner."""
     handle: object = None
     """The cache's own record of the file, with the facts that show whether it changed since the scan."""
 

@@ -9,11 +9,10 @@ not entered there is not used; one that is gone is compiled again. Nothing has a
 ever removed.
 """
 
-from dataclasses import replace
-
+from gpucache.answers.entries import CacheEntry
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
-from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.portable import Moving
 from gpucache.caches.systems import AdaptiveCppPlaces
@@ -52,6 +51,6 @@ class AdaptiveCpp(AdaptiveCppPlaces, BinaryFormat):
         "same path of machines of one GPU and driver"
     )
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """The program before the kernels, which have the names of C++ types."""
-        return replace(super().look(item), program=item.parts[1].rpartition("-")[0] or item.parts[1])
+        return super().look(item)._replace(program=item.parts[1].rpartition("-")[0] or item.parts[1])

@@ -10,10 +10,10 @@ pruned by AMD_COMGR_CACHE_POLICY; an invalid file is compiled again.
 import sys
 from collections.abc import Iterator
 
-from gpucache.answers.entries import FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.portable import Moving
 from gpucache.caches.systems import AmdComgrPlaces
@@ -45,18 +45,17 @@ class AmdComgr(AmdComgrPlaces, FilesFormat):
         tells="logs of the compiler, which quote source text", sources=True, untold=("comgr's build",)
     )
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """Identify the output, and check that the sizes fit the file."""
         (name,), (status,) = item.names, item.seen.values()
         start = item.part(name, 0, _LENGTH_BYTES + _SCANNED_BYTES)
         size = _length(start)
         info = describe(start[_LENGTH_BYTES : _LENGTH_BYTES + size])
         problem = _CUT if size > status.st_size else None
-        return Look(
+        return self.entry(item)._replace(
             target=info.target,
-            kind="" if info.kind is PayloadKind.UNKNOWN else info.kind.value,
-            problem=problem,
-            used_ns=max(status.st_atime_ns, status.st_mtime_ns),
+            artifact_kind="" if info.kind is PayloadKind.UNKNOWN else info.kind.value,
+            damage=problem,
             shows=problem is None,
         )
 

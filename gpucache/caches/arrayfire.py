@@ -13,14 +13,13 @@ used, and if that is not, ``/tmp/arrayfire``.
 import re
 import struct
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import reduce
 from typing import NamedTuple
 
-from gpucache.answers.entries import FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
-from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.systems import ArrayFirePlaces
@@ -61,20 +60,19 @@ class ArrayFire(ArrayFirePlaces, BinaryFormat):
         parts = _parts(start)
         return parts is not None and parts.size <= _LARGEST_BYTES
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """Kernel, device and version from the file's name and its first kernel."""
         name, status = next(iter(item.seen.items()))
         _, backend, device, version = re.fullmatch(_NAME, name, re.DOTALL).groups()  # type: ignore[union-attr]
         found, parts = super().look(item), _parts(item.part(name, 0, self.scanned_bytes))
-        return replace(
-            found,
+        return found._replace(
             program=parts.kernel if parts and parts.kernel else found.program,
             target=f"cuda:sm_{device}" if backend == "CU" else printable(device),
             toolchain=(("ArrayFire", version),),
             shows=parts is not None and parts.start + parts.size == status.st_size,
         )
 
-    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - from its name
+    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - from its name
         """The compute capability, or OpenCL's number of the vendor and name of the device; the version."""
         cuda = look.target.startswith("cuda:")
         yield Fact.ARCHITECTURE if cuda else "vendor and device", look.target.removeprefix("cuda:")

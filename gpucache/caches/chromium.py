@@ -18,12 +18,12 @@ import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from gpucache.answers.entries import FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.verify import Checked
 from gpucache.caches.databases import DatabaseFormat
 from gpucache.caches.desktop_places import ChromiumPlaces
 from gpucache.caches.files import Files
-from gpucache.caches.format import HOUR_NS, HeldError, Look, UnjudgedError
+from gpucache.caches.format import HOUR_NS, HeldError, UnjudgedError
 from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.portable import WHOLE
 
@@ -73,12 +73,12 @@ class Chromium(ChromiumPlaces, DatabaseFormat):
             if finding.kind is FindingKind.UNTRUSTED or self.layout.left_at(parts):
                 yield one
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """The directory; whether its index, or its database, begins as one."""
         names = item.parts[:-1] if _is_database(item) else item.parts
         problem = self.look_at_database(item) if _is_database(item) else _look_at_index(item)
         unknown = problem is not None and problem.kind is FindingKind.MISLABELLED
-        return Look(program="/".join(names), problem=problem, used_ns=item.used_ns, shows=not unknown)
+        return self.entry(item)._replace(program="/".join(names), damage=problem, shows=not unknown)
 
     def check(self, item: Files) -> Iterator[Problem]:
         """A database as SQLite does; otherwise the headers, and that every entry and its data are there."""

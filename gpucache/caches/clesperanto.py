@@ -8,11 +8,11 @@ temporary name and renamed, a file that the driver rejects is built again, and n
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
+from gpucache.answers.entries import CacheEntry
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import OF_OPENCL, BinaryFormat
-from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.systems import ClesperantoPlaces
@@ -49,12 +49,12 @@ class Clesperanto(ClesperantoPlaces, BinaryFormat):
     shows = "a GPU binary"
     moving = Moving(tried=True, tells="the path of the driver's cache", untold=("device", Fact.DRIVER))
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """Add the clesperanto version to the description of the binary."""
         version = item.parts[0].removeprefix("clic-") if len(item.parts) > 1 else ""
-        return replace(super().look(item), toolchain=(("CLIc", version),))
+        return super().look(item)._replace(toolchain=(("CLIc", version),))
 
-    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:
+    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
         """The architecture and CLIc's version; device and driver are only in a hash."""
-        yield from super().facts(item, replace(look, toolchain=()))
+        yield from super().facts(item, look._replace(toolchain=()))
         yield from (pair for pair in look.toolchain if pair[1])

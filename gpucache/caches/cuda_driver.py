@@ -22,7 +22,7 @@ from gpucache.answers.evict import ALL, Kept
 from gpucache.answers.verify import Checked
 from gpucache.caches import places
 from gpucache.caches.files import allocated_bytes, below, open_folder
-from gpucache.caches.format import HOUR_NS, SECOND_NS, Format, Look, UnjudgedError
+from gpucache.caches.format import HOUR_NS, SECOND_NS, Format, UnjudgedError
 from gpucache.caches.layout import Layout, Whose
 from gpucache.caches.portable import WHOLE
 from gpucache.caches.systems import CUDA_MAXSIZE, CUDA_MOST_BYTES, CUDA_MOVE, CUDA_PATH, CudaDriverPlaces
@@ -68,7 +68,8 @@ class Survey:
     size_bytes: int = 0
     written_ns: int = 0
     """The write time of the oldest file."""
-    newest_ns: int = 0
+    used_ns: int = 0
+    """The write time of the newest file."""
     has_index: bool = False
     recent: int = 0
     """Binaries written within the last hour."""
@@ -99,16 +100,16 @@ class Survey:
 
     def same(self, other: "Survey") -> bool:
         """Whether nothing changed between two looks."""
-        return (self.files, self.apparent_bytes, self.newest_ns) == (
+        return (self.files, self.apparent_bytes, self.used_ns) == (
             other.files,
             other.apparent_bytes,
-            other.newest_ns,
+            other.used_ns,
         )
 
     def add(self, path: str, status: os.stat_result, now_ns: int, limit_bytes: int | None) -> None:
         """Count a regular file."""
         self.written_ns = min(self.written_ns, status.st_mtime_ns) if self.files else status.st_mtime_ns
-        self.newest_ns = max(self.newest_ns, status.st_mtime_ns) if self.files else status.st_mtime_ns
+        self.used_ns = max(self.used_ns, status.st_mtime_ns) if self.files else status.st_mtime_ns
         self.files += 1
         self.apparent_bytes += status.st_size
         self.size_bytes += allocated_bytes(status)
@@ -164,7 +165,7 @@ class CudaDriver(CudaDriverPlaces, Format[Survey]):
         if found.files:
             yield found
 
-    def look(self, item: Survey) -> Look:
+    def look(self, item: Survey) -> CacheEntry:
         """The size of the cache."""
         fields = {
             "files": str(item.files),
@@ -172,11 +173,10 @@ class CudaDriver(CudaDriverPlaces, Format[Survey]):
             "index": "present" if item.has_index else "missing",
             "files of unusual names": str(item.strangers.count),
         }
-        return Look(
-            _PROGRAM,
+        return self.entry(item)._replace(
+            program=_PROGRAM,
             fields=tuple(fields.items()),
-            problem=None if item.foreign else next(_untrusted(item), None),
-            used_ns=item.newest_ns,
+            damage=None if item.foreign else next(_untrusted(item), None),
             stays=self._stays(item),
             indivisible=f"the driver bounds this cache itself: set {CUDA_MAXSIZE}; {ALL} removes it whole",
         )
@@ -244,7 +244,7 @@ class CudaDriver(CudaDriverPlaces, Format[Survey]):
             )
         if not found.telling:
             return _UNPROVEN
-        if abs(self.now_ns() - found.newest_ns) < _BUSY_NS:
+        if abs(self.now_ns() - found.used_ns) < _BUSY_NS:
             return "a program is using it: it changed within the last minute; end that, or wait"
         return ""
 

@@ -11,10 +11,10 @@ nothing is ever removed.
 import zlib
 from collections.abc import Iterator
 
-from gpucache.answers.entries import FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.torch_places import CuteDslPlaces
@@ -43,7 +43,7 @@ class CuteDsl(CuteDslPlaces, FilesFormat):
     checksums = True
     largest_bytes = _LARGEST_BYTES
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """Whether it begins as bytecode."""
         start = item.part(item.names[0], 0, len(_MAGIC))
         problem = None
@@ -52,12 +52,12 @@ class CuteDsl(CuteDslPlaces, FilesFormat):
         elif start != _MAGIC:
             problem = Problem(FindingKind.MISLABELLED, f"it is no bytecode of MLIR's; {_AGAIN}")
         shows = problem is None or problem.kind is FindingKind.TRUNCATED
-        return Look(kind="mlir", problem=problem, used_ns=item.used_ns, shows=shows)
+        return self.entry(item)._replace(artifact_kind="mlir", damage=problem, shows=shows)
 
     def check(self, item: Files) -> Iterator[Problem]:
         """Its CRC-32."""
         data = item.read(item.names[0], _LARGEST_BYTES)
-        if problem := self.look(item).problem:
+        if problem := self.look(item).damage:
             yield problem
         elif zlib.crc32(data[:-_CHECKSUM_BYTES]) != int.from_bytes(data[-_CHECKSUM_BYTES:], "little"):
             yield Problem(FindingKind.CORRUPT, f"its CRC-32 is not that of what it holds; {_AGAIN}")

@@ -7,12 +7,10 @@ Cycles' sources and the compiler's options, in upper case: ``.cubin`` for CUDA, 
 other versions stay. The kernels shipped with Cycles (``lib/*.zst``) are part of the program, not a cache.
 """
 
-from dataclasses import replace
-
+from gpucache.answers.entries import CacheEntry
 from gpucache.caches.desktop_places import CyclesPlaces
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
-from gpucache.caches.format import Look
 from gpucache.caches.layout import Layout, hashed
 from gpucache.caches.portable import Moving
 from gpucache.payload import PayloadKind
@@ -43,6 +41,6 @@ class Cycles(CyclesPlaces, BinaryFormat):
     shows = "a GPU binary"
     moving = Moving(untold=("Cycles' sources and compiler",))
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """The kernel's name from the file name, instead of its first function's name."""
-        return replace(super().look(item), program=item.names[0].split("_")[1])
+        return super().look(item)._replace(program=item.names[0].split("_")[1])

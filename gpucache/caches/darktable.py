@@ -12,16 +12,15 @@ import re
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
-from gpucache.answers.entries import FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.evict import Kept
 from gpucache.answers.verify import Checked
 from gpucache.caches.desktop_places import DarktablePlaces
 from gpucache.caches.files import Files, open_folder
 from gpucache.caches.files_format import OF_OPENCL, BinaryFormat
-from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, hashed
 from gpucache.caches.portable import Moving
 from gpucache.folders import Folder
@@ -59,29 +58,28 @@ class Darktable(DarktablePlaces, BinaryFormat):
         "to machines of one device and driver"
     )
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """The program whose link points to it, with device and driver from the directory's name."""
         found = super().look(item)
         device, _, driver = item.parts[-1].partition("kernels_for_")[2].rpartition("_")
         with item.open() as folder:
             programs = _leading(folder, item.names[0])
-        problem = found.problem
+        problem = found.damage
         if not programs and item.written_ns < self.now_ns() - HOUR_NS:
             detail = "no link leads to it, so darktable builds its program again"
             problem = problem or Problem(FindingKind.ORPHAN, detail)
-        return replace(
-            found,
+        return found._replace(
             program=programs[0].removesuffix(_NAME) if programs else "",
             target=device,
             fields=(("driver", driver),),
-            problem=problem,
+            damage=problem,
             toolchain=((f"the driver of {device}", driver),),
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
         """Check its binary, and that a link points to it."""
         problems = list(super().check(item))
-        problem = self.look(item).problem
+        problem = self.look(item).damage
         yield from problems or filter(None, [problem])
 
     def remove(self, item: Files) -> Kept | None:

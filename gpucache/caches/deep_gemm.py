@@ -10,12 +10,11 @@ every program that requests its kernel, and so does a cubin that the driver cann
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
-from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.systems import DeepGemmPlaces
@@ -51,12 +50,12 @@ class DeepGemm(DeepGemmPlaces, BinaryFormat):
     consequence = "DeepGEMM loads it nevertheless, so the program ends with an error at every start"
     moving = Moving(tells="generated source text", untold=(Fact.VERSION, "NVCC or NVRTC", "CUDA's path"))
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """Kernel and architecture."""
         name = item.parts[-1].split(".")[1]
         if problem := _missing(item):
-            return Look(program=name, problem=problem, used_ns=item.used_ns, shows=False)
-        return replace(super().look(item), program=name, used_ns=item.used_ns)
+            return self.entry(item)._replace(program=name, damage=problem, shows=False)
+        return super().look(item)._replace(program=name)
 
     def check(self, item: Files) -> Iterator[Problem]:
         """Check the binary, and that all files are present."""

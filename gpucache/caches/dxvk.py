@@ -14,11 +14,10 @@ from collections.abc import Iterator
 from functools import reduce
 from itertools import chain
 
-from gpucache.answers.entries import FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.desktop_places import DxvkPlaces
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import Look
 from gpucache.caches.layout import Layout
 from gpucache.caches.portable import WHOLE
 from gpucache.errors import FormatError
@@ -44,7 +43,7 @@ class Dxvk(DxvkPlaces, FilesFormat):
     key_digits = 16
     moving = WHOLE
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """The DXVK version that wrote it, and whether both files exist."""
         version = _version(item)
         problem = None
@@ -53,17 +52,16 @@ class Dxvk(DxvkPlaces, FilesFormat):
             problem = Problem(FindingKind.ORPHAN, detail)
         elif not version:
             problem = Problem(FindingKind.CORRUPT, f"its list does not begin as DXVK's do, so {_ANEW}")
-        return Look(
-            kind="dxvk-shaders",
-            problem=problem,
-            used_ns=item.used_ns,
+        return self.entry(item)._replace(
+            artifact_kind="dxvk-shaders",
+            damage=problem,
             toolchain=(("DXVK", version),) if version else (),
             shows=bool(version),
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
         """Check the last row of the list, and its shader; only DXVK can locate the others."""
-        if problem := self.look(item).problem:
+        if problem := self.look(item).damage:
             yield problem
             return
         lut, shaders = item.names

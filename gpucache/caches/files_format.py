@@ -15,12 +15,12 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar
 
-from gpucache.answers.entries import FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.evict import Kept
 from gpucache.answers.verify import Checked
 from gpucache.caches import files, places
 from gpucache.caches.files import HERE, Files, Identity
-from gpucache.caches.format import Check, Format, HeldError, Look
+from gpucache.caches.format import Check, Format, HeldError
 from gpucache.caches.layout import Layout, Node, Role, Whose
 from gpucache.caches.portable import Fact, PortableEntry, PortableFile, Start
 from gpucache.caches.tally import Tally, listed
@@ -422,7 +422,7 @@ class BinaryFormat(FilesFormat):
         """A binary, as far as it was written."""
         return describe(start).kind in self.kinds
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """Kernel, architecture and kind from the beginning of the binary."""
         name, status = next(iter(item.seen.items()))
         data = item.part(name, 0, self.scanned_bytes)
@@ -430,12 +430,12 @@ class BinaryFormat(FilesFormat):
         binary, problem = self.unwrap(data, whole=whole)
         info = describe(binary)
         known = info.kind in self.kinds
-        return Look(
+        return self.entry(item)._replace(
             program=next(iter(info.kernels or ()), ""),
             target=info.target if known else "",
-            kind=info.kind.value if binary else "",
-            problem=problem or self._wrong(binary, info, whole=whole),
-            used_ns=self.used_ns(status),
+            artifact_kind=info.kind.value if binary else "",
+            damage=problem or self._wrong(binary, info, whole=whole),
+            last_used_ns=self.used_ns(status),
             shows=known or not data,
         )
 
@@ -458,10 +458,10 @@ class BinaryFormat(FilesFormat):
         if self._checked == (name, PayloadKind.LTOIR):
             yield "LTO-IR does not say how long it is, so whether its end was cut off cannot be told"
 
-    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:
+    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
         """The architecture, or the CPU's feature for Intel's binaries."""
         yield from super().facts(item, look)
-        if look.kind == PayloadKind.INTEL_CPU:
+        if look.artifact_kind == PayloadKind.INTEL_CPU:
             data = item.part(item.names[0], 0, self.scanned_bytes)
             yield from needed(self.unwrap(data, whole=False)[0])
 

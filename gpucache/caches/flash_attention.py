@@ -11,10 +11,10 @@ is removed and compiled again.
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 
-from gpucache.answers.entries import FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, broken
-from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.portable import Fact, Moving, PortableFile
 from gpucache.caches.torch_places import FlashAttentionPlaces
@@ -44,17 +44,16 @@ class FlashAttention(FlashAttentionPlaces, FilesFormat):
     key_digits = 88
     folders_removed = 2
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """The kind of kernel, and the version of the sources by their digits."""
         whole = item.names[0].endswith(".o")
         problem = None if whole else Problem(FindingKind.ORPHAN, "its object is gone, and the lock stays")
         version = (("sources", item.parts[0][:12]),)
-        return Look(
+        return self.entry(item)._replace(
             program=item.parts[1] if len(item.parts) > 1 else "",
-            kind=PayloadKind.ELF.value if whole else "",
-            problem=problem,
+            artifact_kind=PayloadKind.ELF.value if whole else "",
+            damage=problem,
             fields=version,
-            used_ns=item.used_ns,
         )
 
     def check(self, item: Files) -> Iterator[Problem]:

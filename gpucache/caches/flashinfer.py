@@ -17,7 +17,7 @@ from pathlib import Path
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, broken
-from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import VERSION, Layout, Left
 from gpucache.caches.ninja import BUILD, NO_MOVING, built_with
 from gpucache.caches.systems import FlashInferPlaces
@@ -73,7 +73,7 @@ class FlashInfer(FlashInferPlaces, FilesFormat):
     folders_removed = 1
     moving = NO_MOVING
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """Module and architectures from the names, and whether the library exists."""
         *version, archs, _, module = item.parts
         library = _library(item)
@@ -82,12 +82,11 @@ class FlashInfer(FlashInferPlaces, FilesFormat):
             problem = Problem(FindingKind.TRUNCATED, f"{library} is empty; {_FAILS}")
         built = built_with(item)
         source = next((value for label, value in built if label == "source"), "")
-        return Look(
+        return self.entry(item)._replace(
             program=module,
             target=" ".join(f"cuda:sm_{one}" for one in archs.split("_")),
-            kind=PayloadKind.ELF.value if library else "",
-            problem=problem,
-            used_ns=item.used_ns,
+            artifact_kind=PayloadKind.ELF.value if library else "",
+            damage=problem,
             toolchain=(("FlashInfer", version[0]),) if version else (),
             gone=f"FlashInfer with {source}" if source and _is_gone(source) else "",
             shows=bool(built) or "meta.json" in item.seen,

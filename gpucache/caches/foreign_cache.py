@@ -20,7 +20,7 @@ from gpucache.answers.lookup import Verdict
 from gpucache.answers.verify import Checked, Finding
 from gpucache.answers.why import Reach, Served
 from gpucache.caches import places
-from gpucache.caches.format import Format, HeldError, Look, T, UnjudgedError
+from gpucache.caches.format import Format, HeldError, T, UnjudgedError
 from gpucache.caches.interface import Wanted
 from gpucache.caches.portable import (
     MOST_BYTES,
@@ -224,7 +224,7 @@ class ForeignCache(Generic[T]):
             if wrong := judge(made, item):
                 raise FormatError(f"it is {wrong.kind}: {wrong.detail}; run 'gpucache verify --repair'")
             files = _movable(made, item)
-            facts = tuple((str(label), value) for label, value in made.facts(item, _look(entry)))
+            facts = tuple((str(label), value) for label, value in made.facts(item, entry))
             if not made.unchanged(item):
                 raise FormatError(_CHANGED)
         except FileNotFoundError:
@@ -354,50 +354,27 @@ class ForeignCache(Generic[T]):
             if self._format.is_foreign():
                 return
             for item in self._format.items(prefix):
-                entry, shows = self._looked(item)
-                if entry is not None:
-                    own = entry.stays or shows is not False or self._is_shown()
+                if (entry := self._looked(item)) is not None:
+                    own = entry.stays or entry.shows is not False or self._is_shown()
                     yield entry if own else entry._replace(stays=self._unproven())
 
-    def _looked(self, item: T) -> tuple[CacheEntry | None, bool | None]:
-        """The entry for a scan, or None; and whether its content shows the owner, None if it was not read."""
+    def _looked(self, item: T) -> CacheEntry | None:
+        """The entry for a scan."""
+        made = self._format
         try:
-            barred = self._format.bars(item)
-            look = Look(problem=barred) if barred else self._format.look(item)
-            shows = look.shows if look and not barred else None  # the name alone shows nothing
+            if (damage := made.bars(item)) is None:
+                if (entry := made.look(item)) is None or not self._shows_uses:
+                    return entry and entry._replace(gone="")
+                # No local device determines the reader, but the program that made it.
+                told = () if entry.toolchain_identity else entry.toolchain
+                return entry._replace(producer=" ".join(part for pair in told if all(pair) for part in pair))
         except FileNotFoundError:
-            return None, None
+            return None
         except FormatError as error:
-            look, shows = Look(problem=Problem(FindingKind.CORRUPT, str(error))), None
+            damage = Problem(FindingKind.CORRUPT, str(error))
         except OSError as error:
-            look, shows = Look(problem=self._format.unreadable(error)), None
-        if look is None:
-            return None, None
-        entry = CacheEntry(
-            cache=self.name,
-            key=item.key,
-            path=str(item.path),
-            size_bytes=item.size_bytes,
-            created_ns=item.written_ns if look.made_ns is None else look.made_ns,
-            last_used_ns=item.written_ns if look.used_ns is None else look.used_ns,
-            program=look.program,
-            target=look.target,
-            artifact_kind=look.kind,
-            variant=look.variant,
-            unique=look.unique,
-            toolchain=look.toolchain,
-            toolchain_identity=look.toolchain_identity,
-            fields=look.fields,
-            compile_ns=look.compile_ns,
-            damage=look.problem,
-            stays=self._format.stays(item) or look.stays,
-            indivisible=look.indivisible,
-            spare_bytes=look.spare_bytes,
-            producer=look.producer if self._shows_uses else "",
-            gone=look.gone if self._shows_uses else "",
-            handle=item,
-        )
-        return entry, shows
+            damage = made.unreadable(error)
+        return made.entry(item)._replace(damage=damage, shows=None)  # the name alone shows nothing
 
     def _is_shown(self) -> bool:
         """Whether its place or an entry identifies the owner; other programs use such file names, too."""
@@ -405,7 +382,9 @@ class ForeignCache(Generic[T]):
             ways = self._format.place.ways
             default = any(way.below and self._root.match(way.below) for way in ways)
             items = islice(self._format.items(""), _LOOKED_AT)
-            self._shown = default or any(one.size_bytes and self._looked(one)[1] for one in items)
+            self._shown = default or any(
+                one.size_bytes and (found := self._looked(one)) and found.shows for one in items
+            )
         return self._shown
 
     def _unproven(self) -> str:
@@ -478,18 +457,6 @@ class ForeignCache(Generic[T]):
             told = f"{what}; run it again with GPUCACHE_LOG=debug and report what it prints"
         self._failed[told] = None
         return told
-
-
-def _look(entry: CacheEntry) -> Look:
-    """What a scan saw of an entry, which is unchanged."""
-    return Look(
-        entry.program,
-        entry.target,
-        entry.artifact_kind,
-        toolchain=entry.toolchain,
-        fields=entry.fields,
-        compile_ns=entry.compile_ns,
-    )
 
 
 def problems(made: Format[T], item: T) -> Iterator[Problem]:

@@ -16,7 +16,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -67,53 +66,17 @@ class Item(Protocol):
         ...
 
     @property
+    def used_ns(self) -> int:
+        """When it was last read or written, as far as that is known."""
+        ...
+
+    @property
     def owned(self) -> bool:
         """Whether all of it belongs to this user."""
         ...
 
 
 T = TypeVar("T", bound=Item)
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """The quick description of an entry, cheap enough for a scan of a hundred thousand."""
-
-    program: str = ""
-    target: str = ""
-    kind: str = ""
-    """The artifact's kind, as in ``PayloadKind`` if that has it."""
-    variant: str = ""
-    fields: tuple[tuple[str, str], ...] = ()
-    """Stored key fields by label; ``evict --unlike`` compares them."""
-    problem: Problem | None = None
-    """The problems found at a glance."""
-    made_ns: int | None = None
-    """When it was made; None for the time at which its first file was written."""
-    compile_ns: int | None = None
-    """The time to compile it; None if that is not stored."""
-    used_ns: int | None = None
-    """The last use as stored by the owner; None for the time at which it was written."""
-    stays: str = ""
-    """Why nothing removes it, due to its content: a clause with the remedy; empty if it may be removed."""
-    shows: bool = True
-    """Whether its content, or its emptiness, shows that it is the owner's. Otherwise it is only removed or
-    repaired if its place, or another entry next to it, identifies the owner."""
-    unique: bool = True
-    """Whether no other entry can be a newer version of it, as the inputs of its key are not stored."""
-    indivisible: str = ""
-    spare_bytes: int = 0
-    """What only compilers read of it, on disk, which ``strip`` removes."""
-    gone: str = ""
-    """The only reader of the entry, if it is not installed on this machine; empty if unknown."""
-    toolchain: tuple[tuple[str, str], ...] = ()
-    toolchain_identity: tuple[str, ...] = ()
-
-    @property
-    def producer(self) -> str:
-        """The program and version that made it, if they, not a local device, determine its reader."""
-        told = () if self.toolchain_identity else self.toolchain
-        return " ".join(part for pair in told if all(pair) for part in pair)
 
 
 def architecture(target: str) -> tuple[Fact, str]:
@@ -229,9 +192,24 @@ class Format(Places, ABC, Generic[T]):
         """Every entry whose key begins with some digits, one by one; raises OSError if the root cannot be
         read."""
 
+    def entry(self, item: T) -> CacheEntry:
+        """The facts of an entry from its names, sizes and times."""
+        return CacheEntry(
+            self.name,
+            item.key,
+            str(item.path),
+            item.size_bytes,
+            item.written_ns,
+            item.used_ns,
+            unique=True,
+            stays=self.stays(item),
+            handle=item,
+        )
+
     @abstractmethod
-    def look(self, item: T) -> Look | None:
-        """The facts of an entry from a scan, which reads little of it; None if it is not an entry."""
+    def look(self, item: T) -> CacheEntry | None:
+        """The facts of an entry from a scan, which reads little of it: ``entry`` with what its content adds;
+        None if it is not an entry."""
 
     @abstractmethod
     def check(self, item: T) -> Iterator[Problem]:
@@ -321,7 +299,7 @@ class Format(Places, ABC, Generic[T]):
 
     # Entries on their way to another machine.
 
-    def facts(self, item: T, look: Look) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - the rest is rare
+    def facts(self, item: T, look: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - the rest is rare
         """What must be the same elsewhere for a hit: labels of ``Fact``, or of the system, and values. Of
         several with one label one suffices."""
         if look.target:

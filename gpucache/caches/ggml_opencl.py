@@ -8,12 +8,10 @@ temporary name and renamed, and never removed; a binary that the driver rejects 
 variable they are among temporary files. ggml's Vulkan and CUDA backends store nothing themselves.
 """
 
-from dataclasses import replace
-
-from gpucache.answers.entries import FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
-from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.systems import GgmlOpenclPlaces
@@ -37,10 +35,10 @@ class GgmlOpencl(GgmlOpenclPlaces, BinaryFormat):
     shows = "a file that begins as llama.cpp's do"
     moving = Moving(untold=("device", Fact.DRIVER))
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """Describe the binary; the file's header identifies the owner, as a binary can be of any kind."""
         start = item.part(item.names[0], 0, 8)
-        return replace(super().look(item), shows=not start or start == _MAGIC[:8])
+        return super().look(item)._replace(shows=not start or start == _MAGIC[:8])
 
     def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
         """The binary after its header, which is checked if the file is complete."""

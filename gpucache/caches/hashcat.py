@@ -6,11 +6,9 @@ the kernel's source is not part of it. An empty file is built again, every other
 Files are written in place, without a lock, and nothing is ever removed.
 """
 
-from dataclasses import replace
-
+from gpucache.answers.entries import CacheEntry
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import OF_OPENCL, BinaryFormat
-from gpucache.caches.format import Look
 from gpucache.caches.layout import Layout, hashed
 from gpucache.caches.portable import Moving
 from gpucache.caches.systems import HashcatPlaces
@@ -39,6 +37,6 @@ class Hashcat(HashcatPlaces, BinaryFormat):
     )
     empty = "it is empty, so hashcat builds it again"
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """The kernel's name, instead of the names of its functions."""
-        return replace(super().look(item), program=item.names[0].partition(".")[0])
+        return super().look(item)._replace(program=item.names[0].partition(".")[0])

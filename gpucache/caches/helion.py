@@ -13,7 +13,7 @@ from typing import Any
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.portable import Moving
 from gpucache.caches.torch_places import HelionPlaces
@@ -42,18 +42,17 @@ class Helion(HelionPlaces, FilesFormat):
     moving = Moving()
     largest_bytes = _LARGEST_BYTES
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """The device and the fields of the key."""
         record, problem = _record(item)
         fields = record.get("key", {}).get("fields", {})
         found = tuple((name, printable(fields[name], 120)) for name in _FIELDS if fields.get(name))
-        return Look(
+        return self.entry(item)._replace(
             program=dict(found).get("kernel_source_hash", "")[:12],
             target=printable(fields.get("hardware", ""), 80),
-            kind="config",
+            artifact_kind="config",
             fields=found,
-            problem=problem,
-            used_ns=item.used_ns,
+            damage=problem,
             shows=problem is None or not item.size_bytes,
         )
 
@@ -69,7 +68,7 @@ class Helion(HelionPlaces, FilesFormat):
         yield from ((name, value) for name, value in fields.items() if name not in _FIELDS)
         yield "config", record.get("config", "")
 
-    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - all is in the look
+    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - all is in the look
         """The GPU's name, and the version of its runtime."""
         if look.target:
             yield "GPU", look.target

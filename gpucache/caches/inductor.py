@@ -16,10 +16,10 @@ from base64 import b32decode, b32encode
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 
-from gpucache.answers.entries import FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, broken
-from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.portable import Fact, Moving, PortableFile
 from gpucache.caches.torch_places import InductorPlaces
@@ -103,18 +103,20 @@ class Inductor(InductorPlaces, FilesFormat):
         untold=(Fact.VERSION,),
     )
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """Which of the kinds, and for how many sets of guards."""
         first = item.names[0]
         kind = _KINDS.get(item.parts[0], "library" if first.endswith(".so") else "generated code")
         empty = next((name for name, status in item.seen.items() if not status.st_size), None)
+        entry = self.entry(item)._replace(artifact_kind=kind, last_used_ns=item.written_ns)
         if item.parts[0] in _KINDS:
             fields = (("versions", str(len(item.names))),)
-            return Look(kind=kind, fields=fields, problem=self._damage(empty, b"") if empty else None)
+            damage = self._damage(empty, b"") if empty else None
+            return entry._replace(fields=fields, damage=damage)
         problem = None
         if empty == first and first.endswith((".so", ".py")):
             problem = Problem(FindingKind.TRUNCATED, f"{first[:12]} is empty; {_FAILS}")
-        return Look(kind=kind, problem=problem)
+        return entry._replace(damage=problem)
 
     def check(self, item: Files) -> Iterator[Problem]:
         """Check that each file is named by its content, and that libraries are intact."""
@@ -142,7 +144,7 @@ class Inductor(InductorPlaces, FilesFormat):
         """True for a graph, whose files are named by their content; nothing compares that of libraries."""
         return item.parts[0] in _KINDS
 
-    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - a look is brief
+    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - a look is brief
         """GPU and runtime, for graphs of machines that have any."""
         if item.parts[0] in _KINDS:
             data = item.read(item.names[0], _LARGEST_BYTES)

@@ -21,7 +21,7 @@ from pathlib import Path
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import HOUR_NS, SECOND_NS, Look, UnjudgedError
+from gpucache.caches.format import HOUR_NS, SECOND_NS, UnjudgedError
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.owner_files import LockedFormat
 from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile
@@ -100,7 +100,7 @@ class Jax(JaxPlaces, LockedFormat):
         """Packed data, as far as they were written."""
         return start.startswith((ZLIB, ZSTD))
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """The module's name, and how it is packed."""
         name, status = next(iter(item.seen.items()))
         start, seconds = item.part(name, 0, _BEGINNING_BYTES), b""
@@ -110,13 +110,13 @@ class Jax(JaxPlaces, LockedFormat):
             seconds = unpack(start, 4)
         beside = (one for one in item.names[1:] if one.endswith(_USE))
         uses = [int.from_bytes(item.part(one, 0, 8), "little") for one in beside]
-        return Look(
+        return self.entry(item)._replace(
             program=_program(name),
-            kind="xla-executable" if packed else "",
+            artifact_kind="xla-executable" if packed else "",
             fields=(("packed by", packed),) if packed else (),
-            problem=problem if start else Problem(FindingKind.TRUNCATED, f"it is empty; {_STAYS}"),
+            damage=problem if start else Problem(FindingKind.TRUNCATED, f"it is empty; {_STAYS}"),
             compile_ns=int.from_bytes(seconds, "big") * SECOND_NS if len(seconds) == 4 else None,
-            used_ns=max(uses or (status.st_mtime_ns, status.st_atime_ns)),
+            last_used_ns=max(uses or (status.st_mtime_ns, status.st_atime_ns)),
             shows=bool(packed) or not start,
             toolchain=(("JAX", _VERSIONS[name.endswith(_CACHE)]),),
         )
@@ -173,7 +173,7 @@ class Jax(JaxPlaces, LockedFormat):
             raise FormatError(f"{item.path} unpacks to {_TOO_MUCH}, which is not given out")
         return found[4:]
 
-    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:
+    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
         """The cache's own path if XLA's caches below it are in the key, else the setting that keeps them out;
         the CPU; and the compression, which is in the key as well."""
         with suppress(BrokenError):  # for example if this Python cannot read zstd

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from gpucache.answers.entries import FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
-from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.owner_files import SummedFormat
 from gpucache.caches.portable import WHOLE, Moving, PortableFile
@@ -75,25 +75,31 @@ class Mesa(MesaPlaces, SummedFormat):
     sum_name, sum_is_alone = "index", False
     without_sum = "Mesa keeps nothing"
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """Driver and GPU of an entry; of a database how large it is."""
         name = item.names[0]
         start = item.part(name, 0, _HEAD_BYTES)
-        status = item.seen[name]
-        used_ns = max(status.st_atime_ns, status.st_mtime_ns)
         if magic := _MAGICS.get(Path(name).suffix):
             problem = None if start.startswith(magic) else _not(f"no {Path(name).stem}")
             gpu = item.parts[-1] if name.endswith(".foz") else ""
             kind = "database" if name.endswith(".db") else "archive"
-            return Look(target=gpu, kind=kind, problem=problem, used_ns=used_ns, shows=problem is None)
+            return self.entry(item)._replace(
+                target=gpu, artifact_kind=kind, damage=problem, shows=problem is None
+            )
         if "." in name:
-            return Look(problem=Problem(FindingKind.ORPHAN, "it is the index of a file that is gone"))
+            return self.entry(item)._replace(
+                damage=Problem(FindingKind.ORPHAN, "it is the index of a file that is gone")
+            )
         head = _head(start)
         if head is None:
-            return Look(
-                problem=_not("no entry of Mesa's") if start else _EMPTY, used_ns=used_ns, shows=not start
+            return self.entry(item)._replace(
+                damage=_not("no entry of Mesa's") if start else _EMPTY, shows=not start
             )
-        return Look(target=head.gpu, kind="shader", used_ns=used_ns, toolchain=(("driver", head.driver),))
+        return self.entry(item)._replace(
+            target=head.gpu,
+            artifact_kind="shader",
+            toolchain=(("driver", head.driver),),
+        )
 
     def stays(self, item: Files) -> str:
         """Why a database or an archive stays: only files of single entries are removed."""
@@ -103,7 +109,7 @@ class Mesa(MesaPlaces, SummedFormat):
 
     def check(self, item: Files) -> Iterator[Problem]:
         """The CRC-32 of an entry; for a database the CRC-32 of every row."""
-        if problem := self.look(item).problem:
+        if problem := self.look(item).damage:
             yield problem
         elif item.names[0].endswith(".db"):
             if problem := _database_damage(item):
@@ -114,7 +120,7 @@ class Mesa(MesaPlaces, SummedFormat):
             if head is None or zlib.crc32(data[head.size_bytes :]) ^ 0xFFFFFFFF != head.crc:
                 yield Problem(FindingKind.CORRUPT, f"its CRC-32 is not that of what it holds; {_AGAIN}")
 
-    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - from its head
+    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - from its head
         """The GPU and the build of the driver, as the head has them."""
         yield "GPU", look.target
         yield from (("build of the driver", build) for _, build in look.toolchain)

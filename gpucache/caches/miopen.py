@@ -13,7 +13,6 @@ import bz2
 import re
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from hashlib import md5
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Probl
 from gpucache.caches import databases
 from gpucache.caches.databases import DatabaseFormat, has_table
 from gpucache.caches.files import Files
-from gpucache.caches.format import HeldError, Look
+from gpucache.caches.format import HeldError
 from gpucache.caches.layout import Layout, hashed
 from gpucache.caches.portable import Moving, PortableEntry, PortableFile
 from gpucache.caches.systems import MiopenPlaces
@@ -57,20 +56,19 @@ class Miopen(MiopenPlaces, DatabaseFormat):
     key_digits = 40
     folders_removed = 1
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """Version, GPU, and the purpose of the database."""
         name = item.names[0]
         text = name.endswith(".txt")
         wrong = None if text else self.look_at_database(item)
         if name.endswith(databases.SIDES):
-            return Look(problem=wrong, shows=False)
+            return self.entry(item)._replace(damage=wrong, shows=False)
         gpu = re.match(_GPU, name)
-        return Look(
+        return self.entry(item)._replace(
             program=name.split(".")[0],
             target=f"hip:{gpu[0]}" if gpu else "",
-            kind="kernel database" if name.endswith(".ukdb") else "measurements",
-            problem=wrong,
-            used_ns=item.used_ns,
+            artifact_kind="kernel database" if name.endswith(".ukdb") else "measurements",
+            damage=wrong,
             toolchain=(("MIOpen", item.parts[0]),) if item.parts else (),
             shows=wrong is None and item.seen[name].st_size > 0,
         )
@@ -111,9 +109,9 @@ class Miopen(MiopenPlaces, DatabaseFormat):
             raise HeldError("the file stays for its other lines; take such lines out yourself")
         return super().mend(item, problems)
 
-    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:
+    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
         """The GPU, with the number of its compute units as in the name, and MIOpen's version."""
-        yield from super().facts(item, replace(look, toolchain=()))
+        yield from super().facts(item, look._replace(toolchain=()))
         yield "GPU and compute units", look.program
         yield from look.toolchain
 

@@ -14,11 +14,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpucache.answers.entries import FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches import interpreters, pickles
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.portable import Moving
 from gpucache.caches.systems import NumbaPlaces
@@ -57,12 +57,12 @@ class Numba(NumbaPlaces, FilesFormat):
     )
     folders_removed = 1
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """Function, number of versions and Numba's own version."""
         (name, *rest) = item.names
         if not name.endswith(".nbi"):
             detail = f"it has no index (.nbi), so {_AGAIN}"
-            return Look(problem=Problem(FindingKind.ORPHAN, detail), shows=False)
+            return self.entry(item)._replace(damage=Problem(FindingKind.ORPHAN, detail), shows=False)
         start = item.part(name, 0, _VERSION_BYTES)
         version = _version(start)
         problem = None
@@ -70,20 +70,19 @@ class Numba(NumbaPlaces, FilesFormat):
             kind = FindingKind.CORRUPT if start else FindingKind.TRUNCATED
             problem = Problem(kind, f"{name} {'does not read' if start else 'is empty'}; {_FAILS}")
         python = re.sub(r".*\.py(\d)(\d*).*", r"\1.\2", name)
-        return Look(
+        return self.entry(item)._replace(
             program=name.rpartition("-")[0],
-            kind="numba",
+            artifact_kind="numba",
             fields=(("versions", str(len(rest))),),
-            problem=problem,
+            damage=problem,
             gone=f"Python {python}" if interpreters.is_gone(python) else "",
             shows=version is not None or not start,
-            used_ns=item.used_ns,
             toolchain=(("Numba", version or ""),),
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
         """Check the index's two pickles and those of all versions, and the object code in these."""
-        if problem := self.look(item).problem:
+        if problem := self.look(item).damage:
             yield problem
             return
         index, *versions = item.names

@@ -12,10 +12,9 @@ ONNX Runtime and TensorRT are part of the hash, but not the weights.
 import re
 from collections.abc import Iterator, Sequence
 
-from gpucache.answers.entries import FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import Look
 from gpucache.caches.layout import Layout, hashed
 from gpucache.caches.portable import Moving
 from gpucache.caches.tensorrt import START_BYTES, is_plan, plan_problem, timing_problem, version
@@ -62,19 +61,18 @@ class OnnxRuntimeTrt(OnnxRuntimeTrtPlaces, FilesFormat):
         "results; ship each engine with its model, as an EP context model"
     )
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """The graph's name, the architecture, and TensorRT's version."""
         first = item.names[0]
         start = item.part(first, 0, START_BYTES)
         engine, timing = first.endswith(".engine"), first.endswith(".timing")
         found, arch = re.match(_NAME, first), re.search(r"_sm(\d+)", first)
-        return Look(
+        return self.entry(item)._replace(
             program=found[1].removeprefix(_GRAPH) if found else "",
             target=f"cuda:sm_{arch[1]}" if arch else "",
-            kind="timing cache" if timing else "engine" if engine else "",
+            artifact_kind="timing cache" if timing else "engine" if engine else "",
             toolchain=version(start) if engine else (),
-            problem=next(self.check(item), None),
-            used_ns=item.used_ns,
+            damage=next(self.check(item), None),
             shows=timing or (engine and is_plan(start)),
         )
 

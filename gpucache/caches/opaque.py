@@ -21,7 +21,6 @@ from gpucache.answers.verify import Checked
 from gpucache.caches import files, places
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import Look
 from gpucache.caches.layout import Layout, Whose
 from gpucache.caches.portable import WHOLE
 from gpucache.model import KeyField
@@ -76,15 +75,14 @@ class OpaqueFormat(FilesFormat):
                 elif stat.S_ISDIR(status.st_mode) and (why := places.distrust(status, move=self.place.move)):
                     yield self.told(path, Problem(FindingKind.UNTRUSTED, f"of the directory {name}: {why}"))
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """Its path, and the kind that its beginning shows."""
-        ((name, status),) = item.seen.items()
+        (name,) = item.seen
         info = describe(item.part(name, 0, _SCANNED_BYTES))
-        return Look(
+        return self.entry(item)._replace(
             program="/".join((*item.parts, name)),
             target=info.target,
-            kind="" if info.kind is PayloadKind.UNKNOWN else info.kind.value,
-            used_ns=max(status.st_atime_ns, status.st_mtime_ns),
+            artifact_kind="" if info.kind is PayloadKind.UNKNOWN else info.kind.value,
         )
 
     def stays(self, item: Files) -> str:  # noqa: ARG002 - of any

@@ -18,7 +18,6 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.verify import Checked
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import OF_OPENCL, BinaryFormat
-from gpucache.caches.format import Look
 from gpucache.caches.layout import Layout, hashed
 from gpucache.caches.owner_files import LockedFormat
 from gpucache.caches.portable import Fact, Moving
@@ -65,18 +64,18 @@ class OpenCV(OpenCVPlaces, LockedFormat, BinaryFormat):
     lock_name, lock_is_record = _LOCK, True
     moving = Moving(tried=True)
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """The kernels' file in OpenCV's sources, the device, and how many builds there are."""
         (name, status), (device, driver) = next(iter(item.seen.items())), item.parts[-1].rsplit("--", 1)
         builds, problem = _builds(item)
         start = item.part(name, builds[0].at, self.scanned_bytes) if builds else b""
-        return Look(
+        return self.entry(item)._replace(
             program=name.rpartition("_")[0],
             target=device,
-            kind=describe(start).kind.value if start else "",
+            artifact_kind=describe(start).kind.value if start else "",
             fields=(("driver", driver), ("builds", str(len(builds)))),
-            problem=problem,
-            used_ns=self.used_ns(status),
+            damage=problem,
+            last_used_ns=self.used_ns(status),
             toolchain=(("OpenCV", item.parts[0] if len(item.parts) > 1 else ""),),
             shows=problem is None or problem.kind is not FindingKind.MISLABELLED,
         )
@@ -106,7 +105,7 @@ class OpenCV(OpenCVPlaces, LockedFormat, BinaryFormat):
             raise FormatError(f"the first build in {item.path} is larger than the {most} that are read")
         return item.part(item.names[0], builds[0].at, builds[0].size_bytes)
 
-    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:
+    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
         """Device and driver as OpenCV writes them, with ``_`` for all but letters, digits and ``-``."""
         yield Fact.ARCHITECTURE, look.target.partition("--")[2]
         yield Fact.DRIVER, dict(look.fields)["driver"]

@@ -11,10 +11,9 @@ import re
 import struct
 from collections.abc import Iterator, Sequence
 
-from gpucache.answers.entries import FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import Look
 from gpucache.caches.layout import Layout, hashed
 from gpucache.caches.portable import Moving
 from gpucache.caches.systems import OpenvinoPlaces
@@ -46,31 +45,30 @@ class Openvino(OpenvinoPlaces, FilesFormat):
         "get its results; put CACHE_DIR and the models into one image"
     )
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """OpenVINO's version; of kernels their kind."""
         name, status = next(iter(item.seen.items()))
-        start, used_ns = item.part(name, 0, _BEGINNING_BYTES), max(status.st_atime_ns, status.st_mtime_ns)
+        start = item.part(name, 0, _BEGINNING_BYTES)
         if not start:
-            return Look(problem=Problem(FindingKind.TRUNCATED, f"it is empty; {_AGAIN}"), used_ns=used_ns)
+            return self.entry(item)._replace(damage=Problem(FindingKind.TRUNCATED, f"it is empty; {_AGAIN}"))
         if not name.endswith(".blob"):
-            return Look(kind=describe(start).kind.value, used_ns=used_ns, shows=False)
+            return self.entry(item)._replace(artifact_kind=describe(start).kind.value, shows=False)
         line = _LINE.match(start)
         if line is None:
             problem = Problem(FindingKind.MISLABELLED, f"it does not begin as OpenVINO's models do; {_AGAIN}")
-            return Look(problem=problem, used_ns=used_ns, shows=False)
+            return self.entry(item)._replace(damage=problem, shows=False)
         missing = _end(start, line.end()) - status.st_size
         detail = f"its last {missing} bytes are missing; {_AGAIN}"
-        return Look(
+        return self.entry(item)._replace(
             target="cpu" if start.startswith(_CPU, line.end()) else "",
-            kind="model",
+            artifact_kind="model",
             toolchain=(("OpenVINO", printable(line[1])),),
-            problem=Problem(FindingKind.TRUNCATED, detail) if missing > 0 else None,
-            used_ns=used_ns,
+            damage=Problem(FindingKind.TRUNCATED, detail) if missing > 0 else None,
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
         """Whether all parts that a model for the CPU names are there."""
-        if problem := self.look(item).problem:
+        if problem := self.look(item).damage:
             yield problem
 
 

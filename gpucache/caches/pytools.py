@@ -22,7 +22,7 @@ from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Probl
 from gpucache.caches import interpreters, pickles
 from gpucache.caches.databases import DatabaseFormat, has_table, writing
 from gpucache.caches.files import Files
-from gpucache.caches.format import HOUR_NS, HeldError, Look
+from gpucache.caches.format import HOUR_NS, HeldError
 from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile
 from gpucache.caches.systems import PytoolsPlaces
@@ -57,28 +57,27 @@ class Pytools(PytoolsPlaces, DatabaseFormat):
     distribution = "pytools"
     moving = Moving(tried=True, tells="generated code, and whatever programs store", sources=True)
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """The dictionary's name and its Python."""
         name = item.parts[0] if item.parts else item.names[0]
         _, program, python, _ = re.match(_FOLDER if item.parts else _NAME, name).groups()  # type: ignore[union-attr]
         problem = None if item.parts else self.look_at_database(item)
         if item.parts and len(item.seen) < len(("contents", "key")):
             problem = Problem(FindingKind.TRUNCATED, f"only {item.names[0]} is there; {_NEVER}")
-        return Look(
+        return self.entry(item)._replace(
             program=program,
-            kind="pickle" if item.parts else "database",
+            artifact_kind="pickle" if item.parts else "database",
             fields=(("python", python),),
-            problem=problem,
+            damage=problem,
             gone=f"Python {python}" if interpreters.is_gone(python) else "",
             shows=bool(item.parts) or problem is None,
-            used_ns=item.used_ns,
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
         """The rows of a database, or the two pickles of an older version."""
         if not item.parts:
             yield from super().check(item)
-        elif problem := self.look(item).problem:
+        elif problem := self.look(item).damage:
             yield problem
         for name in item.names if item.parts else ():
             if wrong := pickles.values(item.read(name, _ITEMS_BYTES), 1)[1]:
@@ -95,7 +94,7 @@ class Pytools(PytoolsPlaces, DatabaseFormat):
                 yield Problem(wrong.kind, f"a row {wrong.detail}; {self.consequence}")
                 return
 
-    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - from its name
+    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - from its name
         """The version of Python."""
         yield Fact.PYTHON, dict(look.fields)["python"]
 

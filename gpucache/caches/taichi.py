@@ -20,17 +20,17 @@ import stat
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from gpucache.answers.entries import FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.evict import Kept
 from gpucache.answers.verify import Checked
 from gpucache.caches.files import Files, open_folder, read, take_by_name
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import HOUR_NS, SECOND_NS, HeldError, Look, UnjudgedError
+from gpucache.caches.format import HOUR_NS, SECOND_NS, HeldError, UnjudgedError
 from gpucache.caches.layout import Layout
 from gpucache.caches.portable import Moving, PortableEntry, PortableFile
 from gpucache.caches.systems import TaichiPlaces
@@ -124,7 +124,7 @@ class Taichi(TaichiPlaces, FilesFormat):
     index = _INDEX
     moving = Moving(tried=True, tells="names of kernels")
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """Kernel and architecture from the head, times and Taichi's version from the index."""
         start = item.part(item.names[0], 0, _SCANNED_BYTES)
         index = self._index
@@ -132,13 +132,13 @@ class Taichi(TaichiPlaces, FilesFormat):
         wrong = None if start.startswith(_MAGIC) and len(start) >= _HEAD.size else _damage(start)
         _, architecture, *_ = (0, -1) if wrong else _HEAD.unpack_from(start)
         kernel = None if wrong else _TASK.search(start)
-        return Look(
+        return self.entry(item)._replace(
             program=kernel[1].decode() if kernel else "",
             target=_ARCHITECTURES[architecture] if 0 <= architecture < len(_ARCHITECTURES) else "",
-            kind="" if wrong else "taichi",
-            problem=wrong,
-            made_ns=row.made_s * SECOND_NS if row else None,
-            used_ns=row.used_s * SECOND_NS if row else None,
+            artifact_kind="" if wrong else "taichi",
+            damage=wrong,
+            created_ns=row.made_s * SECOND_NS if row else item.written_ns,
+            last_used_ns=row.used_s * SECOND_NS if row else item.written_ns,
             shows=wrong is None or not start,
             toolchain=(("Taichi", ".".join(map(str, index.version))),) if index else (),
         )
@@ -166,9 +166,9 @@ class Taichi(TaichiPlaces, FilesFormat):
             raise FormatError(f"{item.path} ends in the middle of its head")
         return data[_HEAD.size + _HEAD.unpack_from(data)[2] : _end(data)]
 
-    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:
+    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
         """Taichi's version and backend; the code is of no CPU, and for a GPU of what its key says."""
-        yield from super().facts(item, replace(look, target=""))
+        yield from super().facts(item, look._replace(target=""))
         yield "Taichi's backend", look.target
 
     def files_to_move(self, item: Files) -> Sequence[PortableFile]:

@@ -19,7 +19,7 @@ from hashlib import sha256
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import VERSION, Layout, Left
 from gpucache.caches.portable import Moving
 from gpucache.caches.systems import TileLangPlaces
@@ -79,7 +79,7 @@ class TileLang(TileLangPlaces, FilesFormat):
     folders_removed = 1
     bare = "removes that as well, or fails at it"
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """Kernel, target and kind, from the generated source and the binary inside a library."""
         data = item.part(item.names[0], 0, _SCANNED_BYTES)
         info = describe(data)
@@ -88,13 +88,12 @@ class TileLang(TileLangPlaces, FilesFormat):
         source = next((name for name in item.names if re.match(r"(?:device_)?kernel\.(?:cu|cpp)", name)), "")
         kernels = kernel_names(item.part(source, 0, _SCANNED_BYTES)) if source else iter(info.kernels or ())
         problem = _missing(item)
-        return Look(
+        return self.entry(item)._replace(
             program=next(kernels, ""),
             target=info.target,
-            kind="" if info.kind is PayloadKind.UNKNOWN else info.kind.value,
+            artifact_kind="" if info.kind is PayloadKind.UNKNOWN else info.kind.value,
             fields=(("holds", _family(item)),),
-            problem=problem,
-            used_ns=item.used_ns,
+            damage=problem,
             toolchain=(("TileLang", item.parts[0]),) if len(item.parts) > 1 else (),
             shows=problem is None,
         )

@@ -16,7 +16,6 @@ from gpucache.answers.entries import CacheEntry, EntryReport
 from gpucache.caches import databases, pickles
 from gpucache.caches.databases import DatabaseFormat
 from gpucache.caches.files import Files
-from gpucache.caches.format import Look
 from gpucache.caches.layout import Layout, hashed
 from gpucache.caches.portable import Moving
 from gpucache.caches.torch_places import TinygradPlaces
@@ -49,11 +48,11 @@ class Tinygrad(TinygradPlaces, DatabaseFormat):
     )
     key_digits = 40
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """Whose it is: tinygrad's tables are declared at its beginning."""
         name, problem = item.names[0], self.look_at_database(item)
         found = not problem and _TABLE.search(item.part(name, 0, _BEGINNING_BYTES))
-        return Look(kind="database", problem=problem, used_ns=item.used_ns, shows=bool(found))
+        return self.entry(item)._replace(artifact_kind="database", damage=problem, shows=bool(found))
 
     def broken(self, connection: sqlite3.Connection) -> Iterator[tuple[str, int, str]]:
         """Values that are no pickle, or whose binary is not whole."""

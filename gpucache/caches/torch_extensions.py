@@ -15,7 +15,7 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.evict import Kept
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, broken
-from gpucache.caches.format import HOUR_NS, HeldError, Look
+from gpucache.caches.format import HOUR_NS, HeldError
 from gpucache.caches.layout import Layout, hashed
 from gpucache.caches.ninja import BUILD, NO_MOVING, built_with, no_text
 from gpucache.caches.torch_places import TorchExtensionsPlaces
@@ -57,15 +57,14 @@ class TorchExtensions(TorchExtensionsPlaces, FilesFormat):
     moving = NO_MOVING
     trusts_variables = True  # below TORCH_EXTENSIONS_DIR a module is a directory of any name
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """Module, Python and CUDA from the names; whether a library exists, and whether a lock stops it."""
         library = _library(item)
-        return Look(
+        return self.entry(item)._replace(
             program=item.parts[-1],
             target=item.parts[-2] if len(item.parts) > 1 else "",
-            kind=PayloadKind.ELF.value if library else "",
-            problem=self._lock_problem(item) or (None if library else _ORPHAN),
-            used_ns=item.used_ns,
+            artifact_kind=PayloadKind.ELF.value if library else "",
+            damage=self._lock_problem(item) or (None if library else _ORPHAN),
             shows=BUILD in item.seen,
         )
 

@@ -8,11 +8,11 @@ removes none.
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
+from gpucache.answers.entries import CacheEntry
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
-from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.portable import Moving
 from gpucache.caches.torch_places import TorchKernelsPlaces
@@ -37,15 +37,15 @@ class TorchKernels(TorchKernelsPlaces, BinaryFormat):
     shows = "a GPU binary"
     moving = Moving()
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """Kernel, architecture and NVRTC's version from the name."""
         found = re.fullmatch(_NAME, item.names[0])
         kernel, arch, nvrtc, form = found.groups()[:4] if found else ("", "", "", "")
         digits = f"{_FORMS.get(form, '')}_{arch.replace('.', '')}"
         target = f"hip:{arch}" if arch.startswith("gfx") else f"cuda:{digits}"
-        return replace(super().look(item), program=kernel, target=target, toolchain=(("NVRTC", nvrtc),))
+        return super().look(item)._replace(program=kernel, target=target, toolchain=(("NVRTC", nvrtc),))
 
-    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:
+    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
         """The architecture, and NVRTC's version."""
         yield from super().facts(item, look)
         yield look.toolchain[0]

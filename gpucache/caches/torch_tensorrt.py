@@ -10,11 +10,10 @@ their directories. ``timing_cache.bin`` has the times of kernels. Files are writ
 
 from collections.abc import Iterator
 
-from gpucache.answers.entries import FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches import pickles
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import Look
 from gpucache.caches.layout import Layout, hashed
 from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.tensorrt import START_BYTES, TAG, plan_problem, timing_problem, version
@@ -43,19 +42,18 @@ class TorchTensorrt(TorchTensorrtPlaces, FilesFormat):
     folders_removed = 1
     largest_bytes = _LARGEST_BYTES
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """Whether it begins as a pickle, and TensorRT's version."""
         (name,) = item.names
         start = item.part(name, 0, _BEGINNING_BYTES)
         if name == _TIMING:
             problem = timing_problem(start)
-            return Look(kind="timing cache", problem=problem, used_ns=item.used_ns, shows=False)
+            return self.entry(item)._replace(artifact_kind="timing cache", damage=problem, shows=False)
         at = start.find(TAG, start.find(_ENGINE.encode()))
-        return Look(
-            kind="engine",
+        return self.entry(item)._replace(
+            artifact_kind="engine",
             toolchain=version(start[at : at + START_BYTES]) if at > 0 else (),
-            problem=_problem(start),
-            used_ns=item.used_ns,
+            damage=_problem(start),
             shows=not start or _ENGINE.encode() in start,
         )
 
@@ -72,7 +70,7 @@ class TorchTensorrt(TorchTensorrtPlaces, FilesFormat):
             elif problem := plan_problem(engine[:START_BYTES], _FAILS):
                 yield problem
 
-    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - from its plan
+    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - from its plan
         """TensorRT's version."""
         yield from look.toolchain
 

@@ -22,7 +22,7 @@ from uuid import uuid4
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files, Identity, allocated_bytes, publish, read
 from gpucache.caches.files_format import FilesFormat, broken
-from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.portable import Moving, PortableEntry, PortableFile
 from gpucache.caches.systems import TritonPlaces
@@ -84,7 +84,7 @@ class Triton(TritonPlaces, FilesFormat):
     distribution = "triton"
     moving = Moving(tried=True, tells="paths and source text", sources=True, untold=("Python",))
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """Kernel, target and options from the two JSON files."""
         group = _group(item)
         if group is None:
@@ -94,13 +94,14 @@ class Triton(TritonPlaces, FilesFormat):
             told, wrong = _described(item, folder, f"{kernel}.json")
             version = str(told.get("triton_version", "")) or _VERSIONS[len(item.parts[-1])]
             wrong = _misled(item, folder, group, version) or wrong
-        return Look(
+        return self.entry(item)._replace(
             program=kernel,
             target=_target(told.pop("target", None)),
-            kind=next((kind.value for ending, kind in _BINARIES.items() if kernel + ending in item.seen), ""),
+            artifact_kind=next(
+                (kind.value for ending, kind in _BINARIES.items() if kernel + ending in item.seen), ""
+            ),
             fields=tuple((label, _shown(value)) for label, value in told.items()),
-            problem=wrong,
-            used_ns=item.used_ns,
+            damage=wrong,
             spare_bytes=sum(allocated_bytes(item.seen[name]) for name in _spare(item)),
             toolchain=(("Triton", version),),
         )
@@ -108,8 +109,8 @@ class Triton(TritonPlaces, FilesFormat):
     def check(self, item: Files) -> Iterator[Problem]:
         """Check the two JSON files, the binary and its kernel, and that everything else is text."""
         look = self.look(item)
-        if look.problem is not None:
-            yield look.problem
+        if look.damage is not None:
+            yield look.damage
             return
         kernel = dict(look.fields).get("name", look.program)
         with item.open() as folder:
@@ -176,15 +177,17 @@ class Triton(TritonPlaces, FilesFormat):
         """The files, in whose list the places are those below a root."""
         return [_listed(one, root) for one in entry.files]
 
-    def _beside_kernels(self, item: Files) -> Look:
+    def _beside_kernels(self, item: Files) -> CacheEntry:
         """Identify a directory without a list of files: a library, an autotuner's data, or half a kernel."""
         name = item.names[0]
         if any(one.endswith(".so") for one in item.names):
-            return Look(program=name.partition(".")[0], kind=PayloadKind.ELF.value)
+            return self.entry(item)._replace(
+                program=name.partition(".")[0], artifact_kind=PayloadKind.ELF.value
+            )
         if name.endswith(".autotune.json"):
-            return Look(program=name.partition(".")[0], kind="autotuning")
+            return self.entry(item)._replace(program=name.partition(".")[0], artifact_kind="autotuning")
         detail = f"it has no list of its files ({_GROUP}KERNEL.json); {_MISSES}"
-        return Look(problem=Problem(FindingKind.ORPHAN, detail), shows=False)
+        return self.entry(item)._replace(damage=Problem(FindingKind.ORPHAN, detail), shows=False)
 
 
 def _listed(file: PortableFile, root: PurePath) -> PortableFile:

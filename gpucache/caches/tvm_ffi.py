@@ -14,7 +14,6 @@ from contextlib import AbstractContextManager
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, broken
-from gpucache.caches.format import Look
 from gpucache.caches.layout import Layout
 from gpucache.caches.ninja import BUILD, NO_MOVING, built_with, no_text
 from gpucache.caches.torch_places import TvmFfiPlaces
@@ -51,14 +50,13 @@ class TvmFfi(TvmFfiPlaces, FilesFormat):
     folders_removed = 1
     moving = NO_MOVING
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """The module's name, and whether its library exists."""
         library = _library(item)
-        return Look(
+        return self.entry(item)._replace(
             program=item.parts[-1][:-17],
-            kind=PayloadKind.ELF.value if library else "",
-            problem=None if library else _ORPHAN,
-            used_ns=item.used_ns,
+            artifact_kind=PayloadKind.ELF.value if library else "",
+            damage=None if library else _ORPHAN,
             shows=BUILD in item.seen,
         )
 

@@ -23,7 +23,7 @@ from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Probl
 from gpucache.answers.evict import Kept
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.format import HOUR_NS
 from gpucache.caches.inductor import Inductor, require_no_cpu
 from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.portable import Moving, PortableEntry, PortableFile
@@ -92,20 +92,20 @@ class Vllm(VllmPlaces, FilesFormat):
         untold=("vLLM", "GPU", "model and options"),
     )
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """Part of the model, number of graphs, and the hashes; for lower layers their formats' results."""
         if inner := self._inner(item):
             made, inside = inner
-            return replace(made.look(inside) or Look(), toolchain=(), gone="")
+            found = made.look(inside) or made.entry(inside)
+            return found._replace(cache=self.name, key=item.key, toolchain=(), gone="", handle=item)
         graphs = [name for name in item.names if name.startswith("artifact_")]
         factors = _factors(item)
         hashes = ((name, str(factors[name])) for name in _HASHES if name in factors)
-        return Look(
+        return self.entry(item)._replace(
             program="/".join(item.parts[-2:]) if graphs or _LIST in item.seen else item.parts[-1],
-            kind="compiled model" if item.names[0] == "model" else "compiled graphs",
+            artifact_kind="compiled model" if item.names[0] == "model" else "compiled graphs",
             fields=(("graphs", str(len(graphs))), *hashes),
-            problem=_missing(item),
-            used_ns=item.used_ns,
+            damage=_missing(item),
         )
 
     def check(self, item: Files) -> Iterator[Problem]:

@@ -11,17 +11,16 @@ import re
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from gpucache.answers.entries import FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.verify import Checked
 from gpucache.caches import files
 from gpucache.caches.desktop_places import VulkanPlaces
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
-from gpucache.caches.format import HOUR_NS, Look
+from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left, Whose, hashed
 from gpucache.caches.portable import WHOLE
 from gpucache.errors import FormatError
@@ -75,13 +74,13 @@ class Vulkan(VulkanPlaces, BinaryFormat):
             if finding.kind is FindingKind.UNTRUSTED or self.layout.left_at((Path(one.entry).name,)):
                 yield one
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """Whose it is by its name or its first header, and the device that the next one names."""
         name = item.names[0]
         program, inner, _ = _parted(item.part(name, 0, _BEGINNING_BYTES))
         program = "GTK" if _GTK.fullmatch(name) else program or name
         fields = tuple(pair for pair in describe(inner).detail if pair[0] in ("vendor", "device", "UUID"))
-        return replace(super().look(item), program=program, fields=fields, unique=program == name)
+        return super().look(item)._replace(program=program, fields=fields, unique=program == name)
 
     def unwrap(self, data: bytes, *, whole: bool) -> tuple[bytes, Problem | None]:
         """The driver's data after the program's header, which has its size."""

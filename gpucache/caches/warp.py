@@ -16,13 +16,12 @@ in an object file.
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from gpucache.answers.entries import FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, broken
-from gpucache.caches.format import HOUR_NS, Look, architecture
+from gpucache.caches.format import HOUR_NS, architecture
 from gpucache.caches.layout import VERSION, Layout, Left, hashed
 from gpucache.caches.portable import Fact, Moving, PortableFile
 from gpucache.caches.systems import WarpPlaces
@@ -82,7 +81,7 @@ class Warp(WarpPlaces, FilesFormat):
         note="Code for a CPU stays if its file's name has no digits of the CPU, as in older versions.",
     )
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """Module, version of Warp and devices, from the names."""
         folder, kinds = item.parts[-1], [_BINARIES.get(Path(name).suffix) for name in item.names]
         older = folder in ("bin", "gen")
@@ -94,18 +93,17 @@ class Warp(WarpPlaces, FilesFormat):
         elif lacking := _lacking(item, folder):
             detail = f"its {lacking} file is gone, so Warp compiles the module again"
             problem = Problem(FindingKind.TRUNCATED, detail)
-        return Look(
+        return self.entry(item)._replace(
             program=module.removeprefix("wp_"),
             target=" ".join(_devices(item)),
-            kind=next((kind.value for kind in kinds if kind), "source"),
-            problem=problem,
-            used_ns=item.used_ns,
+            artifact_kind=next((kind.value for kind in kinds if kind), "source"),
+            damage=problem,
             toolchain=(("Warp", next(iter(item.parts[:-1]), "")),),
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
         """Each binary whole, whether the ``.meta`` reads, and whether the binary has its kernels."""
-        if problem := self.look(item).problem:
+        if problem := self.look(item).damage:
             yield problem
         kernels: set[str] = set()
         for name in sorted(item.names, key=lambda name: not name.endswith(".meta")):
@@ -127,9 +125,9 @@ class Warp(WarpPlaces, FilesFormat):
                     detail = f"{name} has {why}, so it is of another module; {_FAILS}"
                     yield Problem(FindingKind.MISLABELLED, detail)
 
-    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:
+    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
         """The version, and for each binary the device in its name, of which one suffices."""
-        yield from super().facts(item, replace(look, target=""))
+        yield from super().facts(item, look._replace(target=""))
         for name in item.names:
             if found := _BUILT.search(name):
                 cpu, arch, ending = found.groups()

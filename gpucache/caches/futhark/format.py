@@ -18,7 +18,7 @@ from gpucache.answers.why import Reach
 from gpucache.caches import files
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import HOUR_NS, Check, Clock, Look
+from gpucache.caches.format import HOUR_NS, Check, Clock
 from gpucache.caches.futhark import explaining, file
 from gpucache.caches.futhark.file import COMPARED_BYTES
 from gpucache.caches.futhark.locations import FutharkPlaces, folder_of
@@ -104,19 +104,18 @@ class Futhark(FutharkPlaces, FilesFormat):
             return ""
         return _SHORT if status.st_size < len(file.MAGIC) else _FOREIGN
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """Program by the file's name, target and kind by the beginning of the payload."""
         (name,), (status,) = item.seen, item.seen.values()
         start = item.part(name, 0, file.HEADER_BYTES + SCANNED_BYTES)
         head = file.read_header(start)
         told = describe(start[file.HEADER_BYTES :])
-        return Look(
+        return self.entry(item)._replace(
             program=file.program_of(name),
             target=file.target_of(told) if head is not None else "",
-            kind=told.kind.value if head is not None else "",
+            artifact_kind=told.kind.value if head is not None else "",
             fields=(("key", item.key),) if head is not None else (),
-            problem=file.damage(start, status.st_size),
-            used_ns=max(status.st_atime_ns, status.st_mtime_ns),
+            damage=file.damage(start, status.st_size),
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
@@ -185,12 +184,12 @@ class Futhark(FutharkPlaces, FilesFormat):
     def _candidate(self, item: Files) -> explaining.Candidate:
         (name,) = item.seen
         try:
-            damage, look = self.bars(item), Look() if self.bars(item) else self.look(item)
+            damage, look = self.bars(item), self.entry(item) if self.bars(item) else self.look(item)
         except OSError as error:
-            damage, look = self.unreadable(error), Look()
+            damage, look = self.unreadable(error), self.entry(item)
         except FormatError as error:
-            damage, look = Problem(FindingKind.UNTRUSTED, str(error)), Look()
-        wrong = damage or look.problem
+            damage, look = Problem(FindingKind.UNTRUSTED, str(error)), self.entry(item)
+        wrong = damage or look.damage
 
         def bad_payload() -> str:
             return next((one.detail for one in self.check(item) if one.kind in _BAD_PAYLOAD), "")

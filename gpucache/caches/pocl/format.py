@@ -28,7 +28,6 @@ from gpucache.answers.why import Reach
 from gpucache.caches import files
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import Look
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Whose
 from gpucache.caches.pocl import explaining
@@ -157,21 +156,21 @@ class Pocl(PoclPlaces, FilesFormat):
         """The directories of programs, and of failed builds, for which ``look`` returns None."""
         return super().items(prefix.lower())
 
-    def look(self, item: Files) -> Look | None:
+    def look(self, item: Files) -> CacheEntry | None:
         """Its kernels, its LLVM and its target; None without a program in it."""
         found = Program.of(item)
         if not found.main:
             return None
         sizes = dict.fromkeys(one.local_size or "any" for one in found.variants)
-        return Look(
+        return self.entry(item)._replace(
             program=found.title,
             target=f"{self.name}:{found.triple}" if found.triple else self.name,
-            kind=KINDS[found.main],
+            artifact_kind=KINDS[found.main],
             variant=f"local size {', '.join(list(sizes)[:SHOWN])}" if sizes else "",
             fields=tuple(found.fields()),
-            problem=found.broken,
-            made_ns=item.seen[found.main].st_mtime_ns,
-            used_ns=found.accessed_ns,
+            damage=found.broken,
+            created_ns=item.seen[found.main].st_mtime_ns,
+            last_used_ns=found.accessed_ns,
             toolchain=(("LLVM", found.llvm),) if found.llvm else (),
         )
 
@@ -289,7 +288,7 @@ class Pocl(PoclPlaces, FilesFormat):
 
     # On the way to another machine.
 
-    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - from its bitcode
+    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - from its bitcode
         """Its LLVM and target; PoCL's version and the CPU's name are only in the hash."""
         found = Program.of(item)
         yield from (pair for pair in (("LLVM", found.llvm), ("target triple", found.triple)) if pair[1])

@@ -23,7 +23,7 @@ from gpucache.answers.why import Reach
 from gpucache.caches import files, interpreters, tally
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, needed
-from gpucache.caches.format import Clock, HeldError, Look, UnjudgedError
+from gpucache.caches.format import Clock, HeldError, UnjudgedError
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Layout, Whose
 from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile
@@ -96,7 +96,7 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         """Nothing besides the result of ``check``."""
         yield from ()
 
-    def look(self, item: Files) -> Look:
+    def look(self, item: Files) -> CacheEntry:
         """Its kernels, the options that its log names, and its kind of binary."""
         binary = item.seen.get(entries.BINARY) or next(iter(item.seen.values()))
         described = source = info = None
@@ -115,15 +115,15 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         fields = [("source", digest(source))] if source is not None else []
         if options is not None:
             fields.append(("options", options))
-        return Look(
+        return self.entry(item)._replace(
             program=kernels[0] if kernels else "",
             target=entries.device_of(described) if described else "",
-            kind=described.kind.value if described else "",
+            artifact_kind=described.kind.value if described else "",
             variant="; ".join(filter(None, (others, options))),
             fields=tuple(fields),
-            problem=_damage(item),
-            made_ns=binary.st_mtime_ns,
-            used_ns=max(binary.st_atime_ns, binary.st_mtime_ns),
+            damage=_damage(item),
+            created_ns=binary.st_mtime_ns,
+            last_used_ns=max(binary.st_atime_ns, binary.st_mtime_ns),
             stays="" if info is not None or self._is_shown(item) else _NOT_ITS_OWN,
             gone=f"Python {python}" if python and interpreters.is_gone(python) else "",
         )
@@ -203,12 +203,13 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         # If a removal stops there, PyOpenCL finds an entry without it and builds it again.
         return [name for name in reversed(entries.PARTS) if name in present]
 
-    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:
+    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
         """Its Python, the device if the binary has it, and the place of PyOpenCL, whose headers' directory is
         an option of each build, if the log has the options."""
         if python := locations.python_of(item.folder.parent.name):
             yield Fact.PYTHON, python
-        if look.target and look.kind not in (PayloadKind.INTEL_CPU, PayloadKind.INTEL_GPU):  # without a name
+        of_intel = look.artifact_kind in (PayloadKind.INTEL_CPU, PayloadKind.INTEL_GPU)  # without a name
+        if look.target and not of_intel:
             yield Fact.ARCHITECTURE, look.target
         yield from needed(item.part(entries.BINARY, 0, _SCANNED_BYTES))
         if place := entries.installed_at(dict(look.fields).get("options", "")):

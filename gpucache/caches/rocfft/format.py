@@ -37,7 +37,7 @@ from gpucache.caches.databases import (
     stamp,
     told,
 )
-from gpucache.caches.format import SECOND_NS, Check, Clock, Format, HeldError, Item, Look, UnjudgedError
+from gpucache.caches.format import SECOND_NS, Check, Clock, Format, HeldError, Item, UnjudgedError
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Whose
 from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile, Restored, Start
@@ -88,6 +88,11 @@ class Stored:
     def key(self) -> str:
         """The row's key."""
         return self.row.key
+
+    @property
+    def used_ns(self) -> int:
+        """When it was stored, as rocFFT notes no use."""
+        return self.written_ns
 
     @property
     def size_bytes(self) -> int:
@@ -143,7 +148,7 @@ class Rocfft(RocfftPlaces, Format[Stored]):
         except (FormatError, UnreadableError):
             return  # an unreadable rest is a finding of the whole file
 
-    def look(self, item: Stored) -> Look:
+    def look(self, item: Stored) -> CacheEntry:
         """Its key, and the facts from the beginning of its code."""
         row, opened = item.row, self._opened
         assert opened is not None
@@ -152,13 +157,13 @@ class Rocfft(RocfftPlaces, Format[Stored]):
         fields = row.fields
         # People know the version as its integer, too.
         number = (("hip_version", str(row.hip_version)),) if isinstance(row.hip_version, int) else ()
-        return Look(
+        return self.entry(item)._replace(
             program=fields["kernel_name"],
             target=f"hip:{fields['arch']}",
-            kind=describe(prefix).kind.value,
+            artifact_kind=describe(prefix).kind.value,
             variant=f"HIP {fields['hip_version']}, generator {fields['generator_sum'][:12]}",
             fields=(*number, *fields.items()),
-            problem=judged(row, prefix),
+            damage=judged(row, prefix),
             unique=False,
         )
 
@@ -210,7 +215,7 @@ class Rocfft(RocfftPlaces, Format[Stored]):
         """Delete several rows like ``remove``, in one transaction."""
         return database.delete(self.root, [one.row for one in items if isinstance(one, Stored)])
 
-    def facts(self, item: Stored, look: Look) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - from its key
+    def facts(self, item: Stored, look: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - from its key
         """Everything that rocFFT looks a kernel up by besides its name."""
         told = item.row.fields
         yield Fact.ARCHITECTURE, told["arch"]

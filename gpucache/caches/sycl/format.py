@@ -33,7 +33,7 @@ from gpucache.answers.why import Reach, Served
 from gpucache.caches import files
 from gpucache.caches.files import Files, Identity
 from gpucache.caches.files_format import FilesFormat, needed
-from gpucache.caches.format import HeldError, Look
+from gpucache.caches.format import HeldError
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Layout, Whose
 from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile
@@ -133,23 +133,23 @@ class Sycl(SyclPlaces, FilesFormat):
 
     # Entries.
 
-    def look(self, item: Files) -> Look | None:
+    def look(self, item: Files) -> CacheEntry | None:
         """The entry that programs see, from its files' first bytes; None for a directory without entries."""
         numbers = Numbers.of(item)
         if not numbers.stems:
             return None
         strange = ""
-        found: list[Look] = []
+        found: list[CacheEntry] = []
         for stem in numbers.stems:
             strange = files_of.stranger(item, numbers, stem)
             if not strange:
                 found.append(self._glance(item, numbers, stem))
-                if found[-1].problem is None:
+                if found[-1].damage is None:
                     break
         if not found:
-            return Look(stays=_not_ours(strange), unique=False, shows=False)
-        look = found[-1] if found[-1].problem is None else found[0]
-        return replace(look, used_ns=max(_used_ns(item, numbers, stem) for stem in numbers.stems))
+            return self.entry(item)._replace(stays=_not_ours(strange), unique=False, shows=False)
+        look = found[-1] if found[-1].damage is None else found[0]
+        return look._replace(last_used_ns=max(_used_ns(item, numbers, stem) for stem in numbers.stems))
 
     def bars(self, item: Files) -> Problem | None:  # noqa: ARG002 - a link in it is one problem of many
         """Nothing: a link or special file is removed with its directory."""
@@ -192,7 +192,7 @@ class Sycl(SyclPlaces, FilesFormat):
     def report(self, item: Files, entry: CacheEntry) -> EntryReport:
         """The stored key, and a description of the binary."""
         numbers = Numbers.of(item)
-        stem = next((one for one in numbers.stems if self._glance(item, numbers, one).problem is None), "")
+        stem = next((one for one in numbers.stems if self._glance(item, numbers, one).damage is None), "")
         stem = stem or numbers.stems[0]
         binary = Binary(item, stem)
         payload: list[tuple[str, str]] = []
@@ -263,11 +263,12 @@ class Sycl(SyclPlaces, FilesFormat):
         served, found, _ = self._judged(item, Numbers.of(item))
         return None if served else next((problem for _, problem in found), None)
 
-    def _glance(self, item: Files, numbers: Numbers, stem: str) -> Look:
+    def _glance(self, item: Files, numbers: Numbers, stem: str) -> CacheEntry:
         """The state of one number from the first bytes of its files."""
         wrong: list[Problem] = []
         family = family_of(item)
-        look = Look(program=f"{family} {item.key[:12]}") if family != "program" else Look(unique=False)
+        program = "" if family == "program" else f"{family} {item.key[:12]}"
+        look = self.entry(item)._replace(program=program, unique=family != "program")
         with _noting(wrong):
             if family == "program" and SOURCE in numbers.suffixes[stem]:
                 look = _described(look, item, Source(item, stem))
@@ -275,7 +276,7 @@ class Sycl(SyclPlaces, FilesFormat):
             if BINARY in numbers.suffixes[stem]:
                 binary = Binary(item, stem)
                 start = binary.part(binary.payload, SHOWN_BYTES)
-                look = replace(look, kind=payloads.describe(start).kind.value)
+                look = look._replace(artifact_kind=payloads.describe(start).kind.value)
         locked = self._under_lock(item, stem)
         half, beyond = half_of(item, numbers, stem), _beyond(numbers, stem)
         if locked is not None and locked.kind is FindingKind.LOCKED:
@@ -286,7 +287,7 @@ class Sycl(SyclPlaces, FilesFormat):
             problem = wrong[0] if wrong else locked
         else:
             problem = Problem(FindingKind.MISPLACED, beyond) if beyond else None
-        return replace(look, problem=problem)
+        return look._replace(damage=problem)
 
     def _judged(self, item: Files, numbers: Numbers) -> tuple[str, list[tuple[str, Problem]], list[str]]:
         """The number that serves programs, empty for none; the problems of each number; and notes."""
@@ -410,7 +411,7 @@ class Sycl(SyclPlaces, FilesFormat):
 
     # On the way to another machine.
 
-    def facts(self, item: Files, look: Look) -> Iterator[tuple[str, str]]:
+    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
         """Device and driver in the key of a program, and the feature that a binary for CPUs needs."""
         told, stem = dict(look.toolchain), Numbers.of(item).stems[0]
         if told:
@@ -663,7 +664,7 @@ def _not_ours(name: str) -> str:
     return f"{name} does not begin like libsycl's files, so it may be another program's; move it elsewhere"
 
 
-def _described(look: Look, item: Files, source: Source) -> Look:
+def _described(look: CacheEntry, item: Files, source: Source) -> CacheEntry:
     """The description of an entry in its ``.src``."""
     pairs, names = source.pairs, source.kernels
     device = tuple(pair for pair in pairs if pair[0] in DEVICE_LABELS)
@@ -671,8 +672,7 @@ def _described(look: Look, item: Files, source: Source) -> Look:
     fields = dict(source.fields())
     more = f" spec {spec[:12]}" if source.spec.length else ""
     target = "/".join(value for label, value in pairs if label in (*IDENTITY_LABELS, "device"))
-    return replace(
-        look,
+    return look._replace(
         program=files_of.shown(names, source.part(source.images, NAMED_BYTES)),
         target=target,
         # Kernels of two programs may share a name, so only the image identifies another version.
