@@ -21,12 +21,11 @@ from gpucache.answers.verify import Checked, Finding
 from gpucache.answers.why import Reach, Served
 from gpucache.caches import places
 from gpucache.caches.format import Format, HeldError, T, UnjudgedError
-from gpucache.caches.interface import Wanted
+from gpucache.caches.interface import Cache, Wanted
 from gpucache.caches.portable import (
     MOST_BYTES,
     MOST_FILES,
     ImmovableError,
-    Moving,
     PortableEntry,
     PortableFile,
     Restored,
@@ -47,12 +46,15 @@ _REMOVED = "it was removed while it was being checked"
 _CHANGED = "it changed while it was being checked; check again"
 
 
-class ForeignCache(Generic[T]):
-    """One third-party cache, from its format: a ``gpucache.caches.interface.Cache``."""
+class ForeignCache(Cache, Generic[T]):
+    """One third-party cache, from its format."""
 
     def __init__(self, made: Format[T]) -> None:
         self._format = made
         self.name = made.name
+        self.together = made.together
+        self.moving = made.moving
+        self.strips = type(made).strip is not Format.strip
         self._root = made.root
         self._shows_uses = places.shows_uses(made.root)
         self._shown: bool | None = None
@@ -168,11 +170,6 @@ class ForeignCache(Generic[T]):
         except Exception as error:
             return Kept(self._failure(error))
 
-    @property
-    def together(self) -> int:
-        """The maximum number of removals that share one lock or commit."""
-        return self._format.together
-
     def remove_together(self, entries: Iterable[CacheEntry], why: str) -> Sequence[Kept | None]:
         """Remove several entries like ``remove``: the outcome of each, in their order."""
         every = list(entries)
@@ -182,11 +179,6 @@ class ForeignCache(Generic[T]):
                 done = iter(self._format.remove_together(going))
                 return [Kept(entry.stays) if entry.stays else next(done) for entry in every]
         return [self.remove(one, why) for one in every]
-
-    @property
-    def strips(self) -> bool:
-        """Whether entries may have more than the binary that programs load."""
-        return type(self._format).strip is not Format.strip
 
     def strip(self, entry: CacheEntry) -> Kept | None:
         """Remove what only compilers read of a sound entry that is unchanged; None once removed."""
@@ -209,11 +201,6 @@ class ForeignCache(Generic[T]):
         except Exception as error:
             self._failure(error)
             return ()
-
-    @property
-    def moving(self) -> Moving:
-        """How its entries move."""
-        return self._format.moving
 
     def pack(self, entry: CacheEntry) -> PortableEntry:
         """An entry in its portable form; raises FormatError, ImmovableError."""
@@ -248,7 +235,7 @@ class ForeignCache(Generic[T]):
         return self._format.facts_here()
 
     def having(self, keys: Container[str]) -> Callable[[str, Collection[str]], bool]:
-        """Whether sound entries of some keys are there: a function of a key and names, see ``Moves``."""
+        """Whether sound entries of some keys are there: a function of a key and names."""
         made, there = self._format, dict[str, list[T]]()
         with suppress(OSError, FormatError):
             for item in made.items(""):

@@ -9,15 +9,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location
+from gpucache.answers.entries import FindingKind, Location
 from gpucache.answers.verify import Checked, Finding
 from gpucache.caches.interface import Cache, System, Wanted
 from gpucache.caches.places import XDG
+from gpucache.caches.portable import Moving
 from gpucache.caches.registry import SYSTEMS, is_there, load_system, systems
 from gpucache.errors import CacheUnusableError
 
 if TYPE_CHECKING:
-    from gpucache.answers.evict import Kept
     from gpucache.answers.why import Reach
 
 
@@ -87,69 +87,29 @@ def open_places(name: str, place: Path | None, environ: Mapping[str, str]) -> li
     return [system.open(same or Location(name, str(place), "--cache", enabled=True))]
 
 
-class Unusable:
+class Unusable(Cache):
     """A cache that cannot be opened: it returns the reason, and refuses operations that need the cache."""
 
     def __init__(self, location: Location, reason: str) -> None:
+        self.name = location.cache
         self._location = location
         self._reason = reason
-
-    @property
-    def name(self) -> str:
-        """The name of its system."""
-        return self._location.cache
+        self.moving = Moving(reason)
 
     def location(self) -> Location:
         """The place of the cache, with the reason why it cannot be opened."""
         problems = self._location.problems
-        return (
-            self._location
-            if self._reason in problems
-            else self._location._replace(problems=(*problems, self._reason))
-        )
-
-    def scan(self, *, beside: bool = False) -> Iterator[CacheEntry]:  # noqa: ARG002 - it has none
-        """Nothing: no entry is visible."""
-        return iter(())
-
-    def find(self, prefix: str) -> list[CacheEntry]:  # noqa: ARG002 - the protocol's
-        """Nothing: no entry is visible."""
-        return []
+        more = () if self._reason in problems else (self._reason,)
+        return self._location._replace(problems=(*problems, *more))
 
     def unread(self) -> Sequence[str]:
         """Why it cannot be opened."""
         return (self._reason,)
 
-    def report(self, entry: CacheEntry) -> EntryReport:  # noqa: ARG002 - the protocol's
-        """Refused."""
-        raise CacheUnusableError(self._reason)
-
-    def extract(self, entry: CacheEntry) -> bytes:  # noqa: ARG002 - the protocol's
-        """Refused."""
-        raise CacheUnusableError(self._reason)
-
-    def check(self, entry: CacheEntry) -> Checked:  # noqa: ARG002 - the protocol's
-        """Refused."""
-        raise CacheUnusableError(self._reason)
-
     def leftovers(self) -> Iterator[Checked]:
         """The finding that it cannot be opened, which verify must report."""
         finding = Finding(self.name, self._location.root, FindingKind.UNTRUSTED, self._reason)
         yield Checked(self._location.root, (finding,), counts=False)
-
-    def remove(self, entry: CacheEntry, why: str) -> "Kept | None":  # noqa: ARG002 - the protocol's
-        """Refused."""
-        from gpucache.answers.evict import Kept
-
-        return Kept(self._reason)
-
-    def finish_removals(self) -> Sequence[str]:
-        """Nothing."""
-        return ()
-
-    def repair(self, checked: Checked, entry: CacheEntry | None) -> Checked:  # noqa: ARG002 - the protocol's
-        """No repair: nothing can be done."""
-        return checked
 
     def explain(self, wanted: Wanted) -> "Iterator[Reach]":  # noqa: ARG002 - the protocol's
         """Refused."""

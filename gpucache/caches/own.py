@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location, Problem
 from gpucache.answers.verify import Checked, Finding
 from gpucache.caches import registry
-from gpucache.caches.interface import Isolation, Wanted
+from gpucache.caches.interface import Isolation, OwnRoot, Wanted
 from gpucache.caches.portable import (
     SYNCED_AT_ONCE,
     Moving,
@@ -48,12 +48,14 @@ if TYPE_CHECKING:
     from gpucache.answers.why import Reach
 
 
-class OwnCache:
-    """A gpucache root as a ``gpucache.caches.interface.Cache``."""
+class OwnCache(OwnRoot):
+    """A gpucache root as one cache among others."""
 
     name = registry.OWN
     together = 100_000
     """A program is recorded once per this many removals; until then each takes 40 bytes of memory."""
+    moving = Moving(tried=True)
+    divides = True
 
     def __init__(self, store: DirectoryStore, location: Location) -> None:
         self.store = store
@@ -173,11 +175,6 @@ class OwnCache:
 
         return self.store.remove_together(map(_scanned, entries), why, everything=why == ALL)
 
-    @property
-    def moving(self) -> Moving:
-        """Entries move as they are."""
-        return Moving(tried=True)
-
     def pack(self, entry: CacheEntry) -> PortableEntry:
         """An entry in its portable form; raises FormatError."""
         from gpucache.store.format import encode  # only what moves needs it
@@ -186,10 +183,6 @@ class OwnCache:
         for _, detail in false_claims(whole):
             raise FormatError(f"{detail}; run 'gpucache verify --repair'")
         return of_own(whole.key, whole.head, encode(whole))
-
-    def facts_here(self) -> Mapping[str, frozenset[str]]:
-        """Nothing: compilers decide which entries are hit."""
-        return {}
 
     def having(self, keys: Container[str]) -> Callable[[str, Collection[str]], bool]:  # noqa: ARG002 - found by key
         """Whether sound entries are there, each of which is one file."""
@@ -242,10 +235,6 @@ class OwnCache:
         freed = format_size(swept.freed_bytes)
         files = format_count(swept.files, "file")
         return f"Also removed {files} of {what}, {freed}." if swept.files else ""
-
-    def finish_removals(self) -> Sequence[str]:
-        """Nothing: a removal leaves nothing behind."""
-        return ()
 
     def explain(self, wanted: Wanted) -> "Iterator[Reach]":
         """Refused: our own keys are explained from the sources themselves."""

@@ -18,7 +18,7 @@ from itertools import chain, islice
 
 from gpucache.answers.entries import CacheEntry
 from gpucache.answers.evict import ALL, EvictOutcome, EvictSummary, Foreseen, Removal
-from gpucache.caches.interface import Cache, OwnRoot, RemovesTogether, Rescanned, Strips
+from gpucache.caches.interface import Cache, OwnRoot
 from gpucache.engine.selection import Opened, matches_program, matches_target
 from gpucache.engine.staleness import Ask, Origin, Origins, origin
 from gpucache.errors import CacheUnusableError, UsageError
@@ -92,7 +92,7 @@ class EvictPlan:
     chooses: Callable[[CacheEntry], bool]
     order: Callable[[CacheEntry], bytes] | None = None
     """The sort key: the lowest goes first; None for the order in which they are read."""
-    strip: Strips | None = None
+    strip: Cache | None = None
     """The cache, if the binaries of its entries stay."""
 
     def removals(self, passed: Callable[[CacheEntry], object] = lambda _: None) -> Iterator[Removal]:
@@ -316,15 +316,9 @@ Passed = Callable[[CacheEntry], object]
 """Called with each entry that no rule chose."""
 
 
-def entries_of(cache: Cache, *, heads: bool = True) -> Iterable[CacheEntry]:
-    """All entries, to be walked several times, also while some are removed: as they are now, if a cache
-    cannot be scanned meanwhile. Without ``heads`` they need only the facts for removing all of them."""
-    return cache.entries(heads=heads) if isinstance(cache, Rescanned) else list(cache.scan())
-
-
 def plan_evict(cache: Cache, limits: Limits, now_ns: int, toolchains: Ask = lambda _: ()) -> EvictPlan:
     """The plan of the removals from a cache."""
-    return plan(entries_of(cache), limits, now_ns, toolchains)
+    return plan(cache.entries(), limits, now_ns, toolchains)
 
 
 def foresee(evict_plan: EvictPlan, passed: Passed = lambda _: None) -> Iterator[EvictOutcome]:
@@ -340,15 +334,11 @@ def run_evict(cache: Cache, evict_plan: EvictPlan, passed: Passed = lambda _: No
         for removal in removals:
             yield EvictOutcome(removal, removal.refused or strip.strip(removal.entry))
         return
-    if not isinstance(cache, RemovesTogether):
-        for removal in removals:
-            yield EvictOutcome(removal, removal.refused or cache.remove(removal.entry, removal.rule))
-        return
     for first in removals:
         yield from _together(cache, chain([first], islice(removals, cache.together - 1)), evict_plan.rule)
 
 
-def _together(cache: RemovesTogether, some: Iterable[Removal], rule: str) -> Iterator[EvictOutcome]:
+def _together(cache: Cache, some: Iterable[Removal], rule: str) -> Iterator[EvictOutcome]:
     """Removals that share the cost of one. A cache may read them all before it reports the first."""
     asked: deque[Removal] = deque()
 
@@ -424,7 +414,7 @@ class Eviction:
 
 
 def plan_eviction(opened: Opened, asked: Limits, toolchains: Ask, now_ns: int, *, heads: bool) -> Eviction:
-    """The plans of the removals from opened caches; without ``heads`` as ``entries_of`` reads them.
+    """The plans of the removals from opened caches; without ``heads`` as ``Cache.entries`` reads them.
 
     Raises UsageError for limits that do not go together, for a name that no entry has, and if nothing is
     given and a cache has no own limit.
@@ -434,7 +424,7 @@ def plan_eviction(opened: Opened, asked: Limits, toolchains: Ask, now_ns: int, *
     if asked.keep_binaries and (asked.everything or asked.max_size_bytes is not None):
         raise UsageError("--keep-binaries goes only with filters; leave --all and --max-size out")
     limits = [_limits(asked, cache) for cache in opened.caches]
-    every = [entries_of(cache, heads=heads) for cache in opened.caches]
+    every = [cache.entries(heads=heads) for cache in opened.caches]
     with opened.found_or_unread():
         _require_names(asked, every)
     if asked.max_size_bytes is not None and len(every) > 1:
@@ -448,7 +438,7 @@ def plan_eviction(opened: Opened, asked: Limits, toolchains: Ask, now_ns: int, *
 
 def _stripping(one: EvictPlan, cache: Cache) -> EvictPlan:
     """The plan that leaves the binaries of its entries; raises UsageError if a cache keeps nothing else."""
-    if not (isinstance(cache, Strips) and cache.strips):
+    if not cache.strips:
         raise UsageError(
             f"--keep-binaries is for caches that keep each stage of a compilation, which {cache.name} does "
             "not; name others by --cache"

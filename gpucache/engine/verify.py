@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from gpucache.answers.entries import CacheEntry, FindingKind
 from gpucache.answers.verify import Checked, Finding
-from gpucache.caches.interface import Cache, ChecksAll
+from gpucache.caches.interface import Cache
 from gpucache.engine.evict import superseded
 from gpucache.engine.selection import Opened
 from gpucache.engine.staleness import Ask, Origin, Origins, origin
@@ -102,8 +102,7 @@ def run_verify(
     them are sound: so many are shared out among the cores.
     """
     shares = min(cores(), sound_alike // _WORTH_A_SHARE)
-    # A connection to a store does not survive a fork.
-    if shares > 1 and not trials and isinstance(cache, ChecksAll) and cache.location().role != "store":
+    if shares > 1 and not trials and cache.divides:
 
         def told(number: int) -> Iterator[tuple[Checked, CacheEntry, int]]:
             found = cache.checked((number, shares))
@@ -144,11 +143,7 @@ def _counted(
 
 
 def _checked(cache: Cache, entries: Iterable[CacheEntry] | None) -> Iterable[tuple[CacheEntry, Checked]]:
-    if entries is None and isinstance(cache, ChecksAll):
-        return cache.checked()
-    return (
-        (entry, cache.check(entry)) for entry in (cache.scan(beside=True) if entries is None else entries)
-    )
+    return cache.checked() if entries is None else ((entry, cache.check(entry)) for entry in entries)
 
 
 def repaired(cache: Cache, found: Sequence[tuple[Checked, CacheEntry | None]]) -> list[Checked]:

@@ -103,8 +103,8 @@ class Contents:
         return {name for found, one in records if found not in without for name, _ in objects_of(one)}
 
 
-class StoredCache:
-    """The entries of one system in a store; see ``gpucache.caches.interface.Cache``."""
+class StoredCache(Cache):
+    """The entries of one system in a store."""
 
     def __init__(self, contents: Contents, name: str, *, first: bool) -> None:
         self.name = name
@@ -119,10 +119,6 @@ class StoredCache:
     def scan(self, *, beside: bool = False) -> Iterator[CacheEntry]:  # noqa: ARG002 - a catalogue has no more
         """Every entry that the catalogues name."""
         return map(_entry, self._own())
-
-    def find(self, prefix: str) -> list[CacheEntry]:
-        """Entries whose key begins with some digits."""
-        return [_entry(one) for one in self._own() if one.record.key.startswith(prefix)]
 
     def unread(self) -> Sequence[str]:
         """Why something could not be removed, a sentence each."""

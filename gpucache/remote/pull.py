@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gpucache.answers.transfer import Immovable, Moved, Pulled, PullResult, Unsound
-from gpucache.caches.interface import Cache, Moves
+from gpucache.caches.interface import Cache
 from gpucache.caches.portable import PortableEntry, Restored
 from gpucache.caches.registry import OWN
 from gpucache.errors import FormatError
@@ -59,10 +59,8 @@ def pull(
     for cache in caches:
         if cache.name not in by_system:
             continue
-        if not isinstance(cache, Moves) or cache.moving.why_not:
-            # One that does not move at all could not be opened.
-            why = cache.moving.why_not if isinstance(cache, Moves) else cache.location().problems[-1]
-            yield Immovable(cache.name, why)
+        if cache.moving.why_not:
+            yield Immovable(cache.name, cache.moving.why_not)
             continue
         of_cache = known.with_cache(cache.facts_here)._replace(untold=cache.moving.untold)
         wanted: list[Signed] = []
@@ -112,7 +110,7 @@ def _choose(
 
 
 def _restored(
-    cache: Moves, store: Objects, wanted: Sequence[Signed], machine: Machine, whole_of: _Whole
+    cache: Cache, store: Objects, wanted: Sequence[Signed], machine: Machine, whole_of: _Whole
 ) -> Iterator[Pulled]:
     waiting: deque[_Fetched] = deque()
     damaged: deque[Pulled] = deque()

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from gpucache.answers.entries import CacheEntry
 from gpucache.answers.transfer import Immovable, Moved, Pushed, PushResult, Unsound
-from gpucache.caches.interface import Cache, Moves
+from gpucache.caches.interface import Cache
 from gpucache.caches.portable import ImmovableError
 from gpucache.caches.registry import OWN
 from gpucache.errors import FormatError, UsageError
@@ -136,18 +136,16 @@ class _Sending:
     def objects(self, selected: Sequence[tuple[Cache, Iterable[CacheEntry]]]) -> Iterator[tuple[str, bytes]]:
         """The objects of all entries that the store does not have, one by one."""
         for cache, entries in selected:
-            moving = cache.moving if isinstance(cache, Moves) else None
-            if not isinstance(cache, Moves) or moving is None or moving.why_not:
+            if cache.moving.why_not:
                 if next(iter(entries), None) is not None:
-                    why = moving.why_not if moving else "its entries cannot be taken one by one"
-                    self._outcomes.append(Immovable(cache.name, why))
+                    self._outcomes.append(Immovable(cache.name, cache.moving.why_not))
                 continue
             for entry in entries:
                 self._progress(self._count, None, entry.program or entry.key[:12])
                 self._count += 1
                 yield from self._objects(cache, entry)
 
-    def _objects(self, cache: Moves, entry: CacheEntry) -> Iterator[tuple[str, bytes]]:
+    def _objects(self, cache: Cache, entry: CacheEntry) -> Iterator[tuple[str, bytes]]:
         moved = Moved(entry.cache, entry.key, entry.program, entry.target, entry.size_bytes)
         moving = cache.moving
         if moving.sources and not self._sources:

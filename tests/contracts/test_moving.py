@@ -6,13 +6,12 @@ finds it sound and would send it on unchanged. Whatever else arrives, nothing is
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Protocol, cast
 
 import pytest
 
 from gpucache.answers.entries import CacheEntry
 from gpucache.caches.format import architecture
-from gpucache.caches.interface import Cache, Moves
+from gpucache.caches.interface import Cache
 from gpucache.caches.portable import Fact, PortableEntry, PortableFile
 from gpucache.caches.registry import OWN
 from gpucache.caches.restoring import STAGING
@@ -22,27 +21,18 @@ from tests.contracts.examples import EXAMPLES, Example, open_example
 
 
 def _moves(name: str) -> bool:
-    cache = open_example(name, Path("/nowhere/at/all"))
-    return isinstance(cache, Moves) and not cache.moving.why_not
+    return not open_example(name, Path("/nowhere/at/all")).moving.why_not
 
 
 MOVING = [name for name, one in EXAMPLES.items() if not one.opaque and _moves(name)]
 every_moving = pytest.mark.parametrize("name", MOVING)
 
 
-class _Movable(Cache, Moves, Protocol):
-    """A cache whose entries move."""
-
-
-def _opened(name: str, place: Path) -> _Movable:
-    return cast("_Movable", open_example(name, place))
-
-
-def _packed(cache: _Movable) -> list[PortableEntry]:
+def _packed(cache: Cache) -> list[PortableEntry]:
     return [cache.pack(entry) for entry in scanned(cache)]
 
 
-def scanned(cache: _Movable) -> Sequence[CacheEntry]:
+def scanned(cache: Cache) -> Sequence[CacheEntry]:
     """The entries of a cache in the order of their keys."""
     return sorted(cache.scan(), key=lambda one: one.key)
 
@@ -51,7 +41,7 @@ def _sent(name: str, folder: Path) -> tuple[Example, list[PortableEntry]]:
     """An example, and its entries in their portable form; the cache is gone."""
     example = EXAMPLES[name]
     place = example.make(folder / "there")
-    packed = _packed(_opened(name, place))
+    packed = _packed(open_example(name, place))
     (folder / "there").rename(folder / "gone")
     return example, packed
 
@@ -65,8 +55,8 @@ def test_entries_that_moved_are_sound_and_move_on_unchanged(name: str, tmp_path:
     """Each is found at the other place, has no fault there, and keeps its digest; nothing else is left."""
     example, packed = _sent(name, tmp_path)
     place = tmp_path / "here" / example.place
-    assert [one.done for one in _opened(name, place).restore(packed)] == [True] * len(packed)
-    cache = _opened(name, place)
+    assert [one.done for one in open_example(name, place).restore(packed)] == [True] * len(packed)
+    cache = open_example(name, place)
     for entry in scanned(cache):
         assert not [one for one in cache.check(entry).findings if one.kind.wrong]
     assert [record_of(one).digest for one in _packed(cache)] == [record_of(one).digest for one in packed]
@@ -78,9 +68,9 @@ def test_a_sound_entry_is_never_written_over(name: str, tmp_path: Path) -> None:
     """Restoring twice leaves every file as it was."""
     example, packed = _sent(name, tmp_path)
     place = tmp_path / "here" / example.place
-    list(_opened(name, place).restore(packed))
+    list(open_example(name, place).restore(packed))
     before = {path: (tmp_path / "here" / path).stat().st_ino for path in _files(tmp_path / "here")}
-    assert [one.present for one in _opened(name, place).restore(packed)] == [True] * len(packed)
+    assert [one.present for one in open_example(name, place).restore(packed)] == [True] * len(packed)
     assert {path: (tmp_path / "here" / path).stat().st_ino for path in before} == before
 
 
@@ -89,13 +79,13 @@ def test_a_damaged_entry_is_replaced(name: str, tmp_path: Path) -> None:
     """What is damaged here comes back from elsewhere."""
     example, packed = _sent(name, tmp_path)
     place = tmp_path / "here" / example.place
-    list(_opened(name, place).restore(packed))
-    cache = _opened(name, place)
+    list(open_example(name, place).restore(packed))
+    cache = open_example(name, place)
     example.cut(scanned(cache)[0])
     if not any(one.kind.wrong for entry in scanned(cache) for one in cache.check(entry).findings):
         pytest.skip("its format does not see that its end is gone")
-    assert sum(one.done for one in _opened(name, place).restore(packed)) == 1
-    again = _opened(name, place)
+    assert sum(one.done for one in open_example(name, place).restore(packed)) == 1
+    again = open_example(name, place)
     assert [record_of(one).digest for one in _packed(again)] == [record_of(one).digest for one in packed]
 
 
@@ -122,7 +112,7 @@ def test_what_is_no_entry_is_not_written(name: str, tmp_path: Path) -> None:
     for what, changed in _damages(packed[0]):
         if not changed.files:
             continue
-        done = [one.done for one in _opened(name, place).restore([changed])]
+        done = [one.done for one in open_example(name, place).restore([changed])]
         assert done == [False], what
     assert not _files(tmp_path / "here")
 
@@ -131,7 +121,7 @@ def test_what_is_no_entry_is_not_written(name: str, tmp_path: Path) -> None:
 def test_a_damaged_entry_does_not_leave(name: str, tmp_path: Path) -> None:
     """What verify finds wrong is not packed."""
     example = EXAMPLES[name]
-    cache = _opened(name, example.make(tmp_path / "there"))
+    cache = open_example(name, example.make(tmp_path / "there"))
     for entry in scanned(cache):
         example.cut(entry)
         changed = next(one for one in scanned(cache) if one.path == entry.path)
@@ -149,7 +139,7 @@ def test_what_a_killed_process_left_is_removed_at_the_next_start(name: str, tmp_
     dead = (place.parent if example.place else place) / f"{STAGING}1-dead"
     dead.mkdir(parents=True)
     (dead / "file").write_bytes(b"x")
-    list(_opened(name, place).restore(packed))
+    list(open_example(name, place).restore(packed))
     assert not dead.exists()
 
 
@@ -169,7 +159,7 @@ def test_what_a_killed_process_left_is_removed_at_the_next_start(name: str, tmp_
 )
 def test_an_entry_tells_what_decides_about_a_hit(name: str, facts: dict[str, str], tmp_path: Path) -> None:
     """Architectures as targets have them, and versions as packages have them."""
-    entry, *_ = _packed(_opened(name, EXAMPLES[name].make(tmp_path)))
+    entry, *_ = _packed(open_example(name, EXAMPLES[name].make(tmp_path)))
     assert dict(entry.facts) == facts
 
 

@@ -14,17 +14,17 @@ from tests.caches.intel_neo import build as intel_neo
 from tests.caches.miopen import build as miopen
 from tests.caches.pytools import build as pytools
 from tests.caches.sycl import build as sycl
-from tests.contracts.examples import EXAMPLES
-from tests.contracts.test_moving import _opened, _packed, scanned
+from tests.contracts.examples import EXAMPLES, open_example
+from tests.contracts.test_moving import _packed, scanned
 
 
 def _from(name: str, folder: Path, lay: Callable[[Path], object]) -> list[PortableEntry]:
     lay(folder)
-    return _packed(_opened(name, folder))
+    return _packed(open_example(name, folder))
 
 
 def _restored(name: str, place: Path, *entries: PortableEntry) -> list[Restored]:
-    return list(_opened(name, place).restore(entries))
+    return list(open_example(name, place).restore(entries))
 
 
 def test_the_sum_by_which_the_driver_evicts_grows(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_rows_come_into_a_dictionary_that_is_there(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("DELETE FROM dict WHERE keyhash LIKE '%1'")
         database.execute("UPDATE dict SET key_value = ?", (b"\x80\x04K\x07.",))
-    cache = _opened("pytools", here)
+    cache = open_example("pytools", here)
     names = [one.name for one in entries[0].files]
     key = entries[0].key
     assert not cache.having([key])(key, names)
@@ -62,23 +62,23 @@ def test_rows_come_into_a_dictionary_that_is_there(tmp_path: Path) -> None:
 def test_a_row_comes_into_a_database_of_rocfft_that_is_there(tmp_path: Path) -> None:
     """The other rows stay."""
     example = EXAMPLES["rocfft"]
-    entries = _packed(_opened("rocfft", example.make(tmp_path / "there")))
+    entries = _packed(open_example("rocfft", example.make(tmp_path / "there")))
     place = example.make(tmp_path / "here", 1)
     assert sorted(one.done for one in _restored("rocfft", place, *entries)) == [False, True, True]
-    assert len(scanned(_opened("rocfft", place))) == len(entries)
+    assert len(scanned(open_example("rocfft", place))) == len(entries)
 
 
 def test_kernels_without_a_version_of_miopen_stay(tmp_path: Path) -> None:
     """Those of all versions have the same names."""
     place = miopen.put(tmp_path / "there").parent
-    cache = _opened("miopen", place)
+    cache = open_example("miopen", place)
     with pytest.raises(FormatError, match="version of MIOpen"):
         [cache.pack(entry) for entry in scanned(cache)]
 
 
 def test_an_entry_of_another_python_is_not_written(tmp_path: Path) -> None:
     """A directory of PyOpenCL's is one Python's; their parent has all of them."""
-    entries = _packed(_opened("pyopencl", EXAMPLES["pyopencl"].make(tmp_path / "there")))
+    entries = _packed(open_example("pyopencl", EXAMPLES["pyopencl"].make(tmp_path / "there")))
     other = tmp_path / "here" / "pyopencl-compiler-cache-v2-py3.9.1.final.0"
     (done, *_) = _restored("pyopencl", other, *entries)
     assert not done.done and not done.damaged and "another Python" in done.reason
@@ -99,7 +99,7 @@ def test_the_total_by_which_libsycl_evicts_grows_and_each_entry_has_a_time(tmp_p
     total = sum(len(file.data) for one in entries for file in one.files)
     assert (here / "cache_size.txt").read_text(encoding="ascii") == str(7 + total)
     assert len(list(here.rglob("0_access_time.txt"))) == len(entries)
-    assert {one.files for one in _packed(_opened("sycl", here))} == {one.files for one in entries}
+    assert {one.files for one in _packed(open_example("sycl", here))} == {one.files for one in entries}
 
 
 def test_what_is_only_in_the_log_of_a_database_comes_along(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_what_is_only_in_the_log_of_a_database_comes_along(tmp_path: Path) -> No
         database.execute("PRAGMA journal_mode=WAL")
         database.execute("DELETE FROM kern_db WHERE id = 1")
         database.commit()
-        cache = _opened("miopen", tmp_path / "there")
+        cache = open_example("miopen", tmp_path / "there")
         entries = [cache.pack(entry) for entry in scanned(cache)]
     assert all(one.done for one in _restored("miopen", tmp_path / "here", *entries))
     (moved,) = (tmp_path / "here").rglob("*.ukdb")
@@ -120,7 +120,7 @@ def test_what_is_only_in_the_log_of_a_database_comes_along(tmp_path: Path) -> No
 
 def test_an_index_with_rows_of_others_is_refused(tmp_path: Path) -> None:
     """Taichi compiles a kernel at every start of which there is a row and no file."""
-    first, second, *_ = _packed(_opened("taichi", EXAMPLES["taichi"].make(tmp_path / "there")))
+    first, second, *_ = _packed(open_example("taichi", EXAMPLES["taichi"].make(tmp_path / "there")))
     rows = [Index.read(one.files[-1].data) for one in (first, second)]
     both = Index(rows[0].version, {**rows[0].rows, **rows[1].rows}).written()
     tic, index = first.files
@@ -131,7 +131,7 @@ def test_an_index_with_rows_of_others_is_refused(tmp_path: Path) -> None:
 
 def test_a_row_of_rocfft_with_broken_code_is_refused(tmp_path: Path) -> None:
     """rocFFT would load it at every start."""
-    first, *_ = _packed(_opened("rocfft", EXAMPLES["rocfft"].make(tmp_path / "there")))
+    first, *_ = _packed(open_example("rocfft", EXAMPLES["rocfft"].make(tmp_path / "there")))
     code, row = first.files
     place = tmp_path / "here" / EXAMPLES["rocfft"].place
     (done,) = _restored("rocfft", place, first._replace(files=(code._replace(data=b"garbage"), row)))

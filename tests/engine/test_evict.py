@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gpucache.engine.evict import Limits, entries_of, plan, plan_evict, run_evict
+from gpucache.engine.evict import Limits, plan, plan_evict, run_evict
 from gpucache.store import DirectoryStore, Event
 from tests.engine.test_eviction_policy import NOW_NS
 from tests.faults.conftest import build_entry, own
@@ -58,9 +58,9 @@ def test_what_goes_whole_need_not_be_read(tmp_path: Path) -> None:
     for path in tmp_path.rglob("*.gpc"):
         path.write_bytes(b"no entry")
     cache = own(store)
-    found = list(entries_of(cache, heads=False))
+    found = list(cache.entries(heads=False))
     assert len(found) == 3 and not any(one.damage or one.program for one in found)
     assert {one.key for one in found} == {build_entry(seed).key.hex for seed in "abc"}
     (tmp_path / "CACHEDIR.TAG").unlink()
-    outcomes = list(run_evict(cache, plan(entries_of(cache, heads=False), Limits(everything=True), NOW_NS)))
+    outcomes = list(run_evict(cache, plan(cache.entries(heads=False), Limits(everything=True), NOW_NS)))
     assert [one.stays for one in outcomes] == [True] * 3 and len(list(store.scan())) == 3

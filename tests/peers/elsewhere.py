@@ -9,13 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import distribution
 from pathlib import Path
-from typing import cast
 
 import pytest
 from packaging.requirements import Requirement
 
 from gpucache.answers.entries import Location
-from gpucache.caches.interface import Cache, Moves
+from gpucache.caches.interface import Cache
 from gpucache.caches.portable import PortableEntry, Restored
 from gpucache.caches.registry import of_others
 from tests.children import run_text
@@ -131,7 +130,7 @@ def opened(system: str, place: Path) -> Cache:
 def packed(system: str, place: Path) -> list[PortableEntry]:
     """All entries of a cache in their portable form."""
     cache = opened(system, place)
-    return [cast("Moves", cache).pack(entry) for entry in cache.scan()]
+    return [cache.pack(entry) for entry in cache.scan()]
 
 
 def move(system: str, there: Path, here: Path) -> list[PortableEntry]:
@@ -144,7 +143,7 @@ def move(system: str, there: Path, here: Path) -> list[PortableEntry]:
 
 def restore(system: str, place: Path, entries: Sequence[PortableEntry]) -> list[Restored]:
     """What becomes of entries that came from elsewhere."""
-    return list(cast("Moves", opened(system, place)).restore(entries))
+    return list(opened(system, place).restore(entries))
 
 
 def seen(place: Path) -> dict[str, tuple[int, int]]:

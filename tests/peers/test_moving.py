@@ -9,11 +9,9 @@ import shutil
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, distribution, distributions
 from pathlib import Path
-from typing import cast
 
 import pytest
 
-from gpucache.caches.interface import Moves
 from gpucache.caches.portable import Fact
 from gpucache.errors import FormatError
 from tests.peers.elsewhere import User, move, needs_sandbox, opened, packed, restore, seen, users
@@ -290,7 +288,7 @@ def test_inductor_computes_wrong_values_by_code_for_another_cpu_so_that_stays(tm
     for entry in cache.scan():
         if entry.artifact_kind in ("compiled graph", "library"):
             with pytest.raises(FormatError, match="vector instructions"):
-                cast("Moves", cache).pack(entry)
+                cache.pack(entry)
     first.run(program, {**environ, "ATEN_CPU_CAPABILITY": "avx2"}, fails=True)
 
 

@@ -12,11 +12,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import pytest
 
-from gpucache.caches.interface import Moves
 from gpucache.caches.portable import Fact
 from gpucache.errors import FormatError
 from tests.peers.elsewhere import User, move, needs_sandbox, opened, packed, seen, users, with_private
@@ -182,7 +180,7 @@ def test_pyopencl_entries_move_where_their_headers_are_the_same(
             return
         entries = packed("pyopencl", there)
     with second.shown():
-        (done,) = cast("Moves", opened("pyopencl", here)).restore(entries)
+        (done,) = opened("pyopencl", here).restore(entries)
     assert done.done is not bool(why) and why in done.reason
     said, _ = second.run(program, intel)
     assert f"the answer is {seven}" in said and ("binary cache hit" in said) is done.done

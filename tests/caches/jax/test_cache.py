@@ -4,7 +4,6 @@ import fcntl
 import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import cast
 
 import pytest
 from hypothesis import given
@@ -14,7 +13,7 @@ from gpucache.answers.entries import CacheEntry, FindingKind
 from gpucache.answers.lookup import Verdict
 from gpucache.answers.why import Served
 from gpucache.caches import jax
-from gpucache.caches.interface import Cache, Moves
+from gpucache.caches.interface import Cache
 from gpucache.caches.registry import of_others
 from gpucache.errors import FormatError
 from tests.caches.jax.build import EXECUTABLE, executable, framed, key, packed, put
@@ -272,7 +271,7 @@ def test_an_executable_tells_the_place_of_xlas_caches_and_the_cpu(place: str, tm
     cpu = b"B\x18x86_64-unknown-linux-gnu\x12\x06znver5\x1a\x09+64bit,+adx"
     put(tmp_path, data=packed(EXECUTABLE + b"\xb2\x14" + length + told + b"\x10\x01" + cpu))
     cache = opened(SYSTEM, tmp_path)
-    facts = dict(cast("Moves", cache).pack(only(cache)).facts)
+    facts = dict(cache.pack(only(cache)).facts)
     assert facts == {"cache path": place, "CPU": "znver5", "compression": "zlib"}
 
 
@@ -280,13 +279,13 @@ def test_a_bounded_cache_gets_the_last_use_of_what_came(tmp_path: Path) -> None:
     """Without it JAX writes no other entry; a cache without a bound gets none."""
     put(tmp_path / "there", used_ns=1)
     there = opened(SYSTEM, tmp_path / "there")
-    entry = cast("Moves", there).pack(only(there))
+    entry = there.pack(only(there))
     assert len(entry.files) == 1
     for name, bounded in (("bounded", True), ("free", False)):
         (tmp_path / name).mkdir()
         if bounded:
             (tmp_path / name / ".lockfile").touch()
         here = opened(SYSTEM, tmp_path / name)
-        assert [one.done for one in cast("Moves", here).restore([entry])] == [True]
+        assert [one.done for one in here.restore([entry])] == [True]
         assert bool(list((tmp_path / name).glob("*-atime"))) is bounded
         assert not here.check(only(here)).findings

@@ -2,12 +2,10 @@
 
 import fcntl
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from gpucache.answers.entries import FindingKind
-from gpucache.caches.interface import Moves
 from gpucache.caches.registry import of_others
 from gpucache.errors import FormatError
 from tests.caches.inductor import build as inductor
@@ -61,13 +59,13 @@ def test_lists_of_what_moved_name_the_new_place(tmp_path: Path) -> None:
     code = inductor.put_module(rank / "inductor_cache", b"# AOT ID\ncpp_pybinding(\n")
     cache = opened(SYSTEM, tmp_path / "there")
     entries = [one for one in cache.scan() if Path(one.path).parent != code.parent]
-    packed = [cast("Moves", cache).pack(one) for one in entries]
+    packed = [cache.pack(one) for one in entries]
     (left,) = (one for one in cache.scan() if one not in entries)
     with pytest.raises(FormatError, match="vector instructions"):
-        cast("Moves", cache).pack(left)
+        cache.pack(left)
     (tmp_path / "there").rename(tmp_path / "gone")
     here = opened(SYSTEM, tmp_path / "here")
-    assert [one.done for one in cast("Moves", here).restore(packed)] == [True, True]
+    assert [one.done for one in here.restore(packed)] == [True, True]
     assert not [one for entry in here.scan() for one in here.check(entry).findings]
     lists = [*(tmp_path / "here").rglob("vllm_compile_cache.py"), *(tmp_path / "here").rglob("__grp__*")]
     assert [f"{path.parent}/" in path.read_text() for path in lists] == [True, True]

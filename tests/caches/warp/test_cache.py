@@ -2,13 +2,11 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from gpucache.answers.entries import FindingKind
 from gpucache.answers.why import Served
-from gpucache.caches.interface import Moves
 from gpucache.caches.registry import of_others
 from gpucache.errors import FormatError
 from tests.caches.opened import PTX, kinds, opened
@@ -143,8 +141,8 @@ def test_code_for_a_cpu_that_is_not_named_does_not_move(tmp_path: Path) -> None:
     (folder / f"{folder.name}.cpu0eee9287.o").write_bytes(elf64())
     cache = opened(SYSTEM, tmp_path)
     (entry,) = cache.scan()
-    assert ("CPU", "0eee9287") in cast("Moves", cache).pack(entry).facts
+    assert ("CPU", "0eee9287") in cache.pack(entry).facts
     (folder / f"{folder.name}.o").write_bytes(elf64())
     (entry,) = cache.scan()
     with pytest.raises(FormatError, match="for which"):
-        cast("Moves", cache).pack(entry)
+        cache.pack(entry)
