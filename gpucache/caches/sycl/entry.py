@@ -417,7 +417,7 @@ def judge(item: Files, numbers: Numbers, stem: str) -> Number:
     except FormatError as error:
         detail = f"{error} here, though programs may follow it"
         folder = any(stat.S_ISDIR(item.seen[name].st_mode) for name in numbers.files(stem))
-        paths = () if folder else numbers.files(stem)
+        paths = () if folder else None
         found.problems.append(Problem(FindingKind.UNTRUSTED, detail, paths=paths))
     found.taken = bool(found.digest) and not skipped
     return found

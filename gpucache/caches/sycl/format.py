@@ -9,9 +9,9 @@ Source: libsycl, ``persistent_device_code_cache.cpp`` (``getCacheItemPath``, ``g
 
 An entry is such a directory, as its hashes cover the whole key. Programs look at 0, 1, 2... while either
 file of a number exists; a number with a lock is passed over; the first whose ``.src`` equals the wanted key
-is taken, even with a damaged ``.bin``. So damage is repaired by removing the whole directory, which programs
-write again; copies that no program reaches are removed alone. A lock is a file made with O_CREAT |
-O_EXCL and names no process: after ten minutes it counts as abandoned.
+is taken, even with a damaged ``.bin``. So everything wrong in a directory is repaired by removing the whole,
+which programs write again. A lock is a file made with O_CREAT | O_EXCL and names no process: after ten
+minutes it counts as abandoned.
 """
 
 import hashlib
@@ -120,7 +120,7 @@ class Sycl(SyclPlaces, FilesFormat):
     wanted = questions.WANTED
     asks_itself = True
     moving = Moving(tried=True, tells="names of kernels, build options, and images of programs")
-    mends = frozenset({*FilesFormat.mends, FindingKind.ORPHAN})
+    mends = frozenset(FindingKind)
     _told: tuple[str, tuple[str, ...]] = "", ()
     """The entry that was checked last, and what its files could not show."""
 
@@ -159,12 +159,9 @@ class Sycl(SyclPlaces, FilesFormat):
         """Check both files of each number, the hashes, the binary's kind, and why programs miss it."""
         now = item.again()
         numbers = Numbers.of(now)
-        served, found, notes = self._judged(now, numbers)
+        _, found, notes = self._judged(now, numbers)
         self._told = item.key, tuple(notes)
-        for stem, problem in found:
-            spare = served and order(served) < order(stem)
-            yield problem._replace(paths=numbers.files(stem)) if spare and problem.paths is None else problem
-        yield from (problem for _, problem in self._around(now, numbers))
+        yield from (*found, *(problem for _, problem in self._around(now, numbers)))
 
     def notes(self, item: Files) -> Iterator[str]:
         """The properties that its files could not show."""
@@ -203,7 +200,11 @@ class Sycl(SyclPlaces, FilesFormat):
             payload += [*payloads.describe(data).pairs, ("SHA-256", digest(data))]
             if binary.held > 1:
                 payload.insert(-1, ("further binaries", str(binary.held - 1)))
-        fields = (KeyField(*pair) for pair in (*_stored(item, stem), *_place(item)))
+        labels = _FAMILIES[family_of(item), len(item.parts)]
+        place = (
+            (f"directory of {label}", part) for label, part in zip(labels, item.parts, strict=True) if label
+        )
+        fields = (KeyField(*pair) for pair in (*_stored(item, stem), *place))
         numbered = KeyField("numbers", ", ".join(numbers.stems))
         return EntryReport(entry, (*fields, numbered), tuple(payload))
 
@@ -261,7 +262,7 @@ class Sycl(SyclPlaces, FilesFormat):
     def _hinders(self, item: Files) -> Problem | None:
         """The reason why programs cannot use an entry."""
         served, found, _ = self._judged(item, Numbers.of(item))
-        return None if served else next((problem for _, problem in found), None)
+        return next(iter(found), None) if not served else None
 
     def _glance(self, item: Files, numbers: Numbers, stem: str) -> CacheEntry:
         """The state of one number from the first bytes of its files."""
@@ -289,36 +290,36 @@ class Sycl(SyclPlaces, FilesFormat):
             problem = Problem(FindingKind.MISPLACED, beyond) if beyond else None
         return look._replace(damage=problem)
 
-    def _judged(self, item: Files, numbers: Numbers) -> tuple[str, list[tuple[str, Problem]], list[str]]:
-        """The number that serves programs, empty for none; the problems of each number; and notes."""
+    def _judged(self, item: Files, numbers: Numbers) -> tuple[str, list[Problem], list[str]]:
+        """The number that serves programs, empty for none; the problems of all numbers; and notes."""
         served, killer = "", ""
         taken: dict[str, Number] = {}
-        found: list[tuple[str, Problem]] = []
+        found: list[Problem] = []
         notes: list[str] = []
         for stem in numbers.stems:
             locked = self._under_lock(item, stem)
             if locked is not None:
-                found.append((stem, locked))
+                found.append(locked)
                 if locked.kind is FindingKind.LOCKED:
                     continue  # what is being written is not judged
             one = judge(item, numbers, stem)
-            found += ((stem, problem) for problem in one.problems)
+            found += one.problems
             notes += one.notes
             if locked is None:
                 twin = taken.get(one.digest) if one.digest else None
                 if beyond := _beyond(numbers, stem):
-                    found.append((stem, Problem(FindingKind.MISPLACED, beyond)))
+                    found.append(Problem(FindingKind.MISPLACED, beyond))
                 elif killer:
                     detail = f"programs die of {killer} before they get to {stem}"
-                    found.append((stem, Problem(FindingKind.MISPLACED, detail)))
+                    found.append(Problem(FindingKind.MISPLACED, detail))
                 elif twin is not None:
-                    found.append((stem, _twin(twin, stem)))
+                    found.append(_twin(twin, stem))
                 elif one.taken and not one.problems:
                     served = served or stem
                 killer = killer or (stem if one.kills else "")
                 if one.taken:
                     taken.setdefault(one.digest, one)
-            found += ((stem, problem) for problem in self._times(item, numbers, stem))
+            found += self._times(item, numbers, stem)
         return served, found, notes
 
     def _under_lock(self, item: Files, stem: str) -> Problem | None:
@@ -328,7 +329,7 @@ class Sycl(SyclPlaces, FilesFormat):
             return None
         kind = FindingKind.MISPLACED if self._is_stale(item, name) else FindingKind.LOCKED
         detail, _, remedy = self._lock_told(item, name, _LOCKED).rpartition("; ")
-        return Problem(kind, detail, remedy, self._breakable(item, name))
+        return Problem(kind, detail, remedy, None if self._breakable(item, name) else ())
 
     def _times(self, item: Files, numbers: Numbers, stem: str) -> Iterator[Problem]:
         """A problem if an entry lacks a time that libsycl's eviction uses, where that was ever on."""
@@ -336,7 +337,7 @@ class Sycl(SyclPlaces, FilesFormat):
         if ACCESS in numbers.suffixes[stem]:
             if access_number(item, stem) is None:
                 detail = f"{name} contains no time, so libsycl evicts the entry before all others"
-                yield Problem(FindingKind.ORPHAN, detail, paths=(name,))
+                yield Problem(FindingKind.ORPHAN, detail)
         elif BINARY in numbers.suffixes[stem] and os.path.lexists(self.root / SIZE_FILE):
             detail = f"{name} is missing, so libsycl never evicts the entry until it is used again"
             yield Problem(FindingKind.ORPHAN, detail, paths=())
@@ -353,7 +354,7 @@ class Sycl(SyclPlaces, FilesFormat):
                 name = stem + ACCESS
                 detail = f"{name} has the last use of an entry that is gone"
                 ours = access_number(item, stem) is not None or item.seen[name].st_size == 0
-                yield name, Problem(FindingKind.ORPHAN, detail, paths=(name,) if ours else ())
+                yield name, Problem(FindingKind.ORPHAN, detail, paths=None if ours else ())
             if LOCK in suffixes and not present:
                 yield stem + LOCK, self._lock(item, stem + LOCK, _holding(numbers, stem))
             if ACCESS_LOCK in suffixes:
@@ -363,14 +364,14 @@ class Sycl(SyclPlaces, FilesFormat):
 
     def _lock(self, item: Files, name: str, effect: str) -> Problem:
         told = self._lock_told(item, name, effect)
-        return Problem(FindingKind.LOCKED, told, paths=self._breakable(item, name))
+        return Problem(FindingKind.LOCKED, told, paths=None if self._breakable(item, name) else ())
 
     def _is_stale(self, item: Files, name: str) -> bool:
         return self.now_ns() - item.seen[name].st_mtime_ns > STALE_NS
 
-    def _breakable(self, item: Files, name: str) -> tuple[str, ...]:
-        """The file of an abandoned lock."""
-        return (name,) if self._is_stale(item, name) and not _is_strange(item, name) else ()
+    def _breakable(self, item: Files, name: str) -> bool:
+        """Whether a lock is abandoned."""
+        return self._is_stale(item, name) and not _is_strange(item, name)
 
     def _lock_told(self, item: Files, name: str, effect: str) -> str:
         """A sentence on what a lock of some age means."""
@@ -457,9 +458,13 @@ class Sycl(SyclPlaces, FilesFormat):
         own = [stem for stem, name in strange.items() if not name]
         if _identities(now) != _identities(item) or not own:
             return Kept(_not_ours(next(iter(strange.values())))) if strange and not own else Kept()
-        gone = [stem for stem in numbers.suffixes if stem in own or self._is_spent(now, numbers, stem)]
+        spent = [
+            one
+            for one in numbers.suffixes
+            if not numbers.present(one) and access_number(now, one) is not None
+        ]
         with now.open() as folder, self._held(folder, now, own):
-            for stem in gone:
+            for stem in (*own, *spent):
                 for name in numbers.files(stem):
                     _unlink(folder, name)
         self._resize(-_content_bytes(now, own))
@@ -477,21 +482,6 @@ class Sycl(SyclPlaces, FilesFormat):
             for name in locks:
                 _unlink(folder, name)
         return self.remove(item)
-
-    def take(self, item: Files, paths: Sequence[str]) -> bool:
-        """Remove an abandoned lock, an unreachable copy or an orphan time, unless a program writes."""
-        now = item.again()
-        if any(name.endswith(LOCK) and not self._breakable(now, name) for name in now.names):
-            return False
-        there = [name for name in paths if name in item.seen]
-        gone = super().take(item, there)
-        if gone:
-            self._resize(-sum(item.seen[name].st_size for name in there if name.endswith((BINARY, SOURCE))))
-        self._tidy(item.parts)
-        return gone
-
-    def _is_spent(self, item: Files, numbers: Numbers, stem: str) -> bool:
-        return not numbers.present(stem) and access_number(item, stem) is not None
 
     def _tidy(self, parts: Sequence[str]) -> None:
         """Remove a directory and its parents up to the root while they are empty."""
@@ -566,7 +556,7 @@ class Sycl(SyclPlaces, FilesFormat):
             if (item := _file(path)) is None:
                 return checked
             if path.name.endswith(LOCK):
-                ours = bool(self._breakable(item, path.name))
+                ours = self._breakable(item, path.name)
             elif path.name.endswith(ACCESS):
                 empty = item.seen[path.name].st_size == 0
                 ours = empty or access_number(item, path.name.removesuffix(ACCESS)) is not None
@@ -709,11 +699,6 @@ def _stored(item: Files, stem: str) -> Iterator[tuple[str, str]]:
     yield from (("kernel", name) for name in names[:_NAMES_SHOWN])
     if len(names) > _NAMES_SHOWN:
         yield "kernels", f"{len(names)} in all"
-
-
-def _place(item: Files) -> Iterator[tuple[str, str]]:
-    labels = _FAMILIES[family_of(item), len(item.parts)]
-    return ((f"directory of {label}", part) for label, part in zip(labels, item.parts, strict=True) if label)
 
 
 @contextmanager
