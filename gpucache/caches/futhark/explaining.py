@@ -23,9 +23,8 @@ from gpucache.caches.futhark.file import (
     CUDA_VARIABLES,
     HIP_VARIABLE,
     RECOMPILED,
-    START,
     TR_OPTIONS,
-    continued,
+    contribution,
     native_signed,
     to_bytes,
     total,
@@ -52,7 +51,7 @@ EDIT_LIMIT = 200_000
 """The most changes that are tried."""
 ALTERNATIVES = 8
 """The most explanations that are kept of one difference."""
-_JOINED_BYTES = 48 * 1024 * 1024  # of strings that are tried
+_JOINED_BYTES = 24 * 1024 * 1024  # of strings that are tried
 _TOLD = 3
 """The most explanations of one difference that are shown."""
 _CHAR = {True: "signed", False: "unsigned"}
@@ -388,38 +387,19 @@ def _values(name: bytes, value: int, listed: Sequence[int]) -> Iterator[int]:
 # Which of them does.
 
 
-class Recipe:
-    """The effect of changing one option on the key: CUDA and HIP hash each option, OpenCL one string."""
+def added(question: Question) -> Callable[[Edit], int]:
+    """The effect of a change on the key, as a function: CUDA and HIP hash each option, OpenCL one string."""
+    options, signed = question.options, question.signed
+    if question.backend != "opencl":
+        return lambda edit: total(filter(None, (edit.stored, edit.wanted)), signed=signed)
+    now = contribution(b" ".join(options), signed=signed)
 
-    def __init__(self, question: Question) -> None:
-        self._options, self._signed = question.options, question.signed
-        self._joined = question.backend == "opencl"
-        starts = [(START, 0)]  # x and place where each option begins in the string
-        for option in question.options if self._joined else ():
-            x, place = starts[-1]
-            x, _ = continued(option + b" ", x, place, signed=self._signed)
-            starts.append((x, place + len(option) + 1))
-        self._starts = starts
-        self._rests: dict[int, int] = {}
-        self.limit = _JOINED_BYTES // max(1, starts[-1][1]) if self._joined else EDIT_LIMIT
+    def of_string(edit: Edit) -> int:
+        stored, rest = [edit.stored or b""], options[edit.place + (edit.wanted is not None) :]
+        changed = (*options[: edit.place], *stored[edit.stored is None :], *rest)
+        return now ^ contribution(b" ".join(changed), signed=signed)
 
-    def added(self, edit: Edit) -> int:
-        """The effect of a change on the key."""
-        if not self._joined:
-            both = (one for one in (edit.stored, edit.wanted) if one is not None)
-            return total(both, signed=self._signed)
-        # The last option goes together with the space before it, so the option before it counts as well.
-        first = max(0, edit.place - 1)
-        stored = () if edit.stored is None else (edit.stored,)
-        rest = self._options[edit.place + (edit.wanted is not None) :]
-        changed = (*self._options[first : edit.place], *stored, *rest)
-        if first not in self._rests:
-            self._rests[first] = self._rest(self._options[first:], first)
-        return self._rest(changed, first) ^ self._rests[first]
-
-    def _rest(self, options: Sequence[bytes], first: int) -> int:
-        x, place = self._starts[first]
-        return continued(b" ".join(options), x, place, signed=self._signed)[1]
+    return of_string
 
 
 def search(question: Question, differences: Collection[int]) -> dict[int, list[Edit]]:
@@ -427,10 +407,11 @@ def search(question: Question, differences: Collection[int]) -> dict[int, list[E
     found: dict[int, dict[tuple[bytes | None, bytes | None], Edit]] = {one: {} for one in differences}
     if not found:
         return {}
-    recipe = Recipe(question)
+    effect, length = added(question), len(b" ".join(question.options))
+    limit = _JOINED_BYTES // max(1, length) if question.backend == "opencl" else EDIT_LIMIT
     # All are tried even if an earlier one explains the key: only that shows that it is the only one.
-    for edit in islice(edits(question), recipe.limit):
-        ways = found.get(recipe.added(edit))
+    for edit in islice(edits(question), limit):
+        ways = found.get(effect(edit))
         if ways is not None and len(ways) < ALTERNATIVES:
             ways.setdefault((edit.stored, edit.wanted), edit)
     return {one: list(ways.values()) for one, ways in found.items()}

@@ -37,7 +37,7 @@ KEY_BYTES = 32
 COMPARED_BYTES = 8
 """The part that Futhark compares: the number of words is passed to memcmp as the number of bytes."""
 
-START = 5381
+_START = 5381
 _WORD = 0xFFFF_FFFF
 _UNSIGNED = tuple(range(256))
 _SIGNED = tuple(byte - 256 * (byte > 127) for byte in range(256))
@@ -87,17 +87,12 @@ _CONSEQUENCES = {
 
 def contribution(data: bytes, *, signed: bool = True) -> int:
     """The effect of one input on the key: a number of 256 bits, whose little-endian bytes are the key's."""
-    return continued(data, START, 0, signed=signed)[1]
-
-
-def continued(data: bytes, x: int, place: int, *, signed: bool) -> tuple[int, int]:
-    """``x`` after the rest of an input that continues at a place, and the effect of that rest on the key."""
-    steps = _SIGNED if signed else _UNSIGNED
+    steps, x = _SIGNED if signed else _UNSIGNED, _START
     words = [0] * 8
-    for at, byte in enumerate(data, place):
+    for at, byte in enumerate(data):
         x = (33 * x + steps[byte]) & _WORD
         words[at & 7] ^= x
-    return x, sum(word << 32 * index for index, word in enumerate(words))
+    return sum(word << 32 * index for index, word in enumerate(words))
 
 
 def total(inputs: Iterable[bytes], *, signed: bool = True) -> int:

@@ -5,8 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucache.caches.futhark.file import (
-    START,
-    continued,
     contribution,
     key_of,
     native_signed,
@@ -47,14 +45,6 @@ def test_key_of_takes_text_and_bytes() -> None:
 def test_the_machine_is_asked_without_error() -> None:
     """Whether char has a sign here is known for every machine."""
     assert native_signed() in (True, False)
-
-
-@given(st.binary(max_size=80), st.integers(0, 80), st.booleans())
-def test_an_input_may_be_hashed_in_two_parts(data: bytes, cut: int, signed: bool) -> None:
-    """Going on behind a part gives what the whole gives."""
-    x, first = continued(data[:cut], START, 0, signed=signed)
-    _, second = continued(data[cut:], x, len(data[:cut]), signed=signed)
-    assert first ^ second == contribution(data, signed=signed)
 
 
 @given(st.binary(max_size=80).filter(bytes.isascii))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucache.caches.futhark.explaining import EDIT_LIMIT, Edit, Question, Recipe, edits, search
+from gpucache.caches.futhark.explaining import EDIT_LIMIT, Edit, Question, added, edits, search
 from gpucache.caches.futhark.file import contribution, total
 from tests.caches.futhark.build import OPENCL_OPTIONS, OPTIONS
 
@@ -135,7 +135,7 @@ def test_a_change_that_is_tried_is_found(options: list[bytes], backend: str, dat
     question = _question(options, backend)
     tried = [*edits(question)]
     edit = data.draw(st.sampled_from(tried))
-    if number := Recipe(question).added(edit):
+    if number := added(question)(edit):
         pairs = [(one.stored, one.wanted) for one in search(question, {number})[number]]
         assert (edit.stored, edit.wanted) in pairs or len(pairs) == 8
 
@@ -146,5 +146,5 @@ def test_parts_of_a_string_are_edited_right(tokens: list[bytes], data: st.DataOb
     place = data.draw(st.integers(0, len(tokens) - 1))
     new = data.draw(st.none() | st.just(b"-new"))
     edited = [*tokens[:place], *([] if new is None else [new]), *tokens[place + 1 :]]
-    number = Recipe(_question(tokens, "opencl")).added(Edit(new, tokens[place], place))
+    number = added(_question(tokens, "opencl"))(Edit(new, tokens[place], place))
     assert number == contribution(b" ".join(edited)) ^ contribution(b" ".join(tokens))
