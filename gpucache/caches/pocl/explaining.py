@@ -57,100 +57,73 @@ def read_questions(wanted: Wanted) -> list[Question]:
             "'gpucache inspect --cache pocl --why --want kernel=NAME'"
         )
     sizes = [_local_size(raw) for raw in wanted.get("local-size", ())] or [""]
-    versions = [_version(raw) for raw in wanted.get("llvm", ())] or [""]
+    versions = [
+        _matched(_LLVM, raw, "a version of LLVM; write it as 15.0.6")[1] for raw in wanted.get("llvm", ())
+    ] or [""]
     if len(versions) > 1:
         raise UsageError(f"the field 'llvm' is given {len(versions)} times; give it once")
     return [Question(kernel, size, versions[0]) for kernel in kernels for size in sizes]
 
 
 def _local_size(raw: bytes) -> str:
-    match = _SIZE.fullmatch(raw.decode("ascii", "replace").strip())
-    if match is None:
-        raise UsageError(
-            f"{printable(raw.decode('ascii', 'replace'))!r} is not a local size; write it as 64x1x1"
-        )
+    match = _matched(_SIZE, raw, "a local size; write it as 64x1x1")
     return "x".join(str(int(extent or "1")) for extent in match.groups())
 
 
-def _version(raw: bytes) -> str:
-    match = _LLVM.fullmatch(raw.decode("ascii", "replace").strip())
-    if match is None:
-        raise UsageError(
-            f"{printable(raw.decode('ascii', 'replace'))!r} is not a version of LLVM; write it as 15.0.6"
-        )
-    return match[1]
+def _matched(pattern: re.Pattern[str], raw: bytes, what: str) -> re.Match[str]:
+    text = raw.decode("ascii", "replace")
+    if (match := pattern.fullmatch(text.strip())) is None:
+        raise UsageError(f"{printable(text)!r} is not {what}")
+    return match
 
 
 def answer(question: Question, candidates: Sequence[Program], check: Check) -> Reach:
     """Whether a kernel exists for a local size, and if not what exists of it."""
+
+    def reach(verdict: Served | Verdict, detail: str, one: Program | None, *differs: Difference) -> Reach:
+        return Reach(PoclPlaces.name, question.words, verdict, detail, differs, one.files.key if one else "")
+
+    def of_kernel(one: Program, size: str = "") -> list[Variant]:
+        own = (variant for variant in one.variants if variant.kernel == question.kernel)
+        return [variant for variant in own if size in ("", variant.local_size)]
+
     holding = [one for one in candidates if question.kernel in _names(one)]
+    if not holding and (unreadable := [one for one in candidates if one.broken and not _names(one)]):
+        told = f"no readable program has it, but {len(unreadable)} cannot be read; {_remedy(unreadable[0])}"
+        return reach(Verdict.CORRUPT, told, unreadable[0])
     if not holding:
-        return _missing(question, candidates)
-    fitting = [one for one in holding if not question.llvm or one.llvm == question.llvm]
-    if not fitting:
-        return _of_another_llvm(question, _latest(holding))
-    sized = [one for one in fitting if _for_size(question, one)]
-    if not sized:
-        return _of_another_size(question, _latest(fitting))
-    return _held(question, sized, check)
-
-
-def _missing(question: Question, candidates: Sequence[Program]) -> Reach:
-    unreadable = [one for one in candidates if one.broken and not _names(one)]
-    if unreadable:
-        first = unreadable[0]
-        detail = f"no readable program has it, but {len(unreadable)} cannot be read; {_remedy(first)}"
-        return Reach(PoclPlaces.name, question.words, Verdict.CORRUPT, detail, nearest=first.files.key)
-    detail = (
-        "no program in this cache has a kernel of this name: it was never built, or was removed, which PoCL "
-        "does not record"
-    )
-    return Reach(PoclPlaces.name, question.words, Verdict.NEVER_BUILT, detail)
-
-
-def _of_another_llvm(question: Question, one: Program) -> Reach:
-    held = one.llvm or "unknown"
-    detail = (
-        f"the kernel exists, compiled by LLVM {held}, which is in the hash; "
-        f"PoCL of LLVM {question.llvm} builds it anew"
-    )
-    difference = Difference("LLVM", held, question.llvm)
-    return Reach(PoclPlaces.name, question.words, Verdict.KEY_CHANGED, detail, (difference,), one.files.key)
-
-
-def _for_size(question: Question, one: Program) -> list[Variant]:
-    own = [variant for variant in one.variants if variant.kernel == question.kernel]
-    return [
-        variant for variant in own if not question.local_size or variant.local_size == question.local_size
-    ]
-
-
-def _of_another_size(question: Question, one: Program) -> Reach:
-    own = [variant for variant in one.variants if variant.kernel == question.kernel]
-    held = ", ".join(dict.fromkeys(variant.words for variant in own))
-    lacking = f"this launch, only for {held}" if held else "any launch"
-    detail = (
-        f"its program exists, but the kernel is not compiled for {lacking}; PoCL compiles it at the first "
-        "launch, so launch it once where the cache is filled"
-    )
-    difference = Difference("local size", held or None, question.local_size or None)
-    return Reach(PoclPlaces.name, question.words, Verdict.KEY_CHANGED, detail, (difference,), one.files.key)
-
-
-def _held(question: Question, sized: Sequence[Program], check: Check) -> Reach:
-    latest = _latest(sized)
-    key = latest.files.key
-    if (wrong := check(latest)) is not None:
-        return Reach(
-            PoclPlaces.name, question.words, Verdict.CORRUPT, f"{wrong}; {_remedy(latest)}", nearest=key
+        told = (
+            "no program in this cache has a kernel of this name: it was never built, or was removed, which "
+            "PoCL does not record"
         )
-    words = ", ".join(dict.fromkeys(variant.words for one in sized for variant in _for_size(question, one)))
+        return reach(Verdict.NEVER_BUILT, told, None)
+    fitting = [one for one in holding if question.llvm in ("", one.llvm)]
+    if not fitting:
+        held = _latest(holding).llvm or "unknown"
+        told = (
+            f"the kernel exists, compiled by LLVM {held}, which is in the hash; "
+            f"PoCL of LLVM {question.llvm} builds it anew"
+        )
+        return reach(Verdict.KEY_CHANGED, told, _latest(holding), Difference("LLVM", held, question.llvm))
+    sized = [one for one in fitting if of_kernel(one, question.local_size)]
+    latest = _latest(sized or fitting)
+    of_each = [of_kernel(one, question.local_size) for one in sized] or [of_kernel(latest)]
+    words = ", ".join(dict.fromkeys(variant.words for own in of_each for variant in own))
+    if not sized:
+        told = (
+            "its program exists, but the kernel is not compiled for "
+            f"{f'this launch, only for {words}' if words else 'any launch'}; PoCL compiles it at the first "
+            "launch, so launch it once where the cache is filled"
+        )
+        difference = Difference("local size", words or None, question.local_size or None)
+        return reach(Verdict.KEY_CHANGED, told, latest, difference)
+    if (wrong := check(latest)) is not None:
+        return reach(Verdict.CORRUPT, f"{wrong}; {_remedy(latest)}", latest)
     where = "there" if len(sized) == 1 else f"in {len(sized)} programs"
     told = f"kernel {question.kernel} is {where}, compiled for {words}; {_UNSTORED}"
     if question.local_size:
-        return Reach(PoclPlaces.name, question.words, Served.HIT, told, nearest=key)
-    detail = f"{told}; give local-size=SIZE to ask for a launch"
-    return Reach(PoclPlaces.name, question.words, Verdict.NOT_RECORDED, detail, nearest=key)
+        return reach(Served.HIT, told, latest)
+    return reach(Verdict.NOT_RECORDED, f"{told}; give local-size=SIZE to ask for a launch", latest)
 
 
 def _names(one: Program) -> frozenset[str]:
