@@ -17,10 +17,9 @@ import stat
 import sys
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from enum import Enum
 from itertools import islice
 from pathlib import Path
 from typing import ClassVar
@@ -106,26 +105,23 @@ NO_FILE = 1 << 62
 """The size given for a node that is not a regular file."""
 
 
-class Way(Enum):
-    """How a database was opened for reading."""
-
-    DIRECT = "where it lies"
-    UNCHANGING = "where it lies, without locks"
-    WITH_LOG = "from a copy with its log"
-    ROLLED_BACK = "from a copy, rolled back"
-
-
 class Reader:
     """A database open for reading until the last reference to it goes."""
 
-    __slots__ = ("__weakref__", "_end", "connection", "size_bytes", "stamp", "way")
+    __slots__ = ("__weakref__", "_end", "connection", "rolled_back", "size_bytes", "stamp")
 
     def __init__(
-        self, connection: sqlite3.Connection, seen: Stamp, size_bytes: int, way: Way, private: Path | None
+        self,
+        connection: sqlite3.Connection,
+        seen: Stamp,
+        size_bytes: int,
+        private: Path | None = None,
+        *,
+        rolled_back: bool = False,
     ) -> None:
         self.connection = connection
         self.size_bytes = size_bytes
-        self.way = way
+        self.rolled_back = rolled_back
         self.stamp = seen
         self._end = weakref.finalize(self, _end, connection, private)
 
@@ -148,17 +144,14 @@ def open_reader(path: Path, file: SqliteFile) -> Reader:
             raise FormatError(f"{path}{suffix} is no regular file, so the database is not opened; remove it")
     with told(path):
         if beside.get("-wal"):
-            return _recovered(path, "-wal", Way.WITH_LOG)
-        if file.wal:
-            connection = _reading(path, file.size_bytes, unchanging=True)
-            return Reader(connection, seen, file.size_bytes, Way.UNCHANGING, None)
+            return _recovered(path, "-wal")
         try:
-            connection = _reading(path, file.size_bytes)
+            connection = _reading(path, file.size_bytes, unchanging=file.wal)
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorname not in _HOT or not beside.get("-journal"):
+            if file.wal or error.sqlite_errorname not in _HOT or not beside.get("-journal"):
                 raise
-            return _recovered(path, "-journal", Way.ROLLED_BACK)
-        return Reader(connection, seen, file.size_bytes, Way.DIRECT, None)
+            return _recovered(path, "-journal")
+        return Reader(connection, seen, file.size_bytes)
 
 
 def peek(path: Path, file: SqliteFile) -> sqlite3.Connection:
@@ -278,28 +271,24 @@ def _connect(uri: str, size_bytes: int) -> sqlite3.Connection:
     return connection
 
 
-def _recovered(path: Path, suffix: str, way: Way) -> Reader:
+def _recovered(path: Path, suffix: str) -> Reader:
     for _ in range(_ATTEMPTS):
         before = stamp(path)
         private = Path(tempfile.mkdtemp(prefix="gpucache-sqlite-"))
         try:
             copied = _copy(path, ("", suffix), private)
             if stamp(path) == before:
-                return _recovered_copy(before, private, copied, way)
+                copy = private / "copy"  # into which its log or journal is worked
+                with closing(_connect(f"{_uri(copy)}?mode=rw", copied)) as connection:
+                    connection.execute("PRAGMA journal_mode=DELETE").fetchone()
+                    connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+                connection = _reading(copy, copied, unchanging=True)
+                return Reader(connection, before, copied, private, rolled_back=suffix == "-journal")
             shutil.rmtree(private)
         except BaseException:
             shutil.rmtree(private, ignore_errors=True)
             raise
     raise CacheUnusableError(f"{path} changes while it is read; try again once its programs have ended")
-
-
-def _recovered_copy(seen: Stamp, private: Path, size_bytes: int, way: Way) -> Reader:
-    """A reader of a private copy, into which its log or journal was worked first."""
-    copy = private / "copy"
-    with closing(_connect(f"{_uri(copy)}?mode=rw", size_bytes)) as connection:
-        connection.execute("PRAGMA journal_mode=DELETE").fetchone()
-        connection.execute("SELECT 1 FROM sqlite_master").fetchone()
-    return Reader(_reading(copy, size_bytes, unchanging=True), seen, size_bytes, way, private)
 
 
 def _copy(path: Path, suffixes: tuple[str, ...], private: Path) -> int:
@@ -314,18 +303,11 @@ def _copy(path: Path, suffixes: tuple[str, ...], private: Path) -> int:
             )
         for name, suffix in zip(names, suffixes, strict=True):
             with files.opened(folder, name) as (fd, status), (private / f"copy{suffix}").open("xb") as out:
-                _pour(fd, min(status.st_size, total), out.write)
+                left = min(status.st_size, total)
+                while left > 0 and (piece := os.read(fd, min(left, _PIECE_BYTES))):
+                    out.write(piece)
+                    left -= len(piece)
     return total
-
-
-def _pour(fd: int, count: int, write: Callable[[bytes], object]) -> None:
-    offset = 0
-    while offset < count:
-        piece = os.pread(fd, min(count - offset, _PIECE_BYTES), offset)
-        if not piece:
-            return
-        write(piece)
-        offset += len(piece)
 
 
 ROLLBACK, WAL = 1, 2

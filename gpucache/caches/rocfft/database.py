@@ -26,7 +26,6 @@ from gpucache.caches.databases import (
     WAL,
     Reader,
     SqliteFile,
-    Way,
     examine,
     open_reader,
     sides,
@@ -274,7 +273,11 @@ def damage(row: Row) -> str:
             return f"its {name} is {found} where rocFFT stores {usual}, so no lookup finds it"
     if max(row.lengths[:3]) > VALUE_BYTES:
         return f"its key has values of up to {max(row.lengths[:3])} bytes, which rocFFT never makes"
-    if not all(isinstance(value, bytes) and _is_text(value) for value in row.primary[:2]):
+    try:
+        texts = [value.decode() if isinstance(value, bytes) else "\0" for value in row.primary[:2]]
+    except UnicodeDecodeError:
+        texts = ["\0"]
+    if "\0" in "".join(texts):
         return "its name or architecture is not text, so no lookup finds it"
     if row.lengths[2] != SUM_BYTES:
         return (
@@ -289,26 +292,15 @@ def damage(row: Row) -> str:
     return ""
 
 
-def _is_text(value: bytes) -> bool:
-    try:
-        return "\0" not in value.decode()
-    except UnicodeDecodeError:
-        return False
-
-
-def _bounded(column: str) -> str:
-    part = f"substr(CAST({column} AS BLOB), 1, {VALUE_BYTES})"
-    return f"CASE WHEN typeof({column}) IN ('text', 'blob') THEN {part} ELSE {column} END"
-
-
-def _length(column: str) -> str:
-    # SQLite knows the length of a blob without reading it.
-    return f"CASE typeof({column}) WHEN 'blob' THEN length({column}) ELSE length(CAST({column} AS BLOB)) END"
-
-
-_VALUES = ", ".join(_bounded(column) for column in (*KEY, "timestamp"))
-_TYPES = ", ".join(f"typeof({column})" for column in COLUMNS)
-_LENGTHS = ", ".join(_length(column) for column in ("kernel_name", "arch", "generator_sum", "code"))
+_BOUNDED = (
+    "CASE WHEN typeof({0}) IN ('text', 'blob') "
+    f"THEN substr(CAST({{0}} AS BLOB), 1, {VALUE_BYTES}) ELSE {{0}} END"
+)
+# SQLite knows the length of a blob without reading it.
+_LENGTH = "CASE typeof({0}) WHEN 'blob' THEN length({0}) ELSE length(CAST({0} AS BLOB)) END"
+_VALUES = ", ".join(map(_BOUNDED.format, (*KEY, "timestamp")))
+_TYPES = ", ".join(map("typeof({})".format, COLUMNS))
+_LENGTHS = ", ".join(map(_LENGTH.format, ("kernel_name", "arch", "generator_sum", "code")))
 _SELECT = f"SELECT rowid, {_VALUES}, {_TYPES}, {_LENGTHS} FROM {TABLE}"
 
 
@@ -498,7 +490,7 @@ def _inside(path: Path, file: SqliteFile) -> Iterator[tuple[Path, Problem]]:
     """SQLite's verdict on the pages."""
     try:
         with closing(open_reader(path, file)) as reader, told(path):
-            if reader.way is Way.ROLLED_BACK:
+            if reader.rolled_back:
                 detail = (
                     "a writer died while it changed the database; the next program that may write "
                     "rolls it back, and one that may only read cannot use it"
@@ -598,35 +590,17 @@ def close_log(path: Path) -> None:
     If other programs have it open, SQLite refuses and nothing changes.
     """
     try:
-        if _is_plain(path):
+        file = examine(path)
+        if file is None or not file.header:
+            return
+        with closing(open_reader(path, file)) as reader, told(path):
+            plain = read_shape(reader.connection).alone
+        if plain:
             with writing(path) as connection:
                 connection.execute("SELECT 1 FROM sqlite_master").fetchone()
                 connection.execute("PRAGMA journal_mode=DELETE").fetchone()
     except (FormatError, CacheUnusableError):
         return
-
-
-def reindex(path: Path) -> bool:
-    """Rebuild the index from the rows; whether the pages are sound then."""
-    try:
-        if not _is_plain(path):
-            return False
-        with changing(path) as connection:
-            connection.execute(f"REINDEX {TABLE}")
-            if connection.execute("PRAGMA integrity_check(1)").fetchone()[0] != "ok":
-                raise FormatError(f"{path} stays damaged")
-    except (FormatError, CacheUnusableError):
-        return False
-    return True
-
-
-def _is_plain(path: Path) -> bool:
-    """Whether a database contains only rocFFT's table, determined without changing it."""
-    file = examine(path)
-    if file is None or not file.header:
-        return False
-    with closing(open_reader(path, file)) as reader, told(path):
-        return read_shape(reader.connection).alone
 
 
 def move_aside(path: Path) -> Path | None:

@@ -363,12 +363,9 @@ class Rocfft(RocfftPlaces, Format[Stored]):
     def _mend(self, path: Path, problem: Problem) -> str:
         """Move it out of the way; the fate of the file, as a clause."""
         if path == self.root and problem.kind in (FindingKind.CORRUPT, FindingKind.TRUNCATED):
-            aside = None if database.reindex(path) else database.move_aside(path)
-            return (
-                f"; it is {aside} now, and rocFFT makes a new one and compiles its kernels anew"
-                if aside
-                else ""
-            )
+            aside = database.move_aside(path)
+            made = "and rocFFT makes a new one and compiles its kernels anew"
+            return f"; it is {aside} now, {made}" if aside else ""
         if problem.kind in (FindingKind.LEFTOVER, FindingKind.UNSUPPORTED):
             database.close_log(self.root)
         return ""

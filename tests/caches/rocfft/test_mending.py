@@ -335,24 +335,6 @@ def test_a_damaged_file_in_use_is_not_moved(tmp_path: Path) -> None:
     assert path.exists()
 
 
-def test_a_damaged_index_is_made_anew(tmp_path: Path) -> None:
-    """Where only the index is wrong no row is lost."""
-    path = database(tmp_path / "c.db", [row()])
-    with closing(sqlite3.connect(path)) as connection:
-        find = "SELECT rootpage FROM sqlite_master WHERE name LIKE 'sqlite_autoindex%'"
-        start = (connection.execute(find).fetchone()[0] - 1) * 4096
-    old = path.read_bytes()[start : start + 4096]
-    execute(path, "INSERT INTO cache_v1 SELECT 'more', arch, 1, generator_sum, code, 1 FROM cache_v1")
-    data = bytearray(path.read_bytes())
-    data[start : start + 4096] = old
-    path.write_bytes(data)
-    assert kinds(file_findings(path)) == ["corrupt"]
-    repair_all(path)
-    assert file_findings(path) == []
-    assert count(path) == 2
-    assert [item.name for item in tmp_path.iterdir()] == ["c.db"]
-
-
 def test_write_ahead_mode_is_left(tmp_path: Path) -> None:
     """Repair turns write-ahead mode off and loses no row."""
     path = dead_wal(tmp_path / "c.db", [row(), row("other")])
