@@ -9,19 +9,17 @@ lets ninja decide by the command, its inputs' times and the records, not by a fi
 ``cached_ops/tmp/MODULE.lock`` is locked with flock(2) meanwhile, and nothing is ever removed.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from hashlib import sha256
 from pathlib import Path
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
-from gpucache.caches.files_format import FilesFormat, broken
 from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import VERSION, Layout, Left
-from gpucache.caches.ninja import BUILD, NO_MOVING, built_with
+from gpucache.caches.ninja import BUILD, NinjaFormat, built_with
 from gpucache.caches.systems import FlashInferPlaces
-from gpucache.errors import FormatError
 from gpucache.payload import PayloadKind
 
 _ARCHS = r"(\d+[a-z]?(?:_\d+[a-z]?)*)"
@@ -35,17 +33,13 @@ _FILES = (
     r"build\.ninja|meta\.json|kernel\.json",
     rf"\.ninja_log|\.ninja_deps|{_OBJECT}\.d",
 )
-_LARGEST_BYTES = 2 << 30
-_FAILS = "FlashInfer loads it nevertheless, so the program ends or crashes at every start"
-_WARNED = "FlashInfer warns when it does not load, and compiles it again"
-_LINKED = "where its time is as it was ninja does not notice, and the next link of the module fails"
 
 
 def _key(groups: Sequence[str]) -> str:
     return sha256("/".join(groups).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-class FlashInfer(FlashInferPlaces, FilesFormat):
+class FlashInfer(FlashInferPlaces, NinjaFormat):
     """The attention kernels and others that FlashInfer built, for servers of language models above all."""
 
     layout = Layout(
@@ -70,16 +64,15 @@ class FlashInfer(FlashInferPlaces, FilesFormat):
     )
     served = "FlashInfer would ask ninja, which builds it anew where a command or an input changed"
     shows = "a module of FlashInfer's"
-    folders_removed = 1
-    moving = NO_MOVING
+    fails = "FlashInfer loads it nevertheless, so the program ends or crashes at every start"
+    reads_build = False
 
     def look(self, item: Files) -> CacheEntry:
         """Module and architectures from the names, and whether the library exists."""
         *version, archs, _, module = item.parts
-        library = _library(item)
-        problem = _orphan(item)
+        library, problem = self.library(item), self.orphan(item)
         if library and not item.seen[library].st_size:
-            problem = Problem(FindingKind.TRUNCATED, f"{library} is empty; {_FAILS}")
+            problem = Problem(FindingKind.TRUNCATED, f"{library} is empty; {self.fails}")
         built = built_with(item)
         source = next((value for label, value in built if label == "source"), "")
         return self.entry(item)._replace(
@@ -92,25 +85,16 @@ class FlashInfer(FlashInferPlaces, FilesFormat):
             shows=bool(built) or "meta.json" in item.seen,
         )
 
-    def check(self, item: Files) -> Iterator[Problem]:
-        """Whether the library and all objects are whole ELF files."""
-        if orphan := _orphan(item):
-            yield orphan
-        for name in item.names:
-            if not name.endswith((".so", ".o")):
-                continue
-            end = _FAILS if name.endswith(".so") else _WARNED if _is_cute(item) else _LINKED
-            yield from broken(name, item.read(name, _LARGEST_BYTES), PayloadKind.ELF, end)
-
-    def payload(self, item: Files) -> bytes:
+    def library(self, item: Files) -> str:
         """The library, or the first object of the CuTe DSL."""
-        if library := _library(item):
-            return item.read(library, _LARGEST_BYTES)
-        raise FormatError(f"{item.folder} holds no library")
+        first = item.names[0]
+        return first if first.endswith(".so") or (first.endswith(".o") and _is_cute(item)) else ""
 
-    def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002
-        """The build inputs that ``build.ninja`` lists: compilers, options, sources."""
-        yield from built_with(item)
+    def unlinked(self, item: Files) -> str:
+        """The effect of a broken object, which is all of a module of the CuTe DSL."""
+        if _is_cute(item):
+            return "FlashInfer warns when it does not load, and compiles it again"
+        return "where its time is as it was ninja does not notice, and the next link of the module fails"
 
     def lock(self, item: Files) -> AbstractContextManager[None]:
         """Take the lock that FlashInfer holds while it builds this module."""
@@ -119,17 +103,6 @@ class FlashInfer(FlashInferPlaces, FilesFormat):
 
 def _is_cute(item: Files) -> bool:
     return BUILD not in item.seen and "meta.json" in item.seen
-
-
-def _library(item: Files) -> str:
-    """The file that programs load; empty if it does not exist."""
-    first = item.names[0]
-    return first if first.endswith(".so") or (first.endswith(".o") and _is_cute(item)) else ""
-
-
-def _orphan(item: Files) -> Problem | None:
-    detail = "it holds no library, so FlashInfer builds it again"
-    return None if _library(item) else Problem(FindingKind.ORPHAN, detail)
 
 
 def _is_gone(source: str) -> bool:

@@ -8,16 +8,13 @@ and ``lock``, which stays and is held by flock(2) while a process builds. A prog
 unchecked.
 """
 
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
-from gpucache.answers.entries import CacheEntry, FindingKind, Problem
+from gpucache.answers.entries import CacheEntry
 from gpucache.caches.files import Files
-from gpucache.caches.files_format import FilesFormat, broken
 from gpucache.caches.layout import Layout
-from gpucache.caches.ninja import BUILD, NO_MOVING, built_with, no_text
+from gpucache.caches.ninja import BUILD, NinjaFormat
 from gpucache.caches.torch_places import TvmFfiPlaces
-from gpucache.errors import FormatError
 from gpucache.payload import PayloadKind
 
 _FOLDER = r"(?P<module>[\w.-]+)_([0-9a-f]{16})"
@@ -27,12 +24,9 @@ _FILES = (
     r"build\.ninja|lock",
     r"\.ninja_(?:log|deps|lock)|[\w.-]+\.(?:cpp|c|cu|d|exp|lib)",
 )
-_LARGEST_BYTES = 2 << 30
-_FAILS = "TVM-FFI loads it as it is, so the program ends at every start"
-_ORPHAN = Problem(FindingKind.ORPHAN, "it has no library, so TVM-FFI builds it again")
 
 
-class TvmFfi(TvmFfiPlaces, FilesFormat):
+class TvmFfi(TvmFfiPlaces, NinjaFormat):
     """Modules of ``load_inline`` and ``load``, from FlashInfer to SGLang."""
 
     layout = Layout(
@@ -47,44 +41,17 @@ class TvmFfi(TvmFfiPlaces, FilesFormat):
     )
     served = "TVM-FFI would ask ninja, which builds it again if the command or an input changed"
     shows = "a module of TVM-FFI's"
-    folders_removed = 1
-    moving = NO_MOVING
+    fails = "TVM-FFI loads it as it is, so the program ends at every start"
 
     def look(self, item: Files) -> CacheEntry:
         """The module's name, and whether its library exists."""
-        library = _library(item)
         return self.entry(item)._replace(
             program=item.parts[-1][:-17],
-            artifact_kind=PayloadKind.ELF.value if library else "",
-            damage=None if library else _ORPHAN,
+            artifact_kind=PayloadKind.ELF.value if self.library(item) else "",
+            damage=self.orphan(item),
             shows=BUILD in item.seen,
         )
-
-    def check(self, item: Files) -> Iterator[Problem]:
-        """Whether the library and the objects are whole ELF files."""
-        if not _library(item):
-            yield _ORPHAN
-        for name in item.names:
-            if name.endswith((".so", ".o")):
-                end = _FAILS if name.endswith(".so") else "the next link of the module fails"
-                yield from broken(name, item.read(name, _LARGEST_BYTES), PayloadKind.ELF, end)
-        yield from no_text(item)
-
-    def payload(self, item: Files) -> bytes:
-        """The library."""
-        if library := _library(item):
-            return item.read(library, _LARGEST_BYTES)
-        raise FormatError(f"{item.folder} contains no library")
-
-    def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002
-        """The build inputs that ``build.ninja`` lists: compilers, options, sources."""
-        yield from built_with(item)
 
     def lock(self, item: Files) -> AbstractContextManager[None]:
         """The lock that TVM-FFI holds while it builds."""
         return self.holding(*item.parts, "lock")
-
-
-def _library(item: Files) -> str:
-    """The name of the library; empty if there is none."""
-    return next((name for name in item.names if name.endswith((".so", ".dll"))), "")
