@@ -61,7 +61,7 @@ class AmdComgr(AmdComgrPlaces, FilesFormat):
 
     def check(self, item: Files) -> Iterator[Problem]:
         """Check both sizes, and the output if its format is known."""
-        data = item.read(item.names[0], _LARGEST_BYTES)
+        data = item.read(item.names[0])
         output = data[_LENGTH_BYTES:][: _length(data)]
         log = data[_LENGTH_BYTES + _length(data) :]
         end = _LENGTH_BYTES + _length(log)
@@ -75,7 +75,7 @@ class AmdComgr(AmdComgrPlaces, FilesFormat):
 
     def payload(self, item: Files) -> bytes:
         """The output."""
-        data = item.read(item.names[0], _LARGEST_BYTES)
+        data = item.read(item.names[0])
         if len(data) < _LENGTH_BYTES + _length(data):
             raise FormatError(f"{item.path} ends before its output does")
         return data[_LENGTH_BYTES:][: _length(data)]

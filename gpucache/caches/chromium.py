@@ -35,7 +35,6 @@ _INDEX_HEADER, _BLOCK_HEADER = struct.Struct("<IIi16xI336x"), struct.Struct("<II
 _ENTRY = struct.Struct("<4xI32x4i4I20xI")
 _INDEX_MAGIC, _BLOCK_MAGIC, _VERSIONS = 0xC103CAC3, 0xC104CAC3, (0x20000, 0x20001, 0x30000)
 _HEADER_BYTES, _HASHED_BYTES, _DEFAULT_TABLE = 8192, 92, 1 << 16
-_LARGEST_BYTES = 1 << 30
 _AGAIN = "Chromium throws this cache away and compiles its shaders again"
 
 
@@ -55,14 +54,12 @@ class Chromium(ChromiumPlaces, DatabaseFormat):
         signs=["Local State", "Preferences", *(f"{place}(?:{_NAMES})" for place in _PROFILES)],
         key=hashed,
     )
-    wanted = {"key": "hex digits of an entry, as 'gpucache inspect' lists them"}
     opaque = "its keys are hashes of shaders, and names of a browser's version and of a GPU's driver"
     served = "Chromium would read it"
     moving = WHOLE
     shows = "a cache of Chromium's"
     key_digits = 40
     folders_removed = 1
-    largest_bytes = _LARGEST_BYTES
     consequence = "Chromium stores nothing there and compiles its shaders at every start, until it is removed"
 
     def beside(self) -> Iterator[Checked]:
@@ -121,7 +118,7 @@ def _walked(item: Files) -> Problem | None:
     """The problem of a block file, or of the entries that the table leads to."""
     blocks: dict[int, tuple[int, bytes]] = {}
     for name in (one for one in item.names if one.startswith("data_")):
-        data = item.read(name, _LARGEST_BYTES)
+        data = item.read(name)
         if len(data) < _HEADER_BYTES:
             return Problem(FindingKind.TRUNCATED, f"{name} ends in its header; {_AGAIN}")
         magic, version, size, most = _BLOCK_HEADER.unpack_from(data)
@@ -132,7 +129,7 @@ def _walked(item: Files) -> Problem | None:
         blocks[int(name[5:])] = size, data
     if gone := next((f"data_{number}" for number in range(4) if number not in blocks), ""):
         return Problem(FindingKind.TRUNCATED, f"{gone} is gone; {_AGAIN}")
-    index = item.read(_INDEX, _LARGEST_BYTES)
+    index = item.read(_INDEX)
     table = memoryview(index)[_INDEX_HEADER.size : len(index) // 4 * 4].cast("I")
     external = {int(name[2:], 16): status.st_size for name, status in item.seen.items() if name[:2] == "f_"}
     seen: set[int] = set()

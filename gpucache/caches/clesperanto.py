@@ -7,7 +7,7 @@ versions had decimal hashes and no version directory; CUDA's files end in ``.ptx
 temporary name and renamed, a file that the driver rejects is built again, and nothing is ever removed.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from gpucache.answers.entries import CacheEntry
 from gpucache.caches.files import Files
@@ -47,14 +47,10 @@ class Clesperanto(ClesperantoPlaces, BinaryFormat):
         "ends at every start"
     )
     shows = "a GPU binary"
+    tells_toolchain = True
     moving = Moving(tried=True, tells="the path of the driver's cache", untold=("device", Fact.DRIVER))
 
     def look(self, item: Files) -> CacheEntry:
         """Add the clesperanto version to the description of the binary."""
         version = item.parts[0].removeprefix("clic-") if len(item.parts) > 1 else ""
         return super().look(item)._replace(toolchain=(("CLIc", version),))
-
-    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
-        """The architecture and CLIc's version; device and driver are only in a hash."""
-        yield from super().facts(item, look._replace(toolchain=()))
-        yield from (pair for pair in look.toolchain if pair[1])

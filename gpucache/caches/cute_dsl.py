@@ -22,7 +22,6 @@ from gpucache.caches.torch_places import CuteDslPlaces
 _NAME = r"cute_dsl_([0-9a-f]{64})\.mlir"
 _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _MAGIC, _CHECKSUM_BYTES = b"ML\xefR", 4
-_LARGEST_BYTES = 1 << 30
 _AGAIN = "the CuTe DSL warns, compiles it again and replaces it"
 
 
@@ -41,7 +40,6 @@ class CuteDsl(CuteDslPlaces, FilesFormat):
         tells="paths", untold=(Fact.ARCHITECTURE, Fact.VERSION, "current directory", "CUTE_DSL variables")
     )
     checksums = True
-    largest_bytes = _LARGEST_BYTES
 
     def look(self, item: Files) -> CacheEntry:
         """Whether it begins as bytecode."""
@@ -56,7 +54,7 @@ class CuteDsl(CuteDslPlaces, FilesFormat):
 
     def check(self, item: Files) -> Iterator[Problem]:
         """Its CRC-32."""
-        data = item.read(item.names[0], _LARGEST_BYTES)
+        data = item.read(item.names[0])
         if problem := self.look(item).damage:
             yield problem
         elif zlib.crc32(data[:-_CHECKSUM_BYTES]) != int.from_bytes(data[-_CHECKSUM_BYTES:], "little"):

@@ -22,6 +22,8 @@ HERE = "."
 """The name of an entry's own directory among the files of the entry."""
 DEEPEST = 8
 """The number of directory levels below an entry's own directory that are read."""
+LARGEST_BYTES = 1 << 30
+"""The size up to which files are read whole, if no other is given."""
 MOST_FILES = 20_000
 """The maximum number of files of one entry; the rest is ignored."""
 _PAUSE_S = 0.05
@@ -269,7 +271,7 @@ class Files:
         """The directory that the files are in, or one below it; raises OSError."""
         return open_folder(self.root, *self.parts, *below)
 
-    def read(self, name: str, limit_bytes: int) -> bytes:
+    def read(self, name: str, limit_bytes: int = LARGEST_BYTES) -> bytes:
         """Read a whole file; raises FormatError if it is too large, a link or not a file, and OSError."""
         *below, last = name.split("/")
         with self.open(*below) as folder:

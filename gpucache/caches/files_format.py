@@ -19,7 +19,7 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.evict import Kept
 from gpucache.answers.verify import Checked
 from gpucache.caches import files, places
-from gpucache.caches.files import HERE, Files, Identity
+from gpucache.caches.files import HERE, LARGEST_BYTES, Files, Identity
 from gpucache.caches.format import Check, Format, HeldError
 from gpucache.caches.layout import Layout, Node, Role, Whose
 from gpucache.caches.portable import Fact, PortableEntry, PortableFile, Start
@@ -55,7 +55,7 @@ class FilesFormat(Format[Files]):
     """The owner's treatment of an entry's directory without any of its files, a clause that begins with a
     verb: if that does harm, an entry stays while its directory has other files."""
 
-    largest_bytes: ClassVar[int] = 1 << 30
+    largest_bytes: ClassVar[int] = LARGEST_BYTES
     """The maximum size of a file whose bytes are returned."""
     index: ClassVar[str] = ""
     """The file in the root with a row for each entry, of which an entry that moves has its row; empty for
@@ -133,6 +133,11 @@ class FilesFormat(Format[Files]):
             if why := places.distrust(status, move=self.place.move):
                 what = "" if len(item.seen) == 1 else "of its directory: " if name == HERE else f"{name}: "
                 yield Problem(FindingKind.UNTRUSTED, what + why)
+
+    def check(self, item: Files) -> Iterator[Problem]:
+        """What a look at it shows."""
+        if (entry := self.look(item)) and entry.damage:
+            yield entry.damage
 
     def payload(self, item: Files) -> bytes:
         """Its first file."""

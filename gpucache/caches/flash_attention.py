@@ -23,7 +23,6 @@ from gpucache.payload import PayloadKind
 _DIGITS = "[0-9a-f]{64}"
 _FOLDERS = (f"({_DIGITS})/", rf"({_DIGITS})/([a-z]\w*)/")
 _TEMPORARY = rf"\.{_DIGITS}\.[0-9a-f]{{16}}\.tmp\.o"
-_LARGEST_BYTES = 1 << 30
 _AGAIN = "FlashAttention removes it and compiles it again, where it does not load"
 
 
@@ -60,7 +59,7 @@ class FlashAttention(FlashAttentionPlaces, FilesFormat):
         """Whether the object is a whole ELF file."""
         name = item.names[0]
         if name.endswith(".o"):
-            yield from broken(name, item.read(name, _LARGEST_BYTES), PayloadKind.ELF, _AGAIN)
+            yield from broken(name, item.read(name), PayloadKind.ELF, _AGAIN)
 
     def files_to_move(self, item: Files) -> Sequence[PortableFile]:
         """The object, as FlashAttention makes its lock itself."""

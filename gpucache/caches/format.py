@@ -139,6 +139,10 @@ class Format(Places, ABC, Generic[T]):
         "whether its programs hit entries that another machine made is not known, so they stay here"
     )
     """How entries move to another machine. A format that says so has ``files_to_move`` and ``restoring``."""
+    target_is: ClassVar[str | None] = ""
+    """The fact that a target states as it is; empty for its architecture, None if it states none."""
+    tells_toolchain: ClassVar[bool] = False
+    """Whether the toolchain of an entry has to be the same elsewhere."""
     distribution: ClassVar[str] = ""
     """The owner's package on PyPI, if an entry tells its exact version, its place, or a version of Python."""
     mends: ClassVar[frozenset[FindingKind]] = frozenset(kind for kind in FindingKind if kind.wrong)
@@ -302,8 +306,10 @@ class Format(Places, ABC, Generic[T]):
     def facts(self, item: T, look: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - the rest is rare
         """What must be the same elsewhere for a hit: labels of ``Fact``, or of the system, and values. Of
         several with one label one suffices."""
-        if look.target:
-            yield architecture(look.target)
+        if look.target and self.target_is is not None:
+            yield (self.target_is, look.target) if self.target_is else architecture(look.target)
+        if self.tells_toolchain:
+            yield from (pair for pair in look.toolchain if pair[1])
         if self.distribution and look.toolchain and _EXACT.match(look.toolchain[0][1]):
             yield Fact.VERSION, look.toolchain[0][1]
 

@@ -56,11 +56,6 @@ class Helion(HelionPlaces, FilesFormat):
             shows=problem is None or not item.size_bytes,
         )
 
-    def check(self, item: Files) -> Iterator[Problem]:
-        """Whether it is JSON with a configuration and a key."""
-        if problem := _record(item)[1]:
-            yield problem
-
     def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002
         """The other fields of the key, and the configuration."""
         record, _ = _record(item)

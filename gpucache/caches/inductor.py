@@ -38,7 +38,6 @@ _MODULE = re.compile(rb"\s*(?:[#@\"']|(?:import|from|def|class|if|try)\b)")
 _FAILS = "TorchInductor takes it as it is, so the program ends with an error at every start"
 _WARNS = "compiles again where it does not load, and else computes by it, which may be another graph"
 _RUNS = "TorchInductor runs it nevertheless"
-_LARGEST_BYTES = 1 << 30
 _OF_CPU = re.compile(rb"cpp_pybinding\(|torch/csrc/inductor/cpp_prefix\.h|ATen/cpu/vec|aoti_torch_cpu")
 """Code for a CPU: the lengths of its vectors are numbers in it, which no key has."""
 _DEVICE = re.compile(rb"system_info\[device\]: \{'name': '([ -&(-~]{1,80})'")
@@ -121,7 +120,7 @@ class Inductor(InductorPlaces, FilesFormat):
     def check(self, item: Files) -> Iterator[Problem]:
         """Check that each file is named by its content, and that libraries are intact."""
         for name in item.names:
-            data = item.read(name, _LARGEST_BYTES)
+            data = item.read(name)
             if item.parts[0] in _KINDS:
                 if _digits(data) != name:
                     yield self._damage(name, data)
@@ -147,7 +146,7 @@ class Inductor(InductorPlaces, FilesFormat):
     def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - a look is brief
         """GPU and runtime, for graphs of machines that have any."""
         if item.parts[0] in _KINDS:
-            data = item.read(item.names[0], _LARGEST_BYTES)
+            data = item.read(item.names[0])
             if device := _DEVICE.search(data):
                 yield "GPU", device[1].decode()
             if runtime := _CUDA.search(data):

@@ -12,6 +12,8 @@ from functools import cache
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
+_BELOW = ("lib*/python3*/site-packages", "lib/python3/dist-packages", "lib/python3*/dist-packages")
+
 
 @cache
 def versions(name: str) -> frozenset[str]:
@@ -25,21 +27,12 @@ def places(name: str) -> frozenset[str]:
 
 
 def _installed(name: str) -> Iterator[Distribution]:
-    yield from distributions(name=name, path=[*sys.path, *map(str, _site_packages())])
+    yield from distributions(name=name, path=[*sys.path, *_site_packages()])
 
 
 @cache
-def _site_packages() -> tuple[Path, ...]:
-    return tuple(dict.fromkeys(path for prefix in _prefixes() for path in _below(prefix)))
-
-
-def _prefixes() -> Iterator[Path]:
-    if active := os.environ.get("VIRTUAL_ENV"):
-        yield Path(active)
-    if python := shutil.which("python3"):
-        yield Path(python).parent.parent
-
-
-def _below(prefix: Path) -> Iterator[Path]:
-    for pattern in ("lib*/python3*/site-packages", "lib/python3/dist-packages", "lib/python3*/dist-packages"):
-        yield from prefix.glob(pattern)
+def _site_packages() -> tuple[str, ...]:
+    python = shutil.which("python3")
+    prefixes = filter(None, (os.environ.get("VIRTUAL_ENV"), python and str(Path(python).parent.parent)))
+    found = (path for prefix in prefixes for below in _BELOW for path in Path(prefix).glob(below))
+    return tuple(dict.fromkeys(map(str, found)))

@@ -127,7 +127,7 @@ class Jax(JaxPlaces, LockedFormat):
         try:
             if not status.st_size:
                 raise CutError("it is empty")
-            data = item.read(name, _LARGEST_BYTES) if status.st_size <= _LARGEST_BYTES else b""
+            data = item.read(name) if status.st_size <= _LARGEST_BYTES else b""
             if data and not is_verified(data, _LARGEST_BYTES):
                 raise UnjudgedError(f"it unpacks to {_TOO_MUCH}, and the rest was not checked")
         except CutError as error:
@@ -168,7 +168,7 @@ class Jax(JaxPlaces, LockedFormat):
 
     def payload(self, item: Files) -> bytes:
         """The serialized executable, as JAX passes it to XLA."""
-        found = unpack(item.read(item.names[0], _LARGEST_BYTES), _LARGEST_BYTES + 1)
+        found = unpack(item.read(item.names[0]), _LARGEST_BYTES + 1)
         if len(found) > _LARGEST_BYTES:
             raise FormatError(f"{item.path} unpacks to {_TOO_MUCH}, which is not given out")
         return found[4:]

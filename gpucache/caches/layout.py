@@ -93,7 +93,7 @@ class Layout:
         passed to ``beside``; with a prefix those elsewhere are not known, and only unreadable ones are.
         """
         with files.open_folder(root) as folder:
-            for one in self._walk(folder, root, (), self._start, prefix):
+            for one in self._walk(folder, root, (), [(way, ()) for way in self._ways], prefix):
                 if isinstance(one, Files):
                     yield one
                 elif not prefix or one.error is not None:
@@ -172,10 +172,6 @@ class Layout:
         left = [_compiled(one.pattern, left=one) for one in self.left]
         return [*self._entry_ways, *left, *(_compiled(one, own=True) for one in self.own)]
 
-    @property
-    def _start(self) -> "list[_Step]":
-        return [(way, ()) for way in self._ways]
-
     def _walk(
         self, folder: Folder, root: Path, parts: tuple[str, ...], steps: "list[_Step]", prefix: str
     ) -> "Iterator[Files | Node]":
@@ -234,7 +230,8 @@ class Layout:
                 continue
             groups = known.setdefault(found_groups := match.groups(), found_groups)
             # The digits so far show which directories can contain the key.
-            if prefix and self.key is None and not _near("".join(groups), prefix):
+            digits = "".join(groups)
+            if prefix and self.key is None and not (digits.startswith(prefix) or prefix.startswith(digits)):
                 continue
             last = len(way.parts) == depth + 1
             (deeper if not last else ends if way.folder is folder else blocked).append((way, groups))
@@ -325,10 +322,6 @@ def _compiled(pattern: str, *, left: Left | None = None, own: bool = False, rank
     parts = accumulate((f"(?:{part})" for part in pattern.removesuffix("/").split("/")), "{}/{}".format)
     compiled = tuple(re.compile(part, re.DOTALL) for part in parts)
     return _Way(compiled, pattern.endswith("/"), left, own, rank)
-
-
-def _near(digits: str, prefix: str) -> bool:
-    return digits.startswith(prefix) or prefix.startswith(digits)
 
 
 def _node(role: Role, folder: Folder, parts: tuple[str, ...], error: OSError | None = None) -> Iterator[Node]:

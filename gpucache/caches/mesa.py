@@ -25,7 +25,7 @@ from gpucache.caches.systems import MesaPlaces
 from gpucache.errors import FormatError
 
 _DRIVER = "([0-9a-f]{40,64}|rusticl)"
-_HEAD_BYTES, _LARGEST_BYTES = 4096, 1 << 30
+_HEAD_BYTES = 4096
 _KEYED = 1
 _DATABASE = struct.Struct("<8sIQ")
 _MAGICS = {".db": b"MESA_DB\0", ".foz": b"\x81FOSSILIZEDB\0\0\0"}
@@ -115,7 +115,7 @@ class Mesa(MesaPlaces, SummedFormat):
             if problem := _database_damage(item):
                 yield problem
         elif "." not in item.names[0]:
-            data = item.read(item.names[0], _LARGEST_BYTES)
+            data = item.read(item.names[0])
             head = _head(data)
             if head is None or zlib.crc32(data[head.size_bytes :]) ^ 0xFFFFFFFF != head.crc:
                 yield Problem(FindingKind.CORRUPT, f"its CRC-32 is not that of what it holds; {_AGAIN}")
@@ -133,7 +133,7 @@ class Mesa(MesaPlaces, SummedFormat):
 
     def payload(self, item: Files) -> bytes:
         """Mesa's compressed payload, which only the driver can read."""
-        data = item.read(item.names[0], _LARGEST_BYTES)
+        data = item.read(item.names[0])
         head = _head(data)
         return data if head is None else data[head.size_bytes :]
 
@@ -168,7 +168,7 @@ def _head(data: bytes) -> _Head | None:
 def _database_damage(item: Files) -> Problem | None:
     """The damage of a database: its index belongs to another one, or a CRC-32 does not match its row."""
     name, *index = item.names
-    data = item.read(name, _LARGEST_BYTES)
+    data = item.read(name)
     if not index or item.part(index[0], 0, _DATABASE.size) != data[: _DATABASE.size]:
         return Problem(FindingKind.CORRUPT, f"its index is not of it; {_ANEW}")
     damage = [_rows_damage(data, key_bytes) for key_bytes in (20, 32)]  # SHA-1, or BLAKE3 from 26 on

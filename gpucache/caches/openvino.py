@@ -9,7 +9,7 @@ three, one behind the other. The GPU's drivers put kernels into ``HASH.cl_cache`
 
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
@@ -65,11 +65,6 @@ class Openvino(OpenvinoPlaces, FilesFormat):
             toolchain=(("OpenVINO", printable(line[1])),),
             damage=Problem(FindingKind.TRUNCATED, detail) if missing > 0 else None,
         )
-
-    def check(self, item: Files) -> Iterator[Problem]:
-        """Whether all parts that a model for the CPU names are there."""
-        if problem := self.look(item).damage:
-            yield problem
 
 
 def _end(start: bytes, at: int) -> int:

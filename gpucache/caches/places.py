@@ -103,7 +103,7 @@ class Home(NamedTuple):
         decided_by = "USERPROFILE" if WINDOWS else "HOME"
         home = None if self.recorded else environ.get(decided_by)
         if self.recorded or (self.expanded and home is None):
-            home, decided_by = _home_on_record(), "the user's record"
+            home, decided_by = _on_record("pw_dir"), "the user's record"
         if home or (self.expanded and home is not None):
             return Path(home or os.sep, self.below), decided_by
         return None
@@ -473,10 +473,6 @@ def absolute(path: Path) -> Path:
         return path.absolute()
     except OSError:
         return path
-
-
-def _home_on_record() -> str | None:
-    return _on_record("pw_dir")
 
 
 def _on_record(what: str) -> str | None:

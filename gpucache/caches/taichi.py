@@ -122,6 +122,7 @@ class Taichi(TaichiPlaces, FilesFormat):
     together = 500
     distribution = "taichi"
     index = _INDEX
+    target_is = "Taichi's backend"
     moving = Moving(tried=True, tells="names of kernels")
 
     def look(self, item: Files) -> CacheEntry:
@@ -165,11 +166,6 @@ class Taichi(TaichiPlaces, FilesFormat):
         if len(data) < _HEAD.size:
             raise FormatError(f"{item.path} ends in the middle of its head")
         return data[_HEAD.size + _HEAD.unpack_from(data)[2] : _end(data)]
-
-    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
-        """Taichi's version and backend; the code is of no CPU, and for a GPU of what its key says."""
-        yield from super().facts(item, look._replace(target=""))
-        yield "Taichi's backend", look.target
 
     def files_to_move(self, item: Files) -> Sequence[PortableFile]:
         """Its file, and an index of its row alone, without the times of this machine."""

@@ -47,7 +47,7 @@ _NEEDED = {
 """By directory the beginnings of the names of an entry's files besides its binary."""
 _CHECKING = (0, 1, 15)
 """A version that has manifests; one of August 2026 had none yet."""
-_SCANNED_BYTES, _LIST_BYTES, _LARGEST_BYTES = 256 << 10, 1 << 20, 1 << 30
+_SCANNED_BYTES, _LIST_BYTES = 256 << 10, 1 << 20
 _AGAIN = "TileLang compiles it again"
 _NEVER = "TileLang compiles it at every start, and never writes it anew"
 _FAILS = "TileLang opens it nevertheless, so the program ends with an error at every start"
@@ -116,7 +116,7 @@ class TileLang(TileLangPlaces, FilesFormat):
         for name in item.names:
             if name not in told and not re.fullmatch(_BINARY, name):
                 continue
-            data = item.read(name, _LARGEST_BYTES)
+            data = item.read(name)
             size, digest = told.get(name, (None, None))
             because = _SHOWN if re.fullmatch(_SOURCES, name) and len(data) == size else end
             if not data or (size is not None and len(data) != size):
@@ -133,14 +133,14 @@ class TileLang(TileLangPlaces, FilesFormat):
     def payload(self, item: Files) -> bytes:
         """The library or the binary that a program loads."""
         if re.fullmatch(_BINARY, item.names[0]):
-            return item.read(item.names[0], _LARGEST_BYTES)
+            return item.read(item.names[0])
         raise FormatError(f"{item.folder} holds no binary")
 
     def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002
         """Digests of the generated sources; two entries with equal digests differ in inputs not stored."""
         for name in item.names:
             if re.fullmatch(_SOURCES, name):
-                yield f"SHA-256 of {name}", sha256(item.read(name, _LARGEST_BYTES)).hexdigest()
+                yield f"SHA-256 of {name}", sha256(item.read(name)).hexdigest()
         yield "function and options", "not stored by TileLang"
 
 

@@ -7,7 +7,6 @@ removes none.
 """
 
 import re
-from collections.abc import Iterator
 
 from gpucache.answers.entries import CacheEntry
 from gpucache.caches.files import Files
@@ -35,6 +34,7 @@ class TorchKernels(TorchKernelsPlaces, BinaryFormat):
     kinds = frozenset({PayloadKind.CUBIN, PayloadKind.PTX, PayloadKind.AMDGPU, PayloadKind.OFFLOAD_BUNDLE})
     consequence = "PyTorch loads it as it is, so the operation raises an error at every start"
     shows = "a GPU binary"
+    tells_toolchain = True
     moving = Moving()
 
     def look(self, item: Files) -> CacheEntry:
@@ -44,11 +44,6 @@ class TorchKernels(TorchKernelsPlaces, BinaryFormat):
         digits = f"{_FORMS.get(form, '')}_{arch.replace('.', '')}"
         target = f"hip:{arch}" if arch.startswith("gfx") else f"cuda:{digits}"
         return super().look(item)._replace(program=kernel, target=target, toolchain=(("NVRTC", nvrtc),))
-
-    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
-        """The architecture, and NVRTC's version."""
-        yield from super().facts(item, look)
-        yield look.toolchain[0]
 
     def is_left(self, start: bytes) -> bool:
         """The beginning of a binary."""

@@ -23,7 +23,6 @@ _TIMING = "timing_cache.bin"
 _ENGINE = "serialized_engine"
 _FAILS = "Torch-TensorRT takes it unchecked, so compiling the model ends with an error at every start"
 _BEGINNING_BYTES = 4096
-_LARGEST_BYTES = 1 << 30
 
 
 class TorchTensorrt(TorchTensorrtPlaces, FilesFormat):
@@ -38,9 +37,9 @@ class TorchTensorrt(TorchTensorrtPlaces, FilesFormat):
     served = "Torch-TensorRT would load it and put the model's weights into it"
     key_digits = 40
     shows = "an engine of Torch-TensorRT's"
+    target_is, tells_toolchain = None, True
     moving = Moving(tells="a pickle of the inputs and settings", untold=(Fact.ARCHITECTURE, Fact.VERSION))
     folders_removed = 1
-    largest_bytes = _LARGEST_BYTES
 
     def look(self, item: Files) -> CacheEntry:
         """Whether it begins as a pickle, and TensorRT's version."""
@@ -60,7 +59,7 @@ class TorchTensorrt(TorchTensorrtPlaces, FilesFormat):
     def check(self, item: Files) -> Iterator[Problem]:
         """Whether a pickle has all of its opcodes, and a plan."""
         (name,) = item.names
-        data = item.read(name, _LARGEST_BYTES)
+        data = item.read(name)
         if problem := timing_problem(data[:START_BYTES]) if name == _TIMING else _problem(data):
             yield problem
         elif name != _TIMING:
@@ -69,10 +68,6 @@ class TorchTensorrt(TorchTensorrtPlaces, FilesFormat):
                 yield Problem(why.kind, f"it {why.detail}; {_FAILS}")
             elif problem := plan_problem(engine[:START_BYTES], _FAILS):
                 yield problem
-
-    def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - from its plan
-        """TensorRT's version."""
-        yield from look.toolchain
 
     def payload(self, item: Files) -> bytes:
         """The plan, or the whole file if it has none."""

@@ -137,13 +137,13 @@ class Triton(TritonPlaces, FilesFormat):
         for ending in (*_BINARIES, _LIBRARY, ".autotune.json"):
             for name in item.names:
                 if name.endswith(ending):
-                    return item.read(name, _LARGEST_BYTES)
+                    return item.read(name)
         raise FormatError(f"{item.path} holds no binary")
 
     def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
         """A digest of the source."""
         if (source := f"{entry.program}.source") in item.seen:
-            yield "SHA-256 of the source", digest(item.read(source, _LARGEST_BYTES))
+            yield "SHA-256 of the source", digest(item.read(source))
         yield "digests of the function and of Triton", "not stored by Triton"
 
     def strip(self, item: Files) -> bool:

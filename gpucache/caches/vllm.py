@@ -41,7 +41,7 @@ _OUTER = (_GRAPHS, *_MODELS)
 _PLACES = [(f"{outer}/{folder}", made) for outer in _OUTER for folder, made in _INNER.items()]
 _LIST, _FACTORS = "vllm_compile_cache.py", "cache_key_factors.json"
 _HASHES = ("code_hash", "config_hash", "compiler_hash")
-_TEXT_BYTES, _PIECE_BYTES, _LARGEST_BYTES = 4 << 20, 16 << 20, 1 << 30
+_TEXT_BYTES, _PIECE_BYTES = 4 << 20, 16 << 20
 _CRC_BYTES, _LENGTH_STARTS = 4, bytes(7)
 """The size of an artifact's CRC-32, and the start of the length after it; older PyTorchs have no CRC-32."""
 _GRAPH = re.compile(rb"'[^'\n]*/(artifact_\w+)'")
@@ -141,7 +141,7 @@ class Vllm(VllmPlaces, FilesFormat):
             made, inside = inner
             return made.payload(inside)
         if item.names[0].startswith("artifact_") or item.names[0] == "model":
-            return item.read(item.names[0], _LARGEST_BYTES)
+            return item.read(item.names[0])
         raise FormatError(f"{item.folder} holds no compiled graph")
 
     def lock(self, item: Files) -> AbstractContextManager[None]:

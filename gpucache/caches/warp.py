@@ -33,7 +33,6 @@ _FILE = "(?:wp_(?P=module)_(?P=digits)|module_codegen)"
 _OLDER = r"wp_([\w.<>-]+)"
 _TOPS = (f"({VERSION})/", "")
 _META_BYTES = 16 << 20
-_LARGEST_BYTES = 1 << 30
 _DEVICE = re.compile(r"\.(cpu|sm\d+[a-z]?)?(?:[0-9a-f]{8})?\.?(?:o|cubin|ptx)")
 _BUILT = re.compile(r"\.(?:cpu([0-9a-f]{8})|sm(\d+[a-z]?))\.(o|cubin|ptx)")
 _SOURCE = re.compile(rb"\0(wp_[\w.<>-]+)\.cpp\0")
@@ -115,7 +114,7 @@ class Warp(WarpPlaces, FilesFormat):
                 except (ValueError, TypeError, RecursionError) as error:
                     yield Problem(FindingKind.CORRUPT, f"{name} does not read ({error}); {_FAILS}")
             elif kind is not None:
-                data = item.read(name, _LARGEST_BYTES)
+                data = item.read(name)
                 sound = yield from broken(name, data, kind, _FAILS)
                 absent = sorted(one for one in kernels if one.encode() not in data)
                 source = _SOURCE.search(data) if kind is PayloadKind.ELF else None
@@ -150,7 +149,7 @@ class Warp(WarpPlaces, FilesFormat):
         """The first of its binaries."""
         if Path(item.names[0]).suffix not in _BINARIES:
             raise FormatError(f"{item.folder} holds no binary")
-        return item.read(item.names[0], _LARGEST_BYTES)
+        return item.read(item.names[0])
 
 
 def _lacking(item: Files, folder: str) -> str:

@@ -125,11 +125,6 @@ def short(folder: str) -> str:
     return f"{clipped[1]}…" if clipped else folder
 
 
-def _is_named(name: str) -> bool:
-    """Whether a place has PoCL's names alone: a kernel's directory may have any name."""
-    return LAYOUT.role(name, folder=False) != STRANGER or LAYOUT.role(name, folder=True) == "variant"
-
-
 @dataclass(frozen=True, slots=True)
 class Program:
     """A program's directory, and its bitcode if it can be parsed."""
@@ -264,7 +259,8 @@ class Program:
         for name in self.roles[LINK]:
             detail = f"{printable(name)} is a link, which PoCL follows and gpucache does not; remove it"
             # A kernel's directory may have any name, so a link in its place may belong to another program.
-            yield Problem(FindingKind.UNTRUSTED, detail, paths=(name,) if _is_named(name) else ())
+            named = LAYOUT.role(name, folder=False) != STRANGER or LAYOUT.role(name, folder=True) == "variant"
+            yield Problem(FindingKind.UNTRUSTED, detail, paths=(name,) if named else ())
         for role in ("program", "kernel", "variant", "binary", "device"):
             for name in self.roles[role]:
                 if why := places.distrust(self.files.seen[name], move="remove it"):
@@ -293,7 +289,9 @@ class Program:
             if not self.is_large(name) and (wrong := self._binary(name)):
                 kind, detail = wrong
                 yield Problem(kind, f"{printable(name)} {detail}", paths=(name,))
-        blocking = [one for one in self.roles[STRANGER] if self._is_blocking(one)]
+        folders = (one for one in self.roles[STRANGER] if stat.S_ISDIR(self.files.seen[one].st_mode))
+        # In place of a kernel's machine code.
+        blocking = [one for one in folders if LAYOUT.role(one, folder=False) in ("binary", "device")]
         for name in blocking:
             yield Problem(FindingKind.CORRUPT, f"{printable(name)} {_FOLDER}; {_NO_KERNEL}", paths=(name,))
         if strange := [one for one in self.roles[STRANGER] if one not in blocking]:
@@ -329,11 +327,6 @@ class Program:
         """The files of a role that are no longer in use."""
         seen = self.files.seen
         return tuple(one for one in self.roles[role] if now_ns - seen[one].st_mtime_ns > MINIMUM_AGE_NS)
-
-    def _is_blocking(self, name: str) -> bool:
-        """Whether a stranger is a directory in place of a kernel's machine code."""
-        folder = stat.S_ISDIR(self.files.seen[name].st_mode)
-        return folder and LAYOUT.role(name, folder=False) in ("binary", "device")
 
     def _binary(self, name: str) -> tuple[FindingKind, str] | None:
         """Kind and words of the problem of a kernel's machine code."""

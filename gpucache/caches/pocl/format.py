@@ -140,7 +140,7 @@ class Pocl(PoclPlaces, FilesFormat):
         """PoCL's if it has a program, or has PoCL's name for it and nothing else; foreign
         if it has names that no cache has, and no program's directory."""
         names = [one.name for one in islice(path.iterdir(), _LOOKED_AT)]
-        ours = all(map(_is_ours, names))
+        ours = all(_PAIR.fullmatch(name) or _IN_ROOT.fullmatch(name) for name in names)
         with files.open_folder(path) as top:
             if not ours and not any(_holds_program(top, name) for name in filter(_PAIR.fullmatch, names)):
                 return Whose.FOREIGN
@@ -407,10 +407,6 @@ class Pocl(PoclPlaces, FilesFormat):
                 return not _delete(top, name)
             top.unlink(name)
             return True
-
-
-def _is_ours(name: str) -> bool:
-    return bool(_PAIR.fullmatch(name) or _IN_ROOT.fullmatch(name))
 
 
 def _holds_program(top: Folder, pair: str) -> bool:
