@@ -298,7 +298,7 @@ class Format(Places, ABC, Generic[T]):
                 kept = self.discard(item)
             if kept is not None and not kept.gone:
                 raise HeldError(kept.reason)
-            return problems
+            return [one for one in problems if (one.kind, one.paths) != (FindingKind.LEFTOVER, ())]
         return [one for one in problems if one.paths and self.take(item, one.paths)]
 
     # Entries on their way to another machine.

@@ -22,6 +22,8 @@ import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
+from itertools import filterfalse
 from pathlib import Path
 
 from gpucache import payload as payloads
@@ -296,7 +298,8 @@ class Sycl(SyclPlaces, FilesFormat):
         taken: dict[str, Number] = {}
         found: list[Problem] = []
         notes: list[str] = []
-        for stem in numbers.stems:
+        # A stranger is told with everything around the entries.
+        for stem in filterfalse(partial(files_of.stranger, item, numbers), numbers.stems):
             locked = self._under_lock(item, stem)
             if locked is not None:
                 found.append(locked)

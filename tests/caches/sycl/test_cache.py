@@ -540,3 +540,14 @@ def test_new_files_are_private(root: Path) -> None:
         patch.setattr(os, "open", watching)
         assert opened(root).remove(_only(root), "--all") is None
     assert modes == [stat.S_ISVTX | 0o200] and stat.S_ISDIR(root.stat().st_mode) and not list(root.iterdir())
+
+
+def test_what_stays_beside_a_removed_entry_is_told_alone(root: Path) -> None:
+    """Somebody's number is told as what it is, not as a copy that programs miss."""
+    folder = put(root)
+    (folder / "1.bin").write_bytes(b"mine and dear to me")
+    os.truncate(folder / "0.bin", 20)
+    marked = [(str(one.kind), one.repaired) for checked in repaired(root) for one in checked.findings]
+    assert marked == [("truncated", True), ("leftover", False)]
+    (said,) = told(root)
+    assert said.startswith("leftover: 1.bin does not begin like libsycl's files")
