@@ -163,10 +163,14 @@ def case_phases(cases: Iterable[BenchCase]) -> list[str]:
     return [*found, WHOLE] if WHOLE in order else found
 
 
-def name_of(case: BenchCase) -> str:
-    """The case in words: its program and target, or its command."""
-    name = f"{case.program} [{case.variant}]" if case.variant else case.program
-    return f"{name} on {case.target}" if case.target else name
+def name_of(*cases: BenchCase) -> str:
+    """Cases in words: their programs by target, or their commands."""
+    targets: dict[str, list[str]] = {}
+    for case in cases:
+        name = f"{case.program} [{case.variant}]" if case.variant else case.program
+        targets.setdefault(case.target, []).append(name)
+    named = ((_list(names), target) for target, names in targets.items())
+    return "; ".join(f"{names} on {target}" if target else names for names, target in named)
 
 
 def ratio_words(ratio: Ratio) -> str:
@@ -244,7 +248,7 @@ def cached_words(case: BenchCase) -> str:
     if part is None:
         return ""
     figures = f"{part_words(part)}, {ratio_words(part.ratio)}"
-    return f"the part of a start that a cache can change (all but the process and the context): {figures}"
+    return f"cached part (all but the process and the context): {figures}"
 
 
 def break_even_words(case: BenchCase) -> str:
@@ -308,9 +312,9 @@ def _overview(cases: Sequence[BenchCase]) -> Grid:
             Column("cold", numeric=True, spare=1),
             Column("warm", numeric=True, spare=1),
             Column("ratio", numeric=True),
-            Column("surely within", numeric=True, spare=3),
+            Column("95 % interval", numeric=True, spare=3),
             Column("cached part", numeric=True, spare=2),
-            Column("its ratio", numeric=True),
+            Column("part ratio", numeric=True),
             Column("verdict", whole=True),
         )
     )
@@ -345,20 +349,34 @@ def _ratios(ratio: Ratio | None, part: CachedPart | None, of: Spread | None) -> 
 
 def _short(cases: Sequence[BenchCase]) -> Iterator[Block]:
     """The facts missing from the table: why a case is not faster, and its other caveats."""
-    said: dict[tuple[str, str], list[BenchCase]] = {}
+    said: dict[tuple[str, str], list[tuple[BenchCase, str]]] = {}
     for case in cases:
         if case.reason:
             why = f"{verdict_name(case.verdict)}: {bare(case.reason)}"
-            said.setdefault((why, _STYLES[BenchVerdict(case.verdict)]), []).append(case)
+            alike = (_SHARE.sub("%", why), _STYLES[BenchVerdict(case.verdict)])
+            said.setdefault(alike, []).append((case, why))
     for case in cases:
         for caveat in caveats(case):
-            said.setdefault((caveat, ""), []).append(case)
+            said.setdefault((caveat, ""), []).append((case, caveat))
     yield from ("",) if said else ()
-    for (sentence, style), among in said.items():
-        named = "" if len(among) == len(cases) else f"{', '.join(map(name_of, among))}: "
-        yield plain(f"{named}{sentence}", style)
+    for (_, style), among in said.items():
+        named = "" if len(among) == len(cases) else f"{name_of(*(case for case, _ in among))}: "
+        yield plain(f"{named}{_together([sentence for _, sentence in among])}", style)
     if any(case.cold for case in cases):
         yield plain("\n-v shows the phases, the spread and more of each", "dim")
+
+
+_SHARE = re.compile(r"\b\d+ %")
+
+
+def _together(sentences: Sequence[str]) -> str:
+    """One sentence for those that differ only in a percentage, with the least and the most of it."""
+    shares = sorted(
+        (share for one in sentences for share in _SHARE.findall(one)), key=lambda one: int(one[:-2])
+    )
+    if len(set(sentences)) == 1:
+        return sentences[0]
+    return _SHARE.sub(f"{shares[0]} to {shares[-1]}", sentences[0])
 
 
 def _case(case: BenchCase) -> Iterator[Block]:

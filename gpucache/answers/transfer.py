@@ -22,7 +22,7 @@ from gpucache.answers.entries import unread_words
 from gpucache.answers.grid import NAMED, ROWS_SHOWN, Block, Column, Grid, more_rows, one_line, plain
 from gpucache.errors import ExitCode
 from gpucache.json_keys import OrNull, json_keys
-from gpucache.units import format_count, format_size
+from gpucache.units import format_count, format_list, format_size
 
 _R = TypeVar("_R", bound=StrEnum)
 
@@ -375,8 +375,8 @@ def pull(shown: Sequence[Pulled], summary: PullSummary, *, whole: bool = False) 
     for one in summary.uncompared:
         unknown.setdefault(one.fact, []).append(f"{one.cache} ({one.entries})")
     if unknown:
-        facts = "; ".join(f"{fact} for {', '.join(same)}" for fact, same in unknown.items())
-        yield plain(f"not known, so not compared: {facts}")
+        facts = [f"{fact} of {', '.join(same)}" if whole else fact for fact, same in unknown.items()]
+        yield plain(f"unknown here, not compared: {format_list(facts, len(facts) if whole else NAMED)}")
     if summary.unchecked and summary.size_bytes:
         yield plain("signatures were not checked (--unsigned)", "yellow")
     yield _sum(

@@ -192,7 +192,7 @@ def _reasons(outcomes: Sequence[WarmOutcome], *, whole: bool) -> Iterator[Block]
     if empty:
         items = format_list(empty, len(empty) if whole else NAMED)
         yield plain(
-            f"\nno kernels in {items}; name the instances of a template with --name-expression",
+            f"\n{items}: no kernels; if they are templates, name their instances with --name-expression",
             "yellow",
         )
 

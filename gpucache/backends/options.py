@@ -88,6 +88,19 @@ def split(options: str | Sequence[str]) -> tuple[str, ...]:
         raise OptionError(f"the build options {options!r} are not valid ({error}); close the quote") from None
 
 
+_OF_OPTIONS = (
+    r"(?m)^(Command-line error|nvrtc: error: |Invalid build option|Unrecognized build options"
+    r"|(error: )?<command line>:\d+:\d+: (?!warning|note))"
+)
+"""How NVRTC, PoCL and Intel's compiler begin the line of their log that refuses an option."""
+
+
+def refused(name: str, log: str) -> str:
+    """What a failed compile says first: the log of a compiler tells whether its options are at fault."""
+    options = re.search(_OF_OPTIONS, log)
+    return f"a build option of {name} is not valid" if options else f"{name} does not compile"
+
+
 def trimmed(tokens: Sequence[str]) -> tuple[str, ...]:
     """Tokens without surrounding blanks; raises OptionError for a token that compilers read differently."""
     for token in tokens:

@@ -138,7 +138,7 @@ def _compare(ratio: Ratio, pairs: int) -> tuple[BenchVerdict, str]:
     """The verdict of reliable figures."""
     if pairs < FEWEST_PAIRS:
         counted = "1 pair of starts is" if pairs == 1 else f"{pairs} pairs of starts are"
-        few = f"{counted} too few to distinguish noise from effect; take {FEWEST_PAIRS} or more"
+        few = f"{counted} too few to distinguish noise from effect; give --runs {FEWEST_PAIRS} or more"
         return BenchVerdict.UNDECIDED, few
     if ratio.low > 1:
         return BenchVerdict.FASTER, ""
@@ -152,7 +152,7 @@ def _compare(ratio: Ratio, pairs: int) -> tuple[BenchVerdict, str]:
             f"the noise is larger than the effect: the ratio is between {ends}{more}",
         )
     seen = math.ceil(100 * (max(ratio.high, 1 / ratio.low) - 1))
-    return BenchVerdict.NO_DIFFERENCE, f"one of {seen} % or more would have shown"
+    return BenchVerdict.NO_DIFFERENCE, f"a difference of {seen} % or more would have shown"
 
 
 def _doubts(samples: Sequence[Sample], evidence: Evidence) -> Iterator[str]:
@@ -172,7 +172,7 @@ def _doubts(samples: Sequence[Sample], evidence: Evidence) -> Iterator[str]:
         yield evidence.no_ratio
     if evidence.foreign_load > LOADED:
         share = round(100 * evidence.foreign_load)
-        yield f"the machine was loaded: other processes used {share} % of its cores; run it on a quiet one"
+        yield f"other processes used {share} % of the machine; run it on a quiet one"
 
 
 def is_peer(arm: str) -> bool:

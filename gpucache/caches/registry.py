@@ -96,7 +96,7 @@ def load_system(name: str) -> "System":
     for point in _of_others(name):
         foreign: System = point.load()
         return foreign
-    raise UsageError(f"there is no cache {name!r}; name one of {', '.join(NAMES)}, all, or a cache's place")
+    raise _unknown(name)
 
 
 @cache
@@ -159,8 +159,17 @@ def system_at(path: Path) -> "System":
     example = f"{next(iter(SYSTEMS))}:{path}"
     raise UsageError(
         f"{path} holds no cache that gpucache knows; name its system with it, such as {example} "
-        f"(one of {', '.join(SYSTEMS)})"
+        "('man gpucache-caches' lists the systems)"
     )
+
+
+def _unknown(name: str) -> UsageError:
+    """The error for a name that no system has, with the names nearest to it."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, (*NAMES, ALL))
+    meant = f"did you mean {' or '.join(near)}? " if near else ""
+    return UsageError(f"there is no cache {name!r}; {meant}'man gpucache-caches' lists the names")
 
 
 def is_name(text: str) -> bool:
@@ -207,9 +216,7 @@ def split(text: str, *, must_exist: bool = True) -> tuple[str | None, Path | Non
     except (FileNotFoundError, NotADirectoryError, ValueError):
         if is_name(text):
             return text, None
-        raise UsageError(
-            f"there is no cache {text!r}; name one of {', '.join(NAMES)}, all, or the place of a cache"
-        ) from None
+        raise _unknown(text) from None
     except OSError:
         pass  # the next line says why
     return None, _place(text, must_exist=True)

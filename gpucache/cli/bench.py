@@ -19,7 +19,7 @@ from gpucache.cli.parameters import (
     Number,
     PathName,
     read_programs,
-    require_writable,
+    require_drawable,
     source_options,
     writing,
 )
@@ -135,7 +135,7 @@ def bench(
     if file is not None:
         from gpucache.answers.bench_export import SUFFIXES
 
-        require_writable("--export", file, SUFFIXES)
+        require_drawable("--export", file, SUFFIXES)
     from gpucache.bench.run import Extent
 
     if given().command:

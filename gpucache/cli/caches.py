@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gpucache.caches.registry import ALL, NAMES, OWN, is_own, load_system, split, system_at
+from gpucache.caches.registry import ALL, NAMES, OWN, is_name, is_own, load_system, split, system_at
 from gpucache.cli.globals import given, leave
 from gpucache.cli.parameters import Name
 from gpucache.cli.streams import complain
@@ -59,6 +59,16 @@ def open_named(texts: Sequence[str], *, systems: bool = True) -> Opened:
         for cache in one.caches:  # a cache that is named twice is opened once
             caches.setdefault((cache.name, cache.location().root), cache)
     return Opened(opened[0].settings, tuple(caches.values()))
+
+
+def require_named(opened: Opened, texts: Sequence[str]) -> None:
+    """Raise UsageError for a system or a root that was named, if none of its places exists."""
+    root = given().root is not None
+    for name in dict.fromkeys(text for text in texts or (OWN,) * root if text != ALL and is_name(text)):
+        places = [cache.location().root for cache in opened.caches if cache.name == name]
+        if places and not any(map(os.path.lexists, places)):
+            remedy = "check --root" if root and name == OWN else f"name its place, as in --cache {name}:PLACE"
+            raise UsageError(f"there is no cache of {name} here: {places[0]} does not exist; {remedy}")
 
 
 def stores_apart(words: Sequence[str], caches: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

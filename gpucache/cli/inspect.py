@@ -12,7 +12,7 @@ import click
 
 from gpucache.caches.registry import OWN, load_system
 from gpucache.cli import streams
-from gpucache.cli.caches import cache_option, finish, open_everywhere, open_named, stores_apart
+from gpucache.cli.caches import cache_option, finish, open_everywhere, open_named, require_named, stores_apart
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import (
     Age,
@@ -24,7 +24,7 @@ from gpucache.cli.parameters import (
     checks_option,
     manifest_option,
     profile_option,
-    require_writable,
+    require_drawable,
     writing,
 )
 from gpucache.cli.streams import complain
@@ -137,7 +137,7 @@ def inspect(
     if not (cache or why or extract or misses or what or targets or list_all):
         _show_everything()
         return
-    opened = open_named(cache)
+    opened = _opened(cache, why=why)
     if why:
         from gpucache.cli.why import Asked, explain
 
@@ -151,6 +151,14 @@ def inspect(
     else:
         _show_states(opened)
     finish(opened, 0)
+
+
+def _opened(names: tuple[str, ...], *, why: bool) -> Opened:
+    """The caches that are named; a root that does not exist yet is asked only for reasons."""
+    opened = open_named(names)
+    if not (names or why):
+        require_named(opened, names)
+    return opened
 
 
 def _refuse_contradictions(
@@ -214,6 +222,7 @@ def _show_everything() -> None:
         with suppress(BrokenPipeError):  # a reader that closed the pipe early still gets the error
             given().show(text.overview([foreign_state(cache) for cache in [*others, *unused]]))
         raise
+    require_named(opened, ())
     found = overview(opened, others, unused, toolchains_for)
     told = {**_document(found.own), "caches": found.states, **found.sums, "unread": opened.unread}
     given().answer("inspect", (), told, text.overview(found.every))
@@ -333,7 +342,7 @@ def _plot(names: Sequence[str], file: Path) -> None:
     from gpucache.answers.inspect_plot import plot
     from gpucache.engine.inspect import MISSES_KEPT
 
-    require_writable("--plot", file, PLOTS)
+    require_drawable("--plot", file, PLOTS)
     own = open_named(names).require_own("--plot")
     content = plot(own.scan(), own.store.journal_tail(MISSES_KEPT), time.time_ns(), file.suffix.lower()[1:])
     with writing(file):

@@ -451,8 +451,20 @@ def writing(file: Path) -> Iterator[None]:
         raise os_errors.unwritable(file, error, "name another file") from None
 
 
-def require_writable(option: str, file: Path, suffixes: Sequence[str]) -> None:
+def require_writable(file: Path) -> None:
     """Raise UsageError for a file that could not be written in the end, before anything is done."""
+    new = not file.exists()
+    if not new and not file.is_file():
+        return  # opening a pipe twice would end its reader
+    with writing(file):
+        with file.open("ab"):  # its present content stays until the end
+            pass
+        if new:
+            file.unlink()
+
+
+def require_drawable(option: str, file: Path, suffixes: Sequence[str]) -> None:
+    """The same for a file in one of some formats, which its suffix names."""
     from gpucache.answers.bench_export import PLOTS, can_plot
 
     if file.suffix.lower() not in suffixes:
@@ -464,9 +476,4 @@ def require_writable(option: str, file: Path, suffixes: Sequence[str]) -> None:
         raise UsageError(
             f"{option} needs matplotlib for a plot; install it with: pip install 'gpucache[plot]'"
         )
-    new = not file.exists()
-    with writing(file):
-        with file.open("ab"):  # its present content stays until the end
-            pass
-        if new:
-            file.unlink()
+    require_writable(file)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucache.cli.caches import cache_option, finish
+from gpucache.cli.caches import finish
 from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.parameters import PathName
 from gpucache.cli.stores import open_store, open_to_fill, store_options, write_environment
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 @click.command()
 @store_options
-@cache_option
 @click.option(
     "--to",
     "folder",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucache.cli.caches import cache_option, finish, open_named
+from gpucache.cli.caches import finish, open_named
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import EntryName, PathName
 from gpucache.cli.stores import open_store, refuse_stores, store_options
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 @click.command()
 @store_options
 @click.argument("what", metavar="[WHAT]...", nargs=-1, type=EntryName())
-@cache_option
 @click.option(
     "--key",
     metavar="FILE",

@@ -11,7 +11,7 @@ import click
 
 from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.group import COMMAND_LINES
-from gpucache.cli.parameters import PathName
+from gpucache.cli.parameters import PathName, require_writable
 from gpucache.cli.running import Running, joined
 from gpucache.cli.streams import complain
 from gpucache.errors import GpucacheError, UsageError
@@ -70,6 +70,8 @@ def run(learn: bool, report: Path | None) -> None:
     from gpucache.settings import Settings
 
     command = named_command("run")
+    if report is not None:
+        require_writable(report)
     running, misspelt = given().running, ""
     try:
         settings = given().settings()

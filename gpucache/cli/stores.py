@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from gpucache.caches.registry import ALL, OWN, SYSTEMS, split
-from gpucache.cli.caches import is_store, open_named
+from gpucache.cli.caches import cache_option, is_store, open_named
 from gpucache.cli.globals import given
 from gpucache.cli.parameters import Name, Number
 from gpucache.engine.selection import Opened
@@ -28,11 +28,11 @@ class StoreName(Name):
 
 
 def store_options(function: F) -> F:
-    """Add the argument that names a store, and the time that it may take."""
+    """Add the argument that names a store, the time that it may take, and the option that names caches."""
     function = click.option(
         "--timeout", metavar="S", type=Number(0.1), default=60.0, show_default=True,
         help="Seconds for each request to the store, and one more for each MiB that it moves.",
-    )(function)  # fmt: skip
+    )(cache_option(function))  # fmt: skip
     return click.argument("url", metavar="URL", type=StoreName())(function)
 
 

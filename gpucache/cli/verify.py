@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucache.cli.caches import cache_option, finish, open_named, stores_apart
+from gpucache.cli.caches import cache_option, finish, open_named, require_named, stores_apart
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import EntryName
 from gpucache.errors import CacheUnusableError
@@ -37,9 +37,9 @@ def verify(
     stale, superseded, orphan, leftover, locked, unsupported.
 
     \f
-    With --load, exit 4 means that the machine lacks processes, memory or descriptors to load
-    anything. Entries of other caches may have no checksum: only their form is checked, and their number is
-    shown.
+    Exit 2 also means that a cache which was named, or the directory of --root, does not exist. With --load,
+    exit 4 means that the machine lacks processes, memory or descriptors to load anything. Entries of other
+    caches may have no checksum: only their form is checked, and their number is shown.
 
     With --repair a damaged entry of SYCL is removed with its whole directory, copies too: programs hit all
     other entries at once, and that one at their second start.
@@ -51,6 +51,7 @@ def verify(
 
     what, cache = stores_apart(what, cache)
     opened = open_named(cache)
+    require_named(opened, cache)
     if repair and opened.settings.read_only:
         raise CacheUnusableError("GPUCACHE_READ_ONLY is set, so nothing is repaired; unset it")
     tried: Mapping[str, Sequence[Try]] = {}

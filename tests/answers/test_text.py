@@ -466,6 +466,15 @@ CASES: dict[str, Callable[[], Iterable[Block]]] = {
     "bench: few pairs": lambda: bench.bench(
         [replace(PLAIN, verdict=BenchVerdict.UNDECIDED, cold=Spread(9, 8, 99, 4))]
     ),
+    "bench: a busy machine": lambda: bench.bench(
+        [
+            replace(
+                COMMAND, program=name, target=target, verdict=BenchVerdict.DEGRADED, reason=f"{share} % busy"
+            )
+            for name, target, share in (("a.cl", GPU, 9), ("b.cl", GPU, 90), ("c.cu", "cuda:sm_90", 49))
+        ]
+        + [PLAIN]
+    ),
     "bench: caveats": lambda: [*bench.bench(ALIKE), *bench.bench([*ALIKE, COMMAND])],
     "bench: verdicts": lambda: bench.bench(
         [

@@ -87,7 +87,7 @@ _WROTE = (_sample(COLD, Growth("pocl", 1, 9), compile=9), _sample(WARM, load=9))
 _FILLED = (_sample(COLD, compile=9), _sample(WARM, Growth("pocl", 1, 9), load=9))
 _MISSED = Sample(WARM, (("compile", 1),), missed="corrupt: it is damaged")
 _NOT_COLD = "the cold starts were not cold: they wrote nothing into their empty caches, so another was used"
-_BUSY = "the machine was loaded: other processes used 90 % of its cores; run it on a quiet one"
+_BUSY = "other processes used 90 % of the machine; run it on a quiet one"
 _ELSEWHERE = "it also caches in /elsewhere, which no variable of gpucache moves"
 _ALIKE = {"first": (), "no_ratio": "nothing is kept"}
 

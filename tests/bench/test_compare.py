@@ -77,10 +77,11 @@ PAIRS = [COLD, WARM] * 5
 MISSED = Sample(Arm.WARM, missed="corrupt: the payload is damaged")
 BOTH = Sample(Arm.WARM, growth=(Growth("pocl", 1, 1), Growth("cuda", 1, 1)))
 PRINTED = [Sample(Arm.COLD, growth=WROTE, output="a"), Sample(Arm.WARM, output="b")] * 5
-FEW = "too few to distinguish noise from effect; take 5 or more"
+FEW = "too few to distinguish noise from effect; give --runs 5 or more"
 NOISE = "the noise is larger than the effect: the ratio is between 0.80 and 1.90"
 NOT_COLD = "the cold starts were not cold: they wrote nothing into their empty caches, so another was used"
-BUSY = "the machine was loaded: other processes used 40 % of its cores; run it on a quiet one"
+BUSY = "other processes used 40 % of the machine; run it on a quiet one"
+MORE = "a difference of {} % or more would have shown"
 LATE = Evidence(foreign_load=1, no_ratio="it builds late")
 WIDE, AROUND, SLOWER = Ratio(1.2, 0.8, 1.9), Ratio(1, 0.95, 0.95 * NARROW - 0.001), Ratio(0.8, 0.7, 0.9)
 
@@ -93,8 +94,8 @@ def _failing(arm: Arm) -> list[Sample]:
     ("samples", "ratio", "evidence", "verdict", "reason"),
     [
         (PAIRS, FAST, Evidence(), "faster", ""),
-        (PAIRS, AROUND, Evidence(), "no-difference", "one of 19 % or more would have shown"),
-        (PAIRS, Ratio(0.95, 0.9, 1), Evidence(), "no-difference", "one of 12 % or more would have shown"),
+        (PAIRS, AROUND, Evidence(), "no-difference", MORE.format(19)),
+        (PAIRS, Ratio(0.95, 0.9, 1), Evidence(), "no-difference", MORE.format(12)),
         *((PAIRS[:2], one, Evidence(), "undecided", f"1 pair of starts is {FEW}") for one in (FAST, WIDE)),
         (PAIRS[:8], SLOWER, Evidence(), "undecided", f"4 pairs of starts are {FEW}"),
         (PAIRS, WIDE, Evidence(), "degraded", f"{NOISE}; 5 pairs are few, give more --runs"),

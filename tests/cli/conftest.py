@@ -131,12 +131,18 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(probed: None, root: Path, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Run gpucache in this process on this test's own root; children's words are captured as well."""
+def run(probed: None, root: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run gpucache in this process on this test's own root; children's words are captured as well.
+
+    A root that does not exist is named by the variable where it is read, as the option is refused there.
+    """
 
     def command(*arguments: object, at: Path | None = root) -> Answer:
         capfd.readouterr()
         place = [] if at is None else ["--root", str(at)]
+        if at == root and not root.exists() and {"inspect", "verify"} & set(arguments):
+            place = []
+            monkeypatch.setenv("GPUCACHE_DIR", str(root))
         code = main([*place, *map(str, arguments)])
         return Answer(code, *capfd.readouterr())
 

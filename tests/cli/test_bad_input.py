@@ -96,7 +96,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "warm k.cl --fast": ("--fast", "gpucache warm --help"),
     "inspect none.cl": ("'none.cl'", "gpucache inspect --list"),
     "inspect 0123456789ab": ("'0123456789ab'", "gpucache inspect --list"),
-    "inspect --cache none": ("'none'", "gpucache, ", "rocfft"),
+    "inspect --cache none": ("'none'", "gpucache-caches"),
     "inspect --cache empty": ("holds no cache",),
     "inspect --cache futhark": ("--cache futhark:PLACE",),
     "inspect --cache rocfft": ("in memory", "ROCFFT_RTC_CACHE_PATH"),

@@ -29,7 +29,7 @@ def test_an_empty_cache_is_said_to_be_empty(run: Run, root: Path) -> None:
     """Where there is no cache yet it has a row; named, the root and what decided it are shown."""
     assert "No misses are recorded" in run("inspect").out
     answer = run("inspect", "--cache", "gpucache")
-    assert answer.code == 0 and f"{root} (decided by --root)" in answer.out
+    assert answer.code == 0 and f"{root} (decided by GPUCACHE_DIR)" in answer.out
     assert "0 of 0 programs" in answer.out
     assert not root.exists()
 

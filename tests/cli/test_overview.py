@@ -103,6 +103,7 @@ def test_the_table_fits_80_columns_by_size(run: Run, upgraded: Path, root: Path)
     script = shutil.which("script")
     if script is None:
         pytest.skip("script(1) makes the terminal, and is not installed")
+    root.mkdir(0o700)
     command = f"stty cols 80; {sys.executable} -m gpucache --root {root} inspect"
     done = run_text(
         [script, "-qec", command, os.devnull],

@@ -45,7 +45,12 @@ ROWS = """
 5 inspect --cache loop | loop cannot be read (Too many levels of symbolic links); fix its links
 5 inspect --cache pocl:loop | loop cannot be read (Too many levels of symbolic links); fix its links
 2 inspect --cache pocl:none | none does not exist; check the path
-2 inspect --cache none | there is no cache 'none'; name one of gpucache, sycl
+2 inspect --cache none | there is no cache 'none'; 'man gpucache-caches' lists the names
+2 inspect --cache tritn | there is no cache 'tritn'; did you mean triton? 'man gpucache-caches'
+2 --root none inspect | none does not exist; check --root
+2 --root none verify | none does not exist; check --root
+2 verify --cache triton | triton/cache does not exist; name its place, as in --cache triton:PLACE
+2 run --report none/x -- true | none/x cannot be written (No such file or directory); name another file
 2 inspect --since 1x --misses | '1x' is not an age; write a number with s, m, h, d or w, such as 30d
 5 verify --cache triton:plain | plain is not a directory; name the directory of a cache
 2 evict --max-size 20 | '20' is not a size; write a number with a unit, such as 512M or 2GiB

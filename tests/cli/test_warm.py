@@ -118,8 +118,8 @@ def test_a_program_without_a_kernel_is_told(run: Run, write: Write, nvrtc: str) 
     for _ in ("built", "found"):
         answer = run("warm", source, "--target", nvrtc)
         assert answer.code == 0
-        assert "no kernels in show.cu for cuda:sm_" in answer.out
-        assert "name the instances of a template with --name-expression" in " ".join(answer.out.split())
+        assert "show.cu for cuda:sm_90: no kernels; if they are templates" in answer.out
+        assert "name their instances with --name-expression" in " ".join(answer.out.split())
     named = run("warm", source, "--target", nvrtc, "--name-expression", "show<int>")
     assert (named.code, "no kernel" in named.out) == (0, False)
 
@@ -318,3 +318,18 @@ def test_a_name_neither_breaks_a_line_nor_moves_a_cursor(run: Run, write: Write,
         told = answer.out + answer.err
         assert not {*"\x1b\x9b\r\u202e"} & set(told), arguments
         assert not any(line.lstrip().startswith("FAKE") for line in told.splitlines()), (arguments, told)
+
+
+@pytest.mark.parametrize(("platform", "suffix"), [("intel", "cl"), ("pocl", "cl"), ("nvrtc", "cu")])
+@pytest.mark.parametrize("option", ["-D1A=3", "-frobnicate"])
+def test_a_wrong_option_is_not_blamed_on_the_source(
+    run: Run, write: Write, request: pytest.FixtureRequest, platform: str, suffix: str, option: str
+) -> None:
+    """The compiler's words follow."""
+    target = request.getfixturevalue(platform)
+    source = write({f"plain.{suffix}": "void nothing() {}"}) / f"plain.{suffix}"
+    answer = run("warm", source, "--target", target, f"--option={option}")
+    assert answer.code == 3
+    assert (
+        f"a build option of {source.name} is not valid" in answer.out and "does not compile" not in answer.out
+    )

@@ -18,6 +18,7 @@ from typing import Any
 from gpucache.backends.cuda.options import FILE_NAME, refuse_side_effects, seed
 from gpucache.backends.installation import Installation, loaded, loaded_as, mark, read_library, remembered
 from gpucache.backends.interface import Compilation
+from gpucache.backends.options import refused
 from gpucache.errors import CompileError, NoDeviceError, TargetError
 from gpucache.keys import NOT_FOUND
 from gpucache.model import Artifact, ArtifactKind, AsAsked, BuildRequest, Target, Toolchain
@@ -246,7 +247,7 @@ def _compile(request: BuildRequest, command: tuple[str, ...]) -> Artifact:
         log = _log(handle, request)
         if status != api.nvrtcResult.NVRTC_SUCCESS:
             why = "" if log else f" ({_text(status)})"
-            raise CompileError(f"{request.program.name} does not compile{why}", log)
+            raise CompileError(f"{refused(request.program.name, log)}{why}", log)
         return Artifact(
             kind=request.artifact_kind,
             payload=_output(handle, _RESULTS[request.artifact_kind]),

@@ -23,6 +23,7 @@ import pyopencl as cl
 from gpucache.backends.interface import Compilation
 from gpucache.backends.opencl.logs import program_log
 from gpucache.backends.opencl.options import command_line
+from gpucache.backends.options import refused
 from gpucache.errors import CompileError
 from gpucache.model import Artifact, ArtifactKind, BuildRequest
 from gpucache.units import printable
@@ -155,7 +156,7 @@ def build_source(context: Any, device: Any, request: BuildRequest, compilation: 
     except cl.Error as error:
         log = _log(program, device, request)
         why = "" if log else f" ({_first_line(error)})"
-        raise CompileError(f"{request.program.name} does not compile{why}", log) from None
+        raise CompileError(f"{refused(request.program.name, log)}{why}", log) from None
     return program
 
 
