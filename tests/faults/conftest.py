@@ -1,12 +1,16 @@
 """Entries, and other processes that use a store."""
 
+import json
+import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +18,7 @@ from gpucache.answers.entries import Location
 from gpucache.caches.own import OwnCache
 from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead
 from gpucache.store import DirectoryStore
+from tests.patience import PATIENCE_S
 
 Child = subprocess.Popen[str]
 
@@ -26,6 +31,25 @@ def own(store: DirectoryStore) -> OwnCache:
 def build_entry(seed: str = "a", payload: bytes = b"payload") -> Entry:
     head = EntryHead("saxpy", "cuda:sm_90", "cubin", 10**18, 10**6, sha256(payload).hexdigest())
     return Entry(CacheKey(sha256(seed.encode()).hexdigest()), head, EntryDetail(()), payload)
+
+
+_MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder in memory, where there is one: what a dead process leaves does not depend on the disk."""
+    with tempfile.TemporaryDirectory(dir=_MEMORY if os.access(_MEMORY, os.W_OK) else None) as folder:
+        yield Path(folder)
+
+
+def said(process: str, *words: object) -> dict[str, Any]:
+    """What a program of this folder reports of its trials."""
+    command = [sys.executable, "-m", f"tests.faults.{process}", *map(str, words)]
+    top = Path(__file__).parents[2]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=4 * PATIENCE_S, cwd=top)
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
 
 
 # What every other process begins with: the function above, a store, and lines for the test to read.
