@@ -30,8 +30,7 @@ from tests.benchmarks.measure import Comparison, Effort, Measured, Sample, proce
 from tests.benchmarks.remote_peers import peer_of
 from tests.caches.cupy import build as cupy
 from tests.contracts.examples import open_example
-from tests.remote.more_servers import docker_registry, redis_server
-from tests.remote.servers import make_bucket, moto_url, use_cloud
+from tests.remote.servers import docker_registry, make_bucket, moto_url, redis_server, use_cloud
 
 STORES = ("folder", "redis", "s3", "registry")
 _ROUNDS = 5

@@ -1,4 +1,4 @@
-"""Servers of stores on free loopback ports: moto's S3, nginx, and one that sends what a test wants."""
+"""Servers of stores on free loopback ports: moto's S3, Debian's nginx, redis-server and docker-registry."""
 
 import os
 import re
@@ -6,7 +6,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingTCPServer
@@ -49,42 +49,85 @@ def use_cloud(patch: pytest.MonkeyPatch, home: Path, **variables: str) -> None:
         patch.setenv(name, value)
 
 
+def free_port() -> int:
+    """A port of the loopback interface that nobody listens on."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
 @contextmanager
 def nginx(served: Path, folder: Path) -> Iterator[str]:
     """The URL of a plain web server for a directory; it refuses all below /refused/."""
-    program = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-    if program is None:
-        pytest.skip("nginx is not installed")
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
+    port, config = free_port(), folder / "nginx.conf"
     places = "".join(
         f"{kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
-    config = folder / "nginx.conf"
     config.write_text(
         f"daemon off; master_process off; pid {folder}/nginx.pid; error_log {folder}/error.log; events {{}}\n"
         f"http {{ access_log off; {places} default_type application/octet-stream;\n"
         f"server {{ listen 127.0.0.1:{port}; root {served}; location /refused/ {{ deny all; }} }} }}\n",
         encoding="utf-8",
     )
-    log = folder / "nginx.log"
-    with _running([program, "-p", str(folder), "-c", str(config), "-e", str(log)], log) as server:
+    words = ["-p", str(folder), "-c", str(config), "-e", str(folder / "nginx.log")]
+    with _listening("nginx", words, port, folder):
+        yield f"http://127.0.0.1:{port}"
+
+
+@contextmanager
+def redis_server(folder: Path, *options: str) -> Iterator[str]:
+    """The URL of an empty Redis server that keeps nothing on disk."""
+    port = free_port()
+    words = ["--bind", "127.0.0.1", "--port", str(port), "--save", "", "--dir", str(folder), *options]
+    with _listening("redis-server", words, port, folder):
+        yield f"redis://127.0.0.1:{port}"
+
+
+@contextmanager
+def docker_registry(folder: Path, env: Mapping[str, str] | None = None) -> Iterator[str]:
+    """The URL of a repository in an empty registry that allows removing."""
+    port, config = free_port(), folder / "registry.yml"
+    config.write_text(
+        "version: 0.1\nlog: {level: error, accesslog: {disabled: true}}\n"
+        f"storage: {{filesystem: {{rootdirectory: {folder}/registry}}, delete: {{enabled: true}}}}\n"
+        f"http: {{addr: '127.0.0.1:{port}'}}\n",
+        encoding="utf-8",
+    )
+    usual = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "OTEL_TRACES_EXPORTER": "none"}
+    with _listening("docker-registry", ["serve", str(config)], port, folder, usual | dict(env or {})):
+        yield f"oci://127.0.0.1:{port}/team/caches"
+
+
+@contextmanager
+def _listening(
+    name: str, words: Sequence[str], port: int, folder: Path, env: Mapping[str, str] | None = None
+) -> Iterator[None]:
+    """A server that answers on its port; the test skips where it is not installed."""
+    program = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    if program is None:
+        pytest.skip(f"{name} is not installed")
+    log = folder / f"{name}-{port}.log"
+    with _running([program, *words], log, env) as server:
 
         def answers() -> bool:
-            assert server.poll() is None, log.read_text(encoding="utf-8")
+            assert server.poll() is None, log.read_text(encoding="utf-8", errors="replace")
             with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
                 return True
             return False
 
         wait_until(answers)
-        yield f"http://127.0.0.1:{port}"
+        yield
 
 
 @contextmanager
-def _running(words: Sequence[str], log: Path) -> Iterator["subprocess.Popen[bytes]"]:
+def _running(
+    words: Sequence[str], log: Path, env: Mapping[str, str] | None = None
+) -> Iterator["subprocess.Popen[bytes]"]:
     with log.open("wb") as out:
-        server = subprocess.Popen(words, cwd=log.parent, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        server = subprocess.Popen(
+            words, cwd=log.parent, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out
+        )
     try:
         yield server
     finally:

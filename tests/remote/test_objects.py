@@ -10,8 +10,7 @@ import pytest
 
 from gpucache.errors import RemoteError, UsageError
 from gpucache.remote.objects import IN_FLIGHT_BYTES, Objects, batches, in_parallel, open_objects
-from tests.remote.more_servers import docker_registry, redis_server
-from tests.remote.servers import make_bucket, moto_url, nginx, use_cloud
+from tests.remote.servers import docker_registry, make_bucket, moto_url, nginx, redis_server, use_cloud
 
 Opener = Callable[[], Objects]
 

@@ -11,7 +11,7 @@ import pytest
 from gpucache.errors import RemoteError
 from gpucache.remote import redis_server as store
 from gpucache.remote.objects import Limits, Objects, open_objects
-from tests.remote.more_servers import free_port, redis_server
+from tests.remote.servers import free_port, redis_server
 
 _LIMITS = Limits(connect_s=5, request_s=30, retries=1)
 

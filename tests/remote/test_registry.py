@@ -24,7 +24,7 @@ from gpucache.errors import RemoteError
 from gpucache.remote import registry as store
 from gpucache.remote.objects import Limits, Objects, open_objects
 from tests.children import run_text
-from tests.remote.more_servers import docker_registry, free_port
+from tests.remote.servers import docker_registry, free_port
 
 _LIMITS = Limits(connect_s=5, request_s=30, retries=1)
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
