@@ -285,6 +285,7 @@ _ONLY: Mapping[str, frozenset[str]] = {
     # It takes three times as long to import as JSON, so no hit may need it.
     "msgspec": frozenset({"recording", "sources.scan_memos", "remote", "engine.warm.elsewhere"}),
     "distributed": frozenset({"engine.workers.clusters"}),
+    "mpi4py": frozenset({"engine.workers.clusters"}),
     "obstore": frozenset({"remote.cloud"}),
     "oras": frozenset({"remote.registry_client"}),
     "redis": frozenset({"remote.redis_server"}),

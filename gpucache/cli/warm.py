@@ -81,7 +81,7 @@ NEXT = (
     "--on",
     metavar="CLUSTER",
     type=Name(),
-    help="Build on the workers of dask:ADDRESS, the address of a scheduler, and keep the entries here.",
+    help="Build on the workers of a Dask scheduler, dask:ADDRESS, or of mpiexec, mpi; keep entries here.",
 )
 @click.option("--retry", is_flag=True, help="Retry builds that crashed or timed out before.")
 @click.option(
@@ -130,7 +130,9 @@ def warm(
     --on builds for the devices and the environment variables of a cluster's workers, which need the same
     version of gpucache. No shared file system is needed: sources, headers and options are sent, each build
     runs in its own process, and its entry is checked before it is kept here; 'gpucache push' sends it on. A
-    lost worker counts as a crash of its builds. Builds that contain the paths of their files fail.
+    lost worker counts as a crash of its builds. Builds that contain the paths of their files fail. --on mpi
+    is for 'mpiexec -n N gpucache warm ...', whose first process asks and keeps, and whose others build; a
+    lost one ends them all, and the next run goes on.
 
     With -- COMMAND, --root is the command's GPUCACHE_DIR.
     """
@@ -219,6 +221,8 @@ def _warming(settings: "Settings", on: str | None, *how: Any, shared: bool = Fal
             from gpucache.engine.workers.clusters import open_cluster
 
             cluster = ends.enter_context(open_cluster(on))
+            if cluster is None:  # this process was one of its workers
+                leave(ExitCode.DONE)
         bar = ends.enter_context(given().progress())
         yield Warming(settings, store, stores, backends(), given().say, progress, cluster, *how)
 

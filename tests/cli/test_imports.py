@@ -70,7 +70,12 @@ FORBIDDEN: Mapping[str, tuple[str, ...]] = {
     "inspect | inspect --list | inspect cuda:sm_90 | inspect --misses": GPU_STACK,
     "verify | evict --dry-run --max-size 1G": GPU_STACK,
     "verify --strict --repair | evict --dry-run --stale | devices": GPU_STACK,
-    "warm --check {sources}/twice.cu --target cuda:sm_90": (*GPU_STACK, "multiprocessing", "distributed"),
+    "warm --check {sources}/twice.cu --target cuda:sm_90": (
+        *GPU_STACK,
+        "multiprocessing",
+        "distributed",
+        "mpi4py",
+    ),
 }
 COMPLETED = ("gpucache ", "gpucache warm --target ", "gpucache inspect tw", "gpucache evict --program ")
 _CHILD = """

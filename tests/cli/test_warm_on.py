@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec import msgpack
@@ -19,18 +21,18 @@ from msgspec import msgpack
 from gpucache.engine.workers.clusters import Cluster, in_process
 from gpucache.model import CacheKey, Entry
 from gpucache.store.format import parse_true
-from tests.children import has_ended
+from tests.children import has_ended, run_text
 from tests.cli.conftest import BAD_CU, Answer
 from tests.patience import PATIENCE_S, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tests.cli.conftest import Run
 
-    Write = Callable[..., Path]
 
 GOOD_CU = '#include "f.h"\nextern "C" __global__ void k{0}(float *a) {{ a[threadIdx.x] *= FACTOR + {0}; }}\n'
+Write = Callable[..., Path]
 VECTOR = 'extern "C" __global__ void vector(float *a) { a[threadIdx.x] += 1; }\n'
 PLAIN_CL = '#include "f.h"\n__kernel void twice(__global float *a) { a[get_global_id(0)] *= FACTOR; }\n'
 CALLS_CL = """\
@@ -100,62 +102,112 @@ class Dask:
             self.workers.append(child)
         return log
 
-    def compiling(self) -> dict[int, subprocess.Popen[bytes]]:
-        """The processes that compile now, each with its worker."""
-        nannies = {worker.pid: worker for worker in self.workers}
-        found = {}
-        for file in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                words, above = file.read_bytes(), _parent(_parent(int(file.parent.name)))
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            if b"engine.warm.elsewhere" in words and above in nannies:
-                found[int(file.parent.name)] = nannies[above]
-        return found
+    def begin(self, words: Sequence[object]) -> subprocess.Popen[str]:
+        """Run gpucache with some words and ``--on``."""
+        address = self.words
+        return _popen([*_GPUCACHE, *words, "--on", *address], os.environ)
 
     def close(self) -> None:
         self._ends.close()
+
+
+class Mpi:
+    """``mpiexec`` with a process that asks and a worker for each of some environments."""
+
+    def __init__(self, place: Path, environments: tuple[Mapping[str, str], ...]) -> None:
+        if shutil.which("mpiexec") is None:
+            pytest.skip("mpiexec is not installed")
+        # The wheel of mpi4py looks for MPICH under the name that others than Debian give it.
+        for library in Path("/usr/lib").glob("*/libmpich.so.12"):
+            (place / "libmpi.so.12").symlink_to(library)
+        self._environ = {**os.environ, "LD_LIBRARY_PATH": str(place)}
+        if run_text([sys.executable, "-c", "from mpi4py import MPI"], env=self._environ).returncode:
+            pytest.skip("mpi4py does not load an MPI here")
+        self._environments = ({}, *environments)
+        self.workers: list[subprocess.Popen[Any]] = []
+
+    def begin(self, words: Sequence[object]) -> subprocess.Popen[str]:
+        """Run gpucache with some words and ``--on``."""
+        command = ["mpiexec"]
+        for environ in self._environments:
+            variables = [word for pair in environ.items() for word in ("-env", *pair)]
+            command += [":"] * (len(command) > 1) + ["-n", "1", *variables]
+            command += [*_GPUCACHE, *map(str, words), "--on", "mpi"]
+        self.workers = [_popen(command, self._environ)]
+        return self.workers[0]
+
+    def close(self) -> None:
+        for child in self.workers:
+            child.kill()
+            child.wait()
+
+
+_GPUCACHE = (sys.executable, "-m", "gpucache")
+
+
+def _popen(words: Sequence[object], environ: Mapping[str, str]) -> subprocess.Popen[str]:
+    pipe = subprocess.PIPE
+    return subprocess.Popen([*map(str, words)], env=environ, stdout=pipe, stderr=pipe, text=True, cwd="/")
+
+
+def compiling(cluster: Dask | Mpi) -> dict[int, subprocess.Popen[Any]]:
+    """The processes of jobs, each with the process that began its worker."""
+    begun = {worker.pid: worker for worker in cluster.workers}
+    found = {}
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            pid = above = int(file.parent.name)
+            if b"engine.warm.elsewhere" not in file.read_bytes():
+                continue
+            while above > 1 and above not in begun:
+                above = _parent(above)
+            if above in begun:
+                found[pid] = begun[above]
+    return found
 
 
 def _parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
+Start = Callable[..., "Dask | Mpi"]
+
+
+@pytest.fixture(params=[Dask, Mpi])
+def kind(request: pytest.FixtureRequest) -> Any:
+    """The kind of the cluster; tests of one alone name it."""
+    return request.param
+
+
 @pytest.fixture
-def start(tmp_path: Path, vendors: Path) -> Iterator[Callable[..., Dask]]:
+def start(tmp_path: Path, vendors: Path, kind: type[Dask | Mpi]) -> Iterator[Start]:
     """Start a cluster with a worker for each of some environments."""
-    pytest.importorskip("distributed")
+    pytest.importorskip("distributed" if kind is Dask else "mpi4py")
     with ExitStack() as ends:
 
-        def started(*environments: Mapping[str, str]) -> Dask:
+        def started(*environments: Mapping[str, str]) -> Dask | Mpi:
             place = tmp_path / "cluster"
             place.mkdir()
             seen = {"OCL_ICD_VENDORS": str(vendors)}
-            cluster = Dask(place, tuple(seen | dict(one) for one in environments))
+            cluster = kind(place, tuple(seen | dict(one) for one in environments))
             ends.callback(cluster.close)
             return cluster
 
         yield started
 
 
-def _begun(cluster: Dask, root: Path, *words: object) -> subprocess.Popen[str]:
-    arguments = ["--root", root, "--json", "warm", *words, "--on", *cluster.words]
-    return subprocess.Popen(
-        [sys.executable, "-m", "gpucache", *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd="/",
-    )
+def _begun(cluster: Dask | Mpi, root: Path, *words: object) -> subprocess.Popen[str]:
+    return cluster.begin(("--root", root, "--json", "warm", *words))
 
 
 def _ended(child: subprocess.Popen[str]) -> Answer:
     with child:
         out, err = child.communicate(timeout=PATIENCE_S)
-    return Answer(child.returncode, out, err)
+    said_by_mpiexec, brace, rest = out.partition("{")
+    return Answer(child.returncode, f"{brace}{rest}", f"{err}{said_by_mpiexec}")
 
 
-def _warm(cluster: Dask, root: Path, *words: object) -> Answer:
+def _warm(cluster: Dask | Mpi, root: Path, *words: object) -> Answer:
     return _ended(_begun(cluster, root, *words))
 
 
@@ -182,7 +234,7 @@ def _results(answer: Answer) -> dict[str, str]:
 
 @pytest.mark.slow
 def test_entries_are_those_of_a_build_at_home(
-    run: Run, start: Callable[..., Dask], write: Write, root: Path, intel: str, nvrtc: str, tmp_path: Path
+    run: Run, start: Start, write: Write, root: Path, intel: str, nvrtc: str, tmp_path: Path
 ) -> None:
     """Headers, named headers and variants travel; entries and histories are equal but for their times."""
     texts = {"k.cu": GOOD_CU.format(1), "k.cl": CALLS_CL, "checked.cl": CHECKED_CL, "bad.cu": BAD_CU}
@@ -207,8 +259,42 @@ SLOW = "S<60, 0>", "S<14, 0>"
 
 
 @pytest.mark.slow
+def test_a_process_that_is_killed_is_tried_once_more(
+    start: Start, write: Write, endless: str, nvrtc: str, tmp_path: Path
+) -> None:
+    """A worker whose process dies of a build stays, and the build is tried again."""
+    sources, cluster = write({"slow.cu": endless.replace(*SLOW)}), start({})
+    child = _begun(cluster, tmp_path / "away", sources, "--target", nvrtc, "--timeout", "600")
+    wait_until(lambda: bool(compiling(cluster)))
+    os.kill(min(compiling(cluster)), signal.SIGKILL)
+    assert _results(_ended(child)) == {"slow.cu": "built"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [Mpi])
+def test_a_lost_process_of_mpiexec_ends_the_run_and_the_next_one_goes_on(
+    start: Start, write: Write, endless: str, nvrtc: str, tmp_path: Path
+) -> None:
+    """MPI ends all of its processes with one of them; what came back before is kept."""
+    sources = write({"inc/f.h": "#define FACTOR 2\n", "endless.cu": endless})
+    for number in range(3):
+        write({f"k{number}.cu": GOOD_CU.format(number)})
+    cluster, away = start({}, {}), tmp_path / "away"
+    options = ("-I", sources / "inc", "--target", nvrtc)
+    child = _begun(cluster, away, sources, *options)
+    wait_until(lambda: len([*away.rglob("*.gpc")]) == 3)
+    [pid] = compiling(cluster)
+    os.kill(_parent(pid), signal.SIGKILL)
+    assert _ended(child).code != 0
+    wait_until(lambda: has_ended(pid))
+    (sources / "endless.cu").unlink()
+    assert {*_results(_warm(cluster, away, sources, *options)).values()} == {"hit"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [Dask])
 def test_a_lost_worker_costs_nothing_but_time(
-    start: Callable[..., Dask], write: Write, endless: str, nvrtc: str, tmp_path: Path
+    start: Start, write: Write, endless: str, nvrtc: str, tmp_path: Path
 ) -> None:
     """What a worker was compiling when it was killed is compiled by another one."""
     sources = write({"inc/f.h": "#define FACTOR 2\n", "a_slow.cu": endless.replace(*SLOW)})
@@ -217,8 +303,8 @@ def test_a_lost_worker_costs_nothing_but_time(
     cluster = start({}, {})
     options = (sources, "-I", sources / "inc", "--target", nvrtc, "--timeout", "600")
     child = _begun(cluster, tmp_path / "away", *options)
-    wait_until(lambda: bool(cluster.compiling()))
-    pid, worker = next(iter(cluster.compiling().items()))
+    wait_until(lambda: bool(compiling(cluster)))
+    pid, worker = next(iter(compiling(cluster).items()))
     os.killpg(worker.pid, signal.SIGKILL)  # its nanny as well, which would start another
     answer = _ended(child)
     assert {*_results(answer).values()} == {"built"}, answer.out
@@ -227,7 +313,7 @@ def test_a_lost_worker_costs_nothing_but_time(
 
 @pytest.mark.slow
 def test_an_endless_compile_is_poison_at_home(
-    start: Callable[..., Dask], write: Write, endless: str, nvrtc: str, tmp_path: Path
+    start: Start, write: Write, endless: str, nvrtc: str, tmp_path: Path
 ) -> None:
     """A compile over its time limit on a worker is tried twice, and left out of the next run here."""
     sources, cluster = write({"endless.cu": endless, "vector.cu": VECTOR}), start({})
@@ -242,13 +328,13 @@ def test_an_endless_compile_is_poison_at_home(
 
 @pytest.mark.slow
 def test_an_interrupt_ends_the_compiles_of_the_workers(
-    start: Callable[..., Dask], write: Write, endless: str, nvrtc: str, tmp_path: Path
+    start: Start, write: Write, endless: str, nvrtc: str, tmp_path: Path
 ) -> None:
     """Ctrl-C is exit 130 with an outcome for each item, and no worker goes on."""
     sources, cluster = write({"endless.cu": endless}), start({})
     child = _begun(cluster, tmp_path / "away", sources, "--target", nvrtc)
-    wait_until(lambda: bool(cluster.compiling()))
-    [pid] = cluster.compiling()
+    wait_until(lambda: bool(compiling(cluster)))
+    [pid] = compiling(cluster)
     child.send_signal(signal.SIGINT)
     answer = _ended(child)
     assert (answer.code, _results(answer)) == (130, {"endless.cu": "interrupted"})
@@ -258,7 +344,7 @@ def test_an_interrupt_ends_the_compiles_of_the_workers(
 
 @pytest.mark.slow
 def test_builds_go_to_workers_that_can_make_them(
-    start: Callable[..., Dask], write: Write, vendors: Path, intel: str, nvrtc: str, tmp_path: Path
+    start: Start, write: Write, vendors: Path, intel: str, nvrtc: str, tmp_path: Path
 ) -> None:
     """Of two workers only one has OpenCL; it gets every program in OpenCL C, whoever is free."""
     texts = {f"k{number}.cl": f"{PLAIN_CL}// {number}\n" for number in range(3)}
@@ -277,7 +363,8 @@ def test_builds_go_to_workers_that_can_make_them(
     [
         ("distributed", ("dask:tcp://127.0.0.1:1",), 2, "pip install 'gpucache[dask]'"),
         ("", ("dask:tcp://127.0.0.1:1",), 4, "no Dask scheduler can be reached at tcp://127.0.0.1:1"),
-        ("", ("slurm:here",), 2, "write dask:ADDRESS"),
+        ("mpi4py", ("mpi",), 2, "pip install 'gpucache[mpi]'"),
+        ("", ("slurm:here",), 2, "or dask:ADDRESS"),
         ("", ("dask:tcp://127.0.0.1:1", "--check"), 2, "leave"),
     ],
 )
@@ -310,6 +397,9 @@ class _Here:
 
     def slots(self) -> Mapping[str, int]:
         return {"here": 1}
+
+    def cancel(self, worker: str, future: object) -> None:
+        raise AssertionError(f"{worker} has nothing to stop: {future}")
 
     def submit(self, _: str, function: Callable[..., bytes], *arguments: object) -> Future[bytes]:
         future: Future[bytes] = Future()

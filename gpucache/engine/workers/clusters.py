@@ -7,8 +7,8 @@ as well, and Dask's workers may have no children by ``multiprocessing``. Must no
 Workers import this module, too: its last functions are called there.
 """
 
-import hashlib
 import logging
+import signal
 import subprocess
 import sys
 import threading
@@ -58,6 +58,10 @@ class _Engine(Protocol):
         """The future of a call on a worker."""
         ...
 
+    def cancel(self, worker: str, future: Any) -> None:
+        """Have a worker stop what it is at."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Task(Generic[J]):
@@ -79,12 +83,12 @@ class Cluster:
         self._engine = engine
         self._woken = threading.Event()
         self._slots: Mapping[str, int] = {}
-        self._of: dict[str, str] = {}
-        """The digest of each worker's profile."""
-        self._profiles: dict[str, Profile] = {}
+        self._of: dict[str, bytes] = {}
+        """The profile of each worker, as it told it."""
+        self._profiles: dict[bytes, Profile] = {}
         self._refused: dict[str, str] = {}
         self._looking: dict[Any, str] = {}
-        self._able: dict[tuple[Target, Toolchain, str], bool] = {}
+        self._able: dict[tuple[Target, Toolchain, bytes], bool] = {}
         self._asked_s, self._changed_s = 0.0, time.monotonic()
         end_s = self._changed_s + _PROBE_S
         self.notice()
@@ -127,14 +131,19 @@ class Cluster:
             except Exception as error:  # whatever it raised, in whatever version of gpucache
                 self._refused[name] = _line(error)
             else:
-                self._of[name] = digest = hashlib.sha256(data).hexdigest()
-                self._profiles[digest] = profile
+                self._of[name] = data
+                self._profiles[data] = profile
 
     def submit(self, worker: str, function: Callable[..., Any], *arguments: object) -> Any:
         """The future of a call on a worker, whose end ``wait`` notices."""
         future = self._engine.submit(worker, function, *arguments)
         future.add_done_callback(lambda _: self._woken.set())
         return future
+
+    def cancel(self, worker: str, future: Any) -> None:
+        """Have a worker stop what it is at."""
+        with suppress(Exception):  # an engine that is gone
+            self._engine.cancel(worker, future)
 
     def slots(self, task: Task[Any] | None = None) -> Counter[str]:
         """The workers that can be used now, or those that can do a task, with how many jobs each takes."""
@@ -143,10 +152,6 @@ class Cluster:
             for name, of in self._of.items()
             if task is None or self._builds(of, task.target, task.toolchain)
         })  # fmt: skip
-
-    def alike(self, workers: Iterator[str]) -> frozenset[str]:
-        """The digests of the profiles of some workers."""
-        return frozenset(self._of[name] for name in workers)
 
     def run(
         self,
@@ -185,7 +190,7 @@ class Cluster:
         self.machine = Machine(tuple(devices.values()), environment)
         return self.machine._replace(notes=tuple(self._notes(counts)))
 
-    def _notes(self, counts: Counter[str]) -> Iterator[str]:
+    def _notes(self, counts: Counter[bytes]) -> Iterator[str]:
         yield f"Building on {format_count(len(self._of), 'worker')} of {self.told}."
         for name, why in self._refused.items():
             yield f"{name} builds nothing: {why}."
@@ -202,7 +207,7 @@ class Cluster:
                 told = format_count(others, "worker")
                 yield f"{told} with another driver or environment for {device.target} build nothing for it."
 
-    def _builds(self, of: str, target: Target, toolchain: Toolchain) -> bool:
+    def _builds(self, of: bytes, target: Target, toolchain: Toolchain) -> bool:
         """Whether workers with a profile build for a target with this toolchain and the same variables."""
         asked = target, toolchain, of
         if asked not in self._able:
@@ -255,8 +260,7 @@ class _Deal(Generic[J]):
             if not isinstance(job, bytes):
                 yield task.item, job
                 continue
-            alike = self._cluster.alike(iter(able))
-            future = self._cluster.submit(worker, in_process, self._module, alike, job)
+            future = self._cluster.submit(worker, in_process, self._module, job)
             self._given[future] = task, worker
             free[worker] -= 1
 
@@ -268,7 +272,7 @@ class _Deal(Generic[J]):
                 continue
             del self._given[future]
             if not future.done():
-                future.cancel()
+                self._cluster.cancel(worker, future)
                 yield task.item, Died(f"its worker {worker} was lost")
                 continue
             try:
@@ -276,10 +280,7 @@ class _Deal(Generic[J]):
             except Exception as error:  # whatever the worker or the engine raised
                 yield task.item, Died(_line(error))
                 continue
-            if answer is None:
-                self._waiting.append(task)  # the engine gave it to another worker, which cannot do it
-            else:
-                yield task.item, Done(answer)
+            yield task.item, Done(answer)
         for task in list(self._waiting) if self._cluster.is_settled else ():
             if not self._cluster.slots(task):
                 self._waiting.remove(task)
@@ -290,22 +291,30 @@ class _Deal(Generic[J]):
 
     def end(self) -> None:
         """Have the workers stop what they are at."""
-        for future in self._given:
-            with suppress(Exception):  # an engine that is gone
-                future.cancel()
+        for future, (_, worker) in self._given.items():
+            self._cluster.cancel(worker, future)
 
 
 @contextmanager
-def open_cluster(name: str) -> Iterator[Cluster]:
-    """The cluster of a name such as ``dask:HOST:PORT``.
+def open_cluster(name: str) -> Iterator[Cluster | None]:
+    """The cluster of a name: ``dask:HOST:PORT``, or ``mpi`` for the other processes of mpiexec.
 
-    Raises UsageError if its extra is not installed, WorkersError if it cannot be reached or has no worker.
+    In those it is None, when the process that asks has ended. Raises UsageError if its extra is not
+    installed, WorkersError if it cannot be reached or has no worker.
     """
     kind, _, address = name.partition(":")
-    if kind != "dask" or not address:
-        raise UsageError(f"{name!r} is not a cluster; write dask:ADDRESS, such as dask:tcp://10.0.0.1:8786")
-    with _dask(address) as engine:
-        yield Cluster(engine, name)
+    if (kind, bool(address)) not in (("dask", True), ("mpi", False)):
+        raise UsageError(
+            f"{name!r} is not a cluster; write mpi or dask:ADDRESS as in dask:tcp://10.0.0.1:8786"
+        )
+    with _mpi() if kind == "mpi" else _dask(address) as engine:
+        yield None if engine is None else Cluster(engine, name)
+
+
+def _missing(name: str, extra: str) -> UsageError:
+    return UsageError(
+        f"--on {name} needs the extra '{extra}'; install it with: pip install 'gpucache[{extra}]'"
+    )
 
 
 class _Dask:
@@ -324,15 +333,16 @@ class _Dask:
         there = {"workers": [worker], "allow_other_workers": False}
         return self._client.submit(in_dask, function, *arguments, pure=False, **there)
 
+    def cancel(self, _: str, future: Any) -> None:
+        future.cancel()
+
 
 @contextmanager
 def _dask(address: str) -> Iterator[_Engine]:
     try:
         from distributed import Client
     except ImportError:
-        raise UsageError(
-            "--on dask:ADDRESS needs the extra 'dask'; install it with: pip install 'gpucache[dask]'"
-        ) from None
+        raise _missing("dask:ADDRESS", "dask") from None
     logging.getLogger("distributed").setLevel(logging.CRITICAL + 1)
     warnings.filterwarnings("ignore", module="distributed")
     try:
@@ -348,32 +358,75 @@ def _dask(address: str) -> Iterator[_Engine]:
             client.close()
 
 
-_own_profile = ""
-"""On a worker: the digest of its profile, once it was looked at."""
+_STOP = 1
+"""The tag of an empty message that asks a worker of MPI to stop what it is at."""
+_MPI_S = 0.02
+"""How often a worker of MPI is asked at most whether it has ended."""
+
+
+class _Mpi:
+    """The other processes of mpiexec, each alone in a pool, as a pool gives a job to any of its workers."""
+
+    def __init__(self, world: Any, pools: Mapping[str, Any]) -> None:
+        self._world, self._pools = world, pools
+
+    def slots(self) -> Mapping[str, int]:
+        return dict.fromkeys(self._pools, 1)
+
+    def submit(self, worker: str, function: Callable[..., Any], *arguments: object) -> Any:
+        return self._pools[worker].submit(in_mpi, function, *arguments)
+
+    def cancel(self, worker: str, _: Any) -> None:
+        self._world.Isend(b"", list(self._pools).index(worker) + 1, _STOP)
+
+
+@contextmanager
+def _mpi() -> Iterator[_Engine | None]:
+    try:
+        from mpi4py import MPI
+        from mpi4py.futures import MPICommExecutor
+    except ImportError:
+        raise _missing("mpi", "mpi") from None
+    except RuntimeError as error:
+        told = str(error).partition("\n")[0]
+        raise UsageError(
+            f"--on mpi finds no MPI ({told}); install one, and set LD_LIBRARY_PATH if need be"
+        ) from None
+    world = MPI.COMM_WORLD
+    if world.size < 2:
+        raise UsageError(
+            "--on mpi has no workers; run 'mpiexec -n 3 gpucache warm ...', whose first process asks"
+        )
+
+    def pool(rank: int) -> Any:
+        both = world.Create_group(world.group.Incl([0, rank]), rank)
+        return MPICommExecutor(both, root=0, backoff=_MPI_S)
+
+    if world.rank > 0:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that asks says when to stop
+        with pool(world.rank):
+            pass
+        yield None
+        return
+    with ExitStack() as ends:
+        yield _Mpi(world, {f"rank {rank}": ends.enter_context(pool(rank)) for rank in range(1, world.size)})
 
 
 def look(version: str) -> bytes:
     """On a worker: its profile; raises UsageError for another version of gpucache."""
-    global _own_profile
     from gpucache.probe.ask import ask
 
     if version != __version__:
         raise UsageError(f"it has gpucache {__version__}, and {version} asks; install the same there")
-    data = encode_profile(profile_of(ask()))
-    _own_profile = hashlib.sha256(data).hexdigest()
-    return data
+    return encode_profile(profile_of(ask()))
 
 
-def in_process(
-    module: str, profiles: frozenset[str], job: bytes, wanted: Callable[[], bool] = lambda: True
-) -> bytes | None:
-    """On a worker: the answer of a process of its own for a job; None if the worker has none of the profiles.
+def in_process(module: str, job: bytes, wanted: Callable[[], bool] = lambda: True) -> bytes:
+    """On a worker: the answer of a process of its own for a job.
 
     The process ends with the worker, or when its answer is not ``wanted`` any more. Raises GpucacheError if
     it ends without an answer, OSError if it cannot be started.
     """
-    if _own_profile and _own_profile not in profiles:
-        return None
     words = (sys.executable, "-P", "-c", f"import sys, {module} as it; it.answer_job(sys.argv[1])")
     with scratch("elsewhere") as place, ExitStack() as ends:
         (place / JOB).write_bytes(job)
@@ -398,7 +451,7 @@ def _answer_in(file: Path, status: int) -> bytes:
 
 
 def in_dask(function: Callable[..., Any], *arguments: object) -> Any:
-    """On a worker of Dask: a call that learns when its client does not want the answer any more."""
+    """On a worker of Dask: a call that learns when its client does not want the answer."""
     from distributed import get_worker
 
     if function is not in_process:
@@ -411,3 +464,12 @@ def in_dask(function: Callable[..., Any], *arguments: object) -> Any:
         return task is not None and task.state == "executing"
 
     return function(*arguments, wanted)
+
+
+def in_mpi(function: Callable[..., Any], *arguments: object) -> Any:
+    """On a worker of MPI: a call that learns when the process that asked does not want the answer."""
+    from mpi4py import MPI
+
+    if function is not in_process:
+        return function(*arguments)
+    return function(*arguments, lambda: not MPI.COMM_WORLD.Iprobe(0, _STOP))
