@@ -1,13 +1,14 @@
 """``gpucache warm``: fill the cache before it is needed."""
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpucache.cli.caches import is_store
 from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.parameters import (
     BuildCommand,
@@ -20,11 +21,13 @@ from gpucache.cli.parameters import (
     read_programs,
     source_options,
 )
+from gpucache.cli.stores import StoreName
 from gpucache.cli.streams import complain
 from gpucache.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from gpucache.answers.warm import WarmOutcome
+    from gpucache.engine.warm.fleet import Stored
     from gpucache.engine.warm.plan import Progress
     from gpucache.engine.warm.run import Warming
     from gpucache.manifest import ProgramSpec
@@ -83,6 +86,13 @@ NEXT = (
     type=Name(),
     help="Build on the workers of a Dask scheduler, dask:ADDRESS, or of mpiexec, mpi; keep entries here.",
 )
+@click.option(
+    "--cache",
+    "store",
+    metavar="URL",
+    type=StoreName(),
+    help="With --check, --recording and --device-profile: look in this store and not in our own cache.",
+)
 @click.option("--retry", is_flag=True, help="Retry builds that crashed or timed out before.")
 @click.option(
     "--into",
@@ -102,6 +112,7 @@ def warm(
     check: bool,
     profiles: tuple[Path, ...],
     on: str | None,
+    store: str | None,
     retry: bool,
     into: Path | None,
 ) -> None:
@@ -125,7 +136,8 @@ def warm(
     miss which programs and why, and the commands that make the missing builds. Each program is looked up for
     the device that it was recorded for, or for the devices with the same kind of compiler that the machine
     has instead, with the headers and directories as recorded. Machines with the same results are one row;
-    -v and --json have each machine and program.
+    -v and --json have each machine and program. With --cache they are looked up in a store alone, by the
+    catalogues that push wrote.
 
     --on builds for the devices and the environment variables of a cluster's workers, which need the same
     version of gpucache. No shared file system is needed: sources, headers and options are sent, each build
@@ -144,18 +156,18 @@ def warm(
         raise UsageError("--device-profile is for another machine, where nothing can be built; add --check")
     if check and (shared or retry or on):
         raise UsageError("--check compiles nothing; leave --shared and --retry out, and --on")
-    apart = (named.anything, targets, jobs, shared, misses, recordings, check, retry, on)
+    apart = (named.anything, targets, jobs, shared, misses, recordings, check, retry, on, store)
     if _is_command(into, alone=not any(apart)):
         _warm_command(timeout, into)
         return
-    _require_fitting(named, recordings, profiles, misses=misses)
+    _require_fitting(named, recordings, profiles, store, misses=misses)
     settings = given().settings()
     settings = settings._replace(read_only=True) if check else settings  # a check is not a use of an entry
     with _warming(settings, on, jobs, timeout, check, retry, shared=shared) as run:
         if misses:
             outcomes = warm_missed(run, targets, named.local_sizes)
         elif recordings and profiles:
-            _check_fleet(run, recordings, profiles, targets)
+            _check_fleet(run, recordings, profiles, targets, store)
             return
         elif recordings:
             outcomes = warm_recordings(run, recordings, targets)
@@ -254,14 +266,19 @@ def _warm_programs(
 
 
 def _check_fleet(
-    run: "Warming", recordings: Sequence[Path], profiles: Sequence[Path], targets: Sequence[str]
+    run: "Warming",
+    recordings: Sequence[Path],
+    profiles: Sequence[Path],
+    targets: Sequence[str],
+    store: str | None,
 ) -> None:
     """Look up what other machines ask for, and end the command."""
     from gpucache.answers.fleet import fleet, misses
     from gpucache.engine.warm.fleet import check_fleet
 
-    root = given().root
-    outcomes, summary = check_fleet(run, recordings, profiles, targets, ("--root", root) if root else ())
+    words = ("--root", given().root or "") if given().root else ()
+    stored = None if store is None else _stored(store, run.settings.trusted_keys)
+    outcomes, summary = check_fleet(run, recordings, profiles, targets, words, stored)
     given().answer("warm", outcomes, summary, fleet(outcomes, summary, whole=given().whole))
     if given().quiet and not given().json:
         for sentence in misses(outcomes, summary):
@@ -269,8 +286,21 @@ def _check_fleet(
     leave(summary.exit_code)
 
 
+def _stored(url: str, trusted_keys: str) -> "Stored":
+    """The entries of a store that programs would believe; raises UsageError or RemoteError."""
+    from gpucache.engine.warm.fleet import Stored
+    from gpucache.remote.contents import believed_entries
+    from gpucache.remote.objects import open_objects
+    from gpucache.remote.signing import read_trusted
+
+    if not is_store(url):
+        raise UsageError(f"{url} is not a store; --root names a directory of gpucache's own cache")
+    with closing(open_objects(url)) as objects:
+        return Stored.of(url, believed_entries(objects, read_trusted(trusted_keys)))
+
+
 def _require_fitting(
-    named: Named, recordings: Sequence[Path], profiles: Sequence[Path], *, misses: bool
+    named: Named, recordings: Sequence[Path], profiles: Sequence[Path], store: str | None, *, misses: bool
 ) -> None:
     """Raise UsageError for ways to name programs and machines that do not go together."""
     if misses and named._replace(local_sizes=()).anything:
@@ -285,6 +315,8 @@ def _require_fitting(
         raise UsageError(
             "--recording builds programs as they were recorded; leave sources and build options out"
         )
+    if store is not None and not (recordings and profiles):
+        raise UsageError("--cache is looked in for other machines; add --recording and --device-profile")
     if len(profiles) > 1 and not recordings:
         raise UsageError("several profiles go with --recording DIR; add it, or name one profile")
 

@@ -35,6 +35,7 @@ from gpucache.remote.catalogue import (
 from gpucache.remote.objects import IN_FLIGHT_BYTES, Objects, read_sized
 from gpucache.remote.records import Signed
 from gpucache.remote.signing import SigningKey, TrustedKeys
+from gpucache.remote.store import UNBELIEVED
 
 STORE = "store"
 """The role of a location that is a store."""
@@ -222,6 +223,20 @@ def stored_caches(
 ) -> tuple[Cache, ...]:
     """The caches of a store's systems; raises RemoteError."""
     return Contents(store, trusted, key, unsigned=unsigned).caches()
+
+
+def believed_entries(store: Objects, trusted: TrustedKeys) -> Iterator[CacheEntry]:
+    """The entries of our own that a trusted key signed, or any from a directory of this user.
+
+    Reads catalogues alone. Raises UsageError without a trusted key, RemoteError.
+    """
+    unsigned = store.is_own_folder
+    if not (unsigned or trusted.keys):
+        raise UsageError(UNBELIEVED)
+    catalogue = read_catalogue(store, trusted, unsigned=unsigned, strays=True)
+    for one in catalogue.records.values():
+        if one.record.system == OWN and (unsigned or one.is_believed(trusted)):
+            yield _entry(one)
 
 
 def _entry(one: Signed) -> CacheEntry:

@@ -31,7 +31,7 @@ _BATCH_BYTES = 8 << 20
 """After how many bytes no more entries are sent at a time."""
 _MOST_LATE = 3
 """How many answers in a row may come later than a compile would have taken."""
-_UNBELIEVED = (
+UNBELIEVED = (
     "GPUCACHE_TRUSTED_KEYS names no key, so no entry is believed; set it to the .pub file of the key that "
     "signs them"
 )
@@ -160,7 +160,7 @@ class RemoteStore:
 
     def _stop(self, error: Exception | str) -> None:
         self._reads = False
-        if str(error) != _UNBELIEVED:  # sending needs no trusted key
+        if str(error) != UNBELIEVED:  # sending needs no trusted key
             self._writes = False
         self._say("off", f"GPUCACHE_REMOTE is not used: {_told(error)}")
 
@@ -234,7 +234,7 @@ def _read(opened: _Opened, wanted: Sequence[Sequence[CacheKey]]) -> tuple[list[F
     objects, trusted = opened
     signers = [*trusted.keys, *([UNSIGNED] if objects.is_own_folder else [])]
     if not signers:
-        raise UsageError(_UNBELIEVED)
+        raise UsageError(UNBELIEVED)
     asked = {
         own_entries.object_name(key, signer): (key, signer)
         for keys in wanted

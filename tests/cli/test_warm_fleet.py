@@ -189,6 +189,30 @@ def test_a_profile_among_others_that_is_none_is_one_sentence(
     assert check(run, [recording], [bad]).code == 2
 
 
+@pytest.mark.slow
+def test_a_store_is_looked_in_alone(
+    run: Run, devices: Sequence[Device], recording: Path, tmp_path: Path
+) -> None:
+    """What is here and was not pushed is missing; the commands and the push that they end in serve all."""
+    store = tmp_path / "store"
+    assert run("warm", "--recording", recording).code == 0
+    assert run("push", store).code == 0
+    assert run("warm", "--recording", recording, "--target", "cuda:sm_80").code == 0
+    fleet = [gpu_machine(tmp_path / f"{name}.json", devices, name) for name in ("sm_80", "sm_90")]
+    fleet.append(gpu_machine(tmp_path / "old.json", devices, "sm_90", fields=OLD))
+    document = check(run, [recording], fleet, "--cache", store, "--json").document
+    verdicts = [
+        (one["machines"][0][-10:], one["verdict"], one["remote"]) for one in document["outcomes"][::2]
+    ]
+    missed = [("sm_80.json", "never-built", False), ("0/old.json", "key-changed", False)]
+    assert verdicts == [missed[0], ("sm_90.json", None, True), missed[1]]
+    assert [one["field"] for one in document["outcomes"][-1]["differences"]] == [*OLD]
+    assert run(*shlex.split(document["summary"]["send"])[1:], at=None).code == 0
+    answer = check(run, [recording], fleet[:2], "--cache", store)
+    assert answer.code == 0 and "2 machines: all would hit" in answer.out
+    assert "is not a store" in check(run, [recording], fleet, "--cache", tmp_path).err
+
+
 @pytest.mark.parametrize("absent", [True, False])
 def test_a_recording_among_others_that_is_none_is_one_sentence(
     run: Run, devices: Sequence[Device], recording: Path, tmp_path: Path, absent: bool

@@ -4,25 +4,31 @@ Owns which programs each machine asks for, and the smallest set of builds that w
 its profile: what agrees in everything that a key contains is looked up once. Probes and compiles nothing.
 """
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from gpucache.answers.entries import CacheEntry
 from gpucache.answers.fleet import FleetCommand, FleetOutcome, FleetSummary, summarise_machines
+from gpucache.answers.lookup import Verdict
 from gpucache.answers.warm import ALIKE, WarmOutcome, WarmResult, summarise_warm
-from gpucache.engine.explain import phrases
+from gpucache.engine.explain import phrases, weight
 from gpucache.engine.machine import Machine, find_machine, select_target
-from gpucache.engine.warm.plan import Backends, devices_there, recorded_device, recorded_items
-from gpucache.engine.warm.run import Warming, interrupted, read_recordings
+from gpucache.engine.stores import Stores
+from gpucache.engine.warm.plan import Backends, WarmItem, devices_there, recorded_device, recorded_items
+from gpucache.engine.warm.run import Session, Warming, interrupted, prepare_item, read_recordings
 from gpucache.errors import GpucacheError, NoDeviceError, TargetError, UsageError
 from gpucache.host.scratch import scratch
-from gpucache.model import Device, Target, Toolchain
+from gpucache.keys import difference
+from gpucache.model import Device, KeyField, Target, Toolchain
 from gpucache.recording.builds import RecordedBuild
 from gpucache.recording.reading import RecordingFolder, Replayed, as_recorded, replay
 
 _PHRASES = 4
+_SOURCE_CHANGED = "its source, headers or options differ, of which a store keeps no record"
 _NOWHERE = "no machine has a device for it; name a target of theirs with --target"
 
 
@@ -76,25 +82,75 @@ class _Lookup:
     machines: tuple[_Machines, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The entries of a store on another machine, by key and by program."""
+
+    url: str
+    by_key: Mapping[str, CacheEntry]
+    by_program: Mapping[str, Sequence[CacheEntry]]
+
+    @classmethod
+    def of(cls, url: str, entries: Iterable[CacheEntry]) -> "Stored":
+        """The same from a list."""
+        by_key = {entry.key: entry for entry in entries}
+        by_program: dict[str, list[CacheEntry]] = {}
+        for entry in by_key.values():
+            by_program.setdefault(entry.program, []).append(entry)
+        return cls(url, by_key, by_program)
+
+    def outcome(self, session: Session, item: WarmItem) -> WarmOutcome:
+        """Whether it has the entry that an item asks for, and if not the nearest by its toolchain."""
+        prepared = prepare_item(session, Stores(), item)
+        if isinstance(prepared, WarmOutcome):
+            return prepared
+        if prepared.refusal is not None:
+            return item.outcome(WarmResult.FAILED, reason=prepared.refusal, verdict=Verdict.UNCACHEABLE)
+        found = next(filter(None, map(self.by_key.get, map(str, prepared.keys()))), None)
+        if found is not None:
+            told = item.outcome(WarmResult.HIT)
+            size, took = found.size_bytes, found.compile_ns
+            return replace(told, key=found.key, compile_ns=took, size_bytes=size, remote=True)
+        toolchain = prepared.compilation.inputs.toolchain
+        wanted = [KeyField(*pair) for pair in toolchain.fields]
+        others = (
+            difference([KeyField(*pair) for pair in entry.fields], wanted)
+            for entry in self.by_program.get(item.program, ())
+        )
+        nearest = min(others, key=weight, default=None)
+        verdict, why = Verdict.KEY_CHANGED, "; ".join(phrases(nearest or ())) or _SOURCE_CHANGED
+        if nearest is None:
+            verdict, why = Verdict.NEVER_BUILT, f"nothing of {item.program} is in {self.url}"
+        elif any(one.label in toolchain.identity for one in nearest):
+            verdict = Verdict.NEVER_BUILT
+        told = item.outcome(
+            WarmResult.MISSING, prepared=prepared, reason=f"{verdict}: {why}", verdict=verdict
+        )
+        return replace(told, differences=nearest or ())
+
+
 def check_fleet(
     run: Warming,
     folders: Sequence[Path],
     profiles: Sequence[Path],
     targets: Sequence[str],
     words: Sequence[str],
+    stored: Stored | None = None,
 ) -> tuple[list[FleetOutcome], FleetSummary]:
     """The builds that the machines of some profiles ask for, and the commands that make the missing ones.
 
-    A recording or a profile that cannot be read is a failure next to the others. ``words`` end each command.
-    Raises UsageError if nothing can be read.
+    They are looked up in ``stored``, or else where programs of this user look. A recording or a profile that
+    cannot be read is a failure next to the others. ``words`` end each command. Raises UsageError if nothing
+    can be read.
     """
-    run.require_root()
+    if stored is None:
+        run.require_root()
     recordings, failed = read_recordings(run, folders)
     machines, unread = _read_machines(profiles)
     with scratch("replay") as place:
         builds = _builds(recordings, place if targets else None)
         asked = _asked(machines, builds, targets, run.backends)
-        lookups = list(_look_up(run, asked, builds))
+        lookups = list(_look_up(run, asked, builds, stored))
     outcomes = [FleetOutcome(one, ()) for one in (*failed, *unread)]
     outcomes += [FleetOutcome(one.outcome, _names(one.machines), _cause(one)) for one in lookups]
     nowhere = {*range(len(builds))}.difference(*(one.numbers for one in asked.values()))
@@ -105,14 +161,15 @@ def check_fleet(
         outcomes.append(FleetOutcome(skipped, _names(machines), _NOWHERE))
     missing = [one for one in lookups if one.outcome.result is WarmResult.MISSING]
     possible = [one for one in missing if any(builds[number].folders for number in one.numbers)]
-    remote = run.settings.remote
+    remote = run.settings.remote and run.settings.remote.url
+    url = remote if stored is None else stored.url
     return outcomes, FleetSummary(
         summarise_warm(one.outcome for one in outcomes),
         len(missing),
         len(missing) - len(possible),
         summarise_machines(outcomes, _names(machines)),
         tuple(_commands(possible, machines, builds, run.backends, words)),
-        None if remote is None or not possible else f"gpucache push {remote.url}",
+        shlex.join(("gpucache", "push", url, *words)) if url and possible else None,
     )
 
 
@@ -207,7 +264,9 @@ def _kind(device: Device, machines: _Machines, backends: Backends) -> _Kind:
     return _Kind(device.backend, toolchain, reaching, device.available)
 
 
-def _look_up(run: Warming, asked: Mapping[_Kind, _Asked], builds: Sequence[_Build]) -> Iterator[_Lookup]:
+def _look_up(
+    run: Warming, asked: Mapping[_Kind, _Asked], builds: Sequence[_Build], stored: Stored | None
+) -> Iterator[_Lookup]:
     """Each key once, in a run of warm for each kind."""
     stores = run.open_stores(run.settings)
     stopped = False
@@ -218,7 +277,10 @@ def _look_up(run: Warming, asked: Mapping[_Kind, _Asked], builds: Sequence[_Buil
         replayed = (each for number in one.numbers for each in builds[number].replayed)
         items = recorded_items(replayed, [one.device], [one.device], run.backends, environment)
         wanted = list(items.values())
-        outcomes = interrupted(wanted, (), ()) if stopped else session.outcomes(wanted)
+        if stored is not None:
+            outcomes = [stored.outcome(session, item) for item in wanted]
+        else:
+            outcomes = interrupted(wanted, (), ()) if stopped else session.outcomes(wanted)
         stopped = any(outcome.result is WarmResult.INTERRUPTED for outcome in outcomes)
         found: dict[object, _Lookup] = {}
         for (what, _, artifact_kind), outcome in zip(items, outcomes, strict=True):
@@ -261,20 +323,24 @@ def _commands(
         left.setdefault(one.kind, []).append(one)
     able = [_able(some, left, backends) for some in machines]
     while left:
-        makes = [[kind for kind in kinds if kind in left] for kinds in able]
+        makes = [{kind: target for kind, target in kinds.items() if kind in left} for kinds in able]
         counts = [sum(len(left[kind]) for kind in kinds) for kinds in makes]
         best = counts.index(max(counts))
         made = [one for kind in makes[best] for one in left.pop(kind)]
-        folders = _folders(made, builds)
-        on_targets = dict.fromkeys(able[best][kind] for kind in makes[best])
-        if _is_as_recorded(made, machines, machines[best], builds, folders, backends):
+        same = [some for some, kinds in zip(machines, makes, strict=True) if kinds == makes[best]]
+        on_targets = dict.fromkeys(makes[best].values())
+        numbers = (number for one in made for number in one.numbers)
+        folders = list(dict.fromkeys(folder for number in numbers for folder in builds[number].folders))
+        if all(_is_as_recorded(made, machines, some, builds, folders, backends) for some in same):
             on_targets = {}
+        else:
+            folders = _folders(made, builds)
         options = [word for folder in folders for word in ("--recording", str(folder))]
         options += [word for target in on_targets for word in ("--target", target)]
         yield FleetCommand(
             ("gpucache", "warm", *options, *words),
             len(made),
-            _names(some for some, kinds in zip(machines, makes, strict=True) if kinds == makes[best]),
+            _names(same),
             len(_names({id(some): some for one in made for some in one.machines}.values())),
         )
 

@@ -340,7 +340,7 @@ def _without_compiling(
     """The outcome of each of some items that needs no compiling; else the item prepared for it."""
     asked: list[tuple[WarmItem, Prepared]] = []
     for item in items:
-        prepared = _prepared(session, stores, item)
+        prepared = prepare_item(session, stores, item)
         if isinstance(prepared, WarmOutcome):
             yield item, prepared
         else:
@@ -357,7 +357,7 @@ def _without_compiling(
         )
 
 
-def _prepared(session: Session, stores: Stores, item: WarmItem) -> WarmOutcome | Prepared:
+def prepare_item(session: Session, stores: Stores, item: WarmItem) -> WarmOutcome | Prepared:
     """An item prepared for a lookup, or the outcome of one that cannot be looked up."""
     if item.request is None or item.toolchain is None:
         result = WarmResult.FAILED if item.unread else WarmResult.SKIPPED
@@ -383,15 +383,17 @@ def _missed(
     from gpucache.engine.explain import explain, is_poisoned  # which no hit needs
     from gpucache.engine.lookup import require_hit
 
-    poisoned = not session.retry_poisoned and is_poisoned(stores, prepared, session.timeout_s)
+    def poisoned() -> bool:
+        return not session.retry_poisoned and is_poisoned(stores, prepared, session.timeout_s)
+
     if item.absent and not session.check:
         return item.outcome(WarmResult.SKIPPED, reason=_ABSENT)
-    if not (session.check or poisoned or stores.require) and prepared.refusal is None:
+    if not (session.check or stores.require or poisoned()) and prepared.refusal is None:
         return prepared  # its worker explains the miss and builds it
     miss = explain(stores, prepared, found)
     if miss.verdict is Verdict.UNCACHEABLE:
         return item.outcome(WarmResult.FAILED, reason=miss.detail, verdict=miss.verdict)
-    if poisoned and miss.verdict is Verdict.POISONED:
+    if miss.verdict is Verdict.POISONED and poisoned():
         return item.outcome(WarmResult.POISONED, prepared=prepared, reason=miss.detail, verdict=miss.verdict)
     if session.check:
         reason = f"{miss.verdict}: {miss.detail}"
