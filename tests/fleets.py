@@ -7,7 +7,7 @@ from pathlib import Path
 from gpucache.assembly import backends
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.recorded_requests import observe
-from gpucache.model import ArtifactKind, BuildRequest, Device, Language, Program
+from gpucache.model import ArtifactKind, AsAsked, BuildRequest, Device, Language, Program
 from gpucache.probe.profile import Profile, save_profile
 from gpucache.recording.builds import Seen
 from gpucache.recording.writing import Writer
@@ -18,8 +18,10 @@ def device_of(target: str, devices: Sequence[Device]) -> Device:
     return next(device for device in devices if str(device.target) == target)
 
 
-def asked(name: str, device: Device, source: str = "", *options: str, folder: str = "/") -> Prepared:
-    """What a program asks for, which calls the library."""
+def asked(
+    name: str, device: Device, source: str = "", *options: str, folder: str = "/", itself: bool = False
+) -> Prepared:
+    """What a program asks for, which calls the library, or its compiler ``itself``."""
     text = source or f'extern "C" __global__ void {name}(int *a) {{ *a = 1; }}\n'
     backend = backends()[device.backend]
     assert device.target is not None and device.toolchain is not None
@@ -27,6 +29,8 @@ def asked(name: str, device: Device, source: str = "", *options: str, folder: st
     assert isinstance(kind, ArtifactKind)
     program = Program(f"{name}{backend.suffix}", Language(backend.language), text.encode())
     request = BuildRequest(program, device.target, options, artifact_kind=kind, cwd=folder, searches_cwd=True)
+    if itself:
+        request = request._replace(asked=AsAsked(f"{name}.cu"))
     return prepare(backend, request, device.toolchain, {})
 
 

@@ -132,12 +132,14 @@ def warm(
     --recording builds the programs of a recording, each for the device it was built for, or for
     every --target. Their headers are laid out as they were found, so the keys are the program's own.
 
-    --check --recording --device-profile answers for a fleet, from these files alone: which machines would
-    miss which programs and why, and the commands that make the missing builds. Each program is looked up for
-    the device that it was recorded for, or for the devices with the same kind of compiler that the machine
-    has instead, with the headers and directories as recorded. Machines with the same results are one row;
-    -v and --json have each machine and program. With --cache they are looked up in a store alone, by the
-    catalogues that push wrote.
+    --check --recording --device-profile looks up recorded programs for other machines, from these files
+    alone. It lists which machines would miss which programs and why, and the commands that build all missing
+    entries. A program is looked up for the device that it was recorded for, or for the machine's own devices
+    with the same kind of compiler, with the headers and directories as recorded. A machine without such a
+    device does not miss it. Machines with the same results are one row; -v and --json list each. With --cache
+    only a store is looked in, by the catalogues that push wrote. A command builds all programs of its
+    recordings for each target that it names. To give many profiles:
+    $(printf -- '--device-profile %s ' fleet/*.json)
 
     --on builds for the devices and the environment variables of a cluster's workers, which need the same
     version of gpucache. No shared file system is needed: sources, headers and options are sent, each build

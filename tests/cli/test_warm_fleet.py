@@ -134,6 +134,24 @@ def test_ptx_serves_every_gpu(run: Run, devices: Sequence[Device], tmp_path: Pat
 
 
 @pytest.mark.slow
+def test_a_program_that_names_its_gpu_names_that_of_each_machine(
+    run: Run, devices: Sequence[Device], nvrtc: str, tmp_path: Path
+) -> None:
+    """The option follows the machine and is no reason of its own; what comes with the cubin is asked, too."""
+    builds = [
+        asked("own", device_of(f"cuda:{gpu}", devices), "", f"-arch={gpu}", itself=True)
+        for gpu in ("sm_90", "sm_80")
+    ]
+    recording = recorded(tmp_path / "recording", builds[:1])
+    assert run("warm", "--recording", recording).code == 0
+    fleet = [gpu_machine(tmp_path / f"{name}.json", devices, name) for name in ("sm_80", "sm_90")]
+    outcomes = check(run, [recording], fleet, "--json").document["outcomes"]
+    assert [one["result"] for one in outcomes] == ["missing", "missing", "hit", "hit"]
+    assert outcomes[0]["key"] == str(builds[1].key)
+    assert check(run, [recording], fleet).out.splitlines()[2].endswith("never-built: another architecture")
+
+
+@pytest.mark.slow
 def test_people_read_groups(run: Run, devices: Sequence[Device], recording: Path, tmp_path: Path) -> None:
     """Machines and programs with the same results are one row, with the fields that differ."""
     assert run("warm", "--recording", recording).code == 0

@@ -4,6 +4,7 @@ Owns which programs each machine asks for, and the smallest set of builds that w
 its profile: what agrees in everything that a key contains is looked up once. Probes and compiles nothing.
 """
 
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -28,6 +29,7 @@ from gpucache.recording.builds import RecordedBuild
 from gpucache.recording.reading import RecordingFolder, Replayed, as_recorded, replay
 
 _PHRASES = 4
+_NAMES_TARGET = re.compile("the option (-arch|--gpu-architecture)=")
 _SOURCE_CHANGED = "its source, headers or options differ, of which a store keeps no record"
 _NOWHERE = "no machine has a device for it; name a target of theirs with --target"
 
@@ -303,7 +305,8 @@ def _cause(found: _Lookup) -> str:
     identity = () if toolchain is None else toolchain.identity
     others = [item.label for item in outcome.differences if item.label in identity]
     told = [f"another {label.removesuffix(' name')}" for label in others]
-    told += phrases([item for item in outcome.differences if item.label not in others])
+    rest = phrases([item for item in outcome.differences if item.label not in others])
+    told += [phrase for phrase in rest if not (others and _NAMES_TARGET.match(phrase))]
     if not told:
         return str(outcome.verdict) if outcome.verdict in ALIKE else outcome.reason
     more = f"; and {len(told) - _PHRASES} more" if len(told) > _PHRASES else ""
