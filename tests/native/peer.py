@@ -2,18 +2,17 @@
 
 import os
 import socket
-import struct
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from enum import IntEnum
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from gpucache.serve.wire import Frame, Kind, WireError, encode, receive
 from tests.patience import TIME_OUT_MS
 
 BEFORE_FACTS, FACTS = 6, 8
@@ -21,47 +20,12 @@ BEFORE_INPUTS = 5
 """The fields of a COMPILE request that no result depends on, of one NVRTC."""
 
 
-class Kind(IntEnum):
-    BUILD = 1
-    BUILT = 2
-    REJECTED = 3
-    LAUNCHED = 4
-    OTHER = 5
-    LOADED = 6
-    PART = 7
-    PART_COMPILED = 8
-    LINK = 9
-    COMPILE = 16
-    COMPILED = 17
-    NVRTC_LOADED = 18
-    PASS = 0x80
-    HIT = 0x81
-    MISS = 0x82
-    OK = 0x83
-    REFUSED = 0x84
-
-
 Request = tuple[int, tuple[bytes, ...]]
 Answer = Callable[[int, tuple[bytes, ...]], bytes | None]
 
 
-def frame(kind: int, *fields: bytes, version: int = 1) -> bytes:
-    body = struct.pack("<HH", version, kind)
-    for field in fields:
-        body += struct.pack("<I", len(field)) + field
-    return struct.pack("<I", len(body)) + body
-
-
-def parse(body: bytes) -> Request:
-    version, kind = struct.unpack_from("<HH", body)
-    assert version == 1
-    fields, at = [], 4
-    while at < len(body):
-        (length,) = struct.unpack_from("<I", body, at)
-        fields.append(body[at + 4 : at + 4 + length])
-        at += 4 + length
-    assert at == len(body)
-    return kind, tuple(fields)
+def frame(kind: int, *fields: bytes) -> bytes:
+    return encode(Frame(kind, fields))
 
 
 def always(reply: bytes | None) -> Answer:
@@ -121,11 +85,9 @@ class Peer:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        with connection, connection.makefile("rb") as stream, suppress(OSError):
-            head = stream.read(4)
-            if len(head) < 4:
-                return
-            kind, fields = parse(stream.read(*struct.unpack("<I", head)))
+        with connection, suppress(OSError, WireError):
+            heard = receive(connection)
+            kind, fields = heard.kind, heard.fields
             with self._lock:
                 if kind in (Kind.LOADED, Kind.NVRTC_LOADED):
                     self.loaded.append(kind)
@@ -134,7 +96,7 @@ class Peer:
                     self.heard.append((kind, fields))
                     reply = self._answer(kind, fields)
             if reply is None:
-                stream.read()  # never answers: waits until the other side gives up
+                connection.recv(1)  # never answers: waits until the other side gives up
             else:
                 connection.sendall(reply)
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from gpucache.native import build
+from gpucache.serve.wire import Kind
 from tests.children import run_text
-from tests.native.peer import BEFORE_INPUTS, Kind, NVRTCKeeper, Peer, frame
+from tests.native.peer import BEFORE_INPUTS, NVRTCKeeper, Peer, frame
 from tests.patience import TIME_OUT_MS
 
 _PROGRAM = Path(__file__).with_name("nvrtc_program.c")

@@ -14,8 +14,9 @@ from gpucache.backends.cuda import nvrtc
 from gpucache.errors import NoDeviceError
 from gpucache.host.file_stamps import files_seen
 from gpucache.native import build, locate
+from gpucache.serve.wire import Kind
 from tests.children import run_text
-from tests.native.peer import Kind, NVRTCKeeper, Peer, frame
+from tests.native.peer import NVRTCKeeper, Peer, frame
 from tests.patience import PATIENCE_S, TIME_OUT_MS, wait_until
 
 pytestmark = pytest.mark.slow

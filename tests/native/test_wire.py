@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.native.peer import Kind, Peer, always, frame
+from gpucache.serve.wire import Kind
+from tests.native.peer import Peer, always, frame
 from tests.patience import PATIENCE_S, wait_until
 
 _BAD = b"none"
