@@ -186,8 +186,9 @@ def _benched(part: Part, ended: Ended) -> Iterator[Row]:
         cases = json.loads(ended.output)["outcomes"]
     except (ValueError, KeyError):
         cases = []
+    failed = "; ".join(case["reason"] for case in cases if case.get("verdict") == "failed")
     if ended.code or not cases:
-        yield _failed(part, ended, f"it ended with {ended.code}")
+        yield _failed(part, ended._replace(output=failed), failed or f"it ended with {ended.code}")
         return
     for case in cases:
         name = part.name if len(cases) == 1 else f"{part.name}: {case.get('kernel') or case['program']}"
@@ -386,7 +387,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.chdir(_CHECKOUT)
     if given.collect_only:
         for part in [*collected(), *measured("cuda:GPU")]:
-            sys.stdout.write(f"{part.limit_s:4.0f} s  {part.name}\n")
+            why = part.lacking()
+            told = f"  would be skipped: {why}" if why else ""
+            sys.stdout.write(f"{part.limit_s:4.0f} s  {part.name}{told}\n")
         return Exit.DONE
     if why := no_gpu():
         sys.stderr.write(f"Nothing was run: {why}.\n")
