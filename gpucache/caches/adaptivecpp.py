@@ -33,8 +33,8 @@ class AdaptiveCpp(AdaptiveCppPlaces, BinaryFormat):
         key=hashed,
     )
     opaque = (
-        "its entries say nothing of what their names were made from: the kernel, its arguments, the device "
-        "and the options; ACPP_DEBUG_LEVEL=3 logs hits and what is compiled"
+        "its entries do not record the inputs of their names: the kernel, its arguments, the device "
+        "and the options; ACPP_DEBUG_LEVEL=3 logs hits and compiles"
     )
     served = "AdaptiveCpp would load it if the program's app.db lists it"
     key_digits = 40

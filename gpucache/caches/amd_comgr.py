@@ -37,8 +37,8 @@ class AmdComgr(AmdComgrPlaces, FilesFormat):
     )
     wanted = {"key": "hex digits of an entry's name, behind llvmcache-"}
     opaque = (
-        "its entries say nothing of what their keys were made from; AMD_COMGR_EMIT_VERBOSE_LOGS=1 with "
-        "AMD_COMGR_REDIRECT_LOGS=stderr tells what was found and stored, and has keys of its own"
+        "its entries do not record the inputs of their keys; AMD_COMGR_EMIT_VERBOSE_LOGS=1 with "
+        "AMD_COMGR_REDIRECT_LOGS=stderr logs hits and stores, and has separate keys"
     )
     shows = "a result of the compiler"
     moving = Moving(

@@ -44,7 +44,7 @@ class ArrayFire(ArrayFirePlaces, BinaryFormat):
         key=lambda groups: f"{int(groups[0]):016x}" + hashed(["_".join(groups[1:])])[:24],
     )
     opaque = (
-        "its entries say nothing of what their keys were made from; AF_TRACE=jit tells each kernel that is "
+        "its entries do not record the inputs of their keys; AF_TRACE=jit logs each kernel that is "
         "compiled or loaded, with its number"
     )
     key_digits = 40
@@ -85,9 +85,9 @@ class ArrayFire(ArrayFirePlaces, BinaryFormat):
         if not whole:
             return binary, None
         if parts is None or len(binary) < parts.size:
-            return binary, Problem(FindingKind.TRUNCATED, f"it ends before what it holds does; {_AGAIN}")
+            return binary, Problem(FindingKind.TRUNCATED, f"it ends before its content does; {_AGAIN}")
         if _hash(binary) != parts.hash:
-            return binary, Problem(FindingKind.CORRUPT, f"its hash is not that of what it holds; {_AGAIN}")
+            return binary, Problem(FindingKind.CORRUPT, f"its hash does not match its content; {_AGAIN}")
         return binary, None
 
     def _wrong(self, binary: bytes, info: PayloadInfo, *, whole: bool) -> Problem | None:  # noqa: ARG002

@@ -10,7 +10,7 @@ its data, a hash of itself, and its key. If the index or a header is damaged, Ch
 to ``old_NAME_000``, removes that in the background and begins anew; it drops a damaged entry. Newer versions
 also have ``GPUPersistentCache/GPUCache/ID/cache.db``, an SQLite database, which Chromium keeps as it is if
 it is damaged. No shader can be removed alone, as the browser maps these files into memory, so each directory
-is one entry here.
+is one entry.
 """
 
 import sqlite3
@@ -78,7 +78,7 @@ class Chromium(ChromiumPlaces, DatabaseFormat):
         return self.entry(item)._replace(program="/".join(names), damage=problem, shows=not unknown)
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """A database as SQLite does; otherwise the headers, and that every entry and its data are there."""
+        """A database as SQLite does; otherwise the headers, and that every entry and its data exist."""
         if _is_database(item):
             yield from super().check(item)
         elif problem := _look_at_index(item) or _walked(item):
@@ -123,7 +123,7 @@ def _walked(item: Files) -> Problem | None:
             return Problem(FindingKind.TRUNCATED, f"{name} ends in its header; {_AGAIN}")
         magic, version, size, most = _BLOCK_HEADER.unpack_from(data)
         if magic != _BLOCK_MAGIC or version not in _VERSIONS or size <= 0:
-            return Problem(FindingKind.CORRUPT, f"{name} is no block file of Chromium's; {_AGAIN}")
+            return Problem(FindingKind.CORRUPT, f"{name} is not a block file of Chromium; {_AGAIN}")
         if len(data) < _HEADER_BYTES + size * most:
             return Problem(FindingKind.TRUNCATED, f"{name} ends before its last block; {_AGAIN}")
         blocks[int(name[5:])] = size, data
@@ -148,7 +148,7 @@ def _walked(item: Files) -> Problem | None:
 def _entry(
     address: int, blocks: Mapping[int, tuple[int, bytes]], external: Mapping[int, int]
 ) -> tuple[int, bool]:
-    """The address of the next entry of a slot, and whether an entry and all of its data are there."""
+    """The address of the next entry of a slot, and whether an entry and all of its data exist."""
     data = _at(address, blocks)
     if len(data) < _ENTRY.size:
         return 0, False

@@ -37,13 +37,13 @@ class Clesperanto(ClesperantoPlaces, BinaryFormat):
         key=_key,
     )
     wanted = {"key": "the 16 hex digits in a file's name, or more of an entry's"}
-    opaque = "its entries say nothing of what their keys were made from but the length of that"
+    opaque = "its entries record only the length of the inputs of their keys"
     served = "clesperanto would hand it to the driver"
     key_digits = 40
     folders_removed = 2
     kinds = OF_OPENCL
     consequence = (
-        "clesperanto builds again what the driver refuses; where that takes it, as some do, the program "
+        "clesperanto rebuilds a binary that the driver refuses; some drivers accept it, and the program "
         "ends at every start"
     )
     shows = "a GPU binary"

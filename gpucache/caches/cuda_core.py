@@ -37,15 +37,14 @@ class CudaCore(CudaCorePlaces, BinaryFormat):
         signs=["entries/[0-9a-f]{2}"],
     )
     wanted = {
-        "key": "hex digits of what cuda.core.utils.make_program_cache_key returns, or of an entry's name on "
-        "disk",
+        "key": "hex digits of cuda.core.utils.make_program_cache_key's result, or of an entry's name on disk",
     }
     opaque = (
-        "its entries say nothing of what they were made from, so only key=HEX can be asked for; "
+        "its entries do not record their inputs, so only key=HEX can be queried; "
         "gpucache.cuda.compile_program keeps the inputs and explains its misses"
     )
     absent = (
-        "no entry has this key: it was never built here, or was evicted, of which cuda.core keeps no record; "
+        "no entry has this key: it was never built, or was evicted, of which cuda.core keeps no record; "
         "gpucache.cuda.compile_program says which input changed"
     )
     served = "cuda.core would serve it, without checking it"
@@ -75,7 +74,7 @@ class CudaCore(CudaCorePlaces, BinaryFormat):
         return Problem(
             FindingKind.UNTRUSTED,
             f"it cannot be read ({error.strerror}): a program of this user that asks for it fails",
-            "remove it, or give the program a cache of its own",
+            "remove it, or give the program its own cache",
         )
 
     def stranger(self, node: Node) -> Problem:

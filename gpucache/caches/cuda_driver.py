@@ -45,7 +45,7 @@ _BUSY_NS = 60 * SECOND_NS
 _NEARLY_FULL = 0.9
 _PROGRAM = "(opaque: the whole cache)"
 _FOREIGN = (
-    "this is no cache of the CUDA driver, as it has neither its index nor its layout, so nothing in it is "
+    "this is not a cache of the CUDA driver, as it lacks its index and its layout, so nothing in it is "
     "looked at or removed; name the directory of one"
 )
 _UNPROVEN = (
@@ -138,7 +138,7 @@ class CudaDriver(CudaDriverPlaces, Format[Survey]):
     mends = frozenset()
     moving = WHOLE
     opaque = (
-        "what the driver's keys are made from is not documented, and a new driver starts anew; "
+        "the inputs of the driver's keys are not documented, and a new driver starts anew; "
         "gpucache.cuda.compile_program keeps a cubin that needs no such cache, and explains its misses"
     )
 
@@ -251,7 +251,7 @@ class CudaDriver(CudaDriverPlaces, Format[Survey]):
 
 def _untrusted(found: Survey) -> Iterator[Problem]:
     if found.links.count:
-        detail = f"{found.links}: no regular file, which the driver does not make; remove what it did not"
+        detail = f"{found.links}: not a regular file, so the driver did not make it; remove such files"
         yield Problem(FindingKind.UNTRUSTED, detail)
     if found.distrusted.count:
         detail = (
@@ -270,7 +270,7 @@ def _worth_knowing(found: Survey, limit_bytes: int | None) -> Iterator[Problem]:
         detail = "its file 'index' is missing, so programs may not find the binaries in it"
         yield Problem(FindingKind.ORPHAN, detail, "'gpucache evict --cache cuda --all' empties it")
     elif found.has_index and not found.binaries:
-        yield Problem(FindingKind.ORPHAN, "it holds an index and no binaries, so programs compile anew")
+        yield Problem(FindingKind.ORPHAN, "it has an index and no binaries, so programs compile anew")
     if found.temporary.count:
         yield Problem(FindingKind.LEFTOVER, f"{found.temporary}: temporary and over an hour old")
     if found.empty.count:
@@ -285,7 +285,7 @@ def _near_the_limit(found: Survey, limit_bytes: int) -> Iterator[Problem]:
     remedy = (
         f"raise {CUDA_MAXSIZE}, at most to {CUDA_MOST_BYTES}"
         if raising
-        else f"give programs caches of their own by {CUDA_PATH}"
+        else f"give programs their own caches by {CUDA_PATH}"
     )
     if found.oversize.count:
         detail = (

@@ -5,9 +5,9 @@ on AMD ``.hsaco``) is the SHA-1 of the rest as 40 hex digits, then the binary; i
 the mangled names precede it: ``\\x93CUPYNE\\0``, their number as u32, and each after its length as u32,
 little-endian. It is written to a temporary file and renamed; there is no lock, limit or eviction. The name is
 a SHA-1 of source, options, architecture and NVRTC's version, none of which is stored; the directories of
-CuPy's headers are among the options, but what included headers hold is not part of it. NVRTC's cubins lack
-their last byte, a zero, which CuPy takes for the end of a text (seen in 14.2). A directory that the variable
-names also contains Jitify's headers and the modules of FFT callbacks (``cupy/cuda/jitify.pyx``,
+CuPy's headers are among the options, but the content of included headers is not part of it. NVRTC's cubins
+lack their last byte, a zero, which CuPy takes for the end of a text (seen in 14.2). A directory that the
+variable names also contains Jitify's headers and the modules of FFT callbacks (``cupy/cuda/jitify.pyx``,
 ``cupy/fft/_callback.pyx``).
 """
 
@@ -38,10 +38,10 @@ class Cupy(CupyPlaces, BinaryFormat):
     )
     wanted = {"key": "hex digits of an entry's name on disk"}
     opaque = (
-        "its entries say nothing of what they were made from, so only key=HEX can be asked for; with "
-        "CUPY_CACHE_SAVE_CUDA_SOURCE=1 CuPy keeps each source beside its binary, so that two can be compared"
+        "its entries do not record their inputs, so only key=HEX can be queried; with "
+        "CUPY_CACHE_SAVE_CUDA_SOURCE=1 CuPy keeps each source next to its binary, so that two can be compared"
     )
-    served = "CuPy would serve it, whatever the headers that its source includes hold now"
+    served = "CuPy would serve it, also if the headers that its source includes have changed"
     key_digits = _DIGITS
     checksums = True
     kinds = frozenset(
@@ -66,7 +66,7 @@ class Cupy(CupyPlaces, BinaryFormat):
         start, rest = _DIGITS, memoryview(data)[_DIGITS:]
         if whole and hashlib.sha1(rest, usedforsecurity=False).hexdigest().encode() != data[:_DIGITS]:
             return bytes(rest), Problem(
-                FindingKind.CORRUPT, f"its SHA-1 is not that of what it holds; {_MISSES}"
+                FindingKind.CORRUPT, f"its SHA-1 does not match its content; {_MISSES}"
             )
         if data.startswith(_MAGIC, start):
             count, start = start + len(_MAGIC), start + len(_MAGIC) + 4

@@ -4,7 +4,7 @@ Source: CuTe DSL 4.2.1, 4.4.2 and 4.5.0, ``cutlass/base_dsl/cache_helpers.py`` a
 on a GPU was available. ``cute_dsl_<64 hex>.mlir`` is bytecode, and since 4.4 its CRC-32 in 4 bytes after it;
 4.2 wrote none, so its files count as damaged, but no later version reads them. The digits are a SHA-256 of
 the module, the DSL's version, its options and every variable that it reads, and the current directory. A file
-is written to ``tmp.pid_PID_UUID/`` and renamed. One that does not read is compiled again and replaced;
+is written to ``tmp.pid_PID_UUID/`` and renamed. An invalid one is compiled again and replaced;
 nothing is ever removed.
 """
 
@@ -31,7 +31,7 @@ class CuteDsl(CuteDslPlaces, FilesFormat):
     layout = Layout([_NAME], left=[Left(rf"tmp\.pid_(?P<pid>\d+)_{_UUID}/{_NAME}", HOUR_NS)])
     wanted = {"key": "the 64 hex digits in a file's name"}
     opaque = (
-        "its files say nothing of what their names were made from; the current directory and every variable "
+        "its files do not record the inputs of their names; the current directory and every variable "
         "of the DSL's are part of that; CUTE_DSL_LOG_TO_CONSOLE=1 logs the hashes"
     )
     served = "the CuTe DSL would load it"
@@ -48,7 +48,7 @@ class CuteDsl(CuteDslPlaces, FilesFormat):
         if len(start) < len(_MAGIC):
             problem = Problem(FindingKind.TRUNCATED, f"it ends before its bytecode; {_AGAIN}")
         elif start != _MAGIC:
-            problem = Problem(FindingKind.MISLABELLED, f"it is no bytecode of MLIR's; {_AGAIN}")
+            problem = Problem(FindingKind.MISLABELLED, f"it is not MLIR bytecode; {_AGAIN}")
         shows = problem is None or problem.kind is FindingKind.TRUNCATED
         return self.entry(item)._replace(artifact_kind="mlir", damage=problem, shows=shows)
 
@@ -58,7 +58,7 @@ class CuteDsl(CuteDslPlaces, FilesFormat):
         if problem := self.look(item).damage:
             yield problem
         elif zlib.crc32(data[:-_CHECKSUM_BYTES]) != int.from_bytes(data[-_CHECKSUM_BYTES:], "little"):
-            yield Problem(FindingKind.CORRUPT, f"its CRC-32 is not that of what it holds; {_AGAIN}")
+            yield Problem(FindingKind.CORRUPT, f"its CRC-32 does not match its content; {_AGAIN}")
 
     def payload(self, item: Files) -> bytes:
         """The bytecode without its checksum."""

@@ -32,8 +32,8 @@ class Cycles(CyclesPlaces, BinaryFormat):
     )
     wanted = {"key": "the 32 hex digits in a file's name, or more of an entry's"}
     opaque = (
-        "its entries say nothing of what their keys were made from, which is all of Cycles' sources and the "
-        "compiler's options; Cycles' log (up to Blender 4 by --debug-cycles) tells which file it looks for"
+        "its entries do not record the inputs of their keys, which are all of Cycles' sources and the "
+        "compiler's options; Cycles' log (up to Blender 4 by --debug-cycles) names the file it looks for"
     )
     key_digits = 40
     kinds = frozenset({PayloadKind.CUBIN, PayloadKind.PTX, PayloadKind.AMDGPU, PayloadKind.OFFLOAD_BUNDLE})

@@ -40,16 +40,17 @@ class Darktable(DarktablePlaces, BinaryFormat):
     )
     wanted = {"key": "the MD5 that a file is called by, or hex digits of an entry"}
     opaque = (
-        "its entries keep a digest of what their keys were made from, and nothing else; "
-        "'darktable -d opencl' tells which files it looks for and builds"
+        "its entries keep a digest of the inputs of their keys, and nothing else; "
+        "'darktable -d opencl' logs the files it looks for and builds"
     )
-    absent = "no entry has this key: it was never built here, or another build of its program took its place"
+    absent = "no entry has this key: it was never built, or another build of its program took its place"
     served = "darktable would hand it to the driver"
     key_digits = 40
     folders_removed = 1
     kinds = OF_OPENCL
     consequence = (
-        "darktable builds again what the driver refuses; where that takes it and fails later, darktable goes "
+        "darktable rebuilds a binary that the driver refuses; if the driver accepts it "
+        "and fails later, darktable goes "
         "without OpenCL at every start"
     )
     shows = "a GPU binary"
@@ -99,7 +100,7 @@ class Darktable(DarktablePlaces, BinaryFormat):
             with suppress(OSError), open_folder(self.root, name) as folder:
                 for link, target in sorted(_links(folder).items()):
                     if not re.fullmatch(_DIGEST, target):
-                        detail = f"{link} leads to no binary; darktable follows it, and removes what it names"
+                        detail = f"{link} leads to no binary; darktable follows it, and removes its target"
                         kind = FindingKind.UNTRUSTED
                     elif not _is_there(folder, target):
                         detail = f"{link} leads to a binary that is gone; darktable builds it again"

@@ -141,7 +141,7 @@ def open_reader(path: Path, file: SqliteFile) -> Reader:
     seen, beside = stamp(path), sides(path)
     for suffix, size in beside.items():
         if size == NO_FILE:  # SQLite would open a FIFO and wait for its other end
-            raise FormatError(f"{path}{suffix} is no regular file, so the database is not opened; remove it")
+            raise FormatError(f"{path}{suffix} is not a regular file, so it is not opened; remove it")
     with told(path):
         if beside.get("-wal"):
             return _recovered(path, "-wal")
@@ -178,7 +178,7 @@ def writing(path: Path) -> Iterator[sqlite3.Connection]:
     SQLite removes or overwrites any file named like its log or journal, so such a file must be one.
     """
     if strange := stranger(path):
-        text = f"{strange} is no file of SQLite, which would remove it; move it elsewhere"
+        text = f"{strange} is not a file of SQLite, which would remove it; move it elsewhere"
         raise CacheUnusableError(text)
     with told(path), closing(_connect(f"{_uri(path)}?mode=rw", path.lstat().st_size)) as connection:
         yield connection
@@ -228,7 +228,7 @@ def _remedy(name: str, path: Path) -> str:
     if name.startswith("SQLITE_FULL"):
         return f"make room on the file system of {path.parent}"
     if name.startswith("SQLITE_IOERR"):
-        return f"look at the disk under {path.parent}, and copy what still reads"
+        return f"look at the disk under {path.parent}, and copy the readable rows"
     return f"give this user the right to write to the file and to {path.parent}, or name another file"
 
 
@@ -436,7 +436,7 @@ class DatabaseFormat(FilesFormat):
             return Problem(FindingKind.ORPHAN, "its database is gone, so SQLite throws it away")
         start = item.part(name, 0, len(MAGIC))
         if len(start) > _EMPTY_BYTES and start != MAGIC:
-            return Problem(FindingKind.MISLABELLED, f"it is no database of SQLite's; {self.consequence}")
+            return Problem(FindingKind.MISLABELLED, f"it is not an SQLite database; {self.consequence}")
         return None
 
     def check(self, item: Files) -> Iterator[Problem]:
@@ -486,7 +486,7 @@ class DatabaseFormat(FilesFormat):
             raise UnjudgedError(str(error)) from error
 
     def files_to_move(self, item: Files) -> Sequence[PortableFile]:
-        """The database with what is in its log, as one file; a text as it is."""
+        """The database with the content of its log, as one file; a text as it is."""
         name = item.names[0]
         if item.part(name, 0, len(MAGIC)) != MAGIC:
             return super().files_to_move(item)
@@ -547,5 +547,5 @@ def _held(fd: int) -> str:
         except BlockingIOError:
             return "a program has"
         except OSError:  # such as a file system without leases
-            return "it cannot be told here whether a program has"
+            return "it is not known whether a program has"
     return ""

@@ -42,7 +42,7 @@ class DeepGemm(DeepGemmPlaces, BinaryFormat):
     bare = "ends every program that asks for its kernel"
     wanted = {"key": "the hex digits at the end of a directory's name, or the first of them"}
     opaque = (
-        "an entry keeps its source, but neither the compiler nor the options that are in the key as well; "
+        "an entry keeps its source, but not the compiler and the options that are in the key as well; "
         "compare the sources of two entries, or set DG_JIT_DEBUG=1"
     )
     key_digits = 32

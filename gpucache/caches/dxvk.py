@@ -36,8 +36,8 @@ class Dxvk(DxvkPlaces, FilesFormat):
 
     layout = Layout([r"([0-9a-f]{16})\.dxvk\.lut", r"([0-9a-f]{16})\.dxvk\.bin"])
     wanted = {"key": "the 16 hex digits of its files' names"}
-    opaque = "its files name shaders and no program; DXVK_LOG_LEVEL=debug tells each hit and miss"
-    absent = "no program's files have this name: it never ran here, or they were removed"
+    opaque = "its files name shaders and no program; DXVK_LOG_LEVEL=debug logs each hit and miss"
+    absent = "no program's files have this name: it never ran, or they were removed"
     served = "DXVK of this version would use it"
     shows = "a file that begins as DXVK's do"
     key_digits = 16
@@ -80,7 +80,7 @@ class Dxvk(DxvkPlaces, FilesFormat):
     def payload(self, item: Files) -> bytes:
         """The shaders, concatenated."""
         if len(item.names) < 2:
-            raise FormatError(f"{item.path} has no file of shaders beside it, or no list")
+            raise FormatError(f"{item.path} has no file of shaders next to it, or no list")
         return item.read(item.names[1], 1 << 30)
 
 

@@ -44,7 +44,7 @@ class Option:
     """Its help."""
     metavar: str = ""
     many: bool = False
-    """Whether it may be given again, so that its value is a tuple."""
+    """Whether it is repeatable, so that its value is a tuple."""
     remedy: str = ""
     """How to correct a value that cannot be used: a clause."""
 

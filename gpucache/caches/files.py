@@ -162,8 +162,8 @@ def take_by_name(folder: Folder, name: str, mode: int) -> int:
     """Take a lock that is the existence of an empty file, which the caller removes; returns its descriptor.
 
     Raises FileExistsError if a program has it, OSError. One of a gpucache that was killed is taken over: its
-    mode has the sticky bit, which no owner sets, and nobody holds it by flock(2), as is done before it gets
-    its name.
+    mode has the sticky bit, which no owner sets, and no process locks it by flock(2), as is done before it
+    gets its name.
     """
     made = f".gpucache-lock-{os.getpid()}-{os.urandom(4).hex()}"
     fd = _held_file(folder, made, mode)

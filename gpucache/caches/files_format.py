@@ -82,7 +82,7 @@ class FilesFormat(Format[Files]):
 
     def _nodes(self) -> Sequence[Node]:
         """Everything that is not an entry, but for trusted directories: as the last scan kept it, once, or
-        from a walk of its own."""
+        from a separate walk."""
         if self._kept is None:
             self.keeps_beside = True
             deque(FilesFormat.items(self, ""), maxlen=0)
@@ -119,12 +119,12 @@ class FilesFormat(Format[Files]):
         if stat.S_ISLNK(status.st_mode):
             return Problem(
                 FindingKind.UNTRUSTED,
-                f"{what} is a link, which {self.owner} follows: who can write to what it names chooses the "
+                f"{what} is a link, which {self.owner} follows: who can write to its target chooses the "
                 "binary",
             )
         return Problem(
             FindingKind.UNTRUSTED,
-            f"{what} is no regular file: a program that asks for it fails or waits for ever",
+            f"{what} is not a regular file: a program that opens it fails or waits for ever",
         )
 
     def trust(self, item: Files) -> Iterator[Problem]:
@@ -211,7 +211,7 @@ class FilesFormat(Format[Files]):
         return move()
 
     def merge(self, item: Files, entry: PortableEntry) -> None:
-        """Add to a sound entry here what it lacks of the same from elsewhere, if ``holds`` says that.
+        """Add to a sound entry the files it lacks of the same from elsewhere, if ``holds`` says that.
 
         Raises HeldError, FormatError, OSError.
         """
@@ -253,9 +253,7 @@ class FilesFormat(Format[Files]):
             elif node.role is Role.STRANGER or (node.role is Role.LEFT and not self._is_own(node)):
                 strange.add(node.parts[0])
         if strange.count:
-            detail = (
-                f"it holds {strange} as well: {self.owner} neither reads nor removes it; keep it elsewhere"
-            )
+            detail = f"it also contains {strange}: {self.owner} does not read or remove it; keep it elsewhere"
             yield self.told(self.root, Problem(FindingKind.LEFTOVER, detail))
 
     def unread(self) -> Iterator[Checked]:
@@ -270,9 +268,9 @@ class FilesFormat(Format[Files]):
         beside_left = any(re.fullmatch(one.pattern.rpartition("/")[0], folder) for one in self.layout.left)
         return Problem(
             FindingKind.LEFTOVER,
-            f"{path} is none of {self.owner}'s by its name or by what it holds, so it stays; move it"
+            f"{path} is not {self.owner}'s by its name or by its content, so it stays; move it"
             if beside_left
-            else f"{self.owner} neither reads nor removes {path}; keep it elsewhere",
+            else f"{self.owner} does not read or remove {path}; keep it elsewhere",
         )
 
     def is_left(self, start: bytes) -> bool:
@@ -324,7 +322,7 @@ class FilesFormat(Format[Files]):
             case Role.CLOSED:
                 error = node.error.strerror if node.error else ""
                 path = self.root.joinpath(*node.parts)
-                detail = f"{path} cannot be read ({error}), so what it holds is not known"
+                detail = f"{path} cannot be read ({error}), so its content is not known"
                 return Problem(FindingKind.UNTRUSTED, detail, "fix its permissions")
             case Role.BLOCKING:
                 return self.no_file(node.status, name)
@@ -386,7 +384,7 @@ def broken(
     if not data:
         yield Problem(FindingKind.TRUNCATED, f"{name} is empty; {end}")
     elif info.kind is not kind:
-        detail = f"{name} holds {info.kind.value} where {kind.value} belongs; {end}"
+        detail = f"{name} contains {info.kind.value} instead of {kind.value}; {end}"
         yield Problem(FindingKind.MISLABELLED, detail)
     elif info.problem:
         yield Problem(FindingKind.CORRUPT, f"the {kind.value} in {name} is broken: {info.problem}; {end}")
@@ -461,7 +459,7 @@ class BinaryFormat(FilesFormat):
         if status.st_size > self.checked_bytes:
             yield f"it is larger than {format_size(self.checked_bytes)}: only its beginning was looked at"
         if self._checked == (name, PayloadKind.LTOIR):
-            yield "LTO-IR does not say how long it is, so whether its end was cut off cannot be told"
+            yield "LTO-IR does not record its length, so a lost end cannot be detected"
 
     def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
         """The architecture, or the CPU's feature for Intel's binaries."""
@@ -483,7 +481,7 @@ class BinaryFormat(FilesFormat):
             start = dict(info.detail).get("starts with", "")
             unknown = info.kind is PayloadKind.UNKNOWN
             words = f"bytes of no known format ({start})" if unknown else info.kind.value
-            detail = f"it holds {words} where {self.shows} belongs; {self.consequence}"
+            detail = f"it contains {words} instead of {self.shows}; {self.consequence}"
             return Problem(FindingKind.MISLABELLED, detail)
         if whole and info.problem is not None:
             detail = f"its {info.kind.value} is broken: {info.problem}; {self.consequence}"

@@ -1,8 +1,8 @@
 """FlashAttention 4's cache: an object file for each kernel that its CuTe sources compiled.
 
 Source: FlashAttention of September 2026, ``flash_attn/cute/cache_utils.py``; no file written on a GPU was
-available. The first directory is a SHA-256 of its sources, Python's version and those of CUTLASS and TVM-FFI,
-so those of older versions stay unused; below it there may be one for a kind of kernel. ``<64 hex>.o`` is a
+available. The first directory is a SHA-256 of its sources, and the versions of Python, CUTLASS and TVM-FFI,
+so older ones stay unused; below it there may be one for a kind of kernel. ``<64 hex>.o`` is a
 SHA-256 of a pickled key of shapes and types, ``<64 hex>.lock`` is held by flock(2) while a process reads or
 writes it, and stays. An object is written to ``.<64 hex>.<16 hex>.tmp.o`` and renamed. One that does not load
 is removed and compiled again.
@@ -66,5 +66,5 @@ class FlashAttention(FlashAttentionPlaces, FilesFormat):
         return [one for one in super().files_to_move(item) if one.name.endswith(".o")]
 
     def lock(self, item: Files) -> AbstractContextManager[None]:
-        """The lock that FlashAttention holds while it reads or writes an object."""
+        """The lock that FlashAttention takes while it reads or writes an object."""
         return self.holding(*item.parts, item.names[0].partition(".")[0] + ".lock")

@@ -97,7 +97,7 @@ class FlashInfer(FlashInferPlaces, NinjaFormat):
         return "where its time is as it was ninja does not notice, and the next link of the module fails"
 
     def lock(self, item: Files) -> AbstractContextManager[None]:
-        """Take the lock that FlashInfer holds while it builds this module."""
+        """Take the lock that FlashInfer uses while it builds this module."""
         return self.holding(*item.parts[:-1], "tmp", f"{item.parts[-1]}.lock")
 
 

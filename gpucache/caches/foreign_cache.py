@@ -143,7 +143,7 @@ class ForeignCache(Cache, Generic[T]):
                 self._failed[why] = None
                 yield made.told(self._root, Problem(FindingKind.UNTRUSTED, why))
             elif made.is_foreign():
-                detail = f"{self._root} is laid out as no version of {made.owner} known here"
+                detail = f"{self._root} has the layout of no known version of {made.owner}"
                 foreign = Problem(
                     FindingKind.UNSUPPORTED,
                     f"{detail}, so nothing in it is looked at",
@@ -181,7 +181,7 @@ class ForeignCache(Cache, Generic[T]):
         return [self.remove(one, why) for one in every]
 
     def strip(self, entry: CacheEntry) -> Kept | None:
-        """Remove what only compilers read of a sound entry that is unchanged; None once removed."""
+        """Remove the parts of an unchanged sound entry that only compilers read; None once removed."""
         item, made = self._item(entry), self._format
         try:
             if wrong := entry.damage or next(made.trust(item), None):
@@ -231,7 +231,7 @@ class ForeignCache(Cache, Generic[T]):
         )
 
     def facts_here(self) -> Mapping[str, frozenset[str]]:
-        """What is known of the programs that use this cache."""
+        """The known facts of the programs that use this cache."""
         return self._format.facts_here()
 
     def having(self, keys: Container[str]) -> Callable[[str, Collection[str]], bool]:
@@ -253,7 +253,7 @@ class ForeignCache(Cache, Generic[T]):
         return has
 
     def restore(self, entries: Iterable[PortableEntry]) -> Iterator[Restored]:
-        """Write entries that came from elsewhere, each unless a sound one is there."""
+        """Write entries that came from elsewhere, each unless a sound one exists."""
         made, waiting = self._format, iter(entries)
         try:
             with made.restoring(judge) as start:
@@ -274,7 +274,7 @@ class ForeignCache(Cache, Generic[T]):
         return start(entry._replace(files=files))
 
     def _tried(self, step: Callable[[], R]) -> R | Restored:
-        """What a step gives, or the outcome of its failure."""
+        """The result of a step, or the outcome of its failure."""
         try:
             return step()
         except (UnjudgedError, HeldError) as error:
@@ -377,7 +377,7 @@ class ForeignCache(Cache, Generic[T]):
     def _unproven(self) -> str:
         made = self._format
         return (
-            f"neither it nor anything beside it is {made.shows}, so it may be somebody else's and stays; "
+            f"it is not {made.shows}, and no file next to it is, so it may be another program's and stays; "
             f"remove it yourself if it is {made.owner}'s"
         )
 
@@ -475,13 +475,13 @@ def _movable(made: Format[T], item: T) -> tuple[PortableFile, ...]:
 
 
 def judge(made: Format[T], item: T) -> Problem | None:
-    """The first problem for which an entry neither leaves nor enters a cache; raises FormatError, OSError."""
+    """The first problem that keeps an entry from leaving or entering a cache; raises FormatError, OSError."""
     bad = {FindingKind.ORPHAN, FindingKind.LEFTOVER, FindingKind.UNSUPPORTED}
     found = (one for one in problems(made, item) if one.kind and (one.kind.wrong or one.kind in bad))
     return next(found, None)
 
 
-_NO_FIELDS = ", nor any other, as its keys are opaque; ask without one"
+_NO_FIELDS = " or any other, as its keys are opaque; ask without one"
 
 
 def _unread(entry: CacheEntry, error: OSError) -> FormatError:

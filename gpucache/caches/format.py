@@ -35,11 +35,11 @@ SECOND_NS = 10**9
 _UNSOUND = frozenset({FindingKind.TRUNCATED, FindingKind.CORRUPT, FindingKind.MISLABELLED})
 HOUR_NS = 3600 * SECOND_NS
 _EXACT = re.compile(r"\d+\.\d+\.\d+[\w.+]*\Z", re.ASCII)
-"""One version of an owner, where some entries tell a range."""
+"""One version of an owner, if some entries record a range."""
 _CUDA = re.compile(r"(sm|compute)_(\d+)([af]?)\Z", re.ASCII)
 Clock = Callable[[], int]
 Check = Callable[["Format[Any]", Any], Problem | None]
-"""What is wrong with an entry of a format, after all checks of it."""
+"""The problems of an entry of a format, after all checks of it."""
 
 
 class Item(Protocol):
@@ -115,9 +115,9 @@ class Format(Places, ABC, Generic[T]):
     """Why no miss can be explained, a clause with the alternative, if the inputs of a key are not stored."""
     asks_itself: ClassVar[bool] = False
     """Whether ``answer`` itself reports unknown fields, as some have other names as well, and a cache that is
-    off, as it says what would be found otherwise."""
+    off, as it reports the result for one that is on."""
     absent: ClassVar[str] = (
-        "no entry has this key: it was never built here, or was removed, of which no record is kept"
+        "no entry has this key: it was never built, or was removed, of which no record is kept"
     )
     """The message for a key that no entry has."""
     served: ClassVar[str] = ""
@@ -126,7 +126,7 @@ class Format(Places, ABC, Generic[T]):
     """Whether the owner serves an entry of which a part is missing."""
     key_digits: ClassVar[int] = 64
     shows: ClassVar[str] = "of its making"
-    """The kind of entry that ``shows`` its owner; completes 'nothing beside it is ...'."""
+    """The kind of entry that ``shows`` its owner; completes 'no file next to it is ...'."""
     trusts_variables: ClassVar[bool] = False
     """Whether a place that a variable names is never considered foreign."""
     leaves_to_owner: ClassVar[bool] = True
@@ -136,7 +136,7 @@ class Format(Places, ABC, Generic[T]):
     together: ClassVar[int] = 1
     """The maximum number of removals that share one lock or commit, to cost the owner's programs less."""
     moving: ClassVar[Moving] = Moving(
-        "whether its programs hit entries that another machine made is not known, so they stay here"
+        "whether its programs hit entries that another machine made is not known, so they stay"
     )
     """How entries move to another machine. A format that says so has ``files_to_move`` and ``restoring``."""
     target_is: ClassVar[str | None] = ""
@@ -144,7 +144,7 @@ class Format(Places, ABC, Generic[T]):
     tells_toolchain: ClassVar[bool] = False
     """Whether the toolchain of an entry has to be the same elsewhere."""
     distribution: ClassVar[str] = ""
-    """The owner's package on PyPI, if an entry tells its exact version, its place, or a version of Python."""
+    """The owner's package on PyPI, if an entry records its version, its place, or a version of Python."""
     mends: ClassVar[frozenset[FindingKind]] = frozenset(kind for kind in FindingKind if kind.wrong)
     """The kinds of problems that removal of the entry fixes, as the owner then builds it again."""
 
@@ -249,7 +249,7 @@ class Format(Places, ABC, Generic[T]):
 
     def unreadable(self, error: OSError) -> Problem:
         """The problem of an entry that this user may not read."""
-        detail = f"it cannot be read ({error.strerror}), neither here nor by programs of this user"
+        detail = f"it cannot be read ({error.strerror}), not by gpucache or programs of this user"
         return Problem(FindingKind.UNTRUSTED, detail)
 
     @abstractmethod
@@ -277,7 +277,7 @@ class Format(Places, ABC, Generic[T]):
         return [self.remove(item) for item in items]
 
     def strip(self, item: T) -> bool:  # noqa: ARG002 - most keep the binary alone
-        """Remove what makes up ``spare_bytes``; whether all of it is gone. Raises OSError, FormatError."""
+        """Remove the ``spare_bytes``; whether all of them are gone. Raises OSError, FormatError."""
         return False
 
     def discard(self, item: T) -> Kept | None:
@@ -304,8 +304,8 @@ class Format(Places, ABC, Generic[T]):
     # Entries on their way to another machine.
 
     def facts(self, item: T, look: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - the rest is rare
-        """What must be the same elsewhere for a hit: labels of ``Fact``, or of the system, and values. Of
-        several with one label one suffices."""
+        """The facts that must be the same elsewhere for a hit: labels of ``Fact``, or of the system, and
+        values. Of several with one label one suffices."""
         if look.target and self.target_is is not None:
             yield (self.target_is, look.target) if self.target_is else architecture(look.target)
         if self.tells_toolchain:

@@ -27,8 +27,8 @@ class GgmlOpencl(GgmlOpenclPlaces, BinaryFormat):
     layout = Layout(
         [r"([0-9a-f]{64})\.clbin"], left=[Left(r"[0-9a-f]{64}\.clbin\.tmp\.(?P<pid>\d+)", HOUR_NS)]
     )
-    wanted = {"key": "the hex digits that GGML_OPENCL_KERNEL_CACHE_DEBUG=1 prints, or those of a file's name"}
-    opaque = "its entries say nothing of what their keys were made from"
+    wanted = {"key": "the hex digits that GGML_OPENCL_KERNEL_CACHE_DEBUG=1 prints, or of a file's name"}
+    opaque = "its entries do not record the inputs of their keys"
     served = "llama.cpp would hand it to the driver"
     kinds = frozenset(PayloadKind)
     consequence = "llama.cpp hands it to the driver, which refuses it, so it is compiled again, or crashes"

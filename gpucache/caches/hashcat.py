@@ -23,16 +23,16 @@ class Hashcat(HashcatPlaces, BinaryFormat):
     )
     wanted = {"key": "the 8 hex digits in a file's name, or more of an entry's"}
     opaque = (
-        "its entries say nothing of what their keys were made from; the digits change with hashcat's build, "
+        "its entries do not record the inputs of their keys; the digits change with hashcat's build, "
         "the device and the driver, and not with the kernel's source"
     )
-    served = "hashcat would hand it to the driver, whatever its kernel's source holds now"
+    served = "hashcat would pass it to the driver, also if its kernel's source has changed"
     key_digits = 40
     kinds = OF_OPENCL
     consequence = "hashcat hands it to the driver, which fails or ends the program, at every start"
     shows = "a GPU binary"
     moving = Moving(
-        "a kernel is found whatever its source is, so another hashcat would run it; copy the kernels along "
+        "a kernel is found for any source, so another hashcat would run it; copy the kernels along "
         "with hashcat itself"
     )
     empty = "it is empty, so hashcat builds it again"

@@ -90,7 +90,9 @@ def _record(item: Files) -> tuple[dict[str, Any], Problem | None]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         cut = not data.rstrip().endswith(b"}")
         kind, words = (
-            (FindingKind.TRUNCATED, "its end is missing") if cut else (FindingKind.CORRUPT, "it is no record")
+            (FindingKind.TRUNCATED, "its end is missing")
+            if cut
+            else (FindingKind.CORRUPT, "it is not a record")
         )
         return {}, Problem(kind, f"{words}; {_AGAIN}")
     return record, None

@@ -88,8 +88,8 @@ class Inductor(InductorPlaces, FilesFormat):
         key=_key,
     )
     opaque = (
-        "its entries keep what their keys were made from as pickles alone, which are not unpickled here; "
-        "TORCH_LOGS=+inductor tells the parts of each key"
+        "its entries keep the inputs of their keys only as pickles, which gpucache does not unpickle; "
+        "TORCH_LOGS=+inductor logs the parts of each key"
     )
     served = "TorchInductor would look at it; whether it serves it depends on its guards"
     shows = "a compiled graph"
@@ -136,7 +136,7 @@ class Inductor(InductorPlaces, FilesFormat):
             elif name.endswith(".py") and not _MODULE.match(data):
                 yield Problem(FindingKind.CORRUPT, f"{name[:12]} does not begin as a Python module; {_FAILS}")
             elif data.startswith(_WRAPPER) and name != f"c{_digits(data.strip())}.py":
-                detail = f"{name[:12]} is not called by what it holds, so it was changed; {_RUNS}"
+                detail = f"{name[:12]} does not match its content, so it was changed; {_RUNS}"
                 yield Problem(FindingKind.CORRUPT, detail)
 
     def has_checksum(self, item: Files) -> bool:
@@ -161,7 +161,7 @@ class Inductor(InductorPlaces, FilesFormat):
         return self.holding("locks", f"{item.names[0].partition('.')[0]}.lock")
 
     def _damage(self, name: str, data: bytes) -> Problem:
-        why = "is not called by what it holds" if data else "is empty"
+        why = "does not match its content" if data else "is empty"
         kind = FindingKind.CORRUPT if data else FindingKind.TRUNCATED
         detail = f"{name[:12]} {why}; TorchInductor {_WARNS}"
         return Problem(kind, detail)

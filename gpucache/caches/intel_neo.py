@@ -40,8 +40,8 @@ class IntelNeo(IntelNeoPlaces, LockedFormat, SummedFormat, BinaryFormat):
     )
     wanted = {"key": "the 16 hex digits of an entry's name, or the first of them"}
     opaque = (
-        "its entries say nothing of what their keys were made from; with NEOReadDebugKeys=1 and "
-        "BinaryCacheTrace=1 the driver writes HASH.trace and HASH.input beside them, which can be compared"
+        "its entries do not record the inputs of their keys; with NEOReadDebugKeys=1 and "
+        "BinaryCacheTrace=1 the driver writes HASH.trace and HASH.input next to them, which can be compared"
     )
     key_digits = 16
     kinds = frozenset({PayloadKind.INTEL_GPU, PayloadKind.ELF, PayloadKind.SPIRV, PayloadKind.LLVM_BITCODE})

@@ -123,7 +123,7 @@ class Cache:
         raise FormatError(self.moving.why_not)
 
     def facts_here(self) -> Mapping[str, frozenset[str]]:
-        """What is known of the programs that use this cache: values by label of ``portable.Fact``."""
+        """The known facts of the programs that use this cache: values by label of ``portable.Fact``."""
         return {}
 
     def having(self, keys: Container[str]) -> Callable[[str, Collection[str]], bool]:  # noqa: ARG002
@@ -133,10 +133,10 @@ class Cache:
         return lambda *_: False
 
     def restore(self, entries: Iterable[PortableEntry]) -> Iterator[Restored]:
-        """Write entries as their owner would have, each unless a sound one is there; one outcome for each.
+        """Write entries as their owner would have, each unless a sound one exists; one outcome for each.
 
-        They come from elsewhere: nothing of them is believed but their bounds. What a killed process left of
-        earlier ones is removed.
+        They come from elsewhere: nothing of them is trusted but their bounds. The leftovers of a killed
+        process of earlier ones is removed.
         """
         return (Restored(done=False, reason=self.moving.why_not) for _ in entries)
 

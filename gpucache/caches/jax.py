@@ -69,11 +69,11 @@ class Jax(JaxPlaces, LockedFormat):
     )
     wanted = {"key": "hex digits of a key as JAX logs it behind the name of the module, or the first of them"}
     opaque = (
-        "its entries say nothing of what they were made from, so only key=HEX can be asked for; "
+        "its entries do not record their inputs, so only key=HEX can be queried; "
         "JAX_DEBUG_LOG_MODULES=jax._src.cache_key logs a hash of each input, so that two runs can be compared"
     )
     absent = (
-        "no entry has this key: it was never compiled here, or in less than "
+        "no entry has this key: it was never compiled, or in less than "
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS (1 s unless it is set), or was evicted, of which JAX "
         "keeps no record"
     )
@@ -105,7 +105,7 @@ class Jax(JaxPlaces, LockedFormat):
         name, status = next(iter(item.seen.items()))
         start, seconds = item.part(name, 0, _BEGINNING_BYTES), b""
         packed = "zstd" if start.startswith(ZSTD) else "zlib" if start.startswith(ZLIB) else ""
-        problem = None if packed else Problem(FindingKind.CORRUPT, f"it is neither zstd nor zlib; {_STAYS}")
+        problem = None if packed else Problem(FindingKind.CORRUPT, f"it is not zstd or zlib; {_STAYS}")
         with suppress(BrokenError):  # for example if this Python cannot read zstd
             seconds = unpack(start, 4)
         beside = (one for one in item.names[1:] if one.endswith(_USE))
@@ -139,12 +139,12 @@ class Jax(JaxPlaces, LockedFormat):
         else:
             with suppress(BrokenError):  # for example if this Python cannot read zstd
                 if (module := _module(unpack(data, _MODULE_BYTES)[4:])) not in ("", _program(name)):
-                    detail = f"it has the executable of {module}, which JAX runs in the place of its own"
+                    detail = f"it has the executable of {module}, which JAX runs instead of the right one"
                     yield Problem(FindingKind.MISLABELLED, detail)
         if name.endswith(_CACHE) and len(item.seen) == 1 and os.path.lexists(self.root / _LOCK):
             yield Problem(
                 FindingKind.ORPHAN,
-                f"it has no -atime beside it, so with {JAX_MAX_SIZE} JAX writes no new entry "
+                f"it has no -atime file next to it, so with {JAX_MAX_SIZE} JAX writes no new entry "
                 "(FileNotFoundError) until a program has used this one",
                 f"remove it, or unset {JAX_MAX_SIZE}",
             )
@@ -190,7 +190,7 @@ class Jax(JaxPlaces, LockedFormat):
         return {**super().facts_here(), **({_XLA_CACHES: frozenset({setting})} if setting else {})}
 
     def files_to_move(self, item: Files) -> Sequence[PortableFile]:
-        """The executable, without its last use here."""
+        """The executable, without its last use on this machine."""
         return [one for one in super().files_to_move(item) if not one.name.endswith(_USE)]
 
     def placed(self, entry: PortableEntry, root: Path) -> Sequence[PortableFile]:

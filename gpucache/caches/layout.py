@@ -75,7 +75,7 @@ class Layout:
     left: Sequence[Left] = ()
     own: Sequence[str] = ()
     """Patterns of the owner's other files: locks, marks, totals, and, ending in a slash, directories. They
-    are not strangers, and are neither read nor removed."""
+    are not strangers, and are not read or removed."""
     signs: Sequence[str] = ()
     """Patterns of names that identify the owner of a directory; the patterns of entries if there are none."""
     key: Callable[[Sequence[str]], str] | None = None
@@ -107,7 +107,7 @@ class Layout:
     def roles(self, item: Files) -> Mapping[str, Sequence[str]]:
         """The content of an entry's directory by role, including links and strangers, in the order of names.
 
-        The content of a stranger is not examined; a mount point is always a stranger, whatever its name.
+        The content of a stranger is not examined; a mount point is always a stranger, under any name.
         """
         found: dict[str, list[str]] = {role: [] for role in (LINK, STRANGER, *dict(self.inside))}
         folders = {""}

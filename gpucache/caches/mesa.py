@@ -66,8 +66,8 @@ class Mesa(MesaPlaces, SummedFormat):
     )
     wanted = {"key": "hex digits of an entry's directory and name, or the first of them"}
     opaque = (
-        "its entries say nothing of what their keys were made from but the driver and the GPU; "
-        "MESA_SHADER_CACHE_SHOW_STATS=true tells hits and misses of a program"
+        "its entries record only the driver and the GPU of the inputs of their keys; "
+        "MESA_SHADER_CACHE_SHOW_STATS=true prints hits and misses of a program"
     )
     shows = "an entry of Mesa's"
     moving = Moving()
@@ -118,7 +118,7 @@ class Mesa(MesaPlaces, SummedFormat):
             data = item.read(item.names[0])
             head = _head(data)
             if head is None or zlib.crc32(data[head.size_bytes :]) ^ 0xFFFFFFFF != head.crc:
-                yield Problem(FindingKind.CORRUPT, f"its CRC-32 is not that of what it holds; {_AGAIN}")
+                yield Problem(FindingKind.CORRUPT, f"its CRC-32 does not match its content; {_AGAIN}")
 
     def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - from its head
         """The GPU and the build of the driver, as the head has them."""
@@ -186,7 +186,7 @@ def _rows_damage(data: bytes, key_bytes: int) -> str | None:
         if at > len(data):
             return "it ends in the middle of a row"
         if zlib.crc32(data[start:at]) ^ 0xFFFFFFFF != crc:
-            return "the CRC-32 of a row is not that of what it holds"
+            return "the CRC-32 of a row does not match its content"
     return None
 
 

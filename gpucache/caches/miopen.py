@@ -46,7 +46,7 @@ class Miopen(MiopenPlaces, DatabaseFormat):
     )
     opaque = (
         "a database is found by version and GPU, and a kernel in it by its source's name and its options, "
-        "which 'gpucache inspect KEY' tells; MIOPEN_LOG_LEVEL=6 makes MIOpen print those that it wants"
+        "which 'gpucache inspect KEY' shows; MIOPEN_LOG_LEVEL=6 makes MIOpen print those that it wants"
     )
     served = "MIOpen would open it; which of its kernels it serves, names and options decide"
     consequence = "MIOpen cannot use it, so it compiles or measures at every start"
@@ -100,7 +100,7 @@ class Miopen(MiopenPlaces, DatabaseFormat):
                 yield "kern_db", number, f"{shown} does not unpack"
                 continue
             if found != digest:
-                yield "kern_db", number, f"{shown} is not what its MD5 says"
+                yield "kern_db", number, f"{shown} does not match its MD5"
 
     def mend(self, item: Files, problems: Sequence[Problem]) -> Sequence[Problem]:
         """Of a text only the whole file goes, and not for a line."""
@@ -140,7 +140,7 @@ class Miopen(MiopenPlaces, DatabaseFormat):
 def _require_version(names: Sequence[str]) -> None:
     """Raise FormatError for kernels outside of a version's directory."""
     if any(name.startswith("gfx") and name.endswith(".ukdb") for name in names):
-        raise FormatError("nothing tells its version of MIOpen; unset MIOPEN_CUSTOM_CACHE_DIR")
+        raise FormatError("its version of MIOpen is unknown; unset MIOPEN_CUSTOM_CACHE_DIR")
 
 
 def _lines(item: Files) -> Iterator[Problem]:
@@ -154,5 +154,5 @@ def _lines(item: Files) -> Iterator[Problem]:
     if bad:
         more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
         yield Problem(
-            FindingKind.CORRUPT, f"line {bad[0]}{more} is no record, so MIOpen skips it and measures again"
+            FindingKind.CORRUPT, f"line {bad[0]}{more} is not a record, so MIOpen skips it and measures again"
         )

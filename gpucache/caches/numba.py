@@ -6,8 +6,8 @@ SHA-1. ``MODULE.FUNCTION-LINE.pyXY.nbi`` is a pickle of Numba's version, and one
 a dictionary from signature and target to the name of a ``.N.nbc``, which is a pickle with object code. Files
 are written under a temporary name and renamed, and nothing is ever removed. Numba unpickles the files;
 gpucache only lists opcodes. A ``.nbc`` begins with the function's name, and has an ELF file and LLVM bitcode;
-there is no checksum, so neither changed machine code shows, nor two versions of one function in each other's
-place. Without the variable files are in ``__pycache__`` next to each source, unlisted.
+there is no checksum, so changed machine code does not show, and neither do two versions of one function in
+each other's place. Without the variable files are in ``__pycache__`` next to each source, unlisted.
 """
 
 import re
@@ -45,8 +45,8 @@ class Numba(NumbaPlaces, FilesFormat):
         key=hashed,
     )
     opaque = (
-        "an entry keeps types and digests of a function as a pickle, which is not unpickled here; "
-        "NUMBA_DEBUG_CACHE=1 makes Numba print what it saves and loads"
+        "an entry keeps types and digests of a function as a pickle, which gpucache does not unpickle; "
+        "NUMBA_DEBUG_CACHE=1 makes Numba print its saves and loads"
     )
     served = "Numba would look at it; whether it serves it depends on the source, its line and the target"
     shows = "an index of Numba's"
@@ -81,7 +81,7 @@ class Numba(NumbaPlaces, FilesFormat):
         )
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """Check the index's two pickles and those of all versions, and the object code in these."""
+        """Check the pickles of the index and of all versions, and the object code in these."""
         if problem := self.look(item).damage:
             yield problem
             return

@@ -53,7 +53,7 @@ class OnnxRuntimeTrt(OnnxRuntimeTrtPlaces, FilesFormat):
         "its files say nothing of the model but a hash of its name, its inputs and outputs, and of the "
         "versions of ONNX Runtime, CUDA and TensorRT"
     )
-    served = "ONNX Runtime would load it, whatever the weights of its model are now"
+    served = "ONNX Runtime would load it, also if the weights of its model have changed"
     key_digits = 40
     shows = "an engine of TensorRT's"
     moving = Moving(

@@ -40,7 +40,7 @@ class OpaqueFormat(FilesFormat):
     trusts_variables = True
     moving = WHOLE
     wanted = {}
-    opaque = "gpucache does not read this format, so what an entry was made from cannot be told"
+    opaque = "gpucache cannot parse this format, so the inputs of an entry are unknown"
     _noted = False
 
     @classmethod
@@ -102,13 +102,11 @@ class OpaqueFormat(FilesFormat):
         if not self._noted:
             self._noted = True
             yield (
-                f"gpucache does not read {self.owner}'s format, so nothing in this cache can be checked but "
+                f"gpucache cannot parse {self.owner}'s format, so nothing in this cache can be checked but "
                 "owners and modes"
             )
 
     def report(self, item: Files, entry: CacheEntry) -> EntryReport:
         """The kind of the bytes."""
         info = describe(self.payload(item))
-        return EntryReport(
-            entry, (KeyField("key", "opaque: gpucache does not read this format"),), info.pairs
-        )
+        return EntryReport(entry, (KeyField("key", "opaque: gpucache cannot parse this format"),), info.pairs)

@@ -4,7 +4,7 @@ Source: OpenCV 4.14 and 5.0, ``modules/core/src/ocl.cpp``; checked against their
 version (``5.x/opencl_cache``), or the configured place, contains directories named by vendor, device and
 driver, and in them ``MODULE--NAME_DIGEST.bin``: u32 length and text of the digest, u32 64 and as many u32
 offsets of chains, each link of which is u32 offset of the next, u32 lengths, the build options and the
-driver's binary. Programs hold a record lock on ``.lock``. OpenCV checks only the digest, and only a wrong
+driver's binary. Programs take a record lock on ``.lock``. OpenCV checks only the digest, and only a wrong
 digest is ever repaired. It removes the directories of a device's other drivers, and nothing else.
 """
 
@@ -31,7 +31,7 @@ _DEVICE, _FILE = r"([\w-]+)--([\w-]+)--([\w-]+)", r"([\w-]+)_([0-9a-f]{8,32})\.b
 _SLOTS, _BUILDS, _LINK = 64, 10_000, struct.Struct("<III")
 _OPTIONS_BYTES = 64 << 10
 _LOCK = ".lock"
-_AGAIN = "OpenCV compiles it at every start, and never mends the file"
+_AGAIN = "OpenCV compiles it at every start, and never replaces the file"
 
 
 class _Build(NamedTuple):
@@ -52,10 +52,10 @@ class OpenCV(OpenCVPlaces, LockedFormat, BinaryFormat):
     wanted = {"key": "the digest in a file's name, or hex digits of an entry"}
     opaque = (
         "an entry keeps the digest of a kernel's source and the build options, which 'gpucache inspect KEY' "
-        "lists; OPENCV_LOG_LEVEL=DEBUG tells what OpenCV makes of its files"
+        "lists; OPENCV_LOG_LEVEL=DEBUG logs how OpenCV uses its files"
     )
-    absent = "no entry has this key: it was never compiled here, or was removed with its driver's directory"
-    served = "OpenCV would serve those of its builds whose options a program asks for"
+    absent = "no entry has this key: it was never compiled, or was removed with its driver's directory"
+    served = "OpenCV would serve its builds with the requested options"
     key_digits = 40
     folders_removed = 1
     kinds = OF_OPENCL
@@ -99,7 +99,7 @@ class OpenCV(OpenCVPlaces, LockedFormat, BinaryFormat):
         """The binary of the first build."""
         builds, problem = _builds(item)
         if not builds:
-            raise FormatError(f"{item.path} holds no build" + (f": {problem.detail}" if problem else ""))
+            raise FormatError(f"{item.path} has no build" + (f": {problem.detail}" if problem else ""))
         if builds[0].size_bytes > self.largest_bytes:
             most = format_size(self.largest_bytes)
             raise FormatError(f"the first build in {item.path} is larger than the {most} that are read")

@@ -64,7 +64,7 @@ def unused_caches(environ: Mapping[str, str], names: Collection[str] | None = No
         for location in system.locations(plain) if known else ():
             root = Path(location.root)
             if is_there(root) and not any(_is_same(root, Path(one.root)) for one in known):
-                why = f"programs do not look here now, as {known[0].decided_by} sends them to {known[0].root}"
+                why = f"programs do not use it now, as {known[0].decided_by} sends them to {known[0].root}"
                 found.append(_opened(system, location._replace(enabled=False, problems=(why,))))
     return found
 

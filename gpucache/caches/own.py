@@ -109,7 +109,7 @@ class OwnCache(OwnRoot):
             kind = ArtifactKind(whole.head.artifact_kind)
         except ValueError:  # ProgramCache stores any bytes
             raise FormatError(
-                f"the entry {entry.key[:12]} holds bytes of a kind that no driver takes"
+                f"the entry {entry.key[:12]} has bytes of a kind that no driver takes"
             ) from None
         return Artifact(
             kind,
@@ -177,7 +177,7 @@ class OwnCache(OwnRoot):
 
     def pack(self, entry: CacheEntry) -> PortableEntry:
         """An entry in its portable form; raises FormatError."""
-        from gpucache.store.format import encode  # only what moves needs it
+        from gpucache.store.format import encode  # only entries that move need it
 
         whole = self._whole(entry)
         for _, detail in false_claims(whole):
@@ -185,7 +185,7 @@ class OwnCache(OwnRoot):
         return of_own(whole.key, whole.head, encode(whole))
 
     def having(self, keys: Container[str]) -> Callable[[str, Collection[str]], bool]:  # noqa: ARG002 - found by key
-        """Whether sound entries are there, each of which is one file."""
+        """Whether sound entries exist, each of which is one file."""
         return lambda key, _: self._has(key)
 
     def _has(self, key: str) -> bool:
@@ -193,7 +193,7 @@ class OwnCache(OwnRoot):
         return scanned is not None and isinstance(self.store.check(scanned), Entry)
 
     def restore(self, entries: Iterable[PortableEntry]) -> Iterator[Restored]:
-        """Put entries in place, each unless a sound one is there."""
+        """Put entries in place, each unless a sound one exists."""
         from concurrent.futures import ThreadPoolExecutor  # only pull needs it
 
         with ThreadPoolExecutor(SYNCED_AT_ONCE) as pool:
@@ -209,7 +209,7 @@ class OwnCache(OwnRoot):
                 raise FormatError(f"it is laid out as no entry of {self.name}")
             data = entry.files[0].data
             done = self.store.adopt(key, data)
-        except (FormatError, ValueError) as error:  # the latter for what is no key
+        except (FormatError, ValueError) as error:  # the latter for text that is not a key
             return Restored(done=False, reason=str(error), damaged=True)
         except CacheUnusableError as error:
             return Restored(done=False, reason=str(error), failed=True)
@@ -239,7 +239,7 @@ class OwnCache(OwnRoot):
     def explain(self, wanted: Wanted) -> "Iterator[Reach]":
         """Refused: our own keys are explained from the sources themselves."""
         raise UsageError(
-            f"{', '.join(wanted)}: programs of our own cache are asked for by their source; "
+            f"{', '.join(wanted)}: programs of our own cache are queried by their source; "
             "give it with the options it is built with"
         )
 

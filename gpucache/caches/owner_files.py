@@ -37,7 +37,7 @@ class LockedFormat(FilesFormat):
 
     @contextmanager
     def lock(self, item: Files) -> Iterator[None]:
-        """Hold the lock if it exists; only the first entry waits long, as a thousand would wait for hours."""
+        """Take the lock if it exists; only the first entry waits long, as a thousand would wait for hours."""
         try:
             with open_folder(self.root, *self.lock_place(item)) as folder:
                 fd = folder.open_file(self.lock_name, flags=os.O_RDWR if self.lock_is_record else 0)
@@ -48,7 +48,7 @@ class LockedFormat(FilesFormat):
             if not take_lock(fd, 0 if self._was_held else _PATIENCE_S, record=self.lock_is_record):
                 self._was_held = True
                 what = f"{self.owner}'s lock is held"
-                raise HeldError(f"{what}; try again once the program that holds it is done")
+                raise HeldError(f"{what}; try again once the program that has it is done")
             yield
         finally:
             os.close(fd)
@@ -76,14 +76,14 @@ class SummedFormat(FilesFormat):
         except FileNotFoundError:
             return
         except FormatError as error:
-            if (self.root / self.sum_name).is_dir():  # told with everything else beside the entries
+            if (self.root / self.sum_name).is_dir():  # reported with all other files that are not entries
                 return
             why = str(error)
         else:
             if size == _SUM_BYTES or (size > _SUM_BYTES and not self.sum_is_alone):
                 return
             why = f"it has not the {_SUM_BYTES} bytes of one"
-        detail = f"it has the sum of all sizes and does not read ({why}), so {self.without_sum}"
+        detail = f"it has the sum of all sizes and cannot be parsed ({why}), so {self.without_sum}"
         yield self.told(self.root / self.sum_name, Problem(FindingKind.CORRUPT, detail))
 
     def remove(self, item: Files) -> Kept | None:
@@ -102,7 +102,7 @@ class SummedFormat(FilesFormat):
         return done
 
     def _correct(self, change: int) -> None:
-        """Add a change to the sum, if there is one."""
+        """Add a change to the sum, if a sum exists."""
         try:
             with suppress(FileNotFoundError), open_folder(self.root) as folder:
                 old = read_part(folder, self.sum_name, 0, _SUM_BYTES)

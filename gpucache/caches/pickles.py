@@ -19,11 +19,11 @@ def values(data: bytes, pickles: int) -> tuple[list[str | bytes], Problem | None
                 if code.name == "FRAME" and int(value or 0) > len(data) - stream.tell():
                     return found, Problem(FindingKind.TRUNCATED, "ends in the middle of a frame of a pickle")
                 if code.name == "PROTO" and int(value or 0) > _NEWEST:
-                    return found, Problem(FindingKind.CORRUPT, f"is no pickle (protocol {value})")
+                    return found, Problem(FindingKind.CORRUPT, f"is not a pickle (protocol {value})")
                 if isinstance(value, str | bytes):
                     found.append(value)
     except Exception as error:  # the opcodes of arbitrary bytes can raise anything
         if stream.tell() >= len(data):
             return found, Problem(FindingKind.TRUNCATED, "ends in the middle of a pickle")
-        return found, Problem(FindingKind.CORRUPT, f"is no pickle ({error})")
+        return found, Problem(FindingKind.CORRUPT, f"is not a pickle ({error})")
     return found, None

@@ -35,7 +35,7 @@ WINDOWS = os.name == "nt"
 XDG = "XDG_CACHE_HOME"
 """The directory of all caches without their own variable, which moves them together."""
 ANY_BINARY = "a changed byte inside a binary, or the binary of another program"
-"""The damage that stays unseen if binaries have neither checksum nor key."""
+"""The damage that stays unseen if binaries have no checksum and no key."""
 _ADMINISTRATOR = 0
 _NOTHING: Mapping[str, Collection[str]] = {}
 
@@ -93,7 +93,7 @@ class Home(NamedTuple):
     """Whether the owner asks as ``os.path.expanduser`` does: an empty HOME is the top, and without one the
     user's record decides."""
     recorded: bool = False
-    """Whether the owner asks for the user's record alone, whatever HOME is."""
+    """Whether the owner reads the user's record alone, and not HOME."""
 
     def __str__(self) -> str:
         return f"~/{self.below}"
@@ -252,7 +252,7 @@ class Places:
     @classmethod
     def lacking(cls) -> str:
         """The parts that no variable redirects, as a sentence; empty if all are redirected."""
-        shared = f"{XDG} moves every cache that follows it, as {cls.owner} has no variable of its own"
+        shared = f"{XDG} moves every cache that follows it, as {cls.owner} has no separate variable"
         return cls.place.lacking or (shared if cls.place.variable == XDG else "")
 
     @classmethod
@@ -341,7 +341,7 @@ def closed(root: Path, *, move: str) -> str:
         return f"it cannot be looked at ({getattr(error, 'strerror', None) or error}); {move}"
     if os.access(root, os.R_OK | os.X_OK if folder else os.R_OK):
         return ""
-    return f"{root} may not be read by this user, so what it holds is not known; {move}"
+    return f"{root} may not be read by this user, so its content is not known; {move}"
 
 
 def shows_uses(root: Path) -> bool:
@@ -381,7 +381,7 @@ def distrust(status: os.stat_result, *, move: str) -> str:
     kept_apart = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX  # as /tmp is
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not kept_apart:
         mode = stat.S_IMODE(status.st_mode)
-        return f"others may write to it (mode {mode:04o}), so what it holds cannot be believed; chmod go-w it"
+        return f"others may write to it (mode {mode:04o}), so its content cannot be trusted; chmod go-w it"
     return ""
 
 

@@ -33,7 +33,7 @@ class ImmovableError(FormatError):
 
 
 class Fact(StrEnum):
-    """What must be the same on two machines, so that a program on one hits an entry from the other."""
+    """The facts that must agree on two machines, so that a program on one hits an entry from the other."""
 
     ARCHITECTURE = "architecture"
     """The GPU's architecture as a target has it, such as ``sm_90``, or the name of an OpenCL device."""
@@ -70,9 +70,9 @@ class PortableEntry(NamedTuple):
     system: str
     key: str
     files: tuple[PortableFile, ...]
-    """In the order in which their owner publishes them: what is looked for first comes last."""
+    """In the order in which their owner publishes them: the file that is read first comes last."""
     facts: tuple[tuple[str, str], ...] = ()
-    """What must be the same elsewhere, as far as the entry tells it: labels of ``Fact``, or of the system."""
+    """The recorded facts that must be the same elsewhere: labels of ``Fact``, or of the system."""
     program: str = ""
     target: str = ""
     kind: str = ""
@@ -93,8 +93,8 @@ class Moving(NamedTuple):
     tried: bool = False
     """Whether the real owner was seen to hit entries made elsewhere; else only the format says so."""
     tells: str = ""
-    """What its entries reveal of the machine and the programs that made them, such as "source text"; empty if
-    they reveal nothing."""
+    """The facts that its entries reveal of the machine and the programs that made them, such as "source
+    text"; empty if they reveal nothing."""
     sources: bool = False
     """Whether that is source text, which is sent on request alone."""
     note: str = ""
@@ -110,14 +110,14 @@ WHOLE = Moving(
 
 
 class Restored(NamedTuple):
-    """What became of an entry that was restored."""
+    """The outcome of restoring an entry."""
 
     done: bool
     """Whether it was written now."""
     present: bool = False
     """Whether a sound entry was there already, so that nothing was written."""
     reason: str = ""
-    """Why it was not written: a clause with the remedy; empty if it was or is there."""
+    """Why it was not written: a clause with the remedy; empty if it was written or exists."""
     damaged: bool = False
     """Whether the reason is the entry itself."""
     failed: bool = False
@@ -129,7 +129,7 @@ Start = Callable[[PortableEntry], Callable[[], Restored]]
 
 
 def restored_ahead(start: Start, entries: Iterable[PortableEntry]) -> Iterator[Restored]:
-    """What becomes of entries, in their order: some more are begun before one ends, as their files take time
+    """The outcomes of entries, in their order: some more are begun before one ends, as their files take time
     to the disk."""
     under_way: deque[tuple[int, Callable[[], Restored]]] = deque()
     total = 0

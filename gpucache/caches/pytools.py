@@ -6,7 +6,7 @@ dictionary's name and ``sys.version_info``, up to 2025.2 without a dash between 
 has a digest of a key and a pickle of key and value. Up to 2024.1.2 a dictionary was a directory
 (``pdict-v4-NAME-py3.11.7.final.0``) with one for each digest, in three parts, and in it the pickles ``key``
 and ``contents``; ``DIGEST.lock`` beside them was removed after each access. pytools unpickles rows and files;
-gpucache only lists opcodes. There is no checksum, so a changed value shows only if it is no pickle any more.
+gpucache only lists opcodes. There is no checksum, so a changed value shows only if it is no longer a pickle.
 Nothing is ever evicted, and a dictionary stays when its Python is removed. A program keeps its databases open
 until it ends, and cannot store anything if one was removed meanwhile.
 """
@@ -49,13 +49,13 @@ class Pytools(PytoolsPlaces, DatabaseFormat):
         key=hashed,
     )
     folders_removed = 4
-    opaque = "a dictionary keeps its keys as pickles, which are not unpickled here"
+    opaque = "a dictionary keeps its keys as pickles, which gpucache does not unpickle"
     served = "pytools would open it; which of its rows programs find, their keys decide"
     consequence = "pytools raises an error that programs do not catch, so they fail at it every time"
     shows = "a database of pytools'"
     key_digits = 40
     distribution = "pytools"
-    moving = Moving(tried=True, tells="generated code, and whatever programs store", sources=True)
+    moving = Moving(tried=True, tells="generated code, and any data that programs store", sources=True)
 
     def look(self, item: Files) -> CacheEntry:
         """The dictionary's name and its Python."""
@@ -63,7 +63,7 @@ class Pytools(PytoolsPlaces, DatabaseFormat):
         _, program, python, _ = re.match(_FOLDER if item.parts else _NAME, name).groups()  # type: ignore[union-attr]
         problem = None if item.parts else self.look_at_database(item)
         if item.parts and len(item.seen) < len(("contents", "key")):
-            problem = Problem(FindingKind.TRUNCATED, f"only {item.names[0]} is there; {_NEVER}")
+            problem = Problem(FindingKind.TRUNCATED, f"only {item.names[0]} exists; {_NEVER}")
         return self.entry(item)._replace(
             program=program,
             artifact_kind="pickle" if item.parts else "database",

@@ -158,7 +158,7 @@ def system_at(path: Path) -> "System":
             return system
     example = f"{next(iter(SYSTEMS))}:{path}"
     raise UsageError(
-        f"{path} holds no cache that gpucache knows; name its system with it, such as {example} "
+        f"{path} has no cache that gpucache knows; name its system with it, such as {example} "
         "('man gpucache-caches' lists the systems)"
     )
 

@@ -3,7 +3,7 @@
 An entry is first written below a staging directory in the root, hence on the same file system, and judged
 there by the format as any other. Then its directory is renamed into place if the cache has none of that name;
 else its files are linked into place one by one in the owner's order, never over another. Owns the staging
-directories: one that no living process holds is removed at the next start. Must not know any system.
+directories: one without a living process is removed at the next start. Must not know any system.
 """
 
 import errno
@@ -51,7 +51,7 @@ def restoring(made: "FilesFormat", check: Check) -> Iterator[Start]:
     make_folder(made.root)
     with staging(made.root) as staged, ThreadPoolExecutor(SYNCED_AT_ONCE) as pool:
         numbers = count()
-        # What is written from here on is found when an entry does not come into place.
+        # Files written after this are found when an entry does not come into place.
         there = cache(lambda: {one.key for one in made.items("")})
 
         def start(entry: PortableEntry) -> Callable[[], Restored]:
@@ -153,10 +153,10 @@ def _started(
             return Restored(done=True)
         if old is not None and wrong is not None and not _may_grow(old, wrong):
             kept = None
-            with suppress(FileNotFoundError), made.lock(old):  # else it is gone by now
+            with suppress(FileNotFoundError), made.lock(old):  # else it is gone already
                 kept = made.discard(old)
             if kept is not None and not kept.gone:
-                return Restored(done=False, reason=f"the entry here is damaged and stays: {kept.reason}")
+                return Restored(done=False, reason=f"the entry there is damaged and stays: {kept.reason}")
         moved = [name for name in names if name != made.index]
         for _ in range(_TRIES):
             with suppress(FileNotFoundError), made.lock(replace(item, root=made.root)):
@@ -171,7 +171,7 @@ def _started(
 
 
 def _judged(made: "FilesFormat", entry: PortableEntry, check: Check) -> tuple[Files | None, Problem | None]:
-    """The entry in the place of another in this cache, and what is wrong with it."""
+    """The entry in the place of another in this cache, and its problems."""
     try:
         old = _item(made, entry)
         return old, None if old is None else check(made, old)
@@ -235,7 +235,7 @@ def _publish(below: Path, root: Path, names: Sequence[str]) -> bool:
         *folders, last = name.split("/")
         if _moved_with_folder(below, root, folders):
             continue
-        # The last one makes the others count, so they must be those of this entry before it and after it.
+        # The last one makes the others count, so they must be this entry's before it and after it.
         if not linked and not all(_same(below, root, one) for one in names):
             return False
         if name == names[-1] and not all(_same(below, root, one) for one in linked):
@@ -304,7 +304,7 @@ def _exists(folder: Folder, name: str) -> bool:
 
 
 def _held(path: Path) -> int | None:
-    """A descriptor of a directory that this process holds; None if it was taken for a dead one's."""
+    """A descriptor of a directory that this process has locked; None if it was taken for a dead one's."""
     try:
         fd = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
     except FileNotFoundError:
@@ -325,7 +325,7 @@ def _free_locks(root: Path) -> None:
 
 
 def _remove_if_dead(path: Path) -> bool:
-    """Remove a staging directory that no process holds; whether it did."""
+    """Remove a staging directory without a process; whether it did."""
     with suppress(OSError):
         fd = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0))
         try:

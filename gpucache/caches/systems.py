@@ -45,7 +45,7 @@ class CudaCorePlaces(Places):
         ),
         remedy=f"set {_CUDA_CORE_VARIABLE}, or give FileStreamProgramCache another path",
         lacking=(
-            "a program that gives FileStreamProgramCache a path keeps its cache there, whatever the "
+            "a program that gives FileStreamProgramCache a path keeps its cache there, for any value of the "
             "environment says"
         ),
     )
@@ -93,7 +93,7 @@ class CudaDriverPlaces(Places):
         text = environ.get(CUDA_MAXSIZE) or str(_CUDA_DEFAULT_BYTES)
         if not _CUDA_NUMBER.fullmatch(text):
             yield (
-                f"{CUDA_MAXSIZE}={text} is not a number of bytes, and what the driver makes of it is not "
+                f"{CUDA_MAXSIZE}={text} is not a number of bytes, and the driver's use of it is not "
                 f"documented; write the digits alone, such as {CUDA_MAXSIZE}={CUDA_MOST_BYTES}"
             )
         elif int(text) > CUDA_MOST_BYTES:
@@ -102,7 +102,7 @@ class CudaDriverPlaces(Places):
             yield f"{CUDA_MAXSIZE}=0 leaves no room, so every start compiles; unset it"
         if environ.get(_CUDA_DISABLE, "") not in ("", "0", "1"):
             yield (
-                f"{_CUDA_DISABLE}={environ[_CUDA_DISABLE]} is neither 0 nor 1, and what the driver makes of "
+                f"{_CUDA_DISABLE}={environ[_CUDA_DISABLE]} is not 0 or 1, and the driver's use of "
                 "it is not documented; set 1 to turn the cache off, or unset it"
             )
 
@@ -169,7 +169,7 @@ class JaxPlaces(Places):
         """Values with which JAX cannot be imported."""
         switch, size = environ.get(_JAX_SWITCH, "yes"), environ.get(JAX_MAX_SIZE, "0")
         if switch.lower() not in (*_JAX_OFF, *_JAX_ON):
-            yield f"{_JAX_SWITCH}={switch} is neither true nor false, so JAX cannot be imported; unset it"
+            yield f"{_JAX_SWITCH}={switch} is not true or false, so JAX cannot be imported; unset it"
         if not (size.isascii() and size.removeprefix("-").isdecimal()):
             yield f"{JAX_MAX_SIZE}={size} is not a number of bytes, so JAX cannot be imported; unset it"
 
@@ -301,7 +301,7 @@ class NvidiaGlPlaces(Places):
             off = location.problems[:1] if cls.place.why_off(environ) else ()
             yield at._replace(enabled=not off, problems=(*off, *cls.at_place(older)))
             if places.is_folder(Path(location.root)):
-                why = f"the driver does not look here as long as {older} is there, which may be removed"
+                why = f"the driver does not use this place as long as {older} exists, which may be removed"
                 yield limited._replace(enabled=False, problems=(why,))
 
     @classmethod
@@ -434,7 +434,7 @@ class NumbaPlaces(Places):
     unseen = "changed machine code, or one version of a function in the place of another"
     place = Place(
         (Var("NUMBA_CACHE_DIR"),),
-        nowhere="Numba keeps its files beside each source until NUMBA_CACHE_DIR names a directory; set it",
+        nowhere="Numba keeps its files next to each source until NUMBA_CACHE_DIR names a directory; set it",
         runs=True,
     )
     tracing = {"NUMBA_DEBUG_CACHE": "1"}
@@ -482,7 +482,7 @@ class HashcatPlaces(Places):
     def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
         """The directory below the cache directory, or an older one in the home directory if it exists.
 
-        hashcat takes the home directory from the user's record, whatever HOME says.
+        hashcat takes the home directory from the user's record, and not from HOME.
         """
         environ = {name: value for name, value in environ.items() if name != "HOME"}
         older = Home(".hashcat/kernels", expanded=True).find(environ)

@@ -116,7 +116,7 @@ class Taichi(TaichiPlaces, FilesFormat):
 
     layout = Layout([rf"T([0-9a-f]{{{_DIGITS}}})\.tic"], own=[r"ticache\.(?:tcb|lock)"])
     wanted = {"key": "hex digits of the name of an entry's file, behind the T"}
-    opaque = "its entries say nothing of what their keys were made from, so only key=HEX can be asked for"
+    opaque = "its entries do not record the inputs of their keys, so only key=HEX can be queried"
     checksums = True
     shows = "a Taichi kernel"
     together = 500
@@ -151,7 +151,7 @@ class Taichi(TaichiPlaces, FilesFormat):
         if problem := _damage(data):
             yield problem
         elif self._index is not None and row is None:
-            detail = "the index has no row for it, so Taichi does not read it, and writes it anew"
+            detail = "the index has no row for it, so Taichi ignores it, and writes it anew"
             yield Problem(FindingKind.ORPHAN, detail)
         elif row is not None and row.size_bytes != (size := _end(data) + _DIGITS):
             detail = (
@@ -186,7 +186,7 @@ class Taichi(TaichiPlaces, FilesFormat):
             try:
                 index = self._read()
             except FormatError:
-                raise UnjudgedError(f"{_INDEX} does not read; run 'gpucache verify --repair'") from None
+                raise UnjudgedError(f"{_INDEX} cannot be parsed; run 'gpucache verify --repair'") from None
             if index.rows and index.version != new.version:
                 raise UnjudgedError(
                     f"{_INDEX} is of another version of Taichi; clear it with 'ti cache clean'"
@@ -215,14 +215,14 @@ class Taichi(TaichiPlaces, FilesFormat):
         with suppress(FileNotFoundError):
             age_ns = self.now_ns() - (self.root / _LOCK).lstat().st_mtime_ns
             if age_ns > HOUR_NS:
-                detail = f"it is {format_age(age_ns)} old; while it is there Taichi neither reads nor keeps"
+                detail = f"it is {format_age(age_ns)} old; while it exists Taichi does not read or keep"
                 yield self.told(self.root / _LOCK, Problem(FindingKind.LOCKED, detail))
         try:
             index = self._read()
         except FormatError as error:
-            if (self.root / _INDEX).is_dir():  # told with everything else beside the entries
+            if (self.root / _INDEX).is_dir():  # reported with all other files that are not entries
                 return
-            detail = f"it does not read ({error}), so Taichi takes the cache for an empty one"
+            detail = f"it cannot be parsed ({error}), so Taichi takes the cache for an empty one"
             yield self.told(self.root / _INDEX, Problem(FindingKind.CORRUPT, detail))
             return
         if gone := self._gone(index):
@@ -291,7 +291,7 @@ class Taichi(TaichiPlaces, FilesFormat):
             try:
                 fd = take_by_name(folder, _LOCK, 0o644)
             except FileExistsError:
-                raise HeldError(f"{_LOCK} is there; try again once the program that made it ends") from None
+                raise HeldError(f"{_LOCK} exists; try again once the program that made it ends") from None
             try:
                 yield
             finally:
@@ -314,10 +314,10 @@ def _damage(data: bytes) -> Problem | None:
     if not data:
         return Problem(FindingKind.TRUNCATED, f"it is empty; {_FOR_EVER}")
     if not data.startswith(_MAGIC) or len(data) < _HEAD.size:
-        return Problem(FindingKind.MISLABELLED, f"it is no Taichi kernel; {_FOR_EVER}")
+        return Problem(FindingKind.MISLABELLED, f"it is not a Taichi kernel; {_FOR_EVER}")
     end = _end(data)
     if (missing := end + _DIGITS - len(data)) > 0:
         return Problem(FindingKind.TRUNCATED, f"{missing} of its bytes are missing; {_FOR_EVER}")
     if hashlib.sha256(data[_HEAD.size : end]).hexdigest().encode() != data[end : end + _DIGITS]:
-        return Problem(FindingKind.CORRUPT, f"its SHA-256 is not that of what it holds; {_FOR_EVER}")
+        return Problem(FindingKind.CORRUPT, f"its SHA-256 does not match its content; {_FOR_EVER}")
     return None

@@ -70,7 +70,7 @@ class TileLang(TileLangPlaces, FilesFormat):
     )
     wanted = {"key": "hex digits of a key, which TILELANG_VERBOSE=1 makes TileLang print"}
     opaque = (
-        "an entry keeps the sources that TileLang generated, but neither the function's own text nor its "
+        "an entry keeps the sources that TileLang generated, but not the function's own text or its "
         "options; compare the sources of two entries, or set TILELANG_VERBOSE=1"
     )
     shows = "a kernel of TileLang's"
@@ -107,7 +107,7 @@ class TileLang(TileLangPlaces, FilesFormat):
         try:
             told = _told(item)
         except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
-            yield Problem(FindingKind.CORRUPT, f"its list of digests does not read; {end}")
+            yield Problem(FindingKind.CORRUPT, f"its list of digests cannot be parsed; {end}")
             return
         if lost := next((name for name in told if name not in item.seen and re.fullmatch(_NAMES, name)), ""):
             yield Problem(FindingKind.TRUNCATED, f"{lost} is gone; {end}")
@@ -122,7 +122,7 @@ class TileLang(TileLangPlaces, FilesFormat):
             if not data or (size is not None and len(data) != size):
                 yield Problem(FindingKind.TRUNCATED, f"{name} has {len(data)} bytes; {because}")
             elif digest is not None and sha256(data).hexdigest() != digest:
-                yield Problem(FindingKind.CORRUPT, f"{name} is not what TileLang wrote; {because}")
+                yield Problem(FindingKind.CORRUPT, f"{name} is not as TileLang wrote it; {because}")
             elif digest is None and (wrong := _broken(data)):
                 yield Problem(FindingKind.CORRUPT, f"{name} is broken: {wrong}; {because}")
 
@@ -134,7 +134,7 @@ class TileLang(TileLangPlaces, FilesFormat):
         """The library or the binary that a program loads."""
         if re.fullmatch(_BINARY, item.names[0]):
             return item.read(item.names[0])
-        raise FormatError(f"{item.folder} holds no binary")
+        raise FormatError(f"{item.folder} has no binary")
 
     def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002
         """Digests of the generated sources; two entries with equal digests differ in inputs not stored."""
@@ -150,7 +150,7 @@ def _family(item: Files) -> str:
 
 def _broken(data: bytes) -> str | None:
     info = describe(data)
-    return "it is no compiled binary" if info.kind is PayloadKind.UNKNOWN else info.problem
+    return "it is not a compiled binary" if info.kind is PayloadKind.UNKNOWN else info.problem
 
 
 def _end(item: Files) -> str:

@@ -1,10 +1,10 @@
-"""tinygrad's ``cache.db``: what it compiled and tuned, an SQLite database for all devices of a user.
+"""tinygrad's ``cache.db``: its compiled and tuned kernels, an SQLite database for all devices of a user.
 
 Source: ``tinygrad/helpers.py`` and ``device.py`` of tinygrad 0.9.1 and 0.14.0; checked against files of both.
 A table for each kind, such as ``compile_null_sm_80_22`` and ``beam_search_22``, ends in the number of the
 format; its rows have the key, such as a whole source, and a pickle of the value, such as of the binary's
 bytes. tinygrad unpickles a value whenever a program asks for its key; gpucache only lists opcodes. Nothing
-has a time or a checksum, and nothing is ever removed, nor are the tables of older formats, which no newer
+has a time or a checksum, and nothing is ever removed, including the tables of older formats, which no newer
 tinygrad reads. A program keeps the database open until it ends, 0.14.0 in write-ahead mode.
 """
 
@@ -36,14 +36,14 @@ class Tinygrad(TinygradPlaces, DatabaseFormat):
     layout = Layout([_NAME, *(_NAME + side for side in databases.SIDES)], own=["downloads/"], key=hashed)
     opaque = (
         "its rows are found by the whole source of a kernel, in a table for each compiler and architecture, "
-        "which 'gpucache inspect KEY' tells; DEBUG=8 makes tinygrad print those that it wants"
+        "which 'gpucache inspect KEY' shows; DEBUG=8 makes tinygrad print those that it wants"
     )
     served = "tinygrad would open it; which of its rows it serves, their sources decide"
     consequence = "tinygrad fails at it at every start"
     row_fails = "tinygrad fails whenever a program wants it, as long as the row is there"
     shows = "a database of tinygrad's"
     moving = Moving(
-        "code for a CPU is found whatever the CPU is, so programs on another one could die; copy CACHEDB to "
+        "code for a CPU is found on any CPU, so programs on another one could die; copy CACHEDB to "
         "machines of one CPU and GPU"
     )
     key_digits = 40
@@ -97,4 +97,4 @@ def _wrong(value: bytes, compiled: bool) -> str:
     if compiled and not any(binaries):
         return "holds no binary"
     broken = (describe(binary).problem for binary in binaries if compiled)
-    return next((f"holds a broken binary: {why}" for why in broken if why), "")
+    return next((f"has a broken binary: {why}" for why in broken if why), "")

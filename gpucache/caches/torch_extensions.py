@@ -71,7 +71,7 @@ class TorchExtensions(TorchExtensionsPlaces, NinjaFormat):
         return super().remove(item)
 
     def _is_stale(self, item: Files) -> bool:
-        """Whether a killed build left the lock: for an hour no compile has ended, nor was the lock made.
+        """Whether a killed build left the lock: for an hour no compile has ended and no lock was made.
 
         Sources do not count: each start that waits for the lock has written them again.
         """

@@ -33,7 +33,7 @@ class TorchTensorrt(TorchTensorrtPlaces, FilesFormat):
         signs=[r"(?:[a-z2-7]{51}){1,3}"],
         key=hashed,
     )
-    opaque = "its entries keep the inputs and settings of an engine as a pickle, which is not unpickled here"
+    opaque = "its entries keep an engine's inputs and settings as a pickle, which gpucache does not unpickle"
     served = "Torch-TensorRT would load it and put the model's weights into it"
     key_digits = 40
     shows = "an engine of Torch-TensorRT's"

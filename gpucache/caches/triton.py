@@ -75,7 +75,7 @@ class Triton(TritonPlaces, FilesFormat):
     folders_removed = 1
     wanted = {"key": "hex digits of the hash that an entry's JSON file has, or the first of them"}
     opaque = (
-        "an entry keeps its target, options and Triton's version, but neither the function's digest nor "
+        "an entry keeps its target, options and Triton's version, but not the function's digest or "
         "that of Triton itself, which are in the key as well; compare the entries of a kernel by "
         "'gpucache inspect --why KEY KEY'"
     )
@@ -138,7 +138,7 @@ class Triton(TritonPlaces, FilesFormat):
             for name in item.names:
                 if name.endswith(ending):
                     return item.read(name)
-        raise FormatError(f"{item.path} holds no binary")
+        raise FormatError(f"{item.path} has no binary")
 
     def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
         """A digest of the source."""
@@ -147,9 +147,10 @@ class Triton(TritonPlaces, FilesFormat):
         yield "digests of the function and of Triton", "not stored by Triton"
 
     def strip(self, item: Files) -> bool:
-        """Take what only compilers read from the list, as since 3.8 a missing file is a miss; then remove it.
+        """Take the files that only compilers read from the list, as since 3.8 a missing file is a miss; then
+        remove it.
 
-        The list is written as Triton writes it, so that what a kill leaves is known by its name.
+        The list is written as Triton writes it, so that the leftovers of a kill are known by their names.
         """
         if (group := _group(item)) is None:
             return False
@@ -304,7 +305,7 @@ def _object(data: bytes) -> dict[str, Any]:
     except RecursionError:
         raise ValueError("it is nested too deep") from None
     if not isinstance(found, dict):
-        raise ValueError("it is no object")
+        raise ValueError("it is not an object")
     return found
 
 

@@ -53,5 +53,5 @@ class TvmFfi(TvmFfiPlaces, NinjaFormat):
         )
 
     def lock(self, item: Files) -> AbstractContextManager[None]:
-        """The lock that TVM-FFI holds while it builds."""
+        """The lock that TVM-FFI takes while it builds."""
         return self.holding(*item.parts, "lock")

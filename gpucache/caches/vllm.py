@@ -77,9 +77,9 @@ class Vllm(VllmPlaces, FilesFormat):
         signs=_OUTER,
         key=lambda groups: groups[0][:10] + hashed(groups)[:30],
     )
-    wanted = {"key": "the hex digits of a directory below torch_compile_cache, or those of an entry"}
+    wanted = {"key": "the hex digits of a directory below torch_compile_cache, or of an entry"}
     opaque = (
-        "an entry keeps its variables and three hashes, but not what these were made from; compare two "
+        "an entry keeps its variables and three hashes, but not the inputs of these; compare two "
         "directories by 'gpucache inspect --why KEY KEY'"
     )
     shows = "a graph that vLLM compiled"
@@ -88,7 +88,7 @@ class Vllm(VllmPlaces, FilesFormat):
     moving = Moving(
         tells="paths and source text",
         sources=True,
-        note="Graphs with code for a CPU stay, as those of TorchInductor.",
+        note="Graphs with code for a CPU stay, as with TorchInductor.",
         untold=("vLLM", "GPU", "model and options"),
     )
 
@@ -125,7 +125,7 @@ class Vllm(VllmPlaces, FilesFormat):
             elif head[_CRC_BYTES:] == _LENGTH_STARTS and _crc(item, name) != int.from_bytes(
                 head[:_CRC_BYTES]
             ):
-                yield Problem(FindingKind.CORRUPT, f"{name} is not what its CRC-32 says; {_FAILS}")
+                yield Problem(FindingKind.CORRUPT, f"{name} does not match its CRC-32; {_FAILS}")
 
     def has_checksum(self, item: Files) -> bool:
         """True if each artifact begins with its CRC-32."""
@@ -142,10 +142,10 @@ class Vllm(VllmPlaces, FilesFormat):
             return made.payload(inside)
         if item.names[0].startswith("artifact_") or item.names[0] == "model":
             return item.read(item.names[0])
-        raise FormatError(f"{item.folder} holds no compiled graph")
+        raise FormatError(f"{item.folder} has no compiled graph")
 
     def lock(self, item: Files) -> AbstractContextManager[None]:
-        """Take the lock that TorchInductor holds while it compiles one of its libraries; vLLM has none."""
+        """Take the lock that TorchInductor uses while it compiles one of its libraries; vLLM has none."""
         inner = self._inner(item)
         return inner[0].lock(inner[1]) if inner else nullcontext()
 
@@ -161,7 +161,7 @@ class Vllm(VllmPlaces, FilesFormat):
         return sorted(names, key=lambda name: (name != _LIST, name.startswith("artifact_"), name))
 
     def files_to_move(self, item: Files) -> Sequence[PortableFile]:
-        """Its files, in whose list the places are relative to the root; of lower layers what these move."""
+        """Its files, in whose list the places are relative to the root; of lower layers theirs."""
         if inner := self._inner(item):
             made, inside = inner
             above = item.parts[: len(item.parts) - len(inside.parts)]
@@ -189,7 +189,7 @@ class Vllm(VllmPlaces, FilesFormat):
             told |= {f"env {name}": str(value) for name, value in env.items()}
         fields = [KeyField("key", entry.key), *(KeyField(*pair) for pair in told.items())]
         if not factors:
-            fields.append(KeyField("inputs of the key", "not stored here by vLLM"))
+            fields.append(KeyField("inputs of the key", "not stored by vLLM"))
         return EntryReport(entry, tuple(fields), (("kind", entry.artifact_kind),))
 
     def _inner(self, item: Files) -> tuple[FilesFormat, Files] | None:

@@ -64,7 +64,7 @@ class Warp(WarpPlaces, FilesFormat):
         own=[f"{top}lto/" for top in (f"{VERSION}/", "")],
         key=lambda groups: groups[-1] + hashed(groups[:-1])[: 40 - len(groups[-1])],
     )
-    wanted = {"key": "the 7 hex digits that Warp prints when it loads a module, or those of an entry"}
+    wanted = {"key": "the 7 hex digits that Warp prints when it loads a module, or of an entry"}
     opaque = (
         "an entry keeps the source that Warp generated and nothing else of its hash; compare the sources of "
         "two entries of a module"
@@ -87,7 +87,7 @@ class Warp(WarpPlaces, FilesFormat):
         module = _ENDING.sub("", item.names[0]) if older else folder[: -len("_0123456")]
         problem = None
         if not any(kinds) and folder != "gen":
-            detail = "its directory holds no binary, so Warp compiles the module again"
+            detail = "its directory has no binary, so Warp compiles the module again"
             problem = Problem(FindingKind.ORPHAN, detail)
         elif lacking := _lacking(item, folder):
             detail = f"its {lacking} file is gone, so Warp compiles the module again"
@@ -112,7 +112,7 @@ class Warp(WarpPlaces, FilesFormat):
                     told = json.loads(item.read(name, _META_BYTES))
                     kernels = {found[1] for key in {**told} if (found := _SHARED.fullmatch(key))}
                 except (ValueError, TypeError, RecursionError) as error:
-                    yield Problem(FindingKind.CORRUPT, f"{name} does not read ({error}); {_FAILS}")
+                    yield Problem(FindingKind.CORRUPT, f"{name} cannot be parsed ({error}); {_FAILS}")
             elif kind is not None:
                 data = item.read(name)
                 sound = yield from broken(name, data, kind, _FAILS)
@@ -134,11 +134,9 @@ class Warp(WarpPlaces, FilesFormat):
                 yield (Fact.CPU, cpu) if cpu else architecture(f"{form}_{arch}")
 
     def files_to_move(self, item: Files) -> Sequence[PortableFile]:
-        """Its files, unless the name of one does not tell for which CPU it is, as in older versions."""
+        """Its files, unless the name of one does not say for which CPU it is, as in older versions."""
         if any(name.endswith(".o") and not _BUILT.search(name) for name in item.names):
-            raise FormatError(
-                "its code for a CPU does not tell for which; compile it there with a newer Warp"
-            )
+            raise FormatError("its code for a CPU does not say for which; compile it there with a newer Warp")
         return super().files_to_move(item)
 
     def removal_order(self, names: Sequence[str]) -> Sequence[str]:
@@ -148,12 +146,12 @@ class Warp(WarpPlaces, FilesFormat):
     def payload(self, item: Files) -> bytes:
         """The first of its binaries."""
         if Path(item.names[0]).suffix not in _BINARIES:
-            raise FormatError(f"{item.folder} holds no binary")
+            raise FormatError(f"{item.folder} has no binary")
         return item.read(item.names[0])
 
 
 def _lacking(item: Files, folder: str) -> str:
-    """The ending of a file without which Warp does not use the binaries; empty if it is there."""
+    """The ending of a file without which Warp does not use the binaries; empty if it exists."""
     if folder in ("bin", "gen"):
         return "" if folder == "gen" or any(name.endswith(".hash") for name in item.names) else ".hash"
     before_meta = any(name.startswith("module_codegen.") for name in item.names)

@@ -43,7 +43,7 @@ _CatalogueName = Annotated[str, msgspec.Meta(pattern=r"^catalogues/[0-9a-f]{64}\
 
 
 class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a store that lists nothing has."""
+    """The records of a store that lists nothing."""
 
     catalogues: Annotated[tuple[_CatalogueName, ...], msgspec.Meta(max_length=10_000)]
     signer: str = UNSIGNED
@@ -76,7 +76,7 @@ class Catalogue(NamedTuple):
     """The catalogues of which everything is in the records."""
     findings: tuple[Unsound, ...] = ()
     strays: tuple[Signed, ...] = ()
-    """Those of the records that no catalogue has: of entries that programs sent one by one."""
+    """The records that no catalogue has: of entries that programs sent one by one."""
 
 
 def blob_name(digest: str) -> str:
@@ -101,7 +101,7 @@ def whole(
 ) -> PortableEntry:
     """The entry of a record, which is believed, from the bytes of its objects; or FormatError.
 
-    Of our own entries a store has one for each key and signer, so that an older one of the same is as good.
+    Of our own entries a store has one for each key and signer, so that an older one serves as well.
     """
     record = one.record
     found = [(name, data.get(name)) for name, _ in objects_of(one)]
@@ -120,7 +120,8 @@ def read_catalogue(
     """All records of a store, believed or not; raises RemoteError if the store cannot be read.
 
     A server that lists nothing must have an index that a trusted key signed, or any with ``unsigned``. With
-    ``strays`` also those of our own entries that programs sent one by one, from a store that can list them.
+    ``strays`` also the records of our own entries that programs sent one by one, from a store that can list
+    them.
     """
     found = _Reading(store, trusted, unsigned=unsigned)
     while not found.read():
@@ -147,7 +148,7 @@ class _Reading:
         """Findings of the last listing."""
 
     def read(self) -> bool:
-        """Read what was not read before; whether that is all, as nothing was gone since it was listed."""
+        """Read the new ones; whether that is all, as nothing was removed since it was listed."""
         if self.store.lists:
             sizes, self.listed = _listed(self.store)
         else:

@@ -3,7 +3,7 @@
 Requests are made by obstore, which reads each cloud's own variables, such as AWS_ENDPOINT_URL, AWS_REGION or
 GOOGLE_BASE_URL. Owns the defaults: credentials are those that somebody configured, in the variables of
 ``_KINDS``, AWS's files or gcloud's; else requests are unsigned, as obstore would ask the machine's metadata
-address. Nothing on this machine is reached through a proxy. Must not know what the objects are.
+address. Nothing on this machine is reached through a proxy. Must not know the content of objects.
 """
 
 import os
@@ -49,7 +49,7 @@ class _Kind(NamedTuple):
     asking the metadata address."""
     remedy: str
     unsigned: Mapping[str, object] = {"skip_signature": True}
-    """What keeps obstore from asking for credentials."""
+    """The settings that keep obstore from asking for credentials."""
 
 
 _KINDS: Mapping[str, _Kind] = {
@@ -79,7 +79,7 @@ _KINDS: Mapping[str, _Kind] = {
         ),
         "set GOOGLE_APPLICATION_CREDENTIALS, or GCE_METADATA_HOST=metadata.google.internal for the account "
         "of this instance",
-        {"skip_signature": True, "bearer_token": ""},  # it would sign what writes
+        {"skip_signature": True, "bearer_token": ""},  # it would sign writes
     ),
     "az": _Kind(
         "AzureStore",
@@ -114,7 +114,7 @@ _MEANINGS = (
         "the certificate of {server} is not trusted; check its address, or set SSL_CERT_FILE",
     ),
     ("kind: Connect", "{server} cannot be reached; check its address and the network, or the proxy"),
-    ("TimedOut|kind: Timeout", "{server} does not answer in time; check its address and the network"),
+    ("TimedOut|kind: Timeout", "{server} does not respond in time; check its address and the network"),
     ("without LOCATION", "{url} is in another region; set AWS_REGION to the region of the bucket"),
     ("status: \\d", "{server} returns an error{code}; check its address, or try again later"),
     ("", "{server} returns something else than an object; check its address"),
@@ -161,7 +161,7 @@ class CloudObjects:
         )
 
     def replace(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
-        """Compare and swap by the ETag or the generation of what was read."""
+        """Compare and swap by the ETag or the generation of the object as read."""
         for tried in range(_TRIES):
             data, version = self._read(name, _LARGEST_REPLACED, self._store)
             if self._put(name, change(data), version or "create"):
@@ -190,7 +190,7 @@ class CloudObjects:
         return self._made(1 << (size_bytes - 1).bit_length() if size_bytes > 1 << 20 else 0)
 
     def _read(self, name: str, limit_bytes: int, store: "ObjectStore") -> tuple[bytes | None, dict[str, str]]:
-        """The bytes of an object and what identifies this version of it."""
+        """The bytes of an object and the mark of this version of it."""
         import obstore
 
         with self._asked():
@@ -226,7 +226,7 @@ class CloudObjects:
 
     @contextmanager
     def _asked(self) -> Iterator[None]:
-        """Around each request: what goes wrong, in one sentence."""
+        """Around each request: its failure in one sentence."""
         from obstore.exceptions import BaseError
 
         global _process
@@ -314,7 +314,7 @@ def _has_credentials(scheme: str, environ: Mapping[str, str]) -> bool:
 
 def _proxy(scheme: str) -> "ClientConfig":
     """The proxy of the environment, to which obstore would send requests to this machine itself as well. It
-    cannot be told to use none, but to except every host from one."""
+    cannot be set to use none, but to except every host from one."""
     proxies = getproxies()
     proxy = proxies.get(scheme) or proxies.get("all")
     if proxy:
@@ -329,7 +329,7 @@ def _adc(environ: Mapping[str, str]) -> Path:
 
 
 def _aws_files(environ: Mapping[str, str]) -> dict[str, str]:
-    """What the environment lacks of keys, region and server, from AWS's files for the profile."""
+    """The keys, region and server that the environment lacks, from AWS's files for the profile."""
     profile = environ.get("AWS_PROFILE") or "default"
     values: dict[str, str] = {}
     for variable, usual in (

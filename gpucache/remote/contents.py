@@ -1,8 +1,8 @@
 """The contents of a store as caches, so that inspect, verify and evict work on it as on any other.
 
-A store is a cache for each system in it. Owns the checks of what is stored, and the removal: an eviction
+A store is a cache for each system in it. Owns the checks of stored entries, and the removal: an eviction
 first writes the catalogue without the entries, then removes the files that no record names any more. Removing
-needs no key, only the right to write. Must not know what kind of store it is.
+needs no key, only the right to write. Must not know the kind of store.
 """
 
 import time
@@ -61,7 +61,7 @@ class Contents:
         return read_catalogue(self.store, self.trusted, unsigned=self.unsigned, strays=True)
 
     def caches(self) -> "tuple[StoredCache, ...]":
-        """A cache for each system; one of our own if there is nothing. Raises RemoteError."""
+        """A cache for each system; one of our own if the store is empty. Raises RemoteError."""
         systems = sorted({one.record.system for one in self.catalogue.records.values()}) or [OWN]
         return tuple(StoredCache(self, name, first=not number) for number, name in enumerate(systems))
 
@@ -85,7 +85,7 @@ class Contents:
         self.store.remove(sorted(catalogue.names - write_catalogue(self.store, kept)))
         finish_catalogue(self.store, self._key)
         freed = {name for found in going for name, _ in objects_of(catalogue.records[found])}
-        self.__dict__.pop("catalogue", None)  # another push may name some of them by now
+        self.__dict__.pop("catalogue", None)  # another push may have named some of them
         self.store.remove(sorted(freed - self._named(without=going)))
         self.__dict__.pop("catalogue", None)
 
@@ -126,14 +126,14 @@ class StoredCache(Cache):
         return tuple(self._failed)
 
     def report(self, entry: CacheEntry) -> EntryReport:
-        """What the record says."""
+        """The description in the record."""
         one = _signed(entry)
         facts = tuple(KeyField(*pair) for pair in one.record.facts)
         files = tuple((file.name, f"{file.size_bytes} bytes, {file.sha256}") for file in one.record.files)
         return EntryReport(entry, (*facts, KeyField("signer", one.signer or "none")), files)
 
     def extract(self, entry: CacheEntry) -> bytes:
-        """Refused: what a file of an entry is, only its cache knows."""
+        """Refused: only its cache knows the meaning of an entry's file."""
         raise FormatError(f"{entry.key[:12]} is in a store; pull it first, then extract it from its cache")
 
     def check(self, entry: CacheEntry) -> Checked:
@@ -165,7 +165,7 @@ class StoredCache(Cache):
         return None
 
     def finish_removals(self) -> Sequence[str]:
-        """Remove what ``remove`` noted."""
+        """Remove the objects that ``remove`` noted."""
         try:
             self._contents.finish()
         except RemoteError as error:

@@ -1,8 +1,8 @@
 """A store in a directory, on this machine or on a file system that several share.
 
 An object is a file that is written in ``tmp/``, synced and linked into place, so that a reader sees all of it
-or nothing, and of two writers one creates it. Owns the temporary files: what writers that were killed left
-there goes at the first write of a process, once it is an hour old. Must not know what the objects are.
+or nothing, and of two writers one creates it. Owns the temporary files: leftovers of killed writers
+go at the first write of a process, once they are an hour old. Must not know the content of objects.
 """
 
 import errno
@@ -45,7 +45,7 @@ class FolderObjects:
 
     @cached_property
     def is_own_folder(self) -> bool:
-        """Whether it is this user's, and nobody else may write to it; if it is missing, where it will be."""
+        """Whether it is this user's, and no other user may write to it; if missing, its future place."""
         try:
             there = next(path for path in (self._root, *self._root.parents) if path.exists())
             inner = [Path(path) for name in _UNSURE for path, _, _ in os.walk(self._root / name)]

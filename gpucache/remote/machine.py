@@ -21,7 +21,7 @@ _GRAPHICS = re.compile(r"(sm|compute|gfx)[_\d]")
 
 
 class Machine(NamedTuple):
-    """What is known of a machine."""
+    """The known facts of a machine."""
 
     known: Mapping[str, frozenset[str]] = {}
     """By label of ``Fact``: the values that programs of the machine have."""
@@ -34,7 +34,7 @@ class Machine(NamedTuple):
     """The facts that also decide about hits of a cache and that no entry names, as ``Moving.untold``."""
 
     def with_cache(self, facts: Callable[[], Mapping[str, frozenset[str]]]) -> "Machine":
-        """The same with what is known of the programs of one cache."""
+        """The same with the known facts of the programs of one cache."""
         return self if self.elsewhere else self._replace(known={**self.known, **facts()})
 
     def differences(self, record: Record) -> tuple[Mismatch, ...]:
@@ -49,7 +49,7 @@ class Machine(NamedTuple):
         return tuple(found)
 
     def unknown(self, record: Record) -> tuple[str, ...]:
-        """The facts that decide about an entry as well and are not known, here or of the entry."""
+        """The facts that decide about an entry as well and are not known, of this machine or of the entry."""
         if record.system == OWN:
             return () if self._alike(record) else ("toolchain",)
         facts = _by_label(record)
@@ -57,14 +57,14 @@ class Machine(NamedTuple):
         return (*(label for label, there in facts.items() if not self._here(label, there)), *hidden)
 
     def _here(self, label: str, there: Sequence[str]) -> frozenset[str]:
-        """What is known for a label; of architectures those of the kind, as a machine may hide its GPU."""
+        """The known values for a label; of architectures those of the kind, as a machine may hide its GPU."""
         if label not in (Fact.ARCHITECTURE, Fact.PTX):
             return self.known.get(label, frozenset())
         kinds = {_kind(one) for one in there}
         return frozenset(one for one in self.known.get(Fact.ARCHITECTURE, ()) if _kind(one) in kinds)
 
     def _own(self, record: Record) -> tuple[Mismatch, ...]:
-        """The fewest fields in which a compiler here differs; none if there is no compiler of the kind."""
+        """The fewest fields in which a compiler of the kind on this machine differs; none without one."""
         ways = [
             tuple(Mismatch(label, value, one[label]) for label, value in record.facts if one[label] != value)
             for one in self._alike(record)
@@ -94,7 +94,7 @@ def _by_label(record: Record) -> dict[str, list[str]]:
 
 
 def _kind(architecture: str) -> str:
-    """What names an architecture so: CUDA, AMD or, for all others, OpenCL."""
+    """The namespace of an architecture's name: CUDA, AMD or, for all others, OpenCL."""
     match = _GRAPHICS.match(architecture)
     return "gfx" if match and match[1] == "gfx" else "cuda" if match else "opencl"
 

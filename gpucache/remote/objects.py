@@ -1,7 +1,7 @@
 """Stores elsewhere: named objects that are created once, read whole, listed and removed.
 
 Owns the protocol, the names, and which module serves a URL. A module is imported when its scheme is asked
-for, as each has a library of its own. Must not know what the objects are.
+for, as each has its own library. Must not know the content of objects.
 """
 
 import re
@@ -78,8 +78,8 @@ class Objects(Protocol):
 
     @property
     def is_own_folder(self) -> bool:
-        """Whether it is a directory of this user that nobody else can write to, so that it is trusted as the
-        user's own caches are."""
+        """Whether it is a directory of this user that no other user can write to, so that it is trusted as
+        the user's own caches are."""
         ...
 
     def listed(self, prefix: str) -> Iterator[Listed]:
@@ -222,7 +222,7 @@ def _identity(result: R) -> R:
 def read_sized(store: Objects, sizes: Mapping[str, int]) -> Iterator[tuple[str, bytes | None]]:
     """Some objects, each bounded by a size, as they arrive; None for one that is missing or larger.
 
-    Whatever a store has instead of them, it takes not much more memory than ``IN_FLIGHT_BYTES``.
+    For any other bytes in a store, it takes not much more memory than ``IN_FLIGHT_BYTES``.
     """
     small = [(name, size) for name, size in sizes.items() if size <= _SMALL_BYTES]
     large = sorted((pair for pair in sizes.items() if pair[1] > _SMALL_BYTES), key=lambda pair: pair[1])

@@ -21,7 +21,7 @@ __all__ = ["FOLDER", "MOST_OBJECT_BYTES", "decode", "encode", "object_name", "ob
 MOST_OBJECT_BYTES = MOST_LINE_BYTES + MOST_BYTES
 """The largest object."""
 FOLDER = "entries/"
-"""What the names of all such objects begin with."""
+"""The beginning of the names of all such objects."""
 _NO_SIGNER = "unsigned"
 _NAME = re.compile(rf"{FOLDER}[0-9a-f]{{2}}/([0-9a-f]{{64}})-(?:([0-9a-f]{{16}})|{_NO_SIGNER})")
 
@@ -55,7 +55,7 @@ def decode(
 ) -> tuple[Signed, bytes]:
     """The record in an object of ``object_name(key, signer)``, and the bytes of the entry's file.
 
-    They are those that the signer recorded for this key; what they say is not checked yet, see
+    They are those that the signer recorded for this key; their content is not checked yet, see
     ``DirectoryStore.adopt``. Without a signer, and with ``unsigned``, no signature proves them. Raises
     FormatError for anything else, such as the object of another key.
     """

@@ -1,8 +1,8 @@
 """Pull: the entries of a store that caches lack and a machine's programs would hit, checked and restored.
 
 Nothing that a store says is used before it was held to its form: a record that no trusted key signed is not
-followed, bytes that are not those of the record are not handed on, and what is restored is judged by the
-format of its cache first. Must not know what kind of store it is, or which systems there are.
+followed, bytes that differ from the record are not passed on, and a restored entry is judged by the
+format of its cache first. Must not know the kind of store, or which systems there are.
 """
 
 from collections import deque
@@ -43,7 +43,7 @@ def pull(
 ) -> Iterator[Outcome]:
     """The outcome of each entry of the caches' systems; raises RemoteError if the store cannot be read.
 
-    With ``unsigned``, or from a directory of this user's own, records need no signature. The machine is asked
+    With ``unsigned``, or from this user's own directory, records need no signature. The machine is queried
     for once, if the store has entries of the caches, with the backends that show their facts or None for all.
     """
     unsigned = unsigned or store.is_own_folder
@@ -90,7 +90,7 @@ def _choose(
     *,
     unsigned: bool,
 ) -> Signed | Pulled:
-    """The newest record of a key that is believed and fits the machine; or why there is none to pull."""
+    """The newest record of a key that is trusted and fits the machine; or the reason if none is."""
     variants = sorted(variants, key=lambda one: one.record.made_ns, reverse=True)
     believed = [one for one in variants if one.is_believed(trusted)]
     if unsigned:

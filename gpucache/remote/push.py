@@ -2,7 +2,7 @@
 
 Files go first, then the catalogue that names them, so that a reader of the store finds all of an entry or
 nothing; a push that is interrupted has lost at most the entries since the last catalogue, whose files are
-there. Must not know what kind of store it is, or which systems there are.
+there. Must not know the kind of store, or which systems there are.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -82,7 +82,7 @@ def push(
             if len(sending.done) >= _AT_ONCE:
                 wrote = _catalogued(store, sending) or wrote
         yield from sending.drain()
-    finally:  # also after Ctrl-C: what was sent is kept
+    finally:  # also after Ctrl-C: the sent entries are kept
         sending.done += filter(sending.believes, catalogue.strays)
         wrote = _catalogued(store, sending) or wrote
         if wrote:
@@ -121,7 +121,7 @@ class _Sending:
             self._there.setdefault(_place(one.record), []).append(one)
         self._count = 0
         self.done: list[Signed] = []
-        """Records of entries that are there and that no catalogue names yet."""
+        """Records of entries that exist and that no catalogue names yet."""
 
     @property
     def under_way(self) -> list[_Sent]:

@@ -52,7 +52,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     files: Annotated[tuple[RecordedFile, ...], msgspec.Meta(max_length=MOST_FILES)]
     """In the order in which they are published."""
     facts: Annotated[tuple[tuple[_Text, _Text], ...], msgspec.Meta(max_length=64)] = ()
-    """What must be the same elsewhere: labels of ``portable.Fact`` or of the system, and values."""
+    """The facts that must be the same elsewhere: labels of ``portable.Fact`` or of the system, and values."""
     program: _Text = ""
     target: _Text = ""
     kind: _Text = ""

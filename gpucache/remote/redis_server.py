@@ -2,8 +2,8 @@
 
 The URL is ``redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE][?prefix=PREFIX]``, or ``rediss://`` for TLS,
 which takes ``ssl_ca_certs``, ``ssl_certfile`` and ``ssl_keyfile`` as well. Owns the keys, the batches of
-commands, and the remedies. A server may evict keys: such an object is missing. Must not know what the objects
-are.
+commands, and the remedies. A server may evict keys: such an object is missing. Must not know the content of
+objects are.
 """
 
 import re
@@ -138,7 +138,7 @@ class RedisObjects:
             return ""
 
     def _ask(self, *commands: tuple[Any, ...]) -> list[Any]:
-        """The answers to some commands that are sent together, each of the form that its command has."""
+        """The replies to some commands that are sent together, each of the form that its command has."""
 
         def sent() -> list[Any]:
             with self._pipeline(transaction=False) as pipe:
@@ -154,11 +154,11 @@ class RedisObjects:
         return self._told(sent)
 
     def _pipeline(self, transaction: bool) -> Any:
-        """A pipeline, whose methods have few types or those of asyncio as well."""
+        """A pipeline, whose methods have few types, or also the types of asyncio."""
         return self._client.pipeline(transaction=transaction)
 
     def _told(self, call: Callable[[], T]) -> T:
-        """The result of a call; what the library or the server refuses becomes one sentence."""
+        """The result of a call; a refusal of the library or the server becomes one sentence."""
         try:
             return call()
         except GpucacheError:
@@ -217,7 +217,7 @@ def _without_password(url: str) -> str:
 
 
 def _require_form(command: tuple[Any, ...], answer: Any) -> None:
-    """Raises ValueError for an answer that a Redis server does not give."""
+    """Raises ValueError for a reply that a Redis server does not give."""
     match command[0], answer:
         case "STRLEN", int():
             return

@@ -2,14 +2,14 @@
 
 The URL is ``oci://HOST[:PORT]/REPOSITORY[:TAG]``, for HTTPS, or HTTP on a loopback address; ``oci+http://``
 is HTTP anywhere. Each ``create`` pushes its objects as *packs*: image manifests with layers of up to 32 MiB,
-in which objects follow each other, and a config that says where each is. A pack has a tag of its own,
+in which objects follow each other, and a config that says where each is. A pack has its own tag,
 ``TAG-<12 hex of its digest>``, so pushes never conflict; the store is the union of the packs. A reader learns
 of packs at its first read, and again when it lists or creates.
 
 Removing an object writes its pack's manifest anew; the registry can free a layer once all of its objects are
 removed. Where a registry removes no manifests, a tag is moved to a pack of nothing.
 
-Owns the form of a pack and which bytes of it are asked for. Must not know what the objects are.
+Owns the form of a pack and which bytes of it are requested. Must not know the content of objects.
 """
 
 import re
@@ -39,7 +39,7 @@ _PACK_OBJECTS = 10_000
 _AT_ONCE = 4
 """How many layers are moved at the same time."""
 _GAP_BYTES = 256 << 10
-"""Objects that are not further apart are asked for together."""
+"""Objects that are not further apart are requested together."""
 _MOST_JSON_BYTES = 4 << 20
 """The largest manifest and config; other tools read no larger ones either."""
 _MOST_PACKS = 10_000
@@ -61,7 +61,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class _Blob(msgspec.Struct, frozen=True, rename="camel"):
-    """What a manifest says of a layer or a config."""
+    """The description of a layer or a config in a manifest."""
 
     media_type: str
     digest: Annotated[str, msgspec.Meta(pattern="^sha256:[0-9a-f]{64}$")]
@@ -129,7 +129,7 @@ class _Pushed(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """Bytes of a layer that are asked for together, and the objects in them."""
+    """Bytes of a layer that are requested together, and the objects in them."""
 
     layer: _Blob
     start: int
@@ -176,7 +176,7 @@ class RegistryObjects:
             yield from read
 
     def create(self, objects: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bool]]:
-        """Packs of the objects that no other pack has; an object is there once its pack is."""
+        """Packs of the objects that no other pack has; an object exists once its pack does."""
         self._refresh()
         present: list[str] = []
         layers: list[_Pushed] = []
@@ -271,7 +271,7 @@ class RegistryObjects:
         )
 
     def _read_pack(self, tag: str) -> _Pack | None:
-        """A pack; None if it was removed by now. Raises RemoteError for anything else."""
+        """A pack; None if it was removed meanwhile. Raises RemoteError for anything else."""
         accept = {"Accept": _MANIFEST_TYPE}
         answer = self._client.ask("GET", f"manifests/{tag}", (200, 404), _MOST_JSON_BYTES, headers=accept)
         if answer.status == 404:
@@ -281,7 +281,7 @@ class RegistryObjects:
         if not manifest.layers:
             return _Pack(tag, f"sha256:{digits}", (), _EMPTY)
         if not tag.endswith((digits[:12], _REPLACED)):
-            raise self._damaged(tag, "it is another artifact than its tag says")
+            raise self._damaged(tag, "it is not the artifact that its tag names")
         if manifest.config.media_type != _INDEX_TYPE or manifest.config.size > _MOST_JSON_BYTES:
             raise self._damaged(tag, "it is not a pack of gpucache")
         config = self._read_blob(manifest.config)
@@ -325,7 +325,7 @@ class RegistryObjects:
         if answer.status == 404:
             return None
         if f"sha256:{sha256(answer.data).hexdigest()}" != blob.digest:
-            raise self._client.garbage(f"other bytes than those of {blob.digest}")
+            raise self._client.garbage(f"other bytes than the digest {blob.digest}")
         return answer.data
 
     def _layers(self, objects: Iterable[tuple[str, bytes]], present: list[str]) -> Iterator[_Layer]:

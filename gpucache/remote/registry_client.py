@@ -1,6 +1,6 @@
 """Requests to one repository of an OCI registry: bounded in time and in bytes, repeated, and logged in.
 
-Credentials are those of ``docker login``, as oras finds them; no user is asked, and none are looked
+Credentials come from ``docker login``, as oras finds them; no user is asked, and none are looked
 for before the registry wants some. Requests are made with the library on which oras is built, as oras bounds
 neither time nor bytes, and keeps a token that no longer serves. Owns the remedies. Must not know what is
 stored.
@@ -40,7 +40,7 @@ _REMEDIES = {
 
 
 class Answer(NamedTuple):
-    """What the registry answered."""
+    """The registry's reply."""
 
     status: int
     headers: Mapping[str, str]
@@ -98,9 +98,9 @@ class RegistryClient:
         body: bytes | None = None,
         headers: Mapping[str, str] = {},
     ) -> Answer:
-        """The answer to a request for a path in the repository or an absolute URL.
+        """The reply to a request for a path in the repository or an absolute URL.
 
-        Raises RemoteError for another status than those accepted and for an answer beyond the limit.
+        Raises RemoteError for a status that is not accepted and for a reply beyond the limit.
         """
         asked = _Request(method, urljoin(self._base, path), accepted, most_bytes, body, headers)
         answer: Answer | None = None
@@ -131,7 +131,7 @@ class RegistryClient:
         return url
 
     def garbage(self, told: str) -> RemoteError:
-        """The error for an answer that no registry gives."""
+        """The error for a reply that no registry gives."""
         return RemoteError(f"{self._url} cannot be used ({told}); check that it is an OCI registry")
 
     def close(self) -> None:
@@ -139,7 +139,7 @@ class RegistryClient:
         self._session.close()
 
     def _logged_in(self, asked: _Request) -> Answer:
-        """The answer to a request, sent again with credentials if the registry wants some."""
+        """The reply to a request, sent again with credentials if the registry wants some."""
         ours = urlsplit(asked.url).netloc == self._host
         for authorization in self._authorizations():
             login = {"Authorization": authorization} if ours and authorization else {}
@@ -175,7 +175,7 @@ class RegistryClient:
             return Answer(response.status_code, response.headers, data, response.url)
 
     def _whole(self, raw: Any, most_bytes: int, began: float, *, cut: bool) -> bytes:
-        """The bytes of an answer, not more than allowed."""
+        """The bytes of a reply, not more than allowed."""
         parts, size = [], 0
         while part := raw.read1(_PART, decode_content=False):
             _require_time(began, self._limits, size)
@@ -184,7 +184,7 @@ class RegistryClient:
             if size > most_bytes:
                 if cut:
                     break
-                raise self.garbage(f"an answer of more than {most_bytes} bytes")
+                raise self.garbage(f"a reply of more than {most_bytes} bytes")
         return b"".join(parts)
 
     def _authorized(self, challenge: str) -> str | None:
@@ -212,7 +212,7 @@ class RegistryClient:
         return f"Bearer {token}" if isinstance(token, str) else None
 
     def _unreached(self, error: Exception) -> RemoteError:
-        """The error for a request without an answer; libraries wrap what the system says many times."""
+        """The error for a request without a reply; libraries wrap the system's message many times."""
         chain: list[BaseException] = [error]
         while (inner := chain[-1].__cause__ or chain[-1].__context__) is not None and len(chain) < 20:
             chain.append(inner)
@@ -255,13 +255,13 @@ def _credentials(host: str) -> str | None:
     from oras.logger import logger
 
     logger.quiet = True
-    logger.logger.disabled = True  # we tell what failed ourselves
+    logger.logger.disabled = True  # failures are reported by our own messages
     found = oras.auth.get_auth_backend("basic")
     place = Path(os.environ.get("DOCKER_CONFIG") or "~/.docker", "config.json").expanduser()
     try:
         found.load_configs(oras.container.Container("any", registry=host), [str(place)])
         return str(found.get_auth_header()["Authorization"])
-    except AttributeError:  # how oras says that there are none
+    except AttributeError:  # how oras says that it has none
         return None
     except (OSError, ValueError, LookupError) as error:
         raise RemoteError(

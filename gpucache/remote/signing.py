@@ -3,7 +3,7 @@
 Owns the two files of a pair, the variables' texts and the check of a signature. A public key is a line
 ``NAME:BASE64`` of 32 bytes, as Nix writes it, for ``GPUCACHE_TRUSTED_KEYS``. The secret key has 64 bytes, its
 own and the public ones, in a file for its owner alone: so neither can be mistaken for the other. Must not
-know what is signed.
+know the signed content.
 """
 
 import os
@@ -41,7 +41,7 @@ class PublicKey(NamedTuple):
 
     @property
     def id(self) -> str:
-        """What records name it by: the first 16 hex digits of its SHA-256."""
+        """Its name in records: the first 16 hex digits of its SHA-256."""
         return sha256(self.raw).hexdigest()[:16]
 
     @property
@@ -187,7 +187,7 @@ def _parsed(text: str, size_bytes: int = _KEY_BYTES) -> tuple[str, bytes]:
     name, colon, digits = text.strip().partition(":")
     raw = b64decode(digits, validate=True)
     if not (colon and _NAME.fullmatch(name)) or len(raw) != size_bytes:
-        raise ValueError("it is no key")
+        raise ValueError("it is not a key")
     return name, raw
 
 

@@ -1,7 +1,7 @@
 """A store on another machine behind our local caches, as a program asks it while it waits for an entry.
 
 Owns the limits of time, when the store is no longer used, and the one warning that says so: a program goes on
-as without the store. An entry is returned only if a trusted key signed it for the key that was asked, and if
+as without the store. An entry is returned only if a trusted key signed it for the requested key, and if
 every byte of it is sound and true; the user's own directory needs no signature. Must not know requests, or
 where an entry is kept.
 """
@@ -30,7 +30,7 @@ _MOST_BYTES = 256 << 20
 _BATCH_BYTES = 8 << 20
 """After how many bytes no more entries are sent at a time."""
 _MOST_LATE = 3
-"""How many answers in a row may come later than a compile would have taken."""
+"""How many replies in a row may come later than a compile would have taken."""
 UNBELIEVED = (
     "GPUCACHE_TRUSTED_KEYS names no key, so no entry is believed; set it to the .pub file of the key that "
     "signs them"
@@ -73,7 +73,7 @@ class RemoteStore:
 
     @property
     def writes(self) -> bool:
-        """Whether it takes what is compiled here."""
+        """Whether it takes the builds of this machine."""
         return self._writes
 
     def find(
@@ -82,7 +82,7 @@ class RemoteStore:
         """For each request the entry of the first of its keys that the store has, all asked for together.
 
         The limit of time is for 16 keys. ``compile_ns`` is how long compiling takes, if that is known: no
-        answer is waited for longer.
+        reply is waited for longer.
         """
         nothing: list[Fetched | None] = [None] * len(wanted)
         if not (self._reads and any(wanted)):
@@ -96,7 +96,7 @@ class RemoteStore:
         except TimeoutError:
             self._came_late(short=limit_s < most_s)
             return nothing
-        except Exception as error:  # whatever a store or its library raises, the program goes on
+        except Exception as error:  # for any error of a store or its library, the program goes on
             self._stop(error)
             return nothing
         self._late = 0
@@ -105,7 +105,7 @@ class RemoteStore:
         return found
 
     def send(self, entry: Entry) -> None:
-        """Send an entry that was compiled here, in a thread."""
+        """Send an entry of this machine, in a thread."""
         if not self._writes:
             return
         with self._changed:
@@ -219,7 +219,8 @@ class RemoteStore:
     def _say_left(self, count: int) -> None:
         entries = format_count(count, "entry", "entries")
         self._say(
-            "left", f"{entries} could not be sent to {self._url} in time; 'gpucache push' sends what it lacks"
+            "left",
+            f"{entries} could not be sent to {self._url} in time; 'gpucache push' sends the missing ones",
         )
 
 
@@ -230,7 +231,7 @@ def _told(error: Exception | str) -> str:
 
 
 def _read(opened: _Opened, wanted: Sequence[Sequence[CacheKey]]) -> tuple[list[Fetched | None], str]:
-    """The entries, and what is wrong with the first one that is not used; raises GpucacheError."""
+    """The entries, and the fault of the first one that is not used; raises GpucacheError."""
     objects, trusted = opened
     signers = [*trusted.keys, *([UNSIGNED] if objects.is_own_folder else [])]
     if not signers:

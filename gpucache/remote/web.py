@@ -1,8 +1,8 @@
 """A store on a web server, which can only be read: ``http://`` or ``https://[USER:PASSWORD@]HOST[:PORT][/PATH]``.
 
 An object is the file of its name below the URL. Owns the connections, which are kept, and the bounds: each
-object has a deadline that cuts its connection, whatever the server sends, and bytes are counted as they come.
-Must not know what the objects are.
+object has a deadline that cuts its connection, for any reply of the server, and bytes are counted as they
+come. Must not know the content of objects.
 """
 
 import os
@@ -44,7 +44,7 @@ class _Connection(HTTPConnection):
     guard: socket | None = None
     was_cut = False
     forwards: dict[str, str] | None = None
-    """The headers for a proxy that is asked for whole URLs, None if there is no such proxy."""
+    """The headers for a proxy that takes whole URLs; None without such a proxy."""
 
     def connect(self) -> None:
         """Connect within the time for that; ``cut`` bounds the rest, beginning with TLS."""
@@ -212,7 +212,7 @@ class WebObjects:
 
     def _failed(self, error: Exception) -> RemoteError:
         if isinstance(error, TimeoutError):
-            told = "does not answer in time; check its address and the network"
+            told = "does not respond in time; check its address and the network"
         elif isinstance(error, gaierror):
             told = "cannot be found; check its name and the network"
         elif isinstance(error, SSLError):

@@ -35,7 +35,7 @@ def test_every_file_is_an_entry_by_its_path(cache: Cache) -> None:
 def test_why_one_missed_cannot_be_told(cache: Cache) -> None:
     """The answer says so, and a field is refused."""
     (answer,) = cache.explain({})
-    assert answer.verdict is Verdict.OPAQUE_KEY and "does not read" in answer.detail
+    assert answer.verdict is Verdict.OPAQUE_KEY and "cannot parse" in answer.detail
     with pytest.raises(UsageError):
         list(cache.explain({"key": (b"abcd",)}))
 

@@ -171,7 +171,7 @@ def test_a_server_that_fails_is_one_sentence(use: Use, scheme: str, call: str) -
         return _failure(_calls(open_objects(_URLS[scheme], limits))[call])
 
     with scripted(_hang) as silent:
-        assert "does not answer in time" in said(silent.url, _SHORT)
+        assert "does not respond in time" in said(silent.url, _SHORT)
     assert "cannot be reached" in said(silent.url)
     assert "the host" in said("http://user:s3cret@store.invalid")
     with scripted(saying("HTTP/1.1 500 No\r\nContent-Length: 5\r\n\r\nwrong")) as failing:

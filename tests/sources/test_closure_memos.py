@@ -306,7 +306,7 @@ def test_a_header_that_becomes_a_pipe_is_not_waited_for(many: Path, monkeypatch:
 
     monkeypatch.setattr(Disk, "look", look_and_replace)
     while others:
-        assert "no regular file" in str(_closure(many, memos).uncacheable)
+        assert "no longer a regular file" in str(_closure(many, memos).uncacheable)
         header.unlink()
         header.touch()
     assert not memos.kept

@@ -1,7 +1,7 @@
 """Whether Futhark would restore a cache file for a program, and if not why.
 
-The key is the XOR of what its inputs add: CUDA and HIP add each build option by itself and the source, OpenCL
-one string of all options and the source. A file stores no input, so if its key differs, each change
+The key is the XOR of the digests of its inputs: CUDA and HIP add each build option by itself and the source,
+OpenCL one string of all options and the source. A file stores no input, so if its key differs, each change
 of a single option that could explain the difference is tried: options left out, well-known ones added, other
 architectures, directories and numbers. A program's output with ``-L`` gives its options and the fate of its
 file. Source: Futhark, rts/c/backends/{cuda,hip,opencl}.h. Must not touch any file.
@@ -38,7 +38,7 @@ from gpucache.units import format_size, printable
 BACKENDS = ("cuda", "hip", "opencl")
 FIELDS: Mapping[str, str] = {
     "source": "the kernels, as the program's --dump-cuda, --dump-hip or --dump-opencl FILE writes them",
-    "log": "the program's stderr with -L: gives its options, its backend and what it made of the file",
+    "log": "the program's stderr with -L: gives its options, its backend and the fate of the file",
     "option": "a build option, repeated in the program's order, if there is no log",
     "backend": f"one of {', '.join(BACKENDS)}; else the log's, or that of the file's content",
     "char": "signed or unsigned, if the program runs on a different kind of machine",
@@ -66,7 +66,7 @@ class Outcome(StrEnum):
     """The fate of the cache file, as a clause that follows 'the log says that'."""
 
     UNSAID = "nothing is known about a cache file"
-    ASKED = "the program asked for the file, but not what happened"
+    ASKED = "the program asked for the file; the result is unknown"
     ABSENT = "the file did not exist"
     MISMATCH = "the file was damaged or had another key"
     UNREADABLE = "the file could not be read"
@@ -118,7 +118,7 @@ class LogReading:
 
 
 def read_log(log: bytes) -> LogReading:
-    """The facts of a log. Raises nothing, whatever the bytes."""
+    """The facts of a log. Raises nothing, for any bytes."""
     reading = LogReading()
     listed: list[bytes] | None = None
     for line in (one.removesuffix(b"\r") for one in log.split(b"\n")):
@@ -149,7 +149,7 @@ class Question:
     options: tuple[bytes, ...]
     """In order; for OpenCL the parts of its one string between its spaces."""
     backend: str
-    """Empty if neither the question nor its log says."""
+    """Empty if the question and its log do not say."""
     signed: bool
     environ: Mapping[str, str] = field(default_factory=dict)
     log: LogReading | None = None
@@ -417,7 +417,7 @@ def search(question: Question, differences: Collection[int]) -> dict[int, list[E
     return {one: list(ways.values()) for one, ways in found.items()}
 
 
-# The answers.
+# The results.
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,7 +431,7 @@ class Candidate:
     """The name of its entry."""
     backend: str
     damage: str
-    """Why Futhark does not restore it, whatever the key; empty if it does."""
+    """Why Futhark does not restore it, for any key; empty if it does."""
     readable: bool
     """False for a link, and for an unreadable file."""
     payload_problem: Callable[[], str]
@@ -486,7 +486,7 @@ def _fits(question: Question, one: Candidate, elsewhere: str) -> _Answer:
     if problem := one.payload_problem():
         return Verdict.CORRUPT, f"the key matches, but {problem}", ()
     if question.log is not None and question.log.outcome is Outcome.STOPPED:
-        detail = "the platform refuses to build what was restored, and Futhark does not compile again"
+        detail = "the platform refuses to build the restored binary, and Futhark does not compile again"
         return Verdict.REJECTED, f"{detail}; remove the file", ()
     if elsewhere:
         detail = f"the key matches, but the program asked for {elsewhere}; start it with --cache-file"
@@ -524,7 +524,7 @@ def _explained(question: Question, ways: Sequence[Edit]) -> tuple[str, tuple[Dif
         more = "" if len(ways) <= _TOLD else ", or in yet another way"
         some = ", or ".join(told)
         return (
-            f"several changes explain the key, which cannot tell them apart, likely ones first: {some}{more}",
+            f"several changes explain the key, which does not distinguish them, likely first: {some}{more}",
             (),
         )
     return (

@@ -1,7 +1,7 @@
-"""A Futhark cache file made here, for a device that may be absent: compiled as Futhark would.
+"""A Futhark cache file made by gpucache, for a device that may be absent: compiled as Futhark would.
 
 Combines a dumped program and a log, the options that Futhark passes to NVRTC, the key, and the
-file. Futhark itself truncates the file and writes in place; here it is written aside and renamed, so that
+file. Futhark itself truncates the file and writes in place; gpucache writes it aside and renames it, so that
 no program reads half of one. Must not know how a compiler works. Source: Futhark, rts/c/backends/cuda.h.
 """
 
@@ -50,12 +50,13 @@ _LOG = Option(
 )
 _ARCHITECTURE = re.compile(r"cuda:(?:sm|compute)_(\d{1,2})(\d)[af]?")
 _NO_LOG = (
-    "The options are those of a program without macros and tuning parameters; if it has any, give the log "
+    "The options are the defaults of a program without macros and tuning parameters; if it has any, give the "
+    "log "
     "that it writes with -L as --log, else it will not take this file."
 )
 _BEYOND_ASCII = (
     "The source has bytes beyond ASCII, which Futhark counts differently on x86-64 and AArch64; this key is "
-    "that of the machine here."
+    "that of this machine."
 )
 
 
@@ -67,7 +68,7 @@ def write(asked: Asked) -> Exported:
     target, extra, log = (asked.options[one.name] for one in (_TARGET, _OPTION, _LOG))
     if len(asked.programs) != 1:
         raise UsageError(
-            f"a Futhark cache file holds one program, and {len(asked.programs)} are named; name one"
+            f"a Futhark cache file contains one program, and {len(asked.programs)} are named; name one"
         )
     if target is None and log is None:
         raise UsageError("say which device the file is for, such as --target cuda:sm_86, or give the --log")
@@ -183,7 +184,7 @@ def write_file(path: Path, key: bytes, payload: bytes) -> None:
 def _publish(folder: Folder, path: Path, data: bytes) -> None:
     mode = _mode_of(folder, path)
     partial = f".futhark-{secrets.token_hex(8)}.gpucache-tmp"
-    # Not by the directory's own way of making files, which sets the mode whatever the umask.
+    # Not by the directory's own way of making files, which sets the mode regardless of the umask.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     fd = os.open(folder.path / partial, flags, _MODE)
     try:

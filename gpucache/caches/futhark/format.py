@@ -38,7 +38,7 @@ SCANNED_BYTES = 4 << 20
 _NAMES_LOOKED_AT = 2000
 _NAME = "name a Futhark cache file or its directory"
 _UNREAD = "it is a link, not a file, or unreadable, so it is left alone; keep it elsewhere"
-_SHORT = "it is too short to tell whether it is Futhark's, so it is left alone; keep it elsewhere"
+_SHORT = "it is too short to show whether it is Futhark's, so it is left alone; keep it elsewhere"
 _FOREIGN = "it does not begin like Futhark's files, so it is left alone; keep it elsewhere"
 _BAD_PAYLOAD = frozenset({FindingKind.CORRUPT, FindingKind.MISLABELLED})
 
@@ -67,7 +67,7 @@ class Futhark(FutharkPlaces, FilesFormat):
             why = getattr(error, "strerror", None) or error
             raise CacheUnusableError(f"{str(root)!r} cannot be accessed ({why}); {_NAME}") from error
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
-            raise CacheUnusableError(f"{root} is neither a file nor a directory; {_NAME}")
+            raise CacheUnusableError(f"{root} is not a file or a directory; {_NAME}")
 
     @classmethod
     def whose(cls, path: Path) -> Whose:

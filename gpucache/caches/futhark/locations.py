@@ -8,7 +8,7 @@ from gpucache.caches.places import Place, Places
 
 
 class FutharkPlaces(Places):
-    """No place of its own."""
+    """No own place."""
 
     name = "futhark"
     title = "Futhark cache files"
@@ -17,7 +17,7 @@ class FutharkPlaces(Places):
         (),
         remedy="name another file with --cache-file",
         nowhere="Futhark keeps a cache only where --cache-file names one; give that file",
-        lacking="Futhark names its cache file by --cache-file alone; give the program a file of its own "
+        lacking="Futhark names its cache file by --cache-file alone; give the program its own file "
         "there, or none",
         makes=False,
         opt_in=False,

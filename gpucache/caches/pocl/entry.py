@@ -229,7 +229,7 @@ class Program:
         """Why its directory is not removed, as a clause; empty if PoCL made everything in it."""
         strange = (*self.roles[STRANGER], *self.roles[LINK])
         if strange:
-            return f"its directory holds {printable(strange[0])}, none of PoCL's; move that elsewhere"
+            return f"its directory contains {printable(strange[0])}, which is not PoCL's; move that elsewhere"
         return "" if self.files.complete else "its directory has too many files to check; remove it yourself"
 
     def fields(self) -> Iterator[tuple[str, str]]:
@@ -313,7 +313,7 @@ class Program:
         """The parts that could not be checked."""
         if not self.files.complete:
             yield (
-                f"it holds more than {MOST_FILES} files, and the rest was not checked"
+                f"it has more than {MOST_FILES} files, and the rest was not checked"
                 if len(self.files.seen) > MOST_FILES
                 else "not all of its directories could be read, so their contents were not checked"
             )
@@ -356,7 +356,7 @@ class Program:
         held = sorted(match[1] for match in matches if match)
         if not any(is_called(kernel, one) for one in held):
             what = f"kernel {printable(held[0])}" if held else "no kernel"
-            return f"holds {what} where {printable(short(kernel))} is expected; {_NO_KERNEL}"
+            return f"contains {what} instead of {printable(short(kernel))}; {_NO_KERNEL}"
         if self.module is None:
             return ""
         if _MACHINES.get(self.triple.partition("-")[0]) not in (None, library.machine):
@@ -364,6 +364,6 @@ class Program:
         if library.compilers and _VERSION.fullmatch(self.llvm) and self.llvm not in library.compilers:
             return (
                 f"was made by clang {library.compilers[0]} and its program by {self.module.producer}, so it "
-                "is another PoCL's; what it computes may be wrong"
+                "is another PoCL's; its results may be wrong"
             )
         return ""

@@ -1,7 +1,7 @@
 """Whether a PoCL cache has a kernel for a local size; PoCL does not store more than that.
 
 The hash covers the preprocessed source, the options, and PoCL's own version, build time and LLVM, and is
-all that is left of them. So the answers are about kernels by name. Must not know files.
+all that is left of them. So the results are about kernels by name. Must not know files.
 """
 
 import re
@@ -26,7 +26,7 @@ FIELDS: Mapping[str, str] = {
 }
 _SIZE = re.compile(r"([0-9]{1,9})(?:[x,]([0-9]{1,9}))?(?:[x,]([0-9]{1,9}))?")
 _LLVM = re.compile(r"(?:LLVM)?\s*([0-9][0-9A-Za-z.+~-]{0,40})", re.IGNORECASE)
-_UNSTORED = "PoCL stores neither source nor options, so it may be another program's kernel of that name"
+_UNSTORED = "PoCL stores no source and no options, so it may be another program's kernel of that name"
 
 
 Check = Callable[[Program], Problem | None]
@@ -78,7 +78,7 @@ def _matched(pattern: re.Pattern[str], raw: bytes, what: str) -> re.Match[str]:
 
 
 def answer(question: Question, candidates: Sequence[Program], check: Check) -> Reach:
-    """Whether a kernel exists for a local size, and if not what exists of it."""
+    """Whether a kernel exists for a local size, and if not for which ones."""
 
     def reach(verdict: Served | Verdict, detail: str, one: Program | None, *differs: Difference) -> Reach:
         return Reach(PoclPlaces.name, question.words, verdict, detail, differs, one.files.key if one else "")

@@ -62,7 +62,7 @@ _BUSY = (
     "it was used within the last minute, and PoCL has no locks that show its user; end its programs and "
     "try again in a minute"
 )
-_NO_INPUTS = "PoCL stores neither source, options nor its own build time"
+_NO_INPUTS = "PoCL stores no source, no options and no build time of its own"
 _PAIR, _REST = re.compile("[A-P]{2}"), re.compile("[A-P]{37,38}")
 _IN_ROOT = re.compile(
     r"(tempfile|tempdir|_UNCACHED)_[A-Za-z0-9]{6}(?:\.[a-z.]{1,16}|\.preproc-[0-9a-f]{8}\.cl\.tmp)?"
@@ -88,7 +88,7 @@ _GROUPS = {
 _MOVED = ("program", "log", "accessed", "binary", "device")
 _TEMPORARY_BYTES, _TEMPORARY_MODE = 64 << 10, 0o600
 _FUNCTION = re.compile(rb"\bvoid\s+\w+\s*\(")
-"""How the heads of kernels continue, as they return nothing, whatever word precedes it."""
+"""How the heads of kernels continue, as they return nothing, after any word."""
 _MADE = (
     b"\x7fELF", b"BC\xc0\xde", b"\xde\xc0\x17\x0b", b"\x03\x02\x23\x07", b"ML\xefR", b"#define __llvm__ 1\n",
 )  # fmt: skip
@@ -273,8 +273,8 @@ class Pocl(PoclPlaces, FilesFormat):
 
     def _take_out(self, parts: Sequence[str]) -> str:
         """Remove a program's directory, and its two-letter parent if that is empty then; why it
-        stays, as a clause, if it has files that are not PoCL's. What cannot be deleted after the rename is
-        left as temporary."""
+        stays, as a clause, if it has files that are not PoCL's. Files that cannot be deleted after the rename
+        are left as temporary."""
         (pair, rest), new_name = parts, f"tempdir_gpucache_{secrets.token_hex(8)}"
         with files.open_folder(self.root) as top, top.folder(pair) as group:
             if not stat.S_ISDIR(group.lstat(rest).st_mode):
@@ -294,8 +294,8 @@ class Pocl(PoclPlaces, FilesFormat):
         yield from (pair for pair in (("LLVM", found.llvm), ("target triple", found.triple)) if pair[1])
 
     def files_to_move(self, item: Files) -> Sequence[PortableFile]:
-        """PoCL's files without what only its compiler wrote; the program is first, as PoCL takes kernels from
-        anyone who built the same program, and compiles those that are missing."""
+        """PoCL's files without the leftovers of its compiler; the program is first, as PoCL takes kernels
+        from anyone who built the same program, and compiles those that are missing."""
         found = {one.name: one for one in super().files_to_move(item)}
         roles, above = LAYOUT.roles(item), "/".join(item.parts)
         names = [name for role in _MOVED for name in roles[role]]
@@ -357,7 +357,7 @@ class Pocl(PoclPlaces, FilesFormat):
                 size = sum(map(_size_bytes, some))
                 detail = (
                     f"programs of LLVM {llvm}, which a PoCL with another LLVM never finds: {len(some)} "
-                    f"({format_size(size)}), last used {format_instant(last_ns)}, before those of LLVM "
+                    f"({format_size(size)}), last used {format_instant(last_ns)}, before the files of LLVM "
                     f"{newest} came; run 'gpucache evict --cache {shlex.quote(f'{self.name}:{self.root}')} "
                     f"--unlike LLVM={newest}'"
                 )

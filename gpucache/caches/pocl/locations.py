@@ -56,7 +56,7 @@ class PoclPlaces(Places):
         named = any(map(environ.get, (_VARIABLE, "XDG_CACHE_HOME"))) or "HOME" in environ
         if not (WINDOWS or named):
             yield (
-                "neither XDG_CACHE_HOME nor HOME is set, so it is in /tmp, which all users share: for all "
+                "XDG_CACHE_HOME and HOME are not set, so it is in /tmp, which all users share: for all "
                 f"but the first PoCL shows 0 devices; {cls.place.move}"
             )
 

@@ -1,12 +1,12 @@
 """An entry of PyOpenCL's cache: its three files, their possible damage, and the headers of its build.
 
 ``info`` is ``pickle.dump(_SourceInfo(dependencies, log))``, and PyOpenCL loads it with ``pickle.load``, which
-calls whatever the file names. Here its few opcodes (protocols 2 to 5) are read as data: the class is never
-looked up, and everything else is refused. A header is unchanged when its mtime is, or else when its MD5 is:
-recorded of its bytes, compared of its text, so that CR LF becomes LF on the way and non-UTF-8 bytes raise.
-Paths come from a foreign file: only regular files of bounded size are read.
+calls any function that the file names. Its few opcodes (protocols 2 to 5) are read as data: the class is
+never looked up, and everything else is refused. A header is unchanged when its mtime is, or else when its MD5
+is: recorded of its bytes, compared of its text, so that CR LF becomes LF on the way and non-UTF-8 bytes
+raise. Paths come from a foreign file: only regular files of bounded size are read.
 
-What PyOpenCL does with damage was tried on 2026.1: a missing or empty ``info`` is a warning and a rebuild;
+PyOpenCL's treatment of damage was tried on 2026.1: a missing or empty ``info`` is a warning and a rebuild;
 any other damage is an exception in the caching, and its handler asks for a variable that is usually not set
 (``os.environ["PYOPENCL_CACHE_FAILURE_FATAL"]``), so that the program ends with a KeyError. Source:
 ``_create_built_program_from_source_cached``, ``check_dependencies``, ``get_file_md5sum`` and
@@ -94,7 +94,7 @@ def followed(source: bytes) -> Iterator[bytes]:
 
 
 def unfollowed(source: bytes) -> tuple[str, ...]:
-    """Headers, and macros that stand for them, in include lines that PyOpenCL skips."""
+    """Headers, and macros for them, in include lines that PyOpenCL skips."""
     seen = set(followed(source))
     found = dict.fromkeys(match[1] or match[2] for match in islice(_ANY.finditer(source), _INCLUDES))
     return tuple(printable(name) for name in found if name not in seen)
@@ -162,7 +162,7 @@ def read_info(data: bytes) -> Info:
         said = printable(str(error).encode("utf-8", "replace")[:80])
         if isinstance(error, ValueError) and stream.tell() >= len(data) and not said.endswith("unknown"):
             raise EndedError(f"info ends at byte {len(data)}, in the middle of its value") from error
-        raise FormatError(f"info is not what PyOpenCL writes ({said or type(error).__name__})") from error
+        raise FormatError(f"info is not of PyOpenCL's form ({said or type(error).__name__})") from error
     state = made.state if isinstance(made, _Instance) else None
     if not isinstance(state, dict) or set(state) != {"dependencies", "log"}:
         raise FormatError("info contains something other than the dependencies and the log of a build")
@@ -283,8 +283,10 @@ def binary(inner: Folder, present: set[str], *, intel: bool = False) -> list[Pro
     if info.kind is PayloadKind.UNKNOWN:
         start = f"binary begins with {data[:8].hex(' ')}"
         if intel:
-            return [Problem(FindingKind.CORRUPT, f"{start}, unlike those of Intel, which built it: {DIES}")]
-        # A platform that is unknown here may write such a binary, so it is not removed.
+            return [
+                Problem(FindingKind.CORRUPT, f"{start}, unlike Intel's binaries, and Intel built it: {DIES}")
+            ]
+        # An unknown platform may write such a binary, so it is not removed.
         detail = (
             f"{start}, like no known platform's; if that is damage, {DIES}, and evicting the entry repairs it"
         )
@@ -400,17 +402,17 @@ def resolved(source: bytes, folders: Sequence[str], cwd: Path) -> dict[str, str]
 
 def differing(source: bytes, dependencies: Sequence[Dependency]) -> str:
     """Why a build of a source here could read other headers than an entry's build: one that is missing or
-    has other content, whatever its time, or one that the entry has no record of. Empty for none."""
+    has other content, at any time, or one that the entry has no record of. Empty for none."""
     texts, budget = [source], _HEADERS_BYTES
     for dependency in dict.fromkeys(dependencies):
         path = printable(dependency.path, None)
         try:
             texts.append(_read_header(Path(dependency.path)))
         except (OSError, ValueError, FormatError):
-            return f"{path} cannot be read here"
+            return f"{path} cannot be read"
         budget -= len(texts[-1])
         if budget < 0 or _state(texts[-1], dependency.md5) is not State.SAME:
-            return f"{path} is another here"
+            return f"{path} differs on this machine"
     paths = [dependency.path.replace("\\", "/") for dependency in dependencies]
     for match in (match for text in texts for match in _ANY.finditer(text)):
         name = (match[1] or match[2]).decode(errors="replace")
@@ -516,9 +518,9 @@ def _distrust(what: str, status: os.stat_result) -> str:
     if sys.platform == "win32":
         return ""
     if status.st_uid != _ADMINISTRATOR and not is_own(status):
-        return f"{what} belongs to uid {status.st_uid}, and PyOpenCL runs what info says"
+        return f"{what} belongs to uid {status.st_uid}, and PyOpenCL runs the code that info names"
     if status.st_mode & stat.S_IWOTH:
-        return f"anybody may write to {what}, and PyOpenCL runs what info says"
+        return f"anybody may write to {what}, and PyOpenCL runs the code that info names"
     return ""
 
 

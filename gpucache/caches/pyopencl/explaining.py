@@ -1,4 +1,4 @@
-"""Whether PyOpenCL would serve a build from a directory, and what prevents it.
+"""Whether PyOpenCL would serve a build from a directory, and the obstacle if not.
 
 Computes the MD5 that names an entry as PyOpenCL does: of the source, of the options joined by spaces as they
 were given, and of device and version, none of which an entry stores. So ``-DN=4`` and ``-D N=4`` have two
@@ -47,7 +47,7 @@ LABELS = (
 FIELDS: Mapping[str, str] = {
     "source": "the OpenCL C text that the program builds, as it gives it to PyOpenCL",
     "options": "a build option as the program gives it, repeated in its order, or all of them in one text; "
-    "what PyOpenCL adds is added",
+    "PyOpenCL's own options are added",
     "device": f"{'/'.join(LABELS)} as one text, or repeated seven times where a name has a slash; "
     "all as OpenCL reports them",
     "pyopencl": "PyOpenCL's version, such as 2026.1.4; else the one installed with gpucache",
@@ -218,7 +218,7 @@ class Question:
         differences: tuple[Difference, ...] = (),
         key: str = "",
     ) -> Reach:
-        """An answer."""
+        """A result."""
         given = f" with {' '.join(self.options[0])}" if self.options[0] else ""
         words = f"source of {format_size(len(self.source))}{given}{f' for {device.name}' if device else ''}"
         return Reach(locations.NAME, words, verdict, detail, differences, key)
@@ -257,7 +257,7 @@ def _text(value: bytes) -> str:
     return value.decode("utf-8", "surrogateescape")
 
 
-# The answer.
+# The result.
 
 
 class _Stored(NamedTuple):
@@ -307,7 +307,7 @@ def _answer(question: Question, path: Path, device: DeviceIdentity, clock: Clock
 
 
 def _of_source(question: Question, path: Path) -> Reach:
-    """The answer from a source alone."""
+    """The result from a source alone."""
     same = _same(question, path)
     if not same:
         return _other(question, path, None)

@@ -39,7 +39,7 @@ from gpucache.payload.source import kernel_names
 from gpucache.units import format_size, printable
 
 _NOT_ITS_OWN = (
-    "neither its directory nor the one above shows that PyOpenCL made it; "
+    "its directory and the one above do not show that PyOpenCL made it; "
     "remove it yourself if it is PyOpenCL's"
 )
 _NAMES_LOOKED_AT = 100_000
@@ -181,7 +181,7 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         )
 
     def lock(self, item: Files) -> AbstractContextManager[None]:
-        """PyOpenCL's lock of one Python's directory, held as PyOpenCL holds it, which makes that first."""
+        """PyOpenCL's lock of one Python's directory, taken as PyOpenCL takes it, which makes that first."""
         from gpucache.caches.restoring import make_folder  # only pull needs it
 
         make_folder(item.path.parent)
@@ -223,8 +223,8 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         return moved
 
     def placed(self, entry: PortableEntry, root: Path) -> Sequence[PortableFile]:  # noqa: ARG002 - no paths
-        """The files, unless they are of another Python, or of headers that differ here: PyOpenCL compares
-        those by their paths."""
+        """The files, unless they are of another Python, or of headers that differ on this machine: PyOpenCL
+        compares those by their paths."""
         _require_headers(entry.files)
         above = f"{self.root.name}/" if locations.python_of(self.root.name) else ""
         if not all(one.name.startswith(above) for one in entry.files):
@@ -265,7 +265,7 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
             names = (one.name for one in folder.entries() if one.name != locations.LOCK)
             rest = (name for name in names if not (locations.is_key(name) or locations.python_of(name)))
             if told := tally.listed(rest):
-                detail = f"it holds {told} as well, not PyOpenCL's; keep it elsewhere"
+                detail = f"it also contains {told}, not PyOpenCL's; keep it elsewhere"
                 problem = Problem(FindingKind.LEFTOVER, detail)
                 yield self.told(self.root, problem, printable(self.root.name, None))
 
@@ -323,7 +323,7 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
 
 
 def _require_headers(moved: Sequence[PortableFile]) -> None:
-    """Raise UnjudgedError unless all headers of an entry are here as they were at its build; FormatError."""
+    """Raise UnjudgedError unless all headers of an entry are as they were at its build; FormatError."""
     found = {one.name.rpartition("/")[2]: one.data for one in moved}
     if not {entries.INFO, entries.SOURCE} <= found.keys():
         raise FormatError(f"it has no {entries.INFO} or no {entries.SOURCE}")

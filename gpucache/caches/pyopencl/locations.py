@@ -28,7 +28,7 @@ ANY_VERSION = re.escape(_PREFIX) + r"\d{1,4}\.\d{1,4}\.\d{1,4}\.[a-z]{1,16}\.\d{
 _VERSIONED = re.compile(re.escape(_PREFIX) + r"(\d{1,4}\.\d{1,4}\.\d{1,4})\.([a-z]{1,16})\.(\d{1,4})")
 _PARTS = ("source.cl", "binary", "info")
 _NAMES_LOOKED_AT = 2000
-_NONE = "no variable moves PyOpenCL's cache here; PYOPENCL_NO_CACHE=1 turns it off"
+_NONE = "no variable moves PyOpenCL's cache on this system; PYOPENCL_NO_CACHE=1 turns it off"
 _ON = frozenset({"y", "yes", "t", "true", "on", "1"})
 _OFF = frozenset({"n", "no", "f", "false", "off", "0"})
 
@@ -78,7 +78,7 @@ def switched(environ: Mapping[str, str]) -> tuple[bool, str]:
         return False, f"{SWITCH}={environ[SWITCH]} turns the cache off, so every start compiles; unset it"
     if value in _OFF:
         return True, ""
-    return False, f"{SWITCH}={value!r} is neither true nor false, so PyOpenCL cannot be imported; unset it"
+    return False, f"{SWITCH}={value!r} is not true or false, so PyOpenCL cannot be imported; unset it"
 
 
 def version_folders(root: Path) -> list[str]:
@@ -91,7 +91,7 @@ def version_folders(root: Path) -> list[str]:
 
 
 def is_foreign(root: Path) -> bool:
-    """Whether a directory has files, and neither its name nor its files are PyOpenCL's. Raises nothing."""
+    """Whether a directory has files, but its name and its files are not PyOpenCL's. Raises nothing."""
     if root.name == NAME or python_of(root.name) or version_folders(root):
         return False
     with suppress(OSError, ValueError), Folder.at(root) as folder:

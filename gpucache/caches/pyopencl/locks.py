@@ -57,14 +57,14 @@ def problem(folder: Folder, age_ns: int) -> Problem:
         return Problem(FindingKind.MISPLACED, f"{what}: {waits}; run {_REPAIR}")
     return Problem(
         FindingKind.LOCKED,
-        f"the lock {path} was taken {age} ago, and a program holds it or was killed with it: others wait up "
+        f"the lock {path} was taken {age} ago, and a program has it or was killed with it: others wait up "
         f"to 60 s for it; if it stays, run {_REPAIR} in two minutes",
     )
 
 
 @contextmanager
 def held(path: Path, clock: Clock) -> Iterator[None]:
-    """The lock of a directory, held as PyOpenCL holds it; raises HeldError, OSError."""
+    """The lock of a directory, taken as PyOpenCL takes it; raises HeldError, OSError."""
     with files.open_folder(path) as folder:
         fd = _take(folder, clock)
         try:
@@ -102,4 +102,4 @@ def _take(folder: Folder, clock: Clock) -> int:
                 raise HeldError(f"{what}; run {_REPAIR}")
             break
         time.sleep(_PAUSE_S)
-    raise HeldError("PyOpenCL's lock is held; try again once the program that holds it is done")
+    raise HeldError("PyOpenCL's lock is held; try again once the program that has it is done")

@@ -383,7 +383,7 @@ def judged(row: Row, code: bytes) -> Problem | None:
 def misfit(code: bytes, arch: str, *, whole: bool = True) -> Problem | None:
     """The problem of a row's code for an architecture; None if there is none.
 
-    rocFFT stores what hiprtc gave it: an ELF file for an AMD GPU, or a clang offload bundle.
+    rocFFT stores the output of hiprtc: an ELF file for an AMD GPU, or a clang offload bundle.
     """
     info = describe(code)
     portable = info.kind in (PayloadKind.SPIRV, PayloadKind.LLVM_BITCODE) and arch.startswith("amdgcnspirv")
@@ -459,7 +459,7 @@ def _outside(file: SqliteFile, beside: Mapping[str, int]) -> Iterator[Problem]:
 
 
 def _length_problem(file: SqliteFile, beside: Mapping[str, int]) -> Iterator[Problem]:
-    """The file's size against the pages it claims; a log or journal may hold what is missing."""
+    """The file's size against the pages it claims; a log or journal may contain the rest."""
     claimed = file.pages * file.page_bytes
     if beside.get("-wal") or beside.get("-journal"):
         return
@@ -473,7 +473,7 @@ def _length_problem(file: SqliteFile, beside: Mapping[str, int]) -> Iterator[Pro
 
 def _beside(path: Path, beside: Mapping[str, int]) -> Iterator[tuple[Path, Problem]]:
     if strange := stranger(path):
-        detail = "it is not SQLite's, and SQLite would remove it: nothing is changed here; move it elsewhere"
+        detail = "it is not SQLite's, and SQLite would remove it: nothing is changed; move it elsewhere"
         yield path.with_name(strange), Problem(_LEFTOVER, detail)
     elif log := beside.get("-wal", 0):
         detail = (
@@ -617,7 +617,7 @@ def move_aside(path: Path) -> Path | None:
         free = (name for name in names if taken.isdisjoint(name + suffix for suffix in ("", *SIDES)))
         aside = next(free, None)
         if aside is None:
-            what = f"{folder.path} holds {_ASIDE_LIMIT} damaged databases of {path.name}"
+            what = f"{folder.path} has {_ASIDE_LIMIT} damaged databases of {path.name}"
             raise CacheUnusableError(f"{what}; remove them")
         # A journal or log first: next to a new database it would be merged into that.
         for suffix in (*sides(path), ""):

@@ -1,7 +1,7 @@
 """rocFFT's databases written for other machines: merged into one, as an image, or restored from one.
 
 A merged database has its rows by kernel name, architecture, HIP version and generator sum, with timestamp 0
-as rocFFT's own export writes it, so that the same rows give the same bytes. An image is what
+as rocFFT's own export writes it, so that the same rows give the same bytes. An image is the
 ``rocfft_cache_serialize`` gives and ``rocfft_cache_deserialize`` takes: the bytes of a database whose header
 says rollback journal, since SQLite cannot open any other in memory (rocFFT's own image of a
 database in write-ahead mode cannot be read back). New files are made whole or not at all, under another
@@ -120,7 +120,7 @@ class _Candidate:
     row: Row
 
     def beats(self, other: "_Candidate") -> bool:
-        """Whether this row is the one to keep, whatever the order of the two."""
+        """Whether this row is the one to keep, in any order of the two."""
         mine, theirs = self.row.seconds, other.row.seconds
         return mine > theirs or (mine == theirs and self._digest() > other._digest())
 
@@ -169,7 +169,7 @@ class Merged:
         """Why a new database would be empty, and the remedy."""
         reasons = [f"{self.filtered} are left out by the filters"] if self.filtered else []
         reasons += [f"{count} are {reason}" for reason, count in self.why.most_common(_REASONS_TOLD)]
-        found = f"of {self.held} rows {'; '.join(reasons)}" if self.held else "the sources hold no rows"
+        found = f"of {self.held} rows {'; '.join(reasons)}" if self.held else "the sources have no rows"
         remedy = "choose others with the filters" if self.filtered else "name other sources"
         return f"{out} is not made, as it would be empty: {found}; {remedy}"
 

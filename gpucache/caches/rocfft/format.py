@@ -262,7 +262,7 @@ class Rocfft(RocfftPlaces, Format[Stored]):
             with suppress(FileExistsError):
                 os.link(new, self.root)
         if old is not None and (kept := self.discard(old)) is not None and not kept.gone:
-            return Restored(done=False, reason=f"the entry here is damaged and stays: {kept.reason}")
+            return Restored(done=False, reason=f"the entry there is damaged and stays: {kept.reason}")
         with database.changing(self.root) as connection:
             done = connection.execute(database.STORE_NEW, (*values, self.now_ns() // SECOND_NS)).rowcount
         return Restored(done=bool(done), present=not done)
@@ -450,7 +450,7 @@ def _asked(given: Mapping[str, str]) -> dict[str, str]:
 def _answer(near: Near[Row] | None, asked: Mapping[str, str]) -> tuple[Served | Verdict, str]:
     """The verdict on a lookup, from the row that is nearest to it."""
     if near is None:
-        detail = "no row is like it, so rocFFT compiles it at the first run that may write here"
+        detail = "no row is like it, so rocFFT compiles it at the first run that may write to it"
         return Verdict.NEVER_BUILT, detail
     if near.wrong is not None:
         served = near.wrong.kind is FindingKind.MISLABELLED

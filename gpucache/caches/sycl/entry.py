@@ -10,8 +10,8 @@ all integers unsigned 64-bit little-endian::
     <n>.lock             empty, as <n>_access_time.txt.lock
 
 Directories are named by ``std::hash<std::string>`` of libstdc++ on 64-bit machines (``hash_bytes.cc``:
-MurmurHash64A with a different seed) in decimal. Owns what the files of one number say by
-themselves. Must not know what other numbers mean for an entry.
+MurmurHash64A with a different seed) in decimal. Owns the facts in the files of one number.
+Must not know the meaning of other numbers for an entry.
 """
 
 import hashlib
@@ -258,7 +258,7 @@ class Numbers:
         return number
 
     def present(self, stem: str) -> bool:
-        """Whether programs see an entry here: one of its two files is enough."""
+        """Whether programs see an entry: one of its two files is enough."""
         return not self.suffixes.get(stem, set()).isdisjoint((BINARY, SOURCE))
 
     def files(self, stem: str) -> tuple[str, ...]:
@@ -415,7 +415,7 @@ def judge(item: Files, numbers: Numbers, stem: str) -> Number:
         found.problems.append(Problem(damage.kind, damage.detail, paths=() if unread else None))
         found.kills, skipped = damage.kills, not damage.stops
     except FormatError as error:
-        detail = f"{error} here, though programs may follow it"
+        detail = f"{error}, though programs may follow it"
         folder = any(stat.S_ISDIR(item.seen[name].st_mode) for name in numbers.files(stem))
         paths = () if folder else None
         found.problems.append(Problem(FindingKind.UNTRUSTED, detail, paths=paths))
@@ -444,16 +444,14 @@ def _judge_source(found: Number, item: Files, source: Source) -> None:
         found.notes.append("its directories are not named by libstdc++'s hash, so they were not compared")
     elif unlike:
         what = f"its {' and '.join(unlike)} do not hash to the directory it is in"
-        detail = f"{what}, so no program looks for it here"
+        detail = f"{what}, so no program looks for it"
         found.problems.append(Problem(FindingKind.MISPLACED, detail))
 
 
 def _judge_binary(found: Number, binary: Binary, device: bytes, kernels: Sequence[str]) -> None:
     """Whether a ``.bin`` has one binary that fits the device and has the kernels of its images."""
     if binary.claimed != binary.held:
-        detail = (
-            f"its .bin claims {binary.claimed} binaries and holds {binary.held}: versions before 2025 fail"
-        )
+        detail = f"its .bin claims {binary.claimed} binaries and has {binary.held}: versions before 2025 fail"
         found.problems.append(Problem(FindingKind.CORRUPT, detail))
     if binary.trailing:
         detail = f"{format_size(binary.trailing)} that no program reads follow the binary in its .bin"
@@ -470,7 +468,7 @@ def _judge_binary(found: Number, binary: Binary, device: bytes, kernels: Sequenc
         detail = f"its binary is broken, {info.problem}: {_BUILD_FAILS}"
     elif loadable is not None and info.kind not in loadable and not data.startswith(_OLD_GPU):
         start = data[:8].hex(" ")
-        detail = f"its binary ({info.kind}, starting with {start}) is none of {platform}: {_BUILD_FAILS}"
+        detail = f"its binary ({info.kind}, starting with {start}) is not of {platform}: {_BUILD_FAILS}"
     elif info.kind in (PayloadKind.UNKNOWN, PayloadKind.OFFLOAD_BUNDLE):
         found.notes.append("its binary is of an unknown kind")
         return

@@ -76,7 +76,7 @@ from gpucache.units import format_age, format_size
 SIZE_FILE, EVICTION = "cache_size.txt", "_eviction_in_progress"
 SIZE_LOCK = SIZE_FILE + LOCK
 STALE_NS = 600 * 10**9
-"""The age at which a lock counts as abandoned; libsycl holds one while it writes two files."""
+"""The age at which a lock counts as abandoned; libsycl takes one while it writes two files."""
 _HASH = r"(0|[1-9][0-9]{0,18}|1[0-8][0-9]{18})"
 # One hash in 20,000 has fewer than 15 digits, and other programs' numbers have: one may be short, not two.
 _ONE_SHORT = r"(?!(?:.*?\b[0-9]{1,14}\b){2})"
@@ -124,7 +124,7 @@ class Sycl(SyclPlaces, FilesFormat):
     moving = Moving(tried=True, tells="names of kernels, build options, and images of programs")
     mends = frozenset(FindingKind)
     _told: tuple[str, tuple[str, ...]] = "", ()
-    """The entry that was checked last, and what its files could not show."""
+    """The entry that was checked last, and the facts missing from its files."""
 
     @classmethod
     def whose(cls, path: Path) -> Whose:
@@ -211,7 +211,7 @@ class Sycl(SyclPlaces, FilesFormat):
         return EntryReport(entry, (*fields, numbered), tuple(payload))
 
     def answer(self, wanted: Wanted) -> Iterator[Reach]:
-        """One answer for the fields given; raises UsageError."""
+        """One result for the fields given; raises UsageError."""
         question = questions.ask(wanted)
         bounds = Bounds.of(os.environ)
         refusal = "" if question.image_bytes is None else bounds.refusal(question.image_bytes)
@@ -304,7 +304,7 @@ class Sycl(SyclPlaces, FilesFormat):
             if locked is not None:
                 found.append(locked)
                 if locked.kind is FindingKind.LOCKED:
-                    continue  # what is being written is not judged
+                    continue  # an entry in the making is not judged
             one = judge(item, numbers, stem)
             found += one.problems
             notes += one.notes
@@ -377,7 +377,7 @@ class Sycl(SyclPlaces, FilesFormat):
         return self._is_stale(item, name) and not _is_strange(item, name)
 
     def _lock_told(self, item: Files, name: str, effect: str) -> str:
-        """A sentence on what a lock of some age means."""
+        """A sentence on the meaning of a lock of some age."""
         if _is_strange(item, name):
             return (
                 f"{name} is not empty as libsycl's locks are, so it may be another program's and "
@@ -390,7 +390,7 @@ class Sycl(SyclPlaces, FilesFormat):
                 f"10 min: {effect}; 'gpucache verify --cache sycl --repair' removes it"
             )
         return (
-            f"{name} is less than 10 min old, so a program may hold it; if none does: {effect}; "
+            f"{name} is less than 10 min old, so a program may have it; if none does: {effect}; "
             f"wait, or remove {name} by hand once no program runs"
         )
 
@@ -531,7 +531,7 @@ class Sycl(SyclPlaces, FilesFormat):
                 yield self.told(path, Problem(kind, told))
 
     def limits(self) -> Iterator[str]:
-        """Limits that the stored entries show to be wrong, where programs here use them."""
+        """Limits that the stored entries show to be wrong, if programs of this machine use them."""
         limit, bounds = self.location.limit_bytes, Bounds.of(os.environ)
         if self.location.decided_by == "--cache":
             return
@@ -597,7 +597,7 @@ class Sycl(SyclPlaces, FilesFormat):
         if number is None:
             shown = data.partition(b"\n")[0][:20].decode("ascii", "replace")
             strange = "" if _SIZE_LIKE.fullmatch(data) else f"; it {_NO_SIZE}"
-            detail = f"{SIZE_FILE} holds {shown!r}, which is not a size: {_WRITERS_DIE}{strange}"
+            detail = f"{SIZE_FILE} contains {shown!r}, which is not a size: {_WRITERS_DIE}{strange}"
             return Problem(FindingKind.CORRUPT, detail)
         if number < 0:
             detail = f"{SIZE_FILE} is negative: programs evict at every entry they add"

@@ -124,7 +124,7 @@ def ask(wanted: Wanted) -> Question:
 
 
 def _by_name(wanted: Wanted) -> dict[str, tuple[bytes, ...]]:
-    """The values by the fields' own names; an empty text replaces what inspect prints as none."""
+    """The values by the fields' own names; an empty text replaces inspect's word none."""
     given: dict[str, tuple[bytes, ...]] = {}
     for label, values in wanted.items():
         told = tuple(b"" if label == _SPEC and one == _NO_SPEC else one for one in values)
@@ -135,7 +135,7 @@ def _by_name(wanted: Wanted) -> dict[str, tuple[bytes, ...]]:
     if unknown := sorted(set(given) - {*WANTED, *DEVICE_LABELS}):
         raise UsageError(f"SYCL's cache knows no field {', '.join(unknown)}; it knows {known}")
     if not given:
-        raise UsageError(f"say what to look for in SYCL's cache, by one or more of: {known}")
+        raise UsageError(f"name the subject to look for in SYCL's cache, by one or more of: {known}")
     return given
 
 

@@ -126,7 +126,7 @@ def test_the_folder_of_something_else_is_one_finding(folders: tuple[str, ...], t
     temporary(tmp_path, "mine", 2 * HOUR_NS, _NOW)
     cache = opened(tmp_path, _NOW)
     [checked] = cache.leftovers()
-    assert "is laid out as no version of cuda.core known here" in checked.findings[0].detail
+    assert "has the layout of no known version of cuda.core" in checked.findings[0].detail
     assert not list(cache.scan())
     assert not cache.repair(checked, None).findings[0].repaired
     assert len([path for path in tmp_path.rglob("mine") if path.is_file()]) == len(folders)

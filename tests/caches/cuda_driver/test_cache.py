@@ -208,10 +208,10 @@ def test_the_folder_of_something_else_is_never_emptied(make: Callable[[Path], No
     (tmp_path / "home" / "link").symlink_to("/")
     cache = opened(tmp_path / "home", limit=10)
     [checked] = cache.leftovers()
-    assert "no cache of the CUDA driver" in checked.findings[0].detail
+    assert "not a cache of the CUDA driver" in checked.findings[0].detail
     assert not cache.check(only(cache)).findings and not only(cache).damage
     kept = cache.remove(only(cache), "--all")
-    assert kept is not None and "no cache of the CUDA driver" in kept.reason
+    assert kept is not None and "not a cache of the CUDA driver" in kept.reason
     assert len([path for path in (tmp_path / "home").rglob("*") if path.is_file()]) == 2
 
 

@@ -67,7 +67,7 @@ def test_a_folder_is_looked_at_in_part(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_pipe_is_not_opened_as_a_cache(tmp_path: Path) -> None:
     """A location that is neither file nor folder is refused with what to name instead."""
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(CacheUnusableError, match="neither a file nor a directory; name"):
+    with pytest.raises(CacheUnusableError, match="is not a file or a directory; name"):
         open_cache(tmp_path / "pipe")
 
 

@@ -73,7 +73,7 @@ def test_a_directory_in_place_of_a_file_is_told_and_moved_away(what: str, held: 
         (library()[:-30], FindingKind.TRUNCATED, "ends at byte"),
         (b"garbage" * 100, FindingKind.CORRUPT, "is not a library"),
         (bytes(13_000), FindingKind.CORRUPT, "is not a library"),
-        (library("twice"), FindingKind.MISLABELLED, "holds kernel twice where vecadd"),
+        (library("twice"), FindingKind.MISLABELLED, "contains kernel twice instead of vecadd"),
         (library(machine=183), FindingKind.MISLABELLED, "another machine"),
         (library(comment=b"clang version 14.0.6\0"), FindingKind.MISLABELLED, "another PoCL's"),
     ],

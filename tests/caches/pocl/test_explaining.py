@@ -24,7 +24,7 @@ def test_a_compiled_launch_is_a_hit(tmp_path: Path, size: bytes) -> None:
     reach = _ask(tmp_path, kernel=b"vecadd", local_size=size)
     assert (reach.verdict, reach.hit) == (Served.HIT, True)
     assert "16x1x1 (global offset 0, small grids only)" in reach.detail
-    assert "stores neither source nor options" in reach.detail
+    assert "stores no source and no options" in reach.detail
 
 
 def test_a_kernel_alone_is_no_launch(tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ def test_the_folder_of_something_else_is_one_finding(tmp_path: Path) -> None:
     build.age(tmp_path, _OLD)
     [(kind, detail)] = _left(tmp_path).values()
     assert kind is FindingKind.UNSUPPORTED
-    assert detail.startswith(f"{tmp_path} is laid out as no version of PoCL known here, so nothing in it")
+    assert detail.startswith(f"{tmp_path} has the layout of no known version of PoCL, so nothing in it")
     assert not any(one.repaired for checked in _repair(tmp_path) for one in checked.findings)
     assert len(list(tmp_path.iterdir())) == 4
 

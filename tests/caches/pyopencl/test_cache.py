@@ -106,7 +106,7 @@ _DAMAGE: dict[str, tuple[Callable[[Path], object], FindingKind, str, bool]] = {
     "a binary unlike Intel's, which built it": (
         _built_by_intel,
         FindingKind.CORRUPT,
-        "unlike those of Intel",
+        "unlike Intel's binaries",
         True,
     ),
     "the binary of another source": (

@@ -38,7 +38,7 @@ def test_the_folder_of_something_else_is_one_finding(tmp_path: Path) -> None:
     os.utime(tmp_path / "home" / "lock", (1, 1))
     cache = opened(tmp_path / "home")
     (checked,) = cache.leftovers()
-    assert "is laid out as no version of PyOpenCL known here" in checked.findings[0].detail
+    assert "has the layout of no known version of PyOpenCL" in checked.findings[0].detail
     assert "remove" not in checked.findings[0].detail
     assert not cache.repair(checked, None).findings[0].repaired
     assert (tmp_path / "home" / "lock").exists()

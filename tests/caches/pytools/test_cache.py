@@ -75,7 +75,7 @@ def _garble(path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "kind", "words"),
     [
-        (lambda path: path.write_bytes(b"garbage"), FindingKind.MISLABELLED, "no database"),
+        (lambda path: path.write_bytes(b"garbage"), FindingKind.MISLABELLED, "not an SQLite database"),
         (lambda path: os.truncate(path, 5000), FindingKind.CORRUPT, "malformed"),
         (lambda path: os.truncate(path, path.stat().st_size - 1), FindingKind.TRUNCATED, "last pages"),
         (_garble, FindingKind.CORRUPT, "Page 2"),

@@ -293,4 +293,4 @@ def test_a_journal_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     cache = opened(path)
     assert list(cache.scan()) == []
     told = [finding.detail for checked in cache.leftovers() for finding in checked.findings]
-    assert any("no regular file" in detail for detail in told)
+    assert any("not a regular file" in detail for detail in told)

@@ -150,7 +150,7 @@ def test_the_reasons_are_counted_the_most_first(tmp_path: Path) -> None:
     [
         (ROWS, Filters.of([("arch", "gfx1")]), f"{len(ROWS)} are left out by the filters"),
         ([row("a", data=b"")], Filters(), "1 are corrupt: it has no code"),
-        ([], Filters(), "the sources hold no rows"),
+        ([], Filters(), "the sources have no rows"),
     ],
 )
 def test_an_empty_database_is_not_made(

@@ -167,7 +167,7 @@ _CASES: dict[str, tuple[Damage, str, str, str]] = {
         lambda root, _: root.joinpath(_LONG, "2", _LONG, _LONG).mkdir(parents=True),
         "leftover", "as eviction leaves it", _REST,
     ),
-    "a folder of somebody": (lambda root, _: (root / "mine").mkdir(), "leftover", "it holds mine", _NOTHING),
+    "a folder of somebody": (lambda root, _: (root / "mine").mkdir(), "leftover", "contains mine", _NOTHING),
     "a link in the root": (
         lambda root, _: (root / "12").symlink_to(root.parent), "untrusted", "12 is a link", _NOTHING,
     ),
@@ -220,7 +220,7 @@ def test_a_young_lock_is_told_and_left(name: str, root: Path) -> None:
         os.truncate(folder / "0.bin", 20)
     before = snapshot(root.parent)
     (said,) = told(root)
-    assert said.startswith("locked: ") and "a program may hold it" in said
+    assert said.startswith("locked: ") and "a program may have it" in said
     assert not any(finding.repaired for checked in repaired(root) for finding in checked.findings)
     if name == "an old lock":
         kept = opened(root).remove(_only(root), "--all")
