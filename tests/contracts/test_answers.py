@@ -156,7 +156,7 @@ def _where(name: str, case: str, folder: Path) -> Iterator[str]:
             stack.enter_context(patch.object(places, asked, lambda *_, **__: ()))
         stack.enter_context(patch.object(os, "access", lambda *_, **__: True))
         stack.enter_context(chdir(folder))
-        stack.enter_context(patch.object(places, "_home_on_record", lambda: f"{folder}/record"))
+        stack.enter_context(patch.object(places, "_on_record", lambda _: f"{folder}/record"))
         for one in of_others(name).locations(
             {key: value.format(tmp=folder) for key, value in environ.items()}
         ):
