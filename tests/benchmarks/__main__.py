@@ -22,6 +22,7 @@ NAMES: Mapping[str, str] = {
     "miss": "what a miss adds to its compile, whole and in parts, beside two syncs and the compile",
     "warm": "gpucache warm beside a bare process pool, and where all are hits",
     "warm-fleet": "warm --check of 200 machines' profiles by 500 recorded programs, beside reading the files",
+    "warm-on": "gpucache warm --on two workers of Dask and of mpiexec beside a bare Dask map and at home",
     "processes": "hits by 16 processes beside one and beside cuda.core's cache, and a start of 64 processes",
     "remote-layer": "a start whose 30 hits are in a store elsewhere, beside local hits, and 16 at once",
     "start": "the command's start, beside importing click",

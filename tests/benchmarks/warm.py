@@ -16,7 +16,7 @@ from tests.benchmarks.measure import Comparison, Effort, compare, process
 _PROGRAMS, _JOBS = 16, 2
 _ROUNDS = 5
 """At most: a run takes seconds."""
-_SOURCE = """
+SOURCE = """
 extern "C" __global__ void work_{0}(float *x)
 {{
     float a[{1}];
@@ -33,26 +33,28 @@ extern "C" __global__ void work_{0}(float *x)
         x[threadIdx.x + i] = a[i];
 }}
 """
-_POOL = """
-import sys
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
-from pathlib import Path
-
-def compiled(path):
+COMPILED = """
+def compiled(source):
     from cuda.bindings import nvrtc
-    _, program = nvrtc.nvrtcCreateProgram(path.read_bytes(), b"program.cu", 0, [], [])
+    _, program = nvrtc.nvrtcCreateProgram(source, b"program.cu", 0, [], [])
     assert nvrtc.nvrtcCompileProgram(program, 1, [b"-arch=sm_90"])[0] == 0
     cubin = bytes(nvrtc.nvrtcGetCUBINSize(program)[1])
     nvrtc.nvrtcGetCUBIN(program, cubin)
     nvrtc.nvrtcDestroyProgram(program)
     return cubin
+"""
+_POOL = f"""
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
 
+{COMPILED}
 if __name__ == "__main__":
     sources, out, jobs = sorted(Path(sys.argv[1]).glob("*.cu")), Path(sys.argv[2]), int(sys.argv[3])
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for source, cubin in zip(sources, pool.map(compiled, sources)):
-            (out / f"{source.stem}.cubin").write_bytes(cubin)
+        for source, cubin in zip(sources, pool.map(compiled, (source.read_bytes() for source in sources))):
+            (out / f"{{source.stem}}.cubin").write_bytes(cubin)
 """
 
 
@@ -69,21 +71,22 @@ def run(effort: Effort) -> Iterator[Comparison]:
         sources = place / "sources"
         sources.mkdir()
         for number in range(programs):
-            (sources / f"work_{number}.cu").write_text(_SOURCE.format(number, size))
+            (sources / f"work_{number}.cu").write_text(SOURCE.format(number, size))
         (place / "pool.py").write_text(_POOL)
         jobs = str(_JOBS)
         warm: list[str | Path] = [sys.executable, "-m", "gpucache", "warm", sources, "--target", "cuda:sm_90"]
         pool: list[str | Path] = [sys.executable, place / "pool.py", sources, place / "out", jobs]
         sides = {
             "gpucache warm": process(
-                [*warm, "--root", place / "cold", "--jobs", jobs], before=lambda: _empty(place / "cold")
+                [*warm, "--root", place / "cold", "--jobs", jobs], before=lambda: empty(place / "cold")
             ),
-            "a bare pool": process(pool, before=lambda: _empty(place / "out")),
+            "a bare pool": process(pool, before=lambda: empty(place / "out")),
         }
         yield compare(f"{programs} compiles by {_JOBS} workers", sides, min(effort.rounds, _ROUNDS))
 
 
-def _empty(folder: Path) -> None:
+def empty(folder: Path) -> None:
+    """Make a directory empty, and wait for the disk."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(0o700)
     os.sync()  # so that nobody waits for what was written before

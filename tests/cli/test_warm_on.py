@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +19,13 @@ from msgspec import msgpack
 from gpucache.engine.workers.clusters import Cluster, in_process
 from gpucache.model import CacheKey, Entry
 from gpucache.store.format import parse_true
-from tests.children import has_ended, run_text
+from tests.children import has_ended
 from tests.cli.conftest import BAD_CU, Answer
+from tests.clusters import Dask, Mpi, compiling, parent
 from tests.patience import PATIENCE_S, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from tests.cli.conftest import Run
 
@@ -70,106 +69,6 @@ targets = ["{intel}"]
 """
 
 
-class Dask:
-    """A scheduler and workers on loopback, each worker with a nanny, as they are by default."""
-
-    def __init__(self, place: Path, environments: tuple[Mapping[str, str], ...]) -> None:
-        self._ends, self._place = ExitStack(), place
-        log = self._start("scheduler", "scheduler", "--host", "127.0.0.1", "--port", "0")
-        wait_until(lambda: "Scheduler at:" in log.read_text())
-        found = re.search(r"Scheduler at:\s+(tcp://\S+)", log.read_text())
-        assert found
-        self.words = (f"dask:{found[1]}",)
-        self.workers: list[subprocess.Popen[bytes]] = []
-        words = ("worker", found[1], "--nthreads", "1", "--local-directory", str(place))
-        logs = [self._start(f"worker{n}", *words, env=env) for n, env in enumerate(environments)]
-        wait_until(lambda: all("Registered to" in log.read_text() for log in logs))
-
-    def _start(self, name: str, *words: str, env: Mapping[str, str] = os.environ) -> Path:
-        log = self._place / f"{name}.log"
-        with log.open("wb") as out:
-            child = subprocess.Popen(
-                [sys.executable, "-m", "dask", *words, "--no-dashboard"],
-                env={**os.environ, **env},
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        self._ends.callback(child.wait)
-        self._ends.callback(child.kill)
-        self._ends.callback(child.terminate)
-        if words[0] == "worker":
-            self.workers.append(child)
-        return log
-
-    def begin(self, words: Sequence[object]) -> subprocess.Popen[str]:
-        """Run gpucache with some words and ``--on``."""
-        address = self.words
-        return _popen([*_GPUCACHE, *words, "--on", *address], os.environ)
-
-    def close(self) -> None:
-        self._ends.close()
-
-
-class Mpi:
-    """``mpiexec`` with a process that asks and a worker for each of some environments."""
-
-    def __init__(self, place: Path, environments: tuple[Mapping[str, str], ...]) -> None:
-        if shutil.which("mpiexec") is None:
-            pytest.skip("mpiexec is not installed")
-        # The wheel of mpi4py looks for MPICH under the name that others than Debian give it.
-        for library in Path("/usr/lib").glob("*/libmpich.so.12"):
-            (place / "libmpi.so.12").symlink_to(library)
-        self._environ = {**os.environ, "LD_LIBRARY_PATH": str(place)}
-        if run_text([sys.executable, "-c", "from mpi4py import MPI"], env=self._environ).returncode:
-            pytest.skip("mpi4py does not load an MPI here")
-        self._environments = ({}, *environments)
-        self.workers: list[subprocess.Popen[Any]] = []
-
-    def begin(self, words: Sequence[object]) -> subprocess.Popen[str]:
-        """Run gpucache with some words and ``--on``."""
-        command = ["mpiexec"]
-        for environ in self._environments:
-            variables = [word for pair in environ.items() for word in ("-env", *pair)]
-            command += [":"] * (len(command) > 1) + ["-n", "1", *variables]
-            command += [*_GPUCACHE, *map(str, words), "--on", "mpi"]
-        self.workers = [_popen(command, self._environ)]
-        return self.workers[0]
-
-    def close(self) -> None:
-        for child in self.workers:
-            child.kill()
-            child.wait()
-
-
-_GPUCACHE = (sys.executable, "-m", "gpucache")
-
-
-def _popen(words: Sequence[object], environ: Mapping[str, str]) -> subprocess.Popen[str]:
-    pipe = subprocess.PIPE
-    return subprocess.Popen([*map(str, words)], env=environ, stdout=pipe, stderr=pipe, text=True, cwd="/")
-
-
-def compiling(cluster: Dask | Mpi) -> dict[int, subprocess.Popen[Any]]:
-    """The processes of jobs, each with the process that began its worker."""
-    begun = {worker.pid: worker for worker in cluster.workers}
-    found = {}
-    for file in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(FileNotFoundError, ProcessLookupError):
-            pid = above = int(file.parent.name)
-            if b"engine.warm.elsewhere" not in file.read_bytes():
-                continue
-            while above > 1 and above not in begun:
-                above = _parent(above)
-            if above in begun:
-                found[pid] = begun[above]
-    return found
-
-
-def _parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
 Start = Callable[..., "Dask | Mpi"]
 
 
@@ -189,7 +88,7 @@ def start(tmp_path: Path, vendors: Path, kind: type[Dask | Mpi]) -> Iterator[Sta
             place = tmp_path / "cluster"
             place.mkdir()
             seen = {"OCL_ICD_VENDORS": str(vendors)}
-            cluster = kind(place, tuple(seen | dict(one) for one in environments))
+            cluster = kind(place, [seen | dict(one) for one in environments])
             ends.callback(cluster.close)
             return cluster
 
@@ -197,7 +96,14 @@ def start(tmp_path: Path, vendors: Path, kind: type[Dask | Mpi]) -> Iterator[Sta
 
 
 def _begun(cluster: Dask | Mpi, root: Path, *words: object) -> subprocess.Popen[str]:
-    return cluster.begin(("--root", root, "--json", "warm", *words))
+    command = cluster.command(("--root", root, "--json", "warm", *words))
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env=cluster.environ, stdout=pipe, stderr=pipe, text=True, cwd="/")
+
+
+def _compiling(cluster: Dask | Mpi, child: subprocess.Popen[str]) -> dict[int, subprocess.Popen[Any]]:
+    """The processes of jobs, each with the process that began its worker."""
+    return compiling(cluster.workers if isinstance(cluster, Dask) else [child])
 
 
 def _ended(child: subprocess.Popen[str]) -> Answer:
@@ -265,8 +171,8 @@ def test_a_process_that_is_killed_is_tried_once_more(
     """A worker whose process dies of a build stays, and the build is tried again."""
     sources, cluster = write({"slow.cu": endless.replace(*SLOW)}), start({})
     child = _begun(cluster, tmp_path / "away", sources, "--target", nvrtc, "--timeout", "600")
-    wait_until(lambda: bool(compiling(cluster)))
-    os.kill(min(compiling(cluster)), signal.SIGKILL)
+    wait_until(lambda: bool(_compiling(cluster, child)))
+    os.kill(min(_compiling(cluster, child)), signal.SIGKILL)
     assert _results(_ended(child)) == {"slow.cu": "built"}
 
 
@@ -283,8 +189,8 @@ def test_a_lost_process_of_mpiexec_ends_the_run_and_the_next_one_goes_on(
     options = ("-I", sources / "inc", "--target", nvrtc)
     child = _begun(cluster, away, sources, *options)
     wait_until(lambda: len([*away.rglob("*.gpc")]) == 3)
-    [pid] = compiling(cluster)
-    os.kill(_parent(pid), signal.SIGKILL)
+    [pid] = _compiling(cluster, child)
+    os.kill(parent(pid), signal.SIGKILL)
     assert _ended(child).code != 0
     wait_until(lambda: has_ended(pid))
     (sources / "endless.cu").unlink()
@@ -303,8 +209,8 @@ def test_a_lost_worker_costs_nothing_but_time(
     cluster = start({}, {})
     options = (sources, "-I", sources / "inc", "--target", nvrtc, "--timeout", "600")
     child = _begun(cluster, tmp_path / "away", *options)
-    wait_until(lambda: bool(compiling(cluster)))
-    pid, worker = next(iter(compiling(cluster).items()))
+    wait_until(lambda: bool(_compiling(cluster, child)))
+    pid, worker = next(iter(_compiling(cluster, child).items()))
     os.killpg(worker.pid, signal.SIGKILL)  # its nanny as well, which would start another
     answer = _ended(child)
     assert {*_results(answer).values()} == {"built"}, answer.out
@@ -333,8 +239,8 @@ def test_an_interrupt_ends_the_compiles_of_the_workers(
     """Ctrl-C is exit 130 with an outcome for each item, and no worker goes on."""
     sources, cluster = write({"endless.cu": endless}), start({})
     child = _begun(cluster, tmp_path / "away", sources, "--target", nvrtc)
-    wait_until(lambda: bool(compiling(cluster)))
-    [pid] = compiling(cluster)
+    wait_until(lambda: bool(_compiling(cluster, child)))
+    [pid] = _compiling(cluster, child)
     child.send_signal(signal.SIGINT)
     answer = _ended(child)
     assert (answer.code, _results(answer)) == (130, {"endless.cu": "interrupted"})
