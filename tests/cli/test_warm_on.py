@@ -294,6 +294,20 @@ def test_a_cluster_that_cannot_be_used_is_told_before_anything_is_built(
     assert not root.exists()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [Dask])
+def test_two_runs_at_once_build_a_program_once(
+    start: Start, write: Write, endless: str, nvrtc: str, tmp_path: Path
+) -> None:
+    """A program that the workers of one run compile is a hit for another run, which waits for it."""
+    sources, cluster = write({"slow.cu": endless.replace(*SLOW)}), start({}, {})
+    options = (sources, "--target", nvrtc, "--timeout", "600")
+    first = _begun(cluster, tmp_path / "away", *options)
+    wait_until(lambda: bool(_compiling(cluster, first)))
+    second = _begun(cluster, tmp_path / "away", *options)
+    assert (_results(_ended(first)), _results(_ended(second))) == ({"slow.cu": "built"}, {"slow.cu": "hit"})
+
+
 class _Here:
     """An engine whose one worker is this process, and whose second answer is changed on its way back."""
 

@@ -10,10 +10,13 @@ blobs and the file of an entry in them. Must not know how a cluster is reached.
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -73,13 +76,26 @@ class _Answer:
     """Where the headers were laid out, which logs name."""
 
 
+class _Sent(NamedTuple):
+    """A build that a worker has."""
+
+    prepared: Prepared
+    miss: Miss
+    roots: Sequence[str]
+    """The directories of this machine that its tree stands for."""
+    lock: ExitStack
+    """Holds the lock of its key."""
+
+
 class Elsewhere:
     """The builds of a run, made by a cluster."""
 
     def __init__(self, cluster: Cluster, stores: Stores, jobs: int | None) -> None:
         self._cluster, self._jobs = cluster, jobs
         self._stores = stores._replace(remote=None)  # which the run asks, and to which it sends
-        self._sent: dict[Named, tuple[Prepared, Miss, Sequence[str]]] = {}
+        self._sent: dict[Named, _Sent] = {}
+        self._locked_s: dict[Named, float] = {}
+        """When the key of a build was first seen to be locked by another process."""
 
     def round(
         self,
@@ -89,38 +105,50 @@ class Elsewhere:
     ) -> Iterator[tuple[WarmItem, Prepared, Answer]]:
         """The answer for each item as it comes."""
         tasks = [self._task(*pair, bounds.timeout_s) for pair in pending]
-        for (item, prepared), answer in self._cluster.run(
-            __name__, tasks, self._jobs, lambda now: running([item.name for item, _ in now])
-        ):
-            if isinstance(answer, Done) and isinstance(answer.value, bytes):
-                answer = self._received(item, answer.value)
-            yield item, prepared, answer
+        try:
+            for (item, prepared), answer in self._cluster.run(
+                __name__, tasks, self._jobs, lambda now: running([item.name for item, _ in now])
+            ):
+                if sent := self._sent.pop(item.name, None):
+                    with sent.lock:
+                        answer = self._received(sent, answer) if isinstance(answer, Done) else answer
+                yield item, prepared, answer
+        finally:
+            for sent in self._sent.values():
+                sent.lock.close()
 
     def _task(self, item: WarmItem, prepared: Prepared, timeout_s: float) -> Task[tuple[WarmItem, Prepared]]:
         pack = partial(self._pack, item, prepared, timeout_s)
         toolchain = prepared.compilation.inputs.toolchain
         return Task((item, prepared), prepared.request.target, toolchain, pack)
 
-    def _pack(self, item: WarmItem, prepared: Prepared, timeout_s: float) -> bytes | Done[Hit] | Failed:
+    def _pack(
+        self, item: WarmItem, prepared: Prepared, timeout_s: float
+    ) -> bytes | Done[Hit] | Failed | None:
         stores, toolchain = self._stores, prepared.compilation.inputs.toolchain
-        found = find(stores, prepared, whole=True)
-        if isinstance(found, Hit):
-            return Done(found)
-        miss = explain(stores, prepared, found)
         backend, environ = load_backend(prepared.request.target.backend), self._cluster.machine.environment
-        try:
-            prepared = with_sizes(backend, prepared, found, environ, stores)
-            prepared = stamped(prepared, stores)
-            job, roots = _packed(prepared, backend.environment(toolchain, environ), timeout_s)
-        except (GpucacheError, OSError) as error:
-            return Failed(error)
-        self._sent[item.name] = prepared, miss, roots
-        return job
+        with ExitStack() as lock:
+            if stores.target and not lock.enter_context(stores.target.single_flight(prepared.key, 0)):
+                since_s = self._locked_s.setdefault(item.name, time.monotonic())
+                if time.monotonic() - since_s < timeout_s / 2:
+                    return None  # half of the time may pass while another process builds the same
+            found = find(stores, prepared, whole=True)
+            if isinstance(found, Hit):
+                return Done(found)
+            miss = explain(stores, prepared, found)
+            try:
+                prepared = with_sizes(backend, prepared, found, environ, stores)
+                prepared = stamped(prepared, stores)
+                job, roots = _packed(prepared, backend.environment(toolchain, environ), timeout_s)
+            except (GpucacheError, OSError) as error:
+                return Failed(error)
+            self._sent[item.name] = _Sent(prepared, miss, roots, lock.pop_all())
+            return job
 
-    def _received(self, item: WarmItem, data: bytes) -> Answer:
-        prepared, miss, roots = self._sent.pop(item.name)
+    def _received(self, sent: _Sent, done: Done[Any]) -> Answer:
+        prepared, miss, roots, _ = sent
         try:
-            answer = msgspec.msgpack.decode(data, type=_Answer)
+            answer = msgspec.msgpack.decode(done.value, type=_Answer)
             if answer.died:
                 return Died(answer.died, answer.limit_s)
             if answer.failed:

@@ -70,8 +70,8 @@ class Task(Generic[J]):
     item: J
     target: Target
     toolchain: Toolchain
-    pack: Callable[[], bytes | Done[Any] | Failed]
-    """Makes its job when a worker is free; or knows the answer already."""
+    pack: Callable[[], bytes | Done[Any] | Failed | None]
+    """Makes its job when a worker is free, or knows the answer already; None if it is to be asked later."""
 
 
 class Cluster:
@@ -253,16 +253,14 @@ class _Deal(Generic[J]):
             task = self._waiting.popleft()
             able = self._cluster.slots(task)
             worker = max(able, key=lambda name: free[name], default=None)
-            if worker is None or free[worker] <= 0:
+            job = task.pack() if worker is not None and free[worker] > 0 else None
+            if worker is None or job is None:
                 self._waiting.append(task)
-                continue
-            job = task.pack()
-            if not isinstance(job, bytes):
+            elif isinstance(job, bytes):
+                self._given[self._cluster.submit(worker, in_process, self._module, job)] = task, worker
+                free[worker] -= 1
+            else:
                 yield task.item, job
-                continue
-            future = self._cluster.submit(worker, in_process, self._module, job)
-            self._given[future] = task, worker
-            free[worker] -= 1
 
     def ended(self) -> Iterator[tuple[J, Done[Any] | Failed | Died]]:
         """The answers that came, and those for lost workers and for tasks that nobody can do any more."""
@@ -281,7 +279,7 @@ class _Deal(Generic[J]):
                 yield task.item, Died(_line(error))
                 continue
             yield task.item, Done(answer)
-        for task in list(self._waiting) if self._cluster.is_settled else ():
+        for task in list(self._waiting) if self._cluster.is_settled and not self._given else ():
             if not self._cluster.slots(task):
                 self._waiting.remove(task)
                 told = (
