@@ -7,7 +7,7 @@ executed; a removal that could break the owner is refused. Must not know how res
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpucache.answers.entries import CacheEntry, EntryReport, Location
 from gpucache.answers.verify import Checked
@@ -173,61 +173,44 @@ class Isolation(NamedTuple):
     """Variables that turn its programs' caching on, if it is off in their environment."""
 
 
-class System(Protocol):
+class System:
     """A kind of cache."""
 
-    @property
-    def name(self) -> str:
-        """The name that people and ``--cache`` use for it."""
-        ...
-
-    @property
-    def title(self) -> str:
-        """A short description."""
-        ...
-
-    @property
-    def nowhere(self) -> str:
-        """Why an environment can lack a place for its caches, and the remedy; a clause."""
-        ...
+    name: str
+    """The name that people and ``--cache`` use for it."""
+    title: str
+    """A short description."""
+    nowhere: str
+    """Why an environment can lack a place for its caches, and the remedy; a clause."""
+    tracing: Mapping[str, str] = {}
+    """The environment variables that make its programs log hits and misses; empty for none."""
+    driver = False
+    """Whether a driver owns its caches, below every program and all other caches."""
+    below: Mapping[str, str] = {}
+    """By the implementation of a toolchain whose programs pass this cache on their way to the compiler: why
+    they do not use it, or an empty text if they do."""
 
     @property
     def wanted(self) -> Mapping[str, str]:
         """The fields that ``explain`` accepts, each with its meaning."""
-        ...
+        return {}
 
     def locations(self, environ: Mapping[str, str]) -> Sequence[Location]:
         """The places where its programs look in an environment, in order, existing or not. Raises nothing."""
-        ...
+        raise NotImplementedError
 
     def recognises(self, path: Path) -> bool:
         """Whether a file or directory looks like one of its caches. Raises nothing."""
-        ...
+        raise NotImplementedError
 
     def open(self, location: Location) -> Cache:
         """The cache at a location; raises CacheUnusableError if it cannot be opened at all."""
-        ...
+        raise NotImplementedError
 
     def isolation(self, folder: Path) -> Isolation:
         """The environment that moves its programs' cache below a directory."""
-        ...
+        raise NotImplementedError
 
-    @property
-    def tracing(self) -> Mapping[str, str]:
-        """The environment variables that make its programs log hits and misses; empty for none."""
-        ...
-
-    @property
-    def driver(self) -> bool:
-        """Whether a driver owns its caches, below every program and all other caches."""
-        ...
-
-    @property
-    def below(self) -> Mapping[str, str]:
-        """By the implementation of a toolchain whose programs pass this cache on their way to the compiler:
-        why they do not use it, or an empty text if they do."""
-        ...
-
-    def question(self, request: BuildRequest, toolchain: Toolchain) -> Wanted:
+    def question(self, request: BuildRequest, toolchain: Toolchain) -> Wanted:  # noqa: ARG002 - opaque keys
         """The question for ``explain`` that shows whether the cache would serve a build."""
-        ...
+        return {}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location, Problem
 from gpucache.answers.verify import Checked, Finding
 from gpucache.caches import registry
-from gpucache.caches.interface import Isolation, OwnRoot, Wanted
+from gpucache.caches.interface import Isolation, OwnRoot, System, Wanted
 from gpucache.caches.portable import (
     SYNCED_AT_ONCE,
     Moving,
@@ -29,12 +29,10 @@ from gpucache.host import os_errors
 from gpucache.model import (
     Artifact,
     ArtifactKind,
-    BuildRequest,
     CacheKey,
     Checks,
     Entry,
     EntryHead,
-    Toolchain,
 )
 from gpucache.settings import find_root
 from gpucache.store import DirectoryStore, RootRefused, root_state
@@ -349,16 +347,12 @@ class OwnEntries:
         return map(_entry, self._store.scan(heads=self._heads))
 
 
-class OwnSystem:
-    """Our own store as one system among others: see ``gpucache.caches.interface.System``."""
+class OwnSystem(System):
+    """Our own store as one system among others, whose keys are explained from the sources themselves."""
 
     name = registry.OWN
     title = "gpucache's own cache"
     nowhere = "this user has no home directory; set GPUCACHE_DIR"
-    wanted: Mapping[str, str] = {}
-    tracing: Mapping[str, str] = {}
-    below: Mapping[str, str] = {}
-    driver = False
 
     def locations(self, environ: Mapping[str, str]) -> Sequence[Location]:
         """The user's own root."""
@@ -380,10 +374,6 @@ class OwnSystem:
     def isolation(self, folder: Path) -> Isolation:
         """A root below a directory."""
         return Isolation((("GPUCACHE_DIR", str(folder / self.name)),))
-
-    def question(self, request: BuildRequest, toolchain: Toolchain) -> Wanted:  # noqa: ARG002 - the protocol's
-        """Nothing: our own keys are explained from the sources themselves."""
-        return {}
 
 
 SYSTEM = OwnSystem()

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from gpucache.answers.entries import Location
-from gpucache.caches.interface import Isolation, Wanted
+from gpucache.caches.interface import Isolation, System, Wanted
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import is_own
 from gpucache.model import BuildRequest, Toolchain
@@ -531,17 +531,15 @@ def _mount(line: str) -> Mount | None:
     return Mount(_ESCAPED.sub(lambda found: chr(int(found[1], 8)), fields[4]), kinds[0], options)
 
 
-class ForeignSystem:
-    """A kind of cache, of its places and a loader of its format: a ``gpucache.caches.interface.System``."""
+class ForeignSystem(System):
+    """A kind of cache, made from its places and a loader of its format."""
 
     def __init__(self, found: type[Places], load: "Callable[[], type[Format[Any]]]") -> None:
         self._places = found
         self._load = load
         self.name, self.title = found.name, found.title
         self.nowhere = found.nowhere()
-        self.tracing: Mapping[str, str] = found.tracing
-        self.driver = found.driver
-        self.below: Mapping[str, str] = found.below
+        self.tracing, self.driver, self.below = found.tracing, found.driver, found.below
 
     @cached_property
     def _format(self) -> "type[Format[Any]]":
