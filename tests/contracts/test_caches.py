@@ -136,24 +136,17 @@ def test_every_system_keeps_this_contract() -> None:
 
 
 @every_system
-def test_an_absent_place_has_nothing(name: str, tmp_path: Path) -> None:
-    """No entries, nothing to tell, and asking makes nothing."""
-    cache = open_example(name, tmp_path / "none" / EXAMPLES[name].place)
-    assert not _asked(cache) and not _findings(cache) and not cache.finish_removals()
-    assert not list(tmp_path.iterdir())
-
-
-@every_system
-def test_an_empty_place_has_nothing(name: str, tmp_path: Path) -> None:
-    """An owner that was stopped early leaves one: a folder, or a file without bytes."""
+@pytest.mark.parametrize("made", [False, True])
+def test_an_absent_or_empty_place_has_nothing(name: str, made: bool, tmp_path: Path) -> None:
+    """An owner that was stopped early leaves a folder, or a file without bytes; asking makes nothing."""
     place = tmp_path / "cache" / EXAMPLES[name].place
-    (tmp_path / "cache").mkdir()
-    if EXAMPLES[name].place:
-        place.touch()
+    if made:
+        place.parent.mkdir(exist_ok=True)
+        place.touch() if EXAMPLES[name].place else place.mkdir()
     cache = open_example(name, place)
     assert not _asked(cache) and not _findings(cache) and not cache.finish_removals()
     assert not any(finding.repaired for finding in _repaired(cache))
-    assert len(list(tmp_path.rglob("*"))) == 1 + bool(EXAMPLES[name].place)
+    assert len(list(tmp_path.rglob("*"))) == made * (1 + bool(EXAMPLES[name].place))
 
 
 @every_system
@@ -748,28 +741,20 @@ def _environs(name: str, place: str) -> list[dict[str, str]]:
 
 
 @every_other
+@pytest.mark.parametrize("gone", [False, True])
 def test_an_environment_without_a_home_raises_nothing(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, gone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There is a place with its problems, or none; also where a variable is empty or names no whole path."""
-    monkeypatch.chdir(tmp_path)
-    for environ in ({}, {"PATH": "/usr/bin"}, *_environs(name, ""), *_environs(name, "me")):
+    """There is a place with its problems, or none; also where a variable is empty or names no whole path, and
+    where the current folder is gone."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    if gone:
+        (tmp_path / "here").rmdir()
+    placed = [{"HOME": "me", **environ} for environ in _environs(name, str(tmp_path))]
+    for environ in ({}, {"PATH": "/usr/bin"}, *_environs(name, ""), *_environs(name, "me"), *placed):
         _all_asked(name, environ)
     assert load_system(name).nowhere and load_system(name).title
-
-
-@every_other
-def test_a_current_folder_that_is_gone_raises_nothing(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Places that are named from there are told as they stand."""
-    (tmp_path / "gone").mkdir()
-    monkeypatch.chdir(tmp_path / "gone")
-    (tmp_path / "gone").rmdir()
-    for environ in _environs(name, "me"):
-        _all_asked(name, environ)
-    for environ in _environs(name, str(tmp_path)):
-        _all_asked(name, {"HOME": "me", **environ})
 
 
 @needs_root
@@ -805,13 +790,9 @@ def test_isolation_leads_programs_to_one_cache_below_a_folder(name: str, tmp_pat
 
 @every_other
 def test_a_cache_is_recognised_and_others_are_not(name: str, tmp_path: Path) -> None:
-    """Each example by its own system."""
+    """Its example is; nothing, a file of something else, a pipe, a link to nowhere, a name that no file can
+    have are not."""
     assert load_system(name).recognises(EXAMPLES[name].make(tmp_path / "cache"))
-
-
-@every_other
-def test_where_no_cache_can_be_none_is_recognised(name: str, tmp_path: Path) -> None:
-    """Nothing, a file of something else, a pipe, a link to nowhere, a name that no file can have."""
     (tmp_path / "link").symlink_to("nowhere")
     os.mkfifo(tmp_path / "pipe")
     _lay(tmp_path / "file")
