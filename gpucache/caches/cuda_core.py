@@ -69,14 +69,6 @@ class CudaCore(CudaCorePlaces, BinaryFormat):
         """When it was read: cuda.core sets that itself at every hit, and evicts by it alone."""
         return status.st_atime_ns
 
-    def unreadable(self, error: OSError) -> Problem:
-        """A program that asks for it fails."""
-        return Problem(
-            FindingKind.UNTRUSTED,
-            f"it cannot be read ({error.strerror}): a program of this user that asks for it fails",
-            "remove it, or give the program its own cache",
-        )
-
     def stranger(self, node: Node) -> Problem:
         """A file in place of a directory, or a directory in place of an entry, makes programs fail."""
         *above, last = node.parts

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -505,25 +505,17 @@ class DatabaseFormat(FilesFormat):
         """The database first: without its log it may be damaged, while a log alone does no harm."""
         return sorted(names)
 
-    @contextmanager
-    def lock(self, item: Files) -> Iterator[None]:
+    def lock(self, item: Files) -> AbstractContextManager[None]:
         """Take a lease of the database, so that no program has it open; on Windows the removal itself fails.
         None if a link, a pipe or the like is in its place."""
         if not stat.S_ISREG(item.seen[item.names[0]].st_mode):
-            yield
-            return
-        try:
-            with item.open() as folder:
-                fd = folder.open_file(item.names[0])
-        except FileNotFoundError:  # it is about to come
-            yield
-            return
-        try:
-            if why := _held(fd):
-                raise HeldError(f"{why} {item.path} open, which could store nothing more; end it first")
-            yield
-        finally:
-            os.close(fd)
+            return nullcontext()
+
+        def take(fd: int) -> str:
+            why = _held(fd)
+            return why and f"{why} {item.path} open, which could store nothing more; end it first"
+
+        return self.holding(*item.parts, item.names[0], take=take)
 
     def _damaged(self, why: str) -> Problem:
         return Problem(FindingKind.CORRUPT, f"{why}; {self.consequence}")

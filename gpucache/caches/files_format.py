@@ -201,10 +201,6 @@ class FilesFormat(Format[Files]):
         """The files of an entry from elsewhere as the owner would have written them in a root, in order."""
         return entry.files
 
-    def key_here(self, entry: PortableEntry) -> str:
-        """The key that an entry from elsewhere gets in this cache."""
-        return entry.key
-
     def publish(self, entry: PortableEntry, move: Callable[[], bool]) -> bool:  # noqa: ARG002 - for indexes
         """Bring an entry from elsewhere into the cache with ``move``, which moves its files into place unless
         another process has them; and its row into the index. Raises HeldError, FormatError, OSError."""
@@ -227,18 +223,20 @@ class FilesFormat(Format[Files]):
         return sorted(names, reverse=True)
 
     @contextmanager
-    def holding(self, *path: str) -> Iterator[None]:
-        """Hold a lock that the owner takes with flock(2) while it writes, by the names from the root to its
-        file; no lock if that file is missing. Raises HeldError, OSError."""
+    def holding(self, *path: str, take: Callable[[int], str] | None = None, flags: int = 0) -> Iterator[None]:
+        """Hold a lock that the owner takes while it writes, by the names from the root to its file; no lock
+        if that is missing. ``take`` locks the open file, or says who has it; else it is taken by flock(2), as
+        for a build. Raises HeldError, OSError."""
         try:
             with files.open_folder(self.root, *path[:-1]) as folder:
-                fd = folder.open_file(path[-1])
+                fd = folder.open_file(path[-1], flags=flags)
         except FileNotFoundError:
             yield
             return
         try:
-            if not files.take_lock(fd, 0):
-                raise HeldError(f"{self.owner} is building it; try again once that is done")
+            building = f"{self.owner} is building it; try again once that is done"
+            if why := take(fd) if take else "" if files.take_lock(fd, 0) else building:
+                raise HeldError(why)
             yield
         finally:
             os.close(fd)

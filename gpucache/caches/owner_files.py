@@ -7,7 +7,7 @@ derives from its class. Must not know any system.
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from typing import ClassVar
 
 from gpucache.answers.entries import FindingKind, Problem
@@ -15,7 +15,6 @@ from gpucache.answers.evict import Kept
 from gpucache.answers.verify import Checked
 from gpucache.caches.files import Files, open_folder, overwrite, read_part, take_lock
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import HeldError
 from gpucache.caches.portable import PortableEntry
 from gpucache.errors import FormatError
 
@@ -35,23 +34,17 @@ class LockedFormat(FilesFormat):
         """The names of the directories from the root to the directory of an entry's lock."""
         return ()
 
-    @contextmanager
-    def lock(self, item: Files) -> Iterator[None]:
+    def lock(self, item: Files) -> AbstractContextManager[None]:
         """Take the lock if it exists; only the first entry waits long, as a thousand would wait for hours."""
-        try:
-            with open_folder(self.root, *self.lock_place(item)) as folder:
-                fd = folder.open_file(self.lock_name, flags=os.O_RDWR if self.lock_is_record else 0)
-        except FileNotFoundError:
-            yield
-            return
-        try:
-            if not take_lock(fd, 0 if self._was_held else _PATIENCE_S, record=self.lock_is_record):
-                self._was_held = True
-                what = f"{self.owner}'s lock is held"
-                raise HeldError(f"{what}; try again once the program that has it is done")
-            yield
-        finally:
-            os.close(fd)
+
+        def take(fd: int) -> str:
+            if take_lock(fd, 0 if self._was_held else _PATIENCE_S, record=self.lock_is_record):
+                return ""
+            self._was_held = True
+            return f"{self.owner}'s lock is held; try again once the program that has it is done"
+
+        flags = os.O_RDWR if self.lock_is_record else 0
+        return self.holding(*self.lock_place(item), self.lock_name, take=take, flags=flags)
 
 
 class SummedFormat(FilesFormat):
@@ -95,9 +88,9 @@ class SummedFormat(FilesFormat):
 
     def publish(self, entry: PortableEntry, move: Callable[[], bool]) -> bool:
         """The entry, and then its size in the sum."""
-        done, key = move(), self.key_here(entry)
+        done = move()
         if done:
-            for item in [one for one in self.items(key) if one.key == key]:
+            for item in [one for one in self.items(entry.key) if one.key == entry.key]:
                 self._correct(self.summed(item))
         return done
 

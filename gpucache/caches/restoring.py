@@ -137,7 +137,7 @@ def _started(
     pool: ThreadPoolExecutor,
 ) -> Callable[[], Restored]:
     """Stage an entry, unless a sound one is among those that were ``there``; the function publishes it."""
-    old, wrong = _judged(made, entry, check) if made.key_here(entry) in there else (None, None)
+    old, wrong = _judged(made, entry, check) if entry.key in there else (None, None)
     sound = old is not None and wrong is None
     if sound and old is not None and made.holds(old, [one.name for one in entry.files]):
         return lambda: Restored(done=False, present=True)
@@ -194,7 +194,7 @@ def _staged(made: "FilesFormat", entry: PortableEntry, check: Check, below: Path
     names = {"/".join((*one.parts, name)) for one in found for name in one.names}
     folders = {name for one in found for name in _folders(one)}
     whole = len(found) == 1 and names - folders == {one.name for one in trial} - {made.index}
-    if not whole or found[0].key != made.key_here(entry):
+    if not whole or found[0].key != entry.key:
         raise FormatError(f"it is laid out as no entry of {made.owner}'s cache")
     if wrong := check(probe, found[0]):
         raise FormatError(f"it is {wrong.kind}: {wrong.detail}")
@@ -211,7 +211,7 @@ def _folders(item: Files) -> Iterator[str]:
 
 def _item(made: "FilesFormat", entry: PortableEntry) -> Files | None:
     """The entry in the place of another in this cache, where another directory may have one of its key."""
-    key, names = made.key_here(entry), [one.name for one in made.placed(entry, made.root)]
+    key, names = entry.key, [one.name for one in made.placed(entry, made.root)]
     try:
         found = [one for one in made.items(key) if one.key == key and _is_entry(made, one)]
         return next(

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches import files
-from gpucache.caches.files import Identity
 from gpucache.caches.format import Clock, HeldError
 from gpucache.caches.pyopencl.locations import LOCK
 from gpucache.folders import Folder
@@ -80,8 +79,7 @@ def free_stale(folder: Folder, clock: Clock) -> bool:
         seen = folder.lstat(LOCK)
         if clock() - seen.st_mtime_ns <= STALE_NS or is_strange(seen):
             return False
-        if Identity.of(folder.lstat(LOCK)) == Identity.of(seen):
-            folder.unlink(LOCK)
+        folder.unlink(LOCK)
     except FileNotFoundError:
         pass
     return True
