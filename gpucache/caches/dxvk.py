@@ -65,7 +65,9 @@ class Dxvk(DxvkPlaces, FilesFormat):
             yield problem
             return
         lut, shaders = item.names
-        start, end = _header_bytes(item), item.seen[lut].st_size
+        begins = len(_MAGIC) + 2
+        start = begins + int.from_bytes(item.part(lut, len(_MAGIC), 2), "little")
+        end = item.seen[lut].st_size
         if end == start:  # a program that had none compiled
             return
         row = item.part(lut, max(start, end - _ROW_END.size), _ROW_END.size)
@@ -91,10 +93,6 @@ def _version(item: Files) -> str:
     version = start[6 : 6 + length]
     whole = start.startswith(_MAGIC) and 0 < length <= _LONGEST and len(version) == length
     return printable(version) if whole else ""
-
-
-def _header_bytes(item: Files) -> int:
-    return len(_MAGIC) + 2 + int.from_bytes(item.part(item.names[0], len(_MAGIC), 2), "little")
 
 
 def _hash(data: bytes) -> int:

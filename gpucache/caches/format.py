@@ -48,32 +48,26 @@ class Item(Protocol):
     @property
     def key(self) -> str:
         """Its unique identity in the cache, hex digits if possible."""
-        ...
 
     @property
     def path(self) -> Path:
         """The name shown to people."""
-        ...
 
     @property
     def size_bytes(self) -> int:
         """Its size on disk."""
-        ...
 
     @property
     def written_ns(self) -> int:
         """When it was written."""
-        ...
 
     @property
     def used_ns(self) -> int:
         """When it was last read or written, as far as that is known."""
-        ...
 
     @property
     def owned(self) -> bool:
         """Whether all of it belongs to this user."""
-        ...
 
 
 T = TypeVar("T", bound=Item)

@@ -85,6 +85,7 @@ class Warp(WarpPlaces, FilesFormat):
         folder, kinds = item.parts[-1], [_BINARIES.get(Path(name).suffix) for name in item.names]
         older = folder in ("bin", "gen")
         module = _ENDING.sub("", item.names[0]) if older else folder[: -len("_0123456")]
+        devices = [match[1] or "cpu" for name in item.names if (match := _DEVICE.search(name))]
         problem = None
         if not any(kinds) and folder != "gen":
             detail = "its directory has no binary, so Warp compiles the module again"
@@ -94,7 +95,7 @@ class Warp(WarpPlaces, FilesFormat):
             problem = Problem(FindingKind.TRUNCATED, detail)
         return self.entry(item)._replace(
             program=module.removeprefix("wp_"),
-            target=" ".join(_devices(item)),
+            target=" ".join(sorted({"cpu" if one == "cpu" else f"cuda:sm_{one[2:]}" for one in devices})),
             artifact_kind=next((kind.value for kind in kinds if kind), "source"),
             damage=problem,
             toolchain=(("Warp", next(iter(item.parts[:-1]), "")),),
@@ -156,8 +157,3 @@ def _lacking(item: Files, folder: str) -> str:
         return "" if folder == "gen" or any(name.endswith(".hash") for name in item.names) else ".hash"
     before_meta = any(name.startswith("module_codegen.") for name in item.names)
     return "" if before_meta or any(name.endswith(".meta") for name in item.names) else ".meta"
-
-
-def _devices(item: Files) -> list[str]:
-    found = [match[1] or "cpu" for name in item.names if (match := _DEVICE.search(name))]
-    return sorted({"cpu" if one == "cpu" else f"cuda:sm_{one[2:]}" for one in found})

@@ -169,7 +169,10 @@ def read_info(data: bytes) -> Info:
     dependencies, log = state["dependencies"], state["log"]
     if not isinstance(dependencies, list) or not isinstance(log, str | None):
         raise FormatError("info has dependencies or a log of a different type than PyOpenCL writes")
-    return Info(tuple(map(_dependency, dependencies)), log or "")
+    for one in dependencies:
+        if not isinstance(one, tuple) or list(map(type, one)) != [str, float, str]:
+            raise FormatError("info has a dependency that is not a path, a time and a checksum")
+    return Info(tuple(Dependency(*one) for one in dependencies), log or "")
 
 
 def _value(stream: io.BytesIO) -> Any:
@@ -232,12 +235,6 @@ def _combine(name: str, stack: list[Any], start: int) -> None:
         (target.state,) = values
     else:
         raise FormatError(f"info has the opcode {name} where its value does not need it")
-
-
-def _dependency(value: object) -> Dependency:
-    if isinstance(value, tuple) and list(map(type, value)) == [str, float, str]:
-        return Dependency(*value)
-    raise FormatError("info has a dependency that is not a path, a time and a checksum")
 
 
 # The binary.

@@ -281,7 +281,10 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         with suppress(OSError, HeldError), self._opened(path.parent) as folder:
             if path.name == locations.LOCK:
                 return checked.mended() if locks.free_stale(folder, self.now_ns) else checked
-            if locations.is_key(path.name) and _holds_nothing(folder.lstat(path.name)):
+            status = folder.lstat(path.name)
+            # A link or a file without bytes is removed without losing more than its name.
+            empty = stat.S_ISLNK(status.st_mode) or (stat.S_ISREG(status.st_mode) and not status.st_size)
+            if locations.is_key(path.name) and empty:
                 locks.free_stale(folder, self.now_ns)
                 with locks.held(path.parent, self.now_ns), suppress(FileNotFoundError):
                     folder.unlink(path.name)
@@ -339,11 +342,6 @@ def _damage(item: Files) -> Problem | None:
         if item.seen[name].st_size == 0:
             return Problem(FindingKind.TRUNCATED, f"{name} is empty")
     return None
-
-
-def _holds_nothing(status: os.stat_result) -> bool:
-    """Whether a link or a file is removed without losing more than its name."""
-    return stat.S_ISLNK(status.st_mode) or (stat.S_ISREG(status.st_mode) and not status.st_size)
 
 
 def _remove_empty(folder: Path) -> bool:

@@ -87,7 +87,10 @@ def version_folders(root: Path) -> list[str]:
     with suppress(OSError, ValueError), Folder.at(root) as folder:
         looked = islice(folder.entries(), _NAMES_LOOKED_AT)
         found = [one.name for one in looked if python_of(one.name) and one.is_dir(follow_symlinks=False)]
-    return sorted(found, key=_order)
+    own = own_folder()
+    return sorted(
+        found, key=lambda name: (name != own, [-int(one) for one in re.findall(r"\d+", python_of(name))])
+    )
 
 
 def is_foreign(root: Path) -> bool:
@@ -104,8 +107,10 @@ def holds_entries(root: Path) -> bool:
     """Whether a directory itself has entries, judged by its first names."""
     with suppress(OSError, ValueError), Folder.at(root) as folder:
         looked = islice(folder.entries(), _NAMES_LOOKED_AT)
-        keys = [one.name for one in looked if is_key(one.name) and one.is_dir(follow_symlinks=False)]
-        return any(_is_entry(folder, key) for key in keys)
+        for key in [one.name for one in looked if is_key(one.name) and one.is_dir(follow_symlinks=False)]:
+            with suppress(OSError), folder.folder(key) as inner:
+                if any(one.name in _PARTS for one in islice(inner.entries(), len(_PARTS))):
+                    return True
     return False
 
 
@@ -115,16 +120,6 @@ def cache_folders(root: Path) -> Iterator[Path]:
     yield from (root / name for name in versions)
     if not versions:
         yield root
-
-
-def _is_entry(folder: Folder, key: str) -> bool:
-    with suppress(OSError), folder.folder(key) as inner:
-        return any(one.name in _PARTS for one in islice(inner.entries(), len(_PARTS)))
-    return False
-
-
-def _order(name: str) -> tuple[bool, list[int]]:
-    return name != own_folder(), [-int(number) for number in re.findall(r"\d+", python_of(name))]
 
 
 def _home(environ: Mapping[str, str]) -> Path:

@@ -39,18 +39,14 @@ def _location(named: str | Path, decided_by: str, role: str, environ: Mapping[st
     path = places.absolute(Path(named))
     told = f"{decided_by} is {named}, another place for every current directory; set an absolute path"
     relative = () if Path(named).is_absolute() else (told,)
-    problems = (*relative, *_switched_off(role, environ), *place_problems(path, role))
+    switched_off = (
+        f"rocFFT {what} nothing, as {name} is set to {environ[name][:40]!r} "
+        f"and any value, even 0, means that; unset {name}"
+        for name, what in ((READ_DISABLE, "reads"), (WRITE_DISABLE, "writes"))
+        if environ.get(name) and (role != SYSTEM or name == READ_DISABLE)
+    )
+    problems = (*relative, *switched_off, *place_problems(path, role))
     return Location(NAME, str(path), decided_by, not environ.get(READ_DISABLE), None, problems, role)
-
-
-def _switched_off(role: str, environ: Mapping[str, str]) -> Iterator[str]:
-    for name, what in ((READ_DISABLE, "reads"), (WRITE_DISABLE, "writes")):
-        value = environ.get(name, "")
-        if value and (role != SYSTEM or name == READ_DISABLE):
-            yield (
-                f"rocFFT {what} nothing, as {name} is set to {value[:40]!r} "
-                f"and any value, even 0, means that; unset {name}"
-            )
 
 
 def place_problems(path: Path, role: str) -> tuple[str, ...]:
