@@ -73,7 +73,9 @@ class FilesFormat(Format[Files]):
 
         def beside(node: Node) -> None:
             if node.error is not None:
-                self.not_read(self.root.joinpath(*node.parts), node.error)
+                path, why = self.root.joinpath(*node.parts), node.error.strerror
+                unread = f"{path} cannot be read ({why}), so its contents are unknown; fix its permissions"
+                self.closed_folders[path] = unread
             if nodes is not None and (node.role is not Role.FOLDER or self._beside(node)):
                 nodes.append(node)
 
@@ -291,7 +293,7 @@ class FilesFormat(Format[Files]):
                 else:
                     return checked
             left = self.layout.left_at(parts)
-            if left and left[0].in_own_folder:
+            if left and "(?P<pid>" in left[0].pattern.rpartition("/")[0]:  # its own directory
                 with suppress(OSError), files.open_folder(self.root, *parts[:-2]) as above:
                     above.rmdir(parts[-2])
             return checked.mended()

@@ -178,11 +178,6 @@ class Format(Places, ABC, Generic[T]):
         """Problems of the owner's limits that the entries show, a sentence each with the remedy."""
         yield from ()
 
-    def not_read(self, path: Path, error: OSError) -> None:
-        """Record that a directory of entries could not be read, for counts of the cache."""
-        why = f"{path} cannot be read ({error.strerror}), so its contents are unknown; fix its permissions"
-        self.closed_folders[path] = why
-
     # Entries.
 
     @abstractmethod

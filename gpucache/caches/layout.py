@@ -58,11 +58,6 @@ class Left:
     """Whether no other program names a file like this. Otherwise its content decides whose it is, unless its
     name has the number of a process."""
 
-    @property
-    def in_own_folder(self) -> bool:
-        """Whether the directory of the files is one writer's as well."""
-        return "(?P<pid>" in self.pattern.rpartition("/")[0]
-
 
 @dataclass(frozen=True)
 class Layout:

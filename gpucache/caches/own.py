@@ -274,7 +274,8 @@ def _entry(scanned: ScannedEntry) -> CacheEntry:
     key, path, last_used_ns = name.removesuffix(ENTRY_SUFFIX), f"{folder}{os.sep}{name}", identity.mtime_ns
     if head is None:
         mtime_ns = last_used_ns
-        damage = _damage(scanned)
+        kind = FindingKind(scanned.damage.value) if scanned.damage and not scanned.unread else None
+        damage = Problem(kind, scanned.damage_detail) if scanned.unread or scanned.damage else None
         return CacheEntry(
             OwnCache.name, key, path, size_bytes, mtime_ns, mtime_ns, damage=damage, handle=scanned
         )
@@ -313,12 +314,6 @@ def _shared(
 ) -> tuple[_Fields, tuple[str, ...], _Fields]:
     """The same values for all entries of a toolchain, of which a hundred thousand may be kept."""
     return toolchain, identity, (("language", language), ("artifact kind", kind), *toolchain)
-
-
-def _damage(scanned: ScannedEntry) -> Problem | None:
-    if scanned.unread:
-        return Problem(None, scanned.damage_detail)
-    return Problem(FindingKind(scanned.damage.value), scanned.damage_detail) if scanned.damage else None
 
 
 def _variant(head: EntryHead) -> str:

@@ -191,9 +191,9 @@ def _staged(made: "FilesFormat", entry: PortableEntry, check: Check, below: Path
     _write_files(below, trial)
     probe = type(made)(made.location._replace(root=str(below)), made.now_ns)
     found = list(probe.items(""))
-    names = {"/".join((*one.parts, name)) for one in found for name in one.names}
-    folders = {name for one in found for name in _folders(one)}
-    whole = len(found) == 1 and names - folders == {one.name for one in trial} - {made.index}
+    seen = [(one, name) for one in found for name in one.names if not stat.S_ISDIR(one.seen[name].st_mode)]
+    names = {"/".join((*one.parts, name)) for one, name in seen}
+    whole = len(found) == 1 and names == {one.name for one in trial} - {made.index}
     if not whole or found[0].key != entry.key:
         raise FormatError(f"it is laid out as no entry of {made.owner}'s cache")
     if wrong := check(probe, found[0]):
@@ -201,12 +201,6 @@ def _staged(made: "FilesFormat", entry: PortableEntry, check: Check, below: Path
     final = made.placed(entry, made.root)
     _write_files(below, [one for one in final if one not in trial])
     return found[0]
-
-
-def _folders(item: Files) -> Iterator[str]:
-    for name in item.names:
-        if stat.S_ISDIR(item.seen[name].st_mode):
-            yield "/".join((*item.parts, name))
 
 
 def _item(made: "FilesFormat", entry: PortableEntry) -> Files | None:

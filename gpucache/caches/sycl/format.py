@@ -542,7 +542,11 @@ class Sycl(SyclPlaces, FilesFormat):
                 f"export {MAX_SIZE}={2 * stored}"
             )
         if bounds != Bounds():
-            sizes = list(self._image_sizes())
+            sizes = []
+            for item in self._present():
+                with suppress(OSError, FormatError):
+                    if family_of(item) == "program":
+                        sizes.append(Source(item, Numbers.of(item).stems[0]).images.length)
             if sizes and all(map(bounds.refusal, sizes)):
                 names = " ".join(bounds.names)
                 yield (
@@ -577,12 +581,6 @@ class Sycl(SyclPlaces, FilesFormat):
     def _summed(self) -> int:
         """The bytes of all entries as libsycl adds them up. Raises nothing."""
         return sum(_content_bytes(item, Numbers.of(item).stems) for item in self._present())
-
-    def _image_sizes(self) -> Iterator[int]:
-        for item in self._present():
-            with suppress(OSError, FormatError):
-                if family_of(item) == "program":
-                    yield Source(item, Numbers.of(item).stems[0]).images.length
 
     def _size_problem(self) -> Problem | None:
         """The problem of the size file; None if it is sound or missing."""
