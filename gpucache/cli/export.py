@@ -139,7 +139,8 @@ def layer(folder: Path, place: str | None) -> None:
             raise KeyboardInterrupt(f"nothing was exported, and {folder} is as it was")
         outcomes, rows, kinds = [], [], set()
         for kind, outcome, row in questions.answers():
-            outcomes.append(outcome)
+            if outcome is not None:
+                outcomes.append(outcome)
             if row is not None:
                 rows.append(row)
                 kinds.add(kind)

@@ -275,8 +275,8 @@ static void describe_field(const struct question *question, size_t field, struct
                                         "device vendor", "device version", "driver version"};
     struct wire_bytes is = question->fields[field];
     const char *what = "source";
-    if (question->kind == WIRE_BUILD && field >= AT_DEVICES) what = facts[(field - AT_DEVICES) % DEVICE_FIELDS - 1];
-    if (question->kind == WIRE_BUILD && field == AT_OPTIONS) what = "build options";
+    if (question->kind != WIRE_COMPILE && field >= AT_DEVICES) what = facts[(field - AT_DEVICES) % DEVICE_FIELDS - 1];
+    if (question->kind != WIRE_COMPILE && field == AT_OPTIONS) what = "build options";
     if (question->kind == WIRE_COMPILE && field == AT_OPTIONS) what = "version of NVRTC";
     if (question->kind == WIRE_COMPILE && field == AT_NAME) what = "file name";
     if (question->kind == WIRE_COMPILE && field > AT_NVRTC_SOURCE) what = "an option, a header or a name expression";
@@ -549,7 +549,8 @@ static int answer(const char *all, int writable, enum wire_kind kind, const stru
     char why[WHY_SIZE] = "";
     uint64_t of_source, of_question;
     struct index index;
-    if ((kind != WIRE_BUILD && kind != WIRE_COMPILE) || count <= source) return 0;
+    int known = kind == WIRE_BUILD || kind == WIRE_COMPILE || (!*all && (kind == WIRE_PART || kind == WIRE_LINK));
+    if (!known || count <= source) return 0;
     int kept = errno;
     find_digests(&question, &of_source, &of_question);
     int opened = *all ? open_row(&index, all, writable, of_question) : open_layer(&index, why);

@@ -478,7 +478,8 @@ cl_int build_known(struct program *program, cl_program handle, const struct aske
 
 /* ---- Programs that are compiled and linked apart ---- */
 
-/* Whether the headers of a part are as they were before it was compiled, if it has any. */
+/* Whether the headers of a part are as they were before it was compiled; a layer, which keeps nothing, gives no
+   token. The server waits for the question, so that it is asked after a failed compile, too. */
 static bool is_unchanged(const char *token) {
     struct wire_bytes field = wire_text(token);
     struct wire_reply reply;
@@ -513,7 +514,7 @@ cl_int compile_known(struct program *program, cl_program handle, const struct as
         stop_serving(program);
         built_by_driver(program, 0);
     }
-    if (is_part && code == CL_SUCCESS && is_unchanged(token)) set_part(program, mark, build.options);
+    if (is_part && is_unchanged(token) && code == CL_SUCCESS) set_part(program, mark, build.options);
     free(token);
     free(mark);
     return code;
@@ -566,10 +567,9 @@ static bool find_link_devices(struct build *build, const struct asked *asked, co
     return true;
 }
 
-/* A link of parts; ``marks`` and ``turn`` are of the moment when it was asked for. */
+/* A link of parts; ``turn`` is of the moment when it was asked for. */
 static cl_program link_from_parts(struct build *build, const struct asked *asked, const struct inputs *inputs,
-                                  const char *marks, uint64_t turn, const char *token, enum wire_wanted wanted,
-                                  cl_int *error) {
+                                  uint64_t turn, const char *token, enum wire_wanted wanted, cl_int *error) {
     struct stopwatch link = begin_compile();
     uint64_t later;
     cl_int code = CL_SUCCESS;
@@ -578,8 +578,7 @@ static cl_program link_from_parts(struct build *build, const struct asked *asked
     if (error) *error = code;
     if (!wire_asks()) return build->handle;
     char *now = marks_of(inputs->count, inputs->programs, &later);
-    bool same = now && later == turn && !strcmp(now, marks);
-    tell_built(build, token, same ? wanted : WIRE_NOT_WANTED, code, ns);
+    tell_built(build, token, now && later == turn ? wanted : WIRE_NOT_WANTED, code, ns);
     free(now);
     return build->handle;
 }
@@ -608,7 +607,7 @@ cl_program link_known(const struct asked *asked, const struct inputs *inputs, cl
     } else if (wire_requires()) {
         if (error) *error = CL_LINK_PROGRAM_FAILURE;
     } else if (token && *token) {
-        linked = link_from_parts(&build, asked, inputs, marks, turn, token, wanted, error);
+        linked = link_from_parts(&build, asked, inputs, turn, token, wanted, error);
     } else {
         linked = link_programs(asked, inputs, error);
     }

@@ -11,6 +11,7 @@ from gpucache.answers.lookup import Hit
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.stores import Stores
 from gpucache.errors import GpucacheError
+from gpucache.model import CacheKey
 from gpucache.serve.conditions import Strict, UncoveredError, of_build, of_call
 from gpucache.serve.index import (
     Answered,
@@ -27,6 +28,7 @@ from gpucache.serve.nvrtc import Call
 from gpucache.serve.opencl import DEFEATER
 from gpucache.serve.opencl import Asked as OpenCLAsked
 from gpucache.serve.session import A, Build, Compiler, Question, targets_of
+from gpucache.serve.wire import Kind
 
 _NAME, _SOURCE = 5, 4
 _MADE_UP = 8
@@ -38,12 +40,11 @@ def answered(
     question: Question,
     asked: A,
     prepared: Sequence[Prepared],
-    hits: Sequence[Hit],
+    keys: Sequence[CacheKey],
     given: Sequence[bytes],
     strict: Strict | None = None,
 ) -> Answered:
-    """The answer to a question; ``given`` are its fields. Raises UncoveredError, TargetError."""
-    keys = [hit.key for hit in hits]
+    """The answer to a question, found by some keys, of given fields. Raises UncoveredError, TargetError."""
     holes: tuple[Hole, ...] = ()
     if isinstance(asked, Call):
         conditions = of_call(asked, prepared[0], keys[0], strict)
@@ -53,7 +54,8 @@ def answered(
         conditions = of_build(asked, prepared, keys, compiler.files(asked), strict)
         if mark := DEFEATER.search(question[_SOURCE]):
             holes = (Hole(_SOURCE, mark.start(1), len(mark[1])),)
-    title = f"{prepared[0].request.program.name} for {targets_of(prepared)}"
+    part = "a part, " if compiler.ask is Kind.PART else ""
+    title = f"{part}{prepared[0].request.program.name} for {targets_of(prepared)}"
     return Answered(title, compiler.ask, question, tuple(given), conditions, holes)
 
 
@@ -89,7 +91,8 @@ class Rows:
         given = compiler.fields(self._stores, one.asked, hits)
         payloads = [compiler.first_payload + 2 * number for number in range(len(hits))]
         try:
-            whole = answered(compiler, one.question, one.asked, one.prepared, hits, given, self._strict)
+            keys = [hit.key for hit in hits]
+            whole = answered(compiler, one.question, one.asked, one.prepared, keys, given, self._strict)
             references = [self._reference(place, hit) for place, hit in zip(payloads, hits, strict=True)]
         except (UncoveredError, GpucacheError, OSError):
             return  # the server answers it the next time, too

@@ -49,7 +49,7 @@ from gpucache.backends.opencl.options import INTEL, variables
 from gpucache.backends.options import Variables
 from gpucache.engine.prepare import Prepared
 from gpucache.host.file_stamps import is_settled, is_young
-from gpucache.keys import FOLDER, RESOLUTION, SEARCHED, SOURCE_NAME, digest, header_of, variable_of
+from gpucache.keys import FOLDER, PART, RESOLUTION, SEARCHED, SOURCE_NAME, digest, header_of, variable_of
 from gpucache.model import CacheKey
 from gpucache.serve.environment import LAYERS
 from gpucache.serve.index import Condition
@@ -73,7 +73,7 @@ _STAMP = struct.Struct("<5Q")
 BY_FIELD, BY_FILES, BY_VARIABLES, BY_CPU, BY_PLACE = "field", "files", "variables", "CPU", "place"
 COVERED: Mapping[str, str] = {
     **dict.fromkeys(
-        ("language", "source", "option", "artifact kind", "name expression", SOURCE_NAME), BY_FIELD
+        ("language", "source", PART, "option", "artifact kind", "name expression", SOURCE_NAME), BY_FIELD
     ),
     **dict.fromkeys(("platform name", "platform vendor", "platform version"), BY_FIELD),
     **dict.fromkeys(("device name", "device vendor", "device version", "driver version"), BY_FIELD),

@@ -23,7 +23,10 @@ from gpucache.serve.wire import Kind
 INDEX, LIBRARIES, ENVIRONMENT = "index", "lib", "gpucache.env"
 INDEX_VARIABLE = "GPUCACHE_LAYER_INDEX"
 _FOLDER_MODE, _FILE_MODE, _LIBRARY_MODE = 0o755, 0o644, 0o755
-_NEEDED = {Kind.BUILD: ("opencl_layer",), Kind.COMPILE: ("nvrtc_audit", "nvrtc_12", "nvrtc_13")}
+_NEEDED = {
+    **dict.fromkeys((Kind.BUILD, Kind.PART, Kind.LINK), ("opencl_layer",)),
+    Kind.COMPILE: ("nvrtc_audit", "nvrtc_12", "nvrtc_13"),
+}
 _LOADED = {"opencl_layer": LAYERS, "nvrtc_audit": AUDIT}
 """The variables by which programs come to load a library."""
 # Docker takes a line as it is, and systemd and shells read signs in it; ':' ends a path in a list.

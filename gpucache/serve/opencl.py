@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 
 from gpucache.answers.lookup import Hit
 from gpucache.answers.run import Intercepted, RunResult
@@ -110,10 +111,8 @@ def prepare_build(asked: Asked, devices: Devices, memos: Memos | None = None) ->
     require_same_files(asked.files_seen, asked.cwd)
     options = as_pyopencl_reads((asked.options,))
     program = Program(asked.name, Language.OPENCL_C, asked.source)
-    if asked.parts and (option := _NOT_LINKED.search(asked.options)):
-        raise OptionError(f"links with the option {option[0]} are not served")
     found = [devices.match(facts, asked.cwd) for facts in asked.devices]
-    prepared = tuple(
+    return tuple(
         prepare(
             BACKEND,
             BuildRequest(
@@ -130,30 +129,75 @@ def prepare_build(asked: Asked, devices: Devices, memos: Memos | None = None) ->
         )
         for target, toolchain in found
     )
-    return tuple(_linked(one, asked.parts) for one in prepared) if asked.parts else prepared
 
 
-def _linked(prepared: Prepared, parts: Sequence[str]) -> Prepared:
-    """The lookup of a link: the marks of its parts stand for a source."""
-    marks = [KeyField(PART, mark) for mark in parts]
-    fields = [item for one in prepared.fields for item in (marks if one.label == "source" else [one])]
-    return prepared._replace(fields=tuple(fields), key=cache_key(fields))
+class Parts(OpenCL):
+    """Programs that are compiled to be linked: nothing of them is kept, and each is named by a mark."""
+
+    ask = Kind.PART
+
+    def prepare(self, asked: Asked, memos: Memos | None = None) -> tuple[Prepared, ...]:
+        """The lookup that a build would have for each device; raises OptionError if it could not be kept."""
+        found = super().prepare(asked, memos)
+        for one in found:
+            if one.refusal is not None:
+                raise OptionError(one.refusal)
+            if one.compilation.late:
+                raise OptionError("its compiler builds at first launch")
+        return found
 
 
-def mark_of(prepared: Sequence[Prepared]) -> str:
-    """The mark of a part: of the keys of its objects for all devices. Raises OptionError if it can have none.
+def keys_of_part(prepared: Sequence[Prepared]) -> list[CacheKey]:
+    """The key of a part's object for each device.
 
-    An object may contain paths, and is no artifact in which they could be looked for.
+    It may contain paths, and is no artifact in which they could be looked for.
     """
-    keys = []
-    for one in prepared:
-        if one.refusal is not None:
-            raise OptionError(one.refusal)
-        if one.compilation.late:
-            raise OptionError("its compiler builds at first launch")
-        placed = one.is_bound or one.compilation.holds_paths
-        keys.append(one.located_key if placed else one.key)
-    return digest("\n".join(map(str, keys)).encode())
+    placed = (one.is_bound or one.compilation.holds_paths for one in prepared)
+    return [
+        one.located_key if is_placed else one.key for one, is_placed in zip(prepared, placed, strict=True)
+    ]
+
+
+class Links(OpenCL):
+    """Links, whose parts' marks are in the place of a source."""
+
+    ask = Kind.LINK
+
+    def __init__(self, devices: Devices, libraries: Libraries) -> None:
+        super().__init__(devices, libraries)
+        self._parts: dict[str, tuple[str, ...]] = {}
+        """The name and the options of each part, by its mark."""
+
+    def mark(self, part: Sequence[Prepared]) -> str:
+        """The mark of a part."""
+        mark = digest("\n".join(map(str, keys_of_part(part))).encode())
+        self._parts[mark] = part[0].request.program.name, *part[0].compilation.inputs.options
+        return mark
+
+    def read(self, fields: Fields) -> Asked:
+        """A link of the fields of a request; raises WireError."""
+        asked = super().read(fields)
+        if not _MARKS.fullmatch(asked.source):
+            raise WireError("a link has no marks of parts")
+        return replace(asked, parts=tuple(asked.source.decode().split()))
+
+    def prepare(self, asked: Asked, memos: Memos | None = None) -> tuple[Prepared, ...]:
+        """The lookup for each device; raises OptionError, and TargetError for an unknown device."""
+        if option := _NOT_LINKED.search(asked.options):
+            raise OptionError(f"links with the option {option[0]} are not served")
+        parts = [self._parts.get(mark, (UNNAMED,)) for mark in asked.parts]
+        name = next((name for name, *_ in parts if name != UNNAMED), UNNAMED)
+        marks = [KeyField(PART, mark) for mark in asked.parts]
+
+        def linked(one: Prepared) -> Prepared:
+            fields = [item for each in one.fields for item in (marks if each.label == "source" else [each])]
+            # Lists of entries tell links of one program apart by the options.
+            options = (*one.compilation.inputs.options, *chain.from_iterable(parts))
+            inputs = one.compilation.inputs._replace(options=options)
+            compilation = one.compilation._replace(inputs=inputs)
+            return one._replace(compilation=compilation, fields=tuple(fields), key=cache_key(fields))
+
+        return tuple(map(linked, super().prepare(replace(asked, name=name), memos)))
 
 
 @lru_cache(maxsize=16)
@@ -178,8 +222,8 @@ class OpenCLServing(Session[Asked]):
         """The keys of the builds that were noted for ``warm --misses``."""
         self.binaries = 0
         """How many programs were made from binaries, which need no compile."""
-        self._names: dict[str, str] = {}
-        """The names of parts by their marks."""
+        self._parts = Parts(devices, libraries)
+        self._links = Links(devices, libraries)
         self._compiling: dict[bytes, tuple[Prepared, ...]] = {}
         """The parts that are being compiled."""
 
@@ -270,11 +314,15 @@ class OpenCLServing(Session[Asked]):
             self.binaries += entry_point == "clCreateProgramWithBinary"
         return HEARD
 
+    def look_up(self, asked: Asked) -> tuple[tuple[Prepared, ...], tuple[Part, ...]]:
+        """The same for a build or a link."""
+        prepared = (self._links if asked.parts else self.compiler).prepare(asked, self.stores)
+        return prepared, self.compiler.find(self.stores, asked, prepared)
+
     def _part(self, fields: Fields) -> Reply:
-        asked = self.compiler.read(fields)
+        asked = self._parts.read(fields)
         try:
-            prepared = self.compiler.prepare(asked, self.stores)
-            mark = mark_of(prepared)
+            prepared = self._parts.prepare(asked, self.stores)
         except GpucacheError as error:
             reason = f"clCompileProgram is not served: {error}"
             outcome = Intercepted(asked.name, "", RunResult.PASSED, reason=reason)
@@ -283,10 +331,9 @@ class OpenCLServing(Session[Asked]):
             self.say(miss_line(outcome))
             self.done(outcome)
             return PASSED
-        self._names[mark] = asked.name
         token = number(next(self._tokens))
         self._compiling[token] = prepared
-        return Reply(Kind.HIT, (token, mark.encode()))
+        return Reply(Kind.HIT, (token, self._links.mark(prepared).encode()))
 
     def _part_compiled(self, fields: Fields) -> Reply:
         from gpucache.engine.lookup import changed_headers
@@ -297,15 +344,7 @@ class OpenCLServing(Session[Asked]):
         )
 
     def _link(self, fields: Fields) -> Reply:
-        return self._ask(fields, self._read_link)
-
-    def _read_link(self, fields: Fields) -> Asked:
-        asked = self.compiler.read(fields)
-        if not _MARKS.fullmatch(asked.source):
-            raise WireError("a link has no marks of parts")
-        parts = tuple(asked.source.decode().split())
-        names = (self._names.get(mark, UNNAMED) for mark in parts)
-        return replace(asked, parts=parts, name=next((name for name in names if name != UNNAMED), UNNAMED))
+        return self._ask(fields, self._links.read)
 
     def _look_up_again(self, one: Build[Asked]) -> None:
         """Look a build up that has ended, and whose devices were not known when it began."""

@@ -21,7 +21,7 @@ from gpucache.serve.devices import Devices
 from gpucache.serve.environment import Libraries
 from gpucache.serve.index import Row, fits, row_of
 from gpucache.serve.nvrtc import NVRTC
-from gpucache.serve.opencl import OpenCL
+from gpucache.serve.opencl import Links, OpenCL, Parts, keys_of_part
 from gpucache.serve.server import Handler, Handlers, Reply
 from gpucache.serve.session import Asked, Compiler, Question, hits_of, targets_of
 from gpucache.serve.wire import Fields, Kind
@@ -38,7 +38,9 @@ class Questions:
     def __init__(self, stores: Stores, libraries: Libraries) -> None:
         self._stores = stores
         self._devices = Devices(stores, wait_s=_PROBE_S)
-        compilers: tuple[Compiler[Any], ...] = (OpenCL(self._devices, libraries), NVRTC())
+        self._links = Links(self._devices, libraries)
+        opencl = (OpenCL(self._devices, libraries), Parts(self._devices, libraries), self._links)
+        compilers: tuple[Compiler[Any], ...] = (*opencl, NVRTC())
         self._compilers = {compiler.ask: compiler for compiler in compilers}
         self._lock = Lock()
         self._asked: dict[tuple[Kind, Question], Asked] = {}
@@ -53,9 +55,9 @@ class Questions:
             for kind, handler in handlers.items()
         }
 
-    def answers(self) -> Iterator[tuple[Kind, Layered, Row | None]]:
-        """The outcome of each question, with its record if it has one."""
-        if any(kind is Kind.BUILD for kind, _ in self._asked):
+    def answers(self) -> Iterator[tuple[Kind, Layered | None, Row | None]]:
+        """The outcome of each question, with its record if it has one; a part has a record alone."""
+        if any(kind is not Kind.COMPILE for kind, _ in self._asked):
             self._devices.begin()
         for (kind, question), asked in self._asked.items():
             yield kind, *self._answer(self._compilers[kind], question, asked)
@@ -78,13 +80,17 @@ class Questions:
 
     def _answer(
         self, compiler: Compiler[Any], question: Question, asked: Asked
-    ) -> tuple[Layered, Row | None]:
+    ) -> tuple[Layered | None, Row | None]:
         left = Layered(asked.name, "", LayerResult.LEFT)
         if asked.is_ours:
             return replace(left, reason="a program of gpucache.cuda looks into the cache by itself"), None
         try:
             prepared = compiler.prepare(asked, self._stores)
             left = replace(left, program=prepared[0].request.program.name, target=targets_of(prepared))
+            if compiler.ask is Kind.PART:
+                keys = keys_of_part(prepared)
+                mark = self._links.mark(prepared).encode()
+                return None, row_of(answered(compiler, question, asked, prepared, keys, (b"", mark)))
             parts = compiler.find(self._stores, asked, prepared)
             for one, part in zip(prepared, parts, strict=True):
                 if isinstance(part, NoEntry):
@@ -92,7 +98,8 @@ class Questions:
                     return replace(left, reason=f"{miss.verdict}: {miss.detail}"), None
             hits = hits_of(parts)
             given = compiler.fields(self._stores, asked, hits)
-            row = row_of(answered(compiler, question, asked, prepared, hits, given))
+            keys = [hit.key for hit in hits]
+            row = row_of(answered(compiler, question, asked, prepared, keys, given))
         except (GpucacheError, UncoveredError) as error:
             return replace(left, reason=str(error)), None
         if not fits(row):

@@ -4,8 +4,8 @@ import os
 import socket
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
@@ -58,6 +58,15 @@ class Peer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @contextmanager
+    def meanwhile(self) -> Iterator[None]:
+        """Have other requests answered while an answer waits."""
+        self._lock.release()
+        try:
+            yield
+        finally:
+            self._lock.acquire()
 
     def stop_listening(self) -> None:
         """Whoever connects from now on is refused."""

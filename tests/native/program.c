@@ -560,6 +560,26 @@ static void threads(void *(*work)(void *), void *shared) {
     }
 }
 
+static void *link_pair(void *given) {
+    cl_program *parts = given;
+    cl_int code;
+    parts[2] = clLinkProgram(context, 0, NULL, "", 2, parts, NULL, NULL, &code);
+    return parts[2] && !code ? "well" : "link";
+}
+
+/* A part is compiled again as soon as the file is there that a variable names, while another thread links it. */
+static void racing(void) {
+    cl_program parts[3] = {compiled(context, 0, "-DN=3"), compiled(context, 1, "-DF=2")};
+    pthread_t running;
+    void *end;
+    pthread_create(&running, NULL, link_pair, parts);
+    while (access(getenv("PROGRAM_GO"), F_OK)) usleep(1000);
+    FACT("compile %d", clCompileProgram(parts[1], 0, NULL, "-DF=9", 0, NULL, NULL, NULL, NULL));
+    pthread_join(running, &end);
+    FACT("%s", (char *)end);
+    use_linked(parts[2]);
+}
+
 /* Children that are forked while other threads build, and ask about what they inherited. They cannot do more:
    a driver's own locks may be held. */
 static void forks(void) {
@@ -639,6 +659,7 @@ int main(int count, char **arguments) {
     if (!strcmp(mode, "two")) two_devices(platform);
     if (!strcmp(mode, "threads")) threads(build_in_thread, NULL);
     if (!strcmp(mode, "apart")) apart(platform);
+    if (!strcmp(mode, "racing")) racing();
     if (!strcmp(mode, "linking")) threads(link_in_thread, compiled(context, 0, "-DN=3"));
     if (!strcmp(mode, "forks")) forks();
     if (!strcmp(mode, "closed")) closed();

@@ -170,9 +170,31 @@ def test_a_link_is_named_by_its_parts_in_their_order(run: Run, platform: str) ->
         pytest.skip("PoCL compiles late")
     with Peer(Keeper()) as peer:
         run("apart", peer)
+    assert len(peer.of_kind(Kind.PART)) == len(peer.of_kind(Kind.PART_COMPILED))
     links = [fields[4].split() for fields in peer.of_kind(Kind.LINK)]
     one, other = (marks for marks in links if len(set(marks)) == 3)
     assert one == [other[0], other[2], other[1]]
+
+
+def test_a_link_of_a_part_that_is_compiled_again_meanwhile_is_not_kept(
+    run: Run, platform: str, tmp_path: Path
+) -> None:
+    """The driver links the later object, and the question was about the earlier one."""
+    if platform == PLATFORM:
+        pytest.skip("PoCL compiles late")
+    keeper, go = Keeper(), tmp_path / "go"
+
+    def answer(kind: int, fields: tuple[bytes, ...]) -> bytes:
+        if kind == Kind.LINK:
+            with peer.meanwhile():
+                go.touch()
+                wait_until(lambda: len(peer.of_kind(Kind.PART_COMPILED)) == 3)
+        return keeper(kind, fields)
+
+    with Peer(answer) as peer:
+        assert "gives 32" in run("racing", peer, PROGRAM_GO=str(go))
+    [(_, code, _, binary, _)] = peer.of_kind(Kind.BUILT)
+    assert (code, binary) == (b"0", b"")
 
 
 def test_parts_whose_headers_changed_meanwhile_are_linked_by_the_driver(run: Run) -> None:

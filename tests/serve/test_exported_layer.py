@@ -20,6 +20,7 @@ from tests.serve.conftest import PROGRAM, Done, without_us
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="layers are for Linux")]
 INTEL = "Intel"
+LINKING = Path(__file__).with_name("linking_program.py")
 NVRTC_PROGRAM = Path(__file__).with_name("nvrtc_program.py")
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
 _WITH_HEADER = """
@@ -106,6 +107,31 @@ def test_what_a_command_built_is_served_without_gpucache(
     assert (out, _results(told)) == (alone, ["hit", "hit"])
     _, told = exported.run(*_python(PROGRAM, name, 4))
     assert len(told) == 1 and "build options: now '-DFACTOR=4" in told[0]
+
+
+def test_links_are_served_without_gpucache(exported: Exported, tmp_path: Path) -> None:
+    """Of a program that is compiled and linked apart the link is; with another header it has other parts."""
+    steps = (
+        "header=1",
+        "main",
+        "lib",
+        "link=main+lib",
+        "link=main+lib:-cl-denorms-are-zero",
+        "other",
+        "link=main+other",
+    )
+    done = exported.export(*_python(LINKING, INTEL, *steps), cwd=tmp_path)
+    assert "exported 3 builds" in done.stderr
+    served = exported.run(*_python(LINKING, INTEL, *steps), cwd=tmp_path)
+    assert (served[0], _results(served[1])) == (done.stdout, ["hit"] * 6)
+    out, told = exported.run(*_python(LINKING, INTEL, "header=4", *steps[1:4]), cwd=tmp_path)
+    assert (out, _results(told)) == ("8\n", ["miss", "hit"])
+    out, told = exported.run(*_python(LINKING, INTEL, *steps[:3], "header=4", steps[3]), cwd=tmp_path)
+    assert (out, _results(told)) == ("2\n", ["hit"] * 3)
+    out, told = exported.run(*_python(LINKING, INTEL, *steps[:3], "link=lib+main"), cwd=tmp_path)
+    assert (out, _results(told)) == ("2\n", ["hit", "hit", "miss"])
+    left = exported.export(*_python(LINKING, INTEL, "header=1", "main", "timed"), cwd=tmp_path)
+    assert "__TIME__" in left.stderr
 
 
 def test_pyopencls_mark_against_caches_does_not_matter(exported: Exported) -> None:

@@ -135,3 +135,12 @@ def test_links_are_not_recorded(
     )
     assert done.returncode == 0
     assert "not recorded (2): clCompileProgram is not recorded" in done.stderr, done.stderr
+
+
+def test_links_of_parts_with_other_options_supersede_no_other(
+    link: Callable[..., Done], gpucache: Callable[..., "subprocess.CompletedProcess[str]"]
+) -> None:
+    """All of them are in use; a link is listed with its parts and their options."""
+    assert link("header=1 main lib:-DF=5 link=main+lib lib:-DF=7 link=main+lib").results == ["kept"] * 2
+    assert gpucache("verify", "--strict").returncode == 0
+    assert "show unnamed -DF=7" in gpucache("--json", "inspect", "show").stdout
