@@ -478,17 +478,21 @@ cl_int build_known(struct program *program, cl_program handle, const struct aske
 
 /* ---- Programs that are compiled and linked apart ---- */
 
-/* Whether the headers of a part are as they were before it was compiled; a layer, which keeps nothing, gives no
-   token. The server waits for the question, so that it is asked after a failed compile, too. */
-static bool is_unchanged(const char *token) {
+/* The mark of a part that has been compiled, to be freed; NULL if its headers changed meanwhile. A layer, which keeps
+   nothing, gives it before. */
+static char *mark_of(const char *token, char *before) {
     struct wire_bytes field = wire_text(token);
     struct wire_reply reply;
-    bool unchanged = !*token || (wire_ask_server(WIRE_PART_COMPILED, &field, 1, &reply) && reply.kind == WIRE_OK);
-    if (*token) wire_done(&reply);
-    return unchanged;
+    char *mark = NULL;
+    if (!*token) return before;
+    if (wire_ask_server(WIRE_PART_COMPILED, &field, 1, &reply) && reply.kind == WIRE_HIT && wire_next(&reply, &field))
+        mark = copy_field(field);
+    wire_done(&reply);
+    free(before);
+    return mark;
 }
 
-/* The server names what a part is compiled from before that is done, by a mark. */
+/* The server reads what a part is compiled from before that is done, and afterwards names it, also if it failed. */
 cl_int compile_known(struct program *program, cl_program handle, const struct asked *asked,
                      const struct headers *headers) {
     struct build build = {.handle = handle, .options = asked->options ? asked->options : ""};
@@ -514,7 +518,8 @@ cl_int compile_known(struct program *program, cl_program handle, const struct as
         stop_serving(program);
         built_by_driver(program, 0);
     }
-    if (is_part && is_unchanged(token) && code == CL_SUCCESS) set_part(program, mark, build.options);
+    if (is_part) mark = mark_of(token, mark);
+    if (is_part && mark && code == CL_SUCCESS) set_part(program, mark, build.options);
     free(token);
     free(mark);
     return code;

@@ -224,8 +224,8 @@ class OpenCLServing(Session[Asked]):
         """How many programs were made from binaries, which need no compile."""
         self._parts = Parts(devices, libraries)
         self._links = Links(devices, libraries)
-        self._compiling: dict[bytes, tuple[Prepared, ...]] = {}
-        """The parts that are being compiled."""
+        self._compiling: dict[bytes, tuple[Asked, tuple[Prepared, ...], int]] = {}
+        """The parts that are being compiled, and when; no lookup where devices were not known by then."""
 
     @property
     def handlers(self) -> Handlers:
@@ -320,28 +320,46 @@ class OpenCLServing(Session[Asked]):
         return prepared, self.compiler.find(self.stores, asked, prepared)
 
     def _part(self, fields: Fields) -> Reply:
-        asked = self._parts.read(fields)
+        asked, asked_ns = self._parts.read(fields), time.time_ns()
+        prepared: tuple[Prepared, ...] = ()
         try:
             prepared = self._parts.prepare(asked, self.stores)
+        except NotKnownYetError:
+            pass  # they may be when it is compiled
         except GpucacheError as error:
-            reason = f"clCompileProgram is not served: {error}"
-            outcome = Intercepted(asked.name, "", RunResult.PASSED, reason=reason)
-            if is_required(asked.environ):
-                return self._refuse(outcome)
-            self.say(miss_line(outcome))
-            self.done(outcome)
-            return PASSED
+            return self._no_part(asked, str(error))
         token = number(next(self._tokens))
-        self._compiling[token] = prepared
-        return Reply(Kind.HIT, (token, self._links.mark(prepared).encode()))
+        self._compiling[token] = asked, prepared, asked_ns
+        return Reply(Kind.HIT, (token, b""))
 
     def _part_compiled(self, fields: Fields) -> Reply:
         from gpucache.engine.lookup import changed_headers
 
-        prepared = self._compiling.pop(fields.take(), ())
-        return (
-            HEARD if prepared and not any(changed_headers(self.stores, one) for one in prepared) else PASSED
+        token = fields.take()
+        if token not in self._compiling:
+            return PASSED
+        asked, prepared, asked_ns = self._compiling.pop(token)
+        try:
+            found = prepared or self._parts.prepare(asked, self.stores)
+        except GpucacheError as error:
+            return self._no_part(asked, str(error))
+        if prepared:
+            changed = any(changed_headers(self.stores, one) for one in prepared)
+        else:
+            changed = not all(is_settled(one.closure, asked_ns - YOUNG_NS) for one in found)
+        if changed:
+            return self._no_part(asked, "some of its headers may have changed while it was compiled")
+        return Reply(Kind.HIT, (self._links.mark(found).encode(),))
+
+    def _no_part(self, asked: Asked, why: str) -> Reply:
+        outcome = Intercepted(
+            asked.name, "", RunResult.PASSED, reason=f"clCompileProgram is not served: {why}"
         )
+        if is_required(asked.environ):
+            return self._refuse(outcome)
+        self.say(miss_line(outcome))
+        self.done(outcome)
+        return PASSED
 
     def _link(self, fields: Fields) -> Reply:
         return self._ask(fields, self._links.read)

@@ -46,9 +46,9 @@ class Kind(IntEnum):
     Our layer says its process: then it is loaded itself, and not only a library that may load it.
     """
     PART = 7
-    """An OpenCL program is about to be compiled, to be linked later: by which mark is it known in links?"""
+    """An OpenCL program is about to be compiled, to be linked later. A layer's answer has its mark."""
     PART_COMPILED = 8
-    """It has been compiled: are its headers as they were?"""
+    """It has been compiled: by which mark is it known in links, if its headers are as they were?"""
     LINK = 9
     """Parts are about to be linked: can that be served? Fields as of BUILD, marks for the source."""
     COMPILE = 16

@@ -122,7 +122,9 @@ class Keeper:
 
     def __call__(self, kind: int, fields: tuple[bytes, ...]) -> bytes:
         if kind == Kind.PART and b"Portable Computing Language" not in fields:  # which compiles late
-            return frame(Kind.HIT, b"t", sha256(b"\0".join(fields[3:])).hexdigest().encode())
+            return frame(Kind.HIT, sha256(b"\0".join(fields[3:])).hexdigest().encode(), b"")
+        if kind == Kind.PART_COMPILED:
+            return frame(Kind.HIT, fields[0])
         if kind in (Kind.BUILD, Kind.LINK):
             key, token = fields[3:], str(len(self._asked)).encode()
             self._asked[token] = key

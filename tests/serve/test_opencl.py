@@ -97,10 +97,11 @@ class Command:
         )
         return ask(self.path, kind, *fields)
 
-    def part(self, source: bytes = SOURCE, **asked: Any) -> tuple[bytes, bytes]:
-        """Name a part that is about to be compiled: a token and its mark."""
-        token, mark = self.build(source=source, kind=Kind.PART, **asked).fields
-        return token, mark
+    def part(self, source: bytes = SOURCE, **asked: Any) -> bytes:
+        """The mark of a part that is compiled."""
+        token, _ = self.build(source=source, kind=Kind.PART, **asked).fields
+        [mark] = ask(self.path, Kind.PART_COMPILED, token).fields
+        return mark
 
     def link(self, *marks: bytes, **asked: Any) -> Frame:
         """Ask for a link of parts."""
@@ -347,8 +348,8 @@ def test_a_call_that_is_not_served_is_told(command: Command) -> None:
 def test_a_link_is_known_by_its_parts_and_its_options(start: Callable[[], Command]) -> None:
     """Each part, their order and how often each is there counts."""
     command = start()
-    (_, one), (_, other) = command.part(), command.part(SOURCE + b"// other\n")
-    assert (command.part()[1] == one, one == other) == (True, False)
+    one, other = command.part(), command.part(SOURCE + b"// other\n")
+    assert (command.part() == one, one == other) == (True, False)
     command.built(command.link(one, other).fields[0])
     assert command.link(one, other).fields[1:] == (BINARY, b"a log")
     asked = (command.link(other, one), command.link(one), command.link(one, one, other))
@@ -369,13 +370,13 @@ def test_a_mark_has_all_that_its_object_depends_on(command: Command, tmp_path: P
         folder.mkdir()
         (folder / "it.h").touch()
         marks.append(command.part(b"#include <it.h>\n", options=f"-I{folder}"))
-    assert len({mark for _, mark in marks}) == len(marks)
+    assert len(set(marks)) == len(marks)
 
 
 @pytest.mark.parametrize(
     ("change", "kind"),
     [
-        (lambda _: None, Kind.OK),
+        (lambda _: None, Kind.HIT),
         (lambda header: header.write_text("2"), Kind.PASS),
         (lambda header: (header.write_text("2"), header.write_text("1")), Kind.PASS),
         (lambda header: header.with_name("missing.h").touch(), Kind.PASS),
@@ -386,10 +387,11 @@ def test_a_mark_has_all_that_its_object_depends_on(command: Command, tmp_path: P
 def test_a_part_whose_headers_changed_while_it_was_compiled_is_told(
     command: Command, change: Callable[[Path], object], kind: Kind, tmp_path: Path
 ) -> None:
-    """Its object may be of either; of a token that is not known nothing is."""
+    """Its object may be of either, so it has no mark; nor has one whose token is not known."""
     header = tmp_path / "it.h"
     header.write_text("1")
-    token, _ = command.part(b'#include "it.h"\n#include "missing.h"\n', options=f"-I{tmp_path}")
+    source = b'#include "it.h"\n#include "missing.h"\n'
+    token, _ = command.build(source=source, options=f"-I{tmp_path}", kind=Kind.PART).fields
     change(header)
     assert ask(command.path, Kind.PART_COMPILED, token).kind == kind
     assert ask(command.path, Kind.PART_COMPILED, token).kind == Kind.PASS
@@ -412,10 +414,34 @@ def test_a_program_that_is_no_part_is_told_why(command: Command, asked: Mapping[
     assert one.reason.startswith("clCompileProgram is not served: ") and why in one.reason
 
 
+@pytest.mark.parametrize("young", [False, True], ids=["old", "young"])
+def test_a_part_is_named_though_its_device_was_identified_while_it_was_compiled(
+    stores: Stores, rows: Sequence[Device], tmp_path: Path, *, young: bool
+) -> None:
+    """Unless a header may have changed since it was asked for."""
+    probed, header = Event(), tmp_path / "it.h"
+    header.touch()
+    devices = Devices(probe=lambda: (probed.wait(), rows)[1], wait_s=0.01)
+
+    def known() -> bool:
+        with suppress(TargetError):
+            return bool(devices.files(_told(_row(rows, "intel"))))
+        return False
+
+    with ExitStack() as ends:
+        command = Command(stores, rows, ends, devices)
+        source = b'#include "it.h"\n' if young else SOURCE
+        token, _ = command.build(source=source, options=f"-I{tmp_path}", kind=Kind.PART).fields
+        probed.set()
+        wait_until(known)
+        named = ask(command.path, Kind.PART_COMPILED, token).kind
+    assert named == (Kind.PASS if young else Kind.HIT)
+
+
 @pytest.mark.parametrize("option", ["-create-library", "-create-library -enable-link-options"])
 def test_libraries_are_not_linked_from_the_cache(command: Command, option: str) -> None:
     """They are no programs."""
-    assert command.link(command.part()[1], options=option).kind == Kind.PASS
+    assert command.link(command.part(), options=option).kind == Kind.PASS
 
 
 @pytest.mark.parametrize("marks", [b"", b"\n", b"0" * 64, b"x" * 64 + b"\n", SOURCE])
