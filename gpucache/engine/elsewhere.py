@@ -14,7 +14,7 @@ from gpucache.engine.stores import NoEntry, Remote, Stores, record_build
 from gpucache.errors import CacheUnusableError
 from gpucache.model import CacheKey, Entry, EntryDetail
 from gpucache.store.answers import REMOTE
-from gpucache.store.interface import MADE
+from gpucache.store.interface import BUILT
 
 
 def ask(
@@ -68,12 +68,15 @@ def _may_be_elsewhere(prepared: Prepared, part: NoEntry) -> bool:
 
 
 def _compile_ns(stores: Stores, prepared: Sequence[Prepared]) -> int | None:
-    """How long compiling some programs takes, as far as the last build of each is known; else None."""
+    """How long compiling some programs takes, if each was last built here; else None.
+
+    An entry that was pulled has the time of another machine, which may be idle where this one is busy.
+    """
     total = 0
     for one in prepared:
         name = named(one.request.program).name
         events = (event for store in stores.on_disk() for event in store.history(name)[-1:])
-        keys = (CacheKey(event.key) for event in events if event.what in MADE)
+        keys = (CacheKey(event.key) for event in events if event.what == BUILT)
         last = (found for key in keys for store in stores.on_disk() if (found := store.look_at(key)))
         head = next((found.head for found in last), None)
         if head is None or not head.compile_ns:

@@ -64,7 +64,8 @@ UNREADABLE = "entries that cannot be read"
 """The name of the history for quarantined entries whose head does not name their program."""
 
 
-MADE = ("built", "pulled")
+BUILT = "built"
+MADE = (BUILT, "pulled")
 """The events by which an entry appears: it was compiled on this machine, or on another."""
 
 

@@ -1,7 +1,10 @@
 """GPUCACHE_REMOTE in programs that use the library: builds of another machine are hits, and nothing fails."""
 
+import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -180,6 +183,33 @@ def test_a_forked_child_asks_by_itself(filled: Fleet) -> None:
     outcomes = filled.run("next", cuda_job(1), cuda_job(2, forked=True), cuda_job(3, forked=True), **settings)
     assert compiled(outcomes)[:2] == [0, 0]
     assert len(filled.objects()) == 3
+
+
+class _Slow(SimpleHTTPRequestHandler):
+    """Serves files, each after a second."""
+
+    def do_GET(self) -> None:
+        threading.Event().wait(1)
+        super().do_GET()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
+        pass
+
+
+def test_the_time_of_a_compile_elsewhere_does_not_bound_the_wait(filled: Fleet) -> None:
+    """The machine that compiled may have been idle; this one asks until the store is too slow for itself."""
+    serving = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Slow, directory=filled.store))
+    thread = threading.Thread(target=serving.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        url = f"http://127.0.0.1:{serving.server_port}"
+        settings = {"GPUCACHE_REMOTE": url, "GPUCACHE_REMOTE_TIMEOUT_MS": "60000", **filled.trusting()}
+        outcomes = filled.run("next", cuda_job(1), cuda_job(2), **settings)
+    finally:
+        serving.shutdown()
+        serving.server_close()
+        thread.join()
+    assert compiled(outcomes) == [0, 0]
 
 
 @pytest.fixture(name="silent")
