@@ -24,7 +24,7 @@ NAMES: Mapping[str, str] = {
     "warm-fleet": "warm --check of 200 machines' profiles by 500 recorded programs, beside reading the files",
     "warm-on": "gpucache warm --on two workers of Dask and of mpiexec beside a bare Dask map and at home",
     "processes": "hits by 16 processes beside one and beside cuda.core's cache, and a start of 64 processes",
-    "remote-layer": "a start whose 30 hits are in a store elsewhere, beside local hits, and 16 at once",
+    "remote-layer": "a start whose 30 hits are in a store elsewhere, beside local hits, and many at once",
     "start": "the command's start, beside importing click",
     "scale": "inspect, verify and evict of large caches, beside find, reading and hashing all, and ccache",
     "scale-triton": "inspect and verify of 5,000 entries of Triton's, beside find and reading all",
@@ -56,10 +56,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         help=f"sizes of the cache for 'scale' ({', '.join(map(str, SIZES))}); its growth is told at the end",
     )  # fmt: skip
     parser.add_argument("--stores", nargs="+", default=(), help="kinds of stores for 'remote-stores'")
+    parser.add_argument("--at-once", type=int, default=16, help="starts at once for 'remote-layer' (16)")
     parser.add_argument("--small", action="store_true", help="only see that it runs: least sizes, one call")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample to a file")
     given = parser.parse_args(arguments)
-    effort = Effort(given.rounds, given.small, given.entries, given.stores)
+    effort = Effort(given.rounds, given.small, given.entries, given.stores, given.at_once)
     found: list[dict[str, object]] = []
     for name in NAMES if "all" in given.name else given.name:
         compared: list[Comparison] = []

@@ -39,6 +39,8 @@ class Effort:
     entries: Sequence[int] = (1_000,)
     stores: Sequence[str] = ()
     """Which stores to ask; all without any."""
+    at_once: int = 16
+    """How many starts at once."""
 
     def calls(self, count: int) -> int:
         """How often to call what takes microseconds."""

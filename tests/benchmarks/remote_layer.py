@@ -1,6 +1,6 @@
 """A start whose entries another machine's store has, beside one whose entries are local, and many at once.
 
-Each side is a fresh process that compiles 30 CUDA programs by the library. Where the store is asked, the root
+Of many at once, each with a root and a home of its own, the load of the web server is told as well. Each side is a fresh process that compiles 30 CUDA programs by the library. Where the store is asked, the root
 is empty at each start; entries are signed, verified and kept, as in real use.
 """
 
@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,7 +18,7 @@ from tests.benchmarks.library_hit import stable_place
 from tests.benchmarks.library_start import CUDA, missing
 from tests.benchmarks.measure import CHECKOUT, Comparison, Effort, Side, compare, process
 
-_PROGRAMS, _AT_ONCE = 30, 16
+_PROGRAMS = 30
 _ROUNDS = 3
 """At most, of many starts, which take seconds."""
 _START = """
@@ -31,9 +32,11 @@ _TOGETHER = """
 import os, subprocess, sys
 started = []
 for number in range(int(sys.argv[2])):
-    root = os.path.join(sys.argv[3], str(number))
+    home = os.path.join(sys.argv[3], str(number))
+    os.makedirs(home)
     command = [sys.executable, "-c", sys.argv[4], sys.argv[1]]
-    started.append(subprocess.Popen(command, env={**os.environ, "GPUCACHE_DIR": root}))
+    own = {"HOME": home, "GPUCACHE_DIR": os.path.join(home, "root")}
+    started.append(subprocess.Popen(command, env={**os.environ, **own}))
 sys.exit(max(one.wait() for one in started))
 """
 
@@ -44,7 +47,7 @@ def run(effort: Effort) -> Iterator[Comparison]:
     if absent := missing(CUDA):
         yield Comparison(title, (), {"cuda.core": absent})
         return
-    programs, at_once = (2, 2) if effort.small else (_PROGRAMS, _AT_ONCE)
+    programs, at_once = (2, 2) if effort.small else (_PROGRAMS, effort.at_once)
     with ExitStack() as stack:
         place = stack.enter_context(stable_place())
         settings = {"a directory elsewhere": _filled(place, programs)}
@@ -62,8 +65,16 @@ def run(effort: Effort) -> Iterator[Comparison]:
         yield compare(title, sides, effort.rounds, absent_peers)
         sides = {name: _starts(place, programs, at_once, **own) for name, own in settings.items()}
         sides["empty roots alone"] = _starts(place, programs, at_once)
+        sides["no cache"] = _starts(place, programs, at_once, GPUCACHE_DISABLE="1")
         title = f"{at_once} such starts at once, each with an empty root"
-        yield compare(title, sides, min(effort.rounds, _ROUNDS), absent_peers)
+        log = place / "access.log"
+        log.write_bytes(b"")
+        rounds = min(effort.rounds, _ROUNDS)
+        yield compare(title, sides, rounds, absent_peers)
+        if not absent_peers:
+            yield Comparison(
+                f"The load of nginx, for each of {rounds + 1} times: {_load(log, rounds + 1)}", ()
+            )
 
 
 def _filled(place: Path, programs: int) -> Mapping[str, str]:
@@ -96,6 +107,18 @@ def _starts(place: Path, programs: int, at_once: int, **environment: str) -> Sid
     words = (str(programs), str(at_once), str(place / "roots"), _START)
     command = [sys.executable, "-c", _TOGETHER, *words]
     return process(command, before=lambda: _remove(place / "roots"), **environment)
+
+
+def _load(log: Path, times: int) -> str:
+    """The requests that a web server logged and the bytes that it sent, and its busiest second."""
+    replies = [line.split() for line in log.read_text(encoding="ascii").splitlines()]
+    found = sum(status == "200" for _, status, _ in replies)
+    ((_, most),) = Counter(int(float(second)) for second, _, _ in replies).most_common(1)
+    size = sum(int(sent) for _, _, sent in replies)
+    return (
+        f"{len(replies) // times} requests, {found // times} of them found, {size / times / 1e6:.1f} MB, "
+        f"at most {most} requests in a second"
+    )
 
 
 def _remove(folder: Path) -> None:

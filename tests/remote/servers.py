@@ -59,14 +59,16 @@ def free_port() -> int:
 
 @contextmanager
 def nginx(served: Path, folder: Path) -> Iterator[str]:
-    """The URL of a plain web server for a directory; it refuses all below /refused/."""
+    """The URL of a plain web server for a directory; it refuses all below /refused/, and logs to access.log
+    the second, the status and the bytes of each reply."""
     port, config = free_port(), folder / "nginx.conf"
     places = "".join(
         f"{kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
     config.write_text(
         f"daemon off; master_process off; pid {folder}/nginx.pid; error_log {folder}/error.log; events {{}}\n"
-        f"http {{ access_log off; {places} default_type application/octet-stream;\n"
+        f"http {{ log_format load '$msec $status $bytes_sent'; access_log {folder}/access.log load;\n"
+        f"{places} default_type application/octet-stream;\n"
         f"server {{ listen 127.0.0.1:{port}; root {served}; location /refused/ {{ deny all; }} }} }}\n",
         encoding="utf-8",
     )
