@@ -130,6 +130,8 @@ class Remote(NamedTuple):
     timeout_s: float = DEFAULT_REMOTE_MS / 1000
     writes: bool = False
     """Whether it also gets the builds of this machine."""
+    limited_by: str = "GPUCACHE_REMOTE_TIMEOUT_MS"
+    """The variable that raises the time."""
 
 
 class Settings(NamedTuple):

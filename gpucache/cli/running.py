@@ -14,7 +14,7 @@ import time
 
 from gpucache.native.locate import find
 from gpucache.serve.command import Plain, await_command
-from gpucache.serve.environment import Libraries, step_s
+from gpucache.serve.environment import TIMEOUT, Libraries, step_s
 from gpucache.serve.listening import Listening
 
 TYPE_CHECKING = False  # the one of typing
@@ -254,7 +254,8 @@ class Services:
 
         settings, limit_s = self._settings, step_s()
         if settings.remote is not None and settings.remote.timeout_s > limit_s:
-            settings = settings._replace(remote=settings.remote._replace(timeout_s=limit_s))
+            capped = settings.remote._replace(timeout_s=limit_s, limited_by=TIMEOUT)
+            settings = settings._replace(remote=capped)
         return open_stores(settings, command=self._command, warn=self._warn)
 
 

@@ -1,9 +1,10 @@
-"""The manual pages of section 7: other caches, keys and misses, checks and batches.
+"""The manual pages of section 7: other caches, keys and misses, checks and batches, fleets.
 
 Owns their sentences. Places are read from the registry and reasons from the verdicts.
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from gpucache.answers.lookup import Verdict
 from gpucache.answers.schema import words
@@ -13,7 +14,8 @@ from gpucache.cli import roff
 CACHES = "gpucache-caches"
 KEYS = "gpucache-keys"
 CHECKS = "gpucache-checks"
-PAGES = ((CACHES, 7), (KEYS, 7), (CHECKS, 7))
+FLEET = "gpucache-fleet"
+PAGES = ((CACHES, 7), (KEYS, 7), (CHECKS, 7), (FLEET, 7))
 
 _OTHER_CACHES = (
     "gpucache inspect lists every cache that it knows on this machine, the largest first, and totals the "
@@ -126,12 +128,145 @@ _BATCH = (
     "reports failures by its own name and lines.",
 )
 
+_FLEET = (
+    "Three recipes for many machines that share one store. Each is a whole script: STORE is the URL or the "
+    "directory of the store, app.py your program, which gpucache run serves as it is.",
+    "gpucache key fleet.key makes a pair of keys, once. FLEET_PUBLIC_KEY is the line that it prints, which "
+    "every machine may know. FLEET_KEY is the line in fleet.key; only jobs that may push get it.",
+)
+_IN_CI = (
+    "A job takes what earlier jobs built, runs the program, and sends what is new. On a runner without the "
+    "GPU that a program needs, use gpucache warm with a manifest, or with a recording from a machine that "
+    "has one (gpucache-record(1)), in the place of gpucache run.",
+)
+CI_JOB = """\
+export GPUCACHE_DIR="$PWD/cache"
+export GPUCACHE_TRUSTED_KEYS="$FLEET_PUBLIC_KEY"
+gpucache pull "$STORE" --best-effort
+gpucache run -- python app.py
+if [ -n "${FLEET_KEY:-}" ]; then
+    trap 'rm -f fleet.key' EXIT
+    (umask 077 && printf '%s\\n' "$FLEET_KEY" > fleet.key)
+    gpucache push "$STORE" --key fleet.key
+fi"""
+_OF_FORKS = (
+    "Give the secret FLEET_KEY and the right to write to the store to jobs of protected branches alone. The "
+    "job of a pull request from a fork has neither: it pulls, compiles what is new, and pushes nothing. "
+    "Entries that no key of GPUCACHE_TRUSTED_KEYS signed are never used, unless the store is a directory to "
+    "which only this user can write.",
+)
+_IN_A_POD = (
+    "An init container fills a volume, and the program starts with hits. Both use the image of the program, "
+    "as pull compares the compilers that it finds, run as one user, and mount the volume at /caches. Their "
+    "root may be read-only, and the init container needs no network but the store's. It runs:",
+)
+INIT_CONTAINER = 'gpucache pull "$STORE" --cache all --to /caches --best-effort'
+_STARTS = (
+    "It has GPUCACHE_TRUSTED_KEYS set. The container of the program, which may mount the volume read-only, "
+    "runs:"
+)
+MAIN_CONTAINER = """\
+set -a; . /caches/gpucache.env; set +a
+exec gpucache run -- python app.py"""
+_ONLY_HITS = (
+    "With GPUCACHE_REQUIRE=1 a build that misses fails, which shows that nothing is compiled. Without it a "
+    "program whose init container pulled nothing compiles as ever.",
+)
+_ON_NODES = (
+    "Many nodes start at once, each with an empty disk, and ask the store for each program as they come to "
+    "it. For sbatch:",
+)
+NODES_JOB = """\
+#!/bin/sh
+#SBATCH --nodes=64 --ntasks-per-node=1
+export GPUCACHE_REMOTE="$STORE"
+export GPUCACHE_TRUSTED_KEYS="$FLEET_PUBLIC_KEY"
+export GPUCACHE_REMOTE_TIMEOUT_MS=10000 GPUCACHE_RUN_TIMEOUT_MS=40000
+srun sh -c '
+    export GPUCACHE_DIR="$TMPDIR/gpucache"
+    exec gpucache run -- python app.py'"""
+_LOAD = (
+    "TMPDIR is a local disk of the node. A node asks for an entry with at most two small requests: 64 "
+    "processes with 10 programs each made 1,280 requests for 3.8 MB, so one web server for a directory is "
+    "enough (STORE=https://..., filled by its path). All nodes ask in the same seconds, so replies take "
+    "longer than usual, hence the time limits.",
+)
+
+
+class Failure(NamedTuple):
+    """What goes wrong in a fleet, the words that gpucache prints, and the remedy."""
+
+    what: str
+    said: str
+    """STORE stands for the store, KEY for the id of a key."""
+    remedy: str
+
+
+FAILURES = {
+    "path": Failure(
+        "A source is in another directory",
+        "key-changed: it holds paths and was built in other directories",
+        "Entries built with -lineinfo or -G contain the paths of headers. Use the same paths on all "
+        "machines, or leave the option out. For other systems pull lists the entries whose install path "
+        "differs.",
+    ),
+    "cpu": Failure(
+        "The CPU of a machine differs",
+        "key-changed: the CPU has other instruction sets",
+        "Entries of OpenCL for CPUs fit one set of features, and pull leaves the others in the store. Push "
+        "from a machine of each kind: entries for several kinds are kept side by side. gpucache warm --check "
+        "--device-profile FILE says so before a deployment.",
+    ),
+    "user": Failure(
+        "The init container runs as root, the program does not",
+        "the cache root /caches/gpucache cannot be opened: Permission denied; fix its permissions, or name "
+        "your own directory with --root or GPUCACHE_DIR",
+        "Run both as one user, or set GPUCACHE_OWNER_UID in the init container to the uid of the program.",
+    ),
+    "volume": Failure(
+        "The volume belongs to root, the init container does not run as root",
+        "/caches/gpucache.env cannot be written (Permission denied); fix its permissions",
+        "Let the volume belong to the user or a group of the containers, in Kubernetes by fsGroup.",
+    ),
+    "down": Failure(
+        "The bucket is down",
+        "STORE cannot be reached; check its address and the network, or the proxy",
+        "The same with 'GPUCACHE_REMOTE is not used:' before it in a program, once in each process. Nothing "
+        "else happens: with --best-effort pull exits 0, and programs compile. Start the job again later.",
+    ),
+    "slow": Failure(
+        "The store is too slow",
+        "GPUCACHE_REMOTE is not used: STORE did not reply within 1.5 s; check that it can be reached, or "
+        "raise GPUCACHE_RUN_TIMEOUT_MS",
+        "The process compiles, and asks no more. Raise both limits for starts of many nodes, as above.",
+    ),
+    "unsigned": Failure(
+        "A job without the key pushed to a store that it may write to",
+        "it is not signed; add the public key of the machine that pushed it to GPUCACHE_TRUSTED_KEYS, or "
+        "pass --unsigned to accept it",
+        "Do neither. Pull takes the other entries and exits with 3, unless with --best-effort. Take the "
+        "right to write there from forks.",
+    ),
+    "leaked": Failure(
+        "A pull request has seen the key",
+        "it is signed by the key KEY, which is not trusted",
+        "This is what pull prints once FLEET_PUBLIC_KEY is that of a new pair on all machines: nothing that "
+        "the old key signed is used any more. Push with the new key.",
+    ),
+    "readable": Failure(
+        "The key file is readable by others",
+        "other users may read the secret key fleet.key; run: chmod 600 fleet.key",
+        "Write it below umask 077, as above.",
+    ),
+}
+
 
 def pages() -> Iterator[tuple[str, Iterator[str]]]:
     """The lines of each page, by its name."""
     yield CACHES, _caches()
     yield KEYS, _keys()
     yield CHECKS, _checks()
+    yield FLEET, _fleet()
 
 
 def _caches() -> Iterator[str]:
@@ -170,3 +305,27 @@ def _checks() -> Iterator[str]:
     yield roff.heading("BATCHES")
     yield from roff.paragraphs(_BATCH)
     yield from roff.see_also([("gpucache-warm", 1), ("gpucache-bench", 1)])
+
+
+def _fleet() -> Iterator[str]:
+    yield from roff.title(FLEET, 7, "recipes for many machines that share caches")
+    yield roff.heading("DESCRIPTION")
+    yield from roff.paragraphs(_FLEET)
+    yield roff.heading("CONTINUOUS INTEGRATION")
+    yield from roff.paragraphs(_IN_CI)
+    yield from roff.verbatim(CI_JOB)
+    yield from (".PP", *roff.paragraphs(_OF_FORKS))
+    yield roff.heading("CONTAINERS")
+    yield from roff.paragraphs(_IN_A_POD)
+    yield from roff.verbatim(INIT_CONTAINER)
+    yield from (".PP", roff.filled(_STARTS))
+    yield from roff.verbatim(MAIN_CONTAINER)
+    yield from (".PP", *roff.paragraphs(_ONLY_HITS))
+    yield roff.heading("NODES")
+    yield from roff.paragraphs(_ON_NODES)
+    yield from roff.verbatim(NODES_JOB)
+    yield from (".PP", *roff.paragraphs(_LOAD))
+    yield roff.heading("FAILURES")
+    for what, said, remedy in FAILURES.values():
+        yield from (*roff.listing([(f"{what}:", said)]), ".IP", roff.filled(remedy))
+    yield from roff.see_also([(f"gpucache-{verb}", 1) for verb in ("push", "pull", "key", "run", "warm")])

@@ -149,7 +149,7 @@ class RemoteStore:
         if not short:
             self._stop(
                 f"{url} did not reply within {limit_s:g} s; check that it can be reached, or raise "
-                "GPUCACHE_REMOTE_TIMEOUT_MS"
+                f"{self._settings.limited_by}"
             )
         elif self._late >= _MOST_LATE:
             self._stop(f"{url} takes longer to reply than programs take to compile; name a nearer store")

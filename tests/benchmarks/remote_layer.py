@@ -1,7 +1,8 @@
 """A start whose entries another machine's store has, beside one whose entries are local, and many at once.
 
-Of many at once, each with a root and a home of its own, the load of the web server is told as well. Each side is a fresh process that compiles 30 CUDA programs by the library. Where the store is asked, the root
-is empty at each start; entries are signed, verified and kept, as in real use.
+Each side is a fresh process that compiles 30 CUDA programs by the library. Where the store is asked, the root
+is empty at each start; entries are signed, verified and kept, as in real use. Of many at once, each with a
+root and a home of its own, the load of the web server is shown as well.
 """
 
 import os

@@ -24,7 +24,8 @@ TOP = Path(__file__).parents[2]
 PARTS = (
     "NAME", "SYNOPSIS", "DESCRIPTION", "COMMANDS", "FIELDS", "DOCUMENT", "OUTPUT", "RECORDS", "OPTIONS",
     "RESULTS", "VERDICTS", "FINDINGS", "EXAMPLES", "EXIT STATUS", "ENVIRONMENT", "FILES", "COMPILERS",
-    "COMPLETION", "SYSTEMS", "MOVING", "KEYS", "MISSES", "REASONS", "CHECKS", "BATCHES", "SEE ALSO",
+    "COMPLETION", "SYSTEMS", "MOVING", "KEYS", "MISSES", "REASONS", "CHECKS", "BATCHES",
+    "CONTINUOUS INTEGRATION", "CONTAINERS", "NODES", "FAILURES", "SEE ALSO",
 )  # fmt: skip
 """Every section of a page, in order."""
 NEEDED = {
@@ -33,6 +34,7 @@ NEEDED = {
     "gpucache-caches": {"DESCRIPTION", "SYSTEMS", "MOVING"},
     "gpucache-keys": {"KEYS", "MISSES", "REASONS"},
     "gpucache-checks": {"CHECKS", "BATCHES"},
+    "gpucache-fleet": {"DESCRIPTION", "CONTINUOUS INTEGRATION", "CONTAINERS", "NODES", "FAILURES"},
     "gpucache-manifest": {"DESCRIPTION", "FIELDS", "EXAMPLES"},
     "gpucache-json": {"DESCRIPTION", "DOCUMENT", "OUTPUT", "RECORDS"},
 }

@@ -1,0 +1,318 @@
+"""The recipes of gpucache-fleet(7) word for word, each in a clean environment, and what goes wrong there."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+
+from gpucache.cli import topics
+from gpucache.remote.signing import load_signing_key
+from tests.children import run_text
+from tests.nvrtc import need_nvrtc
+from tests.remote.servers import Silent, docker_registry, make_bucket, moto_url, nginx
+from tests.unprivileged import needs_root
+
+pytestmark = pytest.mark.slow
+NODES = int(os.environ.get("GPUCACHE_TEST_NODES", "4"))
+CHECKOUT = Path(__file__).parents[1]
+_APP = """\
+from cuda.core import Program, ProgramOptions
+source = 'extern "C" __global__ void scale(float *y) { y[threadIdx.x] *= FACTOR; }'
+Program(source, "c++", ProgramOptions(arch="sm_90")).compile("cubin")
+"""
+_MISSED, _HIT = "1 build: 0 hits, 1 miss", "1 build: 1 hit, 0 misses"
+_ENTRIES = 2
+"""Of one program below ``run``: its cubin and its PTX."""
+_DEAD = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
+_USER = 1002
+Done = subprocess.CompletedProcess[str]
+
+
+class Site:
+    """A place with a key, checkouts of a program, and the variables of a clean environment."""
+
+    def __init__(self, place: Path, store: str, **variables: str) -> None:
+        self.place, self.store = place, store
+        self.path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+        self._variables = {"STORE": store, **variables}
+        self.public = self.sh("gpucache key fleet.key", place).stdout.strip()
+        self.secret = (place / "fleet.key").read_text(encoding="ascii").strip()
+        self.key_id = load_signing_key(place / "fleet.key").public.id
+
+    def checkout(self, name: str, factor: int = 2) -> Path:
+        """A directory with the program and nothing else."""
+        folder = self.place / name
+        folder.mkdir()
+        (folder / "app.py").write_text(_APP.replace("FACTOR", str(factor)), encoding="ascii")
+        return folder
+
+    def sh(self, script: str, folder: Path, **variables: str) -> Done:
+        """A script in a directory, with a home of its own and no variables but those."""
+        home = folder / "home"
+        home.mkdir(exist_ok=True)
+        clean = {"PATH": self.path, "HOME": str(home), **self._variables, **variables}
+        return run_text(["bash", "-ec", script], cwd=folder, env=clean)
+
+    def job(self, name: str, factor: int = 2, **variables: str) -> Done:
+        """The recipe of a job in a new checkout."""
+        return self.sh(topics.CI_JOB, self.checkout(name, factor), FLEET_PUBLIC_KEY=self.public, **variables)
+
+    def said(self, what: str) -> str:
+        """The words of a failure that the page shows."""
+        told = topics.FAILURES[what].said.replace("STORE", self.store)
+        return told.replace("key KEY", f"key {self.key_id}")
+
+
+@contextmanager
+def _directory(place: Path) -> Iterator[Site]:
+    """A store that others may write to, too, so that only signatures count."""
+    need_nvrtc()
+    store = place / "store"
+    store.mkdir()
+    store.chmod(0o775)
+    yield Site(place, str(store))
+
+
+@contextmanager
+def _bucket(place: Path) -> Iterator[Site]:
+    with moto_url(place) as url:
+        keys = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any"}
+        yield Site(place, f"{make_bucket(url, 'fleet')}/caches", AWS_ENDPOINT_URL=url, **keys)
+
+
+@contextmanager
+def _registry(place: Path) -> Iterator[Site]:
+    with docker_registry(place) as url:
+        yield Site(place, url)
+
+
+@pytest.fixture(name="site")
+def _site(tmp_path: Path) -> Iterator[Site]:
+    with _directory(tmp_path) as site:
+        yield site
+
+
+@pytest.mark.parametrize("kind", [_directory, _bucket, _registry])
+def test_only_jobs_with_the_key_add_what_others_use(
+    tmp_path: Path, kind: Callable[[Path], AbstractContextManager[Site]]
+) -> None:
+    """A fork pushes nothing; a protected branch does; what a fork pushes all the same nobody believes."""
+    need_nvrtc()
+    with kind(tmp_path) as site:
+        fork = site.job("fork-first")
+        assert (fork.returncode, "sent" in fork.stdout) == (0, False) and _MISSED in fork.stderr
+        protected = site.job("protected", FLEET_KEY=site.secret)
+        assert protected.returncode == 0 and _MISSED in protected.stderr
+        assert "2 entries sent" in protected.stdout
+        assert not (tmp_path / "protected" / "fleet.key").exists()
+        again = site.job("again", FLEET_KEY=site.secret)
+        assert _HIT in again.stderr and "nothing sent" in again.stdout
+        assert _HIT in site.job("fork-of-the-same").stderr
+
+        assert _MISSED in site.job("fork", factor=3).stderr
+        pushed = site.sh('GPUCACHE_DIR="$PWD/cache" gpucache push "$STORE"', tmp_path / "fork")
+        assert "They are not signed" in pushed.stderr
+        node = site.checkout("node", factor=3)
+        pulled = site.sh('gpucache pull "$STORE"', node, GPUCACHE_TRUSTED_KEYS=site.public)
+        assert pulled.returncode == 3 and site.said("unsigned") in pulled.stdout
+        assert "2 entries pulled" in pulled.stdout
+        trusting = {"GPUCACHE_REMOTE": site.store, "GPUCACHE_TRUSTED_KEYS": site.public}
+        assert _MISSED in site.sh("gpucache run -- python app.py", node, **trusting).stderr
+
+
+def test_a_key_that_leaked_is_replaced(site: Site) -> None:
+    """With another public key nothing that the old one signed is used, and pull says so."""
+    site.job("protected", FLEET_KEY=site.secret)
+    other = site.sh("gpucache key other.key", site.place).stdout.strip()
+    node = site.checkout("node")
+    trusting = {"GPUCACHE_REMOTE": site.store, "GPUCACHE_TRUSTED_KEYS": other}
+    assert _MISSED in site.sh("gpucache run -- python app.py", node, **trusting).stderr
+    pulled = site.sh('gpucache pull "$STORE"', node, **trusting)
+    assert pulled.returncode == 3 and site.said("leaked") in pulled.stdout
+
+
+def test_a_key_that_others_may_read_signs_nothing(site: Site) -> None:
+    """The sentence has the command."""
+    site.sh("gpucache run -- python app.py; chmod 644 ../fleet.key; ln ../fleet.key", site.checkout("job"))
+    pushed = site.sh('gpucache push "$STORE" --key fleet.key', site.place / "job")
+    assert pushed.returncode == 2 and site.said("readable") in pushed.stderr
+
+
+def test_a_bucket_that_is_down_stops_no_program(site: Site) -> None:
+    """A pull ends with 5, or with 0 where it may fail, and a program compiles after one sentence."""
+    site = Site(site.checkout("down"), "s3://fleet/caches", **_DEAD)
+    said = site.said("down").replace(site.store, f"{site.store} at {_DEAD['AWS_ENDPOINT_URL']}")
+    keys = {"GPUCACHE_TRUSTED_KEYS": site.public}
+    for more, code in (("", 5), (" --best-effort", 0)):
+        pulled = site.sh(f'gpucache pull "$STORE"{more}', site.place, **keys)
+        assert (pulled.returncode, pulled.stderr) == (code, f"gpucache: {said}\n")
+    ran = site.sh("gpucache run -- python app.py", site.place, GPUCACHE_REMOTE=site.store, **keys)
+    assert ran.stderr.startswith(f"gpucache: GPUCACHE_REMOTE is not used: {said}\n") and _MISSED in ran.stderr
+
+
+def test_a_store_that_is_too_slow_is_left(site: Site) -> None:
+    """The process compiles, and says which variable raises the limit."""
+    with Silent() as silent:
+        site = Site(site.checkout("slow"), f"http://{silent.address}")
+        trusting = {"GPUCACHE_REMOTE": site.store, "GPUCACHE_TRUSTED_KEYS": site.public}
+        ran = site.sh("gpucache run -- python app.py", site.place, **trusting)
+    assert site.said("slow") in ran.stderr and _MISSED in ran.stderr
+
+
+def test_an_entry_with_paths_is_missed_in_another_directory(site: Site) -> None:
+    """The check that a deployment can make names the reason."""
+    for name in ("there", "here"):
+        (site.checkout(name) / "n.h").write_text(
+            "static __device__ __noinline__ float twice(float x) { return x * 2; }\n"
+        )
+        (site.place / name / "scale.cu").write_text(
+            '#include "n.h"\nextern "C" __global__ void scale(float *y) { *y = twice(*y); }\n'
+        )
+    warm = "gpucache warm scale.cu --target cuda:sm_90 --option=-lineinfo"
+    trusting = {"GPUCACHE_TRUSTED_KEYS": site.public}
+    site.sh(f'{warm}; gpucache push "$STORE" --key ../fleet.key', site.place / "there")
+    checked = site.sh(f'gpucache pull "$STORE"; {warm} --check', site.place / "here", **trusting)
+    assert checked.returncode == 3 and site.said("path") in checked.stdout
+
+
+def test_an_entry_for_another_cpu_is_left_in_the_store(
+    site: Site, opencl_environment: Mapping[str, str]
+) -> None:
+    """Pull names the fact, and the check by a profile the reason."""
+    runtime = {"OCL_ICD_VENDORS": opencl_environment["OCL_ICD_VENDORS"]}
+    trusting = {"GPUCACHE_TRUSTED_KEYS": site.public, **runtime}
+    kernel = site.checkout("kernel") / "scale.cl"
+    kernel.write_text("kernel void scale(global float *y) { y[get_global_id(0)] *= 2; }\n")
+    made = site.sh(
+        'gpucache warm scale.cl --target opencl:intel; gpucache push "$STORE" --key ../fleet.key;'
+        "gpucache devices --save node.json",
+        kernel.parent,
+        **runtime,
+    )
+    assert made.returncode == 0, made.stderr
+    profile = kernel.with_name("node.json").read_text(encoding="utf-8")
+    assert "sse4_2 " in profile
+    kernel.with_name("node.json").write_text(profile.replace("sse4_2 ", ""), encoding="utf-8")
+    pulled = site.sh(
+        'GPUCACHE_DIR="$PWD/new" gpucache pull "$STORE" --device-profile node.json', kernel.parent, **trusting
+    )
+    assert pulled.returncode == 0
+    assert "1 for other machines" in pulled.stdout and "CPU features" in pulled.stdout
+    check = "gpucache warm --check scale.cl --target opencl:intel --device-profile node.json"
+    checked = site.sh(check, kernel.parent, **runtime)
+    assert checked.returncode == 3 and site.said("cpu") in checked.stdout
+
+
+class Pod:
+    """A volume, and containers in it: a read-only root, no network, and a user who owns nothing else.
+
+    The store is a directory that is mounted read-only, as there is no network that leads to one.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._app = site.checkout("app")
+        self.volume = site.place / "volume"
+        self.volume.mkdir()
+
+    def run(self, script: str, user: int = _USER, *, writes: bool = False, **variables: str) -> Done:
+        """A script in a new container."""
+        shown = dict.fromkeys((CHECKOUT, Path(sys.prefix), Path(sys.base_prefix)))
+        parents = dict.fromkeys(one for place in shown for one in reversed(place.parents[:-1]))
+        keys = {"GPUCACHE_TRUSTED_KEYS": self._site.public, "STORE": "/store", "PATH": self._site.path}
+        command = [
+            "bwrap", *(word for one in parents for word in ("--perms", "0755", "--dir", one)),
+            "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib",
+            "--symlink", "usr/lib64", "/lib64",
+            *(word for one in shown for word in ("--ro-bind", one, one)),
+            "--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--tmpfs", "/tmp",
+            "--bind" if writes else "--ro-bind", self.volume, "/caches",
+            "--ro-bind", self._site.store, "/store", "--ro-bind", self._app, "/app", "--chdir", "/app",
+            "--remount-ro", "/", "--unshare-net", "--unshare-ipc", "--unshare-pid", "--clearenv",
+            *(word for pair in (keys | variables).items() for word in ("--setenv", *pair)),
+            "setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "sh", "-ec", script,
+        ]  # fmt: skip
+        return run_text(command)
+
+
+@pytest.fixture(name="pod")
+def _pod(site: Site) -> Pod:
+    need = (
+        "bwrap",
+        "--ro-bind",
+        "/",
+        "/",
+        "--unshare-net",
+        "--unshare-pid",
+        "--perms",
+        "0755",
+        "--tmpfs",
+        "/tmp",
+    )
+    if not (shutil.which("bwrap") and shutil.which("setpriv")) or run_text([*need, "true"]).returncode:
+        pytest.skip("bubblewrap and setpriv do not work here")
+    protected = site.job("protected", FLEET_KEY=site.secret)
+    assert "2 entries sent" in protected.stdout
+    return Pod(site)
+
+
+@needs_root
+def test_a_container_starts_with_hits_alone(pod: Pod) -> None:
+    """The init container fills the volume, which the program reads; without it the program would fail."""
+    os.chown(pod.volume, _USER, _USER)
+    assert pod.run("touch /x", 0).returncode != 0
+    filled = pod.run(topics.INIT_CONTAINER, writes=True)
+    assert (filled.returncode, filled.stdout) == (0, "2 entries pulled (6.3 KiB)\n"), filled
+    started = pod.run(topics.MAIN_CONTAINER, GPUCACHE_REQUIRE="1")
+    assert started.returncode == 0 and _HIT in started.stderr
+    shutil.rmtree(pod.volume / "gpucache")
+    assert pod.run(topics.MAIN_CONTAINER, GPUCACHE_REQUIRE="1").returncode != 0
+    assert pod.run(topics.MAIN_CONTAINER).returncode == 0
+
+
+@needs_root
+def test_what_root_pulls_is_for_root_or_for_one_user(pod: Pod, site: Site) -> None:
+    """The remedy of the page works, also where the volume is only read."""
+    assert pod.run(topics.INIT_CONTAINER, 0, writes=True).returncode == 0
+    started = pod.run(topics.MAIN_CONTAINER, GPUCACHE_REQUIRE="1")
+    assert started.returncode != 0 and site.said("user") in started.stderr
+    assert "GPUCACHE_OWNER_UID" in topics.FAILURES["user"].remedy
+    shutil.rmtree(pod.volume / "gpucache")
+    filled = pod.run(topics.INIT_CONTAINER, 0, writes=True, GPUCACHE_OWNER_UID=str(_USER))
+    assert filled.returncode == 0
+    assert _HIT in pod.run(topics.MAIN_CONTAINER, GPUCACHE_REQUIRE="1").stderr
+
+
+@needs_root
+def test_a_volume_of_root_cannot_be_filled_by_others(pod: Pod, site: Site) -> None:
+    """The init container says so, and does not keep the program from starting."""
+    filled = pod.run(topics.INIT_CONTAINER, writes=True)
+    assert filled.returncode == 0 and site.said("volume") in filled.stderr
+
+
+def test_nodes_that_start_at_once_compile_nothing(site: Site) -> None:
+    """Each asks the one web server twice for an entry, and never again; ``srun`` starts processes here."""
+    site.job("protected", FLEET_KEY=site.secret)
+    tools = site.place / "tools"
+    tools.mkdir()
+    (tools / "srun").write_text(
+        f"#!/bin/sh\nfor node in $(seq {NODES}); do\n mkdir -p $node/home $node/tmp\n"
+        ' HOME=$PWD/$node/home TMPDIR=$PWD/$node/tmp "$@" > $node/out 2>&1 &\ndone\nwait\n'
+    )
+    (tools / "srun").chmod(0o755)
+    site.path = f"{tools}:{site.path}"
+    job = site.checkout("job")
+    with nginx(Path(site.store), site.place) as url:
+        for _ in range(2):
+            done = site.sh(topics.NODES_JOB, job, STORE=url, FLEET_PUBLIC_KEY=site.public)
+            assert done.returncode == 0, done.stderr
+            told = [(job / str(node + 1) / "out").read_text() for node in range(NODES)]
+            assert [one for one in told if _HIT not in one] == []
+    replies = [line.split()[1] for line in (site.place / "access.log").read_text().splitlines()]
+    assert (replies.count("200"), len(replies)) == (_ENTRIES * NODES, 2 * _ENTRIES * NODES)
+    assert len([*job.glob("*/tmp/gpucache/v1/entries/*/*.gpc")]) == _ENTRIES * NODES
