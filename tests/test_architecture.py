@@ -347,6 +347,14 @@ _HOLDS: Mapping[str, Callable[[str], bool]] = {
 }
 
 
+def test_no_type_is_first_decoded_by_threads() -> None:
+    """A decoder is made once: if several threads decode a new type at once, msgspec ends the process."""
+    by_type = re.compile(r"(?:json|msgpack)\.decode\([^)]*type=(?!dict\[)")
+    assert [
+        name for name, path in _modules().items() if by_type.search(path.read_text(encoding="utf-8"))
+    ] == []
+
+
 @pytest.mark.parametrize("rule", _HOLDS)
 def test_every_module(rule: str) -> None:
     """Every module opens with a docstring and stays within 800 lines."""

@@ -59,6 +59,9 @@ class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return _SIGNED_AS + "\n".join(self.catalogues).encode()
 
 
+_INDEXES = msgspec.json.Decoder(Index)
+
+
 Identity = tuple[str, str, str]
 """The digest of a record, its signer and the signature: anyone may write a record with the first two."""
 
@@ -229,7 +232,7 @@ def finish_catalogue(store: Objects, key: SigningKey | None) -> None:
     if store.served and key is None:
         [(_, old)] = store.read([INDEX], _INDEX_BYTES)
         with suppress(ValueError, RecursionError):
-            if msgspec.json.decode(old or b"", type=Index).signer != UNSIGNED:
+            if _INDEXES.decode(old or b"").signer != UNSIGNED:
                 return
     going: set[str] = set()
     if len(_listed(store)[0]) > _MANY:
@@ -296,7 +299,7 @@ def _indexed(store: Objects, trusted: TrustedKeys, *, unsigned: bool) -> Sequenc
             f"{store.url} has no index of gpucache; check the URL, or push to the place it serves"
         )
     try:
-        found = msgspec.json.decode(data, type=Index)
+        found = _INDEXES.decode(data)
     except (ValueError, RecursionError) as error:
         raise RemoteError(f"the index of {store.url} cannot be parsed ({error}); push there again") from None
     if not unsigned and not found.is_believed(trusted):

@@ -102,6 +102,10 @@ class _TagList(msgspec.Struct, frozen=True):
     tags: tuple[str, ...] | None = None
 
 
+# Of a type that several threads decode for the first time msgspec crashes.
+_TAG_LISTS, _MANIFESTS, _INDEXES = map(msgspec.json.Decoder, (_TagList, _Manifest, _Index))
+
+
 class _Pack(NamedTuple):
     tag: str
     digest: str
@@ -258,7 +262,7 @@ class RegistryObjects:
             answer = self._client.ask("GET", page, (200, 404), _MOST_JSON_BYTES)
             if answer.status == 404:
                 return found
-            told = self._parsed(answer.data, _TagList)
+            told = self._parsed(answer.data, _TAG_LISTS)
             found.update(tag for tag in told.tags or () if ours.fullmatch(tag))
             if len(found) > _MOST_PACKS:
                 break
@@ -277,7 +281,7 @@ class RegistryObjects:
         if answer.status == 404:
             return None
         digits = sha256(answer.data).hexdigest()
-        manifest = self._parsed(answer.data, _Manifest, tag)
+        manifest = self._parsed(answer.data, _MANIFESTS, tag)
         if not manifest.layers:
             return _Pack(tag, f"sha256:{digits}", (), _EMPTY)
         if not tag.endswith((digits[:12], _REPLACED)):
@@ -287,7 +291,7 @@ class RegistryObjects:
         config = self._read_blob(manifest.config)
         if config is None:
             return None
-        index = self._parsed(config, _Index, tag)
+        index = self._parsed(config, _INDEXES, tag)
         for place in index.objects:
             require_object_name(place.name)
             sizes = [one.size for one in manifest.layers[place.layer : place.layer + 1]]
@@ -376,9 +380,9 @@ class RegistryObjects:
             self._client.ask("PUT", place, (200, 201, 202), body=data, headers=headers)
         return _Blob(media_type, digest, len(data))
 
-    def _parsed(self, data: bytes, form: type[T], tag: str = "") -> T:
+    def _parsed(self, data: bytes, decoder: msgspec.json.Decoder[T], tag: str = "") -> T:
         try:
-            return msgspec.json.decode(data, type=form)
+            return decoder.decode(data)
         except (msgspec.MsgspecError, RecursionError) as error:
             if tag:
                 raise self._damaged(tag, printable(str(error))) from None

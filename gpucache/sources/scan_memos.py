@@ -5,10 +5,14 @@ has a pack, for the digests that begin with it. A pack is a MessagePack map from
 whether trigraphs were read, to its scan, which is itself encoded. Losing a pack costs scans.
 """
 
-from typing import TypeVar
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from gpucache.sources.closure_memos import WORTH_FILES, Memos, name_of
 from gpucache.sources.scan import Scan, scan
+
+if TYPE_CHECKING:
+    from msgspec.msgpack import Decoder
 
 PACK_BYTES_CAP = 2 << 20
 """Above this size the scans that were packed first are dropped."""
@@ -16,6 +20,9 @@ WORTH_BYTES = 32 << 10
 """The amount of text that takes about as long to scan as a full pack takes to read."""
 _REMEMBERED = 4096
 _scans: dict[str, Scan] = {}
+_decoders: dict[type, "Decoder[Any]"] = {}
+_making = Lock()
+"""Held while a decoder is made: of a type that several threads decode for the first time msgspec crashes."""
 T = TypeVar("T")
 
 
@@ -80,7 +87,9 @@ def decode(data: bytes, kind: type[T]) -> T | None:
     """The value of this type encoded in bytes; None for any other bytes."""
     from msgspec import MsgspecError, msgpack
 
+    with _making:
+        decoder = _decoders[kind] = _decoders.get(kind) or msgpack.Decoder(kind)
     try:
-        return msgpack.decode(data, type=kind)
+        return cast("T", decoder.decode(data))
     except (ValueError, RecursionError, MsgspecError):
         return None

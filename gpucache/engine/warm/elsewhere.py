@@ -87,6 +87,9 @@ class _Sent(NamedTuple):
     """Holds the lock of its key."""
 
 
+_JOBS, _ANSWERS = msgspec.msgpack.Decoder(_Job), msgspec.msgpack.Decoder(_Answer)
+
+
 class Elsewhere:
     """The builds of a run, made by a cluster."""
 
@@ -148,7 +151,7 @@ class Elsewhere:
     def _received(self, sent: _Sent, done: Done[Any]) -> Answer:
         prepared, miss, roots, _ = sent
         try:
-            answer = msgspec.msgpack.decode(done.value, type=_Answer)
+            answer = _ANSWERS.decode(done.value)
             if answer.died:
                 return Died(answer.died, answer.limit_s)
             if answer.failed:
@@ -232,7 +235,7 @@ def answer_job(place: str) -> None:
 
 def _answered(data: bytes, place: Path) -> _Answer:
     try:
-        job = msgspec.msgpack.decode(data, type=_Job)
+        job = _JOBS.decode(data)
         item = _item(job, place)
         if item.skipped:
             return _Answer(failed=item.skipped)
