@@ -205,7 +205,7 @@ class Failure(NamedTuple):
 FAILURES = {
     "path": Failure(
         "A source is in another directory",
-        "key-changed: it holds paths and was built in other directories",
+        "key-changed: it contains paths and was built in other directories",
         "Entries built with -lineinfo or -G contain the paths of headers. Use the same paths on all "
         "machines, or leave the option out. For other systems pull lists the entries whose install path "
         "differs.",
