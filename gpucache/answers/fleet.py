@@ -247,10 +247,10 @@ def _commands(summary: FleetSummary, names: _Names) -> Iterator[Block]:
         builds, serves = format_count(one.builds, "build"), format_count(one.serves, "machine")
         some = f"one of {len(one.machines)} machines, such as " if one.machines[1:] else ""
         yield plain(f"\nOn {some}{names.of(one.machines[:1])}, {builds} for {serves}:")
-        yield _Shell(one.words)
+        yield Shell(one.words)
     if summary.send is not None:
         yield plain("\nThen, to send them to the store:")
-        yield _Shell(tuple(shlex.split(summary.send)))
+        yield Shell(tuple(shlex.split(summary.send)))
     if summary.without_sources:
         yield plain(
             f"\n{format_count(summary.without_sources, 'missing build')} cannot be made of a recording "
@@ -259,17 +259,17 @@ def _commands(summary: FleetSummary, names: _Names) -> Iterator[Block]:
         )
 
 
-class _Shell(NamedTuple):
+class Shell(NamedTuple):
     """A command that is copied to a shell: on a terminal a line that is too long is continued."""
 
     words: tuple[str, ...]
 
     def lines(self, width: int) -> Iterator[Pieces]:
-        """The words, as many on a line as fit."""
+        """As many options with their values on a line as fit."""
         line = " "
-        for word in map(shlex.quote, self.words):
-            if line.strip() and len(line) + len(word) + 3 > width < PIPE_WIDTH:
+        for part in shlex.join(self.words).replace(" --", "\n--").split("\n"):
+            if line.strip() and len(line) + len(part) + 3 > width < PIPE_WIDTH:
                 yield [f"{line} \\"]
                 line = "   "
-            line += f" {word}"
+            line += f" {part}"
         yield [line]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gpucache.answers.fleet import Shell
 from gpucache.probe.profile import Profile, save_profile
 from gpucache.store import DirectoryStore
 from gpucache.store.reading import HitStore
@@ -64,6 +65,17 @@ def test_the_commands_that_are_printed_serve_all(
         [],
     )
     assert "3 machines: all would hit" in check(run, [recording], fleet).out
+
+
+def test_a_long_command_is_continued_on_a_terminal() -> None:
+    """A shell reads its lines as the command, and no option is apart from its value."""
+    targets = [word for gpu in range(80, 90) for word in ("--target", f"cuda:sm_{gpu}")]
+    words = ("gpucache", "warm", "--recording", "my app", *targets)
+    for width in (80, 40, 10_000):
+        lines = ["".join(map(str, pieces)) for pieces in Shell(words).lines(width)]
+        assert tuple(shlex.split("\n".join(lines).replace("\\\n", ""))) == words
+        assert all(len(line) <= width for line in lines)
+        assert not any(line.removesuffix(" \\").endswith("--target") for line in lines)
 
 
 def test_no_device_of_this_machine_is_asked(
