@@ -135,7 +135,7 @@ class CudaDriver(CudaDriverPlaces, Format[Survey]):
     files is not documented, so it is emptied whole or not at all, and nothing in it is repaired."""
 
     item = Survey
-    mends = frozenset()
+    fixes = frozenset()
     moving = WHOLE
     opaque = (
         "the inputs of the driver's keys are not documented, and a new driver starts anew; "

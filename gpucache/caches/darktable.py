@@ -116,7 +116,7 @@ class Darktable(DarktablePlaces, BinaryFormat):
             target = _links(folder).get(link, "")
             if re.fullmatch(_DIGEST, target) and not _is_there(folder, target):
                 folder.unlink(link)
-                return checked.mended()
+                return checked.fixed()
         return super().clear(checked)
 
 

@@ -412,11 +412,11 @@ class DatabaseFormat(FilesFormat):
         for _, _, detail in islice(self.broken(connection), _MOST):
             yield Problem(FindingKind.CORRUPT, f"{detail}; {self.row_fails}")
 
-    def mend(self, item: Files, problems: Sequence[Problem]) -> Sequence[Problem]:
+    def fix(self, item: Files, problems: Sequence[Problem]) -> Sequence[Problem]:
         """Remove the rows that are broken; an unreadable database is removed as a whole."""
-        wrong = [one for one in problems if one.kind in self.mends]
+        wrong = [one for one in problems if one.kind in self.fixes]
         if not wrong or not self.row_fails or not all(self.row_fails in one.detail for one in wrong):
-            return super().mend(item, problems)
+            return super().fix(item, problems)
         try:
             with writing(item.path) as connection:
                 connection.execute("BEGIN IMMEDIATE")

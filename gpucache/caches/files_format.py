@@ -296,7 +296,7 @@ class FilesFormat(Format[Files]):
             if left and "(?P<pid>" in left[0].pattern.rpartition("/")[0]:  # its own directory
                 with suppress(OSError), files.open_folder(self.root, *parts[:-2]) as above:
                     above.rmdir(parts[-2])
-            return checked.mended()
+            return checked.fixed()
         return checked
 
     def _move_away(self, folder: Folder, name: str) -> None:

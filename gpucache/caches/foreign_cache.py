@@ -294,7 +294,7 @@ class ForeignCache(Cache, Generic[T]):
         try:
             return self._repaired(checked, entry)
         except Exception as error:
-            return checked.unmended(self._failure(error), frozenset(FindingKind))
+            return checked.unfixed(self._failure(error), frozenset(FindingKind))
 
     def _repaired(self, checked: Checked, entry: CacheEntry | None) -> Checked:
         made = self._format
@@ -304,15 +304,15 @@ class ForeignCache(Cache, Generic[T]):
         if made.leaves_to_owner and not item.owned:
             return checked
         found = [one.problem for one in checked.findings]
-        if entry.stays and any(one.paths is None and one.kind in made.mends for one in found):
-            return checked.unmended(entry.stays, made.mends)
+        if entry.stays and any(one.paths is None and one.kind in made.fixes for one in found):
+            return checked.unfixed(entry.stays, made.fixes)
         try:
-            gone = made.mend(item, found)
+            gone = made.fix(item, found)
         except FileNotFoundError:  # it is gone, and with it all that was wrong
-            return checked.mended()
+            return checked.fixed()
         except (HeldError, OSError) as error:
             why = Kept.by(error, self._root).reason if isinstance(error, OSError) else str(error)
-            return checked.unmended(why, frozenset(FindingKind))
+            return checked.unfixed(why, frozenset(FindingKind))
         marked = (one._replace(repaired=one.repaired or one.problem in gone) for one in checked.findings)
         return checked._replace(findings=tuple(marked))
 

@@ -139,7 +139,7 @@ class Format(Places, ABC, Generic[T]):
     """Whether the toolchain of an entry has to be the same elsewhere."""
     distribution: ClassVar[str] = ""
     """The owner's package on PyPI, if an entry records its version, its place, or a version of Python."""
-    mends: ClassVar[frozenset[FindingKind]] = frozenset(kind for kind in FindingKind if kind.wrong)
+    fixes: ClassVar[frozenset[FindingKind]] = frozenset(kind for kind in FindingKind if kind.wrong)
     """The kinds of problems that removal of the entry fixes, as the owner then builds it again."""
 
     def __init__(self, location: Location, clock: Clock = time.time_ns) -> None:
@@ -277,12 +277,12 @@ class Format(Places, ABC, Generic[T]):
         """Remove some files of an entry as the scan saw them; whether they are gone. Raises OSError."""
         return False
 
-    def mend(self, item: T, problems: Sequence[Problem]) -> Sequence[Problem]:
+    def fix(self, item: T, problems: Sequence[Problem]) -> Sequence[Problem]:
         """Repair an entry that was just found to have these problems, if possible; returns the fixed ones.
 
         Raises HeldError, whose sentence is added to the findings, and OSError.
         """
-        if any(one.paths is None and one.kind in self.mends for one in problems):
+        if any(one.paths is None and one.kind in self.fixes for one in problems):
             with self.lock(item):
                 kept = self.discard(item)
             if kept is not None and not kept.gone:

@@ -80,7 +80,7 @@ class Jax(JaxPlaces, LockedFormat):
     serves_orphans = True
     unseen = "the executable of another module of that name, or a changed byte where zstd has no checksum"
     shows = "a compressed executable"
-    mends = FilesFormat.mends | {FindingKind.LEFTOVER}
+    fixes = FilesFormat.fixes | {FindingKind.LEFTOVER}
     lock_name = _LOCK
     moving = Moving(
         tried=True,

@@ -102,12 +102,12 @@ class Miopen(MiopenPlaces, DatabaseFormat):
             if found != digest:
                 yield "kern_db", number, f"{shown} does not match its MD5"
 
-    def mend(self, item: Files, problems: Sequence[Problem]) -> Sequence[Problem]:
+    def fix(self, item: Files, problems: Sequence[Problem]) -> Sequence[Problem]:
         """Of a text only the whole file goes, and not for a line."""
-        wrong = [one for one in problems if one.kind in self.mends]
+        wrong = [one for one in problems if one.kind in self.fixes]
         if wrong and item.names[0].endswith(".txt") and all(one.kind is FindingKind.CORRUPT for one in wrong):
             raise HeldError("the file stays for its other lines; take such lines out yourself")
-        return super().mend(item, problems)
+        return super().fix(item, problems)
 
     def facts(self, item: Files, look: CacheEntry) -> Iterator[tuple[str, str]]:
         """The GPU, with the number of its compute units as in the name, and MIOpen's version."""

@@ -236,14 +236,14 @@ class Taichi(TaichiPlaces, FilesFormat):
                 with open_folder(self.root) as folder:
                     if self.now_ns() - folder.lstat(_LOCK).st_mtime_ns > HOUR_NS:
                         folder.unlink(_LOCK)
-                        return checked.mended()
+                        return checked.fixed()
             if checked.entry == str(self.root / _INDEX):
                 with self._locked():
                     try:
                         self._drop(self._gone(self._read()))
                     except FormatError:
                         (self.root / _INDEX).unlink()
-                return checked.mended()
+                return checked.fixed()
         return super().clear(checked)
 
     @cached_property

@@ -182,7 +182,7 @@ class StoredCache(Cache):
             if name.startswith(FOLDER) and name != checked.entry:  # a line of a catalogue with others
                 return checked
             store.remove([name])
-            return checked.mended()
+            return checked.fixed()
         if all(one.kind is FindingKind.UNTRUSTED for one in checked.findings):
             return checked  # a key of somebody whom this machine does not believe
         one = _signed(entry)
@@ -193,7 +193,7 @@ class StoredCache(Cache):
             store.remove([name for name, file in data if name != blob_name(sha256(file or b"").hexdigest())])
         self._contents.drop(one)
         self._contents.finish()
-        return checked.mended()
+        return checked.fixed()
 
     def explain(self, wanted: Wanted) -> Iterator[Reach]:  # noqa: ARG002 - the protocol's
         """Refused: programs ask caches."""

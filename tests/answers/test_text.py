@@ -195,7 +195,7 @@ DEVICES = [
         "old",
         "3.0",
         False,
-        "it compiles nothing; mend it",
+        "it compiles nothing; fix it",
         Toolchain("pocl", (("driver", "3"),), ()),
     ),
     Device(Target("cuda", "sm_90"), "cuda", "sm_90", "", True, "NVRTC builds for it", present=False),
@@ -387,7 +387,7 @@ CASES: dict[str, Callable[[], Iterable[Block]]] = {
     ),
     "why: a miss": lambda: why.answers([replace(ANSWER, caches=BELOW, under_run=ANSWER.written)], NOW),
     "why: a hit": lambda: why.answers(
-        [replace(ANSWER, found=HIT, caches=BELOW, not_asked=(("/x", "mend /x"),))], NOW
+        [replace(ANSWER, found=HIT, caches=BELOW, not_asked=(("/x", "fix /x"),))], NOW
     ),
     "why: a directory": lambda: why.answers(
         [replace(ANSWER, directory="/run", elsewhere=MISS, written=())], NOW

@@ -53,7 +53,7 @@ def test_each_of_several_libraries_is_tried(tmp_path: Path) -> None:
 
 
 def test_a_platform_without_devices_is_told(tmp_path: Path) -> None:
-    """PoCL that cannot make its cache is installed all the same, and the variable that mends it is named."""
+    """PoCL that cannot make its cache is installed all the same, and the variable that fixes it is named."""
     pytest.importorskip("pyopencl")
     script = "from gpucache.probe.ask import ask\nfor row in ask(['opencl']): print(row.target, row.detail)\n"
     environ = {**os.environ, "POCL_CACHE_DIR": "/proc/nowhere", "OCL_ICD_VENDORS": str(tmp_path)}

@@ -95,7 +95,7 @@ class Example:
     opaque: bool = False
     """Whether gpucache does not read its format, so that no entry is judged and none removed."""
     whole: bool = False
-    """Whether the whole cache is one entry, which nobody can check or mend."""
+    """Whether the whole cache is one entry, which nobody can check or fix."""
 
     def make(self, folder: Path, entries: int = ENTRIES) -> Path:
         """A sound cache in a folder that may not be there yet, all of it old; its place."""

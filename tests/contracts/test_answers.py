@@ -120,10 +120,10 @@ def _told(name: str, case: str, folder: Path) -> Iterator[str]:
     for one in left:
         yield from (f"beside: {line}{_AGED * (line not in early)}" for line in _said(one))
     before = _files(folder)
-    mended = [cache.repair(checked, entry) for entry, checked in found] + [
+    fixed = [cache.repair(checked, entry) for entry, checked in found] + [
         cache.repair(one, None) for one in left
     ]
-    for checked in mended:
+    for checked in fixed:
         for finding in checked.findings:
             yield f"{'repaired' if finding.repaired else 'not repaired'}: {finding.kind}"
             again = open_at(OLD_NS + 2 * HOUR_NS)
@@ -186,7 +186,7 @@ def _approved(name: str) -> Mapping[str, str]:
 
 @pytest.mark.parametrize(("name", "case"), CASES)
 def test_a_form_or_damage_is_told_as_approved(name: str, case: str) -> None:
-    """Its entries, findings and answer; a repair mends what it says, an eviction leaves what is told."""
+    """Its entries, findings and answer; a repair fixes what it says, an eviction leaves what is told."""
     assert _text(name, case, "CASES") == _approved(name)[case]
 
 

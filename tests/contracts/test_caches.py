@@ -75,7 +75,7 @@ def _verified(cache: Cache) -> Checks:
 
 
 def _repaired(cache: Cache) -> list[Finding]:
-    """What was found once what can be mended is mended."""
+    """What was found once what can be fixed is fixed."""
     found = [cache.repair(checked, entry) for checked, entry in _verified(cache) if checked.findings]
     return [finding for checked in found for finding in checked.findings]
 
@@ -151,7 +151,7 @@ def test_an_absent_or_empty_place_has_nothing(name: str, made: bool, tmp_path: P
 
 @every_system
 def test_a_place_of_the_wrong_kind_is_refused_or_told(name: str, tmp_path: Path) -> None:
-    """A file in the way of a folder, or a folder in the way of a file, is neither emptied nor mended."""
+    """A file in the way of a folder, or a folder in the way of a file, is neither emptied nor fixed."""
     place = tmp_path / EXAMPLES[name].place if EXAMPLES[name].place else tmp_path / "cache"
     _lay(place / "diary.txt" if EXAMPLES[name].place else place)
     before = _lies(tmp_path)
@@ -248,7 +248,7 @@ def test_a_folder_of_entries_that_may_not_be_read_is_told(name: str, mode: int, 
 @needs_root
 @every_system
 def test_a_place_that_may_not_be_written_keeps_its_entries(name: str, open_folder: Path) -> None:
-    """Each says why it was not removed, and what would mend that."""
+    """Each says why it was not removed, and what would fix that."""
     root = open_folder / "root"
     place = EXAMPLES[name].make(root)
     for path in (*root.rglob("*"), root):
@@ -467,7 +467,7 @@ def test_an_entry_of_another_cache_is_a_mistake(name: str, tmp_path: Path) -> No
 
 
 @every_judged
-def test_a_damaged_entry_that_vanished_is_mended(name: str, tmp_path: Path) -> None:
+def test_a_damaged_entry_that_vanished_is_fixed(name: str, tmp_path: Path) -> None:
     """Whoever removed it did what the repair would have done."""
     example, cache, (first, *_) = _made(name, tmp_path)
     example.cut(first)
@@ -538,7 +538,7 @@ def test_an_entry_that_nobody_can_judge(name: str, tmp_path: Path) -> None:
 
 
 @every_judged
-def test_a_repair_mends_what_it_says_it_mended(name: str, tmp_path: Path) -> None:
+def test_a_repair_fixes_what_it_says_it_fixed(name: str, tmp_path: Path) -> None:
     """Verified again, nothing is wrong, the sound entries are there, and nothing is left to repair."""
     example, cache, (first, *others) = _made(name, tmp_path)
     example.cut(first)
@@ -695,7 +695,7 @@ def test_what_a_killed_writer_left_goes_once_it_is_old_and_its_process_is_gone(
 
 @every_system
 def test_strangers_beside_entries_are_kept_and_named(name: str, tmp_path: Path) -> None:
-    """In every folder of the cache they stay, whatever is removed or mended, and one of them is named."""
+    """In every folder of the cache they stay, whatever is removed or fixed, and one of them is named."""
     example, _, _ = _made(name, tmp_path)
     root = tmp_path / "cache"
     folders = [root, *(path for path in root.rglob("*") if path.is_dir())]

@@ -21,7 +21,7 @@ from gpucache.host import os_errors
     ],
 )
 def test_a_refusal_is_told_with_its_remedy(number: int, remedy: str) -> None:
-    """Each names the place where the error does, and what mends just this; none is called a defect."""
+    """Each names the place where the error does, and what fixes just this; none is called a defect."""
     error = OSError(number, os.strerror(number), "/srv/cache")
     assert os_errors.told(error).message == f"/srv/cache cannot be used ({os.strerror(number)}); {remedy}"
     assert os_errors.is_of_the_machine(error)

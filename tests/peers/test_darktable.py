@@ -42,7 +42,7 @@ def _allow_cpus(home: Path) -> None:
 def test_a_binary_that_fails_to_build_turns_opencl_off_until_a_repair(tmp_path: Path) -> None:
     """As the finding says; what darktable wrote was sound, and it writes again what was removed.
 
-    One that is cut the driver refuses, and darktable mends it by itself.
+    One that is cut the driver refuses, and darktable fixes it by itself.
     """
     _tested(tmp_path)
     _allow_cpus(tmp_path)

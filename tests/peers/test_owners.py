@@ -111,7 +111,7 @@ def test_damage_is_found_and_after_a_repair_its_owner_writes_anew(name: str, tmp
     "owner", [WARP, replace(PYTOOLS, program=PYTOOLS.program.replace(", safe_sync=False", ""))]
 )
 @pytest.mark.parametrize("python", _OLDER)
-def test_a_cache_of_an_older_version_is_checked_and_mended(python: str, owner: Owner, tmp_path: Path) -> None:
+def test_a_cache_of_an_older_version_is_checked_and_fixed(python: str, owner: Owner, tmp_path: Path) -> None:
     """What it wrote is sound, a binary that is cut is found, and after a repair the program runs."""
     if os.system(f"{python!r} -c 'import {owner.package}' 2>/dev/null"):
         pytest.skip(f"{python} has no {owner.package}")
@@ -134,7 +134,7 @@ def test_a_cache_of_an_older_version_is_checked_and_mended(python: str, owner: O
 
 @pytest.mark.slow
 def test_clesperanto_builds_again_what_the_driver_refuses(tmp_path: Path) -> None:
-    """It mends that by itself."""
+    """It fixes that by itself."""
     CLESPERANTO.need()
     assert CLESPERANTO.run(tmp_path) == "runs"
     (path,) = (tmp_path / CLESPERANTO.place).rglob("*.bin")

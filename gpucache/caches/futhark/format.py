@@ -49,7 +49,7 @@ class Futhark(FutharkPlaces, FilesFormat):
     layout = Layout((), left=[Left(file.PARTIAL, HOUR_NS)])
     wanted = explaining.FIELDS
     moving = Moving(untold=("program", "options", Fact.DRIVER))
-    mends = frozenset({FindingKind.TRUNCATED, *_BAD_PAYLOAD})
+    fixes = frozenset({FindingKind.TRUNCATED, *_BAD_PAYLOAD})
 
     def __init__(self, location: Location, clock: Clock) -> None:
         super().__init__(location, clock)

@@ -334,7 +334,7 @@ class Pocl(PoclPlaces, FilesFormat):
                     gone &= not self._take_out(parts) if len(parts) == 2 else self._take_temporary(parts[0])
         except (OSError, FormatError):
             return checked
-        return checked.mended() if places and gone else checked
+        return checked.fixed() if places and gone else checked
 
     def whole(self) -> Iterator[Checked]:
         """Programs that no PoCL of this machine may find any more, as far as the cache shows.

@@ -56,7 +56,7 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
 
     layout = Layout([f"{locations.ANY_VERSION}/({locations.KEY})/", f"({locations.KEY})/"])
     wanted = FIELDS
-    mends = frozenset(FindingKind)
+    fixes = frozenset(FindingKind)
     distribution = "pyopencl"
     moving = Moving(
         tried=True, tells="paths and source text", sources=True, untold=(Fact.VERSION, Fact.DRIVER)
@@ -231,11 +231,11 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
             raise UnjudgedError("it is of another Python, whose programs use another directory")
         return [one._replace(name=one.name.removeprefix(above)) for one in entry.files]
 
-    def mend(self, item: Files, problems: Sequence[Problem]) -> Sequence[Problem]:
+    def fix(self, item: Files, problems: Sequence[Problem]) -> Sequence[Problem]:
         """Remove an entry with broken parts, which PyOpenCL builds again, and an abandoned lock."""
         with files.open_folder(item.path.parent) as folder:
             locks.free_stale(folder, self.now_ns)
-        return super().mend(item, problems)
+        return super().fix(item, problems)
 
     def finish_removals(self) -> Sequence[str]:
         """Remove the directories of other Pythons that are empty now; PyOpenCL keeps no totals."""
@@ -277,10 +277,10 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         """Remove an abandoned lock, an obstacle to an entry, or an empty directory; nothing else."""
         path = Path(checked.entry)
         if locations.python_of(path.name):
-            return checked.mended() if _remove_empty(path) else checked
+            return checked.fixed() if _remove_empty(path) else checked
         with suppress(OSError, HeldError), self._opened(path.parent) as folder:
             if path.name == locations.LOCK:
-                return checked.mended() if locks.free_stale(folder, self.now_ns) else checked
+                return checked.fixed() if locks.free_stale(folder, self.now_ns) else checked
             status = folder.lstat(path.name)
             # A link or a file without bytes is removed without losing more than its name.
             empty = stat.S_ISLNK(status.st_mode) or (stat.S_ISREG(status.st_mode) and not status.st_size)
@@ -288,7 +288,7 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
                 locks.free_stale(folder, self.now_ns)
                 with locks.held(path.parent, self.now_ns), suppress(FileNotFoundError):
                     folder.unlink(path.name)
-                return checked.mended()
+                return checked.fixed()
         return checked
 
     def answer(self, wanted: Wanted) -> Iterator[Reach]:

@@ -289,7 +289,7 @@ class Rocfft(RocfftPlaces, Format[Stored]):
         self._opened = None
         found = {self.told(*one).findings[0]: one for one in self._problems()}
         try:
-            done = {one: self._mend(*found[one]) for one in checked.findings if one in found}
+            done = {one: self._fix(*found[one]) for one in checked.findings if one in found}
             left = {self.told(*one).findings[0] for one in self._problems()}
         except CacheUnusableError:
             return checked
@@ -360,7 +360,7 @@ class Rocfft(RocfftPlaces, Format[Stored]):
         except UnreadableError as error:
             yield self.root, Problem(FindingKind.UNTRUSTED, str(error))
 
-    def _mend(self, path: Path, problem: Problem) -> str:
+    def _fix(self, path: Path, problem: Problem) -> str:
         """Move it out of the way; the fate of the file, as a clause."""
         if path == self.root and problem.kind in (FindingKind.CORRUPT, FindingKind.TRUNCATED):
             aside = database.move_aside(path)

@@ -122,7 +122,7 @@ class Sycl(SyclPlaces, FilesFormat):
     wanted = questions.WANTED
     asks_itself = True
     moving = Moving(tried=True, tells="names of kernels, build options, and images of programs")
-    mends = frozenset(FindingKind)
+    fixes = frozenset(FindingKind)
     _told: tuple[str, tuple[str, ...]] = "", ()
     """The entry that was checked last, and the facts missing from its files."""
 
@@ -244,7 +244,7 @@ class Sycl(SyclPlaces, FilesFormat):
         elif near.wrong:
             verdict, detail = (
                 Verdict.CORRUPT,
-                f"it is present, but {near.wrong.detail}; {mend(self.location)}",
+                f"it is present, but {near.wrong.detail}; {fix(self.location)}",
             )
         else:
             told = f"; {', '.join(question.unasked)} were not asked for" if question.unasked else ""
@@ -403,7 +403,7 @@ class Sycl(SyclPlaces, FilesFormat):
                     raise HeldError(f"{name} is not a lock of libsycl, as it is not empty; move it elsewhere")
                 if name in item.seen and self._is_stale(item, name):
                     age = format_age(self.now_ns() - item.seen[name].st_mtime_ns)
-                    raise HeldError(f"{name} is {age} old and abandoned; {mend(self.location)}")
+                    raise HeldError(f"{name} is {age} old and abandoned; {fix(self.location)}")
                 try:
                     fd = files.take_by_name(folder, name, 0o200)
                 except FileExistsError as error:
@@ -559,7 +559,7 @@ class Sycl(SyclPlaces, FilesFormat):
         path = Path(checked.entry)
         with suppress(OSError, FormatError, ValueError):
             if path == self.root / SIZE_FILE:
-                return checked.mended() if self._rewrite() else checked
+                return checked.fixed() if self._rewrite() else checked
             if (item := _file(path)) is None:
                 return checked
             if path.name.endswith(LOCK):
@@ -575,7 +575,7 @@ class Sycl(SyclPlaces, FilesFormat):
             for folder in (parts, parts[:-1]):
                 if self.layout.key_at(folder):
                     self._tidy(folder)
-            return checked if os.path.lexists(path) else checked.mended()
+            return checked if os.path.lexists(path) else checked.fixed()
         return checked
 
     def _summed(self) -> int:
@@ -639,7 +639,7 @@ class Sycl(SyclPlaces, FilesFormat):
                 yield folder, files.read(folder, SIZE_FILE, _SIZE_BYTES)
 
 
-def mend(location: Location) -> str:
+def fix(location: Location) -> str:
     """The command that repairs a cache, with its place if no variable leads to it."""
     by_hand = location.decided_by == "--cache"
     name = shlex.quote(f"{location.cache}:{location.root}") if by_hand else location.cache

@@ -134,12 +134,12 @@ _DAMAGE: dict[str, tuple[Callable[[Path], object], FindingKind, str, bool]] = {
 
 
 @pytest.mark.parametrize("damage", _DAMAGE)
-def test_damage_is_found_and_what_removing_the_entry_mends_is_mended(
+def test_damage_is_found_and_what_removing_the_entry_fixes_is_fixed(
     root: Path, key: str, damage: str
 ) -> None:
     """Each kind of damage is one finding, which tells what PyOpenCL does with it; what PyOpenCL builds again
     in place, or serves all the same, is left to it."""
-    harm, kind, words, mended = _DAMAGE[damage]
+    harm, kind, words, fixed = _DAMAGE[damage]
     folder = write(root, key)
     harm(folder)
     cache = opened(root)
@@ -147,8 +147,8 @@ def test_damage_is_found_and_what_removing_the_entry_mends_is_mended(
     checked = cache.check(entry)
     ((found, detail),) = [(one.kind, one.detail) for one in checked.findings]
     assert (found, words in detail, detail.isprintable()) == (kind, True, True)
-    assert [one.repaired for one in cache.repair(checked, entry).findings] == [mended]
-    assert folder.exists() is not mended
+    assert [one.repaired for one in cache.repair(checked, entry).findings] == [fixed]
+    assert folder.exists() is not fixed
 
 
 @pytest.mark.parametrize("damage", ["cut info", "no binary", "cut binary", "another info", "a link"])

@@ -251,7 +251,7 @@ def test_a_copy_beside_the_folders_of_versions_is_no_entry(root: Path, key: str)
 
 @needs_root
 def test_a_repair_without_the_right_to_write_says_why(key: str) -> None:
-    """The finding stays, with what would let a repair mend it."""
+    """The finding stays, with what would let a repair fix it."""
     with TemporaryDirectory() as folder:
         root = Path(folder)
         write(root, key, data=b"\x00")

@@ -59,7 +59,7 @@ def _read_everything(path: Path) -> None:
     _tried(lambda: restore(path, path.with_name("restored.db")))
 
 
-def _mend_everything(path: Path) -> None:
+def _fix_everything(path: Path) -> None:
     cache = opened(path)
     for entry in (_tried(lambda: list(cache.scan())) or [])[:3]:
         cache.remove(entry, "fuzz")
@@ -91,7 +91,7 @@ def test_random_bytes(data: bytes, begin: bool) -> None:
         path = Path(folder, "rocfft_kernel_cache.db")
         path.write_bytes(b"SQLite format 3\0" + data if begin else data)
         _read_everything(path)
-        _mend_everything(path)
+        _fix_everything(path)
 
 
 @_QUIET
@@ -106,7 +106,7 @@ def test_flipped_bytes(make: str, flips: list[tuple[float, int]], reach: float, 
         for name, content in files.items():
             Path(f"{path}{name}").write_bytes(content)
         _read_everything(path)
-        _mend_everything(path)
+        _fix_everything(path)
 
 
 @_QUIET
@@ -120,7 +120,7 @@ def test_cuts(make: str, share: float) -> None:
             Path(f"{path}{name}").write_bytes(content)
         path.write_bytes(files[""][: int(len(files[""]) * share)])
         _read_everything(path)
-        _mend_everything(path)
+        _fix_everything(path)
 
 
 @_QUIET

@@ -181,7 +181,7 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", _CASES)
-def test_damage_is_told_and_mended(name: str, root: Path) -> None:
+def test_damage_is_told_and_fixed(name: str, root: Path) -> None:
     """By its kinds and its consequence; a repair takes the folder, what is wrong alone, or nothing."""
     damage, kinds, words, goes = _CASES[name]
     folder = put(root)
