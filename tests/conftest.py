@@ -20,7 +20,7 @@ from tests.pocl import name_pocl
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 _INHERITED = ("GPUCACHE_", "POCL_", "CL_CONFIG_", "OCL_ICD_", "NVRTC_", "PYOPENCL_")
-# The same examples in every run, however slow the machine; nothing is written beside the sources.
+# The same examples in every run, however slow the machine; nothing is written next to the sources.
 settings.register_profile("repeatable", deadline=None, derandomize=True, database=None, max_examples=25)
 settings.load_profile("repeatable")
 
@@ -63,7 +63,7 @@ def clean_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Folders, one for each test; made without looking at all that are there, as ``mktemp`` does."""
+    """Directories, one for each test; made without looking at all that are there, as ``mktemp`` does."""
     place = tmp_path_factory.mktemp("homes")
     return (place / str(number) for number in count())
 
@@ -79,7 +79,7 @@ def own_home(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def icd_vendors(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that names Intel's CPU runtime to the OpenCL loader, and a PoCL where that needs naming."""
+    """A directory that names Intel's CPU runtime to the OpenCL loader, and a PoCL where that needs naming."""
     library = Path(sys.prefix, "lib", "libintelocl.so")
     if not library.is_file():
         pytest.skip("intel-opencl-rt is not installed: no libintelocl.so below sys.prefix")
@@ -91,7 +91,7 @@ def icd_vendors(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def nvidia_vendors(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that names the OpenCL of NVIDIA's driver to the OpenCL loader."""
+    """A directory that names the OpenCL of NVIDIA's driver to the OpenCL loader."""
     if why := no_nvidia_opencl():
         pytest.skip(why)
     vendors = tmp_path_factory.mktemp("vendors")

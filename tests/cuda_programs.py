@@ -1,9 +1,9 @@
 """Real CUDA programs compiled by plain NVRTC and through the library, and the headers that were opened.
 
-As a module it is what the tests call. As a script it is the traced child: it reads ``{"folders": [...],
+As a module it is what the tests call. As a script it is the traced child: it reads ``{"directories": [...],
 "programs": {name: {"source", "options"}}}`` from stdin and writes for each program the SHA-256 of either
 cubin, or the words of the compiler that refused it, and the headers that its key covers. A file that
-nobody has is opened before and after each plain build, so that a trace tells the builds apart.
+no program has is opened before and after each plain build, so that a trace distinguishes the builds.
 """
 
 import hashlib
@@ -56,9 +56,9 @@ def strace(trace: Path) -> list[str]:
 def compare(
     programs: Path, folders: Sequence[Path], tmp_path: Path, options: Mapping[str, Sequence[str]]
 ) -> dict[str, Compared]:
-    """Every program of a folder, both ways, in one traced process; ``options`` are by name.
+    """Every program of a directory, both ways, in one traced process; ``options`` are by name.
 
-    Skips where an include folder is missing or processes cannot be traced.
+    Skips where an include directory is missing or processes cannot be traced.
     """
     for folder in folders:
         if not folder.is_dir():
@@ -104,7 +104,7 @@ def disagreements(compared: Mapping[str, Compared]) -> dict[str, Any]:
 
 
 def _opened(trace: Path, folders: Sequence[Path]) -> dict[str, frozenset[Path]]:
-    """The files below the include folders that each plain build opened."""
+    """The files below the include directories that each plain build opened."""
     below = tuple(f"{folder}/" for folder in folders)
     found: dict[str, set[Path]] = {}
     building: set[Path] | None = None

@@ -45,7 +45,7 @@ def screen(command: str, place: Path) -> str:
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 1 << 16)
-    except OSError:  # Linux, when nobody has the other side open any more
+    except OSError:  # Linux, when no program has the other side open any more
         return b""
 
 

@@ -29,7 +29,7 @@ cl.Program(cl.Context(found.get_devices()[:1]), source).build(cache_dir=False)
 
 
 def name_pocl(vendors: Path) -> None:
-    """Name the system's PoCL in a folder for the loader, if that is the one that compiles."""
+    """Name the system's PoCL in a directory for the loader, if that is the one that compiles."""
     if _problem() and not _problem(SYSTEM_ICD):
         shutil.copy(SYSTEM_ICD, vendors)
 

@@ -14,9 +14,9 @@ backends              compilers                 probe      devices and compilers
 recording             what programs had compiled, to be built elsewhere
 sources, manifest, settings                     what is read before anything is done
 native                libraries in C that commands load, their build, where they are
-leaves                what all may import: model, errors, units, keys, payload, folders;
+leaves                what all may import: model, errors, units, keys, payload, directories;
                       answers (values of verbs, their JSON and text); checks (of kernels);
-                      host (interrupts, process groups, temporary folders, what the system refuses)
+                      host (interrupts, process groups, temporary directories, what the system refuses)
 """
 
 import ast
@@ -94,7 +94,7 @@ _ENGINE = frozenset(
     }
 )
 
-# What each room may import beside itself: whole rooms, or single modules of a room.
+# What each room may import next to itself: whole rooms, or single modules of a room.
 ALLOWED: Mapping[str, frozenset[str]] = {
     "leaves": frozenset(),
     "examples": frozenset(),
@@ -215,7 +215,7 @@ def test_imports_point_one_way() -> None:
 
 
 def test_every_room_is_in_the_table() -> None:
-    """A new folder or module of its own is placed in the table before it is imported from."""
+    """A new directory or module of its own is placed in the table before it is imported from."""
     assert {_room(module) for module in _modules() if module} <= _ROOMS
 
 
@@ -245,7 +245,7 @@ def _mapped() -> list[str]:
 
 
 def test_the_map_has_every_room_above_those_that_it_imports() -> None:
-    """The page that newcomers read lists the folders and modules that exist, from the top down."""
+    """The page that newcomers read lists the directories and modules that exist, from the top down."""
     found = {
         path.stem
         for path in _ROOT.iterdir()
@@ -378,7 +378,7 @@ _ALSO_ELSEWHERE: Mapping[str, frozenset[str]] = {
     "triton": frozenset({"caches.inductor", "caches.vllm", "caches.helion", "cli.topics", "triton"}),
     "cupy": frozenset({"cli.topics", "cupy"}),
     "inductor": frozenset({"caches.vllm"}),
-    # It tells the caches of others where they lie.
+    # It reports the other caches where they lie.
     "vllm": frozenset({"caches.deep_gemm"}),
     "deep-gemm": frozenset({"caches.vllm"}),
     "futhark": frozenset({"cli.verb_examples"}),

@@ -149,7 +149,7 @@ def test_threads_share_one_build(opencl: Run) -> None:
 
 
 def test_sources_that_share_a_name_are_built_one_by_one(opencl: Run) -> None:
-    """Two sources that both have a helper are told of by its name, and compute as they do alone."""
+    """Two sources that both have a helper are reported by its name, and compute as they do alone."""
     text = "static int help() {{ return {}; }} kernel void {}(global int *o) {{ *o = help(); }}"
     clashing = [[f"{name}.cl", text.format(value, name)] for name, value in (("up", 1), ("down", 2))]
     (built,) = opencl("intel", {"sources": clashing})

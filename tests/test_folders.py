@@ -1,4 +1,4 @@
-"""Opening a file some folders below an open one, in one step and folder by folder."""
+"""Opening a file some directories below an open one, in one step and directory by directory."""
 
 import os
 import sys
@@ -47,7 +47,7 @@ with Folder.at(Path(sys.argv[1])) as folder:
 
 @pytest.fixture(params=["in one step", "folder by folder"])
 def outer(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a file two folders below, opened in either way."""
+    """A directory with a file two directories below, opened in either way."""
     if request.param == "folder by folder":
         monkeypatch.setattr(folders, "_openat2", lambda: None)
     outer = tmp_path / "outer"
@@ -66,7 +66,7 @@ def test_file_below_is_opened(outer: Path) -> None:
 
 @pytest.mark.parametrize("linked", ["a", "a/b", "a/b/file"])
 def test_no_link_on_the_way_is_followed(outer: Path, linked: str) -> None:
-    """Neither a folder nor the file may be a link, also one that stays inside."""
+    """Neither a directory nor the file may be a link, also one that stays inside."""
     place = outer / linked
     place.symlink_to(place.rename(place.with_name("moved")).name)
     with Folder.at(outer) as folder, pytest.raises(OSError, match=r"."):
@@ -74,13 +74,13 @@ def test_no_link_on_the_way_is_followed(outer: Path, linked: str) -> None:
 
 
 def test_nothing_above_is_reached(outer: Path) -> None:
-    """Two dots name no folder below."""
+    """Two dots name no directory below."""
     with Folder.at(outer / "a") as folder, pytest.raises(NotADirectoryError):
         give_back(folder.open_file("..", "a", "b", "file"))
 
 
 def test_missing_file_is_missing(outer: Path) -> None:
-    """What is not there, or has no folder, is not found."""
+    """What is not there, or has no directory, is not found."""
     with Folder.at(outer) as folder:
         for parts in (("a", "b", "other"), ("a", "other", "file")):
             with pytest.raises(FileNotFoundError):
@@ -110,6 +110,6 @@ def test_filter_of_calls_ends_no_process(outer: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="has no such call")
 @pytest.mark.parametrize("refused", ["import", "ctypes.dlopen", "ctypes.dlsym"])
 def test_program_that_forbids_native_calls_is_served(outer: Path, refused: str) -> None:
-    """Where an audit hook of the program refuses ctypes, files are opened folder by folder."""
+    """Where an audit hook of the program refuses ctypes, files are opened directory by directory."""
     done = run_text([sys.executable, "-c", _AUDITED, str(outer), refused], cwd=Path(__file__).parents[1])
     assert done.returncode == 0, done.stderr

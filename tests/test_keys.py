@@ -265,7 +265,7 @@ def test_differences_are_named_by_label(
 def test_what_is_on_both_sides_is_left_out(
     left: list[str], right: list[str], apart: tuple[str | None, str | None]
 ) -> None:
-    """Of many options only those that differ are told; of another order alone all of them."""
+    """Of many options only those that differ are reported; of another order alone all of them."""
     (found,) = difference(
         [KeyField("option", one) for one in left], [KeyField("option", one) for one in right]
     )

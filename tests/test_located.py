@@ -73,7 +73,7 @@ def compiled(tmp_path: Path) -> Compile:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Callable[[str, str], str]:
-    """Write ``value.h`` into a folder of this test."""
+    """Write ``value.h`` into a directory of this test."""
 
     def write(name: str, header: str) -> str:
         (tmp_path / name).mkdir()
@@ -87,7 +87,7 @@ def folder(tmp_path: Path) -> Callable[[str, str], str]:
 def test_a_constant_made_of_a_headers_path_binds_an_artifact(
     compiled: Compile, folder: Callable[[str, str], str], header: str
 ) -> None:
-    """Though nothing of the path is in it: each folder gets what plain NVRTC would give."""
+    """Though nothing of the path is in it: each directory gets what plain NVRTC would give."""
     places = [folder(name, header) for name in ("first", "the second")]
     job = {"target": "sm_80", "options": ["-std=c++17", "-DOPTION=sizeof(__FILE__)"]}
     outcomes = compiled(*({**job, "include_path": [place]} for place in (*places, *places)))
@@ -113,7 +113,7 @@ def test_a_constant_made_of_a_headers_path_binds_an_artifact(
 def test_a_path_that_makes_no_constant_binds_nothing(
     compiled: Compile, folder: Callable[[str, str], str], header: str
 ) -> None:
-    """What is only mentioned, or only printed and not compiled in, leaves an artifact for every folder."""
+    """What is only mentioned, or only printed and not compiled in, leaves an artifact for every directory."""
     places = [folder(name, header) for name in ("first", "the second")]
     outcomes = compiled(*({"target": "sm_80", "include_path": [place]} for place in places))
     assert [outcome["compiled"] for outcome in outcomes] == [1, 0]
@@ -167,7 +167,7 @@ def test_a_debug_build_holds_no_directory(tmp_path: Path, option: str) -> None:
 def test_a_forced_include_of_the_current_directory_is_found_in_builds_with_lines(
     compiled: Compile, folder: Callable[[str, str], str], option: str
 ) -> None:
-    """Each folder gets what NVRTC gives there, with its own path, and finds it again."""
+    """Each directory gets what NVRTC gives there, with its own path, and finds it again."""
     places = [folder(name, _PLAIN) for name in ("first", "second")]
     source = _SOURCE.replace('#include "value.h"', "")
     job = {"target": "sm_80", "options": [option, "-include=value.h"]}
@@ -183,7 +183,7 @@ def test_a_forced_include_of_the_current_directory_is_found_in_builds_with_lines
 def test_a_path_written_into_an_artifact_binds_it(
     compiled: Compile, folder: Callable[[str, str], str], kind: dict[str, str], header: str
 ) -> None:
-    """A header that names its own file is compiled for each folder, and each finds its own bytes again."""
+    """A header that names its own file is compiled for each directory, and each finds its own bytes again."""
     places = [folder(name, header) for name in ("first", "second")]
     outcomes = compiled(*({**kind, "include_path": [place]} for place in (*places, *places)))
     assert [outcome["compiled"] for outcome in outcomes] == [1, 1, 0, 0]

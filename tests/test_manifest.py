@@ -1,4 +1,4 @@
-"""The warm list: what its fields mean, and how each mistake in it is told."""
+"""The warm list: what its fields mean, and how each mistake in it is reported."""
 
 import re
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Read = Callable[[str], list[ProgramSpec]]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a few sources and include folders."""
+    """A directory with a few sources and include directories."""
     for name in ("a.cl", "b.cl", "k/c.cl", "k/d.cu", "k/e.cl.txt", "k/deep/f.cl"):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ def read(folder: Path) -> Read:
 
 
 def test_a_source_is_enough(read: Read, folder: Path) -> None:
-    """A program with a source alone is named by its path and includes from its own folder."""
+    """A program with a source alone is named by its path and includes from its own directory."""
     (spec,) = read('[[program]]\nsource = "k/d.cu"')
     assert spec == ProgramSpec(program=spec.program, include_dirs=(str(folder / "k"),), directory=str(folder))
     assert spec.program.name == "k/d.cu"
@@ -164,12 +164,12 @@ def test_variants_are_every_combination(read: Read) -> None:
     ],
 )
 def test_a_glob_is_the_files_it_fits(pattern: str, names: list[str], read: Read) -> None:
-    """A glob stands for files, sorted and each once, and never for folders."""
+    """A glob stands for files, sorted and each once, and never for directories."""
     assert [spec.program.name for spec in read(f'[[program]]\nsource = "{pattern}"')] == names
 
 
 def test_an_absolute_source_is_found(read: Read, folder: Path) -> None:
-    """A source outside of the manifest's folder is named by its file alone."""
+    """A source outside of the manifest's directory is named by its file alone."""
     elsewhere = folder.parent / "elsewhere.cl"
     elsewhere.write_text("//", encoding="utf-8")
     for source in (elsewhere, elsewhere.with_name("elsewher?.cl")):
@@ -244,7 +244,7 @@ _MISTAKES = [
 
 
 def test_a_glob_does_not_walk_a_disk(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pattern that more files and folders may fit than any project has costs its own program alone."""
+    """A pattern that more files and directories may fit than any project has costs its own program alone."""
     monkeypatch.setattr("gpucache.manifest._MAX_ENTRIES", 2)
     for pattern in ("**/*.cl", "*/*.cl", "k/**"):
         far, near = read(f'[[program]]\nsource = "{pattern}"\n[[program]]\nsource = "a.cl"')
@@ -254,7 +254,7 @@ def test_a_glob_does_not_walk_a_disk(read: Read, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_pattern_follows_no_circle_of_links(read: Read, folder: Path) -> None:
-    """A folder is gone through once, and not again by a link in it that leads to itself."""
+    """A directory is gone through once, and not again by a link in it that leads to itself."""
     (folder / "k" / "deep" / "round").symlink_to(folder, target_is_directory=True)
     names = [spec.program.name for spec in read('[[program]]\nsource = "**/*.cl"')]
     assert names == ["a.cl", "b.cl", "k/c.cl", "k/deep/f.cl"]
@@ -295,7 +295,7 @@ def test_a_mistake_is_told_with_its_place(
     ],
 )
 def test_a_file_that_is_no_manifest_is_told(text: str, why: str, read: Read, folder: Path) -> None:
-    """What is not TOML, or names no program, is told with the file's name."""
+    """What is not TOML, or names no program, is reported with the file's name."""
     with pytest.raises(ManifestError) as caught:
         read(text)
     assert str(caught.value).startswith(f"{folder / 'gpucache.toml'} ")
@@ -303,7 +303,7 @@ def test_a_file_that_is_no_manifest_is_told(text: str, why: str, read: Read, fol
 
 
 def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    """A manifest that is missing, a folder, too large or not text is refused with the remedy."""
+    """A manifest that is missing, a directory, too large or not text is refused with the remedy."""
     with pytest.raises(ManifestError, match=r"there is no manifest .* name one with --manifest"):
         read_manifest(tmp_path / "none.toml")
     with pytest.raises(SourceError, match="cannot be read"):
@@ -318,7 +318,7 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
 
 
 def test_a_missing_source_is_an_error_of_the_source(read: Read) -> None:
-    """A source that is not there is told as such."""
+    """A source that is not there is reported as such."""
     with pytest.raises(SourceError, match=r"no source .*none\.cl"):
         read('[[program]]\nsource = "none.cl"')
 
@@ -357,7 +357,7 @@ _TABLE = st.dictionaries(_FIELD, _VALUE, max_size=4)
 
 @pytest.fixture(scope="module")
 def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A manifest to be written over and over, beside one source and one folder."""
+    """A manifest to be written over and over, next to one source and one directory."""
     folder = tmp_path_factory.mktemp("fuzz")
     (folder / "a.cl").write_text("//", encoding="utf-8")
     (folder / "inc").mkdir()

@@ -1,4 +1,4 @@
-"""Objects of ``compile_program`` beside cuda.core's: the same fields, the same questions to the driver."""
+"""Objects of ``compile_program`` next to cuda.core's: the same fields, the same questions to the driver."""
 
 import json
 import os
@@ -71,7 +71,7 @@ print(json.dumps({kind: {way: described(built) for way, built in ways(kind)} for
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a stand-in for the driver's library, built from ``cuda_driver.c``."""
+    """A directory with a stand-in for the driver's library, built from ``cuda_driver.c``."""
     for name in ("nvidia-cuda-nvrtc", "cuda-core"):
         try:
             distribution(name)

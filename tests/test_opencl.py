@@ -452,7 +452,7 @@ def test_a_miss_that_cannot_be_noted_is_told(run: Run, root: Path) -> None:
 def test_what_was_missed_is_built_after_the_programs_end(
     settings: dict[str, str], root: Path, tmp_path: Path
 ) -> None:
-    """With GPUCACHE_LEARN a process of its own builds the misses; the program's end waits for nothing."""
+    """With GPUCACHE_LEARN its own process builds the misses; the program's end waits for nothing."""
     python, ended = tmp_path / "python", tmp_path / "ended"
     os.mkfifo(ended)
     python.write_text(f'#!/bin/sh\n"{sys.executable}" "$@"\necho "$@" > "{ended}"\n', encoding="ascii")

@@ -1,4 +1,4 @@
-"""``build_program`` beside PyOpenCL's own build: the same options, the same values, the same fallback."""
+"""``build_program`` next to PyOpenCL's own build: the same options, the same values, the same fallback."""
 
 import json
 import sys
@@ -116,7 +116,7 @@ def test_pyopencls_variable_means_what_it_means_to_pyopencl(
 
 
 def test_what_the_compiler_refuses_is_refused(beside: Beside) -> None:
-    """A spelling that PoCL's and Intel's compilers do not take is no hit on one that they take."""
+    """A spelling that PoCL's and Intel's compilers do not take is not a hit on one that they take."""
     script = """
 def outcome(build, options):
     try:

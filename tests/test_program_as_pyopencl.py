@@ -1,4 +1,4 @@
-"""A program of ``build_program`` beside PyOpenCL's own: what it says of itself, and what it warns of."""
+"""A program of ``build_program`` next to PyOpenCL's own: what it says of itself, and what it warns of."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -220,7 +220,7 @@ def spir_v(order):
 
 
 def test_spir_v_is_built_as_pyopencl_does(run: Run, tmp_path: Path) -> None:
-    """IL in place of a source runs where PyOpenCL runs it, raises its error elsewhere, and is told."""
+    """IL in place of a source runs where PyOpenCL runs it, raises its error elsewhere, and is reported."""
     script = """
 import logging
 told = io.StringIO()

@@ -27,7 +27,7 @@ def test_the_environment_wins_over_the_default(tmp_path: Path) -> None:
 def test_the_default_is_the_users_cache(
     environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With nothing named, or an empty name, the root lies in the user's cache directory."""
+    """With nothing named, or an empty name, the root is in the user's cache directory."""
     monkeypatch.setattr("platformdirs.user_cache_dir", lambda *_, **__: str(tmp_path / "gpucache"))
     found = read_settings(environ)
     assert (found.root, found.root_origin) == (tmp_path / "gpucache", "default")
@@ -96,7 +96,7 @@ def test_a_bad_flag_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["GPUCACHE_MAX_SIZE", "GPUCACHE_MEMORY_BYTES"])
 def test_a_bad_size_is_refused(name: str) -> None:
-    """A size that does not read is named with its variable and the remedy."""
+    """A size that cannot be parsed is named with its variable and the remedy."""
     with pytest.raises(UsageError, match=f"{name}: 'much' is not a size; write a number"):
         read_settings({name: "much"}, root="/r")
 
@@ -131,7 +131,7 @@ def test_a_named_root_needs_no_home(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 
 def test_a_misspelt_variable_is_told_with_the_nearest_name() -> None:
-    """Each variable that looks like ours and is not is told once; ours and those of others are not."""
+    """Each variable that looks like ours and is not is reported once; ours and those of others are not."""
     environ = {"GPUCACHE_DISABEL": "1", "GPUCACHE_DIR": "/x", "_GPUCACHE_COMPLETE": "x", "HOME": "/root"}
     (sentence,) = unknown_variables(environ)
     assert sentence.startswith("GPUCACHE_DISABEL is set") and sentence.endswith("GPUCACHE_DISABLE does")

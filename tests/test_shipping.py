@@ -38,7 +38,7 @@ AsStranger = Callable[..., Outcome]
 
 @pytest.fixture(scope="module")
 def ground() -> Iterator[Path]:
-    """A folder that every user can reach, which pytest's own is not."""
+    """A directory that every user can reach, which pytest's own is not."""
     folder = Path(tempfile.mkdtemp(prefix="gpucache-test-"))
     folder.chmod(0o755)
     name_pocl(folder)
@@ -104,7 +104,7 @@ def as_stranger(interpreter: str, ground: Path) -> AsStranger:
     pocl = ground / "pocl"
     pocl.mkdir(exist_ok=True)
     pocl.chmod(0o777)
-    process = ground / "process.py"  # the tests themselves may lie where nobody else may read
+    process = ground / "process.py"  # the tests themselves may be where no other user may read
     shutil.copyfile(_PROCESS, process)
     process.chmod(0o644)
 
@@ -153,14 +153,14 @@ def shared(ground: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _seen(root: Path) -> dict[str, tuple[int, int]]:
-    """Size and time of every file and folder."""
+    """Size and time of every file and directory."""
     return {str(path): (path.lstat().st_size, path.lstat().st_mtime_ns) for path in [root, *root.rglob("*")]}
 
 
 def test_a_shared_cache_serves_another_user(as_stranger: AsStranger, ground: Path, shared: Path) -> None:
     """What root warmed with --shared is a hit to a uid without a home, in both languages, and left alone."""
     before = _seen(shared)
-    own = ground / "own"  # PyOpenCL makes no kernel without a place for a cache of its own
+    own = ground / "own"  # PyOpenCL makes no kernel without a place for its own cache
     own.mkdir()
     own.chmod(0o777)
     settings = {
@@ -185,7 +185,7 @@ def _modes(paths: Iterable[Path]) -> set[tuple[bool, int]]:
 
 
 def test_a_shared_cache_may_be_read_and_archived(shared: Path) -> None:
-    """All its folders are 0755, all its files 0644, and no tag makes archivers leave it out."""
+    """All its directories are 0755, all its files 0644, and no tag makes archivers leave it out."""
     assert _modes([shared, *shared.rglob("*")]) == {(True, 0o755), (False, 0o644)}
     assert len([*shared.rglob("*.gpc"), *shared.glob("**/programs/*.jsonl")]) == 5
     assert not (shared / "CACHEDIR.TAG").exists()

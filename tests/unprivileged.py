@@ -37,5 +37,5 @@ def _done(work: Callable[[], str]) -> str:
         os.setresgid(NOBODY, NOBODY, NOBODY)
         os.setresuid(NOBODY, NOBODY, NOBODY)
         return f"done\n{work()}"
-    except BaseException:  # whatever it is, it is the parent that tells it
+    except BaseException:  # whatever it is, it is the parent that says it
         return f"failed\n{traceback.format_exc()}"

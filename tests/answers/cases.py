@@ -65,7 +65,7 @@ PROGRAM = _timed(
     break_even=BreakEven(5200 * MS, 2670 * MS, 2),
     notes=("the first start of all took 3.91 s and is left out: it filled the machine's file cache",),
 )  # fmt: skip
-"""A program on PoCL, with a peer and the user's own caches beside it."""
+"""A program on PoCL, with a peer and the user's own caches next to it."""
 WROTE = (Growth("pocl", 12, 1_258_291, ("KA/f", "LB/g")), Growth("sycl", 1, 40_960, ("x.bin",)))
 COMMAND = _timed(
     "python -m solver --grid 512", "", _starts(Arm.COLD, {"run": 4210}, growth=WROTE),

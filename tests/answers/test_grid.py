@@ -98,7 +98,7 @@ def test_columns_without_a_cell_are_left_out() -> None:
 def test_a_path_is_shortened_by_its_home_and_then_in_its_middle(
     path: str, width: int, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The home always, the middle if need be; the folder of another user is not taken for one's own."""
+    """The home always, the middle if need be; the directory of another user is not taken for one's own."""
     monkeypatch.setenv("HOME", "/home/ada")
     assert shortened(path, width) == shown
 

@@ -155,7 +155,7 @@ def test_a_spread_is_median_extremes_and_outliers(durations: list[int], spread: 
 
 
 def test_builds_of_parallel_threads_count_once() -> None:
-    """What is told is for how long anything was built, however many threads waited at a time."""
+    """What is reported is for how long anything was built, however many threads waited at a time."""
     times = ((5, 10), (0, 8), (6, 3), (30, 1))
     builds = [
         Intercepted("blur", "t", RunResult.KEPT, begun_ns=begun, build_ns=length) for begun, length in times

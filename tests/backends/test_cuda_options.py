@@ -215,7 +215,7 @@ def test_what_is_planned(name: str) -> None:
     ],
 )
 def test_options_that_cannot_be_kept_are_refused(option: str, remedy: str) -> None:
-    """An option that changes what comes out, or reads and writes beside it, is refused with the remedy."""
+    """An option that changes what comes out, or reads and writes next to it, is refused with the remedy."""
     with pytest.raises(OptionError) as caught:
         _plan("-DA", option)
     assert repr(option) in str(caught.value)

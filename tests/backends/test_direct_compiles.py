@@ -108,7 +108,7 @@ def test_whatever_counts_changes_the_key(changes: dict[str, Any]) -> None:
 
 
 def test_it_is_no_other_compiles_key() -> None:
-    """What gpucache compiles in its own way, under a name of its own, has another key."""
+    """What gpucache compiles in its own way, under its own name, has another key."""
     own = BuildRequest(_request().program, Target("cuda", "sm_90"), artifact_kind=ArtifactKind.CUBIN)
     assert prepare(BACKEND, own, _TOOLCHAIN, {}).key != _key()
 
@@ -148,7 +148,7 @@ def test_a_name_without_folders_binds_to_no_place() -> None:
 
 
 def test_a_header_beside_the_source_is_a_place(tmp_path: Path) -> None:
-    """NVRTC spells its path after the source's name, so it tells one folder of the source from another."""
+    """NVRTC spells its path after the source's name, so it tells one directory of the source from another."""
     (tmp_path / "sub").mkdir()
     for folder in (tmp_path, tmp_path / "sub"):
         (folder / "value.h").write_text("#define VALUE 7\n")
@@ -159,7 +159,7 @@ def test_a_header_beside_the_source_is_a_place(tmp_path: Path) -> None:
 
 
 def test_a_constant_of_a_name_with_folders_is_tied_to_it() -> None:
-    """How long the whole name is may be in what came out, where nobody can find it."""
+    """How long the whole name is may be in what came out, where no program can find it."""
     source = b"__device__ int a[sizeof(__FILE__)];"
     assert holds_paths(_prepared(_request(source, name="place/show.cu")), b"")
 

@@ -42,7 +42,7 @@ def no_mark_is_remembered() -> None:
 
 
 def test_a_file_that_is_no_library_has_no_build_id(tmp_path: Path) -> None:
-    """What does not read as ELF gives no build id, which never equals a real one."""
+    """What cannot be parsed as ELF gives no build id, which never equals a real one."""
     (tmp_path / "libnvrtc.so").write_bytes(b"\x7fELF\x02\x01 and nothing more")
     for name in ("libnvrtc.so", "absent.so"):
         assert installation.read_library(tmp_path / name) == Library()

@@ -108,7 +108,7 @@ def test_the_name_of_a_program_is_not_in_its_artifact() -> None:
 def test_the_header_that_is_keyed_is_the_one_that_is_used(
     tmp_path: Path, options: tuple[str, ...], value: int
 ) -> None:
-    """A quoted include of a header starts beside it, unless the program's own option says otherwise."""
+    """A quoted include of a header starts next to it, unless the program's own option says otherwise."""
     for name, text in {
         "sub/outer.h": '#include "value.h"\n',
         "sub/value.h": "#define V 1\n",
@@ -309,7 +309,7 @@ def test_the_builtins_are_known_before_they_are_loaded() -> None:
 
 
 def test_builtins_are_found_as_the_loader_finds_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """RPATH before LD_LIBRARY_PATH, that before RUNPATH, and beside NVRTC at last."""
+    """RPATH before LD_LIBRARY_PATH, that before RUNPATH, and next to NVRTC at last."""
     places = {name: tmp_path / name for name in ("rpath", "environment", "runpath", "beside")}
     for place in places.values():
         place.mkdir()
@@ -384,7 +384,7 @@ def test_a_missing_nvrtc_is_no_device_with_a_remedy(monkeypatch: pytest.MonkeyPa
 
 
 def test_devices_are_every_architecture_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a driver each architecture and its PTX is a target that is not present, beside the reason."""
+    """Without a driver each architecture and its PTX is a target that is not present, next to the reason."""
     from gpucache.backends.cuda import devices
 
     def no_driver() -> None:

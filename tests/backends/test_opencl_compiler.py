@@ -40,8 +40,8 @@ def run(platform: str, opencl_environment: Mapping[str, str], tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_options_reach_the_compiler_as_written(run: Any, platform: str, tmp_path: Path) -> None:
-    """Defines and folders arrive with the spaces in them, and a binary gives all its kernels back."""
-    spaced = tmp_path / ("with space" if platform == "intel" else "plain")  # PoCL takes none in folders
+    """Defines and directories arrive with the spaces in them, and a binary gives all its kernels back."""
+    spaced = tmp_path / ("with space" if platform == "intel" else "plain")  # PoCL takes none in directories
     spaced.mkdir()
     (spaced / "value.h").write_text("#define V 7\n", encoding="ascii")
     outcomes = run(

@@ -176,7 +176,7 @@ def test_what_is_planned(name: str) -> None:
 
 
 def test_pyopencls_own_headers_are_there() -> None:
-    """The folder of headers that PyOpenCL adds to every build is found without importing it."""
+    """The directory of headers that PyOpenCL adds to every build is found without importing it."""
     (own,) = _OWN
     assert Path(own, "pyopencl-random123").is_dir()
 

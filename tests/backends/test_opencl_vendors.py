@@ -1,4 +1,4 @@
-"""What the ICD loader passes over in silence is told: what does not load, what leads nowhere."""
+"""What the ICD loader passes over in silence is reported: what does not load, what leads nowhere."""
 
 import os
 import shutil
@@ -40,13 +40,13 @@ def test_a_library_that_a_driver_lacks_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", ["/nowhere", "/nowhere/x.icd"])
 def test_a_variable_that_leads_nowhere_is_named(place: str) -> None:
-    """A folder or file that the variable names and that is not there is told."""
+    """A directory or file that the variable names and that is not there is reported."""
     (told,) = problems({"OCL_ICD_VENDORS": place})
     assert told.startswith(f"OCL_ICD_VENDORS names {place}, which does not exist")
 
 
 def test_each_of_several_libraries_is_tried(tmp_path: Path) -> None:
-    """OCL_ICD_FILENAMES lists libraries, of which those that do not load are told."""
+    """OCL_ICD_FILENAMES lists libraries, of which those that do not load are reported."""
     environ = {"OCL_ICD_VENDORS": str(tmp_path), "OCL_ICD_FILENAMES": "libc.so.6:/nowhere.so"}
     (told,) = problems(environ)
     assert told.startswith("OCL_ICD_FILENAMES names /nowhere.so, which does not load")

@@ -1,4 +1,4 @@
-"""What an OpenCL compiler may read that is no program's."""
+"""What an OpenCL compiler may read that is not a program's."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def test_a_toolkit_that_clang_looks_for_is_no_input(monkeypatch: pytest.MonkeyPa
 
 
 def test_what_was_never_traced_keeps_its_own_where_it_is_usual() -> None:
-    """Of such an implementation whole folders count, but not those that hold the headers of programs."""
+    """Of such an implementation whole directories count, but not those that hold the headers of programs."""
     brought = own_files("other", INSTALLATIONS)
     assert {"/usr/share/", "/elsewhere/lib/"} <= set(brought)
     assert not any("/usr/include/x.h".startswith(path) for path in brought)

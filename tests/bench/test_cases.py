@@ -1,4 +1,4 @@
-"""Samples folded into a case: medians, ratio, break-even, and what is said beside them."""
+"""Samples folded into a case: medians, ratio, break-even, and what is said next to them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

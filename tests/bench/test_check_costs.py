@@ -41,7 +41,7 @@ def test_what_cannot_be_timed_is_told() -> None:
 
 
 def test_ratios_are_of_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each mode is divided by none; a target that fails is told, and the others are timed."""
+    """Each mode is divided by none; a target that fails is reported, and the others are timed."""
     answers = [
         Failed(CompileError("it does not compile", "a log")),
         Died("it ran into its time limit"),

@@ -1,4 +1,4 @@
-"""Any command cold against warm, with a real command that keeps a cache of its own."""
+"""Any command cold against warm, with a real command that keeps its own cache."""
 
 import os
 import shutil
@@ -68,7 +68,7 @@ def test_starts_come_in_pairs_with_their_proof(tmp_path: Path) -> None:
 
 
 def test_a_command_without_a_known_cache_is_told(tmp_path: Path) -> None:
-    """Where nothing is written into the empty folders cold and warm are the same, and have no ratio."""
+    """Where nothing is written into the empty directories cold and warm are the same, and have no ratio."""
     case = _bench(tmp_path, argv=(sys.executable, "-c", "print(1)"))
     assert case.verdict is BenchVerdict.DEGRADED and "wrote nothing into any known cache" in case.reason
     assert case.ratio is None and case.cold is not None
@@ -76,12 +76,12 @@ def test_a_command_without_a_known_cache_is_told(tmp_path: Path) -> None:
 
 
 def test_a_first_run_that_fills_another_place_is_found_out(tmp_path: Path) -> None:
-    """A command that keeps to a place of its own works hard once and never again, and the times are told."""
+    """A command that keeps to its own place works hard once and never again, and the times are reported."""
     case = _bench(tmp_path, PINNED=str(tmp_path / "pinned"))
     assert case.verdict is BenchVerdict.DEGRADED and "the first run of all used" in case.reason
 
 
-# Beside a small entry where it is told, it keeps what was hard to compute below its home folder.
+# Beside a small entry where it is reported, it keeps what was hard to compute below its home directory.
 _SPLIT = """
 import os, pathlib
 hard = pathlib.Path.home() / ".app" / "hard"
@@ -98,7 +98,7 @@ place.mkdir(exist_ok=True)
 def test_a_full_cache_below_the_home_folder_is_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was full before the benchmark began, so that only an empty home folder shows what it saves."""
+    """It was full before the benchmark began, so that only an empty home directory shows what it saves."""
     (tmp_path / ".app").mkdir()
     (tmp_path / ".app" / "hard").write_text("1", encoding="utf-8")
     monkeypatch.setattr("gpucache.engine.hidden_caches.shutil.which", lambda _: None)
@@ -108,7 +108,7 @@ def test_a_full_cache_below_the_home_folder_is_found_out(
 
 
 def test_a_command_that_does_not_run_without_its_home_is_measured(tmp_path: Path) -> None:
-    """What an empty home folder breaks says nothing of caches."""
+    """What an empty home directory breaks says nothing of caches."""
     (tmp_path / "licence").touch()
     needs = "import pathlib; assert (pathlib.Path.home() / 'licence').exists();" + _APP
     case = _bench(tmp_path, argv=(sys.executable, "-c", needs), HOME=str(tmp_path))
@@ -172,6 +172,6 @@ def test_the_users_own_caches_can_stand_beside(tmp_path: Path) -> None:
 
 
 def test_cold_folders_do_not_pile_up(tmp_path: Path) -> None:
-    """Only the warm folder is left of all starts."""
+    """Only the warm directory is left of all starts."""
     _bench(tmp_path)
     assert [path.name for path in (tmp_path / "bench").iterdir()] == ["warm"]

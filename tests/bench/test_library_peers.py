@@ -58,7 +58,7 @@ def _compile(folder: Path, **changes: object) -> bytes:
 
 
 def test_cuda_core_keeps_what_it_compiles(nvrtc: None, tmp_path: Path) -> None:
-    """One entry is kept in the folder, and a second build is answered from it."""
+    """One entry is kept in the directory, and a second build is answered from it."""
     first = _compile(tmp_path)
     (entry,) = (path for path in (tmp_path / "entries").rglob("*") if path.is_file())
     assert entry.read_bytes() == first == _compile(tmp_path)
@@ -112,7 +112,7 @@ def _child(environment: Mapping[str, str], cache: Path, *arguments: object) -> s
 
 
 def test_pyopencl_keeps_what_it_builds(opencl_environment: Mapping[str, str], tmp_path: Path) -> None:
-    """On a platform without a cache a build leaves an entry in PyOpenCL's; folders may have spaces."""
+    """On a platform without a cache a build leaves an entry in PyOpenCL's; directories may have spaces."""
     folder = tmp_path / "with space"
     folder.mkdir()
     (folder / "factor.h").write_text("#define FACTOR 2\n", encoding="ascii")

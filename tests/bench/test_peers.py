@@ -35,7 +35,7 @@ def test_a_peer_that_stays_away_is_told() -> None:
 
 
 def test_every_start_loads_a_peers_library() -> None:
-    """Loading cuda.core is not its cache's doing, so every start does it, and that is told."""
+    """Loading cuda.core is not its cache's doing, so every start does it, and that is reported."""
     assert peers_libraries(("cuda.core", Arm.DRIVER), CUDA) == ("cuda.core",)
     assert list(peers_caveats(["cuda.core"], CUDA)) == [
         "every start loads cuda.core, so that loading it does not count as a cost of its cache"
@@ -69,7 +69,7 @@ def _doubt(arm: str, first: tuple[str, ...], later: tuple[str, ...] = ()) -> str
 def test_a_peer_is_what_filled_its_own_cache_once(
     arm: str, first: tuple[str, ...], later: tuple[str, ...], doubt: str
 ) -> None:
-    """What a peer's first start wrote, and what later ones did, tells whose cache was timed."""
+    """What a peer's first start wrote, and what later ones did, says whose cache was timed."""
     assert _doubt(arm, first, later) == doubt
 
 

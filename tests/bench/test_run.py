@@ -56,7 +56,7 @@ class Starts:
 
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No process is started, and nobody else uses the machine."""
+    """No process is started, and no other user uses the machine."""
 
     def call(function: Callable[[Any], Any], item: Any, _: Bounds) -> Any:
         return function(item)
@@ -155,7 +155,7 @@ def test_a_peer_that_fails_is_not_started_again(run: Run) -> None:
 
 
 def test_every_start_loads_the_libraries_of_the_peers(run: Run) -> None:
-    """Cold and warm starts load what a peer needs, too; only the peer has a folder for it."""
+    """Cold and warm starts load what a peer needs, too; only the peer has a directory for it."""
     starts = Starts()
     run(starts, Extent(runs=1), against=("cuda.core",))
     assert {job.peers for job in starts.asked} == {("cuda.core",)}
@@ -165,7 +165,7 @@ def test_every_start_loads_the_libraries_of_the_peers(run: Run) -> None:
 def test_an_interrupt_keeps_whole_pairs_and_names_what_was_not_reached(
     ready: Callable[..., Prepared], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C in the second counted round leaves one pair; the other programs are told of."""
+    """Ctrl-C in the second counted round leaves one pair; the other programs are reported."""
     made, starts = ready(), Starts()
 
     def sample(job: StartJob) -> Sample:
@@ -187,7 +187,7 @@ def test_an_interrupt_keeps_whole_pairs_and_names_what_was_not_reached(
 
 
 def test_what_does_not_build_is_not_started(run: Run) -> None:
-    """Where nothing was kept there is nothing to be warm from, and the reason is told."""
+    """Where nothing was kept there is nothing to be warm from, and the reason is reported."""
     for built, reason in (
         ("it does not compile", "it does not compile"),
         (BUILT._replace(key=None, note="the disk is full"), "nothing was cached: the disk is full"),

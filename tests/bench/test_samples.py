@@ -101,7 +101,7 @@ def _named(sample: Sample) -> list[str]:
 
 
 def test_a_cold_start_builds_and_asks_no_cache(warm: Start) -> None:
-    """It compiles although the cache would answer, and is no hit."""
+    """It compiles although the cache would answer, and is not a hit."""
     sample = warm(Arm.COLD)
     assert _named(sample) == ["process start", "context", "compile", "kernels", "first launch"]
     assert (sample.hit, sample.missed, sample.error) == (False, "", "")

@@ -71,7 +71,7 @@ def start(ready: Callable[..., Prepared], tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("arm", [Arm.COLD, Arm.WARM, Arm.DRIVER, "pyopencl", "cuda.core"])
 def test_every_driver_cache_lies_below_the_folder(start: Started, tmp_path: Path, arm: str) -> None:
-    """Each variable names a folder of its own below that of the arm."""
+    """Each variable names its own directory below that of the arm."""
     environment = start.environment(arm)
     names = [name for name in environment if name.endswith(("_DIR", "_PATH"))]
     folders = {Path(environment[name] or "") for name in names}
@@ -80,7 +80,7 @@ def test_every_driver_cache_lies_below_the_folder(start: Started, tmp_path: Path
 
 
 def test_the_folders_of_drivers_are_there(start: Started) -> None:
-    """Some drivers cache only where their folder exists."""
+    """Some drivers cache only where their directory exists."""
     seen: list[bool] = []
 
     def look(own: Mapping[str, str]) -> None:
@@ -100,7 +100,7 @@ def test_only_its_own_arm_has_pyopencls_cache(start: Started, tmp_path: Path) ->
 
 
 def test_what_is_written_is_found_under_the_caches_name(start: Started) -> None:
-    """A file below a variable's folder is that cache's entry, with its size."""
+    """A file below a variable's directory is that cache's entry, with its size."""
 
     def write(own: Mapping[str, str]) -> None:
         mesa.put(Path(own["MESA_SHADER_CACHE_DIR"], "mesa_shader_cache"))
@@ -137,7 +137,7 @@ def test_a_peers_cache_is_watched_as_its_own(start: Started) -> None:
 
 
 def test_a_case_names_what_was_moved(ready: Callable[..., Prepared]) -> None:
-    """The variables of the drivers' caches, with the folder of a start left out."""
+    """The variables of the drivers' caches, with the directory of a start left out."""
     made = ready()
     item = WarmItem("show", "cuda:compute_90", "", made.request, made.compilation.inputs.toolchain)
     (planned,) = Sources(Bounds(), {}, {}).plan([item])

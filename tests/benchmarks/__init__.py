@@ -1,1 +1,1 @@
-"""What gpucache costs beside its peers: ``python -m tests.benchmarks NAME...``; one test runs each once."""
+"""What gpucache costs next to its peers: ``python -m tests.benchmarks NAME...``; one test runs each once."""

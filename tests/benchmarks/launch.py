@@ -1,7 +1,7 @@
-"""A whole start to the result of its first launch, where our library hits, beside the caches of its peers.
+"""A whole start to the result of its first launch, where our library hits, next to the caches of its peers.
 
 Each side is a fresh process that builds, launches and prints; the caches are filled beforehand. NVIDIA's
-OpenCL keeps a cache of its own, which is the peer there.
+OpenCL keeps its own cache, which is the peer there.
 """
 
 import importlib.util

@@ -45,7 +45,7 @@ def run(effort: Effort) -> Iterator[Comparison]:
 
 @contextmanager
 def stable_place() -> Iterator[Path]:
-    """A folder for caches, with the settings of this process that lead there."""
+    """A directory for caches, with the settings of this process that lead there."""
     with tempfile.TemporaryDirectory() as folder:
         settings = {"GPUCACHE_DIR": f"{folder}/gpucache", "GPUCACHE_MEMORY_BYTES": "0"}
         if "OCL_ICD_VENDORS" not in os.environ:
@@ -79,7 +79,7 @@ def _cuda_each_once(place: Path, effort: Effort) -> Comparison:
 
 
 def _cuda_again(place: Path, effort: Effort) -> Iterator[Comparison]:
-    """From disk beside a peer's files, and from memory beside its memory."""
+    """From disk next to a peer's files, and from memory next to its memory."""
     from cuda.core.utils import FileStreamProgramCache, InMemoryProgramCache
 
     from gpucache.cuda import compile_program

@@ -1,7 +1,7 @@
 """A whole start of a program whose one kernel the library has: imports, the first hit, the process.
 
 Each side is a fresh process that compiled nothing: the caches are filled beforehand. What a step inside of a
-start takes (an import, the first hit) is measured in the process itself, and told beside the step that every
+start takes (an import, the first hit) is measured in the process itself, and told next to the step that every
 program pays for.
 """
 

@@ -1,7 +1,7 @@
 """Sides of one question, measured in turns in one run, so that a busy machine is busy for all of them.
 
 A side is a function that does its work once and gives a ``Sample``. Every round asks each side once, and
-each round begins with another one. What is told are medians of the rounds, quartiles as their spread, and
+each round begins with another one. What is reported are medians of the rounds, quartiles as their spread, and
 the median of the ratios of one round: of ours, the first side, to each other.
 """
 
@@ -54,7 +54,7 @@ class Sample:
     wall_ns: int
     cpu_ns: int
     peak_bytes: int = 0
-    """Of resident memory; 0 where it was not a process of its own."""
+    """Of resident memory; 0 where it was not its own process."""
 
 
 Side = Callable[[], Sample]

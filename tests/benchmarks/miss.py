@@ -185,7 +185,7 @@ def _compiled(request: BuildRequest) -> Artifact:
 
 
 def _synced(stores: Stores, payload: bytes) -> None:
-    """Write a file beside its place, sync it, rename it, and sync its folder."""
+    """Write a file next to its place, sync it, rename it, and sync its directory."""
     assert stores.user is not None
     folder = stores.user.root.parent
     with (folder / "aside").open("wb") as file:

@@ -68,7 +68,7 @@ _HIT = _START + "assert stores.find(wanted(0, 0).keys()).payload\n"
 
 
 def run(effort: Effort) -> Iterator[Comparison]:
-    """Reads by many processes beside one and beside cuda.core's cache; a start of many beside one."""
+    """Reads by many processes next to one and next to cuda.core's cache; a start of many next to one."""
     readers, starts = (2, 2) if effort.small else (_READERS, _STARTS)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder, "root")

@@ -1,4 +1,4 @@
-"""A start whose entries another machine's store has, beside one whose entries are local, and many at once.
+"""A start whose entries another machine's store has, next to one whose entries are local, and many at once.
 
 Each side is a fresh process that compiles 30 CUDA programs by the library. Where the store is asked, the root
 is empty at each start; entries are signed, verified and kept, as in real use. Of many at once, each with a

@@ -1,4 +1,4 @@
-"""Push and pull beside the library of each store alone, which moves the same files, 16 at a time.
+"""Push and pull next to the library of each store alone, which moves the same files, 16 at a time.
 
 Every turn of a side begins with an empty store: all entries are pushed, then those of a machine where one in
 twenty is another, and what is there is pulled to an empty cache. The library lists what is there, sends the

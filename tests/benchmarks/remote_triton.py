@@ -1,4 +1,4 @@
-"""Pull of Triton's kernels from a directory, beside Triton compiling them ahead of time.
+"""Pull of Triton's kernels from a directory, next to Triton compiling them ahead of time.
 
 What a program pays besides, its start and the import of Triton, is in neither. After each pull Triton says
 that it hits every kernel.

@@ -60,7 +60,7 @@ def run(effort: Effort) -> Iterator[Comparison]:
 def _beside(
     title: str, command: tuple[str, ...], place: Path, peers: Mapping[str, Side], effort: Effort
 ) -> Comparison:
-    """A command below ``run``, beside a layer of it, its peers, and itself alone."""
+    """A command below ``run``, next to a layer of it, its peers, and itself alone."""
     own: dict[str, Any] = {"GPUCACHE_DIR": str(place / "root"), "PYOPENCL_NO_CACHE": "1"}
     layer = place / "layer"
     exported = [_GPUCACHE, "export", "layer", str(layer), "--", *command]

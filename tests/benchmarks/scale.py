@@ -1,4 +1,4 @@
-"""The verbs over a large cache, beside tools that do no more than they must: find, hashing, and ccache."""
+"""The verbs over a large cache, next to tools that do no more than they must: find, hashing, and ccache."""
 
 import os
 import shutil
@@ -40,7 +40,7 @@ def _copied(source: str, target: str) -> None:
 
 
 class _Scale:
-    """A large cache with a folder for what else is needed, and its peers."""
+    """A large cache with a directory for what else is needed, and its peers."""
 
     def __init__(self, place: Path, entries: int) -> None:
         self._place, self._root, self._copy = place, place / "root", place / "copy"

@@ -1,4 +1,4 @@
-"""Inspect and verify of a large cache of Triton's, beside find and reading all of its files."""
+"""Inspect and verify of a large cache of Triton's, next to find and reading all of its files."""
 
 import sys
 import tempfile

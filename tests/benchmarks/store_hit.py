@@ -1,4 +1,4 @@
-"""A hit in the store without its memory store: every byte checked, beside peers that check none of them."""
+"""A hit in the store without its memory store: every byte checked, next to peers that check none of them."""
 
 import os
 import tempfile

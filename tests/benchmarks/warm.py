@@ -1,4 +1,4 @@
-"""``gpucache warm`` beside a bare process pool that does the same compiles with as many workers.
+"""``gpucache warm`` next to a bare process pool that does the same compiles with as many workers.
 
 The pool does what nobody could leave out: it starts workers, has NVRTC compile, and writes what it gave into
 files. It makes no key, believes every worker, and keeps no record.
@@ -89,4 +89,4 @@ def empty(folder: Path) -> None:
     """Make a directory empty, and wait for the disk."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(0o700)
-    os.sync()  # so that nobody waits for what was written before
+    os.sync()  # so that no program waits for what was written before

@@ -69,7 +69,7 @@ def _machine() -> str:
 
 @cache
 def _system_dirs() -> tuple[str, ...]:
-    """The folders that the compiler itself searches, in its own words."""
+    """The directories that the compiler itself searches, in its own words."""
     command = [_compiler(), "-xc", "-E", "-v", os.devnull]
     told = run_text(command, check=True).stderr
     listed = told.partition("#include <...> search starts here:\n")[2].partition("End of search list")[0]

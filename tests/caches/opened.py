@@ -1,4 +1,4 @@
-"""Caches of others opened at a place, and what tests of all systems ask of them."""
+"""Other caches opened at a place, and what tests of all systems ask of them."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -30,11 +30,11 @@ def kinds(checked: Checked) -> list[FindingKind]:
 
 
 Lay = Callable[[Path], object]
-"""Writes into a folder, or to a file."""
+"""Writes into a directory, or to a file."""
 Cases = Mapping[str, Lay]
-"""By name, what is laid in a cache; ``tests.contracts.test_answers`` holds what is told of it."""
+"""By name, what is laid in a cache; ``tests.contracts.test_answers`` holds what is reported about it."""
 Environs = Mapping[str, tuple[Mapping[str, str] | str, ...]]
-"""By name, an environment and the folders, with a slash behind, and caches that are there."""
+"""By name, an environment and the directories, with a slash behind, and caches that are there."""
 
 
 def lay(path: Path, data: bytes) -> Path:
@@ -46,12 +46,12 @@ def lay(path: Path, data: bytes) -> Path:
 
 
 def write(name: str, data: bytes) -> Lay:
-    """What writes a file in a folder."""
+    """What writes a file in a directory."""
     return lambda folder: lay(folder / name, data)
 
 
 def gone(name: str) -> Lay:
-    """What removes a file from a folder."""
+    """What removes a file from a directory."""
     return lambda folder: (folder / name).unlink()
 
 

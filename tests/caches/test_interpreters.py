@@ -39,7 +39,7 @@ def test_a_python_that_nobody_has_is_gone(version: str) -> None:
 def test_an_interpreter_is_found_below_the_home_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As uv keeps them, and told apart by its file, which is not run."""
+    """As uv keeps them, and distinguished by its file, which is not run."""
     folder = tmp_path / ".local" / "share" / "uv" / "python" / "cpython-2.1.3-linux" / "bin"
     folder.mkdir(parents=True)
     (folder / "python2.1").write_bytes(b"\x7fELF\0 no program \0002.1.3\0")

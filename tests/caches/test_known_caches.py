@@ -1,4 +1,4 @@
-"""Every known cache kept below a folder, and looked at."""
+"""Every known cache kept below a directory, and looked at."""
 
 import os
 import subprocess
@@ -31,7 +31,7 @@ def snapshot(environ: dict[str, str], *, private: bool) -> Snapshot:
 
 
 def test_every_cache_has_a_place_of_its_own(tmp_path: Path) -> None:
-    """No two variables share a folder, and every place is below the one that was given."""
+    """No two variables share a directory, and every place is below the one that was given."""
     environment = redirects(tmp_path, {})
     places = [value for value in environment.values() if value.startswith("/")]
     assert len(set(places)) == len(places) and all(Path(place).is_relative_to(tmp_path) for place in places)
@@ -40,7 +40,7 @@ def test_every_cache_has_a_place_of_its_own(tmp_path: Path) -> None:
 
 
 def test_jax_is_turned_on_and_keeps_what_the_user_set(tmp_path: Path) -> None:
-    """JAX has no cache until its variable names a folder, and by default keeps slow compiles alone."""
+    """JAX has no cache until its variable names a directory, and by default keeps slow compiles alone."""
     name, least = "JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
     environment = redirects(tmp_path, {})
     assert (environment[name], environment[least]) == (str(tmp_path / "jax"), "0")
@@ -59,7 +59,7 @@ def test_what_moves_a_cache_reaches_no_compiler(tmp_path: Path) -> None:
 
 
 def test_systems_look_where_they_were_sent(tmp_path: Path) -> None:
-    """Each system with a variable finds its place below the folder in the new environment."""
+    """Each system with a variable finds its place below the directory in the new environment."""
     from gpucache.caches.registry import load_system
 
     environment = redirects(tmp_path, {"HOME": "/nowhere"})
@@ -78,7 +78,7 @@ def test_no_store_elsewhere_is_asked_where_caches_are_moved(tmp_path: Path) -> N
 
 
 def test_a_snapshot_counts_entries_files_and_strangers(tmp_path: Path) -> None:
-    """Entries of a known system, files of a plain folder, and what else lies below the cache folder."""
+    """Entries of a known system, files of a plain directory, and what else is below the cache directory."""
     environment = dict(KnownCaches({}).isolate(tmp_path))
     put(Path(environment["SYCL_CACHE_DIR"]))
     optix = Path(environment["OPTIX_CACHE_PATH"])
@@ -134,7 +134,7 @@ def test_a_database_that_is_only_opened_is_no_entry(tmp_path: Path) -> None:
 
 
 def test_what_a_hit_rewrites_is_no_entry(tmp_path: Path) -> None:
-    """JAX notes beside each entry when it was last used."""
+    """JAX notes next to each entry when it was last used."""
     environment = {"JAX_COMPILATION_CACHE_DIR": str(tmp_path)}
     put_jax(tmp_path, used_ns=10**18)
     before = snapshot(environment, private=False)
@@ -154,7 +154,7 @@ def test_mesas_index_is_no_entry(tmp_path: Path) -> None:
 
 
 def test_a_known_cache_that_is_filled_again_is_another(tmp_path: Path) -> None:
-    """Entries of the same key and size are told apart by the time they were written."""
+    """Entries of the same key and size are distinguished by the time they were written."""
     environment = {"SYCL_CACHE_DIR": str(tmp_path), "SYCL_CACHE_PERSISTENT": "1"}
     put(tmp_path)
     before = snapshot(environment, private=False)
@@ -165,7 +165,7 @@ def test_a_known_cache_that_is_filled_again_is_another(tmp_path: Path) -> None:
 
 
 def test_strangers_are_left_out_of_the_users_own_folder(tmp_path: Path) -> None:
-    """In the user's own cache folder only known caches are looked at."""
+    """In the user's own cache directory only known caches are looked at."""
     (tmp_path / "browser").write_bytes(b"x")
     assert "others" not in snapshot({"XDG_CACHE_HOME": str(tmp_path)}, private=False)
 
@@ -181,7 +181,7 @@ def test_what_no_variable_moves_is_the_users_own(tmp_path: Path) -> None:
 
 
 def test_systems_of_one_file_are_counted_by_their_format(tmp_path: Path) -> None:
-    """Locks, links and logs beside their entries are none, though strangers' files would be."""
+    """Locks, links and logs next to their entries are none, though strangers' files would be."""
     known = KnownCaches({})
     environ = dict(known.isolate(tmp_path))
     put_opencv(Path(environ["OPENCV_OPENCL_CACHE_DIR"]))
@@ -197,7 +197,7 @@ def test_systems_of_one_file_are_counted_by_their_format(tmp_path: Path) -> None
 
 
 def test_defaults_follow_home_and_cache_folder() -> None:
-    """Without variables a cache lies where its owner puts it."""
+    """Without variables a cache is where its owner puts it."""
     environ = {"HOME": "/home/me", "XDG_CACHE_HOME": "/caches", "USER": "me"}
     around = KnownCaches(environ)
     assert around.place_of("triton", environ) == "/home/me/.triton/cache"

@@ -28,7 +28,7 @@ _TEXT = """\
     ],
 )
 def test_the_longest_point_above_a_path_holds_it(path: str, medium: Medium) -> None:
-    """A path lies on the mount whose point is nearest above it, by whole names."""
+    """A path is on the mount whose point is nearest above it, by whole names."""
     mount = mount_of(Path(path), parse(_TEXT))
     assert mount is not None and mount.medium is medium
 

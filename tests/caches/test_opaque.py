@@ -1,4 +1,4 @@
-"""What is told of a cache whose format is not read."""
+"""What is reported about a cache whose format is not read."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ NAME = "nvidia-gl"
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Cache:
-    """A cache where a variable names it, with a kernel, what is no binary, an empty file and a link."""
+    """A cache where a variable names it, with a kernel, what is not a binary, an empty file and a link."""
     folder = tmp_path / "ab" / "deep"
     folder.mkdir(parents=True)
     (folder / "kernel.ptx").write_bytes(PTX)
@@ -41,7 +41,7 @@ def test_why_one_missed_cannot_be_told(cache: Cache) -> None:
 
 
 def test_a_variable_is_taken_at_its_word(cache: Cache, tmp_path: Path) -> None:
-    """A folder in which nothing is called as the owner's files is looked at where a variable names it."""
+    """A directory in which nothing is called as the owner's files is looked at where a variable names it."""
     assert len(list(cache.scan())) == 2 and not load_system(NAME).recognises(tmp_path)
     named = load_system(NAME).open(Location(NAME, str(tmp_path), "--cache", enabled=True))
     assert not list(named.scan())

@@ -21,7 +21,7 @@ print(*problems(Path(sys.argv[1]), move="set X_CACHE_DIR", runs=True), sep="\\n"
 
 
 def _mounted(script: str, folder: Path) -> str:
-    """What is said of a folder, ``$F`` in the script, after it mounted there in a namespace of its own."""
+    """What is said of a directory, ``$F`` in the script, after it mounted there in a namespace of its own."""
     unshare = shutil.which("unshare")
     if unshare is None or os.geteuid() != 0:
         pytest.skip("mounting needs unshare and the administrator")
@@ -58,7 +58,7 @@ def test_a_real_mount_is_told(script: str, words: str, tmp_path: Path) -> None:
 
 
 def test_a_good_place_has_nothing_wrong(tmp_path: Path) -> None:
-    """A folder of one's own, outside /tmp, is not complained of."""
+    """A directory of one's own, outside /tmp, is not complained of."""
     assert [one for one in problems(tmp_path, move=_MOVE) if "/tmp" not in one and "memory" not in one] == []
 
 
@@ -75,12 +75,12 @@ def test_a_disk_mounted_below_tmp_is_not_emptied_with_it(
 
 
 def test_a_missing_place_that_its_owner_makes_is_fine(tmp_path: Path) -> None:
-    """A cache that was never used has no folder, which is no problem."""
+    """A cache that was never used has no directory, which is no problem."""
     assert problems(tmp_path / "new", move=_MOVE) == ()
 
 
 def test_a_missing_place_that_nobody_makes_is_told(tmp_path: Path) -> None:
-    """Where the owner wants the folder to be there, the line that makes it is given."""
+    """Where the owner wants the directory to be there, the line that makes it is given."""
     [said] = problems(tmp_path / "new", move=_MOVE, makes=False)
     assert f"mkdir -p {tmp_path / 'new'}" in said
 

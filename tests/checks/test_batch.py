@@ -1,4 +1,4 @@
-"""Checks in the sources of a batch: joined or not, each tells its failures as it does alone."""
+"""Checks in the sources of a batch: joined or not, each reports its failures as it does alone."""
 
 import json
 import os
@@ -74,7 +74,7 @@ _SOURCES = {
 
 
 def _told(barriers: str, made: str) -> list[list[str | int]]:
-    """What each source says: ``barriers`` tells where it has the check that all share, ``made`` its name."""
+    """What each source says: ``barriers`` says where it has the check that all share, ``made`` its name."""
 
     def line(place: str, kernel: str, words: str) -> str:
         return f"{place}: {words} (kernel {kernel}, work-item 3, 0, 0)"
@@ -129,7 +129,7 @@ def test_joined_sources_tell_failures_as_each_does_alone(
     """File, line, kernel, work-item and operands; and so does a fresh process that has nothing but a hit.
 
     What all sources begin with stands in the program once, and is told as the first one's. A check without a
-    number is told with the name of the program.
+    number is reported with the name of the program.
     """
     alone = run(platform, mode, "alone", GPUCACHE_DIR=str(tmp_path / "alone"))
     assert alone["told"] == _told("barriers.cl, line 7", "made.cl")

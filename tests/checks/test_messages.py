@@ -78,7 +78,7 @@ def test_a_failure_is_told_with_everything() -> None:
 
 
 def test_a_failure_without_a_number_tells_line_and_operands() -> None:
-    """As a check of a header does, whose format nobody has read."""
+    """As a check of a header does, whose format no program has read."""
     error = told(Failure(0x7FFFFFFF, 12, 0, (0, 0, 0), (3, 0.5)), (Check(1, "x"),), "a.cl", "k")
     assert str(error) == (
         "a.cl, line 12 of a header or a macro: a check without a number failed with 3 and 0.5 "

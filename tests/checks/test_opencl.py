@@ -55,7 +55,7 @@ def _run(environment: Mapping[str, str], *command: str | Path) -> str:
 
 
 def _vendors(platform: str, request: pytest.FixtureRequest) -> Path:
-    """The folder that names a platform to the OpenCL loader; skips where it is not installed."""
+    """The directory that names a platform to the OpenCL loader; skips where it is not installed."""
     if platform == "pocl":
         need_pocl()
     vendors: Path = request.getfixturevalue("nvidia_vendors" if platform == "nvidia" else "icd_vendors")

@@ -151,7 +151,7 @@ def run(probed: None, root: Path, capfd: pytest.CaptureFixture[str], monkeypatch
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[..., Path]:
-    """Write files below a folder of this test: ``write({"a/k.cl": text})``."""
+    """Write files below a directory of this test: ``write({"a/k.cl": text})``."""
 
     def files(texts: dict[str, str], folder: str = "sources") -> Path:
         return _written(tmp_path / folder, texts)
@@ -190,7 +190,7 @@ def filling(vendors: Path, devices: Sequence[Device]) -> Run:
 def mixed(
     filling: Run, tmp_path_factory: pytest.TempPathFactory, pocl: str, intel: str, nvrtc: str
 ) -> Filled:
-    """A folder of good and broken programs, warmed for three compilers; read it, change only copies."""
+    """A directory of good and broken programs, warmed for three compilers; read it, change only copies."""
     place = tmp_path_factory.mktemp("mixed")
     texts = {
         "twice.cl": DOUBLE_CL,

@@ -22,7 +22,7 @@ def test_removing_all_without_anybody_to_ask_needs_a_yes(run: Run, cache: Path) 
 def test_a_check_that_could_not_check_all_is_no_pass(
     run: Run, root: Path, tmp_path: Path, nvrtc: str
 ) -> None:
-    """A hit beside a program that no target was asked for makes --check exit 3, not 0."""
+    """A hit next to a program that no target was asked for makes --check exit 3, not 0."""
     programs = tmp_path / "programs"
     programs.mkdir()
     (programs / "some.cu").write_text('extern "C" __global__ void some() {}\n', encoding="ascii")
@@ -34,7 +34,7 @@ def test_a_check_that_could_not_check_all_is_no_pass(
 
 
 def test_a_required_hit_is_required_with_bad_settings_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A size that does not read turns the cache off, not GPUCACHE_REQUIRE."""
+    """A size that cannot be parsed turns the cache off, not GPUCACHE_REQUIRE."""
     from gpucache.library import process
 
     monkeypatch.setenv("GPUCACHE_REQUIRE", "1")

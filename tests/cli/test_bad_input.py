@@ -205,7 +205,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "export futhark new v.cu --target cuda:sm_90 --keep-times": ("--keep-times",),
     "export futhark new v.cu --log nowhere": ("nowhere cannot be read",),
 }
-# An empty name comes from an unset variable of a script, and is not the current folder.
+# An empty name comes from an unset variable of a script, and is not the current directory.
 EMPTY = (
     "warm ''", "warm -I '' k.cl", "warm --manifest ''", "warm --recording ''", "warm --into '' -- true",
     "warm --check --device-profile '' k.cl", "bench ''", "bench --export '' k.cl", "inspect ''",
@@ -327,7 +327,7 @@ def test_a_root_that_is_a_file_is_told_where_the_reader_has_gone(root: Path) -> 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may list every folder")
 def test_a_folder_that_cannot_be_listed_is_named(run: Run, here: Path) -> None:
-    """A folder without permission ends the command, rather than being left out in silence."""
+    """A directory without permission ends the command, rather than being left out in silence."""
     locked = here / "locked"
     locked.mkdir(mode=0o000)
     answer = run("warm", here, "--target", "cuda:sm_90")
@@ -355,7 +355,7 @@ def test_a_bad_variable_is_named(
 
 
 def test_no_home_is_exit_5(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no place for a cache can be told, the remedy is the variable that names one."""
+    """Where no place for a cache can be reported, the remedy is the variable that names one."""
     monkeypatch.setattr("platformdirs.user_cache_dir", lambda *_, **__: "~/.cache/gpucache")
     answer = run("inspect", at=None)
     assert answer.code == 5
@@ -400,7 +400,7 @@ def test_a_defect_shows_its_traceback_where_it_was_asked_for(
 
 @pytest.mark.parametrize("verb", ["inspect", "devices", "evict"])
 def test_an_empty_root_is_refused(run: Run, verb: str) -> None:
-    """An empty --root, as an unset variable of a script leaves it, is not the current folder."""
+    """An empty --root, as an unset variable of a script leaves it, is not the current directory."""
     answer = run("--root", "", verb, "--json", at=None)
     assert answer.code == 2 and "--root is empty" in answer.document["error"]["message"]
 

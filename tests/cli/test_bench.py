@@ -30,7 +30,7 @@ CUBIN = ("--runs", "1", "--target", "cuda:sm_90")
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What others do on this machine meanwhile is no part of these tests."""
+    """What others do on this machine meanwhile is not a part of these tests."""
     monkeypatch.setattr("gpucache.bench.run.measure_load", lambda: lambda: 0.0)
 
 

@@ -1,4 +1,4 @@
-"""The caches of others through the verbs, by name, place and kind of question."""
+"""The other caches through the verbs, by name, place and kind of question."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tests.cli.conftest import Run
 
 @pytest.fixture
 def futhark(tmp_path: Path) -> Path:
-    """A folder with a sound cache file and one that was cut off."""
+    """A directory with a sound cache file and one that was cut off."""
     folder = tmp_path / "futhark"
     folder.mkdir()
     (folder / "good.cache").write_bytes(file_bytes())
@@ -29,14 +29,14 @@ def rocfft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_place_is_recognised(run: Run, futhark: Path) -> None:
-    """--cache takes a folder of another system's, and its entries are listed."""
+    """--cache takes a directory of another system's, and its entries are listed."""
     answer = run("--json", "inspect", "--list", "--cache", futhark)
     assert {entry["program"] for entry in answer.document["outcomes"]} == {"good", "bad"}
     assert {entry["cache"] for entry in answer.document["outcomes"]} == {"futhark"}
 
 
 def test_a_place_can_be_named_with_its_system(run: Run, tmp_path: Path) -> None:
-    """What nobody recognises is opened as what it is said to be, and what is wrong is a finding."""
+    """What no program recognises is opened as what it is said to be, and what is wrong is a finding."""
     junk = tmp_path / "junk"
     junk.write_bytes(b"no cache at all")
     assert run("verify", "--cache", junk).code == 2
@@ -66,7 +66,7 @@ def test_verify_finds_and_repairs(run: Run, futhark: Path) -> None:
 
 
 def test_read_only_repairs_nothing(run: Run, futhark: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """GPUCACHE_READ_ONLY keeps the caches of others as they are, too."""
+    """GPUCACHE_READ_ONLY keeps the other caches as they are, too."""
     monkeypatch.setenv("GPUCACHE_READ_ONLY", "1")
     assert run("verify", "--cache", futhark, "--repair").code == 5
     assert run("evict", "--cache", futhark, "--all", "--yes").code == 5
@@ -117,7 +117,7 @@ def test_why_answers_for_what_is_wanted(run: Run, futhark: Path, tmp_path: Path)
 
 
 def test_an_unknown_field_lists_the_known(run: Run, rocfft: Path) -> None:
-    """Each system tells which fields it can be asked for."""
+    """Each system says which fields it can be asked for."""
     answer = run("inspect", "--why", "--cache", "rocfft", "--want", "colour=red")
     assert answer.code == 2 and "kernel" in answer.err
 
@@ -139,7 +139,7 @@ def test_options_of_our_own_cache_are_refused_for_others(run: Run, futhark: Path
 
 
 def test_every_system_tells_its_places_without_failing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user without a home, a cache folder or any variable is told what is there, not a traceback."""
+    """A user without a home, a cache directory or any variable is told what is there, not a traceback."""
     for name in ("HOME", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     for name in SYSTEMS:
@@ -149,7 +149,7 @@ def test_every_system_tells_its_places_without_failing(run: Run, monkeypatch: py
 def test_a_broken_place_does_not_hide_the_others(
     run: Run, rocfft: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One cache that cannot be opened is told on its own line, and the rest is shown."""
+    """One cache that cannot be opened is reported on its own line, and the rest is shown."""
     (tmp_path / "file").write_bytes(b"")
     monkeypatch.setenv("SYCL_CACHE_DIR", str(tmp_path / "file"))
     monkeypatch.setenv("SYCL_CACHE_PERSISTENT", "1")
@@ -159,7 +159,7 @@ def test_a_broken_place_does_not_hide_the_others(
 
 
 def test_several_caches_can_be_named(run: Run, rocfft: Path, futhark: Path) -> None:
-    """--cache may be given again, and every row says which cache it is of."""
+    """--cache is repeatable, and every row says which cache it is of."""
     answer = run("verify", "--cache", "rocfft", "--cache", futhark)
     assert answer.code == 3 and "5 checked" in answer.out
     listed = run("inspect", "--list", "--cache", "rocfft", "--cache", futhark).out

@@ -26,7 +26,7 @@ _TARGET = ("--target", "cuda:compute_90")
 
 
 def test_each_mode_is_an_entry_of_its_own(run: Run, write: Write, nvrtc: str) -> None:
-    """The three modes are three entries, which inspect tells apart; none is what nobody asked for."""
+    """The three modes are three entries, which inspect distinguishes; none is what no program asked for."""
     source = write({"scatter.cu": _CHECKED}) / "scatter.cu"
     for mode in ([], ["--checks", "none"], ["--checks", "sync"], ["--checks", "async"]):
         assert run("warm", source, *_TARGET, *mode).code == 0
@@ -94,7 +94,7 @@ def test_a_wrong_check_fails_its_program(run: Run, write: Write, nvrtc: str) -> 
 
 
 def test_bench_shows_what_checks_cost(run: Run, intel: str) -> None:
-    """Every kernel of the suite, the means, and those of the paper beside them."""
+    """Every kernel of the suite, the means, and those of the paper next to them."""
     answer = run("bench", "--checks", "--target", intel, "--runs", "1")
     assert answer.code == 0
     for word in (

@@ -31,7 +31,7 @@ def key_of(program: str) -> CacheKey:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache with two programs and the targets of a probe, and files and folders to name."""
+    """A cache with two programs and the targets of a probe, and files and directories to name."""
     root = tmp_path / "cache"
     store = DirectoryStore(root, writable=True)
     for program in ("fft.cl", ODD):

@@ -117,7 +117,7 @@ def test_an_interrupt_while_modules_are_imported(tmp_path: Path, program: list[s
 
 
 def _assert_interrupted(site: Path, *program: str) -> None:
-    """With the modules of a folder the program ends with exit 130 and one word."""
+    """With the modules of a directory the program ends with exit 130 and one word."""
     environ = {**os.environ, "PYTHONPATH": str(site), "GPUCACHE_DIR": str(site / "root")}
     done = run_text([sys.executable, *program, "inspect"], env=environ)  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "\ngpucache: interrupted\n")

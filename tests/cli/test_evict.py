@@ -46,7 +46,7 @@ def aged(cache: Path) -> Mapping[str, Path]:
 
 @pytest.fixture
 def outdated(cache: Path, nvrtc: str) -> str:
-    """The key of an older entry beside that of ``cuda:sm_90``, made by another toolchain."""
+    """The key of an older entry next to that of ``cuda:sm_90``, made by another toolchain."""
     store, entry = entry_of(cache, nvrtc)
     older = an_older_toolchains(entry, DAY_NS)
     store.publish(older)
@@ -165,7 +165,7 @@ def test_what_was_evicted_says_so_when_it_is_missed(run: Run, cache: Path, mixed
 
 
 def test_damaged_entries_can_be_evicted(run: Run, cache: Path, entries: Files) -> None:
-    """An entry that does not read is no obstacle to removing all."""
+    """An entry that cannot be parsed is not an obstacle to removing all."""
     entries(cache)[0].write_bytes(b"nonsense")
     assert run("evict", "--all", "--yes").code == 0
     assert entries(cache) == []
@@ -236,7 +236,7 @@ def test_two_evictions_at_once_remove_each_entry_once(tmp_path: Path) -> None:
 
 
 def test_records_give_way_to_a_limit(run: Run, cache: Path) -> None:
-    """What lies beside the entries is shown, and goes beyond a quarter of the limit; the entries stay."""
+    """What is next to the entries is shown, and goes beyond a quarter of the limit; the entries stay."""
     store = DirectoryStore(cache, writable=True)
     for number in range(40):
         store.record(f"program {number}", Event(number, "built", 64 * "0", "cuda:sm_90"))
@@ -250,7 +250,7 @@ def test_records_give_way_to_a_limit(run: Run, cache: Path) -> None:
 
 
 def test_keep_binaries_leaves_what_programs_load(run: Run, tmp_path: Path) -> None:
-    """A dry run tells what a run frees; a second run finds no more; a system without such files refuses."""
+    """A dry run says what a run frees; a second run finds no more; a system without such files refuses."""
     place = put(tmp_path)
     before = {path.name for path in place.iterdir()}
     command = ("--json", "evict", "--keep-binaries", "--cache", f"triton:{tmp_path}")

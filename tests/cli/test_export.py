@@ -116,7 +116,7 @@ def test_an_image_and_back(run: Run, databases: tuple[Path, Path], tmp_path: Pat
 
 
 def test_junk_is_no_source(run: Run, tmp_path: Path) -> None:
-    """A file that is no database ends in one sentence, and nothing is written."""
+    """A file that is not a database ends in one sentence, and nothing is written."""
     (tmp_path / "junk").write_bytes(b"x" * 5000)
     done = run("export", "rocfft", tmp_path / "out.db", tmp_path / "junk")
     assert done.code in (2, 3) and len(done.err.strip().splitlines()) == 1
@@ -169,7 +169,7 @@ def test_a_command_that_builds_nothing_makes_no_layer(run: Run, tmp_path: Path) 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="layers are for Linux")
 def test_a_damaged_layer_is_not_added_to(run: Run, tmp_path: Path) -> None:
-    """The remedy is told before the command runs."""
+    """The remedy is reported before the command runs."""
     (tmp_path / "out").mkdir(mode=0o755)
     (tmp_path / "out" / "index").write_bytes(b"GPCINDEX and no more")
     done = run("export", "layer", tmp_path / "out", "--", "touch", tmp_path / "ran")

@@ -20,7 +20,7 @@ WHY = "(No space left on device); make room on its disk"
 
 @pytest.fixture
 def full_disk(mount: Callable[[str], Path]) -> Path:
-    """A disk of 16 KiB, with no room for a byte more; folders can still be made."""
+    """A disk of 16 KiB, with no room for a byte more; directories can still be made."""
     place = mount("size=16k")
     (place / "filler").write_bytes(bytes(16 << 10))
     return place

@@ -263,7 +263,7 @@ def test_the_documented_variables_are_the_ones_read() -> None:
 
 
 def test_the_documented_files_are_the_ones_of_the_store() -> None:
-    """FILES names every folder and file that lies below a root."""
+    """FILES names every directory and file that is below a root."""
     kept = (
         layout.ENTRIES,
         layout.INDEX,

@@ -26,7 +26,7 @@ def _built(mixed: Filled) -> list[Any]:
 
 
 def test_an_empty_cache_is_said_to_be_empty(run: Run, root: Path) -> None:
-    """Where there is no cache yet it has a row; named, the root and what decided it are shown."""
+    """Where there is not a cache yet it has a row; named, the root and what decided it are shown."""
     assert "No misses are recorded" in run("inspect").out
     answer = run("inspect", "--cache", "gpucache")
     assert answer.code == 0 and f"{root} (decided by GPUCACHE_DIR)" in answer.out
@@ -47,7 +47,7 @@ def test_the_state_says_what_decided_the_root(
 
 
 def test_the_state_counts_what_is_there(run: Run, mixed: Filled, entries: Files) -> None:
-    """Entries, programs and allocated bytes are counted; what warm built itself is no miss."""
+    """Entries, programs and allocated bytes are counted; what warm built itself is not a miss."""
     answer = run("--json", "inspect", at=mixed.root)
     summary = answer.document["summary"]
     allocated = sum(entry.stat().st_blocks * 512 for entry in entries(mixed.root))

@@ -31,7 +31,7 @@ def recording(tmp_path: Path) -> str:
 
 
 def test_people_see_what_was_recorded(run: Run, recording: str) -> None:
-    """Programs, options, targets, sizes and times are in rows, and a sentence tells the whole."""
+    """Programs, options, targets, sizes and times are in rows, and a sentence reports the whole."""
     answer = run("inspect", "--recording", recording)
     assert answer.code == 0
     for told in ("twice", "-DN=2", "opencl:pocl/cpu", "thrice 64, twice driver's 8x8", "7.0 ms", "failed"):
@@ -51,7 +51,7 @@ def test_programs_read_what_was_recorded(run: Run, recording: str) -> None:
 
 
 def test_damage_is_in_the_document(run: Run, recording: str, tmp_path: Path) -> None:
-    """What does not read is told by file and line, and what reads is shown."""
+    """What cannot be parsed is told by file and line, and what reads is shown."""
     (tmp_path / "recording" / "0.jsonl").write_bytes(b"{}\n")
     answer = run("inspect", "--recording", recording, "--json")
     [damage] = answer.document["summary"]["damage"]

@@ -82,7 +82,7 @@ def test_an_edited_header_cannot_be_rebuilt(
 
 @pytest.mark.parametrize("option", ["-use_fast_math", "-lineinfo", "-G"])
 def test_a_rebuild_uses_the_options_of_the_build(run: Run, write: Write, nvrtc: str, option: str) -> None:
-    """Defines, folders and options give the same bytes again."""
+    """Defines, directories and options give the same bytes again."""
     sources = write({"vector.cu": HEADER_CU, "include/n.h": "#define N M\n"})
     given = ["-I", sources / "include", "-D", "M=1 + 1", f"--option={option}"]
     assert run("warm", sources / "vector.cu", "--target", nvrtc, *given).code == 0

@@ -46,7 +46,7 @@ def test_a_pipe_is_not_waited_for(cache: Path, vendors: Path, nvrtc: str) -> Non
 
 @pytest.mark.parametrize("place", [Path("v1"), LAST])
 def test_a_link_leads_nowhere(run: Run, root: Path, tmp_path: Path, place: Path) -> None:
-    """A link in place of the file or its folder is followed neither to read nor to write."""
+    """A link in place of the file or its directory is followed neither to read nor to write."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     other = elsewhere / "targets.json"
@@ -61,7 +61,7 @@ def test_a_link_leads_nowhere(run: Run, root: Path, tmp_path: Path, place: Path)
 
 
 def test_a_file_of_somebody_else_stays(run: Run, root: Path) -> None:
-    """A folder that is no cache may have a ``v1/targets.json`` of its own."""
+    """A directory that is not a cache may have a ``v1/targets.json`` of its own."""
     (root / LAST).parent.mkdir(0o700, parents=True)
     root.chmod(0o700)
     (root / LAST).write_text('["north", "south"]', encoding="ascii")

@@ -1,4 +1,4 @@
-"""``gpucache inspect`` at a glance: caches by size, and what nobody reads again, as evict finds it."""
+"""``gpucache inspect`` at a glance: caches by size, and what no program reads again, as evict finds it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ cl.Program(cl.Context([device]), "__kernel void f(__global int *a) { *a = %s; }"
 
 
 def _age(folder: Path, days: int) -> None:
-    """Let everything in a folder be made and last used so many days ago."""
+    """Let everything in a directory be made and last used so many days ago."""
     then = time.time_ns() - days * DAY_NS
     for path in (folder, *folder.rglob("*")):
         os.utime(path, ns=(then, then))
@@ -37,7 +37,7 @@ def _age(folder: Path, days: int) -> None:
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory, vendors: Path, intel: str) -> Path:
-    """The cache folder of a user in which PyOpenCL built two programs for Intel's CPU runtime."""
+    """The cache directory of a user in which PyOpenCL built two programs for Intel's CPU runtime."""
     folder = tmp_path_factory.mktemp("overview")
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder), "OCL_ICD_VENDORS": str(vendors)}
     for number in ("1", "2"):
@@ -48,7 +48,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory, vendors: Path, intel: str) 
 
 @pytest.fixture
 def upgraded(filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The same with what a Python left that nobody has any more; the folder of that."""
+    """The same with what a Python left that no program has any more; the directory of that."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("POCL_CACHE_DIR", raising=False)
@@ -62,7 +62,7 @@ def upgraded(filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
 
 
 def test_what_a_python_left_that_is_gone_is_counted_apart(run: Run, upgraded: Path) -> None:
-    """The document has its entries and bytes beside those of the cache that is in use."""
+    """The document has its entries and bytes next to those of the cache that is in use."""
     summary = run("--json", "inspect").document["summary"]
     of = {one["role"]: one for one in summary["caches"] if one["cache"] == "pyopencl"}
     gone, used = of.pop("Python 2.9.1"), next(iter(of.values()))

@@ -104,7 +104,7 @@ def test_a_device_that_is_not_there_is_said(
 
 
 def test_a_profile_names_no_host_and_no_user(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the host's name nor the user's nor the home folder is in a saved file."""
+    """Neither the host's name nor the user's nor the home directory is in a saved file."""
     text = saved.read_text(encoding="ascii")
     words = {part for value in json.loads(text)["devices"] for part in json.dumps(value).split('"')}
     assert os.environ["HOME"] not in text and str(Path.home()) not in text

@@ -107,7 +107,7 @@ def environment(vendors: Path, tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def gpucache(environment: Mapping[str, str]) -> Gpucache:
-    """Run gpucache in a folder."""
+    """Run gpucache in a directory."""
 
     def run(*words: str, cwd: Path, **settings: str) -> subprocess.CompletedProcess[str]:
         return run_text([sys.executable, "-m", "gpucache", *words], cwd=cwd, env={**environment, **settings})
@@ -129,7 +129,7 @@ def test_what_is_recorded_here_is_served_there(
     request: pytest.FixtureRequest,
     platform: str,
 ) -> None:
-    """Recorded in one folder, warmed in another: the library and ``run`` hit everything in a third."""
+    """Recorded in one directory, warmed in another: the library and ``run`` hit everything in a third."""
     request.getfixturevalue(platform)  # which skips where it is not
     recording, root = tmp_path / "recording", tmp_path / "root"
     done = gpucache("record", "-o", str(recording), *app(platform, "-DN=2", "-DN=5"), cwd=project)
@@ -255,7 +255,7 @@ def test_another_user_builds_a_recording(
     what: str,
     modules: str,
 ) -> None:
-    """A copy of a recording is built by somebody else in another folder, and their program hits there."""
+    """A copy of a recording is built by somebody else in another directory, and their program hits there."""
     request.getfixturevalue(what)  # which skips where it is not
     (project / "nvrtc.py").write_text(NVRTC)
     program = app("intel")[2:] if what == "intel" else ["nvrtc.py", "sm_90"]
@@ -274,7 +274,7 @@ def test_another_user_builds_a_recording(
     own["LD_LIBRARY_PATH"] = (
         sysconfig.get_path("platlib") + "/nvidia/cu13/lib"
     )  # no other user's NVRTC is found
-    python = "/usr/bin/python3"  # ours may lie where nobody else may go
+    python = "/usr/bin/python3"  # ours may be where no other user may go
 
     def run(*arguments: str) -> str:
         done = run_text([python, *arguments], env={**environment, **own}, cwd=theirs / "project")
@@ -392,7 +392,7 @@ def test_what_cannot_be_meant_is_told(
 
 
 def test_a_command_that_cannot_be_started_leaves_no_recording(gpucache: Gpucache, tmp_path: Path) -> None:
-    """The exit code is that of a shell, and no folder is left that was not there."""
+    """The exit code is that of a shell, and no directory is left that was not there."""
     (tmp_path / "old").mkdir(mode=0o700)
     for folder in ("new/one", "old"):
         done = gpucache("record", "-o", folder, "--", "gpucache-no-such-command", cwd=tmp_path)

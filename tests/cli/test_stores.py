@@ -91,7 +91,7 @@ def test_the_store_is_closed(store: str, monkeypatch: pytest.MonkeyPatch, verb: 
 
 
 def test_a_word_that_is_no_store_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
-    """evict takes nothing else without an option; a store is not named beside --cache."""
+    """evict takes nothing else without an option; a store is not named next to --cache."""
     assert main(["evict", "saxpy.cl", "--all"]) == 2
     assert "--program" in capsys.readouterr().err
     assert main(["verify", "s3://bucket/x", "--cache", "cupy"]) == 2

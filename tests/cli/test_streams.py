@@ -1,4 +1,4 @@
-"""What is said where stdout is closed, full or no UTF-8, and where the current folder is gone."""
+"""What is said where stdout is closed, full or no UTF-8, and where the current directory is gone."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_closed_streams_stop_no_work(write: Write, root: Path, nvrtc: str, close
     ],
 )
 def test_a_full_stdout_ends_in_one_sentence(write: Write, root: Path, command: str) -> None:
-    """An answer that cannot be written is told on stderr in one sentence, and is not called a defect."""
+    """An answer that cannot be written is reported on stderr in one sentence, and is not called a defect."""
     done = _shell(f"$GPUCACHE --root {root} {command} > /dev/full", write({"vector.cu": VECTOR}))
     why = os.strerror(errno.ENOSPC)
     said = f"gpucache: the output could not be written ({why}); make room on its disk and run it again\n"
@@ -97,7 +97,7 @@ def test_an_answer_that_a_disk_or_server_refuses(
 
 @pytest.mark.skipif(not FULL.exists(), reason="/dev/full is Linux's")
 def test_a_full_stderr_stops_no_work(root: Path, tmp_path: Path) -> None:
-    """What cannot be said beside the answer does not keep the answer back."""
+    """What cannot be said next to the answer does not keep the answer back."""
     done = _shell(f"$GPUCACHE --root {root} inspect --json 2> /dev/full", tmp_path, GPUCACHE_DISABEL="1")
     assert done.returncode == 0 and json.loads(done.stdout)["command"] == "inspect"
 
@@ -112,7 +112,7 @@ def test_other_encodings_get_what_they_can_show(write: Write, root: Path, encodi
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows keeps the current folder")
 def test_a_removed_current_folder_is_told(write: Write, root: Path) -> None:
-    """In a folder that is gone a command that needs one says so, and is no defect."""
+    """In a directory that is gone a command that needs one says so, and is not a defect."""
     folder = write({"vector.cu": VECTOR})
     gone = folder / "gone"
     line = f"mkdir {gone}; cd {gone}; rmdir {gone}; $GPUCACHE --root {root} warm {folder}/vector.cu --check"
@@ -123,14 +123,14 @@ def test_a_removed_current_folder_is_told(write: Write, root: Path) -> None:
 
 
 def test_a_misspelt_variable_is_told_once(root: Path, tmp_path: Path) -> None:
-    """A variable that looks like ours and is not is told on stderr, once, with the nearest that is."""
+    """A variable that looks like ours and is not is reported on stderr, once, with the nearest that is."""
     done = _shell(f"$GPUCACHE --root {root} inspect --json", tmp_path, GPUCACHE_MAXSIZE="1G")
     assert json.loads(done.stdout)["command"] == "inspect"
     assert done.stderr.count("GPUCACHE_MAXSIZE") == 1 and "GPUCACHE_MAX_SIZE does" in done.stderr
 
 
 def test_colours_in_a_pipe_bring_no_cursor(write: Write, root: Path, nvrtc: str) -> None:
-    """FORCE_COLOR asks for colours: nothing moves the cursor, neither in the answer nor beside it."""
+    """FORCE_COLOR asks for colours: nothing moves the cursor, neither in the answer nor next to it."""
     folder = write({"vector.cu": VECTOR})
     done = _shell(f"$GPUCACHE --root {root} warm vector.cu --target {nvrtc}", folder, FORCE_COLOR="1")
     codes = {part.partition("m")[0] for part in (done.stdout + done.stderr).split("\x1b[")[1:]}

@@ -31,7 +31,7 @@ def homeless(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_inspect_shows_system_roots(run: Run, system: Path) -> None:
-    """A system root stands beside the user's own, and its entries are in the list."""
+    """A system root stands next to the user's own, and its entries are in the list."""
     (state,) = [
         one for one in run("inspect", "--json").document["summary"]["caches"] if one["role"] == "system"
     ]

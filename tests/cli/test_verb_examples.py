@@ -76,7 +76,7 @@ def test_an_example_is_understood(command: str, folder: Path) -> None:
 
 @pytest.mark.slow
 def test_examples_run(run: Run, folder: Path, pocl: str, nvrtc: str) -> None:
-    """What needs nobody else's program ends as its wish says, one after the other, verb by verb."""
+    """What needs no other user's program ends as its wish says, one after the other, verb by verb."""
     misses = {
         "gpucache inspect --why kernels/saxpy.cl --target opencl:pocl -D N=8",
         "gpucache warm --check kernels/ --device-profile node.json",  # it has devices besides PoCL's

@@ -144,7 +144,7 @@ def test_an_old_toolchain_leaves_stale_and_superseded_entries(run: Run, cache: P
 
 
 def test_an_entry_for_another_machine_is_not_stale(run: Run, cache: Path, nvrtc: str) -> None:
-    """What was built for a target that is merely absent here is no finding."""
+    """What was built for a target that is merely absent here is not a finding."""
     store, entry = entry_of(cache, nvrtc)
     label = entry.head.toolchain_identity[0]
     toolchain = tuple((name, "elsewhere" if name == label else value) for name, value in entry.head.toolchain)

@@ -41,9 +41,9 @@ def bounds(monkeypatch: pytest.MonkeyPatch) -> list[Bounds]:
 def test_a_folder_is_built_for_every_target_at_once(
     mixed: Filled, pocl: str, intel: str, nvrtc: str, entries: Files
 ) -> None:
-    """Every source below a folder is built for each target of its language, broken ones failing alone.
+    """Every source below a directory is built for each target of its language, broken ones failing alone.
 
-    These are told in their compilers' words under the user's names, and leave nothing behind.
+    These are reported in their compilers' words under the user's names, and leave nothing behind.
     """
     assert mixed.answer.code == 3
     assert _results(mixed.answer) == {
@@ -68,7 +68,7 @@ def test_a_folder_is_built_for_every_target_at_once(
 def test_a_second_run_asks_no_driver(
     run: Run, write: Write, nvrtc: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the first run was told of a target that is named counts while its compiler is the same."""
+    """What the first run learned of a target that is named counts while its compiler is the same."""
     source = write({"k.cu": VECTOR}) / "k.cu"
     assert run("warm", source, "--target", nvrtc).code == 0
     monkeypatch.setattr("gpucache.probe.ask.ask", lambda *_, **__: pytest.fail("a driver was asked"))
@@ -88,7 +88,7 @@ def test_a_hit_survives_a_move_of_the_tree(
 
 
 def test_where_headers_are_searched_is_told_to_who_asks(run: Run, cache: Path, mixed: Filled) -> None:
-    """With -v the folders that are searched for headers are named on stderr."""
+    """With -v the directories that are searched for headers are named on stderr."""
     answer = run("warm", mixed.sources, "--target", "cuda:sm_90", "--check", "-v")
     folders = f"-I {mixed.sources / 'sub'}, -I {mixed.sources}"
     assert answer.err == f"Searching for headers in each source's own directory first: {folders}\n"
@@ -267,7 +267,7 @@ def test_what_is_evicted_at_once_is_told(
 
 
 def test_an_entry_has_one_size_everywhere(run: Run, cache: Path, mixed: Filled) -> None:
-    """Built, hit, listed and about to be evicted: each tells the blocks that the entry takes on disk."""
+    """Built, hit, listed and about to be evicted: each reports the blocks that the entry takes on disk."""
     built = _sizes(mixed.answer.document)
     assert len(built) > 3
     assert built == _sizes(run("inspect", "--list", "--json").document)
@@ -282,7 +282,7 @@ def _sizes(document: Any) -> dict[str, int]:
 
 
 def test_a_source_that_is_too_large_fails_alone(run: Run, write: Write, nvrtc: str) -> None:
-    """A file of more than 64 MiB is no program, and what stands beside it is built."""
+    """A file of more than 64 MiB is not a program, and what stands next to it is built."""
     folder = write({"vector.cu": VECTOR, "large.cu": ""})
     os.truncate(folder / "large.cu", (64 << 20) + 1)
     answer = run("--json", "warm", str(folder), "--target", nvrtc)

@@ -86,7 +86,7 @@ _KEEPS_AND_FAILS = f"{_KEEPS}raise SystemExit(3)"
     "command", [("gpucache-no-such-command",), (sys.executable, "-c", "raise SystemExit(3)")]
 )
 def test_a_command_that_fails_leaves_no_folder(run: Run, tmp_path: Path, command: tuple[str, ...]) -> None:
-    """What was made for it goes, and nobody is told of an environment."""
+    """What was made for it goes, and no environment is reported."""
     answer = run("warm", "--into", tmp_path / "a" / "b", "--", *command, at=None)
     assert answer.code == (127 if len(command) == 1 else 3)
     assert "Programs find" not in answer.out and list(tmp_path.iterdir()) == []

@@ -247,7 +247,7 @@ def test_a_store_is_looked_in_alone(
 def test_a_recording_among_others_that_is_none_is_one_sentence(
     run: Run, devices: Sequence[Device], recording: Path, tmp_path: Path, absent: bool
 ) -> None:
-    """What reads is answered, and what does not is told with its directory."""
+    """What reads is answered, and what does not is reported with its directory."""
     bad = tmp_path / "bad"
     if not absent:
         bad.mkdir()
@@ -261,7 +261,7 @@ def test_a_recording_among_others_that_is_none_is_one_sentence(
 def test_a_machine_without_a_device_for_a_program_does_not_miss_it(
     run: Run, devices: Sequence[Device], recording: Path, tmp_path: Path
 ) -> None:
-    """It is told; only a program that no machine has a device for is one that could not be looked up."""
+    """It is reported; only a program that no machine has a device for is one that could not be looked up."""
     none = tmp_path / "login.json"
     save_profile(none, Profile((), {}))
     gpu = gpu_machine(tmp_path / "a.json", devices, "sm_90")

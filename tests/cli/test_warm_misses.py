@@ -39,7 +39,7 @@ def store(root: Path, pocl: str) -> DirectoryStore:
 @pytest.mark.slow
 @pytest.mark.usefixtures("probed")
 def test_misses_are_built_and_forgotten(run: Run, store: DirectoryStore) -> None:
-    """Each note is an item as any other: what was built is forgotten, what failed stays and is told."""
+    """Each note is an item as any other: what was built is forgotten, what failed stays and is reported."""
     answer = run("warm", "--misses", "--json")
     assert answer.code == 3
     assert {row["program"]: row["result"] for row in answer.document["outcomes"]} == {
@@ -60,7 +60,7 @@ def test_misses_are_checked_without_building(run: Run, store: DirectoryStore, po
 
 @pytest.mark.usefixtures("probed")
 def test_what_tells_misses_apart_is_called_a_key(run: Run, store: DirectoryStore) -> None:
-    """A noted request has no name for its variant, so its key tells it apart, and the column says so."""
+    """A noted request has no name for its variant, so its key says it apart, and the column says so."""
     lines = run("warm", "--misses", "--check").out.splitlines()
     assert lines[0].split() == ["program", "key", "target", "result"]
     assert {line.split()[1] for line in lines[2:4]} == {one.key.short for one in store.missed()}
@@ -69,7 +69,7 @@ def test_what_tells_misses_apart_is_called_a_key(run: Run, store: DirectoryStore
 def test_what_a_driver_rejected_of_a_system_root_is_built_into_the_users(
     run: Run, write: Write, root: Path, tmp_path: Path, nvrtc: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The entry of the system root answers, and would be rejected at each start: that is no hit here."""
+    """The entry of the system root answers, and would be rejected at each start: that is not a hit here."""
     source = write({"k.cu": 'extern "C" __global__ void k() {}\n'}) / "k.cu"
     shared = tmp_path / "shared"
     assert run("warm", source, "--shared", "--target", nvrtc, at=shared).code == 0

@@ -252,7 +252,7 @@ def test_an_interrupt_ends_the_compiles_of_the_workers(
 def test_builds_go_to_workers_that_can_make_them(
     start: Start, write: Write, vendors: Path, intel: str, nvrtc: str, tmp_path: Path
 ) -> None:
-    """Of two workers only one has OpenCL; it gets every program in OpenCL C, whoever is free."""
+    """Of two workers only one has OpenCL; it gets every program in OpenCL C, the process that is free."""
     texts = {f"k{number}.cl": f"{PLAIN_CL}// {number}\n" for number in range(3)}
     sources = write(
         {**texts, "vector.cu": VECTOR, "f.h": "#define FACTOR 2\n", "named.h": "#define NAMED 3\n"}

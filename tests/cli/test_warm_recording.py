@@ -37,7 +37,7 @@ build_program(context, sys.stdin.read(), options=["-Iinc", "-DN=2"])
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A folder with a header, in which a program runs."""
+    """A directory with a header, in which a program runs."""
     folder = tmp_path / "project"
     (folder / "inc").mkdir(parents=True)
     (folder / "inc" / "factor.h").write_text("#define FACTOR 2\n")
@@ -45,7 +45,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def asked(target: str, devices: Sequence[Device], folder: Path, source: str = SOURCE) -> Prepared:
-    """What a program asks for that runs in a folder."""
+    """What a program asks for that runs in a directory."""
     device = next(device for device in devices if str(device.target) == target)
     assert device.target is not None
     assert device.toolchain is not None
@@ -162,7 +162,7 @@ def test_digests_alone_are_checked(
 def test_what_failed_where_it_was_recorded_is_left_out(
     run: Run, intel: str, devices: Sequence[Device], project: Path, tmp_path: Path
 ) -> None:
-    """A program's own failing build makes no run of warm fail, and is told."""
+    """A program's own failing build makes no run of warm fail, and is reported."""
     recording = recorded(asked(intel, devices, project), tmp_path / "recording", Seen(refused=True))
     answer = run("warm", "--recording", str(recording))
     assert answer.code == 0

@@ -115,7 +115,7 @@ def _build(kernel: str, environment: Mapping[str, str]) -> None:
 def test_each_entry_is_a_line_as_it_is_written(
     start: Start, environment: Mapping[str, str], intel: str
 ) -> None:
-    """Of a cache whose folder comes later, too, and once however many files an entry has."""
+    """Of a cache whose directory comes later, too, and once however many files an entry has."""
     watching = start()
     assert watching.began.startswith("watching ")
     for kernel in ("first", "second"):
@@ -207,7 +207,7 @@ def test_with_json_each_entry_is_an_object_on_a_line(
 
 
 def test_a_watch_ends_when_its_reader_does(environment: Mapping[str, str]) -> None:
-    """It does not wait for another entry, of which nobody would hear; nothing is wrong."""
+    """It does not wait for another entry, of which no program would hear; nothing is wrong."""
     command = [sys.executable, "-m", "gpucache", "inspect", "--watch"]
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

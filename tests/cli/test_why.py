@@ -56,7 +56,7 @@ def _state(root: Path) -> dict[Path, tuple[int, int]]:
 
 
 def test_asked_as_it_was_warmed_it_would_hit(why: Callable[..., Any], kernel: Filled) -> None:
-    """With the same folders, defines, options and target the answer is a hit with the warmed key."""
+    """With the same directories, defines, options and target the answer is a hit with the warmed key."""
     answer = why()
     (row,) = answer.document["outcomes"]
     (warmed,) = kernel.answer.document["outcomes"]
@@ -193,7 +193,7 @@ def test_two_keys_are_compared(run: Run, mixed: Filled, nvrtc: str) -> None:
 def test_defines_and_options_keep_the_order_in_which_they_were_given(
     run: Run, filling: Run, write: Write, root: Path, nvrtc: str
 ) -> None:
-    """What was warmed with ``--option`` before ``-D`` hits when asked so, and the other order is told."""
+    """What was warmed with ``--option`` before ``-D`` hits when asked so, and the other order is reported."""
     source = write({"k.cu": 'extern "C" __global__ void k(int *out) { *out = N; }\n'}) / "k.cu"
     first, second = "--option=-lineinfo", ("-D", "N=4")
     assert filling(source, first, *second, "--target", nvrtc, "--root", root).code == 0

@@ -1,6 +1,6 @@
 """What one backend does with its promises, told by a child process as JSON.
 
-The arguments are how a target begins, such as ``opencl:pocl``, and an empty folder. Uses a backend as the
+The arguments are how a target begins, such as ``opencl:pocl``, and an empty directory. Uses a backend as the
 rest of the package does: by the registry and the protocol alone.
 """
 

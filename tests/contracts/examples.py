@@ -87,18 +87,18 @@ class Example:
     payload: Callable[[int], bytes] | None
     """What the entry of a number gives when it is extracted; None for a system that is opaque."""
     place: str = ""
-    """Where the cache lies below a folder, as ``--cache`` takes it."""
+    """Where the cache is below a directory, as ``--cache`` takes it."""
     file: str = ""
-    """The file in an entry's folder that holds the payload; empty where the entry is that file."""
+    """The file in an entry's directory that holds the payload; empty where the entry is that file."""
     alone: bool = True
-    """Whether the folder is the system's own, so that whatever else lies in it is told."""
+    """Whether the directory is the system's own, so that whatever else is in it is reported."""
     opaque: bool = False
-    """Whether gpucache does not read its format, so that no entry is judged and none removed."""
+    """Whether gpucache cannot be parsed its format, so that no entry is judged and none removed."""
     whole: bool = False
-    """Whether the whole cache is one entry, which nobody can check or fix."""
+    """Whether the whole cache is one entry, which no program can check or fix."""
 
     def make(self, folder: Path, entries: int = ENTRIES) -> Path:
-        """A sound cache in a folder that may not be there yet, all of it old; its place."""
+        """A sound cache in a directory that may not be there yet, all of it old; its place."""
         place = folder / self.place
         for number in range(entries):
             self.add(place, number)
@@ -167,7 +167,7 @@ class _Tree(Example):
 
 
 def age(place: Path) -> None:
-    """Make a file, or everything in a folder and it, old, and give it the modes of one's own."""
+    """Make a file, or everything in a directory and it, old, and give it the modes of one's own."""
     for path in (*sorted(place.rglob("*"), reverse=True), place):
         os.utime(path, ns=(OLD_NS, OLD_NS), follow_symlinks=False)
         if not path.is_symlink():

@@ -55,7 +55,7 @@ def _said(checked: Checked) -> Iterator[str]:
 
 
 def _described(cache: Cache, entry: CacheEntry, early: Set[str]) -> Iterator[str]:
-    """All that is told of an entry, but for its times and sizes."""
+    """All that is reported of an entry, but for its times and sizes."""
     shown = ("program", "target", "artifact_kind", "variant", "producer", "gone", "stays")
     told = [f"{name}={value}" for name in shown if (value := getattr(entry, name))]
     yield " ".join([f"entry {entry.key[:16]}", *told])
@@ -92,7 +92,7 @@ def _files(root: Path) -> set[str]:
 
 
 def _told(name: str, case: str, folder: Path) -> Iterator[str]:
-    """What is told of a case, of its repair, and of its eviction."""
+    """What is reported about a case, of its repair, and of its eviction."""
     example, place = EXAMPLES[name], folder / EXAMPLES[name].place
     if not case.startswith("alone: "):
         example.add(place, _NEIGHBOUR)
@@ -146,7 +146,7 @@ def _all(cache: Cache) -> Iterator[Checked]:
 
 
 def _where(name: str, case: str, folder: Path) -> Iterator[str]:
-    """The locations in an environment, ``{tmp}`` in which is a folder with some files."""
+    """The locations in an environment, ``{tmp}`` in which is a directory with some files."""
     environ, *there = _module(name).PLACES[case]
     for path in there:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -186,7 +186,7 @@ def _approved(name: str) -> Mapping[str, str]:
 
 @pytest.mark.parametrize(("name", "case"), CASES)
 def test_a_form_or_damage_is_told_as_approved(name: str, case: str) -> None:
-    """Its entries, findings and answer; a repair fixes what it says, an eviction leaves what is told."""
+    """Its entries, findings and answer; a repair fixes what it says, an eviction leaves what is reported."""
     assert _text(name, case, "CASES") == _approved(name)[case]
 
 

@@ -76,7 +76,7 @@ def test_the_toolchain_is_told_alike(said: Said) -> None:
 
 
 def test_a_target_that_is_not_here_is_an_error(said: Said) -> None:
-    """Nobody compiles or loads for a target that nobody knows; who asks is told so."""
+    """Nobody compiles or loads for a target that no program knows; who asks is told so."""
     for error in said["unknown"]:
         assert error is not None
         assert {"TargetError", "NoDeviceError"} & set(error["kinds"])

@@ -1,4 +1,4 @@
-"""One broken cache costs itself alone: the others are finished, and what could not be read is told.
+"""One broken cache costs itself alone: the others are finished, and what could not be read is reported.
 
 With ``--cache all`` every verb meets a cache of each system that this user may not read, or in whose format
 something fails. It is never a cache of nothing: exit 5, a sentence that names the place, and a count.
@@ -38,7 +38,7 @@ def no_devices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def everybodys() -> Iterator[Path]:
-    """A folder that everybody may enter, other than pytest's own."""
+    """A directory that everybody may enter, other than pytest's own."""
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
@@ -56,7 +56,7 @@ def _asked(verb: tuple[str, ...], *places: str) -> tuple[int, list[str], dict[st
 
 
 def _folders_of_entries(root: Path, name: str, place: Path) -> list[Path]:
-    """The root and the folders in it that lead to entries, or are one."""
+    """The root and the directories in it that lead to entries, or are one."""
     entries = [Path(entry.path) for entry in open_example(name, place).scan()]
     above = {path for entry in entries for path in (entry, *entry.parents) if path.is_relative_to(root)}
     return sorted(path for path in above if path.is_dir())
@@ -65,7 +65,7 @@ def _folders_of_entries(root: Path, name: str, place: Path) -> list[Path]:
 @needs_root
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_a_folder_that_may_not_be_read_is_told_by_every_verb(name: str, everybodys: Path) -> None:
-    """The place itself and each folder that leads to entries: exit 5, and one place that was not read."""
+    """The place itself and each directory that leads to entries: exit 5, and one place that was not read."""
     root = everybodys / "root"
     place = EXAMPLES[name].make(root)
     for path in (root, *root.rglob("*")):
@@ -74,7 +74,7 @@ def test_a_folder_that_may_not_be_read_is_told_by_every_verb(name: str, everybod
     def work() -> str:
         return json.dumps([_asked(verb, f"{name}:{place}")[:2] for verb in VERBS])
 
-    for verb in VERBS[:4]:  # what that imports nobody may read
+    for verb in VERBS[:4]:  # no user may read its imports
         _asked(verb, f"{name}:{place}")
     wrong = []
     for folder in _folders_of_entries(root, name, place):
@@ -129,7 +129,7 @@ _MET = {
 def test_our_own_cache_that_cannot_be_used_does_not_stop_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With --cache all the caches of others are finished."""
+    """With --cache all the other caches are finished."""
     cupy = EXAMPLES["cupy"].make(tmp_path / "cupy")
     (tmp_path / "own").write_text("mine")
     monkeypatch.setenv("CUPY_CACHE_DIR", str(cupy))

@@ -1,6 +1,6 @@
-"""What every cache promises, whoever keeps it.
+"""What every cache promises, the process that keeps it.
 
-Whatever lies at its place, only our own errors are raised, what is wrong is told, and nothing of somebody
+Whatever is at its place, only our own errors are raised, what is wrong is reported, and nothing of somebody
 else's is changed. What a test needs to know of a system is in ``tests.contracts.examples``.
 """
 
@@ -38,7 +38,7 @@ _GONE_OR_CHANGED = ("rocfft",)
 _TAKEN_FROM_OTHERS = (OWN, "pyopencl")
 """Systems whose repair takes another user's files away: to quarantine, or as programs would unpickle them."""
 _OWN_WAY = (OWN, "sycl", "futhark", "rocfft", "pyopencl", "pocl", "cuda")
-"""Systems with their own rules for a folder in the place of a file."""
+"""Systems with their own rules for a directory in the place of a file."""
 _NO_PROCESS = 99_999_999
 """A number that no process has."""
 _WANTED: dict[str, Wanted] = {
@@ -52,7 +52,7 @@ _WANTED: dict[str, Wanted] = {
     "jax": {"key": (b"abcd",)},
 }
 _REFUSED = "untrusted"
-"""What verify tells of a place that cannot be opened at all."""
+"""The findings of verify for a place that cannot be opened at all."""
 _UNREAD = (
     "may not be",
     "cannot be looked at",
@@ -112,7 +112,7 @@ def _emptied(cache: Cache) -> list[Kept]:
 
 
 def _lies(root: Path) -> dict[str, object]:
-    """Everything below a folder: where links lead, what files hold and when they were written."""
+    """Everything below a directory: where links lead, what files hold and when they were written."""
     found: dict[str, object] = {}
     for path in sorted(root.rglob("*")):
         folder = path.is_dir() and not path.is_symlink()
@@ -138,7 +138,7 @@ def test_every_system_keeps_this_contract() -> None:
 @every_system
 @pytest.mark.parametrize("made", [False, True])
 def test_an_absent_or_empty_place_has_nothing(name: str, made: bool, tmp_path: Path) -> None:
-    """An owner that was stopped early leaves a folder, or a file without bytes; asking makes nothing."""
+    """An owner that was stopped early leaves a directory, or a file without bytes; asking makes nothing."""
     place = tmp_path / "cache" / EXAMPLES[name].place
     if made:
         place.parent.mkdir(exist_ok=True)
@@ -151,7 +151,7 @@ def test_an_absent_or_empty_place_has_nothing(name: str, made: bool, tmp_path: P
 
 @every_system
 def test_a_place_of_the_wrong_kind_is_refused_or_told(name: str, tmp_path: Path) -> None:
-    """A file in the way of a folder, or a folder in the way of a file, is neither emptied nor fixed."""
+    """A file in the way of a directory, or a directory in the way of a file, is neither emptied nor fixed."""
     place = tmp_path / EXAMPLES[name].place if EXAMPLES[name].place else tmp_path / "cache"
     _lay(place / "diary.txt" if EXAMPLES[name].place else place)
     before = _lies(tmp_path)
@@ -202,7 +202,7 @@ def _everything_asked(name: str, place: Path) -> dict[str, list[str]]:
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that everybody may enter, other than pytest's own."""
+    """A directory that everybody may enter, other than pytest's own."""
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
@@ -355,7 +355,7 @@ def test_a_cut_entry_is_found_and_gives_no_payload(name: str, tmp_path: Path) ->
 
 @every_system
 def test_the_beginning_of_a_key_finds_its_entries(name: str, tmp_path: Path) -> None:
-    """And those alone. Our own store has a folder for two digits, and finds nothing for fewer."""
+    """And those alone. Our own store has a directory for two digits, and finds nothing for fewer."""
     _, cache, entries = _made(name, tmp_path, 12)
     keys = [entry.key for entry in entries]
     for digits in (*((0, 1) if name != OWN else ()), 2, 4, 8, len(keys[0])):
@@ -440,7 +440,7 @@ def _messed_up(name: str, tmp_path: Path) -> tuple[Path, Cache, list[CacheEntry]
 
 @every_judged
 def test_an_entry_that_vanished_since_the_scan(name: str, tmp_path: Path) -> None:
-    """It does not count as checked, its report and payload raise FormatError, and its removal is told."""
+    """It does not count as checked, its report and payload raise FormatError, and its removal is reported."""
     example, cache, (first, *_) = _made(name, tmp_path)
     example.take(first)
     checked = cache.check(first)
@@ -576,7 +576,7 @@ def test_an_entry_that_others_may_write_is_untrusted(name: str, tmp_path: Path) 
     example, _, (first, *_) = _made(name, tmp_path)
     for path in (tmp_path / "cache").rglob("*"):
         if path.is_dir():
-            path.chmod(0o755)  # in a folder that nobody else may enter nobody else writes
+            path.chmod(0o755)  # in a directory that no other user may enter no other user writes
     (tmp_path / "cache").chmod(0o755)
     example.file_of(first).chmod(0o602)
     found = _findings(open_example(name, tmp_path / "cache" / example.place))
@@ -590,7 +590,7 @@ def _places(root: Path) -> list[str]:
 
 @every_system
 def test_a_link_in_the_place_of_anything_is_not_followed(name: str, tmp_path: Path) -> None:
-    """Whichever file or folder leads out of the cache, what lies there is neither changed nor removed."""
+    """Whichever file or directory leads out of the cache, what is there is neither changed nor removed."""
     example = EXAMPLES[name]
     example.make(tmp_path / "cache", 1)
     for number, place in enumerate(_places(tmp_path / "cache")):
@@ -695,7 +695,7 @@ def test_what_a_killed_writer_left_goes_once_it_is_old_and_its_process_is_gone(
 
 @every_system
 def test_strangers_beside_entries_are_kept_and_named(name: str, tmp_path: Path) -> None:
-    """In every folder of the cache they stay, whatever is removed or fixed, and one of them is named."""
+    """In every directory of the cache they stay, whatever is removed or fixed, and one of them is named."""
     example, _, _ = _made(name, tmp_path)
     root = tmp_path / "cache"
     folders = [root, *(path for path in root.rglob("*") if path.is_dir())]
@@ -746,7 +746,7 @@ def test_an_environment_without_a_home_raises_nothing(
     name: str, gone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is a place with its problems, or none; also where a variable is empty or names no whole path, and
-    where the current folder is gone."""
+    where the current directory is gone."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     if gone:
@@ -760,7 +760,7 @@ def test_an_environment_without_a_home_raises_nothing(
 @needs_root
 @every_other
 def test_an_environment_that_names_what_may_not_be_entered(name: str, tmp_path: Path) -> None:
-    """The places it names are told with what is wrong with them, whether anything is there or not."""
+    """The places it names are reported with what is wrong with them, whether anything is there or not."""
     tmp_path.chmod(0o700)
     environs = _environs(name, f"{tmp_path}/place")
     told = json.loads(as_nobody(lambda: json.dumps([_all_asked(name, environ) for environ in environs])))

@@ -76,7 +76,7 @@ _OPENED = re.compile(rb'^\d+ +open(?:at)?\([^"]*"[^"]*", ([A-Z_|]+).*\) += \d+<(
 def traced(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, icd_vendors: Path
 ) -> tuple[Mapping[str, object], list[str], Path]:
-    """What a process that compiles says, the files that it opened since it began, and its own folder."""
+    """What a process that compiles says, the files that it opened since it began, and its own directory."""
     strace = shutil.which("strace")
     if strace is None:
         pytest.skip("strace is not installed")

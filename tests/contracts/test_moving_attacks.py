@@ -64,7 +64,7 @@ def _sound(name: str, place: Path) -> int:
 
 @every_moving
 def test_an_entry_does_not_land_in_the_place_of_another(name: str, tmp_path: Path) -> None:
-    """The files of one key below the record of another are refused, beside that entry and without it."""
+    """The files of one key below the record of another are refused, next to that entry and without it."""
     first, second, *_ = _sent(name, tmp_path)
     place = tmp_path / "here" / EXAMPLES[name].place
     for key in (first.key, "0" * len(first.key), "", "../..", "x" * 4096):
@@ -115,7 +115,7 @@ def test_half_an_entry_of_a_living_writer_is_left_alone(name: str, tmp_path: Pat
 
 @every_foreign
 def test_half_an_entry_that_a_killed_pull_left_is_completed(name: str, tmp_path: Path) -> None:
-    """What is there already and has the same bytes is no obstacle, nor is an empty directory."""
+    """What is there already and has the same bytes is not an obstacle, nor is an empty directory."""
     entry = _sent(name, tmp_path)[0]
     for count in range(len(entry.files)):
         place = tmp_path / f"here{count}" / EXAMPLES[name].place
@@ -169,7 +169,7 @@ def test_files_that_the_owner_puts_meanwhile_are_never_below_our_list(
 
 @every_moving
 def test_files_that_land_are_their_owners_whatever_the_umask(name: str, tmp_path: Path) -> None:
-    """The user can read and replace them, and nobody else can write to them."""
+    """The user can read and replace them, and no other user can write to them."""
     entry = _sent(name, tmp_path)[0]
     for mask in (0o077, 0o002, 0o000):
         old = os.umask(mask)

@@ -1,6 +1,6 @@
 """A name is the owner's only as the owner writes it: what people and file managers call a copy is theirs.
 
-Each system has a real cache, and beside every file and folder of it lie copies under such names.
+Each system has a real cache, and next to every file and directory of it lie copies under such names.
 """
 
 import os
@@ -48,7 +48,7 @@ _RENAMINGS: dict[str, Callable[[str], str]] = {
 
 
 def _copied(path: Path, copy: Path) -> dict[Path, bytes]:
-    """The files of a copy of a file or folder."""
+    """The files of a copy of a file or directory."""
     (shutil.copytree if path.is_dir() else shutil.copyfile)(path, copy)
     files = (one for one in (copy, *copy.rglob("*")) if not one.is_dir())
     return {one: one.read_bytes() for one in files}
@@ -71,7 +71,7 @@ def _emptied(name: str, place: Path) -> None:
 def test_a_copy_under_another_name_is_no_entry_and_stays(name: str, tmp_path: Path) -> None:
     """It is neither listed nor joined to an entry, and no repair or eviction touches it.
 
-    All copies of one file or folder lie beside it at once.
+    All copies of one file or directory are next to it at once.
     """
     example = EXAMPLES[name]
     paths = sorted(path.relative_to(tmp_path) for path in example.make(tmp_path / "a", 1).parent.rglob("*"))

@@ -28,7 +28,7 @@ def test_unknown_key_is_absent(store: Store) -> None:
 
 @pytest.mark.parametrize("payload", [b"", b"x", bytes(range(256)) * 300])
 def test_published_entry_is_found(store: Store, payload: bytes) -> None:
-    """What was published comes back with key, head and payload, and its size was told."""
+    """What was published comes back with key, head and payload, and its size was reported."""
     entry = build_entry("a", payload)
     assert store.publish(entry) >= len(payload)
     found = store.get(entry.key)

@@ -1,6 +1,6 @@
 """Somebody else's files in and beside every cache: whatever is removed or repaired, they stay, and are told.
 
-Each system has a real cache of its own, aged, with strangers laid into every folder of it; and places that
+Each system has a real cache of its own, aged, with strangers laid into every directory of it; and places that
 only look like such a cache. What goes by an eviction or a repair is the system's own alone.
 """
 
@@ -60,7 +60,7 @@ def _lay(path: Path, content: bytes = _MINE) -> Path:
 
 
 def _beside(folder: Path, outside: Path) -> None:
-    """Strangers of every kind in one folder of a cache."""
+    """Strangers of every kind in one directory of a cache."""
     for name in _NAMES:
         if not os.path.lexists(folder / name.partition("/")[0]) or "/" in name:
             _lay(folder / name)
@@ -87,7 +87,7 @@ def _kept(place: Path) -> set[Path]:
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A folder of somebody's, to which links lead."""
+    """A directory of somebody's, to which links lead."""
     _lay(tmp_path / "outside" / "thesis.tex")
     return tmp_path / "outside"
 
@@ -96,7 +96,7 @@ def outside(tmp_path: Path) -> Path:
 def test_what_others_keep_in_a_cache_stays_and_is_told(
     name: str, tmp_path: Path, outside: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every folder of a cache holds a user's files, hard links and links; none of them goes or changes.
+    """Every directory of a cache holds a user's files, hard links and links; none of them goes or changes.
 
     One is called by what a terminal would obey, and is shown without that.
     """
@@ -116,7 +116,7 @@ def test_what_others_keep_in_a_cache_stays_and_is_told(
         assert said.replace("\n", "").isprintable() and "unexpected" not in said
         told.append(any(one.partition("/")[0] in said for one in _NAMES))
     if EXAMPLES[name].alone:
-        # Where no stranger can lie in an entry it is verify that tells them, while there are entries.
+        # Where no stranger can be in an entry it is verify that tells them, while there are entries.
         assert told[0] if flat else told[OPERATIONS.index(("evict", "--all", "--yes"))]
 
 
@@ -135,7 +135,7 @@ def test_a_cache_without_strangers_is_emptied(
 
 @every_judged
 def test_caches_of_others_inside_stay(name: str, tmp_path: Path) -> None:
-    """A cache of every other system lies in a folder of this one's; nothing of them goes with it."""
+    """A cache of every other system is in a directory of this one's; nothing of them goes with it."""
     place = EXAMPLES[name].make(tmp_path / "cache")
     known = set(tmp_path.rglob("*"))
     for inner in EXAMPLES:
@@ -159,7 +159,7 @@ def _checkout(place: Path) -> None:
 
 
 def _store_by_hash(place: Path) -> None:
-    """Names of every length of digest, in folders of the first digits."""
+    """Names of every length of digest, in directories of the first digits."""
     for number in range(4):
         digits = hashlib.sha512(bytes([number])).hexdigest()
         for length in (14, 32, 40, 64):
@@ -182,7 +182,7 @@ def _by_number(place: Path) -> None:
 
 
 def _in_capitals(place: Path) -> None:
-    """Folders of letters as PoCL has them, its temporary names, and a program's own."""
+    """Directories of letters as PoCL has them, its temporary names, and a program's own."""
     for name in ("tempdir_thesis/a.tex", "tempfile_thesis.tex", "_UNCACHED_photos/1.jpg", "AB/readme.txt"):
         _lay(place / name)
     _lay(place / "AB" / "CDEFGHIJKLMNOPABCDEFGHIJKLMNOPABCDEFG" / "diary.txt")
@@ -238,7 +238,7 @@ def _own_folders(root: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("name", [name for name in EXAMPLES if name not in ("futhark", "rocfft")])
 def test_a_folder_that_became_a_link_since_the_scan_is_not_followed(name: str, tmp_path: Path) -> None:
-    """Whichever folder of a cache is swapped for a link to a copy of it, the copy stays whole."""
+    """Whichever directory of a cache is swapped for a link to a copy of it, the copy stays whole."""
     count = len(list(_own_folders(EXAMPLES[name].make(tmp_path / "first"))))
     for number in range(count):
         root = EXAMPLES[name].make(tmp_path / f"cache-{number}")
@@ -252,7 +252,7 @@ def test_a_folder_that_became_a_link_since_the_scan_is_not_followed(name: str, t
         for entry in entries:
             cache.remove(entry, "--all")
         cache.finish_removals()
-        with suppress(CacheUnusableError):  # our own cache, where that folder leads to all entries
+        with suppress(CacheUnusableError):  # our own cache, where that directory leads to all entries
             for checked in list(cache.leftovers()):
                 cache.repair(checked, None)
         assert _strangers(copy, set()) == before, folder

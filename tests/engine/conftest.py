@@ -28,7 +28,7 @@ class Compiler:
 
     @property
     def payload(self) -> bytes:
-        """Sound PTX, or bytes in a format that nobody knows."""
+        """Sound PTX, or bytes in a format that no program knows."""
         header = b".version 8.0\n.target sm_90\n" if self.kind is ArtifactKind.PTX else b""
         return header + f"// {self.remark}\n".encode()
 
@@ -97,7 +97,7 @@ def stores(store: DirectoryStore) -> Stores:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Callable[..., Path]:
-    """Writes a folder of headers: ``tree("include", value="7")`` holds ``value.h`` with that value."""
+    """Writes a directory of headers: ``tree("include", value="7")`` holds ``value.h`` with that value."""
 
     def write(name: str, *, value: str = "7", file: str = "value.h") -> Path:
         folder = tmp_path / name

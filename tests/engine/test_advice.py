@@ -1,4 +1,4 @@
-"""What the keys of a cache say: bytes kept twice, keys that never repeat, entries that nobody reads."""
+"""What the keys of a cache say: bytes kept twice, keys that never repeat, entries that no program reads."""
 
 import tracemalloc
 from collections import deque
@@ -121,7 +121,7 @@ def test_a_key_that_was_hit_is_not_restless() -> None:
 
 
 def test_a_digest_is_named_by_its_field_alone() -> None:
-    """A source that is another one at every build is told without digits that say nothing."""
+    """A source that is another one at every build is reported without digits that say nothing."""
     cache = _filled("source", (f"{number:064x}" for number in range(4)))
     (told,) = cache.advice(AdviceKind.RESTLESS)
     assert told.detail == "its key changes with every build, by source"
@@ -144,7 +144,7 @@ def test_growth_that_nobody_hits_is_told() -> None:
 
 
 def test_what_was_warmed_and_never_read_is_told() -> None:
-    """Entries nobody read since they were made are counted and named; read ones are not."""
+    """Entries no program read since they were made are counted and named; read ones are not."""
     cache = _filled("source", "a")
     cache.add({"source": "b"}, used=True)
     (told,) = cache.advice(AdviceKind.UNREAD)
@@ -169,7 +169,7 @@ def test_few_key_fields_are_read_however_many_entries_there_are() -> None:
 
 
 def test_of_many_entries_some_bytes_of_each_are_kept() -> None:
-    """A cache of a million entries fits: of each its times, its key and what tells its payload."""
+    """A cache of a million entries fits: of each its times, its key and the facts of its payload."""
     cache = Cache()
     cache.add({"source": "a"})
     [one] = cache.entries

@@ -115,7 +115,7 @@ def _is_gone(pid: int) -> bool:
 
 @pytest.mark.parametrize(("argv", "code"), [(("no-such-command",), 127), (("/",), 126), (("a\0b",), 126)])
 def test_a_command_that_cannot_be_started_is_told(argv: tuple[str, ...], code: int) -> None:
-    """The name is told with what is wrong about it, and the exit code is that of a shell."""
+    """The name is reported with what is wrong about it, and the exit code is that of a shell."""
     with pytest.raises(CommandError, match="cannot be started") as raised:
         run_command(argv, _ENVIRON, PATIENCE_S)
     assert raised.value.exit_code == code

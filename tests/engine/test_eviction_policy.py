@@ -354,7 +354,7 @@ def test_what_is_worth_less_goes_first(changes: dict[str, int]) -> None:
 
 
 class _Many:
-    """Ten thousand entries that nobody keeps: each walk makes them anew."""
+    """Ten thousand entries that no program keeps: each walk makes them anew."""
 
     def __iter__(self) -> Iterator[CacheEntry]:
         return (

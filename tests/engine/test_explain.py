@@ -49,7 +49,7 @@ def missed(stores: Stores, keep: Callable[..., None]) -> Callable[..., Miss]:
 
 
 def test_a_place_that_changed_is_named(missed: Callable[..., Miss], ready: Ready, tree: Tree) -> None:
-    """For an artifact that holds paths the folder is the field that changed, with both places."""
+    """For an artifact that holds paths the directory is the field that changed, with both places."""
     first, second = tree("first"), tree("second")
     miss = missed(ready(include_dirs=[second]), ready(include_dirs=[first]), remark=f"compiled in {first}")
     (only,) = miss.differences
@@ -142,7 +142,7 @@ def test_a_target_that_was_never_built_says_so_first(missed: Callable[..., Miss]
 
 
 def test_a_device_that_is_called_otherwise_is_the_same(missed: Callable[..., Miss], ready: Ready) -> None:
-    """A target has a longer name beside another one like it; its device was built for all the same."""
+    """A target has a longer name next to another one like it; its device was built for all the same."""
     old = ready(KERNEL, implementation="pocl", options=["-DN=4"])
     request = old.request._replace(target=Target("opencl", "pocl-3.0/cpu"), options=("-DN=8",))
     wanted = prepare(load_backend("opencl"), request, old.compilation.inputs.toolchain, {})
@@ -151,7 +151,7 @@ def test_a_device_that_is_called_otherwise_is_the_same(missed: Callable[..., Mis
 
 
 def test_another_order_is_nearer_than_another_value(missed: Callable[..., Miss], ready: Ready) -> None:
-    """The same options in another order are told, though a newer entry differs in one value."""
+    """The same options in another order are reported, though a newer entry differs in one value."""
     near, far = ready(options=["-DT=double", "-DN=4"]), ready(options=["-DN=4", "-DT=float"])
     miss = missed(ready(options=["-DN=4", "-DT=double"]), near, far)
     assert miss.detail.startswith("the options are in another order (")

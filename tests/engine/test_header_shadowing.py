@@ -32,7 +32,7 @@ def test_nothing_else_is_a_shadow(tree: Tree, tmp_path: Path) -> None:
 
 
 def test_huge_and_strange_files_are_not_read(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file beyond the bound, and a folder of that name, are passed over."""
+    """A file beyond the bound, and a directory of that name, are passed over."""
     first, second = tree("first", value="8"), tree("second")
     folders = [str(first), str(second)]
     change = _changed(second, first)

@@ -26,7 +26,7 @@ def test_noise_is_not_far_more() -> None:
 
 
 def test_a_place_says_more_than_times() -> None:
-    """The folder is told where it is known, else the times; where nothing speaks for a cache, nothing."""
+    """The directory is told where it is known, else the times; where nothing speaks for a cache, nothing."""
     assert Clues(100 * _MS, (100 * _MS,), Homeless(100 * _MS, ("~/.app",))).reason == ""
     first = Clues(3000 * _MS, (100 * _MS,))
     assert first.reason == (
@@ -40,7 +40,7 @@ def test_a_place_says_more_than_times() -> None:
 
 
 def test_what_an_empty_home_folder_gains_is_named(tmp_path: Path) -> None:
-    """The first folder below it, the largest first; empty files are nothing."""
+    """The first directory below it, the largest first; empty files are nothing."""
     for name, size in (("home/.app/kernels/a", 9), ("home/.appstate", 1), ("tmp/x", 20), ("home/.none", 0)):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"x" * size)
@@ -82,7 +82,7 @@ def test_a_cache_is_what_was_written_once_and_is_read_again(tmp_path: Path) -> N
 
 
 def test_a_cache_is_known_by_its_layout_or_its_name(tmp_path: Path) -> None:
-    """What was full before is found where a system knows it, or where a folder is called a cache."""
+    """What was full before is found where a system knows it, or where a directory is called a cache."""
     known = _file(tmp_path / "known" / "ab" / "kernel", 50)
     called = _file(tmp_path / ".cache" / "app" / "kernel", 50)
     root_of = {known.parent: tmp_path / "known"}.get

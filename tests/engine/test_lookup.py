@@ -106,7 +106,7 @@ def test_a_hit_in_a_system_root_writes_nothing(tmp_path: Path, ready: Ready, com
 def test_a_header_edited_during_the_compile_is_not_kept(
     stores: Stores, ready: Ready, compiler: Any, tree: Tree, tmp_path: Path
 ) -> None:
-    """The caller gets what was compiled, but nobody can say of which header, so it is not published."""
+    """The caller gets what was compiled, but it is unknown of which header, so it is not published."""
     include = tree("include")
     compile_ = compiler(meanwhile=lambda: tree("include", value="8"))
     built = _built(stores, ready(include_dirs=[include]), compile_)
@@ -154,7 +154,7 @@ def test_a_header_that_is_back_after_the_compile_was_another_meanwhile(
 def test_a_folder_that_is_back_after_the_compile_was_another_meanwhile(
     stores: Stores, ready: Ready, compiler: Any, tree: Tree, tmp_path: Path, how: str
 ) -> None:
-    """A folder above the headers that led elsewhere for a while may be where they were read."""
+    """A directory above the headers that led elsewhere for a while may be where they were read."""
     place, first = tmp_path / "place", tmp_path / "first"
     for version in ("one", "two"):
         tree(f"{version}/include/sub")
@@ -339,7 +339,7 @@ def test_a_compile_error_leaves_nothing(stores: Stores, ready: Ready, tmp_path: 
 
 
 def test_a_sound_copy_below_makes_up_for_damage(tmp_path: Path, ready: Ready, compiler: Any) -> None:
-    """A damaged entry in the user's root is no miss while a system root has the program."""
+    """A damaged entry in the user's root is not a miss while a system root has the program."""
     prepared = ready()
     stores = [DirectoryStore(tmp_path / name, writable=True) for name in ("user", "system")]
     for store in stores:
@@ -413,7 +413,7 @@ class _Noticed(DirectoryStore):
 
 
 def test_nobody_queues_behind_builds_that_keep_nothing(tmp_path: Path, ready: Ready, compiler: Any) -> None:
-    """Who waited for a build that kept nothing compiles at once, beside all others who waited."""
+    """Who waited for a build that kept nothing compiles at once, next to all others who waited."""
     store = _Noticed(tmp_path / "cache", writable=True)
     stores, prepared, compiling, together = (
         Stores(user=store),

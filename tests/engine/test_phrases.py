@@ -135,14 +135,14 @@ def test_another_order_is_the_lightest_difference() -> None:
 
 
 def test_what_follows_from_a_header_is_not_told() -> None:
-    """The way includes resolve changes with every header, so beside one it says nothing."""
+    """The way includes resolve changes with every header, so next to one it says nothing."""
     header = Difference("include a.h", _OLD, _NEW)
     resolution = Difference("resolution of includes", _OLD, _NEW)
     assert phrases([resolution, header]) == ["the header a.h changed"]
 
 
 def test_the_weightiest_comes_first() -> None:
-    """Another device is told before a changed source, that before an option, versions last."""
+    """Another device is reported before a changed source, that before an option, versions last."""
     differences = [
         Difference("driver version", "1", "2"),
         Difference("option", None, "-DA"),

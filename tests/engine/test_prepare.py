@@ -17,7 +17,7 @@ Tree = Callable[..., Path]
 def test_the_spelling_of_a_folder_is_no_input(
     ready: Ready, tree: Tree, tmp_path: Path, spelling: str
 ) -> None:
-    """One folder gives one key, however it is spelled, as an option or apart."""
+    """One directory gives one key, however it is spelled, as an option or apart."""
     include = tree("include")
     (tmp_path / "link").symlink_to(include)
     spelled = spelling.format(folder=tmp_path.name)
@@ -28,7 +28,7 @@ def test_the_spelling_of_a_folder_is_no_input(
 
 
 def test_names_for_people_are_no_inputs(ready: Ready, tree: Tree, tmp_path: Path) -> None:
-    """Another name, another file or a folder that is searched for nothing leave the key as it is."""
+    """Another name, another file or a directory that is searched for nothing leave the key as it is."""
     include, unused = tree("include"), tree("unused", file="other.h")
     wanted = ready(include_dirs=[include]).key
     assert ready(include_dirs=[include], name="solver", path=tmp_path / "solver.cu").key == wanted

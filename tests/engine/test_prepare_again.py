@@ -18,7 +18,7 @@ _SOURCE = b'#include "a.h"\nkernel void f() {}'
 
 @pytest.fixture
 def request_(tmp_path: Path) -> BuildRequest:
-    """A program that includes a header beside it, which a compiler looks for in the current directory."""
+    """A program that includes a header next to it, which a compiler looks for in the current directory."""
     (tmp_path / "a.h").write_text("int first;")
     program = Program("f.cl", _BACKEND.language, _SOURCE)
     return BuildRequest(program, Target("opencl", "intel/cpu"), cwd=str(tmp_path), searches_cwd=True)

@@ -1,4 +1,4 @@
-"""Of what was opened only files that are neither covered nor anybody's own are told."""
+"""Of what was opened only files that are neither covered nor anybody's own are reported."""
 
 import os
 import shutil
@@ -31,7 +31,7 @@ def _told(opened: Path | str, *, covered: Path | None = None, own: Path | str = 
 
 
 def test_a_file_of_nobody_is_told(header: Path) -> None:
-    """A file that neither the closure nor the compiler knows is told as it was opened."""
+    """A file that neither the closure nor the compiler knows is reported as it was opened."""
     assert _told(header) and _told(f"{header.parent}/../{header.parent.name}/value.h")
 
 
@@ -58,7 +58,7 @@ def test_another_name_of_a_covered_file_is_covered(header: Path, kind: str, told
 
 
 def test_what_the_compiler_brings_is_its_own(header: Path) -> None:
-    """A file that it names, or one anywhere below a folder that it names, also through a link."""
+    """A file that it names, or one anywhere below a directory that it names, also through a link."""
     deep = header.parent / "own" / "include" / "x.h"
     deep.parent.mkdir(parents=True)
     deep.touch()
@@ -73,7 +73,7 @@ def test_what_the_compiler_brings_is_its_own(header: Path) -> None:
     "path", ["/proc/self/maps", "/dev/null", "/etc/passwd", sys.executable, os.__file__, "/", "/nonexistent"]
 )
 def test_what_belongs_to_the_system_is_not_told(path: str) -> None:
-    """The kernel's files, settings, programs, Python's modules, folders, and what is not there."""
+    """The kernel's files, settings, programs, Python's modules, directories, and what is not there."""
     assert not _told(path)
 
 

@@ -63,7 +63,7 @@ def _report(*fields: tuple[str, str]) -> EntryReport:
 def test_a_hit_and_what_was_written_before(
     ask: Callable[..., list[Answer]], stores: Stores, store: DirectoryStore, ready: Ready, compiler: Any
 ) -> None:
-    """What is there is a hit; a miss tells the last three keys built for its target, newest first."""
+    """What is there is a hit; a miss reports the last three keys built for its target, newest first."""
     built = [ready(b"int x;", options=[f"-DN={number}"]) for number in range(5)]
     for prepared in built:
         get_or_build(stores, prepared, compiler())
@@ -98,7 +98,7 @@ def test_the_newest_entry_of_each_build_is_asked_for() -> None:
 
 
 def test_two_entries_are_compared_in_words() -> None:
-    """What tells two reports apart is told in words; equal ones in none."""
+    """What tells two reports apart is reported in words; equal ones in none."""
     left, right = _report(("option", "-DN=1")), _report(("option", "-DN=2"))
     assert compare(left, right) == ["the define N: 1 -> 2"]
     assert compare(left, left) == []

@@ -162,7 +162,7 @@ def test_templates_get_a_lowered_name_for_each_instance(program: str) -> None:
 
 
 def test_cub_without_its_headers_says_where_to_read() -> None:
-    """Without the folders of CUB the first error names the manifest whose comment gives them."""
+    """Without the directories of CUB the first error names the manifest whose comment gives them."""
     _needs("nvidia-cuda-nvrtc")
     spec = _specs(Language.CUDA_CPP, "cub.toml")["cub.cu"]
     with pytest.raises(CompileError, match=r"cub\.cu does not compile") as caught:

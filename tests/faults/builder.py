@@ -1,4 +1,4 @@
-"""Builds by the library in processes of their own, with some system calls of theirs made to fail."""
+"""Builds by the library in separate processes, with some system calls of theirs made to fail."""
 
 import json
 import os

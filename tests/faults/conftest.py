@@ -38,13 +38,13 @@ _MEMORY = Path("/dev/shm")
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """A folder in memory, where there is one: what a dead process leaves does not depend on the disk."""
+    """A directory in memory, where there is one: what a dead process leaves does not depend on the disk."""
     with tempfile.TemporaryDirectory(dir=_MEMORY if os.access(_MEMORY, os.W_OK) else None) as folder:
         yield Path(folder)
 
 
 def said(process: str, *words: object) -> dict[str, Any]:
-    """What a program of this folder reports of its trials."""
+    """The report of a program of this directory on its trials."""
     command = [sys.executable, "-m", f"tests.faults.{process}", *map(str, words)]
     top = Path(__file__).parents[2]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=4 * PATIENCE_S, cwd=top)
@@ -98,7 +98,7 @@ _DRIVER = Path(__file__).parents[1] / "opencl_driver.c"
 
 @pytest.fixture(scope="session")
 def contrary(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that names to the OpenCL loader a driver whose compiler does what its source tells it to."""
+    """A directory that names to the OpenCL loader a driver whose compiler does what its source says it to."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if sys.platform != "linux" or compiler is None:
         pytest.skip("no C compiler is here to make a driver for Linux")

@@ -1,6 +1,6 @@
-"""A file system in user space that shows a folder, and lets calls fail as a network or a disk would.
+"""A file system in user space that shows a directory, and lets calls fail as a network or a disk would.
 
-Its arguments are the folder and a mount point. It speaks the kernel's own protocol (linux/fuse.h, version
+Its arguments are the directory and a mount point. It speaks the kernel's own protocol (linux/fuse.h, version
 7.31) over /dev/fuse, without a library. It writes ``ready`` once it is mounted; then each line on stdin,
 ``NAME ERROR`` with an operation such as ``WRITE`` or ``ALL`` and an error such as ``EIO``, decides what fails
 from now on, and an empty line that nothing does; each is answered by a line. Nothing is cached by the kernel.
@@ -47,7 +47,7 @@ def _attributes(status: os.stat_result) -> bytes:
 
 
 class Shown:
-    """A folder as the kernel asks for it: its files by number, and descriptors by number."""
+    """A directory as the kernel asks for it: its files by number, and descriptors by number."""
 
     def __init__(self, folder: Path) -> None:
         self._paths = {1: folder}
@@ -192,7 +192,7 @@ def main() -> None:
         if sys.stdin in ready:
             line = sys.stdin.readline()
             if not line:
-                return  # whoever mounted it has gone
+                return  # the process that mounted it has gone
             failing, _, name = line.strip().partition(" ")
             error = getattr(errno, name) if name else 0
             print("so be it", flush=True)  # noqa: T201
@@ -209,7 +209,7 @@ def main() -> None:
             continue
         fails = failing in (operation, "ALL") and operation not in _NEVER_FAIL
         number, answer = (error, b"") if fails else _answered(shown, operation, node, request)
-        with suppress(OSError):  # whoever asked has gone
+        with suppress(OSError):  # the process that asked has gone
             os.write(device, _REPLY.pack(_REPLY.size + len(answer), -number, unique) + answer)
 
 

@@ -1,9 +1,9 @@
 """Reads damaged content with everything that reads from a disk; run as a child under a limit of memory.
 
-Its arguments are the name of a subject, a seed, how many trials, and a folder of its own. Each trial changes
+Its arguments are the name of a subject, a seed, how many trials, and its own directory. Each trial changes
 some bytes of what a real cache or a real file of ours holds. Writes one JSON object: ``trials``, and
 ``failures`` as texts: any exception but ours, anything executed, started, loaded or unpickled, and anything
-opened for writing outside the folder.
+opened for writing outside the directory.
 """
 
 import json
@@ -70,12 +70,12 @@ class Watch:
         sys.addaudithook(self._look)
 
     def _look(self, event: str, arguments: tuple[object, ...]) -> None:
-        # A folder is opened by a system call that this program itself is asked for: that loads nothing.
+        # A directory is opened by a system call that this program itself is asked for: that loads nothing.
         if event in _HARMFUL and arguments != (None,) and not self._is_import():
             self.seen.append(f"{event} {arguments!r:.200}")
         if event == "open" and isinstance(arguments[0], str) and isinstance(arguments[2], int):
             written = arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
-            # What is named without a folder is below an open one.
+            # What is named without a directory is below an open one.
             if written and "/" in arguments[0] and not arguments[0].startswith(self._own):
                 self.seen.append(f"open {arguments!r:.200}")
 
@@ -140,7 +140,7 @@ def _listed(call: Callable[[], Iterator[T]]) -> list[T]:
 
 
 class Folder:
-    """A subject that lies on a disk: its files as they were made, some changed at each trial."""
+    """A subject that is on a disk: its files as they were made, some changed at each trial."""
 
     def __init__(self, root: Path, read: Callable[[], None]) -> None:
         self._files = {path: path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
@@ -203,7 +203,7 @@ headers = ["a.h", "**/*.h"]
 
 
 def _own(root: Path) -> Folder:
-    """Our own root with everything that lies in one."""
+    """Our own root with everything that is in one."""
     store = DirectoryStore(root, writable=True)
     entries = [build_entry(seed) for seed in "abc"]
     for entry in entries:
@@ -258,7 +258,7 @@ def _records(root: Path) -> Folder:
 
 
 def _payloads(_: Path) -> Bytes:
-    """Every binary format that is told apart."""
+    """Every binary format that is distinguished."""
     cubin = elf64()
     samples = [
         cubin, poclbin(4, ["a", "b"]), fatbin((2, 90, cubin)), spirv("<", (15, 6, 1, 0x6B)), futhark.PTX,

@@ -174,7 +174,7 @@ def calls(folder: Path, every: int) -> tuple[dict[str, int], list[str]]:
             store = DirectoryStore(root, writable=True)
             died = killed_before_call(partial(operation.run, store), number)
             told = [*problems_of(store, operation, damaged=operation.begin is _damage)]
-            operation.run(store)  # whoever comes next is not kept from it
+            operation.run(store)  # the process that comes next is not kept from it
             for seed in SEEDS:
                 store.publish(build_entry(seed))
             told += problems_of(store, replace(operation, loses=""), damaged=False)

@@ -71,7 +71,7 @@ def wrong_entries(cache: Any, whole: dict[str, str], *, all_of_them: bool) -> It
     for entry in cache.scan(beside=True):
         findings = cache.check(entry).findings
         yield from (f"{entry.key[:12]} is {one.kind}: {one.detail}" for one in findings if one.kind.wrong)
-        if not findings:  # nobody is served half of one that is an orphan
+        if not findings:  # no program is served half of one that is an orphan
             found[entry.key] = record_of(cache.pack(entry)).digest
     yield from (f"{key[:12]} has other bytes" for key, digest in found.items() if whole.get(key) != digest)
     if all_of_them and found.keys() != whole.keys():
@@ -149,7 +149,7 @@ class Killed:
         problems += self._wrong("here", all_of_them=True)
         here = files(self._place / "here")
         problems += (f"{path} stays" for path in here if restoring.STAGING in path)
-        # Our own store keeps temporary files of killed writers for an hour, and its tag is no part of it.
+        # Our own store keeps temporary files of killed writers for an hour, and its tag is not a part of it.
         differing = [
             path
             for path in {*here, *self._model}

@@ -147,7 +147,7 @@ def damage(store: DirectoryStore, chance: random.Random) -> None:
 
 
 def everybody(folder: Path, enough: int) -> dict[str, object]:
-    """Readers beside writers, evict, repair and damage, until each reader has read enough."""
+    """Readers next to writers, evict, repair and damage, until each reader has read enough."""
     root = folder / "root"
     reading, report = os.pipe()
     others = [publish, publish, publish, publish, evict, repair, damage]

@@ -57,7 +57,7 @@ class Contrary:
         return [sys.executable, "-m", "gpucache", *map(str, (*own, *words))]
 
     def sources(self, names: Sequence[str]) -> list[Path]:
-        """A source for each name, which tells the compiler to do what it is called."""
+        """A source for each name, which reports the compiler to do what it is called."""
         paths = [self.place / f"{name}.cl" for name in names]
         for path, name in zip(paths, names, strict=True):
             told = "" if name in ("good", "better") else f"// behave: {name}\n"
@@ -130,7 +130,7 @@ def test_an_endless_item_fails_at_its_limit(whole: tuple[Contrary, dict[str, Any
 
 
 def test_the_others_are_built(whole: tuple[Contrary, dict[str, Any]]) -> None:
-    """Programs beside the disasters are built, as are those of a compiler that is merely loud or forks."""
+    """Programs next to the disasters are built, as are those of a compiler that is merely loud or forks."""
     _, outcomes = whole
     assert {name: outcomes[name]["result"] for name in BUILT} == dict.fromkeys(BUILT, "built")
 

@@ -63,7 +63,7 @@ def run(tmp_path: Path) -> Run:
 
 
 def _told_once(said: list[str], *words: str) -> None:
-    """One line of all that was said has these words, and no line beside it says them again."""
+    """One line of all that was said has these words, and no line next to it says them again."""
     told = [line for line in said if words[0] in line]
     assert len(told) == 1 and all(word in told[0] for word in words), said
 
@@ -143,7 +143,7 @@ def test_a_root_that_is_no_folder(run: Run, tmp_path: Path, make: Callable[[Path
 
 
 def test_a_root_that_is_swapped_for_a_link_while_it_is_open(tmp_path: Path) -> None:
-    """Nothing is written through a link that takes the place of a folder below the root."""
+    """Nothing is written through a link that takes the place of a directory below the root."""
     store = DirectoryStore(tmp_path / "root", writable=True)
     store.publish(build_entry("a"))
     outside = tmp_path / "outside"
@@ -176,7 +176,7 @@ def test_few_descriptors(run: Run, tmp_path: Path, descriptors: int) -> None:
 
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv is not installed")
 def test_a_umask_that_takes_the_owners_rights(tmp_path: Path) -> None:
-    """The folders that a command makes for itself can be entered, also by who is no administrator."""
+    """The directories that a command makes for itself can be entered, also by who is no administrator."""
     bound = "setpriv --bounding-set=-dac_override,-dac_read_search" if os.geteuid() == 0 else ""
     line = f"umask 0777; {bound} {sys.executable} -m gpucache --json bench --runs 2 -- true"
     done = run_text(["sh", "-c", line], cwd=tmp_path)

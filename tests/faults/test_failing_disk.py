@@ -1,4 +1,4 @@
-"""Disks and servers that fail while they are read: the rest is told, and nothing is lost or claimed."""
+"""Disks and servers that fail while they are read: the rest is reported, and nothing is lost or claimed."""
 
 import errno
 import json
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.slow, needs_strace]
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A cache of three entries, each in a folder of its own."""
+    """A cache of three entries, each in its own directory."""
     store = DirectoryStore(tmp_path / "root", writable=True)
     for seed in "abc":
         store.publish(build_entry(seed))
@@ -75,7 +75,7 @@ def test_a_folder_that_cannot_be_listed_is_told_and_stops_nothing(
 
 @pytest.mark.parametrize("words", [("inspect",), ("verify",), ("evict", "--dry-run", "--program")])
 def test_what_is_named_may_be_in_a_folder_that_cannot_be_listed(root: Path, words: tuple[str, ...]) -> None:
-    """Then nobody claims that there is no such entry: the folder is named, and the exit code is 5."""
+    """Then nobody claims that there is no such entry: the directory is named, and the exit code is 5."""
     folder = _folders(root)[0]
     (entry,) = folder.iterdir()
     done = _failing(folder, "getdents64", errno.EIO, *words, entry.stem, root=root)
@@ -104,7 +104,7 @@ def test_a_disk_that_became_read_only_is_named_by_evict(root: Path) -> None:
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ESTALE])
 def test_an_entry_that_a_disk_hides_is_no_finding(root: Path, error: int) -> None:
-    """Nothing can be said of it: verify tells it as not checked, and neither repair nor a rule of evict
+    """Nothing can be said of it: verify says it as not checked, and neither repair nor a rule of evict
     touches it; --all means it as well."""
     entry = next(_folders(root)[0].iterdir())
     words = f"it cannot be read: {os.strerror(error)}; {os_errors.remedy(OSError(error, ''))}"

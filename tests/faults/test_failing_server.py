@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.stress]
 
 
 class Disk:
-    """A folder shown at ``place`` by a process that lets operations fail."""
+    """A directory shown at ``place`` by a process that lets operations fail."""
 
     def __init__(self, place: Path) -> None:
         self.place, self.folder = place / "shown", place / "folder"

@@ -1,4 +1,4 @@
-"""Whatever lies in a cache or a file of ours: only errors of ours come out, and nothing in it is run.
+"""Whatever is in a cache or a file of ours: only errors of ours come out, and nothing in it is run.
 
 The reading is done in children with little memory; ``fuzzing`` says what is changed and what is watched.
 """

@@ -105,6 +105,6 @@ def test_processes_do_not_tear_each_others_lines(start: Start, root: Path, store
     for child in children:
         numbers = [record["number"] for record in records if record["writer"] == child.pid]
         assert numbers == list(reversed(range(100)))
-    # One byte more or less would be a line that does not read.
+    # One byte more or less would be a line that cannot be parsed.
     lines = (root / "v1" / "journal" / "misses.jsonl").read_bytes().splitlines()
     assert len(lines) == len(records) == 300

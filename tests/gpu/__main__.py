@@ -1,6 +1,6 @@
 """Run the tests that need a GPU and the benchmarks that launch on one, and print one table; see ``--help``.
 
-A part is a process of its own with a limit of time, so that a crash or a hang costs that part alone. A part
+A part is its own process with a limit of time, so that a crash or a hang costs that part alone. A part
 that does not fit into the overall limit is in the table, too. Nothing is installed or downloaded.
 """
 
@@ -89,7 +89,7 @@ class Part:
     read: Callable[["Part", Ended], Iterator[Row]]
     text: str = ""
     alone: bool = False
-    """It measures, so nothing runs beside it."""
+    """It measures, so nothing runs next to it."""
     lacking: Callable[[], str] = str
     """Why it cannot run here; empty where it can."""
 
@@ -204,7 +204,7 @@ def _benched(part: Part, ended: Ended) -> Iterator[Row]:
 
 
 def _compared(part: Part, ended: Ended) -> Iterator[Row]:
-    """A row for each side beside ours."""
+    """A row for each side next to ours."""
     if ended.code or not ended.file.is_file():
         yield _failed(part, ended, f"it ended with {ended.code}")
         return
@@ -332,7 +332,7 @@ class Run:
         }
 
     def _write(self) -> None:
-        """Write what is known by now, as a machine that is only lent may go away."""
+        """Write what is known now, as a machine that is only lent may go away."""
         if self._file is not None:
             machine = {"devices": list(self._devices), "system": platform.platform(), "cores": os.cpu_count()}
             rows = [asdict(row) for row in self.rows]

@@ -66,7 +66,7 @@ def test_a_file_is_known_when_pages_of_a_mapping_are_surely_written(
 def test_a_file_of_an_overlay_is_known_where_it_is_on_the_file_system_that_is_written(
     tmp_path: Path,
 ) -> None:
-    """The other layers may lie on any file system, which the overlay does not tell."""
+    """The other layers may be on any file system, which the overlay does not tell."""
     command = ["unshare", "-rm", "sh", "-c", _OVERLAYS, "sh", str(tmp_path), sys.executable, _ASK]
     done = run_text(command)
     if done.returncode in (1, 77, 127) and not done.stdout:

@@ -26,7 +26,7 @@ def _no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_share_is_done_elsewhere() -> None:
-    """Each share is done once, in a process of its own, and all that it yields arrives."""
+    """Each share is done once, in a separate process, and all that it yields arrives."""
 
     def work(share: int) -> Iterator[tuple[int, int, int]]:
         return ((share, number, os.getpid()) for number in range(1000))

@@ -1,4 +1,4 @@
-"""Temporary folders: gone at the end, and where a process was killed gone when the next makes its own."""
+"""Temporary directories: gone at the end, and where a process was killed gone when the next makes its own."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder for temporary files of this test, which nobody has swept yet."""
+    """The directory for temporary files of this test, which no program has swept yet."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(scratch_module, "_swept", set())
     return tmp_path
@@ -37,7 +37,7 @@ def test_a_folder_is_there_and_then_gone(parent: Path) -> None:
 
 
 def test_a_folder_needs_no_place_for_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where Python finds no place for files, as with ``ulimit -f 0``, one for folders is taken."""
+    """Where Python finds no place for files, as with ``ulimit -f 0``, one for directories is taken."""
 
     def none() -> str:
         raise FileNotFoundError
@@ -67,7 +67,7 @@ with scratch("test") as place:
 
 
 def test_what_a_killed_process_left_is_swept(parent: Path) -> None:
-    """The next process that makes a folder removes it; what is only called alike stays, links too."""
+    """The next process that makes a directory removes it; what is only called alike stays, links too."""
     done = subprocess.run(
         [sys.executable, "-c", _KILLED], env={**os.environ, "TMPDIR": str(parent)}, check=False
     )
@@ -130,6 +130,6 @@ except KeyboardInterrupt:
 
 
 def test_a_second_interrupt_does_not_stop_the_tidying(parent: Path) -> None:
-    """An interrupt while a folder is removed waits until it is."""
+    """An interrupt while a directory is removed waits until it is."""
     done = run_text([sys.executable, "-c", _STRUCK], env={**os.environ, "TMPDIR": str(parent)})
     assert (done.stdout, done.stderr, list(parent.iterdir())) == ("interrupted\n", "", [])

@@ -64,7 +64,7 @@ def _processes(root: Path) -> list[tuple[object, object, object]]:
 def test_hits_and_misses_are_counted_when_a_process_ends(
     run: Callable[..., subprocess.CompletedProcess[str]], root: Path
 ) -> None:
-    """One line has the command's name without its folder, hits and misses; hits in memory count."""
+    """One line has the command's name without its directory, hits and misses; hits in memory count."""
     assert run(2).returncode == 0
     assert _processes(root) == [("solver.py", 2, 2)]
     assert run(2).returncode == 0

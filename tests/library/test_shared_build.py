@@ -58,7 +58,7 @@ def test_a_failed_build_is_tried_once_more() -> None:
 
 
 def test_a_build_that_fails_twice_is_left_alone() -> None:
-    """One thread gets the first error, all others the second, and nobody builds a third time."""
+    """One thread gets the first error, all others the second, and no program builds a third time."""
     shared, build = SharedBuild[object](), _Builder(RuntimeError("first"), RuntimeError("second"), "built")
     answers = _ask(shared, build, 8)
     assert sorted(map(str, answers)) == ["first"] + ["second"] * 7

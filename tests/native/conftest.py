@@ -37,7 +37,7 @@ def library() -> Path:
 
 @pytest.fixture(scope="session")
 def libraries(compiler: build.Compiler, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the libraries, compiled from what is in the package now."""
+    """A directory with the libraries, compiled from what is in the package now."""
     folder = tmp_path_factory.mktemp("native")
     problems = build.build(compiler, folder, ("-Wall", "-Wextra", "-Werror"))
     assert problems == {}

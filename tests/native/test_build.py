@@ -56,7 +56,7 @@ def test_a_library_can_be_read_by_every_user(layer: Path) -> None:
 
 
 def test_a_compiler_that_fails_is_quoted(tmp_path: Path) -> None:
-    """What is wrong is told for each library, and nothing is left behind."""
+    """What is wrong is reported for each library, and nothing is left behind."""
     failing = build.Compiler((sys.executable, "-c", "raise SystemExit('it does not')"), "linux_x86_64")
     problems = build.build(failing, tmp_path)
     assert problems == dict.fromkeys(build.LIBRARIES, "it does not")

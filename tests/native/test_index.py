@@ -25,7 +25,7 @@ _LIES = 700
 
 
 class Layer:
-    """A folder with an index, and a program that asks it."""
+    """A directory with an index, and a program that asks it."""
 
     def __init__(self, program: Path, folder: Path) -> None:
         self._program = program
@@ -128,7 +128,7 @@ def test_each_hit_and_each_miss_is_told(layer: Layer) -> None:
 
 
 def test_a_miss_is_told_by_the_name_of_its_source(layer: Layer) -> None:
-    """By what NVRTC was told, unless that is its own default, or else by the first kernel."""
+    """By what NVRTC was reported, unless that is its own default, or else by the first kernel."""
     layer.export(_build())
     plain = b"__global__ void scale(float *a) {}"
     named = [_with(_compile(b"scale.cu"), 6, plain), _with(_compile(b"default_program"), 6, plain)]
@@ -148,7 +148,7 @@ def test_an_index_that_cannot_be_read_is_told_in_words(layer: Layer) -> None:
 
 @pytest.mark.parametrize("answered", [_build(), _compile()])
 def test_every_field_of_a_question_is_compared(layer: Layer, answered: Answered) -> None:
-    """All but the process, its folder and environment, and where its library lies."""
+    """All but the process, its directory and environment, and where its library lies."""
     layer.export(answered)
     count = len(answered.question)
     asked = [_with(answered, place, b"else") for place in range(count)]
@@ -369,7 +369,7 @@ def test_a_variable_that_is_set_twice_is_no_other(layer: Layer) -> None:
     ],
 )
 def test_other_conditions(layer: Layer, tmp_path: Path, condition: Condition, hit: bool) -> None:
-    """The CPU, the folder, what lies on LD_LIBRARY_PATH; an unknown one never holds."""
+    """The CPU, the directory, what is on LD_LIBRARY_PATH; an unknown one never holds."""
     (tmp_path / "there").touch()
     layer.export(_build(condition))
     asked = _build(environment=b"LD_LIBRARY_PATH=/nowhere::%s\0" % bytes(tmp_path))
@@ -400,7 +400,7 @@ def test_a_server_is_asked_before_an_index(layer: Layer) -> None:
 
 @pytest.mark.parametrize("who", ["file", "folder", pytest.param("another user", marks=needs_root)])
 def test_an_index_that_others_may_write_is_not_believed(layer: Layer, who: str) -> None:
-    """Nor one in a folder that they may write to, nor another user's, though it be readable."""
+    """Nor one in a directory that they may write to, nor another user's, though it be readable."""
     one = _build()
     layer.export(one)
     if who == "another user":
@@ -413,7 +413,7 @@ def test_an_index_that_others_may_write_is_not_believed(layer: Layer, who: str) 
 
 @pytest.mark.parametrize("kind", ["none", "link", "folder", "pipe", "empty"])
 def test_what_is_no_index_answers_nothing(layer: Layer, kind: str) -> None:
-    """A link, a folder, a pipe or an empty file in its place waits for nobody."""
+    """A link, a directory, a pipe or an empty file in its place waits for nobody."""
     one = _build()
     layer.export(one)
     kept = layer.file.rename(layer.folder / "kept")

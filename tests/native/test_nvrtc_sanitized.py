@@ -108,7 +108,7 @@ def _mutated(draw: random.Random, fields: tuple[bytes, ...]) -> bytes:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_any_answer_is_read_or_refused(run: Run, seed: int) -> None:
-    """Whatever lies there are in a hit, nothing is read beyond it, and what is refused is compiled."""
+    """Whatever is there are in a hit, nothing is read beyond it, and what is refused is compiled."""
     draw, keeper = random.Random(seed), NVRTCKeeper()
 
     def answer(kind: int, fields: tuple[bytes, ...]) -> bytes | None:

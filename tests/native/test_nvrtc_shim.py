@@ -31,13 +31,13 @@ Run = Callable[..., str]
 
 @pytest.fixture(scope="session")
 def audit(libraries: Path) -> Path:
-    """The library for LD_AUDIT, with the shims beside it."""
+    """The library for LD_AUDIT, with the shims next to it."""
     return libraries / build.file_name("nvrtc_audit")
 
 
 @pytest.fixture(scope="session")
 def programs(compiler: build.Compiler, library: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the program: loading NVRTC by its path, and linked with it in three ways."""
+    """A directory with the program: loading NVRTC by its path, and linked with it in three ways."""
     folder = tmp_path_factory.mktemp("programs")
     flags = ("-O1", "-pthread", str(_PROGRAM))
     ways = {
@@ -238,7 +238,7 @@ def test_another_nvrtc_of_the_same_version_stays_as_it_is(
 def test_a_library_of_another_machine_is_passed_over(
     programs: Path, library: Path, audit: Path, peer: Peer, bare: Run, tmp_path: Path
 ) -> None:
-    """The loader goes on to the next folder, as it does without us."""
+    """The loader goes on to the next directory, as it does without us."""
     (tmp_path / library.name).write_bytes(b"\x7fELF\x01\x01" + bytes(1000))
     where = {"LD_LIBRARY_PATH": f"{tmp_path}:{library.parent}"}
     plain = bare("functions", "linked", **where)

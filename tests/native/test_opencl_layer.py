@@ -77,7 +77,7 @@ def _hits(keeper: Keeper) -> int:
 
 @pytest.mark.parametrize("mode", _MODES)
 def test_a_program_learns_the_same_bare_on_a_miss_and_on_a_hit(run: Run, platform: str, mode: str) -> None:
-    """Every fact that a program asks for is the same, whoever compiled."""
+    """Every fact that a program asks for is the same, the process that compiled."""
     bare = run(mode)
     keeper = Keeper()
     with Peer(keeper) as peer:
@@ -106,7 +106,7 @@ def test_pyopencl_is_served_under_its_own_loader(
 
 
 def test_a_build_is_described_in_full(run: Run, platform: str) -> None:
-    """A request tells folder, environment, options, source and the facts about the device."""
+    """A request tells directory, environment, options, source and the facts about the device."""
     with Peer(Keeper()) as peer:
         run("exit", peer, OF_THE_PROGRAM="it")
     first = peer.of_kind(Kind.BUILD)[0]
@@ -132,7 +132,7 @@ def test_a_server_hears_of_each_process_that_may_build(run: Run) -> None:
 
 
 def test_compilers_that_build_late_are_not_asked_for_binaries(run: Run) -> None:
-    """Where the server wants no binary none is fetched, and each different launch is told once."""
+    """Where the server wants no binary none is fetched, and each different launch is reported once."""
     with Peer(Keeper(wanted=False)) as peer:
         run("facts", peer)
     built = peer.of_kind(Kind.BUILT)

@@ -206,7 +206,7 @@ def test_what_is_not_this_users_alone_is_not_believed(
 
 @pytest.mark.parametrize("what", ["v1", "v1/index", "v1/entries", "row", "entry"])
 def test_no_link_leads_out_of_a_root(root: Root, tmp_path: Path, what: str) -> None:
-    """Neither a folder nor a file may be one."""
+    """Neither a directory nor a file may be one."""
     one = root.answered()
     row, entry = root.keep(one), root.publish()
     place = {"row": row, "entry": entry}.get(what, root.path / what)
@@ -291,7 +291,7 @@ def test_a_stamp_stands_for_a_file_or_its_whole_content_does(
 
 
 def test_a_file_that_appears_beside_a_compilers_is_seen(root: Root, tmp_path: Path) -> None:
-    """By the stamp of their folder."""
+    """By the stamp of their directory."""
     folder = tmp_path / "folder"
     folder.mkdir()
     one = root.answered(Condition("L", b"", bytes(folder), _stamped(folder.stat())))
@@ -367,7 +367,7 @@ def test_a_full_disk_keeps_no_row_and_harms_nobody(mount: Callable[[str], Path])
 
 
 def test_a_root_that_is_only_read_gets_no_row(root: Root) -> None:
-    """Nor does one whose folder cannot be made."""
+    """Nor does one whose directory cannot be made."""
     DirectoryStore(root.path, writable=False).keep_answers("0" * 16, b"data")
     assert not (root.path / "v1" / "index").exists()
 

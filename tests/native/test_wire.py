@@ -68,7 +68,7 @@ def test_a_request_arrives_as_it_was_given(wire_program: Path, fields: int) -> N
 
 @pytest.mark.parametrize("line", ["plain", "alarms", "closed"])
 def test_a_reply_is_read_field_by_field(wire_program: Path, line: str) -> None:
-    """Empty and large fields are told apart, under signals and with closed descriptors as well."""
+    """Empty and large fields are distinguished, under signals and with closed descriptors as well."""
     fields = (b"", b"a\0b", b"y" * 300_000, b"")
     with Peer(always(frame(Kind.HIT, *fields))) as peer:
         assert _ask(wire_program, peer.path, line) == [_said(Kind.HIT, *fields)]
@@ -215,7 +215,7 @@ def test_a_server_that_misbehaves_is_asked_once(
 
 
 def test_without_a_server_nothing_is_asked(wire_program: Path, tmp_path: Path) -> None:
-    """A path that nobody listens at, is too long, or is empty is no error."""
+    """A path that nobody listens at, is too long, or is empty is not an error."""
     for path in (tmp_path / "nobody", "/" + "x" * 300, ""):
         assert _ask(wire_program, path, "") == [_BAD]
 

@@ -47,7 +47,7 @@ def test_a_bundle_names_its_architectures(
 
 
 def test_every_cut_of_a_bundle_is_a_problem() -> None:
-    """A cut inside a code object, and one inside the list of them, are told apart."""
+    """A cut inside a code object, and one inside the list of them, are distinguished."""
     assert "code object hipv4" in (describe(_HIP[:-1]).problem or "")
     assert "list of code objects" in (describe(_HIP[:40]).problem or "")
     assert [size for size in range(24, len(_HIP)) if describe(_HIP[:size]).problem is None] == []

@@ -69,7 +69,7 @@ class User:
     def run(
         self, program: str, environ: Mapping[str, str], *, said: str = "", fails: bool = False
     ) -> tuple[str, list[str]]:
-        """The output of a Python program that is told something, and the programs that it starts."""
+        """The output of a Python program that is reported something, and the programs that it starts."""
         self.project.mkdir(parents=True, exist_ok=True)
         (self.project / "program.py").write_text(program, encoding="ascii")
         trace = self.home / "trace"

@@ -1,6 +1,6 @@
 """Damage to one real entry of libsycl's cache: what a killed program, a full disk or a hand leaves behind.
 
-Each takes the folder of the entry (its number is 0) and the cache's root.
+Each takes the directory of the entry (its number is 0) and the cache's root.
 """
 
 import os

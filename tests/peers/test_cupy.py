@@ -1,4 +1,4 @@
-"""CuPy's own reader and writer of its cache, which need no GPU, held against what is told of its files.
+"""CuPy's own reader and writer of its cache, which need no GPU, held against what is said of its files.
 
 They are loaded from where CuPy is installed without importing it, as that would want a driver.
 """
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(_FOUND is None, reason="CuPy is not installed")
 
 @pytest.fixture
 def owner(tmp_path: Path) -> Any:
-    """CuPy's cache on disk in a folder of its own, which keeps no sources."""
+    """CuPy's cache on disk in its own directory, which keeps no sources."""
     assert _FOUND is not None and _FOUND.submodule_search_locations is not None
     path = Path(_FOUND.submodule_search_locations[0], "cuda", "_compiler_cache.py")
     spec = importlib.util.spec_from_file_location("cupy_compiler_cache", path)

@@ -55,14 +55,14 @@ def _run(work: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
-    """A folder with a module in FlashInfer's cache."""
+    """A directory with a module in FlashInfer's cache."""
     done = _run(tmp_path)
     assert "loaded" in done.stdout, done.stderr
     return tmp_path
 
 
 def test_what_flashinfer_builds_is_sound_and_says_what_it_is(work: Path) -> None:
-    """Module, architecture and version; all commands are told, and nothing of it is a stranger."""
+    """Module, architecture and version; all commands are reported, and nothing of it is a stranger."""
     cache = opened(SYSTEM, work / ".cache" / "flashinfer")
     entry = only(cache)
     assert (entry.program, entry.target, entry.gone) == ("tiny", "cuda:sm_90a", "")
@@ -100,7 +100,7 @@ def _object_cut_without_library(folder: Path) -> None:
 def test_damage_that_ninja_does_not_notice_is_found_and_repaired(
     damage: Callable[[Path], None], found: list[FindingKind], loads: bool, work: Path
 ) -> None:
-    """Ninja goes by times, so FlashInfer fails again and again, until the folder is gone."""
+    """Ninja goes by times, so FlashInfer fails again and again, until the directory is gone."""
     cache = opened(SYSTEM, work / ".cache" / "flashinfer")
     folder = Path(only(cache).path).parent
     damage(folder)

@@ -72,7 +72,7 @@ _VIDEO = (
 )
 _TOMOGRAPHY = (
     *["env", "UFO_DEVICE_TYPE=cpu", "sh", "-c"],
-    "mkdir work && cd work && "  # its headers may lie there, so nothing else may be written there
+    "mkdir work && cd work && "  # its headers may be there, so nothing else may be written there
     "ufo-launch -q dummy-data width=256 height=256 number=2 init=2.5 ! blur size=7 sigma=2 ! median-filter"
     " ! fft dimensions=2 ! power-spectrum ! write filename=out.tif >&2 && cksum out.tif",
 )
@@ -132,7 +132,7 @@ def program(request: pytest.FixtureRequest) -> Program:
 
 @pytest.fixture
 def vendors(program: Program, tmp_path: Path) -> Path:
-    """A folder that names the program's driver, and no other, to the OpenCL loader."""
+    """A directory that names the program's driver, and no other, to the OpenCL loader."""
     folder = tmp_path / "vendors"
     folder.mkdir()
     library = Path(sys.prefix, "lib", "libintelocl.so")

@@ -1,6 +1,6 @@
 """Compilation caches that JAX makes itself on this machine's processor, and what it makes of damage in them.
 
-Each run is a process of its own, as JAX reads a cache once. ``filelock`` is what JAX bounds its cache with.
+Each run is its own process, as JAX reads a cache once. ``filelock`` is what JAX bounds its cache with.
 The environment variable GPUCACHE_TEST_JAX_0_4_30_PYTHON names an interpreter with JAX 0.4.30.
 """
 
@@ -36,7 +36,7 @@ with_jax = pytest.mark.skipif(None in _FOUND, reason="jax and filelock are not i
 
 
 def _environ(root: Path, **more: str) -> dict[str, str]:
-    """The environment of a program that keeps all it compiles below a folder."""
+    """The environment of a program that keeps all it compiles below a directory."""
     isolation = SYSTEM.isolation(root)
     variables = dict((*isolation.environment, *isolation.turn_on))
     return {**os.environ, **variables, "JAX_PLATFORMS": "cpu", **SYSTEM.tracing, **more}

@@ -87,7 +87,7 @@ def _jax(home: Path, **more: str) -> dict[str, str]:
 
 @_needs("jax")
 def test_jax_without_xlas_caches_hits_what_another_user_and_install_compiled(tmp_path: Path) -> None:
-    """Its events say so; the entry tells the setting, and the CPU, whose features are in the key."""
+    """Its events say so; the entry reports the setting, and the CPU, whose features are in the key."""
     zstd = [name for name in ("zstandard",) if _installed(name)]  # which decides about the compression
     first, second = users(tmp_path, "jax", "jaxlib", *zstd)
     alone = {"JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES": "none"}

@@ -62,7 +62,7 @@ def _of_pyopencl(home: Path) -> Path:
 
 
 def test_pyopencl_hits_what_another_user_built(intel: Mapping[str, str], tmp_path: Path) -> None:
-    """Its log says so; the entry tells the Python, the CPU and the install that it needs."""
+    """Its log says so; the entry reports the Python, the CPU and the install that it needs."""
     first, second = users(tmp_path)
     assert "binary cache miss" in first.run(_BUILD, intel)[0]
     (entry,) = move("pyopencl", _of_pyopencl(first.home), _of_pyopencl(second.home))

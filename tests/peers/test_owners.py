@@ -22,7 +22,7 @@ _OLDER = [one for one in os.environ.get("GPUCACHE_TEST_OLDER_PYTHONS", "").split
 
 
 def _cut(size: int, name: str = "") -> Damage:
-    """Cuts the file, or another beside it, to a size; from its end where that is negative."""
+    """Cuts the file, or another next to it, to a size; from its end where that is negative."""
 
     def damage(path: Path) -> None:
         path = next(path.parent.glob(name)) if name else path
@@ -146,7 +146,7 @@ def test_clesperanto_builds_again_what_the_driver_refuses(tmp_path: Path) -> Non
 def test_warm_tells_that_clesperanto_was_not_moved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What it wrote into the home folder is not counted as warmed."""
+    """What it wrote into the home directory is not counted as warmed."""
     CLESPERANTO.need()
     shutil.copy(SYSTEM_ICD, tmp_path)
     for name, value in {"HOME": tmp_path, "OCL_ICD_VENDORS": tmp_path}.items():

@@ -1,4 +1,4 @@
-"""Programs of others, recorded, built from the recording in another folder, and served from that."""
+"""Programs of others, recorded, built from the recording in another directory, and served from that."""
 
 import importlib.util
 import json

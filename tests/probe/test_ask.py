@@ -123,7 +123,7 @@ def test_the_children_end_with_whoever_asks(tmp_path: Path, number: signal.Signa
     ],
 )
 def test_a_child_that_talks_nonsense_is_a_row(answer: str) -> None:
-    """An answer that is no list of devices is never believed and never fatal."""
+    """An answer that is not a list of devices is never believed and never fatal."""
     written = answer.encode("utf-8", "surrogateescape")
     assert _broken(f"sys.stdout.buffer.write({written!r})") == "the probe's output is not valid"
 
@@ -200,7 +200,7 @@ def _here(backend: str) -> Mapping[str, Device]:
 def test_asking_leaves_nothing_in_the_users_cache_of_pocl(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PoCL makes a file there at every start; nor does a folder of ours stay."""
+    """PoCL makes a file there at every start; nor does a directory of ours stay."""
     (tmp_path / "temporary").mkdir()
     monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path / "kcache"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
@@ -235,6 +235,6 @@ def test_something_else_is_done_while_drivers_think(tmp_path: Path) -> None:
     """The function that is given is called when the children are started and none is waited for yet."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    code = f"print(open({str(pipe)!r}).read())"  # waits for whoever writes
+    code = f"print(open({str(pipe)!r}).read())"  # waits for the process that writes
     rows = ask(["a"], command=_child(code), meanwhile=lambda: pipe.write_text('{"devices": []}'))
     assert rows == []

@@ -64,7 +64,7 @@ def test_what_is_no_profile_is_one_sentence(tmp_path: Path, data: bytes) -> None
 
 
 def test_a_file_that_cannot_be_had_is_said(tmp_path: Path) -> None:
-    """A missing file, and a folder in place of a file, are usage errors in both directions."""
+    """A missing file, and a directory in place of a file, are usage errors in both directions."""
     with pytest.raises(UsageError, match="cannot be read"):
         load_profile(tmp_path / "none.json")
     with pytest.raises(UsageError, match="cannot be read"):
@@ -80,7 +80,7 @@ def test_equal_profiles_do_not_differ() -> None:
 
 
 def test_what_would_split_a_cache_is_named() -> None:
-    """A field of a toolchain, a target on one side only, and a variable are told with both values."""
+    """A field of a toolchain, a target on one side only, and a variable are reported with both values."""
     assert DEVICE.toolchain is not None
     newer = DEVICE.toolchain._replace(fields=(("device name", "a CPU"), ("driver version", "2.0")))
     other = DEVICE._replace(target=Target("opencl", "intel/cpu"))

@@ -42,7 +42,7 @@ def test_only_its_owner_may_read_a_recording(folder: Path) -> None:
 
 
 def test_a_folder_that_others_may_enter_is_refused(tmp_path: Path) -> None:
-    """A folder that was there before is not made private behind its owner's back."""
+    """A directory that was there before is not made private behind its owner's back."""
     tmp_path.chmod(0o755)
     with pytest.raises(UsageError, match="chmod 700"):
         Writer(tmp_path)
@@ -52,7 +52,7 @@ def test_a_folder_that_others_may_enter_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_in_the_way_is_told(tmp_path: Path) -> None:
-    """What cannot be a folder is refused before the command runs."""
+    """What cannot be a directory is refused before the command runs."""
     (tmp_path / "taken").touch()
     with pytest.raises(UsageError, match="name another directory"):
         Writer(tmp_path / "taken")
@@ -68,7 +68,7 @@ def test_what_was_written_is_read(folder: Path) -> None:
 
 
 def test_writers_and_threads_share_a_folder(tmp_path: Path) -> None:
-    """Several processes, and threads of each, write into one folder; the recording is the union."""
+    """Several processes, and threads of each, write into one directory; the recording is the union."""
     writers = [Writer(tmp_path / "shared") for _ in range(3)]
     seen = [Seen(frozenset({("twice", (size,))})) for size in range(1, 25)]
     told = set()
@@ -91,7 +91,7 @@ def test_writers_and_threads_share_a_folder(tmp_path: Path) -> None:
 
 
 def test_a_recording_is_merged_by_copying(folder: Path, tmp_path: Path) -> None:
-    """Files of another recording may be put into a folder by anyone's tools."""
+    """Files of another recording may be put into a directory by anyone's tools."""
     other = replace(BUILD, options=("-DN=3",))
     Writer(tmp_path / "other").build(other, SEEN, CONTENTS)
     file = lines_of(tmp_path / "other")
@@ -101,7 +101,7 @@ def test_a_recording_is_merged_by_copying(folder: Path, tmp_path: Path) -> None:
 
 
 def test_what_could_not_be_read_is_not_written(tmp_path: Path) -> None:
-    """A build beyond the bounds of a line is told of when it is written, and not when it is missed."""
+    """A build beyond the bounds of a line is reported when it is written, and not when it is missed."""
     writer = Writer(tmp_path / "recording")
     assert "65536" in writer.build(replace(BUILD, options=("x" * 70_000,)), SEEN, CONTENTS)
     assert writer.build(BUILD, SEEN, CONTENTS) == ""
@@ -118,7 +118,7 @@ def test_what_is_known_is_not_written_again(folder: Path, tmp_path: Path) -> Non
 
 
 def test_half_a_line_costs_that_line(folder: Path) -> None:
-    """A writer that was killed leaves half a line, which is told and passed over."""
+    """A writer that was killed leaves half a line, which is reported and passed over."""
     file = lines_of(folder)
     file.write_bytes(file.read_bytes() + file.read_bytes()[:100])
     found = read_recording(folder)
@@ -158,7 +158,7 @@ def test_what_adds_to_nothing_is_told(folder: Path) -> None:
 
 @pytest.mark.parametrize("make", ["missing", "empty", "file"])
 def test_what_is_no_recording_is_told(tmp_path: Path, make: str) -> None:
-    """A wrong folder is told from an empty recording."""
+    """A wrong directory is told from an empty recording."""
     place = tmp_path / "wrong"
     if make == "empty":
         place.mkdir()
@@ -215,7 +215,7 @@ def test_what_compiled_once_is_replayed(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_laid_out_costs_that_build(tmp_path: Path) -> None:
-    """A recording that calls one path a file and a folder is told so, and nothing else of it is lost."""
+    """A recording that calls one path a file and a directory is told so, and nothing else of it is lost."""
     paths = ("0/a", "0/a/b")
     headers = tuple(replace(BUILD.headers[0], path=path, number=len(path)) for path in paths)
     odd = replace(BUILD, headers=headers)
@@ -228,7 +228,7 @@ def test_what_cannot_be_laid_out_costs_that_build(tmp_path: Path) -> None:
 
 
 def test_two_recordings_are_one(folder: Path) -> None:
-    """Reading is the same whoever wrote first."""
+    """Reading is the same the process that wrote first."""
     found: RecordingFolder = read_recording(folder)
     assert found.recording.union(found.recording) == found.recording
 

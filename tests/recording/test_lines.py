@@ -101,7 +101,7 @@ _BAD: dict[str, list[object]] = {
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, bad in _BAD.items() for value in bad])
 def test_a_field_that_does_not_fit_is_refused(name: str, value: object) -> None:
-    """Paths stay below their folder, digests are digests, and every length and number has a bound."""
+    """Paths stay below their directory, digests are digests, and every length and number has a bound."""
     values = json.loads(build_line(ONE, Seen()))
     values["seen" if name in values["seen"] else "build"][name] = value
     with pytest.raises(DamagedLineError, match=name):

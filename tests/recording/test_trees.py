@@ -23,7 +23,7 @@ RULES = ("pocl", "intel", "nvidia", "other", "nvrtc")
 
 
 def prepared(source: str, implementation: str, place: Path, options: Sequence[str], *, cwd: bool) -> Prepared:
-    """A program that is asked for in a folder, by the rules of an implementation."""
+    """A program that is asked for in a directory, by the rules of an implementation."""
     cuda = implementation == "nvrtc"
     backend: Backend = CUDA if cuda else OPENCL
     target = Target("cuda", "sm_90") if cuda else Target("opencl", implementation)
@@ -37,7 +37,7 @@ def prepared(source: str, implementation: str, place: Path, options: Sequence[st
 
 
 def again(observed: Observed, tmp_path: Path, like: Prepared) -> Prepared:
-    """The same program as a recording of it gives it back, laid out in another folder."""
+    """The same program as a recording of it gives it back, laid out in another directory."""
     Writer(tmp_path / "recording").build(observed.build, Seen(), observed.contents)
     [one] = replay(read_recording(tmp_path / "recording"), tmp_path / "laid")
     assert one.source is not None, one.problem
@@ -81,7 +81,7 @@ CASES: dict[str, Case] = {
 @pytest.mark.parametrize("implementation", RULES)
 @pytest.mark.parametrize("name", CASES)
 def test_a_program_has_its_key_elsewhere(tmp_path: Path, name: str, implementation: str) -> None:
-    """What was recorded in one folder has the same key when it is laid out in another."""
+    """What was recorded in one directory has the same key when it is laid out in another."""
     files, source, options = CASES[name]
     here = tmp_path / "here"
     here.mkdir()

@@ -26,7 +26,7 @@ def cuda_job(value: int = 7, **more: object) -> dict[str, object]:
 
 @dataclass
 class Fleet:
-    """One store, and the folder in which everything else is."""
+    """One store, and the directory in which everything else is."""
 
     place: Path
 

@@ -130,7 +130,7 @@ def test_more_objects_than_a_page_are_listed_and_removed(moto: str, use: Use) ->
 
 @pytest.mark.parametrize("call", ["listed", "read", "create", "replace"])
 def test_a_missing_bucket_is_one_sentence(moto: str, use: Use, call: str) -> None:
-    """It names the bucket; to remove something from it is no error."""
+    """It names the bucket; to remove something from it is not an error."""
     use(AWS_ENDPOINT_URL=moto, **_KEYS)
     store = open_objects("s3://never")
     assert "the bucket never does not exist" in _failure(_calls(store)[call])

@@ -275,7 +275,7 @@ NAMES = (
 
 @pytest.mark.parametrize("name", NAMES)
 def test_names_that_leave_a_cache_are_refused(name: str) -> None:
-    """A record with such a file is no record."""
+    """A record with such a file is not a record."""
     record = Record("triton", "k", (RecordedFile(name, "a" * 64, 1, 0o600),))
     with pytest.raises((FormatError, UnicodeEncodeError)):
         parse_line(Signed(record).line)

@@ -91,7 +91,7 @@ def test_an_object_is_created_once(opened: Opener) -> None:
 
 
 def test_a_store_that_does_not_exist_is_empty(opened: Opener) -> None:
-    """Nothing is listed or read, and removing is no error."""
+    """Nothing is listed or read, and removing is not an error."""
     assert _names(opened()) == []
     assert dict(opened().read(["a"], 100)) == {"a": None}
     opened().remove(["a"])

@@ -27,7 +27,7 @@ SYSTEMS = ("gpucache", "triton", "cupy")
 
 @dataclass
 class Fleet:
-    """A store, the key of who pushes, and machines that are folders."""
+    """A store, the key of who pushes, and machines that are directories."""
 
     place: Path
     key: SigningKey
@@ -90,7 +90,7 @@ class Fleet:
 
 
 class _Public:
-    """A store that is nobody's own folder, so that signatures count."""
+    """A store that is nobody's own directory, so that signatures count."""
 
     def __init__(self, store: Objects) -> None:
         self._store = store
@@ -203,7 +203,7 @@ def test_changed_and_missing_objects_are_damage(fleet: Fleet, system: str) -> No
 
 
 def test_changed_catalogues_are_findings(fleet: Fleet) -> None:
-    """A catalogue of other bytes than its name says, and garbage beside it, are told and not used."""
+    """A catalogue of other bytes than its name says, and garbage next to it, are reported and not used."""
     fleet.push(fleet.make("a", "cupy"), key=fleet.key)
     [catalogue] = (fleet.place / "store" / "catalogues").iterdir()
     kept = catalogue.read_bytes()
@@ -291,7 +291,7 @@ def test_a_damaged_entry_is_not_pushed(fleet: Fleet) -> None:
 
 
 def test_what_no_entry_names_is_listed_as_not_compared(fleet: Fleet) -> None:
-    """Facts that decide about a hit and are stored nowhere are told with each entry that is pulled."""
+    """Facts that decide about a hit and are stored nowhere are reported with each entry that is pulled."""
     fleet.push(fleet.make("a", "cupy"), key=fleet.key)
     outcomes = fleet.pull(fleet.cache("b", "cupy"), trusted=fleet.trusted)
     assert {one for outcome in outcomes if isinstance(outcome, Pulled) for one in outcome.unknown} >= {
@@ -310,7 +310,7 @@ def test_an_entry_with_nothing_in_it_is_left_and_no_failure(fleet: Fleet) -> Non
 
 
 def test_a_cache_that_cannot_be_opened_says_why(fleet: Fleet) -> None:
-    """A file in place of its directory is the reason that is told."""
+    """A file in place of its directory is the reason that is reported."""
     fleet.push(fleet.make("a", "cupy"), key=fleet.key)
     (fleet.place / "b").mkdir()
     (fleet.place / "b" / "cupy").write_bytes(b"x")

@@ -172,7 +172,7 @@ def test_what_is_sent_is_signed_and_created_once(fleet: Fleet) -> None:
 
 
 def test_a_machine_that_only_sends_needs_no_trusted_key(fleet: Fleet) -> None:
-    """It is told once that nothing is believed, and sends all the same."""
+    """It is reported once that nothing is believed, and sends all the same."""
     machine = Machine(fleet, trusted="", writes=True, signing=fleet.place / "ci")
     fleet.key()
     assert machine.finds(_ONE.key) == [False]
@@ -241,7 +241,7 @@ def test_a_web_server_is_not_written_to(fleet: Fleet, silent: Silent) -> None:
 
 
 def test_more_than_may_wait_is_left_to_push(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What waits to be sent is bounded; what is left is told once."""
+    """What waits to be sent is bounded; what is left is reported once."""
     fleet.key()
     monkeypatch.setattr("gpucache.remote.store._MOST_BYTES", len(_ONE.payload) * 2)
     machine = Machine(fleet, writes=True, signing=fleet.place / "ci")

@@ -1,4 +1,4 @@
-"""A web server is a store whose replies are bounded in time and size, whoever writes them."""
+"""A web server is a store whose replies are bounded in time and size, the process that writes them."""
 
 import socket
 from collections.abc import Iterator
@@ -132,7 +132,7 @@ def _sends(text: str) -> Answer:
 
 
 def test_connections_are_kept_and_replaced() -> None:
-    """Requests after the first need no other connection, and one that the server closed is no error."""
+    """Requests after the first need no other connection, and one that the server closed is not an error."""
     with _store(_sends(_OK), Limits(retries=0)) as (store, server):
         for _ in range(5):
             assert _read(store) == b"ok"

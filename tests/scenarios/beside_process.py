@@ -1,7 +1,7 @@
 """Builds programs plain and through the library, state by state; run as a child process.
 
-Its arguments are ``pocl``, ``intel`` or ``nvrtc`` and a folder for header trees. Reads a JSON list of
-states from stdin: ``files`` (below the folder, name to content; content null makes the name a link to
+Its arguments are ``pocl``, ``intel`` or ``nvrtc`` and a directory for header trees. Reads a JSON list of
+states from stdin: ``files`` (below the directory, name to content; content null makes the name a link to
 ``far/deep``), ``source``, ``options``, ``environ`` and ``cwd``. Writes a JSON list of triples: what V was
 plain, what it was through the library (null where the program did not compile), and whether that was a
 hit.

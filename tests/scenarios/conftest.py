@@ -105,7 +105,7 @@ class Parts:
         return _last(self.root)
 
     def fits(self, name: str, told: Told, verdict: str, words: tuple[str, ...]) -> None:
-        """Hold what was told against a row; ``{tmp}`` and ``{default}`` in its words are folders."""
+        """Hold what was reported against a row; ``{tmp}`` and ``{default}`` in its words are directories."""
         _LOGGER.info("%s: %s %s %s", name, told.verdict, list(told.labels), told.detail)
         assert told.verdict == verdict, told
         default = Path(os.environ["XDG_CACHE_HOME"], "gpucache")
@@ -113,7 +113,7 @@ class Parts:
             assert part.format(tmp=self.tmp, default=default) in told.detail
 
     def folder(self, name: str, **headers: str) -> Path:
-        """A folder with headers: ``folder("include", value="7")`` holds ``value.h``."""
+        """A directory with headers: ``folder("include", value="7")`` holds ``value.h``."""
         folder = self.tmp / name
         folder.mkdir(exist_ok=True)
         for header, value in headers.items():

@@ -126,7 +126,7 @@ def change(random: Random, draft: Draft) -> Changed:
 
 
 def made(ready: Callable[..., Prepared], draft: Draft, folder: Path) -> Prepared:
-    """A draft made ready, with its headers and no others in a folder."""
+    """A draft made ready, with its headers and no others in a directory."""
     for path in folder.glob("*.h"):
         path.unlink()
     folder.mkdir(exist_ok=True)

@@ -164,7 +164,7 @@ _HAPPENINGS: dict[str, tuple[Callable[[Family, Prepared], Stores], str, str]] = 
 def test_what_became_of_one_of_many_is_told(
     ready: Ready, family: Callable[[Random, str], Family], tmp_path: Path, name: str
 ) -> None:
-    """Whatever else was built, and under whichever name it is asked for, an entry's own fate is told."""
+    """Whatever else was built, and under whichever name it is asked for, an entry's own fate is reported."""
     happen, verdict, words = _HAPPENINGS[name]
     random = Random(name)
     for number in range(2):

@@ -57,7 +57,7 @@ _VARIABLES: Mapping[str, tuple[Mapping[str, str], ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A program and all around it; ``{root}`` stands for the folder of the tree."""
+    """A program and all around it; ``{root}`` stands for the directory of the tree."""
 
     asking: str
     files: Mapping[str, str | None]

@@ -43,7 +43,7 @@ def _told(
     slow: bool = False,
     name: str = "",
 ) -> Callable[[Happens], Happens]:
-    """What is told of a scenario: ``{tmp}`` in words is its folder; ``more`` fields may be named."""
+    """What is said of a scenario: ``{tmp}`` in words is its directory; ``more`` fields may be named."""
 
     def keep(happens: Happens) -> Happens:
         called = name or happens.__name__.strip("_").replace("_", "-")

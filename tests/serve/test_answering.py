@@ -132,7 +132,7 @@ def test_every_field_of_an_nvrtc_key_has_a_condition(tmp_path: Path) -> None:
 def test_an_include_through_a_macro_depends_on_the_names_in_its_folders(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In an index of this machine: elsewhere a folder has another stamp."""
+    """In an index of this machine: elsewhere a directory has another stamp."""
     library, _ = nvrtc.nvrtc_libraries(nvrtc.version())
     assert library is not None
     monkeypatch.setattr(conditions, "is_settled", lambda *_: True)

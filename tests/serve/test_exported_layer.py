@@ -97,7 +97,7 @@ def _results(told: Iterable[str]) -> list[str]:
 def test_what_a_command_built_is_served_without_gpucache(
     exported: Exported, environment: Mapping[str, str], name: str, tmp_path: Path
 ) -> None:
-    """One export of a cold cache is enough, late compilers included, and the folder does not matter."""
+    """One export of a cold cache is enough, late compilers included, and the directory does not matter."""
     if name == PLATFORM:
         need_pocl()
     alone = without_us(environment, name, 2, 3)
@@ -152,7 +152,7 @@ def test_a_program_that_does_not_compile_is_left(exported: Exported) -> None:
 
 @pytest.fixture
 def headers(tmp_path: Path) -> tuple[Path, Path]:
-    """Two folders that are searched one after the other; the header is in the second."""
+    """Two directories that are searched one after the other; the header is in the second."""
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     second.mkdir()
@@ -172,7 +172,7 @@ def program(tmp_path: Path) -> Path:
 def test_a_header_counts_by_its_content(
     exported: Exported, headers: tuple[Path, Path], program: Path, name: str, tmp_path: Path
 ) -> None:
-    """It may be touched and not changed, and no other may appear before it, also in the current folder."""
+    """It may be touched and not changed, and no other may appear before it, also in the current directory."""
     if name == PLATFORM:
         need_pocl()
     first, second = headers
@@ -198,7 +198,7 @@ def test_a_header_counts_by_its_content(
 def test_headers_in_relative_folders_move_with_the_program(
     exported: Exported, program: Path, tmp_path: Path
 ) -> None:
-    """A tree that lies elsewhere is served as long as it holds the same, also where a name leads upwards."""
+    """A tree that is elsewhere is served as long as it holds the same, also where a name leads upwards."""
     for name, value, above in (("one", 1, 1), ("two", 1, 1), ("three", 3, 1), ("four", 1, 4)):
         include = tmp_path / name / "include"
         include.mkdir(parents=True)
@@ -222,7 +222,7 @@ def test_a_variable_that_reaches_the_compiler_counts(exported: Exported) -> None
 
 @pytest.fixture
 def driver(environment: dict[str, str], tmp_path: Path) -> Path:
-    """A copy of the system's PoCL, with links to what it looks for beside itself."""
+    """A copy of the system's PoCL, with links to what it looks for next to itself."""
     need_pocl()
     if not SYSTEM_ICD.is_file():
         pytest.skip("there is no PoCL of the system")
@@ -381,7 +381,7 @@ def test_a_misspelt_value_in_a_layers_environment_is_told(exported: Exported) ->
 
 
 def test_a_miss_of_a_layer_fails_where_a_hit_is_required(exported: Exported) -> None:
-    """Its log says what differs; hits are served, and GPUCACHE_LOG tells both."""
+    """Its log says what differs; hits are served, and GPUCACHE_LOG reports both."""
     exported.export(*_python(PROGRAM, INTEL, 2))
     required = {"GPUCACHE_REQUIRE": "1", "GPUCACHE_LAYER_TELL": "", "GPUCACHE_LOG": "info"}
     out, told = exported.run(*_python(PROGRAM, INTEL, "log", 2, 3), variables=required)

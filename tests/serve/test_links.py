@@ -107,7 +107,7 @@ def test_a_link_is_served_if_nothing_changed(
 def test_a_required_link_fails_unless_it_is_a_hit(
     link: Callable[..., Done], plain: Callable[[str], str]
 ) -> None:
-    """Parts are compiled, as they are needed for a hit; a program that is no part is not."""
+    """Parts are compiled, as they are needed for a hit; a program that is not a part is not."""
     assert link(FIRST, GPUCACHE_REQUIRE="1").out == f"{LINK_FAILED}\n"
     assert link(FIRST).results == ["kept"]
     done = link(FIRST, GPUCACHE_REQUIRE="1")

@@ -93,7 +93,7 @@ def gpucache(command: Command) -> Command:
 
 @pytest.fixture
 def run(gpucache: Command, tmp_path: Path) -> Run:
-    """What the program prints under ``gpucache run``, and what is reported of its compiles."""
+    """What the program prints under ``gpucache run``, and what is reported about its compiles."""
 
     def call(*words: object, below: Sequence[str] = ()) -> tuple[str, list[dict[str, Any]]]:
         report = tmp_path / "report.json"
@@ -137,7 +137,7 @@ def test_a_program_that_may_write_no_file_is_served(run: Run) -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_a_program_whose_current_directory_is_gone_is_passed_and_told(run: Run) -> None:
-    """Nobody knows where its relative names would have led."""
+    """No program knows where its relative names would have led."""
     _, (outcome,) = run("bindings", "gone")
     assert (outcome["result"], "is gone" in outcome["reason"]) == ("passed", True)
 
@@ -179,7 +179,7 @@ def test_what_is_kept_is_an_entry_like_others(run: Run, gpucache: Command) -> No
 @pytest.mark.slow
 @pytest.mark.usefixtures("installed")
 def test_a_miss_is_explained(run: Run, gpucache: Command, tmp_path: Path) -> None:
-    """A header that was edited is named, to the command's user and to whoever asks later."""
+    """A header that was edited is named, to the command's user and to the process that asks later."""
     header = tmp_path / "value.h"
     header.write_text("#define VALUE 7\n")
     run("core", "header", tmp_path)
@@ -220,7 +220,7 @@ def test_a_source_is_told_what_was_kept_of_it_under_run(run: Run, gpucache: Comm
 def test_a_source_that_tells_its_name_tells_its_own(
     command: Command, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In whatever form, under any name; what is made up for one run is not kept where it is told."""
+    """In whatever form, under any name; what is made up for one run is not kept where it is reported."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     (tmp_path / "tells.h").write_text(
         "#define NAME __FILE__\n"
@@ -261,7 +261,7 @@ def test_a_source_that_tells_its_name_tells_its_own(
 def test_a_program_that_sees_other_files_is_passed(
     run: Run, gpucache: Command, tmp_path: Path, other: str
 ) -> None:
-    """Its headers are none that the server could read; nobody else, nor a layer, gets what it compiles.
+    """Its headers are none that the server could read; no other user, nor a layer, gets what it compiles.
 
     The index answers in the program's own process, where only the contents of files count.
     """
@@ -454,7 +454,7 @@ def test_what_an_older_gpucache_kept_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_a_header_that_changes_while_it_is_compiled(program: _Program, tmp_path: Path) -> None:
-    """Which of both was compiled nobody knows, so nothing is kept."""
+    """Which of both was compiled is unknown, so nothing is kept."""
     _, (token, _) = program.ask()
     cubin = program.compile()
     (tmp_path / "value.h").write_text("#define VALUE 8\n")
@@ -560,14 +560,14 @@ def test_a_program_waits_for_nothing_that_follows_its_compile(tmp_path: Path) ->
 
 @pytest.mark.usefixtures("installed")
 def test_a_source_that_is_asked_for_pushes_no_closure_out(program: _Program, tmp_path: Path) -> None:
-    """The bounded folder of remembered closures has no file for a source with few headers."""
+    """The bounded directory of remembered closures has no file for a source with few headers."""
     program.ask()
     assert not list((tmp_path / "root").glob("v1/closures/*"))
 
 
 @pytest.mark.usefixtures("installed")
 def test_a_log_that_is_too_long_is_not_kept(program: _Program) -> None:
-    """An entry would cut it, and the program would be told less than before."""
+    """An entry would cut it, and the program would be reported less than before."""
     _, (token, _) = program.ask()
     outcome = program.tell(token, program.compile(), b"x" * 70_000)
     assert outcome.result is RunResult.LEFT
@@ -583,7 +583,7 @@ def test_what_is_no_cubin_is_not_kept(program: _Program) -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_a_compile_whose_process_ended_is_told(program: _Program) -> None:
-    """A process that asked and never said what came out is no reason to say nothing."""
+    """A process that asked and never said what came out is not a reason to say nothing."""
     assert program.ask()[0] is Kind.MISS
     (left,) = program.serving.finish()
     assert (left.result, left.reason) == (RunResult.LEFT, "its process ended before the build did")
@@ -629,7 +629,7 @@ def test_what_cannot_be_keyed_is_not_asked_for(program: _Program, source: bytes)
 
 @pytest.mark.usefixtures("installed")
 def test_what_may_lie_beside_a_made_up_folder_is_not_asked_for(program: _Program, tmp_path: Path) -> None:
-    """The folder that stands for it is to be empty, so that nothing is found from it."""
+    """The directory that stands for it is to be empty, so that nothing is found from it."""
     name = tempfile.mkdtemp(prefix="tmp", dir=tmp_path) + "/kern.cu"
     kind, (_, wanted) = program.ask(name=name)
     assert (kind, wanted) == (Kind.MISS, b"2")
@@ -664,7 +664,7 @@ def test_what_a_name_has_of_its_run_is_replaced(tmp_path: Path, given: str, kept
 def test_a_folder_that_is_gone_was_made_up_if_it_has_the_modules_own_prefix(
     tmp_path: Path, given: str, *, made_up: bool
 ) -> None:
-    """CuPy compiles after it has left its temporary folder."""
+    """CuPy compiles after it has left its temporary directory."""
     assert (read_name(str(tmp_path / given), {"TMPDIR": str(tmp_path)}).stems is not None) == made_up
 
 
@@ -679,7 +679,7 @@ def test_a_name_that_looks_made_up_counts_as_it_is(tmp_path: Path, mode: int | N
 
 
 def test_a_temporary_folder_of_headers_is_no_made_up_name(tmp_path: Path) -> None:
-    """What lies beside the source is included from there, so the folder counts."""
+    """What is next to the source is included from there, so the directory counts."""
     folder = tmp_path / "tmpab12_xyz"
     folder.mkdir(0o700)
     given = str(folder / "kern.cu")

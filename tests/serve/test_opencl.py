@@ -202,7 +202,7 @@ def test_a_late_compiler_is_not_asked_for_binaries(command: Command, stores: Sto
 
 
 def test_a_device_that_is_not_seen_is_passed(command: Command) -> None:
-    """Its time counts, and the reason is told; nothing is kept of it."""
+    """Its time counts, and the reason is reported; nothing is kept of it."""
     passed = command.build(driver="1.2.3")
     assert passed.kind == Kind.PASS and passed.fields[0]
     assert command.built(passed.fields[0], b"").kind == Kind.OK
@@ -280,7 +280,7 @@ def test_an_option_that_no_key_covers_is_passed(command: Command) -> None:
 
 
 def test_what_binaries_cannot_answer_is_not_kept(command: Command) -> None:
-    """No binary is asked for, and the reason is told."""
+    """No binary is asked for, and the reason is reported."""
     missed = command.build(options="-cl-kernel-arg-info")
     assert missed.fields[1:] == (b"0",)
     command.built(missed.fields[0], b"")
@@ -311,7 +311,7 @@ def test_a_build_that_never_ended_is_a_miss(command: Command) -> None:
 
 
 def test_what_no_frame_holds_is_no_hit(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The program compiles what it cannot be handed, and the reason is told."""
+    """The program compiles what it cannot be handed, and the reason is reported."""
     large = BINARY * 1000
     command.built(command.build().fields[0], large)
     assert command.build().kind == Kind.HIT
@@ -484,7 +484,7 @@ def test_devices_are_remembered(rows: Sequence[Device]) -> None:
 def test_devices_are_remembered_of_a_loader_that_is_told_the_same(
     rows: Sequence[Device], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A target may have another name beside other drivers."""
+    """A target may have another name next to other drivers."""
     memory, intel = Memory(), _row(rows, "intel")
     Devices(memory, lambda: rows).match(_told(intel), str(Path.cwd()))
     wait_until(lambda: bool(memory.kept))

@@ -74,7 +74,7 @@ def test_a_variable_that_is_changed_after_the_compiler_was_loaded_keeps_nothing(
 
 
 def test_a_miss_is_explained(program: Program, gpucache: Call) -> None:
-    """``inspect --misses`` tells what a run missed, under the command's name."""
+    """``inspect --misses`` says what a run missed, under the command's name."""
     program(INTEL, 2)
     program(INTEL, 3)
     misses = json.loads(gpucache("inspect", "--misses", "--json").stdout)["outcomes"]
@@ -174,7 +174,7 @@ def test_a_program_that_does_not_compile_fails_as_without_us(
 
 @pytest.mark.parametrize("variable", ["GPUCACHE_READ_ONLY", "GPUCACHE_DISABLE"])
 def test_settings_never_make_a_command_fail(program: Program, root: Path, variable: str) -> None:
-    """Where nothing is kept the command compiles, and the reason is told."""
+    """Where nothing is kept the command compiles, and the reason is reported."""
     done = program(INTEL, 2, **{variable: "1"})
     assert (done.code, done.out) == (0, "128.0\n")
     assert done.results == ["left"]
@@ -241,7 +241,7 @@ def test_hits_and_misses_are_told_as_the_library_tells_them(program: Program) ->
 
 @needs_root
 def test_another_users_cache_is_not_used(program: Program, root: Path) -> None:
-    """The command compiles, and the reason is told."""
+    """The command compiles, and the reason is reported."""
     root.mkdir()
     os.chown(root, 65534, 65534)
     done = program(INTEL, 2)
@@ -251,7 +251,7 @@ def test_another_users_cache_is_not_used(program: Program, root: Path) -> None:
 
 @needs_root
 def test_a_full_disk_is_told_and_harms_nobody(program: Program, tmp_path: Path) -> None:
-    """The command compiles, and the reason is told."""
+    """The command compiles, and the reason is reported."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k,mode=0700", "tmpfs", str(disk)])
@@ -345,7 +345,7 @@ os.kill(os.getpid(), int(sys.argv[1]))
 def test_a_command_that_ends_before_its_devices_are_known_leaves_nothing(
     run: Callable[..., Done], tmp_path: Path, number: int
 ) -> None:
-    """The probe that is under way ends with the command, and its folder goes."""
+    """The probe that is under way ends with the command, and its directory goes."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     done = run(sys.executable, "-c", _ENDS_FIRST, int(number), TMPDIR=str(temporary))

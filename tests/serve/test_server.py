@@ -130,7 +130,7 @@ def test_what_follows_a_reply_may_fail() -> None:
 
 
 def test_only_this_user_may_enter_its_folder() -> None:
-    """Nobody else can ask, and nothing is left behind."""
+    """No program else can ask, and nothing is left behind."""
     with serve({}) as path:
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert not path.parent.exists()
@@ -138,7 +138,7 @@ def test_only_this_user_may_enter_its_folder() -> None:
 
 @needs_root
 def test_another_user_is_not_answered() -> None:
-    """Who asks is checked, also where the folder would let them in, and named."""
+    """Who asks is checked, also where the directory would let them in, and named."""
     listening = Listening(lambda: {Kind.OTHER: _echo})
     path = Path(listening.open())
     try:

@@ -32,7 +32,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class RealCompiler:
-    """A compiler installed here, run in a process of its own."""
+    """A compiler installed here, run in a separate process."""
 
     name: str
     rule: SearchRule
@@ -105,7 +105,7 @@ def job() -> type[Job]:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Callable[..., Path]:
-    """Writes files below a folder: ``tree({"a/x.h": b"..."})``; a value of type str makes a link."""
+    """Writes files below a directory: ``tree({"a/x.h": b"..."})``; a value of type str makes a link."""
 
     def write(files: Mapping[str, bytes | str], *, root: str = "tree") -> Path:
         for name, content in files.items():

@@ -96,7 +96,7 @@ def test_equal_contents_reached_differently_differ(tree: Tree) -> None:
 
 
 def test_the_form_of_an_include_is_part_of_how_it_was_found(tree: Tree) -> None:
-    """Quotes and brackets are told apart where both lead to the same header."""
+    """Quotes and brackets are distinguished where both lead to the same header."""
     root = tree({"a/x.h": b"x"})
     quoted, angled = (_closure(form, root, "a") for form in (b'#include "x.h"', b"#include <x.h>"))
     assert quoted.includes == angled.includes
@@ -228,7 +228,7 @@ def test_an_include_through_a_macro_covers_all_that_it_can_come_to(tree: Tree) -
 def test_what_lies_outside_is_covered_where_a_macro_can_name_it(
     tree: Tree, tmp_path: Path, options: list[str], source: bytes
 ) -> None:
-    """Absolute names, parents and parents of linked folders are followed, through options and pastes."""
+    """Absolute names, parents and parents of linked directories are followed, through options and pastes."""
     root = tree({"a/link": "../far/deep", "far/deep/.keep": b"", "far/x.h": b"1"}, root=".")
     text = b"#define STR_(name) #name\n#define STR(name) STR_(name)\n" + source
     closure = _closure(text, root, "a", definitions=[option.format(tmp=tmp_path) for option in options])
@@ -237,7 +237,7 @@ def test_what_lies_outside_is_covered_where_a_macro_can_name_it(
 
 
 def test_a_header_that_an_absolute_macro_names_is_told_by_its_path(tree: Tree) -> None:
-    """It is named as it lies on the disk, and not as if it lay below a folder that is searched."""
+    """It is named as it is on the disk, and not as if it was below a directory that is searched."""
     root = tree({"a/.keep": b"", "far/x.h": b"1"})
     source = b"#define STR_(name) #name\n#define STR(name) STR_(name)\n#include STR(P/x.h)"
     closure = _closure(source, root, "a", definitions=[f"P={root}/far"])
@@ -289,7 +289,7 @@ def test_an_include_through_a_macro_covers_what_lies_beside_its_header(tree: Tre
 
 
 def test_it_counts_in_which_directory_an_include_through_a_macro_may_find_a_header(tree: Tree) -> None:
-    """A header beside the source is not the equal one in an include directory, where ``<x.h>`` finds it."""
+    """A header next to the source is not the equal one in an include directory, where ``<x.h>`` finds it."""
     source = b"#define M(name) <name>\n#include M(x.h)\n"
     root = tree({"home/x.h": b"x", "a/y.h": b"y", "b/x.h": b"x"})
     rule = SearchRule((Place.INCLUDER, Place.DIRS), (Place.DIRS,), home=str(root / "home"))
@@ -316,7 +316,7 @@ def test_a_macro_around_a_probe_in_another_header_is_followed(tree: Tree) -> Non
 def test_a_sweep_beyond_the_limits_is_uncacheable_and_named_headers_cure_it(
     tree: Tree, limits: Limits
 ) -> None:
-    """The reason tells the remedy, and the remedy works."""
+    """The reason reports the remedy, and the remedy works."""
     root = tree({"a/x.h": b"1", "a/y.h": b"2", "a/z.h": b"3"})
     source = b"#define HEADER <x.h>\n#define OTHER <y.h>\n#include HEADER\n#include OTHER"
     reason = _closure(source, root, "a", limits=limits).uncacheable
@@ -359,7 +359,7 @@ def test_a_named_header_that_is_missing_is_uncacheable() -> None:
     ],
 )
 def test_what_an_assembler_reads_is_uncacheable_and_named_headers_cure_it(tree: Tree, text: str) -> None:
-    """A program with assembly that may read a file is told with the remedy; naming the file is one."""
+    """A program with assembly that may read a file is reported with the remedy; naming the file is one."""
     assembly = b"void read() { __asm__(READ); }"
     root = tree({"a/x.h": text.encode(), "a/asm.h": assembly, "blob": b"1"})
     reason = _closure(b"#include <x.h>", root, "a").uncacheable

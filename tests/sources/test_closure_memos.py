@@ -381,7 +381,7 @@ def test_nothing_is_made_ready_where_nothing_is_kept(many: Path, monkeypatch: py
 
 
 def test_packs_are_bounded(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was packed first gives way, and what does not read as a pack is passed over."""
+    """What was packed first gives way, and what cannot be parsed as a pack is passed over."""
     monkeypatch.setattr(scan_memos, "WORTH_BYTES", 0)
     monkeypatch.setattr(scan_memos, "PACK_BYTES_CAP", 1000)
     memos = Shelf()
@@ -450,7 +450,7 @@ def _edit(random: Random, root: Path) -> None:
 
 
 def _lead(link: Path, folder: Path) -> None:
-    """Have a link lead to another folder."""
+    """Have a link lead to another directory."""
     link.unlink()
     link.symlink_to(folder)
 

@@ -29,7 +29,7 @@ def _v(number: int) -> bytes:
 
 @dataclass(frozen=True)
 class Layout:
-    """A source and a tree with the folders ``a`` and ``b`` (include directories) and ``cwd``.
+    """A source and a tree with the directories ``a`` and ``b`` (include directories) and ``cwd``.
 
     Headers that define V decide; which of them the compiler used is read from the value of V.
     """
@@ -206,7 +206,7 @@ _PACKAGES = Path(sysconfig.get_path("purelib"))
 
 
 def _opened(trace: Path, below: Path) -> set[Path]:
-    """Regular files below a folder that a traced process opened."""
+    """Regular files below a directory that a traced process opened."""
     calls = re.findall(r'openat\([^"\n]*"([^"]+)", [^=\n]*(?:= \d+|<unfinished \.\.\.>)', trace.read_text())
     paths = {Path(name).resolve() for name in calls}
     return {path for path in paths if path.is_relative_to(below.resolve()) and path.is_file()}
@@ -291,7 +291,7 @@ def test_the_closure_looks_where_a_real_compiler_looks(
 def test_a_quoted_header_beside_pocls_copy_of_the_program_is_covered(
     tree: Callable[..., Path], compiler: Callable[[str], Any], job: Callable[..., Any]
 ) -> None:
-    """PoCL compiles a file that it writes into its cache, so a header that lies there comes first."""
+    """PoCL compiles a file that it writes into its cache, so a header that is there comes first."""
     real = compiler("pocl")
     root = tree({"a/x.h": _v(2), "cwd/x.h": _v(1)})
     source = '#include "x.h"' + _OPENCL

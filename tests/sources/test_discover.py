@@ -41,7 +41,7 @@ def test_a_program_is_its_bytes_and_where_they_came_from(tree: Tree) -> None:
     ],
 )
 def test_what_is_no_source_is_refused(tree: Tree, name: str, words: str) -> None:
-    """What is missing, too large, a folder or would be waited on gets a sentence that says so."""
+    """What is missing, too large, a directory or would be waited on gets a sentence that says so."""
     root = tree({"x.cl": b"", "large.cl": b""})
     os.truncate(root / "large.cl", 64 * 1024**2 + 1)
     if name == "pipe.cl":
@@ -58,7 +58,7 @@ def test_a_folder_of_a_thousand_folders_is_refused(tree: Tree) -> None:
 
 
 def test_an_unreadable_source_and_folder_are_refused(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What may not be opened or listed is told with the system's reason."""
+    """What may not be opened or listed is reported with the system's reason."""
     root = tree({"d/x.cl": b""})
 
     def refuse(*_: object, **__: object) -> None:
@@ -87,7 +87,7 @@ def test_named_files_come_first_come_once_whatever_their_suffix(tree: Tree) -> N
 
 @pytest.mark.parametrize(("name", "words"), [("gone", "there is no source"), ("empty", "has no sources")])
 def test_a_path_that_gives_nothing_is_refused(tree: Tree, name: str, words: str) -> None:
-    """A missing path and a folder without sources are errors, not an empty list."""
+    """A missing path and a directory without sources are errors, not an empty list."""
     root = tree({"empty/readme.md": b""})
     with pytest.raises(SourceError, match=words):
         discover([root / name])

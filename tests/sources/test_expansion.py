@@ -53,7 +53,7 @@ def test_every_name_that_it_can_come_to_is_told(
     ],
 )
 def test_what_no_definition_leads_to_is_not_told(operand: bytes, definitions: bytes, name: bytes) -> None:
-    """A word that only stands elsewhere is no part of a name."""
+    """A word that only stands elsewhere is not a part of a name."""
     assert not _comes_to(operand, definitions, name)
 
 

@@ -114,7 +114,7 @@ def test_signs_of_a_comment_inside_a_name_belong_to_it() -> None:
 
 
 def test_a_comment_after_the_sign_ends_at_its_own_end() -> None:
-    """What lies between two comments is not skipped, so a definition does not become an include."""
+    """What is between two comments is not skipped, so a definition does not become an include."""
     assert _names(b"# /* a */ define A /* b */ include <x.h>") == []
 
 
@@ -222,7 +222,7 @@ def test_parts_that_cannot_meet_are_no_name(text: bytes) -> None:
 
 
 def test_how_a_header_is_asked_for_is_kept() -> None:
-    """Form, following and the search are told apart for include, include_next, embed and probe."""
+    """Form, following and the search are distinguished for include, include_next, embed and probe."""
     text = b'#include <a>\n#include_next "b"\n#embed <c>\n#if __has_include("d")\n'
     found = [(each.name, each.angled, each.followed, each.every) for each in scan(text).mentions]
     assert found == [

@@ -47,7 +47,7 @@ def entry_path(store: DirectoryStore, entry: Entry) -> Path:
 
 
 def put(path: Path, data: bytes) -> Path:
-    """Write a file of our own, its folder made if missing."""
+    """Write a file of our own, its directory made if missing."""
     path.parent.mkdir(0o700, parents=True, exist_ok=True)
     path.write_bytes(data)
     path.chmod(0o600)

@@ -1,4 +1,4 @@
-"""What lies beside the entries: counted, bounded, and swept."""
+"""What is next to the entries: counted, bounded, and swept."""
 
 import os
 import time
@@ -60,7 +60,7 @@ def test_a_lock_that_is_held_stays(store: DirectoryStore, aged: Callable[[], Non
 
 
 def test_all_that_is_no_entry_is_counted(store: DirectoryStore) -> None:
-    """In allocated blocks, in whichever of our folders it is; entries and strange files do not count."""
+    """In allocated blocks, in whichever of our directories it is; entries and strange files do not count."""
     store.publish(build_entry())
     assert store.beside_bytes() == 0
     for name in (
@@ -81,7 +81,7 @@ def test_all_that_is_no_entry_is_counted(store: DirectoryStore) -> None:
 
 
 def test_a_sweep_for_a_limit_removes_the_oldest_first(store: DirectoryStore) -> None:
-    """What is no entry may take a quarter of the limit; the entries are not touched."""
+    """What is not an entry may take a quarter of the limit; the entries are not touched."""
     store.publish(build_entry())
     histories = _record(store, 8)
     each = store.beside_bytes() // 8
@@ -93,7 +93,7 @@ def test_a_sweep_for_a_limit_removes_the_oldest_first(store: DirectoryStore) -> 
 
 
 def test_nothing_is_swept_where_nothing_shows_that_a_root_is_ours(root: Path) -> None:
-    """Another program's folder may have our names by chance; a store that only reads removes nothing."""
+    """Another program's directory may have our names by chance; a store that only reads removes nothing."""
     left = put(root / "v1" / "missed" / f"{KEY}.json", b"a thesis")
     root.chmod(0o700)
     assert DirectoryStore(root, writable=True).sweep(0).files == 0 and left.exists()

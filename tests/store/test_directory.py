@@ -25,7 +25,7 @@ def any_umask(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
 
 
 def _modes(root: Path) -> set[tuple[bool, int]]:
-    """Whether it is a folder, and its mode, of the root and all below it."""
+    """Whether it is a directory, and its mode, of the root and all below it."""
     places = [root, *root.rglob("*")]
     return {(path.is_dir(), stat.S_IMODE(path.stat().st_mode)) for path in places}
 
@@ -51,7 +51,7 @@ def test_shared_modes_under_any_umask(root: Path) -> None:
 
 
 def test_tag_marks_only_a_private_root_of_our_own(tmp_path: Path) -> None:
-    """A new private root carries the cache tag; a shared one or a folder with other things does not."""
+    """A new private root carries the cache tag; a shared one or a directory with other things does not."""
     (tmp_path / "used").mkdir(0o700)
     (tmp_path / "used" / "thesis.tex").write_text("")
     DirectoryStore(tmp_path / "private", writable=True).publish(build_entry())
@@ -80,7 +80,7 @@ def test_read_only_store_refuses_to_publish(root: Path) -> None:
 
 
 def test_publish_leaves_only_the_entry(root: Path, store: DirectoryStore) -> None:
-    """A published entry lies in its place with the returned size, and nothing in tmp."""
+    """A published entry is in its place with the returned size, and nothing in tmp."""
     size_bytes = store.publish(build_entry())
     assert entry_path(store, build_entry()).stat().st_size == size_bytes
     assert list((root / "v1" / "tmp").iterdir()) == []
@@ -89,7 +89,7 @@ def test_publish_leaves_only_the_entry(root: Path, store: DirectoryStore) -> Non
 def test_a_published_entry_survives_a_power_cut(
     store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its bytes are synced before it has its name, and afterwards the folder in which it has it."""
+    """Its bytes are synced before it has its name, and afterwards the directory in which it has it."""
     path, synced = entry_path(store, build_entry()), list[tuple[bool, bool]]()
     monkeypatch.setattr(
         os, "fsync", lambda fd: synced.append((stat.S_ISDIR(os.fstat(fd).st_mode), path.exists()))

@@ -88,7 +88,7 @@ def test_round_trip(
 
 
 def test_table_of_the_format() -> None:
-    """Every field lies at the offset and with the meaning that the format's table gives."""
+    """Every field is at the offset and with the meaning that the format's table gives."""
     entry = build_entry()
     data = encode(entry)
     version, head, detail = struct.unpack_from("<IIQ", data, 8)
@@ -175,7 +175,7 @@ def test_head_that_is_no_object_is_corrupt(tmp_path: Path, head: bytes) -> None:
     [b"", b"{}", b'{"key_fields":[["a"]],"build_log":"","tool_version":""}', b'{"key_fields":7}'],
 )
 def test_detail_of_other_types_is_corrupt(tmp_path: Path, detail: bytes) -> None:
-    """A detail that does not read is refused when it is asked for."""
+    """A detail that cannot be parsed is refused when it is asked for."""
     entry = build_entry()
     read, _ = _read(tmp_path / "entry", _assemble(entry, encode_head(entry.head), detail), entry.key)
     with pytest.raises(EntryFormatError) as caught:

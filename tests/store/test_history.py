@@ -39,7 +39,7 @@ def test_options_of_a_build_are_told_where_they_are_short(store: DirectoryStore)
 
 
 def test_programs_are_listed_by_their_own_names(store: DirectoryStore) -> None:
-    """Names come back as they were given, sorted, not as their folders are called."""
+    """Names come back as they were given, sorted, not as their directories are called."""
     for name in ("Zeta kernel", "a/b", "caf\udce9"):
         store.record(name, _event(1))
     assert store.programs() == ["Zeta kernel", "a/b", "caf\udce9"]
@@ -54,7 +54,7 @@ def test_history_is_bounded(root: Path, store: DirectoryStore) -> None:
     assert 50 < len(events) <= EVENT_CAP
     assert [event.when_ns for event in events] == list(range(1000 - len(events), 1000))
     assert not list((root / "v1" / "tmp").iterdir())
-    for number in range(EVENT_CAP + 44):  # of short lines more fit into a file than are told
+    for number in range(EVENT_CAP + 44):  # of short lines more fit into a file than are reported
         store.record("s", Event(number, "built", "", "t"))
     assert [event.when_ns for event in store.history("s")] == list(range(44, EVENT_CAP + 44))
 

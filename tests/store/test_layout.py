@@ -26,12 +26,12 @@ def test_only_keys_become_paths(text: str) -> None:
     [("cd", "ab" + "0" * 62 + ".gpc"), ("ab", "ab.gpc"), ("ab", "ab" + "0" * 62), ("ab", "notes.txt")],
 )
 def test_other_names_do_not_fit(folder: str, name: str) -> None:
-    """A name fits only in the folder of its own key."""
+    """A name fits only in the directory of its own key."""
     assert not layout.fits(folder, name)
 
 
 def test_histories_are_readable_and_unique() -> None:
-    """Two programs whose slugs are alike have folders of their own, without anything odd in the name."""
+    """Two programs whose slugs are alike have directories of their own, without anything odd in the name."""
     first, second = layout.history_name("My kernel/A"), layout.history_name("my-kernel.a")
     assert first.startswith("my-kernel-a-")
     assert first != second

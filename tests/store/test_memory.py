@@ -48,14 +48,14 @@ def test_publishing_again_counts_once() -> None:
 
 
 def test_limit_of_zero_turns_it_off() -> None:
-    """Nothing is kept, and publishing is no error."""
+    """Nothing is kept, and publishing is not an error."""
     store = MemoryStore(0)
     assert store.publish(build_entry()) > 0
     assert store.get(build_entry().key) == Absent()
 
 
 # The fork happens while the lock is held, from within the lookup of a key. A child that waits for
-# a lock nobody will release is ended by the alarm.
+# a lock that no process will release is ended by the alarm.
 _FORK = """
 import os, signal, sys
 from gpucache.model import CacheKey

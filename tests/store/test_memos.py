@@ -68,7 +68,7 @@ def test_a_file_of_somebody_else_is_nothing(store: DirectoryStore, path: Path) -
 
 
 def test_nothing_is_remembered_where_nothing_may_be_written(tmp_path: Path) -> None:
-    """A read-only cache, and a place that takes no folder, lose it and nothing else."""
+    """A read-only cache, and a place that takes no directory, lose it and nothing else."""
     (tmp_path / "file").write_bytes(b"")
     for place, writable in (("no", False), ("file", True)):
         store = DirectoryStore(tmp_path / place, writable=writable)

@@ -69,7 +69,7 @@ def test_a_request_is_news_again_after_an_hour(store: DirectoryStore) -> None:
 
 
 def test_what_was_built_is_forgotten(store: DirectoryStore) -> None:
-    """A request that is forgotten is gone, and forgetting it again is no error."""
+    """A request that is forgotten is gone, and forgetting it again is not an error."""
     store.note_missed(_missed())
     for _ in range(2):
         store.forget_missed(_missed().key)
@@ -93,7 +93,7 @@ def test_requests_are_private(store: DirectoryStore, tmp_path: Path) -> None:
 
 
 def test_nothing_is_noted_where_nothing_may_be_written(tmp_path: Path) -> None:
-    """A read-only cache, or a place that takes no folder, loses the request and nothing else."""
+    """A read-only cache, or a place that takes no directory, loses the request and nothing else."""
     (tmp_path / "file").write_bytes(b"")
     stores = DirectoryStore(tmp_path / "no", writable=False), DirectoryStore(tmp_path / "file", writable=True)
     assert [store.note_missed(_missed()) for store in stores] == [Noted.LOST, Noted.LOST]
@@ -102,7 +102,7 @@ def test_nothing_is_noted_where_nothing_may_be_written(tmp_path: Path) -> None:
 
 
 def test_a_request_for_no_target_is_passed_by(store: DirectoryStore, tmp_path: Path) -> None:
-    """A request whose target does not read is none, and is replaced when its program asks again."""
+    """A request whose target cannot be parsed is none, and is replaced when its program asks again."""
     store.note_missed(_missed())
     (path,) = (tmp_path / "cache/v1/missed").iterdir()
     path.write_text(path.read_text(encoding="ascii").replace("opencl:pocl/cpu", "pocl"), encoding="ascii")
@@ -113,7 +113,7 @@ def test_a_request_for_no_target_is_passed_by(store: DirectoryStore, tmp_path: P
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"local_sizes": 1}', "[" * 10_000])
 def test_a_file_that_is_no_request_is_passed_by(store: DirectoryStore, tmp_path: Path, text: str) -> None:
-    """What does not read as a request is none, and neither is a link to one."""
+    """What cannot be parsed as a request is none, and neither is a link to one."""
     store.note_missed(_missed())
     folder = tmp_path / "cache/v1/missed"
     (path,) = folder.iterdir()

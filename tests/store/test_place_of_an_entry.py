@@ -1,4 +1,4 @@
-"""Whatever lies where an entry should: the program gets its own, verify names it, and a repair removes it."""
+"""Whatever is where an entry should: the program gets its own, verify names it, and a repair removes it."""
 
 import os
 import shutil

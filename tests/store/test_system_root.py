@@ -21,7 +21,7 @@ _OTHER = 54321
 
 @pytest.fixture
 def root() -> Iterator[Path]:
-    """A shared root of the administrator with one entry, in a folder that every user can reach."""
+    """A shared root of the administrator with one entry, in a directory that every user can reach."""
     ground = Path(tempfile.mkdtemp(prefix="gpucache-test-"))
     ground.chmod(0o755)
     DirectoryStore(ground / "root", writable=True, shared=True).publish(build_entry())
@@ -52,7 +52,7 @@ def test_a_shared_root_is_read(root: Path) -> None:
 
 @pytest.mark.parametrize("inner", [".", "v1", "v1/entries", "v1/entries/*"])
 def test_a_private_folder_is_named_with_its_mode(root: Path, inner: str) -> None:
-    """A mode that shuts others out, of the root or of a folder below, names the place and two ways out."""
+    """A mode that shuts others out, of the root or of a directory below, names the place and two ways out."""
     (folder,) = root.glob(inner) if inner != "." else [root]
     folder.chmod(0o700)
     place = "it" if folder == root else str(folder)
@@ -63,7 +63,7 @@ def test_a_private_folder_is_named_with_its_mode(root: Path, inner: str) -> None
 
 
 def test_a_private_entry_is_named(root: Path) -> None:
-    """Folders that all may pass around entries that only their owner may read are seen, too."""
+    """Directories that all may pass around entries that only their owner may read are seen, too."""
     (entry,) = root.rglob("*.gpc")
     entry.chmod(0o600)
     assert "is closed to this user" in _told(root) and f"chmod -R go+rX {root}" in _told(root)
@@ -79,7 +79,7 @@ def test_another_owner_is_named(root: Path, what: str) -> None:
 
 
 def test_a_root_that_others_may_write_to_is_named(root: Path) -> None:
-    """A right to write for others is told with its mode, and chmod is the remedy."""
+    """A right to write for others is reported with its mode, and chmod is the remedy."""
     root.chmod(0o777)
     told = _told(root)
     assert "others may write to it (mode 0777)" in told and f"chmod -R go-w {root}" in told
@@ -93,6 +93,6 @@ def test_a_place_that_is_no_cache_is_named(root: Path) -> None:
 
 
 def test_a_root_below_a_private_folder_is_told(root: Path) -> None:
-    """Where a folder above shuts this user out, nothing is claimed of the root itself."""
+    """Where a directory above shuts this user out, nothing is claimed of the root itself."""
     root.parent.chmod(0o700)
     assert "this user may not pass through a directory above it" in _told(root)

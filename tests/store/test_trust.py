@@ -25,7 +25,7 @@ def _refusal(root: Path) -> str:
 
 
 def test_own_root_is_usable(tmp_path: Path) -> None:
-    """A folder of one's own that nobody else can write to is used, also through one's own link."""
+    """A directory of one's own that no other user can write to is used, also through one's own link."""
     tmp_path.chmod(0o755)
     (tmp_path / "link").symlink_to(tmp_path)
     assert root_state(tmp_path) == Root.USABLE
@@ -33,7 +33,7 @@ def test_own_root_is_usable(tmp_path: Path) -> None:
 
 
 def test_missing_root_is_no_fault(tmp_path: Path) -> None:
-    """A root that is not there yet is told apart from one that is refused."""
+    """A root that is not there yet is distinguished from one that is refused."""
     assert root_state(tmp_path / "none" / "yet") == Root.MISSING
 
 

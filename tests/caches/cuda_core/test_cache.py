@@ -1,4 +1,4 @@
-"""Caches laid by the rules of cuda.core, and what lies in them against those rules."""
+"""Caches laid by the rules of cuda.core, and what is in them against those rules."""
 
 import os
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ def test_a_folder_that_others_may_write_is_untrusted(folder: str, tmp_path: Path
 def test_a_link_in_the_place_of_a_folder_is_found_and_not_followed(
     parts: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """What lies behind it is neither listed nor removed."""
+    """What is behind it is neither listed nor removed."""
     root, elsewhere = tmp_path / "cache", tmp_path / "elsewhere"
     lay(elsewhere, "ab", "0" * 62, PTX)
     temporary(elsewhere, "entry-0ld_one_", 2 * HOUR_NS, _NOW)
@@ -111,7 +111,7 @@ def test_an_ambiguous_key_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("parts", [(), ("entries",), ("tmp",), ("entries", "tmp", "other")])
 def test_other_folders_are_not_recognised(parts: tuple[str, ...], tmp_path: Path) -> None:
-    """Neither those that have one of the two folders, nor those that have more and no entry."""
+    """Neither those that have one of the two directories, nor those that have more and no entry."""
     for part in parts:
         (tmp_path / part).mkdir()
     assert not SYSTEM.recognises(tmp_path)

@@ -48,7 +48,7 @@ def _file(root: Path, name: str) -> Path:
 
 
 def test_a_cache_as_cuda_core_makes_it_is_sound(root: Path) -> None:
-    """Entries and folders give no finding; LTO-IR, which cannot be checked to its end, a note."""
+    """Entries and directories give no finding; LTO-IR, which cannot be checked to its end, a note."""
     cache = opened(root)
     checked = [(cache.check(entry), entry) for entry in cache.scan()]
     assert len(checked) == 4 and not any(one.findings for one, _ in checked)
@@ -64,7 +64,7 @@ def test_entries_say_what_their_binaries_say(root: Path) -> None:
 
 
 def test_a_cache_is_recognised(root: Path) -> None:
-    """The folder is; the folders in and above it are not."""
+    """The directory is; the directories in and above it are not."""
     assert SYSTEM.recognises(root)
     assert not any(map(SYSTEM.recognises, (root.parent, root / "entries", root / "tmp")))
 
@@ -157,7 +157,7 @@ def test_a_link_is_served_by_cuda_core_and_found(root: Path, tmp_path: Path) -> 
 
 
 def test_a_folder_in_the_place_of_an_entry_makes_the_program_fail_and_is_found(root: Path) -> None:
-    """As is a file in the place of a folder."""
+    """As is a file in the place of a directory."""
     path = _file(root, "scale")
     path.unlink()
     path.mkdir()
@@ -224,7 +224,7 @@ def test_repair_removes_what_dead_writers_left_and_no_more(root: Path) -> None:
 
 
 def test_an_evicted_entry_is_compiled_anew(root: Path) -> None:
-    """Also where its folder was left empty."""
+    """Also where its directory was left empty."""
     cache, path = opened(root), _file(root, "thrice")
     entry = next(one for one in cache.scan() if one.path == str(path))
     assert cache.remove(entry, "--all") is None and cache.finish_removals() == ()

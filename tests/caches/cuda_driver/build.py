@@ -17,7 +17,7 @@ OLD = NOW - 24 * HOUR_NS
 
 
 def file(root: Path, path: str, size: int = 100, mtime_ns: int = OLD) -> Path:
-    """A file of some size and time; folders are made 0700, as the driver makes them."""
+    """A file of some size and time; directories are made 0700, as the driver makes them."""
     folder = root
     for part in ("", *path.split("/")[:-1]):
         folder = folder / part

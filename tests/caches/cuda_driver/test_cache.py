@@ -1,4 +1,4 @@
-"""The driver's cache as one opaque entry: what is told of it, and how it is emptied."""
+"""The driver's cache as one opaque entry: what is reported about it, and how it is emptied."""
 
 import os
 from collections.abc import Callable
@@ -68,7 +68,7 @@ def test_a_sound_tree_has_no_finding_and_a_note(tmp_path: Path) -> None:
     ("root", "below", "wrong"), [(0o700, 0o755, False), (0o755, 0o700, False), (0o755, 0o755, True)]
 )
 def test_modes_count_where_others_get_there(root: int, below: int, wrong: bool, tmp_path: Path) -> None:
-    """Files of a umask of 002 behind a folder that is one's own are no danger."""
+    """Files of a umask of 002 behind a directory that is one's own are no danger."""
     tree(tmp_path / "jit")
     binary(tmp_path / "jit", 1).chmod(0o664)
     for folder in filter(Path.is_dir, [*(tmp_path / "jit").rglob("*")]):
@@ -90,7 +90,7 @@ def test_a_file_of_another_user_is_untrusted_wherever_it_lies(tmp_path: Path) ->
 
 
 def test_links_are_told_and_not_followed(tmp_path: Path) -> None:
-    """Neither to a file nor to a folder; what they name is not counted."""
+    """Neither to a file nor to a directory; what they name is not counted."""
     elsewhere = tree(tmp_path / "elsewhere")
     tree(tmp_path / "jit", binaries=1)
     (tmp_path / "jit" / "A").symlink_to(elsewhere)
@@ -142,7 +142,7 @@ def test_a_binary_over_the_limit_is_told(tmp_path: Path) -> None:
 
 
 def test_without_a_known_limit_none_is_held_against_it(tmp_path: Path) -> None:
-    """As for a folder that --cache named."""
+    """As for a directory that --cache named."""
     assert not told(opened(tree(tmp_path / "jit")))
 
 
@@ -168,7 +168,7 @@ def test_what_stopped_programs_left_is_told_once_it_is_old(path: str, size: int,
 
 
 def test_folders_of_any_depth_end_the_walk(tmp_path: Path) -> None:
-    """They are told, and no more of them is looked at."""
+    """They are reported, and no more of them is looked at."""
     tree(tmp_path / "jit")
     file(tmp_path / "jit", "/".join("a" * (DEEPEST + 40)))
     cache = opened(tmp_path / "jit")
@@ -261,7 +261,7 @@ def test_a_cache_among_the_files_of_others_is_not_emptied(stranger: str, tmp_pat
 
 @pytest.mark.parametrize("paths", [("index",), ("12/24/20241224103000", "12/25/20241225103000", "index")])
 def test_what_others_have_as_well_shows_nothing(paths: tuple[str, ...], tmp_path: Path) -> None:
-    """Photos by month, day and time lie as a driver's files do, and many programs call a file an index."""
+    """Photos by month, day and time are as a driver's files do, and many programs call a file an index."""
     for path in paths:
         file(tmp_path / "jit", path)
     entry = only(opened(tmp_path / "jit"))
@@ -328,7 +328,7 @@ def test_any_tree_is_told_and_emptied(paths: list[tuple[list[str], int]]) -> Non
         root = Path(folder, "jit")
         root.mkdir()
         for parts, size in paths:
-            # A name may be that of a folder already, or a folder be wanted where a file is.
+            # A name may be that of a directory already, or a directory be wanted where a file is.
             blocked = any(root.joinpath(*parts[:end]).is_file() for end in range(1, len(parts)))
             if not blocked and not root.joinpath(*parts).is_dir():
                 file(root, "/".join(parts), size)

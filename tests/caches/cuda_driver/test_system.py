@@ -43,7 +43,7 @@ def test_a_tree_of_the_known_layout_is_recognised(tmp_path: Path) -> None:
     "paths", [(), ("ab/cd/00000000000000",), ("index", "ab/00000000000000"), ("index", "ab/cd/name")]
 )
 def test_other_trees_are_not_recognised(paths: tuple[str, ...], tmp_path: Path) -> None:
-    """Other caches have an index, or folders of hexadecimal names."""
+    """Other caches have an index, or directories of hexadecimal names."""
     for path in paths:
         file(tmp_path, path)
     assert not SYSTEM.recognises(tmp_path)

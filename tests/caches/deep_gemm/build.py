@@ -16,7 +16,7 @@ def key(number: int) -> str:
 
 
 def put(root: Path, number: int = 0) -> Path:
-    """Lay a kernel as DeepGEMM does; its folder."""
+    """Lay a kernel as DeepGEMM does; its directory."""
     folder = root / "cache" / f"kernel.{NAME}.{key(number)}"
     lay(folder / "kernel.cu", b"// Includes' hash value: 1\n%d" % number)
     return lay(folder / "kernel.cubin", CUBIN).parent

@@ -22,7 +22,7 @@ build {folder}/{name}.cuda.o: cuda_compile {source}
 
 
 def put(root: Path, number: int = 0, cuda_home: str = "/usr/local/cuda", source: str = "/") -> Path:
-    """Lay a module as FlashInfer and ninja do; its folder."""
+    """Lay a module as FlashInfer and ninja do; its directory."""
     name = f"batch_decode_{number}"
     folder = root / VERSION / ARCHS / "cached_ops" / name
     files = {

@@ -1,4 +1,4 @@
-"""One cache file or a folder of them, as a cache."""
+"""One cache file or a directory of them, as a cache."""
 
 import os
 import time
@@ -23,7 +23,7 @@ _HOUR_NS = 3600 * 10**9
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A sound cache file beside its source."""
+    """A sound cache file next to its source."""
     (tmp_path / "foo.fut").write_text("def main = 1\n", encoding="utf-8")
     path = tmp_path / "foo.fut.cache"
     path.write_bytes(file_bytes())
@@ -58,7 +58,7 @@ def test_times_of_an_entry(file: Path) -> None:
 
 
 def test_a_folder_holds_its_cache_files(file: Path) -> None:
-    """Other files, unfinished ones and folders below are left out."""
+    """Other files, unfinished ones and directories below are left out."""
     _write(file.parent / _PARTIAL, file_bytes())
     _write(file.parent / "prog.cache", file_bytes())
     _write(file.parent / "foo.fut.tuning", b"main.tile=16\n")
@@ -163,7 +163,7 @@ def test_a_link_is_untrusted(file: Path) -> None:
 
 
 def test_a_file_whose_source_is_gone_is_an_orphan(file: Path) -> None:
-    """Only a name that futhark bench gives tells of a source."""
+    """Only a name that futhark bench gives reports a source."""
     (file.parent / "foo.fut").unlink()
     (finding,) = _check(file).findings
     assert (finding.kind, "foo.fut" in finding.detail) == (FindingKind.ORPHAN, True)
@@ -182,7 +182,7 @@ def test_a_report_has_the_header_and_the_payload(file: Path) -> None:
 
 
 def test_a_truncated_file_is_still_reported(file: Path) -> None:
-    """What is left of it is told, as long as its header is there."""
+    """What is left of it is reported, as long as its header is there."""
     _write(file, file_bytes()[:60])
     fields = {one.label: one.value for one in open_cache(file).report(only_entry(file)).key_fields}
     assert (fields["declared size in bytes"], fields["real size in bytes"]) == (str(48 + len(PTX)), "60")
@@ -231,7 +231,7 @@ def test_an_unfinished_file_of_ours_is_a_leftover(file: Path) -> None:
 
 
 def test_nothing_else_is_removed_as_a_leftover(file: Path) -> None:
-    """A name that is not ours is refused, in the folder and outside."""
+    """A name that is not ours is refused, in the directory and outside."""
     cache = SYSTEM.open(open_cache(file).location(), clock=lambda: time.time_ns() + 2 * _HOUR_NS)
     for path in (file, file.parent / "foo.fut", file.parent / "x" / ".." / _PARTIAL):
         assert cache.repair(Checked(str(path), counts=False), None).findings == ()

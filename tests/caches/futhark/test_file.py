@@ -1,4 +1,4 @@
-"""The 48 bytes a cache file begins with, and what lies behind them."""
+"""The 48 bytes a cache file begins with, and what is behind them."""
 
 import pytest
 from hypothesis import given
@@ -84,7 +84,7 @@ def test_kind_and_target(payload: bytes, kind: str, target: str) -> None:
 
 
 def test_consequences_differ() -> None:
-    """CUDA compiles again, OpenCL may not, and of unknown bytes both is told."""
+    """CUDA compiles again, OpenCL may not, and of unknown bytes both is reported."""
     assert "compiles again" in consequence(describe(PTX))
     assert "does not compile again" in consequence(describe(SPIRV))
     unknown = consequence(describe(b"?"))

@@ -37,7 +37,7 @@ def test_other_line_ends_are_read() -> None:
 
 
 def test_the_last_start_counts() -> None:
-    """A log of two starts tells of the second."""
+    """A log of two starts reports the second."""
     first = cuda_log((b"-G",), _ASKING, b"Failed to restore cache (errno: Success)", b"Caching PTX in x...")
     reading = read_log(first + cuda_log(OPTIONS))
     assert (reading.options, reading.asked_for, reading.outcome) == (OPTIONS, b"", Outcome.UNSAID)

@@ -8,7 +8,7 @@ from gpucache.errors import OptionError
 
 
 def test_cuda_options_in_order() -> None:
-    """Architecture, warnings, sizes, widths, folders, the user's own, the last three."""
+    """Architecture, warnings, sizes, widths, directories, the user's own, the last three."""
     assert list(cuda_options((8, 0), ("--use_fast_math",), {})) == [
         "-arch",
         "compute_80",

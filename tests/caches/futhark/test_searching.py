@@ -49,7 +49,7 @@ def test_an_option_that_was_there(option: bytes) -> None:
 
 
 def test_a_folder_of_the_environment_is_tried() -> None:
-    """A folder that nobody would guess is found if it is given."""
+    """A directory that no program would guess is found if it is given."""
     stored = (*OPTIONS, b"-I/sw/cuda/12.1.0-gcc/include")
     assert _explain(stored) == []
     assert _explain(stored, CUDA_HOME="/sw/cuda/12.1.0-gcc") == [(stored[-1], None)]

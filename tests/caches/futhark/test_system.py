@@ -33,7 +33,7 @@ def test_what_it_says_of_itself(tmp_path: Path) -> None:
     [(file_bytes(), True), (b"FUTHARK\0", True), (b"FUTHARK", False), (b"", False), (b"junk" * 20, False)],
 )
 def test_a_file_is_recognised_by_its_magic(tmp_path: Path, data: bytes, expected: bool) -> None:
-    """Eight bytes tell, a part of them does not; likewise of the folder around it."""
+    """Eight bytes tell, a part of them does not; likewise of the directory around it."""
     path = tmp_path / "x"
     path.write_bytes(data)
     assert (SYSTEM.recognises(path), SYSTEM.recognises(tmp_path)) == (expected, expected)
@@ -50,7 +50,7 @@ def test_what_is_no_file_is_not_recognised(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_looked_at_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a folder of very many files no more than a bounded number is opened."""
+    """Of a directory of very many files no more than a bounded number is opened."""
     opened: list[str] = []
 
     def look(_folder: Folder, name: str) -> bool:
@@ -65,7 +65,7 @@ def test_a_folder_is_looked_at_in_part(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_pipe_is_not_opened_as_a_cache(tmp_path: Path) -> None:
-    """A location that is neither file nor folder is refused with what to name instead."""
+    """A location that is neither file nor directory is refused with what to name instead."""
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(CacheUnusableError, match="is not a file or a directory; name"):
         open_cache(tmp_path / "pipe")

@@ -16,7 +16,7 @@ def _mode(path: Path) -> int:
 
 
 def test_a_file_is_written_as_futhark_writes_it(tmp_path: Path) -> None:
-    """Byte for byte, with nothing beside it."""
+    """Byte for byte, with nothing next to it."""
     write_file(tmp_path / "x.cache", KEY, SPIRV)
     assert (tmp_path / "x.cache").read_bytes() == file_bytes(payload=SPIRV)
     assert [path.name for path in tmp_path.iterdir()] == ["x.cache"]
@@ -95,7 +95,7 @@ def test_a_key_of_another_length_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was there is still there, and nothing beside it."""
+    """What was there is still there, and nothing next to it."""
     path = tmp_path / "x.cache"
     path.write_bytes(file_bytes(payload=b"old"))
 

@@ -17,7 +17,7 @@ OTHERS = LIBRARY + f"\0c{name(b'library 1')}.main.cpp\0".encode()
 
 
 def test_a_graph_is_one_entry_with_all_its_guards(tmp_path: Path) -> None:
-    """Graphs with gradients lie beside the others."""
+    """Graphs with gradients are next to the others."""
     put(tmp_path)
     put(tmp_path, data=b"for other guards")
     put(tmp_path, kind="aotautograd")
@@ -100,7 +100,7 @@ def test_a_library_that_is_being_compiled_stays(tmp_path: Path) -> None:
 def test_a_file_that_is_not_called_by_what_it_holds_is_found_and_removed(
     data: bytes, kind: FindingKind, tmp_path: Path
 ) -> None:
-    """With its folder; other graphs stay."""
+    """With its directory; other graphs stay."""
     other = put(tmp_path, 1)
     path = put(tmp_path)
     path.write_bytes(data)
@@ -128,7 +128,7 @@ def test_it_lies_among_temporary_files_unless_a_variable_moves_it(
 
 
 def test_headers_that_were_compiled_ahead_are_its_own(tmp_path: Path) -> None:
-    """Alone in the folder, they make it no other's."""
+    """Alone in the directory, they make it no other's."""
     (tmp_path / "precompiled_headers").mkdir()
     assert not list(opened(SYSTEM, tmp_path).leftovers())
 

@@ -1,4 +1,4 @@
-"""Files laid by the rules of JAX's compilation cache, and what is told of those that break them."""
+"""Files laid by the rules of JAX's compilation cache, and what is reported about those that break them."""
 
 import fcntl
 import os
@@ -63,7 +63,7 @@ def test_bytes_behind_the_data_do_no_harm(whole: bytes, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("before", [b"", b"\x03abc", b"\x80\x01" + bytes(128)])
 def test_the_executable_of_another_module_is_seen(before: bytes, tmp_path: Path) -> None:
-    """JAX would run it; where an executable names no module, nothing can be told."""
+    """JAX would run it; where an executable names no module, nothing can be reported."""
     for number, module in enumerate(("jit_f", "jit_g")):
         put(tmp_path, number, packed(executable(module, before)))
     cache = opened(SYSTEM, tmp_path, _NOW)
@@ -198,7 +198,7 @@ def test_a_lock_that_stays_held_is_waited_for_once(tmp_path: Path, monkeypatch: 
 
 
 def test_what_xla_tuned_is_no_stranger(tmp_path: Path) -> None:
-    """It lies in a folder of its own there."""
+    """It is in its own directory there."""
     put(tmp_path)
     (tmp_path / "xla_gpu_per_fusion_autotune_cache_dir").mkdir()
     (tmp_path / "xla_gpu_per_fusion_autotune_cache_dir" / "x.textproto").touch()
@@ -206,7 +206,7 @@ def test_what_xla_tuned_is_no_stranger(tmp_path: Path) -> None:
 
 
 def test_a_key_is_answered_by_its_digits(tmp_path: Path) -> None:
-    """A damaged entry is no hit."""
+    """A damaged entry is not a hit."""
     put(tmp_path, 0)
     os.utime(put(tmp_path, 1, packed()[:-1]), (1, 1))
     cache = opened(SYSTEM, tmp_path, _NOW)

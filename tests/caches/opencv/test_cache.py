@@ -34,7 +34,7 @@ def test_a_file_says_its_source_its_device_and_the_options_of_its_builds(tmp_pat
 
 
 def test_versions_below_one_folder_are_told_apart(tmp_path: Path) -> None:
-    """In the home folder every version of OpenCV has its own."""
+    """In the home directory every version of OpenCV has its own."""
     put(tmp_path / "4.x" / "opencl_cache")
     put(tmp_path / "5.x" / "opencl_cache")
     (tmp_path / "5.x" / "downloads").mkdir()
@@ -99,7 +99,7 @@ def test_a_lock_that_is_held_keeps_its_entries(tmp_path: Path, monkeypatch: pyte
 
 
 def test_places_are_found_as_opencv_finds_them(tmp_path: Path) -> None:
-    """A cache folder counts where it is there, and a word that is no switch is told."""
+    """A cache directory counts where it is there, and a word that is no switch is reported."""
     (tmp_path / ".cache").mkdir()
     home = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "none")}
     (location,) = SYSTEM.locations(home)

@@ -34,7 +34,7 @@ def program(
     variant: str = SMALL,
     at_ns: int = NOW - DAY,
 ) -> Path:
-    """A sound program with every kernel compiled once; its folder."""
+    """A sound program with every kernel compiled once; its directory."""
     folder = folder_of(root, digest)
     for kernel in kernels:
         place = folder / kernel / variant
@@ -49,7 +49,7 @@ def program(
 
 
 def age(root: Path, at_ns: int) -> None:
-    """Give everything below a folder a time and modes that are trusted, as PoCL's are."""
+    """Give everything below a directory a time and modes that are trusted, as PoCL's are."""
     for path in sorted(root.rglob("*"), reverse=True):
         if not path.is_symlink():
             path.chmod(0o700)

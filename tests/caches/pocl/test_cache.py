@@ -17,7 +17,7 @@ SYSTEM = of_others("pocl")
 
 
 def test_a_program_is_an_entry(tmp_path: Path) -> None:
-    """Kernels, target, size and times of a program are told."""
+    """Kernels, target, size and times of a program are reported."""
     build.program(tmp_path, kernels=["vecadd", "twice", "rev"])
     [entry] = build.cache(tmp_path).scan()
     assert entry.key == bytes(range(20)).hex()[:3] + bytes(range(20)).hex()[4:]
@@ -61,7 +61,7 @@ def test_an_entry_is_found_by_digits_in_either_case(tmp_path: Path) -> None:
 
 
 def test_a_damaged_program_says_so_in_a_scan(tmp_path: Path) -> None:
-    """A program that was emptied is an entry still, named by its kernels' folders."""
+    """A program that was emptied is an entry still, named by its kernels' directories."""
     folder = build.program(tmp_path)
     (folder / "program.bc").write_bytes(b"")
     [entry] = build.cache(tmp_path).scan()
@@ -69,7 +69,7 @@ def test_a_damaged_program_says_so_in_a_scan(tmp_path: Path) -> None:
 
 
 def test_names_on_disk_are_made_printable(tmp_path: Path) -> None:
-    """A kernel's folder with bytes that are no text harms no terminal."""
+    """A kernel's directory with bytes that are no text harms no terminal."""
     folder = build.program(tmp_path)
     (folder / "program.bc").write_bytes(b"")
     (Path(os.fsdecode(os.fsencode(folder) + b"/e\xffvil\x1b[0m"))).mkdir()
@@ -145,7 +145,7 @@ def test_whatever_lies_there_is_told(
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.mkdir(exist_ok=True) if content is None else path.write_bytes(content)
-        except OSError:  # a file where a folder would be
+        except OSError:  # a file where a directory would be
             continue
     cache = build.cache(root, now_ns=build.NOW * 2)
     found = [(cache.check(entry), entry) for entry in cache.scan()]

@@ -95,7 +95,7 @@ def test_a_wrong_kernel_is_told_and_goes_alone(
 
 
 def test_a_jit_object_is_checked_like_a_library(tmp_path: Path) -> None:
-    """Newer PoCLs keep object files, whose names lie in another table."""
+    """Newer PoCLs keep object files, whose names are in another table."""
     folder = build.program(tmp_path)
     place = _kernel(folder).with_suffix(".o")
     _kernel(folder).rename(place)
@@ -122,7 +122,7 @@ def _open_folder(folder: Path) -> None:
 def test_what_others_could_have_put_there_is_untrusted(
     tmp_path: Path, change: Callable[[Path], None]
 ) -> None:
-    """PoCL runs what lies there, so files that others may write and links are wrong."""
+    """PoCL runs what is there, so files that others may write and links are wrong."""
     change(build.program(tmp_path))
     assert {one.kind for one in _check(tmp_path).findings} == {FindingKind.UNTRUSTED}
 
@@ -142,7 +142,7 @@ def test_a_link_is_removed_and_what_it_names_stays(tmp_path: Path) -> None:
 
 
 def test_a_linked_folder_is_not_entered(tmp_path: Path) -> None:
-    """A kernel's folder that is a link is told, and nothing behind it is read or removed."""
+    """A kernel's directory that is a link is reported, and nothing behind it is read or removed."""
     outside = tmp_path / "outside" / build.SMALL
     outside.mkdir(parents=True)
     (outside / "vecadd.so").write_bytes(b"garbage")
@@ -155,7 +155,7 @@ def test_a_linked_folder_is_not_entered(tmp_path: Path) -> None:
 
 
 def test_a_kernel_that_the_program_has_not_is_an_orphan(tmp_path: Path) -> None:
-    """A folder of a name that bitcode does not define is asked for by nobody."""
+    """A directory of a name that bitcode does not define is asked for by nobody."""
     folder = build.program(tmp_path, kernels=["vecadd", "rev"])
     (folder / "rev").rename(folder / "other")
     kinds = {one.kind for one in _check(tmp_path).findings}
@@ -163,7 +163,7 @@ def test_a_kernel_that_the_program_has_not_is_an_orphan(tmp_path: Path) -> None:
 
 
 def test_a_program_without_any_of_its_compiled_kernels_is_another_entrys(tmp_path: Path) -> None:
-    """Swapped bitcode is found by the kernels beside it, and a repair removes the entry."""
+    """Swapped bitcode is found by the kernels next to it, and a repair removes the entry."""
     folder = build.program(tmp_path)
     (folder / "program.bc").write_bytes(bitcode(["other"]))
     [finding] = _repair(tmp_path).findings
@@ -172,7 +172,7 @@ def test_a_program_without_any_of_its_compiled_kernels_is_another_entrys(tmp_pat
 
 
 def test_a_library_that_the_loader_takes_is_sound(tmp_path: Path) -> None:
-    """The loader does not read the section table, at which a library ends."""
+    """The loader cannot be parsed the section table, at which a library ends."""
     folder = build.program(tmp_path)
     data = bytearray(shared_library("<", 64))
     struct.pack_into("<Q", data, 40, len(data))

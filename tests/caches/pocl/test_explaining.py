@@ -47,7 +47,7 @@ def test_another_local_size_is_a_changed_field(tmp_path: Path) -> None:
 
 
 def test_a_kernel_that_was_never_launched_is_known_from_the_program(tmp_path: Path) -> None:
-    """The bitcode names kernels that have no folder yet."""
+    """The bitcode names kernels that have no directory yet."""
     folder = build.program(tmp_path)
     (folder / "program.bc").write_bytes(bitcode(["vecadd", "idle"]))
     reach = _ask(tmp_path, kernel=b"idle", local_size=b"16")

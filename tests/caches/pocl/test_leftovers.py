@@ -1,4 +1,4 @@
-"""What lies in PoCL's cache without being a program, and programs that an upgrade put out of reach."""
+"""What is in PoCL's cache without being a program, and programs that an upgrade put out of reach."""
 
 import os
 from pathlib import Path
@@ -56,7 +56,7 @@ def test_young_temporaries_are_noted_and_stay(tmp_path: Path) -> None:
 
 
 def test_leftovers_do_not_count_as_checked(tmp_path: Path) -> None:
-    """What is no entry is told with its place and is not counted."""
+    """What is not an entry is reported with its place and is not counted."""
     _temporaries(tmp_path)
     build.age(tmp_path, _OLD)
     places = {checked.entry for checked in build.cache(tmp_path).leftovers() if not checked.counts}
@@ -64,7 +64,7 @@ def test_leftovers_do_not_count_as_checked(tmp_path: Path) -> None:
 
 
 def test_a_link_among_temporaries_is_not_removed(tmp_path: Path) -> None:
-    """A link called like a temporary folder is a stranger, and what it names stays."""
+    """A link called like a temporary directory is a stranger, and what it names stays."""
     target = tmp_path / "target"
     target.mkdir()
     (target / "precious").touch()
@@ -122,7 +122,7 @@ def test_what_people_call_as_pocl_does_is_a_stranger(name: str, tmp_path: Path) 
 
 
 def test_failed_builds_are_orphans_and_go_with_their_folders(tmp_path: Path) -> None:
-    """A folder with no more than a log is what a build that failed leaves."""
+    """A directory with no more than a log is what a build that failed leaves."""
     folder = build.folder_of(tmp_path)
     folder.mkdir(parents=True)
     (folder / "build.log").write_text("error")
@@ -136,7 +136,7 @@ def test_failed_builds_are_orphans_and_go_with_their_folders(tmp_path: Path) -> 
 
 
 def test_a_build_in_progress_is_left_alone(tmp_path: Path) -> None:
-    """A young folder without a program may be one whose compiler is still at work."""
+    """A young directory without a program may be one whose compiler is still at work."""
     folder = build.folder_of(tmp_path)
     folder.mkdir(parents=True)
     build.age(tmp_path, _YOUNG)
@@ -174,7 +174,7 @@ def test_strangers_are_named_and_left(tmp_path: Path) -> None:
 
 
 def test_the_folder_of_something_else_is_one_finding(tmp_path: Path) -> None:
-    """A home is told once to be no cache, and nothing in it is named, advised on or removed."""
+    """A home is reported once to be no cache, and nothing in it is named, advised on or removed."""
     for name in ("AI", "photos", "tempdir_mine", "tempfile_abcdef"):
         (tmp_path / name).mkdir()
     build.age(tmp_path, _OLD)
@@ -215,7 +215,7 @@ def _two_llvms(root: Path, old_used_ns: int) -> None:
 
 
 def test_programs_of_an_llvm_that_is_gone_are_stale(tmp_path: Path) -> None:
-    """What was not used since another LLVM appeared is told once, with the line that removes it."""
+    """What was not used since another LLVM appeared is reported once, with the line that removes it."""
     _two_llvms(tmp_path, old_used_ns=build.NOW - 30 * build.DAY)
     [(name, (kind, detail))] = _left(tmp_path).items()
     assert (name, kind) == ("LLVM 14.0.6", FindingKind.STALE)

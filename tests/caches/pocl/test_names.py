@@ -33,7 +33,7 @@ def test_a_real_name_gives_its_key() -> None:
 
 @pytest.mark.parametrize("name", ["OQ", "oe", "O", "OEP", "", "A1"])
 def test_other_names_are_no_pairs(name: str) -> None:
-    """Only two letters from A to P are the first part of a program's folder."""
+    """Only two letters from A to P are the first part of a program's directory."""
     assert not entry.LAYOUT.key_at((name, "P" * 37))
 
 
@@ -48,7 +48,7 @@ def test_other_names_are_no_pairs(name: str) -> None:
     ],
 )
 def test_a_variant_folder_tells_its_launches(folder: str, size: str, words: str) -> None:
-    """Local size, global offset and grid are read from the folder's name."""
+    """Local size, global offset and grid are read from the directory's name."""
     variant = entry.variant_of("vecadd", folder)
     assert variant is not None
     assert (variant.local_size, variant.words) == (size, words)
@@ -63,7 +63,7 @@ def test_other_folders_are_no_variants(folder: str) -> None:
 
 
 def test_a_clipped_name_stands_for_its_kernel_alone() -> None:
-    """A long kernel's folder holds its beginning and its SHA-1, and is held against both."""
+    """A long kernel's directory holds its beginning and its SHA-1, and is held against both."""
     kernel = "k" * 300
     digest = entry.letters_of(hashlib.sha1(kernel.encode(), usedforsecurity=False).digest())
     folder = f"{kernel[:100]}.{digest}"

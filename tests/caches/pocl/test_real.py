@@ -269,7 +269,7 @@ def test_isolation_and_tracing_are_obeyed(pocl: Pocl, made: Path, tmp_path: Path
 
 
 def test_an_older_llvm_that_is_gone_is_told(tmp_path: Path, made: Path, pocl: Pocl) -> None:
-    """Programs of a real LLVM are told apart from those of another one that came later."""
+    """Programs of a real LLVM are distinguished from those of another one that came later."""
     root = tmp_path / "kcache"
     used = time.time_ns()
     build.program(root, digest=bytes([0xEE] * 20), llvm="LLVM99.0.1", at_ns=used + _MINUTE)

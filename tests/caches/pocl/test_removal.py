@@ -24,7 +24,7 @@ def test_a_program_is_removed_with_its_folder_of_two_letters(tmp_path: Path) -> 
 
 
 def test_finishing_keeps_what_still_holds_programs(tmp_path: Path) -> None:
-    """A folder of two letters stays as long as another program lies in it."""
+    """A directory of two letters stays as long as another program is in it."""
     for last in (1, 2):
         build.program(tmp_path, digest=bytes([*[7] * 19, last]))
     cache = build.cache(tmp_path)
@@ -73,7 +73,7 @@ def test_a_program_with_a_users_file_in_its_folder_stays(name: str, tmp_path: Pa
 
 
 def test_a_link_in_the_place_of_a_program_is_not_followed(tmp_path: Path) -> None:
-    """A folder that became a link since the scan is kept, and what it names is untouched."""
+    """A directory that became a link since the scan is kept, and what it names is untouched."""
     root = tmp_path / "root"
     folder = build.program(root)
     cache = build.cache(root)
@@ -109,7 +109,7 @@ def _refuse(*_: object) -> None:
 
 
 def test_others_see_a_program_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folder is renamed first; where deleting ends there, the rest is a leftover and no entry."""
+    """The directory is renamed first; where deleting ends there, the rest is a leftover and no entry."""
     build.program(tmp_path)
     cache = build.cache(tmp_path)
     [entry] = cache.scan()

@@ -1,4 +1,4 @@
-"""Where PoCL keeps its cache, what turns it off, and which folders are one."""
+"""Where PoCL keeps its cache, what turns it off, and which directories are one."""
 
 import os
 from collections.abc import Callable
@@ -15,14 +15,14 @@ SYSTEM = of_others("pocl")
 
 
 def test_without_a_home_all_users_share_a_place() -> None:
-    """It is told, with the remedy."""
+    """It is reported, with the remedy."""
     [location] = SYSTEM.locations({})
     assert (location.root, location.decided_by) == ("/tmp/pocl/kcache", "default")
     assert any("all users share" in problem and "set" in problem for problem in location.problems)
 
 
 def test_a_file_in_the_way_means_no_devices(tmp_path: Path) -> None:
-    """PoCL cannot make its folder where a file lies."""
+    """PoCL cannot make its directory where a file lies."""
     (tmp_path / "file").touch()
     [location] = SYSTEM.locations({"POCL_CACHE_DIR": str(tmp_path / "file")})
     assert any("0 devices" in problem for problem in location.problems)
@@ -33,7 +33,7 @@ def test_a_file_in_the_way_means_no_devices(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_means_no_programs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PoCL fails every build where it cannot write, and makes no folder where it may not."""
+    """PoCL fails every build where it cannot write, and makes no directory where it may not."""
     monkeypatch.setattr(os, "access", lambda *_: False)
     for place, words in ((tmp_path, "builds no program"), (tmp_path / "new", "shows 0 devices")):
         [location] = SYSTEM.locations({"POCL_CACHE_DIR": str(place)})
@@ -64,7 +64,7 @@ def _fresh(root: Path) -> None:
 
 @pytest.mark.parametrize(("make", "below"), [(_program, ""), (_failed_build, ""), (_fresh, "pocl/kcache")])
 def test_caches_are_recognised(tmp_path: Path, make: Callable[[Path], None], below: str) -> None:
-    """Programs, failed builds, and a fresh folder under PoCL's own name are known."""
+    """Programs, failed builds, and a fresh directory under PoCL's own name are known."""
     make(tmp_path)
     assert SYSTEM.recognises(tmp_path / below)
 
@@ -88,6 +88,6 @@ def _strangers_in_kcache(root: Path) -> None:
 
 @pytest.mark.parametrize("make", [_empty, _only_names, _linked, _strangers_in_kcache])
 def test_other_folders_are_not_recognised(tmp_path: Path, make: Callable[[Path], None]) -> None:
-    """Empty folders, names without programs, links and other people's files are no cache."""
+    """Empty directories, names without programs, links and other people's files are no cache."""
     make(tmp_path)
     assert not SYSTEM.recognises(tmp_path)

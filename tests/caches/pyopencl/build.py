@@ -74,7 +74,7 @@ def touch(path: Path) -> None:
 def write(
     root: Path, key: str, *, source: bytes = SOURCE, data: bytes | None = None, told: bytes = b""
 ) -> Path:
-    """An entry's folder, sound unless told otherwise."""
+    """An entry's directory, sound unless told otherwise."""
     folder = root / key
     folder.mkdir(parents=True)
     (folder / "source.cl").write_bytes(source + DEFEAT)
@@ -89,7 +89,7 @@ def keyed(source: bytes = SOURCE, options: Sequence[str] = (), version: str = VE
 
 
 def opened(root: Path) -> ForeignCache[Files]:
-    """The cache of a folder."""
+    """The cache of a directory."""
     return SYSTEM.open(Location("pyopencl", str(root), "--cache", enabled=True))
 
 

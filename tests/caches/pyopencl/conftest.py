@@ -1,4 +1,4 @@
-"""A folder of this Python's version, which PyOpenCL would use."""
+"""A directory of this Python's version, which PyOpenCL would use."""
 
 import sys
 from pathlib import Path
@@ -10,7 +10,7 @@ KEY = "0123456789abcdef0123456789abcdef"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """This Python's folder, empty."""
+    """This Python's directory, empty."""
     version = ".".join(map(str, sys.version_info))
     folder = tmp_path / "pyopencl" / f"pyopencl-compiler-cache-v2-py{version}"
     folder.mkdir(parents=True, mode=0o755)

@@ -70,7 +70,7 @@ def _emptied(folder: Path) -> None:
 
 
 def _with_header(now: bytes | None, was: bytes = b"a", name: str = "a.h") -> Callable[[Path], object]:
-    """The entry was made with a header, which is another by now, or gone."""
+    """The entry was made with a header, which has changed, or gone."""
 
     def harm(folder: Path) -> None:
         path = folder.parent.parent / name
@@ -137,7 +137,7 @@ _DAMAGE: dict[str, tuple[Callable[[Path], object], FindingKind, str, bool]] = {
 def test_damage_is_found_and_what_removing_the_entry_fixes_is_fixed(
     root: Path, key: str, damage: str
 ) -> None:
-    """Each kind of damage is one finding, which tells what PyOpenCL does with it; what PyOpenCL builds again
+    """Each kind of damage is one finding, which says what PyOpenCL does with it; what PyOpenCL builds again
     in place, or serves all the same, is left to it."""
     harm, kind, words, fixed = _DAMAGE[damage]
     folder = write(root, key)
@@ -193,7 +193,7 @@ def test_a_group_that_may_write_is_no_finding(root: Path, key: str) -> None:
 @given(st.binary(max_size=200), st.binary(max_size=200), st.binary(max_size=200))
 @settings(max_examples=100, deadline=None)
 def test_any_files_are_looked_at(source: bytes, data: bytes, told: bytes) -> None:
-    """An entry of any bytes is scanned, checked and asked for; what does not read is a FormatError."""
+    """An entry of any bytes is scanned, checked and asked for; what cannot be parsed is a FormatError."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place, "0123456789abcdef" * 2)
         folder.mkdir()
@@ -208,7 +208,7 @@ def test_any_files_are_looked_at(source: bytes, data: bytes, told: bytes) -> Non
 
 
 def test_a_link_in_place_of_an_entry(root: Path, key: str, tmp_path: Path) -> None:
-    """A link with an entry's name is no entry; it is found beside them and taken away by a repair."""
+    """A link with an entry's name is not an entry; it is found next to them and taken away by a repair."""
     write(tmp_path / "elsewhere", key)
     (root / key).symlink_to(tmp_path / "elsewhere" / key)
     cache = opened(root)
@@ -231,7 +231,7 @@ def test_a_file_in_place_of_an_entry(root: Path, key: str) -> None:
 
 
 def test_what_lies_among_the_entries(root: Path) -> None:
-    """Something else in PyOpenCL's own folder is a leftover that nobody but its owner removes."""
+    """Something else in PyOpenCL's own directory is a leftover that nobody but its owner removes."""
     (root / "notes.txt").write_bytes(b"")
     cache = opened(root)
     (checked,) = cache.leftovers()

@@ -69,13 +69,13 @@ def test_options_in_any_spelling(root: Path, given: tuple[str, ...], asked: tupl
 
 
 def test_a_quoted_folder_is_the_folder(root: Path) -> None:
-    """A folder with a space, which a program has to quote in a list of options."""
+    """A directory with a space, which a program has to quote in a list of options."""
     write(root, keyed(options=["-I", '"a b"']))
     assert _ask(root, options=b"-I 'a b'").verdict is Served.HIT
 
 
 def test_other_values_are_no_spelling(root: Path) -> None:
-    """What means something else is no hit."""
+    """What means something else is not a hit."""
     write(root, keyed(options=["-DN=4"]))
     assert _ask(root, options=b"-D N=5").verdict is Verdict.KEY_CHANGED
     assert _ask(root, options=b"-DN =4").verdict is Verdict.KEY_CHANGED
@@ -133,7 +133,7 @@ def test_other_options_are_named(root: Path) -> None:
 
 
 def test_another_environment_is_named(root: Path) -> None:
-    """The folder of another PyOpenCL's headers is told apart from options of one's own."""
+    """The directory of another PyOpenCL's headers is distinguished from options of one's own."""
     options = ["-DX=1", "-I", "/other/site-packages/pyopencl/cl"]
     write(root, keyed(options=options), told=_logged(" ".join(options)))
     assert "virtual environment" in _ask(root, options=b"-DX=1").detail
@@ -190,7 +190,7 @@ def test_a_changed_header_is_named(root: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["binary", "info"])
 def test_a_damaged_entry_is_corrupt(root: Path, name: str) -> None:
-    """An entry that PyOpenCL cannot use is told with what it does."""
+    """An entry that PyOpenCL cannot use is reported with what it does."""
     (write(root, keyed()) / name).write_bytes(b"")
     reach = _ask(root)
     assert reach.verdict is Verdict.CORRUPT
@@ -219,7 +219,7 @@ def test_a_header_in_the_way_is_a_false_hit(root: Path, tmp_path: Path) -> None:
 
 
 def test_another_folder_is_a_false_hit(root: Path, tmp_path: Path) -> None:
-    """A program in another folder with a header of its own is served what the first one built."""
+    """A program in another directory with a header of its own is served what the first one built."""
     source = b'#include "a.h"\n' + SOURCE
     write(root, keyed(source), source=source, told=info([header(tmp_path / "one" / "a.h", b"old")]))
     header(tmp_path / "two" / "a.h", b"new")
@@ -322,7 +322,7 @@ def test_spirv_is_not_cached(root: Path) -> None:
     ],
 )
 def test_what_cannot_be_asked(root: Path, wanted: dict[str, tuple[bytes, ...]], words: str) -> None:
-    """A field that is unknown, lacks or does not read is refused with the remedy."""
+    """A field that is unknown, lacks or cannot be parsed is refused with the remedy."""
     with pytest.raises(UsageError, match=words):
         list(opened(root).explain(wanted))
 

@@ -49,12 +49,12 @@ def test_the_same_time_is_the_same_header(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["/dev/zero", "/no/such\0file", "relative/none.h", "/tmp"])
 def test_a_path_that_is_no_header(path: str) -> None:
-    """A device, a folder, or a name that cannot be is neither read nor an error."""
+    """A device, a directory, or a name that cannot be is neither read nor an error."""
     assert compare(Dependency(path, 1.0, "0" * 32)).state in (State.UNREAD, State.MISSING)
 
 
 def test_headers_are_found_as_pyopencl_finds_them(tmp_path: Path) -> None:
-    """The first folder that has a header gives it, its own includes are followed, and a cycle ends."""
+    """The first directory that has a header gives it, its own includes are followed, and a cycle ends."""
     first = header(tmp_path / "a" / "x.h", b'#include "y.h"\n')
     header(tmp_path / "b" / "x.h", b"never\n")
     second = header(tmp_path / "b" / "y.h", b'#include "y.h"\n')

@@ -30,12 +30,12 @@ def test_what_is_no_version(text: str) -> None:
 
 
 def test_a_version_with_a_status() -> None:
-    """What is behind the numbers is no part of the key."""
+    """What is behind the numbers is not a part of the key."""
     assert version_numbers("2026.1.4rc1") == (2026, 1, 4)
 
 
 def test_what_pyopencl_adds() -> None:
-    """The folder of PyOpenCL's headers comes behind the options, and then those of the environment."""
+    """The directory of PyOpenCL's headers comes behind the options, and then those of the environment."""
     options = all_options(["-DA"], DEVICE, {"PYOPENCL_BUILD_OPTIONS": "-DB  -DC"})
     assert options[:2] == ("-DA", "-I")
     assert Path(options[2]).parts[-2:] == ("pyopencl", "cl")
@@ -43,7 +43,7 @@ def test_what_pyopencl_adds() -> None:
 
 
 def test_options_that_are_whole_already() -> None:
-    """Options with such a folder, of this or another PyOpenCL, are taken as they are."""
+    """Options with such a directory, of this or another PyOpenCL, are taken as they are."""
     for given in (["-I", "/other venv/pyopencl/cl"], ["-I/other/pyopencl/cl"], ['-I "/o t/pyopencl/cl"']):
         assert all_options(given, DEVICE, {}) == tuple(given)
 
@@ -55,6 +55,6 @@ def test_a_simulator_has_an_option_of_its_own() -> None:
 
 
 def test_the_folders_of_headers() -> None:
-    """The current folder comes first, then every -I in either form, without its quotes."""
+    """The current directory comes first, then every -I in either form, without its quotes."""
     options = ["-I", "/a", "-I/b", "-I /c", '-I"/d e"', "-DX", "-I"]
     assert include_path(options) == (".", "/a", "/b", "/c", "/d e")

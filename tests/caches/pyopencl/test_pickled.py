@@ -56,7 +56,7 @@ def test_mutated_pickles_give_data_or_a_format_error(protocol: int, data: st.Dat
 
 @pytest.mark.parametrize("protocol", range(2, 6))
 def test_every_cut_is_seen(protocol: int) -> None:
-    """A pickle that ends early is told as one that ends early."""
+    """A pickle that ends early is reported as one that ends early."""
     whole = info(_DEPENDENCIES, "log", protocol)
     for end in range(len(whole)):
         with pytest.raises(EndedError):

@@ -26,13 +26,13 @@ SYSTEM = of_others("pyopencl")
     ],
 )
 def test_the_folder_of_all_pythons(environ: dict[str, str], platform: str, expected: tuple[str, str]) -> None:
-    """Each platform has its folder, and the variable that decided is named."""
+    """Each platform has its directory, and the variable that decided is named."""
     place, decided_by = locations.folder_of_all(environ, platform)
     assert (place.as_posix(), decided_by) == expected
 
 
 def test_the_folder_of_something_else_is_one_finding(tmp_path: Path) -> None:
-    """A folder with nothing of PyOpenCL's is told once, and nothing in it is removed."""
+    """A directory with nothing of PyOpenCL's is reported once, and nothing in it is removed."""
     (tmp_path / "home" / "photos").mkdir(parents=True)
     (tmp_path / "home" / "lock").write_bytes(b"")
     os.utime(tmp_path / "home" / "lock", (1, 1))
@@ -46,7 +46,7 @@ def test_the_folder_of_something_else_is_one_finding(tmp_path: Path) -> None:
 
 
 def test_each_python_has_a_location(root: Path) -> None:
-    """This Python's folder comes first, then the newest; what is no such folder has none."""
+    """This Python's directory comes first, then the newest; what is no such directory has none."""
     for name in ("3.9.18.final.0", "3.20.0.candidate.1", "3.10.2.final.0"):
         (root.parent / f"pyopencl-compiler-cache-v2-py{name}").mkdir()
     (root.parent / "other").mkdir()
@@ -58,7 +58,7 @@ def test_each_python_has_a_location(root: Path) -> None:
 
 
 def test_no_folder_yet(tmp_path: Path) -> None:
-    """Where no Python has a folder, the folder of all is the location and has no entries."""
+    """Where no Python has a directory, the directory of all is the location and has no entries."""
     (location,) = SYSTEM.locations({"XDG_CACHE_HOME": str(tmp_path)})
     cache = SYSTEM.open(location)
     assert (location.root, location.role) == (str(tmp_path / "pyopencl"), "")
@@ -66,7 +66,7 @@ def test_no_folder_yet(tmp_path: Path) -> None:
 
 
 def test_what_is_recognised(root: Path, key: str, tmp_path: Path) -> None:
-    """A version's folder, a folder of such, and any folder with an entry are; others are not."""
+    """A version's directory, a directory of such, and any directory with an entry are; others are not."""
     write(tmp_path / "mine", key)
     (tmp_path / "other" / key).mkdir(parents=True)
     (tmp_path / "other" / key / "something").write_bytes(b"")
@@ -76,14 +76,14 @@ def test_what_is_recognised(root: Path, key: str, tmp_path: Path) -> None:
 
 
 def test_a_folder_of_all_pythons_is_one_cache(root: Path, key: str) -> None:
-    """Opened by its place, the folder of all Pythons has the entries of each."""
+    """Opened by its place, the directory of all Pythons has the entries of each."""
     write(root, key)
     write(root.parent / "pyopencl-compiler-cache-v2-py3.9.18.final.0", key[::-1])
     assert [entry.key for entry in opened(root.parent).scan()] == [key, key[::-1]]
 
 
 def test_another_pythons_folder_is_an_orphan(root: Path) -> None:
-    """The folder of a Python that this is not is worth knowing, with the line that empties it."""
+    """The directory of a Python that this is not is worth knowing, with the line that empties it."""
     (root.parent / "pyopencl-compiler-cache-v2-py3.9.18.final.0").mkdir()
     (checked,) = opened(root.parent).leftovers()
     (finding,) = checked.findings
@@ -93,7 +93,7 @@ def test_another_pythons_folder_is_an_orphan(root: Path) -> None:
 
 
 def test_an_empty_folder_of_another_python_goes(root: Path, key: str) -> None:
-    """Once the entries of another Python are gone, so is its folder; this Python's stays."""
+    """Once the entries of another Python are gone, so is its directory; this Python's stays."""
     other = root.parent / "pyopencl-compiler-cache-v2-py3.9.18.final.0"
     write(other, key)
     cache = opened(root.parent)
@@ -104,7 +104,7 @@ def test_an_empty_folder_of_another_python_goes(root: Path, key: str) -> None:
 
 
 def test_a_repair_leaves_what_another_python_may_use(root: Path, key: str) -> None:
-    """A repair removes another Python's folder only when it is empty."""
+    """A repair removes another Python's directory only when it is empty."""
     other = root.parent / "pyopencl-compiler-cache-v2-py3.9.18.final.0"
     folder = write(other, key)
     cache = opened(root.parent)
@@ -119,7 +119,7 @@ def test_a_repair_leaves_what_another_python_may_use(root: Path, key: str) -> No
 
 @pytest.mark.parametrize("text", ["file", "a\0b"])
 def test_a_place_that_is_no_folder(tmp_path: Path, text: str) -> None:
-    """A file, or what cannot be a path, is no cache to open."""
+    """A file, or what cannot be a path, is not a cache to open."""
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(CacheUnusableError):
         SYSTEM.open(Location("pyopencl", str(tmp_path / text), "--cache", enabled=True))

@@ -33,7 +33,7 @@ Damage = Callable[[Path], object]
 
 @dataclass
 class Program:
-    """One program, its folder of headers, and its environment."""
+    """One program, its directory of headers, and its environment."""
 
     folder: Path
     environment: Mapping[str, str]
@@ -135,7 +135,7 @@ def test_a_real_cache_is_sound(program: Program, answer: Any) -> None:
 
 
 def test_the_key_is_the_real_one(program: Program, answer: Any) -> None:
-    """The key made from source, options, device and version is the folder's name."""
+    """The key made from source, options, device and version is the directory's name."""
     device = DeviceIdentity(*answer["device"])
     options = all_options(program.options, device, program.environment)
     key = key_of(program.source.encode(), options, device, version_numbers(answer["version"]))
@@ -213,7 +213,7 @@ def test_a_stale_lock(program: Program, answer: Any) -> None:
 
 
 def test_a_changed_header(program: Program, answer: Any) -> None:
-    """A changed header is named, and PyOpenCL builds in the same folder what is then a hit."""
+    """A changed header is named, and PyOpenCL builds in the same directory what is then a hit."""
     program.header(50)
     cache = program.cache()
     (entry,) = cache.scan()
@@ -263,7 +263,7 @@ def test_other_options_are_known_from_the_log(program: Program, answer: Any) -> 
 
 
 def test_an_old_pythons_folder(program: Program) -> None:
-    """The folder of a Python that was upgraded is found, and its entries can be removed."""
+    """The directory of a Python that was upgraded is found, and its entries can be removed."""
     own = program.entry().parent
     old = own.with_name("pyopencl-compiler-cache-v2-py3.9.18.final.0")
     shutil.copytree(own, old)

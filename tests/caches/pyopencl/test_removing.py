@@ -61,7 +61,7 @@ def test_a_lock_left_behind_is_told_with_the_remedy(root: Path, key: str) -> Non
 
 
 def test_a_foreign_file_keeps_an_entry(root: Path, key: str) -> None:
-    """A folder that holds what is none of PyOpenCL's is left whole."""
+    """A directory that holds what is none of PyOpenCL's is left whole."""
     folder = write(root, key)
     (folder / "notes.txt").write_bytes(b"")
     cache = opened(root)
@@ -90,14 +90,14 @@ def test_a_removal_that_is_stopped_takes_info_first(
 
 
 def test_the_lock_is_taken_as_pyopencl_takes_it(root: Path) -> None:
-    """While it is held the file is there, nobody else gets it, and afterwards it is gone."""
+    """While it is held the file is there, no other user gets it, and afterwards it is gone."""
     with locks.held(root, time.time_ns), pytest.raises(FileExistsError):
         os.open(root / LOCK, os.O_CREAT | os.O_WRONLY | os.O_EXCL)
     assert not (root / LOCK).exists()
 
 
 def test_a_stale_lock_is_a_finding(root: Path) -> None:
-    """A lock that nobody can hold any more is told with what it does to programs."""
+    """A lock that no program can hold any more is reported with what it does to programs."""
     lock = _locked(root, 10 * _MINUTE)
     cache = opened(root)
     (checked,) = cache.leftovers()
@@ -187,7 +187,7 @@ def test_a_repair_that_is_held_up_says_why(root: Path, key: str) -> None:
 
 
 def test_what_is_called_like_the_lock_and_holds_something_stays(root: Path, key: str) -> None:
-    """It stops programs as the lock does, is told with the remedy, and no repair takes it."""
+    """It stops programs as the lock does, is reported with the remedy, and no repair takes it."""
     (write(root, key) / "binary").write_bytes(b"")
     mine = _locked(root, 10 * _MINUTE)
     mine.write_bytes(b"combination 12-34-56")
@@ -204,7 +204,7 @@ def test_what_is_called_like_the_lock_and_holds_something_stays(root: Path, key:
 
 @pytest.mark.parametrize("name", ["info", "binary"])
 def test_folders_of_others_that_an_md5_names_stay(tmp_path: Path, name: str) -> None:
-    """Outside a folder of PyOpenCL's name an entry is what it holds, whatever its files are called."""
+    """Outside a directory of PyOpenCL's name an entry is what it holds, whatever its files are called."""
     mine = tmp_path / "scans" / ("ab" * 16) / name
     mine.parent.mkdir(parents=True)
     mine.write_bytes(b"taken on Monday")
@@ -219,7 +219,7 @@ def test_folders_of_others_that_an_md5_names_stay(tmp_path: Path, name: str) -> 
 
 @pytest.mark.parametrize("damaged", ["info", "source.cl", "all"])
 def test_a_broken_entry_shows_whose_it_is(tmp_path: Path, key: str, damaged: str) -> None:
-    """One part that reads, or nothing at all in it, is enough for an entry in a folder of any name."""
+    """One part that reads, or nothing at all in it, is enough for an entry in a directory of any name."""
     folder = write(tmp_path / "mine", key)
     for name in ("info", "binary", "source.cl") if damaged == "all" else (damaged,):
         (folder / name).write_bytes(b"")

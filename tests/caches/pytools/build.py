@@ -19,7 +19,7 @@ def content(number: int = 0) -> bytes:
 
 
 def put_items(root: Path, name: str = "code-v3") -> Path:
-    """Lay a dictionary of one item as pytools before 2024.1.3 does; the folder of the item."""
+    """Lay a dictionary of one item as pytools before 2024.1.3 does; the directory of the item."""
     folder = root / f"pdict-v4-{name}-py{PYTHON}.final.0" / "3f4" / "6cd" / ("e2" * 29)
     folder.mkdir(parents=True)
     for file, value in (("key", 7), ("contents", "code")):

@@ -30,7 +30,7 @@ def test_a_dictionary_says_its_name_its_python_and_how_many_rows_it_has(tmp_path
 
 
 def test_a_dictionary_of_2024_or_2025_is_named_without_a_dash(tmp_path: Path) -> None:
-    """Its name and its Python are told apart nevertheless, and one byte is an empty database to SQLite."""
+    """Its name and its Python are distinguished nevertheless, and one byte is an empty database to SQLite."""
     path = put(tmp_path, dash="")
     entry = only(cache := opened(SYSTEM, tmp_path))
     assert (entry.program, entry.fields) == ("pyopencl-invoker-cache-v0-nano", (("python", "3.11.7"),))
@@ -39,7 +39,7 @@ def test_a_dictionary_of_2024_or_2025_is_named_without_a_dash(tmp_path: Path) ->
 
 
 def test_the_items_of_older_versions_are_checked_and_removed(tmp_path: Path) -> None:
-    """Up to 2024.1.2 an item is a folder with two pickles; a killed program's lock stops others."""
+    """Up to 2024.1.2 an item is a directory with two pickles; a killed program's lock stops others."""
     folder = put_items(tmp_path)
     lock = folder.parents[2] / f"3f46cd{folder.name}.lock"
     lock.touch()
@@ -98,7 +98,7 @@ def test_damage_is_reported_with_what_comes_of_it_and_repaired(
 
 
 def test_a_database_with_a_log_is_read_with_it_and_goes_with_it(tmp_path: Path) -> None:
-    """What lies in the log is read from a copy; a log alone is thrown away."""
+    """What is in the log is read from a copy; a log alone is thrown away."""
     path = put(tmp_path)
     with closing(sqlite3.connect(path)) as program:
         program.execute("PRAGMA journal_mode = 'WAL'")

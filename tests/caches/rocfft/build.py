@@ -136,7 +136,7 @@ def kinds(findings: Iterable[Finding]) -> list[str]:
 
 
 def trace(folder: Path) -> dict[str, tuple[bytes, int, int]]:
-    """Everything in a folder: names, bytes, times of change, and of their places in it."""
+    """Everything in a directory: names, bytes, times of change, and of their places in it."""
     return {
         entry.name: (Path(entry).read_bytes(), entry.stat().st_mtime_ns, entry.stat().st_ino)
         for entry in os.scandir(folder)

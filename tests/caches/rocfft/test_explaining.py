@@ -66,7 +66,7 @@ def test_what_follows_the_architecture_is_left_out(tmp_path: Path, arch: str) ->
 def test_the_value_in_the_way_is_named(
     tmp_path: Path, values: tuple[object, ...], label: str, stored: str, words: str
 ) -> None:
-    """Of the nearest row the one value that differs is told, with what is stored and what is wanted."""
+    """Of the nearest row the one value that differs is reported, with what is stored and what is wanted."""
     path = database(tmp_path / "c.db", [values, row(OTHER)])  # type: ignore[list-item]
     reach = ask(path)
     wanted = {"arch": "gfx90a", "hip_version": "6.2.41133", "generator_sum": SUM.hex()}[label]
@@ -77,14 +77,14 @@ def test_the_value_in_the_way_is_named(
 
 
 def test_the_same_kernel_is_nearer_than_a_like_one(tmp_path: Path) -> None:
-    """The kernel itself for other everything is told rather than a like one for the rest of the key."""
+    """The kernel itself for other everything is reported rather than a like one for the rest of the key."""
     path = database(tmp_path / "c.db", [row(KERNEL + "_x"), row(KERNEL, "gfx908", 1, bytes(32))])
     reach = ask(path)
     assert [item.label for item in reach.differences] == ["arch", "hip_version", "generator_sum"]
 
 
 def test_the_likest_kernel_is_told(tmp_path: Path) -> None:
-    """Where no row has the kernel the one with the likest name is told."""
+    """Where no row has the kernel the one with the likest name is reported."""
     path = database(tmp_path / "c.db", [row(OTHER), row(KERNEL.replace("tpt_8", "tpt_4"))])
     reach = ask(path)
     assert reach.verdict == "key-changed"
@@ -112,20 +112,20 @@ def test_a_disabled_cache_is_not_consulted(tmp_path: Path) -> None:
 
 
 def test_junk_is_corrupt(tmp_path: Path) -> None:
-    """A file that does not read is told as damaged, not as empty."""
+    """A file that cannot be parsed is reported as damaged, not as empty."""
     (tmp_path / "c.db").write_bytes(b"junk" * 100)
     reach = ask(tmp_path / "c.db")
     assert (reach.verdict, "not an SQLite database" in reach.detail) == ("corrupt", True)
 
 
 def test_a_table_with_other_columns_is_corrupt(tmp_path: Path) -> None:
-    """A table that rocFFT's select does not fit is told as damaged."""
+    """A table that rocFFT's select does not fit is reported as damaged."""
     reach = ask(database(tmp_path / "c.db", schema="CREATE TABLE cache_v1 (a)"))
     assert (reach.verdict, "no column" in reach.detail) == ("corrupt", True)
 
 
 def test_code_for_another_gpu_is_a_false_hit(tmp_path: Path) -> None:
-    """rocFFT would serve a row whose code is for another GPU, and that is no hit."""
+    """rocFFT would serve a row whose code is for another GPU, and that is not a hit."""
     reach = ask(database(tmp_path / "c.db", [row(data=code("gfx908"))]))
     assert (reach.verdict, reach.hit) == ("false-hit", False)
     assert "gfx908" in reach.detail

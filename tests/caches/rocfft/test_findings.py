@@ -1,4 +1,4 @@
-"""Every finding: what is wrong with a file as a whole, beside it, and with single rows."""
+"""Every finding: what is wrong with a file as a whole, next to it, and with single rows."""
 
 import os
 import sqlite3
@@ -201,7 +201,7 @@ def test_the_journal_of_a_living_writer_is_not_told(tmp_path: Path) -> None:
     ],
 )
 def test_other_schemas(tmp_path: Path, schema: str, kind: str, words: str) -> None:
-    """A database that is not made as rocFFT makes it is told for what it is."""
+    """A database that is not made as rocFFT makes it is reported for what it is."""
     path = database(tmp_path / "c.db", schema=schema)
     (found,) = file_findings(path)
     assert (found.kind, words in found.detail) == (kind, True)
@@ -246,7 +246,7 @@ def test_a_table_of_no_known_rocfft_is_left(schema: str, encoding: str, tmp_path
     "values", [row(seconds="now"), row(seconds=1.5), row(version=str(HIP)), row(version=float(HIP))]
 )
 def test_a_row_that_upstreams_select_finds_is_sound(values: Values, tmp_path: Path) -> None:
-    """SQLite stores text in a number column as a number, and nobody looks a kernel up by its time."""
+    """SQLite stores text in a number column as a number, and no program looks a kernel up by its time."""
     path = database(tmp_path / "c.db", [values])
     assert answer(path, row()) == row()[4]
     assert row_findings(path) == []
@@ -283,7 +283,7 @@ def test_a_row_larger_than_memory_would_hold_is_not_read_whole(tmp_path: Path) -
 
 
 def test_a_newer_sqlite_is_told(tmp_path: Path) -> None:
-    """A file format this SQLite cannot write is told."""
+    """A file format this SQLite cannot write is reported."""
     path = database(tmp_path / "c.db", [row()])
     data = bytearray(path.read_bytes())
     data[18] = 3
@@ -292,7 +292,7 @@ def test_a_newer_sqlite_is_told(tmp_path: Path) -> None:
 
 
 def test_what_is_gone_is_not_looked_for_in_vain(tmp_path: Path) -> None:
-    """Checking an entry of a file that is gone tells that it is gone."""
+    """Checking an entry of a file that is gone says that it is gone."""
     path = database(tmp_path / "c.db", [row()])
     cache = opened(path)
     entry = next(cache.scan())

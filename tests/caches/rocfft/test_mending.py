@@ -253,7 +253,7 @@ def _other_columns(path: Path) -> None:
 
 @pytest.mark.parametrize("make", [_junk, _truncated, _other_columns])
 def test_a_damaged_file_is_moved_aside(tmp_path: Path, make: Callable[[Path], None]) -> None:
-    """A damaged file is renamed with what lies beside it, so that rocFFT makes a new one."""
+    """A damaged file is renamed with what is next to it, so that rocFFT makes a new one."""
     path = tmp_path / "rocfft_kernel_cache.db"
     make(path)
     data = path.read_bytes()
@@ -388,7 +388,7 @@ def _changes(path: Path) -> int:
 
 @pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
 def test_what_is_called_like_a_file_of_sqlite_and_is_none_stays(suffix: str, tmp_path: Path) -> None:
-    """SQLite would remove it at the first change, so nothing is changed; it is told with the remedy."""
+    """SQLite would remove it at the first change, so nothing is changed; it is reported with the remedy."""
     path = database(tmp_path / "rocfft_kernel_cache.db", [row()], wal=True)
     mine = Path(f"{path}{suffix}")
     mine.write_bytes(b"mine and dear to me, and longer than any header would have to be" * 4)

@@ -193,7 +193,7 @@ def test_a_copy_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_log_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
-    """A log that leads out of the folder is not read: the file is said to be unreadable."""
+    """A log that leads out of the directory is not read: the file is said to be unreadable."""
     path = dead_wal(tmp_path / "c.db", ROWS)
     outside = Path(f"{path}-wal").rename(tmp_path / "outside")
     Path(f"{path}-wal").symlink_to(outside)
@@ -245,7 +245,7 @@ def test_what_was_logged_meanwhile_is_seen(tmp_path: Path) -> None:
 
 
 def test_a_locked_database_is_not_said_to_be_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While another program holds it alone the cache cannot be used, which is no finding."""
+    """While another program holds it alone the cache cannot be used, which is not a finding."""
     monkeypatch.setattr(databases, "BUSY_SECONDS", 0.0)
     path = database(tmp_path / "c.db", ROWS)
     with closing(sqlite3.connect(path, isolation_level=None)) as writer:
@@ -271,7 +271,7 @@ def test_recognised_by_table_or_by_name(tmp_path: Path) -> None:
 
 
 def test_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
-    """Something that is no file is told as such, at once."""
+    """Something that is not a file is reported as such, at once."""
     os.mkfifo(tmp_path / "rocfft_kernel_cache.db")
     cache = SYSTEM.open(Location("rocfft", str(tmp_path / "rocfft_kernel_cache.db"), "--cache", enabled=True))
     assert list(cache.scan()) == []
@@ -287,7 +287,7 @@ def test_rocffts_own_select_answers_what_is_extracted(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no FIFOs")
 def test_a_journal_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
-    """SQLite would open a FIFO beside the database and wait for ever."""
+    """SQLite would open a FIFO next to the database and wait for ever."""
     path = database(tmp_path / "c.db", [row()])
     os.mkfifo(f"{path}-journal")
     cache = opened(path)

@@ -24,7 +24,7 @@ def user(path: Path, **more: str) -> Location:
 
 @pytest.fixture
 def library(tmp_path: Path) -> Path:
-    """A folder with rocFFT's library."""
+    """A directory with rocFFT's library."""
     folder = tmp_path / "rocm" / "lib"
     folder.mkdir(parents=True)
     (folder / "librocfft.so.0.3").touch()
@@ -40,14 +40,14 @@ def test_a_library_in_a_folder_that_may_not_be_entered_has_no_database(library: 
 
 
 def test_damage_is_a_finding_and_no_problem_of_the_place(tmp_path: Path) -> None:
-    """What is in the file changes nothing about its place, so that nothing is told twice."""
+    """What is in the file changes nothing about its place, so that nothing is reported twice."""
     before = user(tmp_path / "c.db").problems
     (tmp_path / "c.db").write_bytes(b"junk")
     assert user(tmp_path / "c.db").problems == before
 
 
 def test_a_place_that_was_named_is_looked_at_too(tmp_path: Path) -> None:
-    """A database opened by its path tells what is wrong with the place as one of the environment does."""
+    """A database opened by its path says what is wrong with the place as one of the environment does."""
     place = tmp_path / "no" / "c.db"
     location = SYSTEM.open(Location("rocfft", str(place), "--cache", enabled=True)).location()
     assert location.problems == user(place).problems
@@ -55,7 +55,7 @@ def test_a_place_that_was_named_is_looked_at_too(tmp_path: Path) -> None:
 
 
 def test_a_systems_place_is_held_to_its_owner_alone(library: Path) -> None:
-    """A folder that others may write is not believed, whoever reads from it."""
+    """A directory that others may write is not believed, the process that reads from it."""
     database(library / "rocfft_kernel_cache.db", [row()])
     environ = {"ROCM_PATH": str(library.parent)}
     (sound,) = SYSTEM.locations(environ)
@@ -73,7 +73,7 @@ def test_a_read_only_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_read_only_folder_is_told_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where folder and file cannot be written that is one problem."""
+    """Where directory and file cannot be written that is one problem."""
     (tmp_path / "d").mkdir()
     database(tmp_path / "d" / "c.db", [row()])
     monkeypatch.setattr(os, "access", lambda _, mode: mode != os.W_OK)
@@ -87,7 +87,7 @@ def test_tracing_is_the_bit_of_the_compile_log() -> None:
 
 
 def test_names_are_taken_apart() -> None:
-    """A Stockham kernel's name tells its transform; what is unknown is shown as it stands."""
+    """A Stockham kernel's name reports its transform; what is unknown is shown as it stands."""
     assert decode(KERNEL) == {
         "direction": "forward",
         "length": "64",

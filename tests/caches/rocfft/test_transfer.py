@@ -40,7 +40,7 @@ ROWS = (
 
 
 def rows_of(path: Path) -> list[Values]:
-    """All rows of a database in the order in which they lie in it."""
+    """All rows of a database in the order in which they are in it."""
     with closing(sqlite3.connect(path)) as connection:
         return connection.execute("SELECT * FROM cache_v1 ORDER BY rowid").fetchall()
 
@@ -156,7 +156,7 @@ def test_the_reasons_are_counted_the_most_first(tmp_path: Path) -> None:
 def test_an_empty_database_is_not_made(
     tmp_path: Path, rows: Sequence[Values], filters: Filters, words: str
 ) -> None:
-    """Where no row is taken the reason is told, and nothing is published."""
+    """Where no row is taken the reason is reported, and nothing is published."""
     source = database(tmp_path / "a.db", rows)
     with pytest.raises(UsageError, match=words):
         merge([source], tmp_path / "out.db", filters=filters)
@@ -254,7 +254,7 @@ def test_what_cannot_be_meant_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_place_that_takes_no_file_is_told(tmp_path: Path) -> None:
-    """A folder that does not exist ends in a sentence."""
+    """A directory that does not exist ends in a sentence."""
     with pytest.raises(CacheUnusableError, match="cannot be made"):
         merge([database(tmp_path / "a.db", ROWS)], tmp_path / "no" / "out.db")
 
@@ -310,7 +310,7 @@ def image_of_others(folder: Path) -> bytes:
 
 
 def test_an_image_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A database too large for an image is told with the remedy."""
+    """A database too large for an image is reported with the remedy."""
     monkeypatch.setattr("gpucache.caches.rocfft.export.LIMIT_BYTES", 4096)
     with pytest.raises(UsageError, match="merge a part"):
         image(database(tmp_path / "a.db", ROWS))

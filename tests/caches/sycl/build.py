@@ -1,4 +1,4 @@
-"""Caches of libsycl, built from its format: folders named by hashes, and the files of an entry."""
+"""Caches of libsycl, built from its format: directories named by hashes, and the files of an entry."""
 
 import os
 import struct
@@ -64,7 +64,7 @@ def framed(data: bytes) -> bytes:
 
 
 def put(root: Path, made: Made | None = None, number: int = 0) -> Path:
-    """Write an entry where libsycl would, and give its folder."""
+    """Write an entry where libsycl would, and give its directory."""
     made = made or Made()
     folder = root.joinpath(*made.parts)
     folder.mkdir(parents=True, exist_ok=True)
@@ -75,7 +75,7 @@ def put(root: Path, made: Made | None = None, number: int = 0) -> Path:
 
 
 def copy(folder: Path, number: int, onto: int) -> None:
-    """Another copy of an entry in its folder."""
+    """Another copy of an entry in its directory."""
     for suffix in (".bin", ".src", "_access_time.txt"):
         (folder / f"{onto}{suffix}").write_bytes((folder / f"{number}{suffix}").read_bytes())
 
@@ -88,7 +88,7 @@ def lock(path: Path, *, age_s: float = 3600) -> None:
 
 
 def kernel_folder(root: Path) -> Path:
-    """A folder of kernel_compiler entries."""
+    """A directory of kernel_compiler entries."""
     names = [str(murmur64a(one)) for one in (DEVICE, b"-O2", b"source text")]
     folder = root.joinpath("ext_kernel_compiler", *names)
     folder.mkdir(parents=True)

@@ -182,7 +182,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", _CASES)
 def test_damage_is_told_and_fixed(name: str, root: Path) -> None:
-    """By its kinds and its consequence; a repair takes the folder, what is wrong alone, or nothing."""
+    """By its kinds and its consequence; a repair takes the directory, what is wrong alone, or nothing."""
     damage, kinds, words, goes = _CASES[name]
     folder = put(root)
     whole = snapshot(root)
@@ -211,7 +211,7 @@ def test_damage_is_told_and_fixed(name: str, root: Path) -> None:
     ["an old lock", "a lock of nothing", "a lock of times", "a lock of the size", "a lock of eviction"],
 )
 def test_a_young_lock_is_told_and_left(name: str, root: Path) -> None:
-    """A program may hold it: what is being written is not judged, and no removal touches the folder."""
+    """A program may hold it: what is being written is not judged, and no removal touches the directory."""
     folder = put(root)
     _CASES[name][0](root, folder)
     for path in root.parent.rglob("*.lock"):
@@ -261,7 +261,7 @@ def test_what_a_copy_serves_is_not_damaged_at_a_glance(root: Path) -> None:
 
 
 def test_every_flipped_byte_of_a_key_is_seen(root: Path) -> None:
-    """The folders' names are a checksum of it."""
+    """The directories' names are a checksum of it."""
     folder = put(root, Made(spec=b"ab"))
     data = (folder / "0.src").read_bytes()
     for place in range(len(data)):
@@ -322,7 +322,7 @@ def test_the_size_follows_what_is_removed(root: Path) -> None:
 
 
 def test_a_removal_under_an_old_lock_names_what_frees_it(root: Path) -> None:
-    """Nobody holds it, but eviction of others would not tell."""
+    """No process holds it, but eviction of others would not tell."""
     lock(put(root) / "0.lock")
     kept = opened(root).remove(_only(root), "--all")
     assert kept is not None and f"'gpucache verify --repair --cache sycl:{root}'" in kept.reason
@@ -543,7 +543,7 @@ def test_new_files_are_private(root: Path) -> None:
 
 
 def test_what_stays_beside_a_removed_entry_is_told_alone(root: Path) -> None:
-    """Somebody's number is told as what it is, not as a copy that programs miss."""
+    """Somebody's number is reported as what it is, not as a copy that programs miss."""
     folder = put(root)
     (folder / "1.bin").write_bytes(b"mine and dear to me")
     os.truncate(folder / "0.bin", 20)

@@ -114,7 +114,7 @@ def test_entries_that_differ_in_options_are_told_apart_by_their_shown_keys(tmp_p
 
 
 def test_an_empty_cache_never_built_it(tmp_path: Path) -> None:
-    """Also where there is no cache yet."""
+    """Also where there is not a cache yet."""
     assert _ask(tmp_path / "none", _wanted(Made())).verdict is Verdict.NEVER_BUILT
 
 

@@ -1,4 +1,4 @@
-"""Whatever lies in a cache: every question is answered, and a repaired cache has nothing wrong."""
+"""Whatever is in a cache: every question is answered, and a repaired cache has nothing wrong."""
 
 import tempfile
 from contextlib import suppress
@@ -57,7 +57,7 @@ def test_any_damage_is_answered_and_repaired(damages: list[tuple[str, bytes, int
 
 @given(st.lists(st.text(min_size=1, max_size=12).filter(lambda name: "/" not in name and "\0" not in name)))
 def test_any_names_are_walked(names: list[str]) -> None:
-    """Foreign names are told at once, never an error but that it is no cache."""
+    """Foreign names are reported at once, never an error but that it is not a cache."""
     with tempfile.TemporaryDirectory() as place:
         root = Path(place) / "cache"
         root.mkdir()

@@ -18,14 +18,14 @@ def test_tracing_covers_disk_memory_and_kernel_compiler() -> None:
 
 
 def test_kernel_compiler_alone_is_recognised(tmp_path: Path) -> None:
-    """Its folder has a name of its own."""
+    """Its directory has its own name."""
     kernel_folder(tmp_path)
 
     assert SYSTEM.recognises(tmp_path)
 
 
 def test_an_empty_folder_is_recognised_by_its_name_alone(tmp_path: Path) -> None:
-    """Another empty folder is none."""
+    """Another empty directory is none."""
     (tmp_path / "libsycl_cache").mkdir()
     (tmp_path / "other").mkdir()
 

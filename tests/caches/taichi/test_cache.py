@@ -62,7 +62,7 @@ def test_a_damaged_kernel_goes_with_its_row(data: bytes, kind: FindingKind, tmp_
 
 
 def test_a_kernel_of_another_size_than_in_the_index_is_another_kernel(tmp_path: Path) -> None:
-    """Taichi runs what lies there, without a word; bytes behind a kernel it ignores."""
+    """Taichi runs what is there, without a word; bytes behind a kernel it ignores."""
     put(tmp_path, data=file_bytes() + b"behind it")
     cache, entry = _only(tmp_path)
     assert not cache.check(entry).findings and cache.extract(entry) == CODE
@@ -117,7 +117,7 @@ def test_nothing_is_removed_while_taichis_lock_is_there(tmp_path: Path) -> None:
 def test_a_lock_that_a_dead_program_left_is_found_and_removed(
     age_ns: int, found: int, tmp_path: Path
 ) -> None:
-    """Nobody holds it for an hour; while it is there Taichi keeps nothing."""
+    """No process holds it for an hour; while it is there Taichi keeps nothing."""
     put(tmp_path)
     (tmp_path / "ticache.lock").touch()
     os.utime(tmp_path / "ticache.lock", ns=(_NOW - age_ns, _NOW - age_ns))

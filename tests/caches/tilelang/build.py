@@ -21,7 +21,7 @@ def key(number: int) -> str:
 
 
 def put(root: Path, number: int = 0) -> Path:
-    """Lay a kernel for a GPU as TileLang does; its folder."""
+    """Lay a kernel for a GPU as TileLang does; its directory."""
     files = {
         "device_kernel.cu": _SOURCE % number,
         "host_kernel.cu": b"// host",
@@ -34,14 +34,14 @@ def put(root: Path, number: int = 0) -> Path:
 
 
 def put_binary(root: Path, number: int = 0) -> Path:
-    """Lay a device binary; its folder."""
+    """Lay a device binary; its directory."""
     told = {"format": "tilelang.cuda-binary-cache.v1", **_told(CUBIN)}
     files = {"kernel.cubin": CUBIN, "metadata.json": json.dumps(told).encode()}
     return lay(root / VERSION / "cuda-binaries" / key(number), files)
 
 
 def put_tuned(root: Path, number: int = 0) -> Path:
-    """Lay what an autotuner found; its folder."""
+    """Lay what an autotuner found; its directory."""
     files = {
         "best_config.json": b'{"block": 128}',
         "function.pkl": b"\x80\x04N.",
@@ -54,7 +54,7 @@ def put_tuned(root: Path, number: int = 0) -> Path:
 
 
 def lay(folder: Path, files: Mapping[str, bytes]) -> Path:
-    """Write the files of an entry; their folder."""
+    """Write the files of an entry; their directory."""
     for name, data in files.items():
         lay_file(folder / name, data)
     return folder

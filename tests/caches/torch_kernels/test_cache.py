@@ -20,7 +20,7 @@ def test_a_kernel_has_its_name_target_and_nvrtc(tmp_path: Path) -> None:
 
 
 def test_another_binary_and_a_writers_file_are_found(tmp_path: Path) -> None:
-    """PyTorch loads an entry unchecked; a killed writer leaves a file of its own."""
+    """PyTorch loads an entry unchecked; a killed writer leaves its own file."""
     put(tmp_path).write_bytes(b"garbage")
     left = tmp_path / f"{name(1)}_tmp_123"
     left.touch()

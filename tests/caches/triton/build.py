@@ -33,7 +33,7 @@ def folder(root: Path, number: int = 0, version: str = "3.9.0") -> Path:
 
 
 def put(root: Path, number: int = 0, version: str = "3.9.0", **described: Any) -> Path:
-    """Lay a kernel as a version does, described with options beside the usual ones; its folder."""
+    """Lay a kernel as a version does, described with options next to the usual ones; its directory."""
     place = folder(root, number, version)
     place.mkdir(parents=True, exist_ok=True)
     target = {"backend": "cuda", "arch": 90, "warp_size": 32}

@@ -1,4 +1,4 @@
-"""Folders laid by the rules of Triton's cache, and what is said of those that break them."""
+"""Directories laid by the rules of Triton's cache, and what is said of those that break them."""
 
 import json
 import os
@@ -130,7 +130,7 @@ def _of_another(place: Path) -> None:
 def test_damage_is_reported_with_what_comes_of_it_and_repaired(
     damage: Callable[[Path], None], kind: FindingKind, words: str, tmp_path: Path
 ) -> None:
-    """A repair removes the folder, so that Triton compiles the kernel again."""
+    """A repair removes the directory, so that Triton compiles the kernel again."""
     put(tmp_path, 1)
     place = put(tmp_path)
     damage(place)
@@ -155,7 +155,7 @@ def test_a_stage_that_only_reads_otherwise_does_no_harm(stage: str, data: bytes,
 
 @pytest.mark.parametrize("version", LAYOUTS)
 def test_every_version_names_folders_in_its_own_way(version: str, tmp_path: Path) -> None:
-    """The key is the same digits, and a newer version shows which entries nobody reads."""
+    """The key is the same digits, and a newer version shows which entries no program reads."""
     place = put(tmp_path, 0, version)
     cache, entry = _only(tmp_path)
     assert key(0).startswith(entry.key) and SYSTEM.recognises(tmp_path)
@@ -188,7 +188,7 @@ def test_what_comes_of_damage_depends_on_the_version(
 
 @pytest.mark.parametrize("name", [f"{KERNEL}.ttir.{{}}", f"{{}}/{KERNEL}.ttir"])
 def test_what_a_killed_writer_left_is_cleared(name: str, tmp_path: Path) -> None:
-    """By its name, whatever it contains: beside the files before 3.2, and since then in a folder."""
+    """By its name, whatever it contains: next to the files before 3.2, and since then in a directory."""
     left = put(tmp_path) / name.format("tmp.pid_4194304_0f8fad5b-d9cb-469f-a165-70867728950e")
     left.parent.mkdir(exist_ok=True)
     left.write_bytes(b"module {")
@@ -222,7 +222,7 @@ def test_a_moved_cache_is_missed_and_a_copied_one_serves_the_old_files(tmp_path:
 
 
 def test_what_an_autotuner_measured_and_a_launcher_are_entries_of_their_own(tmp_path: Path) -> None:
-    """They lie in folders of the same form, without a list."""
+    """They are in directories of the same form, without a list."""
     tuned, launcher = folder(tmp_path, 1), folder(tmp_path, 2)
     for place in (tuned, launcher):
         place.mkdir(parents=True)
@@ -240,7 +240,7 @@ def test_a_key_is_asked_for_in_hex(tmp_path: Path) -> None:
 
 
 def test_a_removal_takes_the_folder_and_leaves_what_is_no_kernels(tmp_path: Path) -> None:
-    """A folder with a stranger's file in it stays with that."""
+    """A directory with a stranger's file in it stays with that."""
     alone, shared = put(tmp_path, 0), put(tmp_path, 1)
     (shared / "diary.json").write_bytes(b"{}")
     cache = opened(SYSTEM, tmp_path)
@@ -249,7 +249,7 @@ def test_a_removal_takes_the_folder_and_leaves_what_is_no_kernels(tmp_path: Path
 
 
 def test_what_torch_compile_keeps_for_each_gpu_is_found_below_its_own_cache(tmp_path: Path) -> None:
-    """Among temporary files, or where its variable says, beside Triton's own place."""
+    """Among temporary files, or where its variable says, next to Triton's own place."""
     for place in ("torchinductor_me/triton/0", "torchinductor_me/triton/1", "elsewhere/triton/0"):
         put(tmp_path / place)
     home = {"HOME": "/home/me", "USER": "me", "TMPDIR": str(tmp_path)}

@@ -11,7 +11,7 @@ ARTIFACT = "artifact_compile_range_1_8192_subgraph_0"
 
 
 def digits(number: int) -> str:
-    """The folder of a model, by number."""
+    """The directory of a model, by number."""
     return hashlib.sha256(b"%d" % number).hexdigest()[:10]
 
 
@@ -23,7 +23,7 @@ def artifact(number: int = 0) -> bytes:
 
 
 def put(root: Path, number: int = 0, **env: str) -> Path:
-    """Lay the graph of a model's part; its folder."""
+    """Lay the graph of a model's part; its directory."""
     folder = root / "torch_compile_cache" / digits(number) / "rank_0_0" / "backbone"
     listed = {((1, 8192), 0, "inductor_standalone"): {"graph_handle": (ARTIFACT, f"/x/{ARTIFACT}")}}
     factors = {"env": env, "code_hash": "c0de", "config_hash": f"{number}", "compiler_hash": "c"}

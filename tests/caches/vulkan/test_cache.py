@@ -1,4 +1,4 @@
-"""Files of a folder that may be a user's own."""
+"""Files of a directory that may be a user's own."""
 
 import os
 from pathlib import Path

@@ -14,7 +14,7 @@ def digits(number: int) -> str:
 
 
 def put(root: Path, number: int = 0) -> Path:
-    """Lay a module compiled for a GPU; its folder."""
+    """Lay a module compiled for a GPU; its directory."""
     name = f"wp_{MODULE}_{digits(number)}"
     folder = root / VERSION / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -26,7 +26,7 @@ def put(root: Path, number: int = 0) -> Path:
 
 
 def put_older(root: Path, number: int = 0) -> Path:
-    """Lay a module as Warp 1.2 to 1.5 do, below WARP_CACHE_PATH; its folder."""
+    """Lay a module as Warp 1.2 to 1.5 do, below WARP_CACHE_PATH; its directory."""
     folder = root / f"wp_{MODULE}_{digits(number)}"
     folder.mkdir(parents=True)
     for ending, data in {"cu": b"// generated", "meta": b"{}", "sm90.ptx": PTX}.items():
@@ -35,7 +35,7 @@ def put_older(root: Path, number: int = 0) -> Path:
 
 
 def put_oldest(root: Path) -> Path:
-    """Lay a module as Warp 1.0 and 1.1 do; the folder of its binary."""
+    """Lay a module as Warp 1.0 and 1.1 do; the directory of its binary."""
     name = f"wp_my.{MODULE}"
     for folder in ("bin", "gen"):
         (root / "1.0.2" / folder).mkdir(parents=True)

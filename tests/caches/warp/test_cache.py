@@ -1,4 +1,4 @@
-"""Folders laid by the rules of Warp's kernel cache, and what is said of those that break them."""
+"""Directories laid by the rules of Warp's kernel cache, and what is said of those that break them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +28,7 @@ def test_a_module_says_its_name_devices_and_version(tmp_path: Path) -> None:
 
 
 def test_a_module_of_an_older_version_is_checked_and_removed(tmp_path: Path) -> None:
-    """Warp 1.2 to 1.5 have one name for all files of a folder, and no folder of their version."""
+    """Warp 1.2 to 1.5 have one name for all files of a directory, and no directory of their version."""
     folder = put_older(tmp_path)
     cache = opened(SYSTEM, tmp_path)
     (entry,) = cache.scan()
@@ -41,7 +41,7 @@ def test_a_module_of_an_older_version_is_checked_and_removed(tmp_path: Path) -> 
 
 
 def test_a_module_of_the_oldest_versions_is_checked_and_removed(tmp_path: Path) -> None:
-    """Warp 1.0 and 1.1 keep binaries and sources of all modules in one folder each."""
+    """Warp 1.0 and 1.1 keep binaries and sources of all modules in one directory each."""
     binaries = put_oldest(tmp_path)
     cache = opened(SYSTEM, tmp_path)
     found = {entry.artifact_kind: entry for entry in cache.scan()}
@@ -123,7 +123,7 @@ def _binary_gone(folder: Path) -> None:
 def test_damage_is_reported_with_what_comes_of_it_and_repaired(
     damage: Callable[[Path], None], kind: FindingKind, words: str, tmp_path: Path
 ) -> None:
-    """A repair removes the module's folder, and leaves the others."""
+    """A repair removes the module's directory, and leaves the others."""
     other, folder = put(tmp_path, 1), put(tmp_path)
     damage(folder)
     cache = opened(SYSTEM, tmp_path)

@@ -68,7 +68,7 @@ def _warm(
 
 
 def test_a_command_that_was_moved_misses_nothing(tmp_path: Path) -> None:
-    """What it adds lies below the folder, and a second time nothing is added and nothing missed."""
+    """What it adds is below the directory, and a second time nothing is added and nothing missed."""
     for runs, added in ((2, 1), (2, 0)):
         summary = _warm(tmp_path, tmp_path / "into")
         assert (summary.runs, summary.settled, summary.missed) == (runs, True, ())
@@ -89,14 +89,14 @@ def test_a_place_that_only_the_command_knows_is_told_with_times(
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 def test_a_place_that_only_the_command_knows_is_named(tmp_path: Path) -> None:
-    """Where a trace can be had the folder is told."""
+    """Where a trace can be had the directory is reported."""
     summary = _warm(tmp_path, tmp_path / "into", PINNED=str(tmp_path / "pinned"))
     assert summary.missed[0] == f"it also caches in {tmp_path / 'pinned'}, which was not moved"
 
 
 @pytest.mark.slow
 def test_a_command_that_keeps_nothing_is_not_warm(tmp_path: Path) -> None:
-    """It works as hard as ever, and that is told with both times, below a folder and in place."""
+    """It works as hard as ever, and that is reported with both times, below a directory and in place."""
     hard = "sum(i * i for i in range(3_000_000))"
     (missed,) = _warm(tmp_path, tmp_path / "into", hard).missed
     assert "it wrote into no cache that is known, and run 2 used" in missed
@@ -114,7 +114,7 @@ def test_what_was_warm_already_is_told_by_empty_caches(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 def test_a_folder_may_be_named_in_a_roundabout_way(tmp_path: Path) -> None:
-    """What lies below it was moved, however it is spelt."""
+    """What is below it was moved, however it is spelt."""
     (tmp_path / "here").mkdir()
     assert _warm(tmp_path, tmp_path / "here" / ".." / "into").missed == ()
 

@@ -151,7 +151,7 @@ def test_workers_share_some_of_the_free_memory() -> None:
 
 @pytest.fixture
 def shared() -> Iterator[Path]:
-    """A folder as /dev/shm, in which any user may make what they like."""
+    """A directory as /dev/shm, in which any user may make what they like."""
     with tempfile.TemporaryDirectory(dir=SHARED) as folder:
         Path(folder).chmod(0o1777)
         yield Path(folder)
@@ -233,7 +233,7 @@ def test_the_whole_wait_for_a_turn_is_bounded(shared: Path, monkeypatch: pytest.
 @needs_root
 @pytest.mark.skipif(sys.platform != "linux", reason="turns are counted on Linux")
 def test_no_other_user_can_hold_a_turn(shared: Path) -> None:
-    """Neither by a folder of the same name, made before, nor by the files of this user's own."""
+    """Neither by a directory of the same name, made before, nor by the files of this user's own."""
     usual = shared / f"gpucache-turns-{os.geteuid()}"
 
     def squat() -> str:

@@ -80,7 +80,7 @@ def test_an_open_is_seen(path: Path, way: str) -> None:
 
 @pytest.mark.parametrize("case", UNSEEN)
 def test_what_is_no_reading_of_the_compile_is_not_told(path: Path, case: str) -> None:
-    """Only files that are opened for reading, and while the compile runs, are told."""
+    """Only files that are opened for reading, and while the compile runs, are reported."""
     seen = _seen(UNSEEN[case], path)
     assert not {one for one in seen if path.parent in (one, one.parent) or one.name == "here"}
 

@@ -101,13 +101,13 @@ def test_our_own_errors_come_back_as_they_are(answers: Answers) -> None:
 
 
 def test_a_worker_that_could_not_be_watched_is_no_death() -> None:
-    """Where no thread can be started to watch a compiler, that is told, and not held against the item."""
+    """Where no thread can be started to watch a compiler, that is reported, and not held against the item."""
     ((_, answer),) = _run([partial(os._exit, UNANSWERED)], Bounds())
     assert isinstance(answer, Failed) and "limit of processes" in str(answer.error)
 
 
 def test_neighbours_are_unharmed(answers: Answers) -> None:
-    """Every item has its answer, and those beside the disasters are done."""
+    """Every item has its answer, and those next to the disasters are done."""
     assert set(answers) == set(ITEMS)
     assert isinstance(answers["before"], Done) and isinstance(answers["after"], Done)
 
@@ -130,7 +130,7 @@ def test_workers_are_silent(capfd: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(("fresh", "processes"), [(True, 3), (False, 1)])
 def test_a_fresh_process_for_every_item_on_demand(fresh: bool, processes: int) -> None:
-    """Items share a worker, unless each is to have a process of its own."""
+    """Items share a worker, unless each is to have its own process."""
     items: list[Item] = [partial(os.getpid) for _ in range(3)]
     answers = _run(items, Bounds(fresh=fresh))
     assert len({answer.value for _, answer in answers if isinstance(answer, Done)}) == processes
@@ -144,7 +144,7 @@ while not pathlib.Path({path!r}).exists():
 
 
 def test_what_is_being_worked_on_is_told(tmp_path: Path) -> None:
-    """While an item runs, whoever watches is told that it does."""
+    """While an item runs, the process that watches is told that it does."""
     seen = tmp_path / "seen"
     until_seen: Item = partial(exec, _UNTIL.format(path=str(seen)))
 
@@ -316,7 +316,7 @@ def test_workers_that_die_before_they_begin_are_told(capfd: pytest.CaptureFixtur
 
 
 def test_a_umask_that_takes_the_owners_rights_is_no_obstacle(tmp_path: Path) -> None:
-    """Workers can use the folders that were made for them."""
+    """Workers can use the directories that were made for them."""
     text = "import os\nos.umask(0o777)\n" + _RUN
     assert _python(tmp_path / "scripts" / "run.py", text) == (0, "['Done']\n", "")
 
