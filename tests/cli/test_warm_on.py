@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -324,12 +325,19 @@ class _Here:
     def submit(self, _: str, function: Callable[..., bytes], *arguments: object) -> Future[bytes]:
         future: Future[bytes] = Future()
         answer = function(*arguments)
-        if function is in_process:
-            self._answers.append(answer)
-            if len(self._answers) == 2:
-                answer = self._change(self._answers)
-        future.set_result(answer)
+        try:
+            if function is in_process:
+                self._answers.append(answer)
+                if len(self._answers) == 2:
+                    answer = self._change(self._answers)
+            future.set_result(answer)
+        except OSError as error:
+            future.set_exception(error)
         return future
+
+
+def _no_room(_: list[bytes]) -> bytes:
+    raise OSError(errno.ENOSPC, "no room")
 
 
 def _flipped(answer: bytes) -> bytes:
@@ -342,6 +350,7 @@ def _flipped(answer: bytes) -> bytes:
 @pytest.mark.parametrize(
     "change",
     [
+        _no_room,
         lambda answers: answers[0],
         lambda answers: _flipped(answers[1]),
         lambda answers: answers[1][: len(answers[1]) // 2],
@@ -349,7 +358,7 @@ def _flipped(answer: bytes) -> bytes:
         lambda _: msgpack.encode({"entry": b""}),
         lambda _: msgpack.encode({"entry": b"", "uncovered": "x" * 100}),
     ],
-    ids=["another", "flipped", "cut", "array", "nothing", "mistyped"],
+    ids=["no room", "another", "flipped", "cut", "array", "nothing", "mistyped"],
 )
 def test_what_comes_back_is_checked(
     run: Run,
@@ -359,10 +368,11 @@ def test_what_comes_back_is_checked(
     monkeypatch: pytest.MonkeyPatch,
     change: Callable[[list[bytes]], bytes],
 ) -> None:
-    """An answer that is damaged or belongs to another program fails its item, and is not kept."""
+    """An answer that is damaged or belongs to another program fails its item once, and is not kept."""
     sources = write({"a.cu": VECTOR, "b.cu": VECTOR.replace("1", "2")})
     cluster = nullcontext(Cluster(_Here(change), "a test"))
     monkeypatch.setattr("gpucache.engine.workers.clusters.open_cluster", lambda _: cluster)
     answer = run("--json", "warm", sources, "--target", nvrtc, "--on", "dask:x")
     assert (answer.code, _results(answer)) == (3, {"a.cu": "built", "b.cu": "failed"}), answer.out
     assert len(_entries(root)) == 1
+    assert run("warm", sources, "--target", nvrtc).code == 0  # nothing is held against it

@@ -249,7 +249,7 @@ def _answered(data: bytes, place: Path) -> _Answer:
             raise answer.error
     except GpucacheError as error:
         return _Answer(failed=error.message, log=error.log if isinstance(error, CompileError) else "")
-    except (DamagedLineError, msgspec.DecodeError, OSError) as error:
+    except Exception as error:  # whatever is wrong with the job, or with its compiler
         return _Answer(failed=f"its worker cannot build it: {error}")
     return _Answer(failed="its worker gave no answer")
 

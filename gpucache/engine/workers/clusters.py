@@ -274,11 +274,11 @@ class _Deal(Generic[J]):
                 yield task.item, Died(f"its worker {worker} was lost")
                 continue
             try:
-                answer = future.result()
-            except Exception as error:  # whatever the worker or the engine raised
+                yield task.item, Done(future.result())
+            except OSError as error:  # its host has no room for a process
+                yield task.item, Failed(error)
+            except Exception as error:  # it ended without an answer, or the engine gave up
                 yield task.item, Died(_line(error))
-                continue
-            yield task.item, Done(answer)
         for task in list(self._waiting) if self._cluster.is_settled and not self._given else ():
             if not self._cluster.slots(task):
                 self._waiting.remove(task)
