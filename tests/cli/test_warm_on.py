@@ -19,6 +19,7 @@ from msgspec import msgpack
 
 from gpucache.engine.workers.clusters import Cluster, in_process
 from gpucache.model import CacheKey, Entry
+from gpucache.store import DirectoryStore
 from gpucache.store.format import parse_true
 from tests.children import has_ended
 from tests.cli.conftest import BAD_CU, Answer
@@ -235,18 +236,27 @@ def test_an_endless_compile_is_poison_at_home(
 
 @pytest.mark.slow
 def test_an_interrupt_ends_the_compiles_of_the_workers(
-    start: Start, write: Write, endless: str, nvrtc: str, tmp_path: Path
+    run: Run, start: Start, write: Write, endless: str, nvrtc: str, tmp_path: Path
 ) -> None:
-    """Ctrl-C is exit 130 with an outcome for each item, and no worker goes on."""
-    sources, cluster = write({"endless.cu": endless}), start({})
-    child = _begun(cluster, tmp_path / "away", sources, "--target", nvrtc)
+    """Ctrl-C is exit 130 with an outcome for each item; no worker goes on, and no lock is held."""
+    sources, cluster, store = (
+        write({"endless.cu": endless}),
+        start({}),
+        DirectoryStore(tmp_path / "away", writable=True),
+    )
+    [row] = run("--json", "warm", sources, "--target", nvrtc, "--check").document["outcomes"]
+    child = _begun(cluster, store.root, sources, "--target", nvrtc)
     wait_until(lambda: bool(_compiling(cluster, child)))
     [pid] = _compiling(cluster, child)
+    with store.single_flight(CacheKey(row["key"]), 0) as free:
+        assert not free
     child.send_signal(signal.SIGINT)
     answer = _ended(child)
     assert (answer.code, _results(answer)) == (130, {"endless.cu": "interrupted"})
     assert "Traceback" not in answer.err
     wait_until(lambda: has_ended(pid))
+    with store.single_flight(CacheKey(row["key"]), 0) as free:
+        assert free
 
 
 @pytest.mark.slow
@@ -293,20 +303,6 @@ def test_a_cluster_that_cannot_be_used_is_told_before_anything_is_built(
     answer = run("warm", "--example", "--on", *words)
     assert (answer.code, told in answer.err) == (code, True), answer.err
     assert not root.exists()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", [Dask])
-def test_two_runs_at_once_build_a_program_once(
-    start: Start, write: Write, endless: str, nvrtc: str, tmp_path: Path
-) -> None:
-    """A program that the workers of one run compile is a hit for another run, which waits for it."""
-    sources, cluster = write({"slow.cu": endless.replace(*SLOW)}), start({}, {})
-    options = (sources, "--target", nvrtc, "--timeout", "600")
-    first = _begun(cluster, tmp_path / "away", *options)
-    wait_until(lambda: bool(_compiling(cluster, first)))
-    second = _begun(cluster, tmp_path / "away", *options)
-    assert (_results(_ended(first)), _results(_ended(second))) == ({"slow.cu": "built"}, {"slow.cu": "hit"})
 
 
 class _Here:
