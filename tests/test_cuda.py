@@ -266,7 +266,7 @@ _CASES: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.fixture(scope="module")
 def unusable(tmp_path_factory: pytest.TempPathFactory, nvrtc: None) -> tuple[Path, dict[str, Outcome]]:
-    """What became of one program in every state of the cache, and in a sound one (``sound``)."""
+    """The fate of one program in every state of the cache, and in a sound one (``sound``)."""
     tmp = tmp_path_factory.mktemp("unusable")
     (tmp / "file").write_bytes(b"")
     (tmp / "open").mkdir()

@@ -48,7 +48,7 @@ def nvrtc() -> None:
 
 @pytest.fixture
 def compiled(tmp_path: Path) -> Compile:
-    """What became of one source compiled in a program of its own, once with each of some arguments."""
+    """The fate of one source compiled in a program of its own, once with each of some arguments."""
 
     def run(
         *arguments: dict[str, Any], sources: Sequence[str] = (), cwds: Sequence[str] = ()

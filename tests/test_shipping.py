@@ -100,7 +100,7 @@ def _environment(**settings: str) -> dict[str, str]:
 
 @pytest.fixture
 def as_stranger(interpreter: str, ground: Path) -> AsStranger:
-    """What became of one job of a program that runs as another user without a home."""
+    """The fate of one job of a program that runs as another user without a home."""
     pocl = ground / "pocl"
     pocl.mkdir(exist_ok=True)
     pocl.chmod(0o777)

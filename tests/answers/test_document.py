@@ -42,7 +42,7 @@ def test_what_is_not_known_is_null_or_empty() -> None:
 
 
 def test_a_problem_is_told_as_text() -> None:
-    """What is wrong with an entry is one sentence, kind and remedy included."""
+    """The problem with an entry is one sentence, kind and remedy included."""
     problem = Problem(FindingKind.CORRUPT, "its checksum does not fit", "remove it")
     hurt = CacheEntry("gpucache", "k", "/k", 7, 0, 0, damage=problem)
     assert json_of(hurt)["damage"] == "corrupt: its checksum does not fit; remove it"

@@ -1,4 +1,4 @@
-"""What is wrong with the place of a cache, on real mounts where this user may make them."""
+"""The problem with the place of a cache, on real mounts where this user may make them."""
 
 import os
 import shutil

@@ -119,6 +119,6 @@ def test_a_required_hit_that_misses_ends_warm(
 def test_a_required_hit_is_a_hit(
     run: Run, required: None, no_workers: None, cache: Path, mixed: Filled, nvrtc: str
 ) -> None:
-    """What is in the cache is served as ever."""
+    """The content of the cache is served as ever."""
     answer = run("warm", mixed.sources / "twice.cu", "--target", nvrtc, "--json")
     assert (answer.code, answer.document["summary"]["hit"]) == (0, 1)

@@ -74,7 +74,7 @@ def test_a_full_stdout_ends_in_one_sentence(write: Write, root: Path, command: s
 
 @pytest.mark.skipif(not FULL.exists(), reason="/dev/full is Linux's")
 def test_bad_usage_is_told_beside_a_full_stdout(root: Path, tmp_path: Path) -> None:
-    """What is wrong with the question counts, not that its document could not be written."""
+    """The problem with the question counts, not that its document could not be written."""
     done = _shell(f"$GPUCACHE --root {root} nothing --json > /dev/full", tmp_path)
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and "no such command" in done.stderr
 

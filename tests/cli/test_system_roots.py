@@ -65,7 +65,7 @@ def test_evict_leaves_system_roots_alone(run: Run, system: Path, homeless: None)
 def test_an_unusable_system_root_is_told_where_there_is_no_home(
     run: Run, tmp_path: Path, homeless: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is wrong with the only root there is stands in the sentence."""
+    """The sentence has the problem with the only root."""
     monkeypatch.setenv("GPUCACHE_SYSTEM_DIRS", str(tmp_path / "nowhere"))
     answer = run("verify", at=None)
     assert answer.code == 5 and "nowhere is not used, as it does not exist" in answer.err

@@ -74,7 +74,7 @@ def test_each_door_names_the_argument(
 
 
 def test_local_sizes_may_be_numbers_of_any_library() -> None:
-    """What stands for a whole number is one, and an array or a list of them is a size."""
+    """Any library's integer is a whole number, and an array or a list of them is a size."""
     numpy = pytest.importorskip("numpy")
     given = [8, numpy.int32(16), (numpy.int64(4), 2), numpy.array([4, 2, 1])]
     assert arguments.local_sizes(given) == ((8,), (16,), (4, 2), (4, 2, 1))

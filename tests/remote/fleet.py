@@ -83,7 +83,7 @@ class Fleet:
         return program
 
     def finish(self, program: "subprocess.Popen[str]", *jobs: Mapping[str, object]) -> list[Outcome]:
-        """What became of its jobs, once it has ended."""
+        """The fate of its jobs, once it has ended."""
         out, errors = program.communicate(json.dumps(jobs), timeout=PATIENCE_S)
         assert program.returncode == 0, errors
         outcomes: list[Outcome] = json.loads(out)

@@ -32,7 +32,7 @@ class Done:
 
     @property
     def results(self) -> list[str]:
-        """What became of each build."""
+        """The fate of each build."""
         return [one["result"] for one in self.report["outcomes"]]
 
 

@@ -112,7 +112,7 @@ class Command:
         return ask(self.path, Kind.BUILT, token, number(code), number(10**9), binary, b"a log\0")
 
     def end(self) -> Sequence[Intercepted]:
-        """What became of each build."""
+        """The fate of each build."""
         self._ends.close()
         return self._serving.finish()
 

@@ -58,7 +58,7 @@ def _folder(place: Path) -> None:
 
 
 def test_folders_in_quarantine_are_bounded(root: Path, store: DirectoryStore) -> None:
-    """What is in a directory is not ours to remove, so that no more than so many are taken."""
+    """The content of a directory is not ours to remove, so that no more than so many are taken."""
     entry = build_entry()
     store.publish(entry)
     entry_path(store, entry).unlink()

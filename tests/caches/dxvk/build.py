@@ -7,9 +7,9 @@ from pathlib import Path
 from tests.caches.opened import Cases, lay
 
 SHADER, HASH = b"translated for Vulkan", 0x871F58C0FA16ACD0
-"""What stands for a shader, and what DXVK's own function makes of it."""
+"""The stand-in for a shader, and what DXVK's own function makes of it."""
 _ASKED = b"\x04\x00vs_1" + bytes(24)
-"""What stands for a row's beginning, whose form is that of DXVK's version."""
+"""The stand-in for a row's beginning, whose form is that of DXVK's version."""
 
 
 def row(at: int = 0, size: int = len(SHADER), more: int = 0, digest: int = HASH) -> bytes:

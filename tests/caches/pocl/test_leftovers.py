@@ -1,4 +1,4 @@
-"""What is in PoCL's cache without being a program, and programs that an upgrade put out of reach."""
+"""The parts of PoCL's cache that are not programs, and programs that an upgrade put out of reach."""
 
 import os
 from pathlib import Path

@@ -11,7 +11,7 @@ from tests.caches.pyopencl.build import header, touch
 
 
 def _after(path: Path, content: bytes, now: bytes | None) -> State:
-    """What became of a header that has another content and time now, or is gone."""
+    """The fate of a header that has another content and time now, or is gone."""
     dependency = Dependency(*header(path, content))
     if now is None:
         path.unlink()

@@ -98,7 +98,7 @@ def test_damage_is_reported_with_what_comes_of_it_and_repaired(
 
 
 def test_a_database_with_a_log_is_read_with_it_and_goes_with_it(tmp_path: Path) -> None:
-    """What is in the log is read from a copy; a log alone is thrown away."""
+    """The content of the log is read from a copy; a log alone is thrown away."""
     path = put(tmp_path)
     with closing(sqlite3.connect(path)) as program:
         program.execute("PRAGMA journal_mode = 'WAL'")

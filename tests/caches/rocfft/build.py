@@ -121,12 +121,12 @@ def opened(path: Path, *, role: str = "", enabled: bool = True) -> ForeignCache[
 
 
 def file_findings(path: Path, *, role: str = "") -> list[Finding]:
-    """What is wrong with a file as a whole."""
+    """The problem with a file as a whole."""
     return [finding for checked in opened(path, role=role).leftovers() for finding in checked.findings]
 
 
 def row_findings(path: Path) -> list[Finding]:
-    """What is wrong with the rows of a file."""
+    """The problem with the rows of a file."""
     cache = opened(path)
     return [finding for entry in cache.scan() for finding in cache.check(entry).findings]
 

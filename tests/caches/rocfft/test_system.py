@@ -40,7 +40,7 @@ def test_a_library_in_a_folder_that_may_not_be_entered_has_no_database(library: 
 
 
 def test_damage_is_a_finding_and_no_problem_of_the_place(tmp_path: Path) -> None:
-    """What is in the file changes nothing about its place, so that nothing is reported twice."""
+    """The content of the file changes nothing about its place, so that nothing is reported twice."""
     before = user(tmp_path / "c.db").problems
     (tmp_path / "c.db").write_bytes(b"junk")
     assert user(tmp_path / "c.db").problems == before

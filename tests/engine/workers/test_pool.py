@@ -60,7 +60,7 @@ def test_a_workers_stack_has_a_limit() -> None:
 
 @pytest.fixture(scope="module")
 def answers() -> Answers:
-    """What became of one good item before, one after, and of every disaster between them."""
+    """The fate of one good item before, one after, and of every disaster between them."""
     names = {id(item): name for name, item in ITEMS.items()}
     endless = [ITEMS["hang"], ITEMS["spin"]]  # a limit that others could run into is for these alone
     others = [item for item in ITEMS.values() if item not in endless]
