@@ -17,7 +17,7 @@ from tests.benchmarks.measure import Comparison, Effort, compare, process
 from tests.benchmarks.warm import COMPILED, SOURCE, empty
 from tests.clusters import Dask, Mpi
 
-_PROGRAMS, _SIZE = 36, 16
+_PROGRAMS, _SIZE = 36, 8
 _ROUNDS = 3
 """At most: a run takes many seconds."""
 _MAP = f"""
