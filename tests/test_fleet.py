@@ -25,6 +25,12 @@ from cuda.core import Program, ProgramOptions
 source = 'extern "C" __global__ void scale(float *y) { y[threadIdx.x] *= FACTOR; }'
 Program(source, "c++", ProgramOptions(arch="sm_90")).compile("cubin")
 """
+_OPENCL_APP = """\
+import pyopencl
+device = next(each for each in pyopencl.get_platforms() if "Intel" in each.name).get_devices()[0]
+source = "kernel void scale(global float *y) { y[get_global_id(0)] *= 2; }"
+pyopencl.Program(pyopencl.Context([device]), source).build()
+"""
 _MISSED, _HIT = "1 build: 0 hits, 1 miss", "1 build: 1 hit, 0 misses"
 _ENTRIES = 2
 """Of one program below ``run``: its cubin and its PTX."""
@@ -206,6 +212,31 @@ def test_an_entry_for_another_cpu_is_left_in_the_store(
     check = "gpucache warm --check scale.cl --target opencl:intel --device-profile node.json"
     checked = site.sh(check, kernel.parent, **runtime)
     assert checked.returncode == 3 and site.said("cpu") in checked.stdout
+
+
+def test_the_check_of_a_fleet_prints_the_commands_that_end_its_misses(
+    site: Site, opencl_environment: Mapping[str, str]
+) -> None:
+    """A program recorded once is missed by the profile of its machine until the commands have run."""
+    runtime = {"OCL_ICD_VENDORS": opencl_environment["OCL_ICD_VENDORS"]}
+    site.job("protected", FLEET_KEY=site.secret)
+    folder = site.checkout("check")
+    (folder / "scale.py").write_text(_OPENCL_APP, encoding="ascii")
+    made = site.sh(
+        "gpucache record -o app -- python scale.py; mkdir fleet; gpucache devices --save fleet/node.json",
+        folder,
+        **runtime,
+    )
+    assert made.returncode == 0, made.stderr
+    trusting = {"GPUCACHE_TRUSTED_KEYS": site.public, **runtime}
+    before = site.sh(topics.FLEET_CHECK, folder, **trusting)
+    assert before.returncode == 3 and "gpucache warm --recording app" in before.stdout
+    built = site.sh(
+        'gpucache warm --recording app; gpucache push "$STORE" --key ../fleet.key', folder, **runtime
+    )
+    assert built.returncode == 0, built.stderr
+    after = site.sh(topics.FLEET_CHECK, folder, **trusting)
+    assert after.returncode == 0, after.stdout
 
 
 class Pod:

@@ -192,6 +192,20 @@ _LOAD = (
     "longer than usual, hence the time limits.",
 )
 
+_BEFORE = (
+    "gpucache devices --save FILE writes the profile of a machine. With profiles of all kinds of machines "
+    "and the recordings of the programs, any machine tells before a deployment which would miss, and why:",
+)
+FLEET_CHECK = """\
+gpucache warm --check --recording app --cache "$STORE" \\
+    $(printf -- '--device-profile %s ' fleet/*.json)"""
+_COMMANDS = (
+    "It exits with 3 if any would miss, and prints the fewest commands that build all that is missing, each "
+    "with the machines that have the compiler for it. Run each on one of them, then the push that it names, "
+    "and check again. Save a profile with the variables of the job: a variable that reaches the compiler "
+    "and that the recording lacks makes the check skip a program.",
+)
+
 
 class Failure(NamedTuple):
     """What goes wrong in a fleet, the words that gpucache prints, and the remedy."""
@@ -325,6 +339,10 @@ def _fleet() -> Iterator[str]:
     yield from roff.paragraphs(_ON_NODES)
     yield from roff.verbatim(NODES_JOB)
     yield from (".PP", *roff.paragraphs(_LOAD))
+    yield roff.heading("MACHINES THAT WOULD MISS")
+    yield from roff.paragraphs(_BEFORE)
+    yield from roff.verbatim(FLEET_CHECK)
+    yield from (".PP", *roff.paragraphs(_COMMANDS))
     yield roff.heading("FAILURES")
     for what, said, remedy in FAILURES.values():
         yield from (*roff.listing([(f"{what}:", said)]), ".IP", roff.filled(remedy))

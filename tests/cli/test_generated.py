@@ -25,7 +25,7 @@ PARTS = (
     "NAME", "SYNOPSIS", "DESCRIPTION", "COMMANDS", "FIELDS", "DOCUMENT", "OUTPUT", "RECORDS", "OPTIONS",
     "RESULTS", "VERDICTS", "FINDINGS", "EXAMPLES", "EXIT STATUS", "ENVIRONMENT", "FILES", "COMPILERS",
     "COMPLETION", "SYSTEMS", "MOVING", "KEYS", "MISSES", "REASONS", "CHECKS", "BATCHES",
-    "CONTINUOUS INTEGRATION", "CONTAINERS", "NODES", "FAILURES", "SEE ALSO",
+    "CONTINUOUS INTEGRATION", "CONTAINERS", "NODES", "MACHINES THAT WOULD MISS", "FAILURES", "SEE ALSO",
 )  # fmt: skip
 """Every section of a page, in order."""
 NEEDED = {
@@ -34,7 +34,14 @@ NEEDED = {
     "gpucache-caches": {"DESCRIPTION", "SYSTEMS", "MOVING"},
     "gpucache-keys": {"KEYS", "MISSES", "REASONS"},
     "gpucache-checks": {"CHECKS", "BATCHES"},
-    "gpucache-fleet": {"DESCRIPTION", "CONTINUOUS INTEGRATION", "CONTAINERS", "NODES", "FAILURES"},
+    "gpucache-fleet": {
+        "DESCRIPTION",
+        "CONTINUOUS INTEGRATION",
+        "CONTAINERS",
+        "NODES",
+        "MACHINES THAT WOULD MISS",
+        "FAILURES",
+    },
     "gpucache-manifest": {"DESCRIPTION", "FIELDS", "EXAMPLES"},
     "gpucache-json": {"DESCRIPTION", "DOCUMENT", "OUTPUT", "RECORDS"},
 }
