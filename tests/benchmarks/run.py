@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -17,6 +18,13 @@ from tests.benchmarks.library_start import CUDA, OPENCL, missing
 from tests.benchmarks.measure import CHECKOUT, Comparison, Effort, Side, compare, process
 
 _BUILD = "cl.Program(context, source).build(cache_dir={}).scale\n"
+_LINK = """
+source = open(sys.argv[1]).read()
+cl.link_program(context, [cl.Program(context, source).compile()]).all_kernels()
+"""
+_FFT = CHECKOUT / "gpucache/examples/fft.cl"
+_LINK_ROUNDS = 3
+"""A link from its parts takes ten seconds."""
 _COMPILE = "compiled({})\n"
 _DIRECT = """
 import sys
@@ -33,7 +41,7 @@ _GPUCACHE = str(Path(sys.executable).with_name("gpucache"))
 
 
 def run(effort: Effort) -> Iterator[Comparison]:
-    """PyOpenCL on Intel's runtime, cuda.core, then NVRTC called for more and more programs."""
+    """PyOpenCL on Intel's runtime, a link there, cuda.core, then NVRTC called for more and more programs."""
     with stable_place() as place, patch.dict(os.environ):
         del os.environ["GPUCACHE_MEMORY_BYTES"]  # run reads its settings first where there are any
         titles = ("A PyOpenCL program with one kernel", "A cuda.core program with one kernel")
@@ -46,6 +54,11 @@ def run(effort: Effort) -> Iterator[Comparison]:
                 )
             }
             yield _beside(titles[0], _python(OPENCL + _BUILD.format(False)), place / "opencl", own, effort)
+            fewer, title = (
+                replace(effort, rounds=min(effort.rounds, _LINK_ROUNDS)),
+                "fft.cl, compiled and linked apart",
+            )
+            yield _beside(title, _python(OPENCL + _LINK, _FFT), place / "links", {}, fewer)
         if absent := missing(CUDA):
             yield Comparison(titles[1], (), {"cuda.core": absent})
             return
