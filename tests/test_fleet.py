@@ -257,11 +257,12 @@ class Pod:
         parents = dict.fromkeys(one for place in shown for one in reversed(place.parents[:-1]))
         keys = {"GPUCACHE_TRUSTED_KEYS": self._site.public, "STORE": "/store", "PATH": self._site.path}
         command = [
-            "bwrap", *(word for one in parents for word in ("--perms", "0755", "--dir", one)),
+            "bwrap", "--perms", "1777", "--tmpfs", "/tmp",
+            *(word for one in parents for word in ("--perms", "0755", "--dir", one)),
             "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib",
             "--symlink", "usr/lib64", "/lib64",
             *(word for one in shown for word in ("--ro-bind", one, one)),
-            "--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--tmpfs", "/tmp",
+            "--proc", "/proc", "--dev", "/dev",
             "--bind" if writes else "--ro-bind", self.volume, "/caches",
             "--ro-bind", self._site.store, "/store", "--ro-bind", self._app, "/app", "--chdir", "/app",
             "--remount-ro", "/", "--unshare-net", "--unshare-ipc", "--unshare-pid", "--clearenv",

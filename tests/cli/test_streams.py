@@ -65,6 +65,7 @@ def test_closed_streams_stop_no_work(write: Write, root: Path, nvrtc: str, close
 )
 def test_a_full_stdout_ends_in_one_sentence(write: Write, root: Path, command: str) -> None:
     """An answer that cannot be written is reported on stderr in one sentence, and is not called a defect."""
+    root.mkdir()
     done = _shell(f"$GPUCACHE --root {root} {command} > /dev/full", write({"vector.cu": VECTOR}))
     why = os.strerror(errno.ENOSPC)
     said = f"gpucache: the output could not be written ({why}); make room on its disk and run it again\n"
@@ -85,6 +86,7 @@ def test_an_answer_that_a_disk_or_server_refuses(
     root: Path, tmp_path: Path, error: int, unbuffered: str
 ) -> None:
     """It is told as what it is, also where only the first of several writes failed, and is no defect."""
+    root.mkdir()
     name = errno.errorcode[error]
     when = 2 if unbuffered else 1  # there the first is Click's, of nothing
     tracer = f"strace -qq -o /dev/null -P {tmp_path}/out -e inject=write:error={name}:when={when}"
@@ -98,6 +100,7 @@ def test_an_answer_that_a_disk_or_server_refuses(
 @pytest.mark.skipif(not FULL.exists(), reason="/dev/full is Linux's")
 def test_a_full_stderr_stops_no_work(root: Path, tmp_path: Path) -> None:
     """What cannot be said next to the answer does not keep the answer back."""
+    root.mkdir()
     done = _shell(f"$GPUCACHE --root {root} inspect --json 2> /dev/full", tmp_path, GPUCACHE_DISABEL="1")
     assert done.returncode == 0 and json.loads(done.stdout)["command"] == "inspect"
 

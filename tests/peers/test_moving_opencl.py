@@ -157,7 +157,7 @@ _INCLUDES = (
     ("include", "seven", "why"),
     [
         ("#include <own.h>", 7, ""),
-        ("#include <own.h>", 8, "own.h is another here"),
+        ("#include <own.h>", 8, "own.h differs on this machine"),
         ("#include <own.h> // no record", 8, "no record of own.h"),
     ],
 )
