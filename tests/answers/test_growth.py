@@ -26,7 +26,7 @@ def test_a_cache_that_was_not_there_counts_whole() -> None:
 
 
 def test_few_names_are_kept() -> None:
-    """People are reported some of many names."""
+    """Of many names people see some."""
     [one] = growth({}, {"pocl": {str(number): Held(1) for number in range(100)}})
     assert (one.entries, len(one.names)) == (100, NAMES_KEPT)
 

@@ -51,7 +51,7 @@ def test_programs_read_what_was_recorded(run: Run, recording: str) -> None:
 
 
 def test_damage_is_in_the_document(run: Run, recording: str, tmp_path: Path) -> None:
-    """What cannot be parsed is told by file and line, and what reads is shown."""
+    """What cannot be parsed is reported by file and line, and the rest is shown."""
     (tmp_path / "recording" / "0.jsonl").write_bytes(b"{}\n")
     answer = run("inspect", "--recording", recording, "--json")
     [damage] = answer.document["summary"]["damage"]

@@ -93,7 +93,7 @@ class Example:
     alone: bool = True
     """Whether the directory is the system's own, so that whatever else is in it is reported."""
     opaque: bool = False
-    """Whether gpucache cannot be parsed its format, so that no entry is judged and none removed."""
+    """Whether gpucache cannot parse its format, so that no entry is judged and none removed."""
     whole: bool = False
     """Whether the whole cache is one entry, which no program can check or fix."""
 

@@ -31,7 +31,7 @@ def _told(opened: Path | str, *, covered: Path | None = None, own: Path | str = 
 
 
 def test_a_file_of_nobody_is_told(header: Path) -> None:
-    """A file that neither the closure nor the compiler knows is reported as it was opened."""
+    """A file that neither the closure nor the compiler knows is reported by the path that was opened."""
     assert _told(header) and _told(f"{header.parent}/../{header.parent.name}/value.h")
 
 

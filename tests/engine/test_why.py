@@ -98,7 +98,7 @@ def test_the_newest_entry_of_each_build_is_asked_for() -> None:
 
 
 def test_two_entries_are_compared_in_words() -> None:
-    """What tells two reports apart is reported in words; equal ones in none."""
+    """Words tell two reports apart; equal ones need none."""
     left, right = _report(("option", "-DN=1")), _report(("option", "-DN=2"))
     assert compare(left, right) == ["the define N: 1 -> 2"]
     assert compare(left, left) == []

@@ -1,4 +1,4 @@
-"""What a scan reports every entry, and what only the full check sees."""
+"""Findings of a scan of every entry, and those of the full check alone."""
 
 import os
 

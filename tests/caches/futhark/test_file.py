@@ -84,7 +84,7 @@ def test_kind_and_target(payload: bytes, kind: str, target: str) -> None:
 
 
 def test_consequences_differ() -> None:
-    """CUDA compiles again, OpenCL may not, and of unknown bytes both is reported."""
+    """CUDA compiles again, OpenCL may not, and for unknown bytes both are reported."""
     assert "compiles again" in consequence(describe(PTX))
     assert "does not compile again" in consequence(describe(SPIRV))
     unknown = consequence(describe(b"?"))

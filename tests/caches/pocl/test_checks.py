@@ -172,7 +172,7 @@ def test_a_program_without_any_of_its_compiled_kernels_is_another_entrys(tmp_pat
 
 
 def test_a_library_that_the_loader_takes_is_sound(tmp_path: Path) -> None:
-    """The loader cannot be parsed the section table, at which a library ends."""
+    """The loader does not parse the section table, at which a library ends."""
     folder = build.program(tmp_path)
     data = bytearray(shared_library("<", 64))
     struct.pack_into("<Q", data, 40, len(data))
