@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import signal
@@ -17,8 +16,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec import msgpack
 
-from gpucache.engine.workers.clusters import Cluster, in_process
-from gpucache.model import CacheKey, Entry
+from gpucache import __version__
+from gpucache.engine.workers import clusters
+from gpucache.engine.workers.clusters import Cluster, Task, in_process, look
+from gpucache.engine.workers.pool import Died, Done, Failed
+from gpucache.errors import WorkersError
+from gpucache.model import CacheKey, Device, Entry, Target, Toolchain
+from gpucache.probe.profile import Profile, encode_profile
 from gpucache.store import DirectoryStore
 from gpucache.store.format import parse_true
 from tests.children import has_ended
@@ -305,10 +309,160 @@ def test_a_cluster_that_cannot_be_used_is_told_before_anything_is_built(
     assert not root.exists()
 
 
+class _Late(Future[object]):
+    """A call that ended on a host from which nothing comes any more."""
+
+    def done(self) -> bool:
+        return True
+
+    def result(self, timeout: float | None = None) -> object:
+        assert timeout is not None
+        raise TimeoutError
+
+
+def _answering(answer: object) -> Future[object]:
+    future: Future[object] = Future()
+    if isinstance(answer, Future):
+        return answer
+    if isinstance(answer, Exception):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)
+    return future
+
+
+class _Told:
+    """An engine whose workers give these answers to each look, and one of them to each job."""
+
+    def __init__(self, looks: Mapping[str, object], answer: object = b"") -> None:
+        self.looks, self._answer = looks, answer
+
+    def slots(self) -> Mapping[str, int]:
+        return dict.fromkeys(self.looks, 1)
+
+    def cancel(self, worker: str, future: object) -> None:
+        raise AssertionError(f"{worker} has nothing to stop: {future}")
+
+    def submit(self, worker: str, function: Callable[..., object], *_: object) -> Future[object]:
+        return _answering(self.looks[worker] if function is look else self._answer)
+
+
+TARGET, TOOLCHAIN = Target("cuda", "sm_90"), Toolchain("nvrtc", (), ())
+
+
+def _profile(**environment: str) -> bytes:
+    device = Device(TARGET, "cuda", "", "", available=True, detail="", toolchain=TOOLCHAIN)
+    return encode_profile(Profile((device,), environment))
+
+
+@pytest.mark.parametrize(("most", "odd"), [({}, {"NVVM_A": "1"}), ({"NVVM_A": "1"}, {})])
+def test_the_variables_are_those_of_most_workers(most: dict[str, str], odd: dict[str, str]) -> None:
+    """A worker with a variable that the others lack, or without one of theirs, builds nothing."""
+    looks = {"odd": _profile(**odd), "a": _profile(**most), "b": _profile(**most)}
+    cluster = Cluster(_Told(looks), "a test")
+    assert cluster.machine.environment == most
+    assert {*cluster.slots(Task("", TARGET, TOOLCHAIN, lambda: None))} == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "told", "lost"),
+    [
+        (b"1", Done, "", False),
+        (-9, Died, "on a ended with status -9", False),
+        (1, Died, "on a ended with status 1", True),
+        (_Late(), Died, "its worker a gave no answer (TimeoutError)", True),
+        (ConnectionResetError("closed"), Died, "its worker a gave no answer (closed)", True),
+        ("no room", Failed, "its worker a cannot run it: no room", False),
+        (b"too long", Failed, "its worker a gave an answer that cannot be read", False),
+        ([1], Failed, "its worker a gave an answer that cannot be read", False),
+    ],
+)
+def test_only_a_signal_is_held_against_a_program(
+    monkeypatch: pytest.MonkeyPatch, answer: object, kind: type, told: str, *, lost: bool
+) -> None:
+    """Trouble of a worker, its host or the way there is not; no answer is waited for without an end."""
+    monkeypatch.setattr(clusters, "_ANSWER_CAP", 7)
+    cluster = Cluster(_Told({"a": _profile()}, answer), "a test")
+    [(_, outcome)] = cluster.run("", [Task("", TARGET, TOOLCHAIN, lambda: b"")], None, lambda _: None)
+    assert isinstance(outcome, kind)
+    assert told in str(outcome)
+    assert (isinstance(outcome, Died) and outcome.lost) is lost
+
+
+def test_a_worker_without_room_tells_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system error on a worker comes back as text, which no error of the connection can be."""
+    full = OSError(28, "no room")
+
+    def refuse(_: str) -> None:
+        raise full
+
+    monkeypatch.setattr(clusters, "scratch", refuse)
+    assert in_process("", b"") == str(full)
+
+
+def test_a_worker_that_does_not_say_what_it_can_build_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If none says it in time, the error says so."""
+    monkeypatch.setattr(clusters, "_PROBE_S", 0.0)
+    with pytest.raises(WorkersError, match="none told within 0 s what it can build for"):
+        Cluster(_Told({"a": Future()}), "a test")
+
+
+def test_a_refused_worker_that_comes_back_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have another version of gpucache now."""
+    monkeypatch.setattr(clusters, "_LOOK_S", 0.0)
+    engine = _Told({"a": _profile(), "b": OSError("no room")})
+    cluster = Cluster(engine, "a test")
+    assert {*cluster.slots()} == {"a"}
+    engine.looks = {"a": _profile()}
+    cluster.notice()
+    engine.looks = {"a": _profile(), "b": _profile()}
+    cluster.notice()
+    assert {*cluster.slots()} == {"a", "b"}
+
+
+class _Scheduler:
+    """A client of Dask whose scheduler does not answer every time."""
+
+    def __init__(self) -> None:
+        self.there = True
+
+    def nthreads(self) -> dict[str, int]:
+        if not self.there:
+            raise OSError("no answer")
+        return {"a": 2}
+
+
+def test_a_scheduler_that_is_slow_once_has_lost_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only when it has been silent for a while are its workers gone."""
+    client = _Scheduler()
+    engine = clusters._Dask(client)
+    assert engine.slots() == {"a": 2}
+    client.there = False
+    assert engine.slots() == {"a": 2}
+    monkeypatch.setattr(clusters, "_RETURN_S", -1.0)
+    assert engine.slots() == {}
+    client.there = True
+    assert engine.slots() == {"a": 2}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("status", "then"), [(1, "built"), (-9, "poisoned")])
+def test_a_process_that_ends_twice_with_a_status_poisons_nothing(
+    run: Run, write: Write, nvrtc: str, monkeypatch: pytest.MonkeyPatch, status: int, then: str
+) -> None:
+    """A host without room ends it with a status, the system one that needs too much memory with a signal."""
+    cluster = nullcontext(Cluster(_Told({"a": look(__version__)}, status), "a test"))
+    monkeypatch.setattr(clusters, "open_cluster", lambda _: cluster)
+    sources = write({"a.cu": VECTOR})
+    [row] = run("--json", "warm", sources, "--target", nvrtc, "--on", "dask:x").document["outcomes"]
+    assert (row["result"], f"ended with status {status}" in row["reason"]) == ("failed", True), row
+    assert _results(run("--json", "warm", sources, "--target", nvrtc)) == {"a.cu": then}
+
+
 class _Here:
     """An engine whose one worker is this process, and whose second answer is changed on its way back."""
 
-    def __init__(self, change: Callable[[list[bytes]], bytes]) -> None:
+    def __init__(self, change: Callable[[list[bytes]], object]) -> None:
         self._change = change
         self._answers: list[bytes] = []
 
@@ -318,22 +472,13 @@ class _Here:
     def cancel(self, worker: str, future: object) -> None:
         raise AssertionError(f"{worker} has nothing to stop: {future}")
 
-    def submit(self, _: str, function: Callable[..., bytes], *arguments: object) -> Future[bytes]:
-        future: Future[bytes] = Future()
+    def submit(self, _: str, function: Callable[..., Any], *arguments: object) -> Future[object]:
         answer = function(*arguments)
-        try:
-            if function is in_process:
-                self._answers.append(answer)
-                if len(self._answers) == 2:
-                    answer = self._change(self._answers)
-            future.set_result(answer)
-        except OSError as error:
-            future.set_exception(error)
-        return future
-
-
-def _no_room(_: list[bytes]) -> bytes:
-    raise OSError(errno.ENOSPC, "no room")
+        if function is in_process:
+            self._answers.append(answer)
+            if len(self._answers) == 2:
+                answer = self._change(self._answers)
+        return _answering(answer)
 
 
 def _flipped(answer: bytes) -> bytes:
@@ -346,7 +491,7 @@ def _flipped(answer: bytes) -> bytes:
 @pytest.mark.parametrize(
     "change",
     [
-        _no_room,
+        lambda _: "no room",
         lambda answers: answers[0],
         lambda answers: _flipped(answers[1]),
         lambda answers: answers[1][: len(answers[1]) // 2],
@@ -362,7 +507,7 @@ def test_what_comes_back_is_checked(
     write: Write,
     nvrtc: str,
     monkeypatch: pytest.MonkeyPatch,
-    change: Callable[[list[bytes]], bytes],
+    change: Callable[[list[bytes]], object],
 ) -> None:
     """An answer that is damaged or belongs to another program fails its item once, and is not kept."""
     sources = write({"a.cu": VECTOR, "b.cu": VECTOR.replace("1", "2")})

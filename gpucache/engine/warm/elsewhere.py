@@ -3,8 +3,9 @@
 Owns both ends. At home an item is packed when a worker is free, and the entry that comes back is checked in
 full and made again from what this process asked for, before it is published as if it had been compiled here.
 On the worker's host a process of its own lays the headers out and compiles in a worker of ``run_isolated``.
-Nothing that travels is pickled: jobs and answers are msgpack of fixed types, with a line of a recording,
-blobs and the file of an entry in them. Must not know how a cluster is reached.
+Jobs and answers are msgpack of fixed types, with a line of a recording, blobs and the file of an entry in
+them. Dask and mpi4py pickle these bytes to send them, so the workers of a cluster must be trusted. Must not
+know how a cluster is reached.
 """
 
 import os

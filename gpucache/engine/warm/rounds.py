@@ -112,6 +112,8 @@ class _Call:
 
 
 def _answered(item: WarmItem, prepared: Prepared, stores: Stores, answer: Answer) -> WarmOutcome:
+    if isinstance(answer, Died) and answer.lost:
+        answer = Failed(GpucacheError(f"{answer.reason}, and this was its second try; warm it again"))
     if isinstance(answer, Died):
         retry = "--retry or a longer --timeout" if answer.limit_s else "--retry"
         reason = (

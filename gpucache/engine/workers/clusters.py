@@ -2,7 +2,8 @@
 
 Owns how they are reached, which of them are there, and which job a lost one had. A job is bytes, and so is
 its answer. It runs in a process of its own on the worker's host: a crash in a worker would end its other jobs
-as well, and Dask's workers may have no children by ``multiprocessing``. Must not know what a job is.
+as well, and Dask's workers may have no children by ``multiprocessing``. Dask and mpi4py pickle what travels,
+so the workers of a cluster must be trusted. Must not know what a job is.
 
 Workers import this module, too: its last functions are called there.
 """
@@ -18,7 +19,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from gpucache import __version__
@@ -45,6 +45,8 @@ _CONNECT_S = 10.0
 _RETURN_S = 30.0
 """How long jobs wait when no worker can do them any more: lost ones may be started again."""
 _PROBE_S = 120.0
+_FETCH_S = 60.0
+"""How long the answer of a call that has ended may take to arrive: the host that has it may be gone."""
 
 
 class _Engine(Protocol):
@@ -96,7 +98,8 @@ class Cluster:
             self.wait()
             self.notice()
         if not self._of:
-            why = next(iter(self._refused.values()), "it has none")
+            slow = f"none told within {_PROBE_S:g} s what it can build for"
+            why = next(iter(self._refused.values()), slow if self._looking else "it has none")
             raise WorkersError(f"no worker of {told} can be used: {why}")
         self.machine = self._machine()
 
@@ -118,6 +121,7 @@ class Cluster:
             if before.keys() != self._slots.keys():
                 self._changed_s = now_s
             self._of = {name: of for name, of in self._of.items() if name in self._slots}
+            self._refused = {name: why for name, why in self._refused.items() if name in self._slots}
             known = {*self._of, *self._refused, *self._looking.values()}
             for name in self._slots.keys() - known:
                 self._looking[self.submit(name, look, __version__)] = name
@@ -126,8 +130,8 @@ class Cluster:
             if not future.done():
                 continue
             try:
-                data = bytes(future.result())
-                profile = decode_profile(data)
+                data = future.result(timeout=_FETCH_S)
+                profile = decode_profile(data if isinstance(data, bytes) else b"")
             except Exception as error:  # whatever it raised, in whatever version of gpucache
                 self._refused[name] = _line(error)
             else:
@@ -162,8 +166,7 @@ class Cluster:
     ) -> Iterator[tuple[J, Done[Any] | Failed | Died]]:
         """Have a module answer each task in a process, as ``run_isolated`` runs a function for each item.
 
-        At most ``jobs`` run at once, None for as many as the workers take. A worker that is lost counts as
-        one that died of its items.
+        At most ``jobs`` run at once, None for as many as the workers take.
         """
         deal = _Deal(self, module, deque(tasks), sys.maxsize if jobs is None else jobs)
         with held() as raise_if_interrupted:
@@ -180,13 +183,24 @@ class Cluster:
                 deal.end()
 
     def _machine(self) -> Machine:
-        """The devices of all workers; of two that differ, that of most."""
+        """The devices of all workers and the variables of each backend; where they differ, those of most."""
         counts = Counter(self._of.values())
         profiles = [self._profiles[of] for of, _ in counts.most_common()]
         devices: dict[object, Device] = {}
         for device in sorted((one for each in profiles for one in each.devices), key=_unavailable):
             devices.setdefault(device.target or (device.backend, device.name), device)
-        environment = {name: text for each in reversed(profiles) for name, text in each.environment.items()}
+        givers: dict[str, Profile] = {}
+        for each in profiles:
+            for device in each.devices:
+                if device.available:
+                    givers.setdefault(device.backend, each)
+        environment = {
+            name: text
+            for backend, each in givers.items()
+            for device in each.devices
+            if device.backend == backend and device.toolchain is not None
+            for name, text in load_backend(backend).environment(device.toolchain, each.environment)
+        }
         self.machine = Machine(tuple(devices.values()), environment)
         return self.machine._replace(notes=tuple(self._notes(counts)))
 
@@ -271,14 +285,14 @@ class _Deal(Generic[J]):
             del self._given[future]
             if not future.done():
                 self._cluster.cancel(worker, future)
-                yield task.item, Died(f"its worker {worker} was lost")
+                yield task.item, Died(f"its worker {worker} was lost", lost=True)
                 continue
             try:
-                yield task.item, Done(future.result())
-            except OSError as error:  # its host has no room for a process
-                yield task.item, Failed(error)
-            except Exception as error:  # it ended without an answer, or the engine gave up
-                yield task.item, Died(_line(error))
+                value = future.result(timeout=_FETCH_S)
+            except Exception as error:  # it cannot be fetched, or the engine gave up
+                yield task.item, Died(f"its worker {worker} gave no answer ({_line(error)})", lost=True)
+            else:
+                yield task.item, _meant(worker, value)
         for task in list(self._waiting) if self._cluster.is_settled and not self._given else ():
             if not self._cluster.slots(task):
                 self._waiting.remove(task)
@@ -291,6 +305,17 @@ class _Deal(Generic[J]):
         """Have the workers stop what they are at."""
         for future, (_, worker) in self._given.items():
             self._cluster.cancel(worker, future)
+
+
+def _meant(worker: str, value: object) -> Done[bytes] | Failed | Died:
+    """What the answer of ``in_process`` means."""
+    if isinstance(value, bytes) and len(value) <= _ANSWER_CAP:
+        return Done(value)
+    if isinstance(value, int):
+        told = f"its gpucache process on {worker} ended with status {value}"
+        return Died(told, lost=value >= 0)  # a signal may be the compiler's fault
+    why = f"cannot run it: {value[:200]}" if isinstance(value, str) else "gave an answer that cannot be read"
+    return Failed(GpucacheError(f"its worker {worker} {why}"))
 
 
 @contextmanager
@@ -320,12 +345,17 @@ class _Dask:
 
     def __init__(self, client: Any) -> None:
         self._client = client
+        self._slots: Mapping[str, int] = {}
+        self._failed_s = 0.0
 
     def slots(self) -> Mapping[str, int]:
         try:
-            return dict(self._client.nthreads())
-        except Exception:  # the scheduler is gone, which each version tells in its own way
-            return {}
+            self._slots, self._failed_s = dict(self._client.nthreads()), 0.0
+        except Exception:  # each version tells in its own way that the scheduler gives no answer, or is gone
+            self._failed_s = self._failed_s or time.monotonic()
+            if time.monotonic() - self._failed_s > _RETURN_S:
+                self._slots = {}
+        return self._slots
 
     def submit(self, worker: str, function: Callable[..., Any], *arguments: object) -> Any:
         there = {"workers": [worker], "allow_other_workers": False}
@@ -419,12 +449,19 @@ def look(version: str) -> bytes:
     return encode_profile(profile_of(ask()))
 
 
-def in_process(module: str, job: bytes, wanted: Callable[[], bool] = lambda: True) -> bytes:
+def in_process(module: str, job: bytes, wanted: Callable[[], bool] = lambda: True) -> bytes | int | str:
     """On a worker: the answer of a process of its own for a job.
 
-    The process ends with the worker, or when its answer is not ``wanted`` any more. Raises GpucacheError if
-    it ends without an answer, OSError if it cannot be started.
+    The process ends with the worker, or when its answer is not ``wanted`` any more. Instead of the answer it
+    is the status of a process that ended without one, or why this host could not run one.
     """
+    try:
+        return _in_process(module, job, wanted)
+    except OSError as error:  # here, not in the connection to the process that asked
+        return _line(error)
+
+
+def _in_process(module: str, job: bytes, wanted: Callable[[], bool]) -> bytes | int:
     words = (sys.executable, "-P", "-c", f"import sys, {module} as it; it.answer_job(sys.argv[1])")
     with scratch("elsewhere") as place, ExitStack() as ends:
         (place / JOB).write_bytes(job)
@@ -438,14 +475,9 @@ def in_process(module: str, job: bytes, wanted: Callable[[], bool] = lambda: Tru
             if child.returncode is None:
                 kill_group(child.pid)
                 child.wait()
-        return _answer_in(place / ANSWER, child.returncode)
-
-
-def _answer_in(file: Path, status: int) -> bytes:
-    with suppress(OSError):
-        if status == 0 and file.stat().st_size <= _ANSWER_CAP:
-            return file.read_bytes()
-    raise GpucacheError(f"its gpucache process ended with status {status}")
+        if child.returncode == 0 and (place / ANSWER).stat().st_size <= _ANSWER_CAP:
+            return (place / ANSWER).read_bytes()
+        return child.returncode
 
 
 def in_dask(function: Callable[..., Any], *arguments: object) -> Any:

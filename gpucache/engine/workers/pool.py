@@ -219,6 +219,8 @@ class Died:
     reason: str
     limit_s: float = 0.0
     """The time limit that ended it, in seconds; 0 if none did."""
+    lost: bool = False
+    """Whether its host or the way there may be the cause: its item is tried again, and never poisoned."""
 
 
 @dataclass(frozen=True, slots=True)
