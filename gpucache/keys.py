@@ -42,6 +42,8 @@ SOURCE_NAME = "name of the source"
 """The label of the name that a program gives its source if it calls its compiler itself."""
 PART = "part"
 """The label of a program that was compiled apart, in the key of a link: a digest of its keys."""
+CPU_FEATURES = "CPU features"
+"""The label of the words for a CPU's instruction sets, in one value."""
 RESOLUTION = "resolution of includes"
 """The label of how the names of headers were resolved; it differs with every header that differs."""
 _LITTLE = 16 << 10
@@ -175,10 +177,14 @@ class Difference(NamedTuple):
     """Both sides value by value if one has several, as a joined text does not show where one ends."""
 
     def values(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Both sides value by value."""
+        """Both sides value by value, or word by word."""
         if self.several is not None:
             return self.several
-        left, right = (() if side is None else (side,) for side in (self.left, self.right))
+        words = self.label == CPU_FEATURES
+        sides = (() if side is None else (side,) for side in (self.left, self.right))
+        left, right = (
+            tuple(word for text in side for word in text.split()) if words else side for side in sides
+        )
         return left, right
 
     def apart(self) -> tuple[str | None, str | None]:

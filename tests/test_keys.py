@@ -272,6 +272,12 @@ def test_what_is_on_both_sides_is_left_out(
     assert found.apart() == apart
 
 
+def test_of_instruction_sets_those_on_one_side_are_told() -> None:
+    """They are one value of many words."""
+    assert Difference("CPU features", "avx sse4_2 sse4a", "avx sse4_2").apart() == ("sse4a", None)
+    assert Difference("device name", "a b", "a c").apart() == ("a b", "a c")
+
+
 @pytest.mark.parametrize(("size", "text"), [((64,), "64"), ((16, 16), "16x16"), ((4, 4, 4), "4x4x4")])
 def test_local_sizes_are_written_as_people_do(size: tuple[int, ...], text: str) -> None:
     """A local size is its extents joined by x."""

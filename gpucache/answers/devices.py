@@ -58,5 +58,5 @@ def comparison(found: Sequence[tuple[str, Difference]], left: str, right: str) -
         targets.setdefault(item, []).append(target)
     for item, own in targets.items():
         yield plain(f"{item.label}: {format_list(own, _TARGETS_SHOWN)}", "bold")
-        for name, value in ((left, item.left), (right, item.right)):
+        for name, value in zip((left, right), item.apart(), strict=True):
             yield plain(f"  {name}: {'none' if value is None else value or '(empty)'}")

@@ -266,8 +266,13 @@ class Shell(NamedTuple):
 
     def lines(self, width: int) -> Iterator[Pieces]:
         """As many options with their values on a line as fit."""
+        groups: list[list[str]] = []
+        for word in self.words:
+            if word.startswith("--") or not groups:
+                groups.append([])
+            groups[-1].append(word)
         line = " "
-        for part in shlex.join(self.words).replace(" --", "\n--").split("\n"):
+        for part in map(shlex.join, groups):
             if line.strip() and len(line) + len(part) + 3 > width < PIPE_WIDTH:
                 yield [f"{line} \\"]
                 line = "   "

@@ -22,6 +22,7 @@ from gpucache.answers.entries import unread_words
 from gpucache.answers.grid import NAMED, ROWS_SHOWN, Block, Column, Grid, more_rows, one_line, plain
 from gpucache.errors import ExitCode
 from gpucache.json_keys import OrNull, json_keys
+from gpucache.keys import Difference
 from gpucache.units import format_count, format_list, format_size
 
 _R = TypeVar("_R", bound=StrEnum)
@@ -409,12 +410,18 @@ def _differing(groups: Sequence[Differing]) -> Grid:
     columns = (
         Column("cache", lambda one: one.cache, whole=True, shared=True),
         Column("fact", lambda one: one.fact, whole=True),
-        Column("in the store", lambda one: one.there, prose=True),
-        Column("wanted", lambda one: one.here, prose=True),
+        Column("in the store", lambda one: _apart(one)[0], prose=True),
+        Column("wanted", lambda one: _apart(one)[1], prose=True),
         Column("entries", lambda one: str(one.entries), numeric=True),
         Column("size", lambda one: format_size(one.size_bytes), numeric=True),
     )
     return Grid(columns, groups)
+
+
+def _apart(one: Differing) -> list[str]:
+    """Both values, without the words that lists on both sides have."""
+    sides = Difference(one.fact, one.there, one.here).apart()
+    return ["none of these" if side is None else side for side in sides]
 
 
 def _reasons(summary: TransferSummary) -> Iterator[Block]:

@@ -104,7 +104,7 @@ def evict(
     if not dry_run and opened.settings.read_only:
         raise CacheUnusableError("GPUCACHE_READ_ONLY is set, so nothing is removed; unset it")
     if everything and not (dry_run or yes):
-        _ask(eviction, f"Remove all entries of {url}?" if url else "Remove all of these?")
+        _ask(eviction, is_store=url is not None)
     said, owns = list[str](), [Foreseen() for _ in eviction.plans]
     summary = Foreseen() if dry_run else EvictSummary()
     if isinstance(summary, Foreseen):
@@ -129,7 +129,7 @@ def evict(
     finish(opened, ExitCode.FINDINGS if summary.stay else ExitCode.DONE)
 
 
-def _ask(eviction: "Eviction", question: str) -> None:
+def _ask(eviction: "Eviction", *, is_store: bool) -> None:
     """Ask before removing everything, naming every place; raises UsageError if stdin cannot be asked."""
     counted = [(cache, sum(1 for _ in plan.removals())) for cache, plan in eviction.plans]
     if not any(count for _, count in counted):
@@ -141,4 +141,5 @@ def _ask(eviction: "Eviction", question: str) -> None:
             complain(f"{cache.name} in {cache.location().root}: {format_count(count, 'entry', 'entries')}")
     for sentence in eviction.left():
         complain(sentence)
-    click.confirm(question, abort=True, err=True)
+    what = f"entries of {counted[0][0].location().root}" if is_store else "of these"
+    click.confirm(f"Remove all {what}?", abort=True, err=True)

@@ -46,8 +46,10 @@ def open_store(url: str, timeout_s: float) -> "Objects":
 
 def refuse_stores(caches: Sequence[str]) -> None:
     """Raises UsageError for a store among the values of ``--cache``, which other verbs take."""
+    from gpucache.remote.objects import public
+
     for one in filter(is_store, caches):
-        raise UsageError(f"--cache {one} is a store, too; name caches of this machine")
+        raise UsageError(f"--cache {public(one)} is a store, too; name caches of this machine")
 
 
 def open_to_fill(texts: Sequence[str], folder: Path | None) -> Opened:

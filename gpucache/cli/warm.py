@@ -1,7 +1,7 @@
 """``gpucache warm``: fill the cache before it is needed."""
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -281,7 +281,9 @@ def _check_fleet(
 
     words = ("--root", given().root or "") if given().root else ()
     stored = None if store is None else _stored(store, run.settings.trusted_keys)
-    outcomes, summary = check_fleet(run, recordings, profiles, targets, words, stored)
+    remote = run.settings.remote and run.settings.remote.url
+    send_to = _written(store or remote or "")
+    outcomes, summary = check_fleet(run, recordings, profiles, targets, words, stored, send_to)
     given().answer("warm", outcomes, summary, fleet(outcomes, summary, whole=given().whole))
     if given().quiet and not given().json:
         for sentence in misses(outcomes, summary):
@@ -293,13 +295,22 @@ def _stored(url: str, trusted_keys: str) -> "Stored":
     """The entries of a store that programs would believe; raises UsageError or RemoteError."""
     from gpucache.engine.warm.fleet import Stored
     from gpucache.remote.contents import believed_entries
-    from gpucache.remote.objects import open_objects
+    from gpucache.remote.objects import open_objects, public
     from gpucache.remote.signing import read_trusted
 
     if not is_store(url):
-        raise UsageError(f"{url} is not a store; --root names a directory of gpucache's own cache")
+        raise UsageError(f"{public(url)} is not a store; --root names a directory of gpucache's own cache")
     with closing(open_objects(url)) as objects:
-        return Stored.of(url, believed_entries(objects, read_trusted(trusted_keys)))
+        return Stored.of(objects.url, believed_entries(objects, read_trusted(trusted_keys)))
+
+
+def _written(url: str) -> str | None:
+    """The store without its credentials; None if it can only be read, or is no store."""
+    from gpucache.remote.objects import open_objects
+
+    with suppress(UsageError), closing(open_objects(url)) as objects:
+        return objects.url if url and objects.writes else None
+    return None
 
 
 def _require_fitting(

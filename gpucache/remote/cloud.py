@@ -131,12 +131,12 @@ class CloudObjects:
     is_own_folder = False
 
     def __init__(
-        self, url: str, made: "Callable[[int], ObjectStore]", meanings: Mapping[str, object]
+        self, url: str, made: "Callable[[int, bool], ObjectStore]", meanings: Mapping[str, object]
     ) -> None:
-        """``made`` gives the store with the time for requests of so many bytes."""
+        """``made`` gives the store with the time for requests of so many bytes, which are read or not."""
         self.url = url
         self._made = cache(made)
-        self._store = self._made(0)
+        self._store = self._made(0, False)
         self._meanings = meanings
         """The words in the sentences of errors."""
 
@@ -151,7 +151,7 @@ class CloudObjects:
 
     def read(self, names: Iterable[str], limit_bytes: int) -> Iterator[tuple[str, bytes | None]]:
         """Objects; a reply has the size before the bytes."""
-        store = self._store_for(limit_bytes)
+        store = self._store_for(limit_bytes, reads=True)
         return in_parallel(lambda name: (name, self._read(name, limit_bytes, store)[0]), names)
 
     def create(self, objects: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bool]]:
@@ -185,9 +185,9 @@ class CloudObjects:
     def close(self) -> None:
         """Its connections end with the last reference to it."""
 
-    def _store_for(self, size_bytes: int) -> "ObjectStore":
+    def _store_for(self, size_bytes: int, *, reads: bool = False) -> "ObjectStore":
         """The store for objects of a size: one for all of less than 1 MiB, and for each power of two."""
-        return self._made(1 << (size_bytes - 1).bit_length() if size_bytes > 1 << 20 else 0)
+        return self._made(1 << (size_bytes - 1).bit_length() if size_bytes > 1 << 20 else 0, reads)
 
     def _read(self, name: str, limit_bytes: int, store: "ObjectStore") -> tuple[bytes | None, dict[str, str]]:
         """The bytes of an object and the mark of this version of it."""
@@ -270,8 +270,10 @@ def open_url(url: str, limits: Limits) -> CloudObjects:
         host = urlsplit(endpoint)
         make: Callable[..., ObjectStore] = getattr(obstore.store, kind.store)
 
-        def made(size_bytes: int) -> "ObjectStore":
-            request = timedelta(seconds=limits.for_bytes(size_bytes))
+        def made(size_bytes: int, reads: bool) -> "ObjectStore":
+            idle, request = (timedelta(seconds=limits.for_bytes(size)) for size in (0, size_bytes))
+            # Of a download only the largest size is known, so a server that stalls is not given its time.
+            stalled: ClientConfig = {"read_timeout": idle} if reads else {}
             return make(
                 bucket,
                 prefix=prefix.strip("/") or None,
@@ -281,9 +283,10 @@ def open_url(url: str, limits: Limits) -> CloudObjects:
                     "allow_http": host.scheme == "http",
                     "connect_timeout": timedelta(seconds=limits.connect_s),
                     "timeout": request,
+                    **stalled,
                 },
                 # No try begins after the time of one, so two of them are the longest that a request takes.
-                retry_config={"max_retries": limits.retries, "retry_timeout": request},
+                retry_config={"max_retries": limits.retries, "retry_timeout": idle if reads else request},
             )
 
         url = url.rstrip("/")

@@ -13,6 +13,7 @@ from threading import Thread
 from typing import NamedTuple, Protocol, TypeVar
 
 from gpucache.errors import RemoteError, UsageError
+from gpucache.units import printable
 
 AT_ONCE = 16
 """How many objects are moved at the same time."""
@@ -22,6 +23,7 @@ BATCH_BYTES = 64 << 20
 """How many bytes of objects are read together, unless one alone is larger."""
 _SMALL_BYTES = IN_FLIGHT_BYTES // AT_ONCE
 _NAME = re.compile(r"[0-9a-z][0-9a-z._-]*(?:/[0-9a-z][0-9a-z._-]*)*")
+_CREDENTIALS = re.compile(r"^(?!file:)([A-Za-z][A-Za-z0-9+.-]+:/*).*@", re.DOTALL)
 _MODULES = {
     "": "gpucache.remote.folder",
     "file": "gpucache.remote.folder",
@@ -133,7 +135,9 @@ def open_objects(url: str, limits: Limits = Limits()) -> Objects:  # noqa: B008 
         scheme, rest = "", "//"
     if scheme not in _MODULES or not rest.startswith("//"):
         known = ", ".join(f"{name}://" for name in _MODULES if name not in ("", "file"))
-        raise UsageError(f"{url} is not a store that gpucache knows; name a directory or a URL of {known}")
+        raise UsageError(
+            f"{public(url)} is not a store that gpucache knows; name a directory or a URL of {known}"
+        )
     module = import_module(_MODULES[scheme])
     opened: Objects = module.open_url(url, limits)
     return opened
@@ -141,7 +145,13 @@ def open_objects(url: str, limits: Limits = Limits()) -> Objects:  # noqa: B008 
 
 def missing_extra(extra: str, url: str) -> UsageError:
     """The error for a URL whose library is not installed."""
-    return UsageError(f"{url} needs the extra '{extra}'; install it with: pip install 'gpucache[{extra}]'")
+    needs = f"{public(url)} needs the extra '{extra}'"
+    return UsageError(f"{needs}; install it with: pip install 'gpucache[{extra}]'")
+
+
+def public(url: str) -> str:
+    """A URL for people: without user and password, whichever of its parts has an at sign."""
+    return printable(_CREDENTIALS.sub(r"\1", url))
 
 
 def require_object_name(name: str) -> str:

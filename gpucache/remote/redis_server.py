@@ -3,7 +3,7 @@
 The URL is ``redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE][?prefix=PREFIX]``, or ``rediss://`` for TLS,
 which takes ``ssl_ca_certs``, ``ssl_certfile`` and ``ssl_keyfile`` as well. Owns the keys, the batches of
 commands, and the remedies. A server may evict keys: such an object is missing. Must not know the content of
-objects are.
+objects.
 """
 
 import re
@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from gpucache.errors import GpucacheError, RemoteError, UsageError
 from gpucache.host import os_errors
-from gpucache.remote.objects import Limits, Listed, batches, missing_extra, require_object_name
+from gpucache.remote.objects import Limits, Listed, batches, missing_extra, public, require_object_name
 from gpucache.units import printable
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def open_url(url: str, limits: Limits) -> RedisObjects:
         from redis.backoff import ExponentialBackoff
         from redis.retry import Retry
     except ImportError:
-        raise missing_extra("redis", _without_password(url)) from None
+        raise missing_extra("redis", url) from None
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port or 6379
@@ -192,7 +192,7 @@ def open_url(url: str, limits: Limits) -> RedisObjects:
         host, more = None, {}
     prefix = more.pop("prefix", "gpucache")
     if not (host and _PREFIX.fullmatch(prefix)) or more.keys() - _FILES or parts.fragment:
-        raise UsageError(f"{_without_password(url)} is not a URL of a Redis server; write {_FORM}")
+        raise UsageError(f"{public(url)} is not a URL of a Redis server; write {_FORM}")
     password = unquote(parts.password or "")
     client = redis.Redis(
         host=host,
@@ -207,13 +207,7 @@ def open_url(url: str, limits: Limits) -> RedisObjects:
         protocol=2,
         **more,  # type: ignore[arg-type] # names of files
     )
-    return RedisObjects(_without_password(url), client, prefix, password)
-
-
-def _without_password(url: str) -> str:
-    """A URL for people: without user and password, whichever of its parts has an at sign."""
-    scheme, _, rest = url.partition("://")
-    return printable(f"{scheme}://{rest.rpartition('@')[2]}")
+    return RedisObjects(public(url), client, prefix, password)
 
 
 def _require_form(command: tuple[Any, ...], answer: Any) -> None:

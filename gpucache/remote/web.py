@@ -18,7 +18,7 @@ from ipaddress import ip_address
 from itertools import count
 from socket import SHUT_RDWR, gaierror, socket
 from ssl import SSLContext, SSLError, create_default_context
-from threading import Timer
+from threading import Event, Thread
 from typing import NamedTuple, NoReturn
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -79,6 +79,35 @@ class _Reply(NamedTuple):
     """None if there are more bytes than were allowed."""
 
 
+class _Deadline:
+    """When an object must have come: a second later for each MiB that has been received."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits, self._begun, self._received = limits, time.monotonic(), 0
+
+    def left(self) -> float:
+        """Seconds from now, or none."""
+        return max(self._begun + self._limits.for_bytes(self._received) - time.monotonic(), 0)
+
+    def received(self, size_bytes: int) -> None:
+        """So many bytes more have come."""
+        self._received += size_bytes
+
+    def guard(self, connection: _Connection) -> Event:
+        """Cut a connection when it is over, unless the event is set before."""
+        done = Event()
+
+        def wait() -> None:
+            while left := self.left():
+                if done.wait(left):
+                    return
+            if not done.is_set():
+                connection.cut()
+
+        Thread(target=wait, daemon=True).start()
+        return done
+
+
 class WebObjects:
     """See ``gpucache.remote.objects.Objects``."""
 
@@ -129,7 +158,7 @@ class WebObjects:
 
     def _persist(self, url: SplitResult, limit_bytes: int) -> _Reply:
         """The reply within the time of one request, however often it is requested."""
-        deadline = time.monotonic() + self._limits.for_bytes(limit_bytes)
+        deadline = _Deadline(self._limits)
         for tried in count():
             failed = None
             try:
@@ -137,7 +166,7 @@ class WebObjects:
             except (OSError, HTTPException, ValueError) as error:
                 failed = self._failed(error)
             pause = random.random() * 0.2 * 2**tried
-            last = tried == self._limits.retries or time.monotonic() + pause > deadline
+            last = tried == self._limits.retries or pause > deadline.left()
             if failed and last:
                 raise failed
             if not failed and (last or reply.status not in _BUSY):
@@ -145,7 +174,7 @@ class WebObjects:
             time.sleep(pause)
         return reply
 
-    def _follow(self, url: SplitResult, limit_bytes: int, deadline: float) -> _Reply:
+    def _follow(self, url: SplitResult, limit_bytes: int, deadline: _Deadline) -> _Reply:
         """The reply behind redirects, which may only lead to the same server or from TLS to TLS."""
         for _ in range(_REDIRECTS):
             reply = self._ask(url, limit_bytes, deadline)
@@ -157,7 +186,7 @@ class WebObjects:
             url = target
         raise RemoteError(f"{self.url} redirects without an end; check its address")
 
-    def _ask(self, url: SplitResult, limit_bytes: int, deadline: float) -> _Reply:
+    def _ask(self, url: SplitResult, limit_bytes: int, deadline: _Deadline) -> _Reply:
         """One request, on a connection that was kept or on a new one."""
         kept = self._idle[os.getpid(), url.scheme, url.netloc]
         try:
@@ -165,16 +194,14 @@ class WebObjects:
         except IndexError:
             connection = self._connection(url)
         was_kept = connection.sock is not None
-        timer = Timer(max(deadline - time.monotonic(), 0), connection.cut)
-        timer.daemon = True
-        timer.start()
+        done = deadline.guard(connection)
         try:
             if not was_kept:
                 connection.connect()
             target = url._replace(scheme="", netloc="") if connection.forwards is None else url
             own = self._authorization if url[:2] == self._place else {}
             connection.request("GET", target.geturl(), headers={**own, **(connection.forwards or {})})
-            reply = _received(connection.getresponse(), limit_bytes)
+            reply = _received(connection.getresponse(), limit_bytes, deadline)
             if connection.was_cut:  # which may look like the end of a reply
                 raise TimeoutError
         except Exception:
@@ -185,7 +212,7 @@ class WebObjects:
                 return self._ask(url, limit_bytes, deadline)
             raise
         finally:
-            timer.cancel()
+            done.set()
         if connection.sock is None or reply.data is None:
             connection.end()
         else:
@@ -252,7 +279,7 @@ def _proxy(url: SplitResult) -> SplitResult | None:
     return urlsplit(proxy if "://" in proxy else f"http://{proxy}")
 
 
-def _received(response: HTTPResponse, limit_bytes: int) -> _Reply:
+def _received(response: HTTPResponse, limit_bytes: int, deadline: _Deadline) -> _Reply:
     """The reply with its bytes, which are bounded by the length it shows and as they come."""
     limit = limit_bytes if response.status == 200 else _LARGEST_TALK
     expected, pieces, size = response.length, [], 0
@@ -260,6 +287,7 @@ def _received(response: HTTPResponse, limit_bytes: int) -> _Reply:
         while max(expected or 0, size) <= limit and (piece := response.read(_PIECE_BYTES)):
             pieces.append(piece)
             size += len(piece)
+            deadline.received(len(piece))
     too_many = max(expected or 0, size) > limit
     if expected is not None and size < expected and not too_many:
         raise IncompleteRead(b"", expected - size)

@@ -8,9 +8,11 @@ known yet, and compilers that go on at launches, whose builds are noted. Must no
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
+from typing import TypeVar
 
 from gpucache.answers.lookup import Hit
 from gpucache.answers.run import Intercepted, RunResult
@@ -31,6 +33,8 @@ from gpucache.serve.telling import Say, is_required, miss_line, refused, silent
 from gpucache.serve.wire import LARGEST, Fields, Kind, WireError, number, variables
 from gpucache.sources import Memos, is_settled
 
+K = TypeVar("K")
+V = TypeVar("V")
 # PyOpenCL appends this on platforms that keep no cache of sources, so that no other cache hits.
 DEFEATER = re.compile(rb"\n\n__constant int pyopencl_defeat_cache_([0-9a-f]{32}) = 0;\Z")
 _COMPILES_NOTHING = ("clCreateProgramWithBinary", "clCreateProgramWithBuiltInKernels")
@@ -39,6 +43,10 @@ _NOT_LINKED = re.compile("-create-library|-enable-link-options")
 _SIZES_CAP = 256
 """The most local sizes that are remembered of a program."""
 _DIMENSIONS = 3
+_PARTS_CAP = 1 << 14
+"""The most parts whose names are remembered."""
+_COMPILING_CAP = 1 << 10
+"""The most parts that are being compiled, whose sources may be large."""
 _NAME_HEADERS = "for a command no headers can be named, so it is compiled as without gpucache"
 
 
@@ -171,7 +179,8 @@ class Links(OpenCL):
     def mark(self, part: Sequence[Prepared]) -> str:
         """The mark of a part."""
         mark = digest("\n".join(map(str, keys_of_part(part))).encode())
-        self._parts[mark] = part[0].request.program.name, *part[0].compilation.inputs.options
+        named = part[0].request.program.name, *part[0].compilation.inputs.options
+        _remember(self._parts, mark, named, _PARTS_CAP)
         return mark
 
     def read(self, fields: Fields) -> Asked:
@@ -198,6 +207,14 @@ class Links(OpenCL):
             return one._replace(compilation=compilation, fields=tuple(fields), key=cache_key(fields))
 
         return tuple(map(linked, super().prepare(replace(asked, name=name), memos)))
+
+
+def _remember(known: dict[K, V], key: K, value: V, most: int) -> None:
+    """Add a value, and drop the oldest of too many."""
+    known[key] = value
+    with suppress(KeyError, RuntimeError):  # other threads add and drop, too
+        while len(known) > most:
+            del known[next(iter(known))]
 
 
 @lru_cache(maxsize=16)
@@ -329,16 +346,17 @@ class OpenCLServing(Session[Asked]):
         except GpucacheError as error:
             return self._no_part(asked, str(error))
         token = number(next(self._tokens))
-        self._compiling[token] = asked, prepared, asked_ns
+        _remember(self._compiling, token, (asked, prepared, asked_ns), _COMPILING_CAP)
         return Reply(Kind.HIT, (token, b""))
 
     def _part_compiled(self, fields: Fields) -> Reply:
         from gpucache.engine.lookup import changed_headers
 
         token = fields.take()
-        if token not in self._compiling:
+        compiling = self._compiling.pop(token, None)
+        if compiling is None:
             return PASSED
-        asked, prepared, asked_ns = self._compiling.pop(token)
+        asked, prepared, asked_ns = compiling
         try:
             found = prepared or self._parts.prepare(asked, self.stores)
         except GpucacheError as error:
@@ -392,7 +410,9 @@ class OpenCLServing(Session[Asked]):
             if plain.noted.is_kept:
                 self.noted.add(prepared.key)
                 return replace(outcome, result=RunResult.NOTED)
-            why = plain.note or f"no binary of at most {LARGEST} came from the driver, so it was not kept"
+            lost = " or a part was compiled again during the link" * bool(one.asked.parts)
+            lacks = f"no binary of at most {LARGEST} came from the driver{lost}"
+            why = plain.note or f"{lacks}, so it was not kept"
             return replace(outcome, result=RunResult.LEFT, reason=why)
         said = program_log(given.log.decode(errors="replace"), prepared.request.program.name)
         refusal = None

@@ -297,7 +297,10 @@ CASES: dict[str, Callable[[], Iterable[Block]]] = {
         Pulled(
             MOVED._replace(cache="pocl"),
             PullResult.DIFFERS,
-            differences=(Mismatch("CPU", "znver4 avx512f avx512bw avx512vl", "haswell"),),
+            differences=(
+                Mismatch("CPU", "znver4 avx512f avx512bw avx512vl", "haswell"),
+                Mismatch("CPU features", "avx avx2 sse4_2 sse4a", "avx avx2 sse4_2"),
+            ),
         ),
     ),
     "pull: troubles": lambda: _pulled(

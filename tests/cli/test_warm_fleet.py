@@ -13,6 +13,7 @@ from gpucache.probe.profile import Profile, save_profile
 from gpucache.store import DirectoryStore
 from gpucache.store.reading import HitStore
 from tests.fleets import asked, device_of, gpu_machine, recorded, words
+from tests.remote.servers import nginx
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,6 +77,8 @@ def test_a_long_command_is_continued_on_a_terminal() -> None:
         assert tuple(shlex.split("\n".join(lines).replace("\\\n", ""))) == words
         assert all(len(line) <= width for line in lines)
         assert not any(line.removesuffix(" \\").endswith("--target") for line in lines)
+    cut = Shell(("gpucache", "warm", "--recording", "/data/my --runs/r")).lines(40)
+    assert ["".join(map(str, pieces)).strip() for pieces in cut][1] == "--recording '/data/my --runs/r'"
 
 
 def test_no_device_of_this_machine_is_asked(
@@ -241,6 +244,32 @@ def test_a_store_is_looked_in_alone(
     answer = check(run, [recording], fleet[:2], "--cache", store)
     assert answer.code == 0 and "2 machines: all would hit" in answer.out
     assert "is not a store" in check(run, [recording], fleet, "--cache", tmp_path).err
+
+
+@pytest.mark.slow
+def test_no_password_is_printed(
+    run: Run, devices: Sequence[Device], recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The URL of a store is told without its credentials, and nothing is sent to one that is only read."""
+    fleet = [gpu_machine(tmp_path / "a.json", devices, "sm_90")]
+    monkeypatch.setenv("GPUCACHE_REMOTE", "redis://me:s3cret@127.0.0.1:1?prefix=here")
+    answers = [check(run, [recording], fleet), check(run, [recording], fleet, "--json")]
+    assert (
+        answers[1].document["summary"]["send"].startswith("gpucache push 'redis://127.0.0.1:1?prefix=here'")
+    )
+    store = tmp_path / "store"
+    assert run("warm", "--recording", recording).code == 0
+    assert run("key", tmp_path / "ci.key").code == 0
+    monkeypatch.setenv("GPUCACHE_TRUSTED_KEYS", str(tmp_path / "ci.key.pub"))
+    assert run("push", store, "one.cu", "--key", tmp_path / "ci.key").code == 0
+    with nginx(store, tmp_path) as url:
+        there = url.replace("//", "//me:s3cret@")
+        told = [check(run, [recording], fleet, "--cache", there, *more) for more in ((), ("--json",))]
+    assert told[1].document["summary"]["send"] is None
+    assert f"nothing of two.cu is in {url}" in told[1].out
+    answers += [*told, run("push", "ftp://me:s3cret@host/"), run("push", "x", "--cache", there)]
+    assert [one.code for one in answers[-2:]] == [2, 2]
+    assert not any("s3cret" in one.out + one.err for one in answers)
 
 
 @pytest.mark.parametrize("absent", [True, False])

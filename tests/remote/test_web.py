@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -76,11 +76,13 @@ def test_a_slow_server_is_bounded_in_time(answer: Answer, says: str) -> None:
         _read(store)
 
 
-def test_a_large_object_has_more_time() -> None:
-    """A second for each MiB that it may have, beyond the time of a request."""
-    head = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
-    with _store(pausing(head, "ok"), _SHORT) as (store, _):
-        assert list(store.read(["index"], 64 << 20)) == [("index", b"ok")]
+def test_what_was_received_gives_more_time() -> None:
+    """A second for each MiB, beyond the time of a request; bytes that only may come give none."""
+    data = bytes(4 << 20).decode()
+    for come, more in ((data, nullcontext()), ("", pytest.raises(RemoteError, match="in time"))):
+        head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(come) + 2}\r\n\r\n{come}"
+        with _store(pausing(head, "ok"), _SHORT) as (store, _), more:
+            assert list(store.read(["index"], 64 << 20)) == [("index", f"{come}ok".encode())]
 
 
 @pytest.mark.parametrize(

@@ -272,6 +272,23 @@ def test_a_header_that_is_younger_than_its_build_is_not_believed(
     assert "may have changed since it was compiled" in one.reason
 
 
+def test_parts_that_are_never_compiled_are_forgotten(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oldest of too many is passed, and a link of a part that was forgotten is answered all the same."""
+    monkeypatch.setattr("gpucache.serve.opencl._COMPILING_CAP", 2)
+    monkeypatch.setattr("gpucache.serve.opencl._PARTS_CAP", 1)
+    tokens = [command.build(source=SOURCE, kind=Kind.PART).fields[0] for _ in range(3)]
+    replies = [ask(command.path, Kind.PART_COMPILED, token) for token in tokens]
+    assert [one.kind for one in replies] == [Kind.PASS, Kind.HIT, Kind.HIT]
+    command.part(b"kernel void other() {}\n")
+    missed = command.link(*replies[-1].fields)
+    assert missed.kind == Kind.MISS
+    command.built(missed.fields[0], b"")
+    told = [one.reason for one in command.end() if one.result is RunResult.LEFT]
+    assert len(told) == 1 and "or a part was compiled again during the link" in told[0]
+
+
 def test_an_option_that_no_key_covers_is_passed(command: Command) -> None:
     """The driver does with it what it would."""
     assert command.build(options="-save-temps").kind == Kind.PASS

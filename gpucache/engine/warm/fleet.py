@@ -138,12 +138,13 @@ def check_fleet(
     targets: Sequence[str],
     words: Sequence[str],
     stored: Stored | None = None,
+    send_to: str | None = None,
 ) -> tuple[list[FleetOutcome], FleetSummary]:
     """The builds that the machines of some profiles ask for, and the commands that make the missing ones.
 
     They are looked up in ``stored``, or else where programs of this user look. A recording or a profile that
-    cannot be read is a failure next to the others. ``words`` end each command. Raises UsageError if nothing
-    can be read.
+    cannot be read is a failure next to the others. ``words`` end each command, and ``send_to`` is the store
+    to which the builds are then pushed. Raises UsageError if nothing can be read.
     """
     if stored is None:
         run.require_root()
@@ -163,15 +164,13 @@ def check_fleet(
         outcomes.append(FleetOutcome(skipped, _names(machines), _NOWHERE))
     missing = [one for one in lookups if one.outcome.result is WarmResult.MISSING]
     possible = [one for one in missing if any(builds[number].folders for number in one.numbers)]
-    remote = run.settings.remote and run.settings.remote.url
-    url = remote if stored is None else stored.url
     return outcomes, FleetSummary(
         summarise_warm(one.outcome for one in outcomes),
         len(missing),
         len(missing) - len(possible),
         summarise_machines(outcomes, _names(machines)),
         tuple(_commands(possible, machines, builds, run.backends, words)),
-        shlex.join(("gpucache", "push", url, *words)) if url and possible else None,
+        shlex.join(("gpucache", "push", send_to, *words)) if send_to and possible else None,
     )
 
 
