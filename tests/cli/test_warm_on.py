@@ -256,8 +256,8 @@ def test_an_interrupt_ends_the_compiles_of_the_workers(
         assert not free
     child.send_signal(signal.SIGINT)
     answer = _ended(child)
-    assert (answer.code, _results(answer)) == (130, {"endless.cu": "interrupted"})
-    assert "Traceback" not in answer.err
+    assert _results(answer) == {"endless.cu": "interrupted"} and "Traceback" not in answer.err
+    assert answer.code in ((0, 130) if isinstance(cluster, Mpi) else (130,))  # after a signal mpiexec's own
     wait_until(lambda: has_ended(pid))
     with store.single_flight(CacheKey(row["key"]), 0) as free:
         assert free
