@@ -5,6 +5,7 @@ opened cache, whose optional methods do nothing here. Nothing found in a cache i
 executed; a removal that could break the owner is refused. Must not know how results are displayed.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,7 +25,7 @@ Wanted = Mapping[str, tuple[bytes, ...]]
 """The question of an explanation: values by field name, in the order given; all of them raw bytes."""
 
 
-class Cache:
+class Cache(ABC):
     """One cache on disk; this one has no entries. A cache that does not exist yet raises nothing.
 
     A third-party cache raises only UsageError and FormatError: ``unread`` reports all other failures.
@@ -41,9 +42,9 @@ class Cache:
     divides = False
     """Whether several processes can check shares of it at the same time."""
 
+    @abstractmethod
     def location(self) -> Location:
         """The place of the cache, the reason for it, and the problems of the place. Raises nothing."""
-        raise NotImplementedError
 
     def scan(self, *, beside: bool = False) -> Iterator[CacheEntry]:  # noqa: ARG002 - it has nothing
         """Every entry, one by one, in constant memory; damaged ones are marked. With ``beside``, the next
@@ -147,20 +148,20 @@ class OwnRoot(Cache):
     store: "DirectoryStore"
     """The store of its entries and records."""
 
+    @abstractmethod
     def artifact(self, entry: CacheEntry) -> Artifact:
         """The artifact of an entry, fully checked; raises FormatError if it is not sound."""
-        raise NotImplementedError
 
+    @abstractmethod
     def beside_bytes(self) -> int:
         """The disk space of everything besides the entries."""
-        raise NotImplementedError
 
+    @abstractmethod
     def sweep(self, max_size_bytes: int | None, why: str = "") -> str:
         """Remove leftovers of killed processes and, for a limit, the oldest records; a sentence, or nothing.
 
         ``why`` is the rule that removed all entries before, if one did: then all records are removed.
         """
-        raise NotImplementedError
 
 
 class Isolation(NamedTuple):
@@ -173,7 +174,7 @@ class Isolation(NamedTuple):
     """Variables that turn its programs' caching on, if it is off in their environment."""
 
 
-class System:
+class System(ABC):
     """A kind of cache."""
 
     name: str
@@ -195,21 +196,21 @@ class System:
         """The fields that ``explain`` accepts, each with its meaning."""
         return {}
 
+    @abstractmethod
     def locations(self, environ: Mapping[str, str]) -> Sequence[Location]:
         """The places where its programs look in an environment, in order, existing or not. Raises nothing."""
-        raise NotImplementedError
 
+    @abstractmethod
     def recognises(self, path: Path) -> bool:
         """Whether a file or directory looks like one of its caches. Raises nothing."""
-        raise NotImplementedError
 
+    @abstractmethod
     def open(self, location: Location) -> Cache:
         """The cache at a location; raises CacheUnusableError if it cannot be opened at all."""
-        raise NotImplementedError
 
+    @abstractmethod
     def isolation(self, folder: Path) -> Isolation:
         """The environment that moves its programs' cache below a directory."""
-        raise NotImplementedError
 
     def question(self, request: BuildRequest, toolchain: Toolchain) -> Wanted:  # noqa: ARG002 - opaque keys
         """The question for ``explain`` that shows whether the cache would serve a build."""
