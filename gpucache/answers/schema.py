@@ -244,7 +244,7 @@ ANSWERS = (
     Answered(
         "run -- COMMAND",
         Intercepted,
-        "Every build that the command asked for, on standard error or in the file of --report.",
+        "Every build of the command, in order, on standard error or in the file of --report.",
         RunSummary,
     ),
     Answered(

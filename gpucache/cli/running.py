@@ -172,7 +172,7 @@ class Running:
         return code
 
     def finish(self) -> "tuple[Intercepted, ...]":
-        """The outcome of each build."""
+        """The outcome of each build, in the order in which the command asked for them."""
         from gpucache.answers.run import Intercepted, RunResult
 
         hits = [_read(hit) for hit in self._listening.hits]
@@ -185,7 +185,7 @@ class Running:
             for begun, took, saved, key, target, program in hits
         ]
         by_server = [one for service in (self.opencl, self.nvrtc) if service for one in service.finish()]
-        return (*by_index, *by_server)
+        return tuple(sorted((*by_index, *by_server), key=lambda one: one.begun_ns))
 
     @property
     def _name(self) -> str:

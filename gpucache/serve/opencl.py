@@ -322,7 +322,8 @@ class OpenCLServing(Session[Asked]):
     def _other(self, fields: Fields) -> Reply:
         fields.number()  # the process
         entry_point = fields.text()
-        outcome = Intercepted("", "", RunResult.PASSED, reason=f"{entry_point} is not served")
+        reason, now_ns = f"{entry_point} is not served", time.perf_counter_ns()
+        outcome = Intercepted("", "", RunResult.PASSED, reason=reason, begun_ns=now_ns)
         if self.stores.require:
             outcome, _ = refused(outcome)
         if entry_point not in _COMPILES_NOTHING:
@@ -370,9 +371,8 @@ class OpenCLServing(Session[Asked]):
         return Reply(Kind.HIT, (self._links.mark(found).encode(),))
 
     def _no_part(self, asked: Asked, why: str) -> Reply:
-        outcome = Intercepted(
-            asked.name, "", RunResult.PASSED, reason=f"clCompileProgram is not served: {why}"
-        )
+        reason, now_ns = f"clCompileProgram is not served: {why}", time.perf_counter_ns()
+        outcome = Intercepted(asked.name, "", RunResult.PASSED, reason=reason, begun_ns=now_ns)
         if is_required(asked.environ):
             return self._refuse(outcome)
         self.say(miss_line(outcome))

@@ -13,14 +13,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from threading import Event
+from typing import cast
 
 import pytest
 
 from gpucache.answers.run import Ended, Intercepted, RunResult
 from gpucache.answers.run_lines import UNSEEN
 from gpucache.cli import main
+from gpucache.cli.running import Running
 from gpucache.serve.command import run_command
 from gpucache.serve.environment import Libraries
+from gpucache.serve.opencl import OpenCLServing
 from gpucache.serve.server import HEARD, PASSED, Handlers, Later
 from gpucache.serve.wire import Fields, Kind
 from tests.children import run_text
@@ -295,6 +298,26 @@ def test_a_command_that_asks_nothing_has_no_service_made() -> None:
     later = Later(lambda: pytest.fail("it was made"), [Kind.OTHER])
     assert run_command(["true"], os.environ, Libraries(), later.handlers) == Ended(0)
     assert (later.made, later.finish()) == (None, ())
+
+
+class _Built:
+    """A service that was asked for two builds, of which the second ended first."""
+
+    handlers: Handlers = {}
+
+    def finish(self) -> tuple[Intercepted, ...]:
+        asked = {"first": 1, "second": 2}
+        return tuple(
+            Intercepted(name, "", RunResult.PASSED, begun_ns=asked[name]) for name in ("second", "first")
+        )
+
+
+def test_builds_are_reported_in_the_order_of_their_start() -> None:
+    """The order in which they end depends on threads."""
+    running, later = Running(["true"], ""), Later(_Built, [])
+    later.made = _Built()
+    running.opencl = cast("Later[OpenCLServing]", later)
+    assert [one.program for one in running.finish()] == ["first", "second"]
 
 
 _TELLS = f"""
