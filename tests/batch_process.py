@@ -1,18 +1,18 @@
 """A program with batches, run as a child process so that it begins with nothing in memory.
 
 Its argument is ``opencl`` or ``cuda``. It reads a JSON list of jobs from stdin, and writes a JSON list with
-one outcome for each. A job holds:
+one outcome for each. A job has:
 
-    sources, arguments      name and text of each source; what ``Batch`` is called with, by keyword
+    sources, arguments      name and text of each source; the keyword arguments of ``Batch``
     platform, contexts      of OpenCL: the platform's name begins with it; ``sub-devices`` for a context of
                             two, else how many contexts on one device get a batch each (1)
-    threads                 how many threads ask for every kernel at once (1)
-    kernels                 of CUDA: the kernel that is asked for of each source, if any
-    forked                  of CUDA: a child is forked while a thread builds the batch, and asks for it, too
+    threads                 how many threads request every kernel at once (1)
+    kernels                 of CUDA: the kernel that is requested of each source, if any
+    forked                  of CUDA: a child is forked while a thread builds the batch, and requests it too
 
-An outcome holds ``values`` of OpenCL (what each kernel wrote on each device, or the error of one that is not
-had) or ``codes`` of CUDA (how many programs there are), ``apart``, ``log``, and ``calls``: what was asked of
-the loader of OpenCL, or how often NVRTC was, before the first kernel was asked for, while all were, and while
+An outcome has ``values`` of OpenCL (the result of each kernel on each device, or the error of a missing one)
+or ``codes`` of CUDA (how many programs there are), ``apart``, ``log``, and ``calls``: the calls of the
+loader of OpenCL, or the number of NVRTC's, before the first kernel was requested, while all were, and while
 all were once more.
 """
 
@@ -32,7 +32,7 @@ Job = Mapping[str, Any]
 
 
 class Lines(logging.Handler):
-    """What the library logs."""
+    """The library's log."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ def _opencl(job: Job) -> Outcome:
 
 
 def _at_once(job: Job, routines: Any, ask: Callable[[Any], Any]) -> list[Any]:
-    """What every routine answers, the same to all threads."""
+    """Every routine's result, the same in all threads."""
     threads = job.get("threads", 1)
     together = threading.Barrier(threads)
 
@@ -149,7 +149,7 @@ def _cuda(job: Job) -> Outcome:
 
 
 def _forked(routines: Any, building: threading.Event, go_on: threading.Event) -> list[str]:
-    """What a child that is forked in the middle of a build has, and its parent after it."""
+    """The results of a child that is forked in the middle of a build, and of its parent after it."""
     builder = threading.Thread(target=lambda: routines[0].program)
     builder.start()
     building.wait()

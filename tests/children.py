@@ -1,4 +1,4 @@
-"""Python programs that tests run in a process of their own, and whether a process has ended."""
+"""Python programs that tests run in a separate process, and whether a process has ended."""
 
 import os
 import subprocess
@@ -19,14 +19,14 @@ def run_text(command: Sequence[object], **more: Any) -> subprocess.CompletedProc
 
 
 def run_python(*words: object, env: Mapping[str, str] | None = None, stdin: str | None = None) -> str:
-    """What Python prints when it is run with some words; it has to end well, else its stderr is shown."""
+    """The output of Python with some arguments; it has to end well, else its stderr is shown."""
     done = run_text([sys.executable, *words], env=env, input=stdin)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def warm_misses(env: Mapping[str, str]) -> None:
-    """Build what a program left to be built later, as it does on a compiler that builds late."""
+    """Build the programs left for later, as on a compiler that builds late."""
     run_python("-m", "gpucache", "--quiet", "warm", "--misses", env=env)
 
 

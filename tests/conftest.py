@@ -1,4 +1,4 @@
-"""Isolation of every test from the machine it runs on, and where real OpenCL runtimes lie."""
+"""Isolation of every test from its machine, and the places of real OpenCL runtimes."""
 
 import os
 import shutil
@@ -63,7 +63,7 @@ def clean_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Directories, one for each test; made without looking at all that are there, as ``mktemp`` does."""
+    """Directories, one for each test; made without listing the existing ones, as ``mktemp`` does."""
     place = tmp_path_factory.mktemp("homes")
     return (place / str(number) for number in count())
 

@@ -1,8 +1,8 @@
 """Real CUDA programs compiled by plain NVRTC and through the library, and the headers that were opened.
 
-As a module it is what the tests call. As a script it is the traced child: it reads ``{"directories": [...],
-"programs": {name: {"source", "options"}}}`` from stdin and writes for each program the SHA-256 of either
-cubin, or the words of the compiler that refused it, and the headers that its key covers. A file that
+As a module it has the functions for tests. As a script it is the traced child: it reads
+``{"directories": [...], "programs": {name: {"source", "options"}}}`` from stdin and writes for each program
+the SHA-256 of either cubin, or the compiler's error, and the headers that its key covers. A file that
 no program has is opened before and after each plain build, so that a trace distinguishes the builds.
 """
 
@@ -31,7 +31,7 @@ class Compared:
     """One program, both ways."""
 
     plain: str
-    """The cubin's digest, or what the compiler said."""
+    """The cubin's digest, or the compiler's error."""
     ours: str
     opened: frozenset[Path]
     covered: frozenset[Path]
@@ -93,7 +93,7 @@ def compare(
 
 
 def disagreements(compared: Mapping[str, Compared]) -> dict[str, Any]:
-    """What is not as it must be: cubins or refusals that differ, and headers that no key covers."""
+    """Violations: cubins or errors that differ, and headers that no key covers."""
     wrong: dict[str, Any] = {}
     for name, one in compared.items():
         if one.plain != one.ours:

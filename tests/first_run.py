@@ -1,7 +1,7 @@
 """``python -m tests.first_run``: the picture of a first run that the README shows.
 
 Runs the README's first samples in an empty directory with an empty home, on a pseudo-terminal of 80 columns,
-and writes what they print as ``.github/first-run.svg``, which asks no server for anything.
+and writes their output as ``.github/first-run.svg``, which needs no server.
 """
 
 import fcntl
@@ -26,7 +26,7 @@ _ADDRESSED = re.compile(r"@font-face \{.*?\}\s*|<!-- .*? -->\s*", re.DOTALL)
 
 
 def screen(command: str, place: Path) -> str:
-    """What a command writes to a terminal; its messages follow its output, and a progress bar is left out."""
+    """A command's output to a terminal, then its messages; a progress bar is left out."""
     ours, its = os.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", _LINES, _COLUMNS, 0, 0))
     process = subprocess.Popen(
@@ -50,7 +50,7 @@ def _read(terminal: int) -> bytes:
 
 
 def picture() -> str:
-    """The first samples and what they print, as SVG."""
+    """The first samples and their output, as SVG."""
     console = Console(record=True, width=_COLUMNS, file=StringIO(), force_terminal=True)
     with TemporaryDirectory() as place:
         for command, _ in islice(commands(), SHOWN):

@@ -21,7 +21,7 @@ def device_of(target: str, devices: Sequence[Device]) -> Device:
 def asked(
     name: str, device: Device, source: str = "", *options: str, folder: str = "/", itself: bool = False
 ) -> Prepared:
-    """What a program asks for, which calls the library, or its compiler ``itself``."""
+    """A program's request, by the library, or by its compiler ``itself``."""
     text = source or f'extern "C" __global__ void {name}(int *a) {{ *a = 1; }}\n'
     backend = backends()[device.backend]
     assert device.target is not None and device.toolchain is not None
@@ -35,7 +35,7 @@ def asked(
 
 
 def recorded(place: Path, builds: Iterable[Prepared], *, sources: bool = True) -> Path:
-    """A recording of what programs asked for."""
+    """A recording of programs' requests."""
     writer = Writer(place, sources=sources)
     for one in builds:
         done = observe(one, ())

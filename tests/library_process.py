@@ -1,21 +1,21 @@
 """A program that uses gpucache's library, run as a child process so that it begins with nothing in memory.
 
 Its argument is ``opencl`` or ``cuda``. It writes ``ready`` once everything is imported, reads a JSON
-list of jobs from stdin, and writes a JSON list with one outcome for each job. A job holds:
+list of jobs from stdin, and writes a JSON list with one outcome for each job. A job has:
 
-    source, arguments       what the library is called with; arguments by keyword
+    source, arguments       the library's arguments, by keyword
     platform                of OpenCL: the platform's name begins with it
     launches                of OpenCL: [global size, local size] of launches of ``show(global int *)``
     environment             variables to set, or with null to remove, from this job on
     cwd, remove_cwd         the directory to go to, and whether to remove it then
-    compiling               false: asking the compiler raises
-    hurried                 true: the next job begins before what this one compiled is published
+    compiling               false: calling the compiler raises
+    hurried                 true: the next job begins before this one's artifact is published
     threads, forked         how many threads do it at once; whether a forked child does
 
-An outcome holds ``error``, ``log`` and ``compiled`` (how often the compiler was asked), then ``code``
+An outcome has ``error``, ``log`` and ``compiled`` (the number of the compiler's calls), then ``code``
 (SHA-256) and ``names`` of CUDA, or ``values`` and ``shared_objects`` of OpenCL: the values that each
 launch wrote, and how many files PoCL had made after the build and after each launch; ``source`` and
-``argument`` of OpenCL are what the program and its kernel say of themselves.
+``argument`` of OpenCL are the information of the program and its kernel.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ Job = Mapping[str, Any]
 
 
 class Compiler:
-    """Stands before a compiler and counts who asks."""
+    """Wraps a compiler and counts its calls."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -51,7 +51,7 @@ class Compiler:
 
 
 class Lines(logging.Handler):
-    """What the library logs."""
+    """The library's log."""
 
     def __init__(self) -> None:
         super().__init__()

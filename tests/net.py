@@ -1,4 +1,4 @@
-"""Whether a worker can be told what it opens on this machine."""
+"""Whether workers' opened files can be traced on this machine."""
 
 import pytest
 

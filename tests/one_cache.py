@@ -1,4 +1,4 @@
-"""The environment of one cache alone, for commands that keep what they computed where PLACE names."""
+"""The environment of one cache alone, for commands that store results in PLACE."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How long a test waits for what must happen by itself, on a machine that is as loaded as can be."""
+"""How long a test waits for an event, on a machine that is as loaded as can be."""
 
 import time
 from collections.abc import Callable
@@ -7,11 +7,11 @@ PATIENCE_S = 900.0
 """Beyond it something hangs. No test may pass or fail by how long anything took."""
 
 TIME_OUT_MS = "600000"
-"""The longest that a program below ``run`` can be told to wait for an answer; more is refused."""
+"""The longest time that a program below ``run`` can be made to wait for an answer; more is refused."""
 
 
 def wait_until(reached: Callable[[], bool]) -> None:
-    """Wait for what another process does."""
+    """Wait until another process has done something."""
     limit = time.monotonic() + PATIENCE_S
     while not reached():
         assert time.monotonic() < limit, "it never happened"

@@ -1,7 +1,7 @@
-"""The PoCL that tests use: PyPI's where it can compile for this CPU, else the system's, else none.
+"""The PoCL that tests use: PyPI's if it can compile for this CPU, else the system's, else none.
 
-PyOpenCL's loader finds PyPI's without being told, after those that it is told of: where the system's is
-named, it is the first.
+PyOpenCL's loader always finds PyPI's, after those that are named to it: if the system's is named, it comes
+first.
 """
 
 import os

@@ -1,22 +1,22 @@
-"""The house: which room may import which, and what is kept out of every room but one.
+"""The house: which room may import which, and which imports only one room may have.
 
 cli                   the command line, a file per verb
-opencl, cuda          what programs import                      library    what those two share
-serve                 what commands that nobody changed ask of their compilers, answered over a socket
-assembly              puts concrete parts together, each when it is asked for
+opencl, cuda          the modules that programs import           library    their common part
+serve                 requests of unmodified commands to their compilers, answered over a socket
+assembly              puts concrete parts together, each on demand
 bench                 measured starts
 remote                stores elsewhere, records and trust, push, pull
 engine                the verbs: lookup and explain, inspect, verify, evict
-  engine/warm           its plan, its run, the rounds of its workers, what a worker does; a command that warms
+  engine/warm           its plan, its run, the rounds of its workers, a worker's work; a command that warms
   engine/workers        processes that may crash: the pool, their start, their share of the machine
-store                 our own cache             caches     those of others
-backends              compilers                 probe      devices and compilers, asked in a child
-recording             what programs had compiled, to be built elsewhere
-sources, manifest, settings                     what is read before anything is done
-native                libraries in C that commands load, their build, where they are
-leaves                what all may import: model, errors, units, keys, payload, directories;
+store                 our own cache             caches     other caches
+backends              compilers                 probe      devices and compilers, queried in a child
+recording             programs' compiles, to be repeated elsewhere
+sources, manifest, settings                     inputs that are read first
+native                libraries in C that commands load, their build, their location
+leaves                modules that all may import: model, errors, units, keys, payload, directories;
                       answers (values of verbs, their JSON and text); checks (of kernels);
-                      host (interrupts, process groups, temporary directories, what the system refuses)
+                      host (interrupts, process groups, temporary directories, errors of the system)
 """
 
 import ast
@@ -154,7 +154,7 @@ def _tree(module: str) -> ast.Module:
 
 
 def _package(module: str, level: int) -> str:
-    """What the dots of a relative import stand for; nothing for an absolute one."""
+    """The package that the dots of a relative import mean; empty for an absolute one."""
     if not level:
         return ""
     own = ["gpucache", *module.split(".")] if module else ["gpucache"]
@@ -164,7 +164,7 @@ def _package(module: str, level: int) -> str:
 
 @cache
 def _imports(module: str) -> tuple[str, ...]:
-    """What a module imports anywhere in it, by full name."""
+    """The full names of all imports anywhere in a module."""
     found: list[str] = []
     for node in ast.walk(_tree(module)):
         if isinstance(node, ast.Import):
@@ -176,7 +176,7 @@ def _imports(module: str) -> tuple[str, ...]:
 
 
 def _ours(module: str) -> Iterator[str]:
-    """The modules of ours that a module imports; the package itself, which holds the version, aside."""
+    """Our own modules that a module imports, except the package itself, which has the version."""
     for name in _imports(module):
         if name.startswith("gpucache."):
             wanted = name.removeprefix("gpucache.")
@@ -215,7 +215,7 @@ def test_imports_point_one_way() -> None:
 
 
 def test_every_room_is_in_the_table() -> None:
-    """A new directory or module of its own is placed in the table before it is imported from."""
+    """A new directory or module is added to the table before anything imports from it."""
     assert {_room(module) for module in _modules() if module} <= _ROOMS
 
 
@@ -228,13 +228,13 @@ def test_the_table_has_no_way_back() -> None:
 
 
 def test_shared_values_know_no_verb() -> None:
-    """What every room imports does not import the answers of the command line's verbs."""
+    """The modules that every room imports do not import the answers of the command line's verbs."""
     values = ("model", "keys", "units", "errors", "json_keys")
     assert [one for module in values for one in _ours(module) if one.partition(".")[0] == "answers"] == []
 
 
 def _has_source(path: Path) -> bool:
-    """Whether something else than compiled bytecode is there, which a room that is gone may leave."""
+    """Whether there is more than compiled bytecode, which may be left of a removed room."""
     return path.is_file() or any(one.is_file() and one.suffix != ".pyc" for one in path.rglob("*"))
 
 
@@ -261,7 +261,7 @@ def test_the_map_has_every_room_above_those_that_it_imports() -> None:
 
 
 def test_the_map_names_files_that_exist() -> None:
-    """Every path on the page of the package is one."""
+    """Every path on the page of the package exists."""
     places = re.findall(r"`([\w/]+(?:/|\.py|\.md|\.txt))`", (_ROOT / "README.md").read_text())
     assert [
         place for place in places if not any((base / place).exists() for base in (_ROOT, _ROOT.parent))
@@ -409,7 +409,7 @@ def _plain(module: str) -> str:
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_no_other_room_names_a_system(name: str) -> None:
-    """What is known of one system's cache stands in its own file and its row."""
+    """The knowledge of one system's cache is in its own file and its row."""
     title = load_system(name).title
     every = (title,) if name in backend_names() else (name, title)
     called = "|".join(re.escape(one).replace(r"\.", "[._]").replace(r"\-", "[_-]") for one in every)

@@ -1,4 +1,4 @@
-"""Batches of the library on real compilers: one compile, one entry, one load, and what is told where not."""
+"""Batches of the library on real compilers: one compile, one entry, one load, and the errors otherwise."""
 
 import json
 import os
@@ -39,7 +39,7 @@ Run = Callable[..., list[Outcome]]
 
 @pytest.fixture(scope="module")
 def watching(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A library that stands before the loader of OpenCL and writes down what it is asked for."""
+    """A library that wraps the loader of OpenCL and logs its calls."""
     return _library("opencl_calls.c", tmp_path_factory.mktemp("watching") / "calls.so")
 
 
@@ -74,7 +74,7 @@ def _outcomes(language: str, jobs: Any, environment: Mapping[str, str]) -> list[
 def opencl(
     settings: dict[str, str], opencl_environment: Mapping[str, str], watching: Path, tmp_path: Path
 ) -> Run:
-    """What became of jobs of OpenCL in a program of their own."""
+    """The outcomes of OpenCL jobs in a separate program."""
     (tmp_path / "value.h").write_text("#define V 7\n", encoding="ascii")
 
     def run(platform: str, *jobs: Mapping[str, Any], **more: str) -> list[Outcome]:
@@ -90,7 +90,7 @@ def opencl(
 
 @pytest.fixture
 def cuda(settings: dict[str, str]) -> Run:
-    """What became of jobs of CUDA in a program of their own."""
+    """The outcomes of CUDA jobs in a separate program."""
 
     def run(*jobs: Mapping[str, Any], **more: str) -> list[Outcome]:
         wanted = [{"arguments": {"target": "sm_90"}, **job} for job in jobs]
@@ -100,7 +100,7 @@ def cuda(settings: dict[str, str]) -> Run:
 
 
 def _keep_what_was_left(platform: str, settings: Mapping[str, str], icd_vendors: Path) -> None:
-    """Build what a late compiler's program left to be built."""
+    """Build the programs left for later on a late compiler."""
     if platform == "pocl":
         command = [sys.executable, "-m", "gpucache", "warm", "--misses"]
         environment = {**settings, "OCL_ICD_VENDORS": str(icd_vendors)}
@@ -112,7 +112,7 @@ def _keep_what_was_left(platform: str, settings: Mapping[str, str], icd_vendors:
 def test_a_batch_is_one_program(
     opencl: Run, platform: str, settings: dict[str, str], icd_vendors: Path, root: Path
 ) -> None:
-    """Sources compute what each computes alone, by one compile and one entry; from then on by one load.
+    """Sources compute the same as alone, by one compile and one entry; from then on by one load.
 
     One entry serves another context on the device, and parts of the device, too.
     """
@@ -175,7 +175,7 @@ def test_what_only_the_compiler_refuses_is_told_in_its_words(opencl: Run, platfo
 
 
 def test_a_source_that_does_not_compile_fails_alone(opencl: Run) -> None:
-    """The others of its batch are built, and its error is its own, once more when it is asked for again."""
+    """The others of its batch are built, and its error is its own, also when it is requested again."""
     (built,) = opencl("intel", {"sources": [*_SOURCES, ["fourth.cl", _HEAD + "kernel void fourth() { x; }"]]})
     assert built["values"][:3] == [[9], [4], [9]]
     assert "undeclared identifier 'x'" in built["values"][3]
@@ -184,7 +184,7 @@ def test_a_source_that_does_not_compile_fails_alone(opencl: Run) -> None:
 
 
 def test_a_required_hit_may_be_of_single_sources(opencl: Run) -> None:
-    """Where a hit is required and a batch is there only source by source, its kernels are had."""
+    """If a hit is required and a batch is stored only source by source, its kernels are loaded."""
     jobs = [{"sources": [source]} for source in _SOURCES]
     opencl("intel", *jobs)
     (loaded,) = opencl("intel", {"sources": _SOURCES}, GPUCACHE_REQUIRE="1")
@@ -193,7 +193,7 @@ def test_a_required_hit_may_be_of_single_sources(opencl: Run) -> None:
 
 
 def test_a_batch_of_cuda_is_one_module(cuda: Run, root: Path) -> None:
-    """NVRTC is asked once, however many threads ask for programs, and not at all from then on."""
+    """NVRTC is called once, however many threads request programs, and not at all from then on."""
     (built,) = cuda({"sources": _CUDA, "threads": 8})
     (again,) = cuda({"sources": _CUDA})
     assert (built["calls"], built["codes"], built["apart"]) == ([0, 1, 0], 1, [None, None])

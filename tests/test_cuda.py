@@ -1,4 +1,4 @@
-"""What a CUDA program gets from the library: hits without a compiler, and no failure from the cache."""
+"""A CUDA program with the library: hits without a compiler, and no failure because of the cache."""
 
 import json
 import os
@@ -69,7 +69,7 @@ def _finish(program: subprocess.Popen[str], jobs: Sequence[Job]) -> list[Outcome
 
 
 def _run(root: Path, *jobs: Job, **settings: str) -> list[Outcome]:
-    """What became of jobs in a program of their own."""
+    """The outcomes of jobs in a separate program."""
     return _finish(_start(root, **settings), jobs)
 
 
@@ -78,7 +78,7 @@ def _gpucache(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def _job(source: str = _SHOW, **more: Any) -> dict[str, Any]:
-    """One job; what the process itself does not know becomes an argument of ``compile_program``."""
+    """One job; arguments that the process does not know are passed to ``compile_program``."""
     own = {name: more.pop(name) for name in _OWN if name in more}
     return {"source": source, "arguments": {"target": "sm_90", **more}, **own}
 
@@ -99,7 +99,7 @@ def _tree(folder: Path, header: str = _HEADER) -> Path:
 
 
 def _closures(root: Path) -> list[Path]:
-    """The files that keep an include closure, among what else is remembered."""
+    """The files that keep an include closure, among other memos."""
     files = (root / "v1/closures").iterdir()
     return [one for one in files if zlib.decompress(one.read_bytes()[16:]).startswith(b'{"name"')]
 
@@ -329,7 +329,7 @@ def test_a_required_hit_raises_at_a_miss(root: Path) -> None:
 
 
 def test_a_second_build_comes_from_memory(tmp_path: Path, root: Path) -> None:
-    """Within a process a program is found in memory, whatever the disk holds, unless that is turned off."""
+    """Within a process a program is found in memory, whatever is on disk, unless that is disabled."""
     elsewhere = {"GPUCACHE_DIR": str(tmp_path / "elsewhere")}
     outcomes = _run(
         root,
@@ -348,7 +348,7 @@ def test_threads_compile_a_program_once(root: Path) -> None:
 
 
 def test_a_forked_child_builds(root: Path) -> None:
-    """After a fork a child finds what its parent built in memory, and compiles what is new."""
+    """After a fork a child finds its parent's builds in memory, and compiles new programs."""
     other = _SHOW.replace("7", "8")
     built, found, fresh, again = _run(
         root,
@@ -395,7 +395,7 @@ def test_errors_are_those_of_the_program(root: Path) -> None:
 
 
 def test_a_program_that_does_not_compile_is_compiled_once(root: Path) -> None:
-    """Whatever the state of the cache NVRTC is asked once, or not at all where a hit is required."""
+    """In every state of the cache NVRTC is called once, or not at all if a hit is required."""
     broken = 'extern "C" __global__ void show(int *out) { out = ; }'
     states = [
         {"GPUCACHE_DISABLE": "0"},
@@ -462,7 +462,7 @@ def test_cuda_core_is_not_served_a_damaged_entry(root: Path) -> None:
 
 
 def test_cuda_core_can_forget(root: Path) -> None:
-    """Entries of cuda.core go one by one or all at once; those of other programs stay."""
+    """Entries of cuda.core can be removed one by one or all at once; those of other programs stay."""
     assert _compiled(_run(root, _job())) == [1]
     script = """
 cache[b"a"] = cache["b"] = b"code"
@@ -482,7 +482,7 @@ print(json.dumps([*counts, len(cache), cache.get(b"a")]))
 
 @pytest.mark.parametrize("disabled", ["0", "1"])
 def test_a_key_or_value_of_another_type_is_refused_as_cuda_core_does(root: Path, disabled: str) -> None:
-    """What cuda.core's own caches refuse is refused with their words, also where nothing is kept."""
+    """Values that cuda.core's own caches refuse are refused with their words, even if nothing is kept."""
     script = f"""
 import os
 from cuda.core.utils import InMemoryProgramCache

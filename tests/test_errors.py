@@ -1,4 +1,4 @@
-"""The exception tree: what its docstring draws is what the code does."""
+"""The exception tree: the drawing in its docstring agrees with the code."""
 
 import inspect
 import pickle

@@ -1,4 +1,4 @@
-"""The recipes of gpucache-fleet(7) word for word, each in a clean environment, and what goes wrong there."""
+"""The recipes of gpucache-fleet(7) word for word, each in a clean environment, and their failures."""
 
 import os
 import shutil
@@ -58,7 +58,7 @@ class Site:
         return folder
 
     def sh(self, script: str, folder: Path, **variables: str) -> Done:
-        """A script in a directory, with a home of its own and no variables but those."""
+        """Run a script in a directory, with a separate home and only these variables."""
         home = folder / "home"
         home.mkdir(exist_ok=True)
         clean = {"PATH": self.path, "HOME": str(home), **self._variables, **variables}
@@ -107,7 +107,7 @@ def _site(tmp_path: Path) -> Iterator[Site]:
 def test_only_jobs_with_the_key_add_what_others_use(
     tmp_path: Path, kind: Callable[[Path], AbstractContextManager[Site]]
 ) -> None:
-    """A fork pushes nothing; a protected branch does; what a fork pushes all the same nobody believes."""
+    """A fork pushes nothing; a protected branch does; an entry that a fork pushes anyway is not trusted."""
     need_nvrtc()
     with kind(tmp_path) as site:
         fork = site.job("fork-first")
@@ -242,7 +242,7 @@ def test_the_check_of_a_fleet_prints_the_commands_that_end_its_misses(
 class Pod:
     """A volume, and containers in it: a read-only root, no network, and a user who owns nothing else.
 
-    The store is a directory that is mounted read-only, as there is no network that leads to one.
+    The store is a directory that is mounted read-only, as there is no network.
     """
 
     def __init__(self, site: Site) -> None:

@@ -66,7 +66,7 @@ def test_file_below_is_opened(outer: Path) -> None:
 
 @pytest.mark.parametrize("linked", ["a", "a/b", "a/b/file"])
 def test_no_link_on_the_way_is_followed(outer: Path, linked: str) -> None:
-    """Neither a directory nor the file may be a link, also one that stays inside."""
+    """Neither a directory nor the file may be a link, even to a place inside."""
     place = outer / linked
     place.symlink_to(place.rename(place.with_name("moved")).name)
     with Folder.at(outer) as folder, pytest.raises(OSError, match=r"."):
@@ -80,7 +80,6 @@ def test_nothing_above_is_reached(outer: Path) -> None:
 
 
 def test_missing_file_is_missing(outer: Path) -> None:
-    """What is not there, or has no directory, is not found."""
     with Folder.at(outer) as folder:
         for parts in (("a", "b", "other"), ("a", "other", "file")):
             with pytest.raises(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""``install``: programs that nobody changed come from the cache, and nothing else of them changes."""
+"""``install``: unmodified programs come from the cache, and nothing else about them changes."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -81,7 +81,7 @@ def environment(opencl_environment: Mapping[str, str], tmp_path: Path) -> dict[s
 
 @pytest.fixture
 def run(environment: dict[str, str]) -> Run:
-    """What a script prints that uses PyOpenCL on a platform."""
+    """The output of a script that uses PyOpenCL on a platform."""
 
     def run(platform: str, script: str, **settings: str) -> Any:
         if platform == "pocl":
@@ -95,14 +95,14 @@ def run(environment: dict[str, str]) -> Run:
 
 @pytest.fixture
 def warm(environment: dict[str, str]) -> Callable[[], None]:
-    """Build what a program left to be built later, as it does on a compiler that builds late."""
+    """Build the programs left for later, as on a compiler that builds late."""
 
     return lambda: warm_misses(environment)
 
 
 @pytest.mark.parametrize("platform", _PLATFORMS)
 def test_a_program_is_what_it_was(run: Run, warm: Callable[[], None], platform: str) -> None:
-    """Answers, warnings and errors of a build are PyOpenCL's own, after a miss and after a hit."""
+    """Results, warnings and errors of a build are PyOpenCL's own, after a miss and after a hit."""
     script = _SAYING + "print(json.dumps([said(), install() or said()]))"
     plain, miss = run(platform, "from gpucache.opencl import install" + script)
     warm()
@@ -214,7 +214,7 @@ print(json.dumps([value(program().build("-DA=3")), value(program(clock).build("-
 
 
 def test_what_is_no_source_is_left_to_pyopencl(run: Run, tmp_path: Path) -> None:
-    """Binaries, and programs that were asked for something before, are built as ever."""
+    """Binaries, and programs that were already queried, are built as usual."""
     script = """
 from gpucache.opencl import install
 binary = program().build("-DA=3").get_info(cl.program_info.BINARIES)[0]

@@ -121,14 +121,13 @@ def test_what_could_change_the_artifact_changes_the_key(change: str) -> None:
 
 
 def test_no_two_changes_share_a_key() -> None:
-    """All those changes give keys of their own."""
     keys = [make_key(**change) for change in DIFFERS.values()]
     assert len(set(keys)) == len(keys)
 
 
 @pytest.mark.parametrize("change", SAME)
 def test_what_cannot_change_the_artifact_leaves_the_key(change: str) -> None:
-    """What the compiler is not told, and the local sizes that it built for, leave the portable key alone."""
+    """Inputs that the compiler does not get, and the declared local sizes, do not change the portable key."""
     assert make_key(**SAME[change]) == make_key()
 
 
@@ -158,7 +157,7 @@ def test_fields_stand_in_the_documented_order() -> None:
 
 
 def test_a_header_that_is_nowhere_says_so() -> None:
-    """A name that resolved nowhere is a field of its own, not an empty one."""
+    """A name that resolved nowhere is a separate field, not an empty one."""
     assert KeyField("include b.h", "not found") in make_fields()
 
 
@@ -285,7 +284,7 @@ def test_local_sizes_are_written_as_people_do(size: tuple[int, ...], text: str) 
 
 
 def test_texts_that_look_alike_have_keys_of_their_own() -> None:
-    """A carriage return alone is no end of a line, and a byte that no encoding has is itself alone."""
+    """A lone carriage return is not a line end, and an undecodable byte equals only itself."""
     assert len({source_digest(source) for source in (b"a\rb", b"ab", b"a\nb")}) == 3
     values = ("\udc80", "\udc81", "?", "\ufffd", "")
     assert len({cache_key([KeyField("option", value)]) for value in values}) == len(values)

@@ -48,7 +48,7 @@ def nvrtc() -> None:
 
 @pytest.fixture
 def compiled(tmp_path: Path) -> Compile:
-    """The fate of one source compiled in a program of its own, once with each of some arguments."""
+    """The outcomes of one source compiled in a separate program, once for each set of arguments."""
 
     def run(
         *arguments: dict[str, Any], sources: Sequence[str] = (), cwds: Sequence[str] = ()
@@ -87,7 +87,7 @@ def folder(tmp_path: Path) -> Callable[[str, str], str]:
 def test_a_constant_made_of_a_headers_path_binds_an_artifact(
     compiled: Compile, folder: Callable[[str, str], str], header: str
 ) -> None:
-    """Though nothing of the path is in it: each directory gets what plain NVRTC would give."""
+    """Even though the path is not in it, each directory gets plain NVRTC's artifact."""
     places = [folder(name, header) for name in ("first", "the second")]
     job = {"target": "sm_80", "options": ["-std=c++17", "-DOPTION=sizeof(__FILE__)"]}
     outcomes = compiled(*({**job, "include_path": [place]} for place in (*places, *places)))
@@ -113,7 +113,7 @@ def test_a_constant_made_of_a_headers_path_binds_an_artifact(
 def test_a_path_that_makes_no_constant_binds_nothing(
     compiled: Compile, folder: Callable[[str, str], str], header: str
 ) -> None:
-    """What is only mentioned, or only printed and not compiled in, leaves an artifact for every directory."""
+    """A path that is only mentioned, or printed but not compiled in, leaves one artifact for all places."""
     places = [folder(name, header) for name in ("first", "the second")]
     outcomes = compiled(*({"target": "sm_80", "include_path": [place]} for place in places))
     assert [outcome["compiled"] for outcome in outcomes] == [1, 0]
@@ -167,7 +167,7 @@ def test_a_debug_build_holds_no_directory(tmp_path: Path, option: str) -> None:
 def test_a_forced_include_of_the_current_directory_is_found_in_builds_with_lines(
     compiled: Compile, folder: Callable[[str, str], str], option: str
 ) -> None:
-    """Each directory gets what NVRTC gives there, with its own path, and finds it again."""
+    """Each directory gets NVRTC's artifact for it, with its own path, and finds it again."""
     places = [folder(name, _PLAIN) for name in ("first", "second")]
     source = _SOURCE.replace('#include "value.h"', "")
     job = {"target": "sm_80", "options": [option, "-include=value.h"]}
@@ -222,7 +222,7 @@ def test_line_information_binds_an_artifact_to_headers_that_code_came_from(
 
 @pytest.mark.parametrize("where", ["source", "header"])
 def test_line_information_of_a_renamed_text_holds_no_directory(tmp_path: Path, where: str) -> None:
-    """NVRTC makes a full path of the name in a ``#line``: not of the folder of whoever built it first."""
+    """NVRTC makes a full path of the name in a ``#line``: not with the first builder's directory."""
     source = '#line 1 "made/from.cu"\nextern "C" __global__ void show(int *out) { *out = 7; }'
     (tmp_path / "include").mkdir()
     if where == "header":
@@ -278,7 +278,7 @@ def test_a_header_behind_a_macro_is_found_as_warm_built_it(tmp_path: Path) -> No
 
 
 def test_a_variable_that_changed_after_nvrtc_was_loaded_keeps_nothing(tmp_path: Path) -> None:
-    """NVRTC reads it when it is loaded; a program that begins with the new value gets a binary of its own."""
+    """NVRTC reads it when it is loaded; a program that begins with the new value gets its own binary."""
     job = {"source": _SOURCE.replace('#include "value.h"\n', _PLAIN), "arguments": {"target": "compute_80"}}
     environ = {**os.environ, "GPUCACHE_DIR": str(tmp_path / "cache"), "GPUCACHE_MEMORY_BYTES": "0"}
     variable = {"NV_NVVM_VERSION": "nvvm-latest"}

@@ -1,4 +1,4 @@
-"""The warm list: what its fields mean, and how each mistake in it is reported."""
+"""The manifest: the meaning of its fields, and the report of each mistake in it."""
 
 import re
 from collections.abc import Callable
@@ -99,7 +99,7 @@ def test_every_field_of_a_program(read: Read, folder: Path) -> None:
 
 
 def test_defaults_stand_before_or_behind_a_programs_own(read: Read, folder: Path) -> None:
-    """Defaults are added to lists and tables, and give way where only one answer can hold."""
+    """Defaults are added to lists and tables, and replaced where only one value is possible."""
     own, bare = read(
         """
         [defaults]
@@ -164,7 +164,7 @@ def test_variants_are_every_combination(read: Read) -> None:
     ],
 )
 def test_a_glob_is_the_files_it_fits(pattern: str, names: list[str], read: Read) -> None:
-    """A glob stands for files, sorted and each once, and never for directories."""
+    """A glob means files, sorted and each once, and never directories."""
     assert [spec.program.name for spec in read(f'[[program]]\nsource = "{pattern}"')] == names
 
 
@@ -274,7 +274,7 @@ def test_a_deep_pattern_is_refused(read: Read) -> None:
 def test_a_mistake_is_told_with_its_place(
     text: str, line: int, field: str, why: str, read: Read, folder: Path
 ) -> None:
-    """Each mistake gives one sentence with the file, the line and the field where it stands."""
+    """Each mistake gives one sentence with the file, the line and the field."""
     with pytest.raises(ManifestError) as caught:
         read(text)
     message = str(caught.value)
@@ -295,7 +295,7 @@ def test_a_mistake_is_told_with_its_place(
     ],
 )
 def test_a_file_that_is_no_manifest_is_told(text: str, why: str, read: Read, folder: Path) -> None:
-    """What is not TOML, or names no program, is reported with the file's name."""
+    """A file that is not TOML, or names no program, is reported with its name."""
     with pytest.raises(ManifestError) as caught:
         read(text)
     assert str(caught.value).startswith(f"{folder / 'gpucache.toml'} ")
@@ -368,7 +368,7 @@ def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_any_values_are_read_or_told(
     defaults: object, program: dict[str, object], sound: bool, fuzzed: Path
 ) -> None:
-    """Whatever stands in a manifest, it is read or told in one sentence."""
+    """Any manifest is read, or refused in one sentence."""
     if sound:
         program = {**program, "source": "a.cl"}
     lines = [f"{field} = {_toml(value)}" for field, value in program.items()]
@@ -384,7 +384,7 @@ def test_any_values_are_read_or_told(
 
 @given(text=st.text(alphabet='[]{}=",.#\n program defaults source \\x', max_size=60))
 def test_any_text_is_read_or_told(text: str, fuzzed: Path) -> None:
-    """Whatever a manifest's text is, it is read or told in one sentence."""
+    """Any text is read as a manifest, or refused in one sentence."""
     fuzzed.write_text(text, encoding="utf-8")
     try:
         read_manifest(fuzzed)

@@ -88,7 +88,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def objects(driver: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Mapping[str, Any]]:
-    """What is to be said of every kind of object, made in every way."""
+    """The expected descriptions of every kind of object, made in every way."""
     own = {
         "LD_LIBRARY_PATH": str(driver),
         "DRIVER_LOG": str(driver / "log"),

@@ -1,4 +1,4 @@
-"""What a PyOpenCL program gets from the library: hits that build nothing, and no failure from the cache."""
+"""A PyOpenCL program with the library: hits that build nothing, and no failure because of the cache."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def settings(opencl_environment: Mapping[str, str], root: Path, tmp_path: Path) 
 
 @pytest.fixture
 def run(settings: dict[str, str]) -> Run:
-    """What became of jobs in a program of their own."""
+    """The outcomes of jobs in a separate program."""
 
     def run(*jobs: Job, **more: str) -> list[Outcome]:
         outcomes: list[Outcome] = json.loads(
@@ -71,7 +71,7 @@ _OWN = ("environment", "compiling", "cwd", "launches", "threads")
 
 
 def _job(platform: str, source: str = _SHOW, **more: Any) -> dict[str, Any]:
-    """One job; what the process itself does not know becomes an argument of ``build_program``."""
+    """One job; arguments that the process does not know are passed to ``build_program``."""
     if platform == "pocl":
         need_pocl()
     own = {name: more.pop(name) for name in _OWN if name in more}
@@ -81,7 +81,7 @@ def _job(platform: str, source: str = _SHOW, **more: Any) -> dict[str, Any]:
 
 
 def _compiled(outcomes: Sequence[Outcome]) -> list[int]:
-    """How often each job asked the compiler; every one of them computed what its program says."""
+    """How often each job called the compiler; every one of them computed the right result."""
     assert [outcome["error"] for outcome in outcomes] == [None] * len(outcomes)
     return [outcome["compiled"] for outcome in outcomes]
 
@@ -94,7 +94,7 @@ def _warm(settings: Mapping[str, str], *arguments: str) -> None:
 
 
 def _build_missed(settings: Mapping[str, str], platform: str) -> None:
-    """Build what a program left to be built later, which it does for compilers that build late alone."""
+    """Build the programs left for later, which happens only on compilers that build late."""
     if platform == "pocl":
         _warm(settings, "--misses")
 
@@ -106,7 +106,7 @@ def _tree(folder: Path, header: str = _HEADER) -> str:
 
 
 def test_what_warm_built_builds_nothing(run: Run, settings: dict[str, str], tmp_path: Path) -> None:
-    """What warm compiled on both platforms runs in programs where building from source raises."""
+    """Programs warmed on both platforms run in processes where building from source raises."""
     tree = _tree(tmp_path / "tree")
     source = Path(tree, "show.cl")
     source.write_text(_FROM_HEADER, encoding="ascii")
@@ -120,7 +120,7 @@ def test_what_warm_built_builds_nothing(run: Run, settings: dict[str, str], tmp_
 
 
 def test_line_ends_of_a_source_do_not_matter(run: Run, settings: dict[str, str], tmp_path: Path) -> None:
-    """What warm built of a file with CR LF is hit by a program that read the file as text."""
+    """A build of a file with CR LF is hit by a program that read the file as text."""
     source = Path(tmp_path, "show.cl")
     text = """#define SET(x) \\
   out[0] = x
@@ -160,7 +160,7 @@ def test_a_miss_on_a_late_compiler_is_the_plain_build(run: Run, root: Path) -> N
 
 
 def test_warm_builds_what_a_program_missed(run: Run, settings: dict[str, str], root: Path) -> None:
-    """What a program wanted on PoCL, with its local sizes, is built by warm --misses: then it hits."""
+    """A program's request on PoCL, with its local sizes, is built by warm --misses: then it hits."""
     wanted: dict[str, Any] = {"local_sizes": [[64], [8, 8]], "launches": [[64, 64], [131072, 64]]}
     assert _compiled(run(_job("pocl", **wanted))) == [1]
     _warm(settings, "--misses")
@@ -199,7 +199,7 @@ def test_a_program_after_a_miss_is_what_the_compiler_gave(run: Run, platform: st
 
 
 def test_argument_info_is_not_kept_where_binaries_lose_it(run: Run, root: Path) -> None:
-    """Intel's binaries answer no question about arguments, so a build that asks for that is not cached."""
+    """Intel's binaries lose argument information, so a build that requests it is not cached."""
     jobs = [_job("intel", options=["-cl-kernel-arg-info"]) for _ in range(2)]
     first, second = run(*jobs, PYOPENCL_NO_CACHE="1")
     assert first["argument"] == second["argument"] == "out"
@@ -208,7 +208,7 @@ def test_argument_info_is_not_kept_where_binaries_lose_it(run: Run, root: Path) 
 
 
 def test_a_hit_on_pocl_answers_about_arguments(run: Run, settings: dict[str, str]) -> None:
-    """PoCL's binaries hold what -cl-kernel-arg-info asks for, so a hit answers as the source build does."""
+    """PoCL's binaries keep argument information, so a hit has the same as the source build."""
     job = _job("pocl", options=["-cl-kernel-arg-info"])
     (built,) = run(job)
     _warm(settings, "--misses")
@@ -277,7 +277,7 @@ def test_only_a_path_in_the_artifact_ties_it(
     options: list[str],
     compiled: list[int],
 ) -> None:
-    """An artifact that holds paths has an entry for every place, and is found again at its own."""
+    """An artifact with paths has an entry for every place, and is found again at its own."""
     first, second = (_tree(tmp_path / name, header) for name in ("first", "second"))
     jobs = [
         _job(platform, _FROM_HEADER, include_path=[place], options=options)
@@ -302,7 +302,7 @@ def test_a_constant_made_of_the_sources_name_is_not_kept(run: Run, tmp_path: Pat
 
 
 def test_a_variable_of_the_compiler_is_keyed(run: Run) -> None:
-    """What makes Intel compile for another CPU is another key, and the log names the variable."""
+    """A variable that makes Intel compile for another CPU changes the key, and the log names it."""
     assert _compiled(run(_job("intel"))) == [1]
     (outcome,) = run(_job("intel"), CL_CONFIG_CPU_TARGET_ARCH="corei7-avx")
     assert _compiled([outcome]) == [1]
@@ -322,7 +322,7 @@ def test_a_variable_that_changed_after_the_runtime_was_loaded_keeps_nothing(run:
 
 
 def test_the_configuration_that_intels_runtime_reads_is_keyed(run: Run, tmp_path: Path) -> None:
-    """A cl.cfg in the current directory, at the build or at the start, is another key; without, it is one."""
+    """A cl.cfg in the current directory, at the build or at the start, changes the key."""
     source, settings = _SHOW.replace("V;", "native_sin((float)V) + V;"), tmp_path / "settings"
     settings.mkdir()
     (settings / "cl.cfg").write_text("CL_CONFIG_USE_FAST_RELAXED_MATH = True\n", encoding="ascii")
@@ -430,7 +430,7 @@ def test_every_device_of_a_context_gets_its_binary(run: Run, settings: dict[str,
 
 
 def test_one_build_gives_every_device_its_binary(settings: dict[str, str], root: Path) -> None:
-    """A compiler that does not build late is asked once for all devices, and each gets an entry."""
+    """A compiler that does not build late is called once for all devices, and each gets an entry."""
     need_pocl()
     done = run_text([sys.executable, "-c", _EARLY, _SHOW], env={**settings, "POCL_DEVICES": "pthread basic"})
     assert done.returncode == 0, done.stderr

@@ -70,7 +70,7 @@ def environment(opencl_environment: Mapping[str, str], tmp_path: Path) -> dict[s
 
 @pytest.fixture
 def beside(environment: dict[str, str]) -> Beside:
-    """What a script prints that builds one program both ways on a platform."""
+    """The output of a script that builds one program both ways on a platform."""
 
     def run(platform: str, script: str) -> Any:
         if platform == "pocl":

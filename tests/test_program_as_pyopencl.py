@@ -1,4 +1,4 @@
-"""A program of ``build_program`` next to PyOpenCL's own: what it says of itself, and what it warns of."""
+"""A program of ``build_program`` next to PyOpenCL's own: its information, and its warnings."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -90,7 +90,7 @@ def environment(opencl_environment: Mapping[str, str], tmp_path: Path) -> dict[s
 
 @pytest.fixture
 def run(environment: dict[str, str]) -> Run:
-    """What a script prints that may build one program both ways on a platform."""
+    """The output of a script that may build one program both ways on a platform."""
 
     def run(platform: str, script: str, **settings: str) -> Any:
         if platform == "pocl":
@@ -104,7 +104,7 @@ def run(environment: dict[str, str]) -> Run:
 
 @pytest.fixture
 def warm(environment: dict[str, str]) -> Callable[[], None]:
-    """Build what a program left to be built later, as it does on a compiler that builds late."""
+    """Build the programs left for later, as on a compiler that builds late."""
 
     return lambda: warm_misses(environment)
 
@@ -129,7 +129,7 @@ def test_a_program_says_of_itself_what_pyopencls_does(
 def test_a_hit_shows_the_compilers_words_where_pyopencl_would(
     run: Run, warm: Callable[[], None], platform: str
 ) -> None:
-    """With PYOPENCL_COMPILER_OUTPUT the warning of a hit holds what the compiler said."""
+    """With PYOPENCL_COMPILER_OUTPUT the warning of a hit has the compiler's log."""
     run(platform, "ours(); print(0)")
     warm()
     settings = {"GPUCACHE_REQUIRE": "1", "PYOPENCL_COMPILER_OUTPUT": "1"}
@@ -158,7 +158,7 @@ _STATES = {
 @pytest.mark.parametrize("state", _STATES)
 @pytest.mark.parametrize("platform", _PLATFORMS)
 def test_a_program_that_does_not_compile_is_compiled_once(run: Run, platform: str, state: str) -> None:
-    """Whatever the state of the cache the compiler is asked once, and its error is PyOpenCL's."""
+    """In every state of the cache the compiler is called once, and its error is PyOpenCL's."""
     script = """
 outcomes = []
 for build in (theirs, ours):
@@ -239,7 +239,7 @@ print(json.dumps([value(ours(little)), error(theirs, big), error(ours, big), tol
 
 
 def test_a_program_may_be_for_some_devices_of_its_context(run: Run, warm: Callable[[], None]) -> None:
-    """``devices`` names those to build for; a choice that is none is PyOpenCL's to answer."""
+    """``devices`` selects the devices to build for; an invalid selection is PyOpenCL's error."""
     script = """
 from pyopencl import program_build_info, program_info
 context = cl.Context(device.platform.get_devices())

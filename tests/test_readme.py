@@ -27,7 +27,7 @@ _VARIES = (
     (r"(?:\\ )+", " +"),
     (r"\\\.\\\.\\\.", ".*"),
 )
-"""Patterns of escaped text, and the pattern of what may be there instead."""
+"""Patterns of escaped text, and the pattern that replaces each."""
 
 
 def commands() -> Iterator[tuple[str, str]]:
@@ -60,7 +60,7 @@ def newcomer(place: Path) -> dict[str, str]:
 
 
 def test_the_picture_shows_the_first_samples() -> None:
-    """It has the README's commands as text, and names no address but those of its XML namespaces."""
+    """It has the README's commands as text, and no address but those of its XML namespaces."""
     told = PICTURE.read_text(encoding="utf-8")
     shown = "".join("".join(ElementTree.fromstring(told).itertext()).split())
     for command, _ in islice(commands(), SHOWN):
@@ -70,7 +70,7 @@ def test_the_picture_shows_the_first_samples() -> None:
 
 @pytest.mark.slow
 def test_the_samples_do_as_shown(tmp_path: Path) -> None:
-    """In an empty directory with an empty home, each prints what the README shows."""
+    """In an empty directory with an empty home, each prints the output in the README."""
     pytest.importorskip("cuda.bindings.nvrtc")
     environment = newcomer(tmp_path)
     assert len(list(commands())) > 10

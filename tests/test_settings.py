@@ -34,7 +34,7 @@ def test_the_default_is_the_users_cache(
 
 
 def test_relative_places_are_meant_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Relative roots become absolute, since workers run in a directory of their own."""
+    """Relative roots become absolute, since workers run in a separate directory."""
     monkeypatch.chdir(tmp_path)
     environ = {"GPUCACHE_DIR": "own", "GPUCACHE_SYSTEM_DIRS": os.pathsep.join(["one", "", "two"])}
     found = read_settings(environ)
@@ -107,7 +107,7 @@ def _raise_key_error(*_: object, **__: object) -> str:
 
 @pytest.mark.parametrize("answer", [lambda *_, **__: "~/.cache/gpucache", _raise_key_error])
 def test_no_home_is_no_root(answer: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a user has no home there is no root, and asking for it names the remedy."""
+    """Without a home there is no default root, and the error names the remedy."""
     monkeypatch.setattr("platformdirs.user_cache_dir", answer)
     found = read_settings({})
     assert found.root is None
@@ -117,7 +117,7 @@ def test_no_home_is_no_root(answer: Callable[..., str], monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize(("uid", "usable"), [(0, True), (4711, False)])
 def test_a_home_of_slash_is_roots_alone(uid: int, usable: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """HOME=/, as container runtimes give it to a uid without a name, is no home but root's."""
+    """HOME=/, which container runtimes set for a uid without a name, counts as a home only for root."""
     monkeypatch.setattr("platformdirs.user_cache_dir", lambda *_, **__: "/.cache/gpucache")
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(os, "geteuid", lambda: uid, raising=False)
@@ -125,13 +125,13 @@ def test_a_home_of_slash_is_roots_alone(uid: int, usable: bool, monkeypatch: pyt
 
 
 def test_a_named_root_needs_no_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A root that is named is used even where there is no home."""
+    """A named root is used even without a home."""
     monkeypatch.setattr("platformdirs.user_cache_dir", _raise_key_error)
     assert read_settings({"GPUCACHE_DIR": str(tmp_path)}).require_root() == tmp_path
 
 
 def test_a_misspelt_variable_is_told_with_the_nearest_name() -> None:
-    """Each variable that looks like ours and is not is reported once; ours and those of others are not."""
+    """Each variable similar to ours is reported once; ours and unrelated ones are not."""
     environ = {"GPUCACHE_DISABEL": "1", "GPUCACHE_DIR": "/x", "_GPUCACHE_COMPLETE": "x", "HOME": "/root"}
     (sentence,) = unknown_variables(environ)
     assert sentence.startswith("GPUCACHE_DISABEL is set") and sentence.endswith("GPUCACHE_DISABLE does")

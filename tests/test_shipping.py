@@ -48,7 +48,7 @@ def ground() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def interpreter(ground: Path) -> str:
-    """A Python that the stranger can start and that finds what this one has installed."""
+    """A Python that the other user can start and that finds the packages of this one."""
     version = f"python3.{sys.version_info.minor}"
     system = shutil.which(version, path="/usr/bin:/usr/local/bin")
     if _runs(sys.executable):
@@ -158,7 +158,7 @@ def _seen(root: Path) -> dict[str, tuple[int, int]]:
 
 
 def test_a_shared_cache_serves_another_user(as_stranger: AsStranger, ground: Path, shared: Path) -> None:
-    """What root warmed with --shared is a hit to a uid without a home, in both languages, and left alone."""
+    """Root's entries, warmed with --shared, are hits for a uid without a home, in both languages."""
     before = _seen(shared)
     own = ground / "own"  # PyOpenCL makes no kernel without a place for its own cache
     own.mkdir()
@@ -201,7 +201,7 @@ def test_a_private_cache_is_not_another_users(as_stranger: AsStranger, ground: P
 
 
 def test_a_root_that_may_only_be_read_keeps_nothing(as_stranger: AsStranger, ground: Path) -> None:
-    """A root that another owns and lets be read is used, and what is missing there is compiled, not kept."""
+    """A readable root of another owner is used, and misses are compiled but not kept."""
     root = ground / "readable"
     root.mkdir(mode=0o755)
     outcome = as_stranger("cuda", _JOBS["cuda"], GPUCACHE_DIR=str(root))
@@ -211,7 +211,7 @@ def test_a_root_that_may_only_be_read_keeps_nothing(as_stranger: AsStranger, gro
 
 
 def test_without_a_home_a_hit_is_still_a_hit(as_stranger: AsStranger, shared: Path) -> None:
-    """A uid without name, home or root of its own finds what was warmed."""
+    """A uid without name, home or root hits warmed entries."""
     job = {**_JOBS["cuda"], "compiling": False}
     outcome = as_stranger("cuda", job, _NAMELESS, GPUCACHE_SYSTEM_DIRS=str(shared))
     assert outcome["error"] is None

@@ -1,4 +1,4 @@
-"""Sizes, ages and durations: what people write and what they read."""
+"""Sizes, ages and durations: the texts that people write and read."""
 
 import pytest
 from hypothesis import given
@@ -30,7 +30,7 @@ def test_sizes_read(text: str, size_bytes: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "-1", "M", "10 X", "1e3", "1..5G", "nan", "9" * 400 + "T", "1 2"])
 def test_what_is_no_size_is_refused(text: str) -> None:
-    """What is no size, or none that any disk has, is refused with an example of one."""
+    """A text that is not a size, or one larger than any disk, is refused with an example."""
     with pytest.raises(UsageError, match=r"is not a size; write a number with a unit, such as 512M"):
         units.parse_size(text)
 
@@ -46,7 +46,7 @@ def test_ages_read(text: str, seconds: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "30", "-1d", "d", "1y", "9" * 400 + "d", "1d2h"])
 def test_what_is_no_age_is_refused(text: str) -> None:
-    """What is no age is refused with an example of one."""
+    """A text that is not an age is refused with an example."""
     with pytest.raises(UsageError, match=r"is not an age; .*such as 30d"):
         units.parse_age_ns(text)
 

@@ -2,7 +2,7 @@
 
     TRIALS=trials.txt pytest -m stress tests/faults
 
-The long form appends a line for each attack to the file: what was done, how often, and how often it
+The long form appends a line for each attack to the file: its kind, how often it was made, and how often it
 succeeded.
 """
 
@@ -20,7 +20,7 @@ def trials(short: T, long: T) -> T:
 
 
 def tell(attack: str, count: int, failures: int) -> None:
-    """Write down what the long form counted."""
+    """Write down the long form's counts."""
     if _FILE:
         with Path(_FILE).open("a", encoding="utf-8") as file:
             file.write(f"{attack} | {count:,} | {failures:,}\n")

@@ -1,4 +1,4 @@
-"""Work done as a user who may not enter what root keeps to itself, in a child process."""
+"""Work done in a child process as a user who may not enter root's directories."""
 
 import mmap  # noqa: F401 - formats import these two late, when that user may not read root's Python any more
 import os
@@ -15,7 +15,7 @@ needs_root = pytest.mark.skipif(
 
 
 def as_nobody(work: Callable[[], str]) -> str:
-    """What some work returns as that user; a failure there is one here."""
+    """The result of some work as that user; an error there is raised here."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

@@ -32,7 +32,7 @@ def _bars(text: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("width", [40, 120, 240])
 def test_nothing_is_lost_at_any_width(width: int) -> None:
-    """No line is wider than the terminal, and every sentence of a case is there."""
+    """No line is wider than the terminal, and every sentence of a case is printed."""
     told = "".join(_text(*CASES, width=width).split())
     for sentence in (*PROGRAM.notes, *COMMAND.notes, CASES[2].reason, CASES[2].program):
         assert "".join(sentence.split()) in told
@@ -83,7 +83,7 @@ def test_bars_are_letters_where_blocks_cannot_be_written() -> None:
 
 
 def test_a_command_has_one_shade() -> None:
-    """Of starts without phases there are still two bars; of what could not be started there is none."""
+    """Starts without phases still have two bars; a case that could not be started has none."""
     drawn = _bars(_text(COMMAND))
     assert set(drawn["cold"]) == set(drawn["warm"]) == {"▇"}
     assert not _bars(_text(FAILED))

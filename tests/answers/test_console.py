@@ -1,4 +1,4 @@
-"""What a pipe gets without rich is what a terminal as wide gets, byte for byte."""
+"""Output to a pipe without rich equals that of a terminal of the same width, byte for byte."""
 
 import io
 import subprocess

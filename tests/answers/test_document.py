@@ -15,7 +15,7 @@ ENTRY = CacheEntry("gpucache", "k", "/k", 7, created_ns=0, last_used_ns=1_700_00
 
 @pytest.mark.parametrize("kind", [*records(), *(one.summary for one in ANSWERS if one.summary)])
 def test_every_key_has_a_meaning(kind: type) -> None:
-    """What documents tell is a field or property with a docstring, which is a sentence."""
+    """Every key of a document is a field or property whose docstring is a sentence."""
     assert [
         key.name for key, meaning in meanings(kind) if not meaning.endswith((".", "paper of 2021, sync."))
     ] == []
@@ -42,7 +42,7 @@ def test_what_is_not_known_is_null_or_empty() -> None:
 
 
 def test_a_problem_is_told_as_text() -> None:
-    """The problem with an entry is one sentence, kind and remedy included."""
+    """The problem of an entry is one sentence, kind and remedy included."""
     problem = Problem(FindingKind.CORRUPT, "its checksum does not fit", "remove it")
     hurt = CacheEntry("gpucache", "k", "/k", 7, 0, 0, damage=problem)
     assert json_of(hurt)["damage"] == "corrupt: its checksum does not fit; remove it"
@@ -50,7 +50,7 @@ def test_a_problem_is_told_as_text() -> None:
 
 @pytest.mark.parametrize(("tried", "kept"), [(True, None), (False, None), (True, Kept("it is in use"))])
 def test_a_removal_was_made_only_where_it_was_tried(tried: bool, kept: Kept | None) -> None:
-    """What a plan expects is not said to be gone, and what stays has its reason."""
+    """A planned removal is not reported as done, and an entry that stays has its reason."""
     row = json_of(EvictOutcome(Removal(ENTRY, "--all"), kept, tried=tried))
     assert row["removed"] is (tried and kept is None)
     assert row["kept_because"] == (kept.reason if kept else None)
@@ -58,6 +58,6 @@ def test_a_removal_was_made_only_where_it_was_tried(tried: bool, kept: Kept | No
 
 
 def test_tables_and_lists_hold_records() -> None:
-    """A summary that is made by hand may hold outcomes."""
+    """A summary that is made by hand may contain outcomes."""
     made = json_of({"caches": [ENTRY], "count": 1})
     assert made["count"] == 1 and made["caches"][0]["path"] == "/k"

@@ -1,4 +1,4 @@
-"""What bench writes into files: JSON with all that was measured, Markdown with where that was."""
+"""The files that bench writes: JSON with all measurements, Markdown with the machine."""
 
 import json
 import re
@@ -21,7 +21,7 @@ FINGERPRINT = {
 
 
 def test_json_has_everything() -> None:
-    """The document names its schema and command and holds fingerprint, CASES, every sample, and counts."""
+    """The document has schema, command, fingerprint, CASES, every sample, and counts."""
     document = json.loads(export(".json", CASES, FINGERPRINT))
     assert list(document) == ["schema", "command", "fingerprint", "outcomes", "summary"]
     assert (document["schema"], document["command"]) == (1, "bench")
@@ -49,7 +49,7 @@ def test_undecodable_names_can_be_written(suffix: str) -> None:
 
 
 def test_endings_are_told_apart() -> None:
-    """Capitals do not matter, and an ending that stands for nothing is refused with those that do."""
+    """Case is ignored, and an unknown suffix is refused with the list of known ones."""
     assert export(".JSON", CASES, {}) == export(".json", CASES, {})
     with pytest.raises(ValueError, match=r"\.json, \.md, \.png"):
         export(".txt", CASES, {})

@@ -37,21 +37,21 @@ def _grid(*targets: str, program: str = "nbody.cl", variant: str = "T=float") ->
 
 @pytest.mark.parametrize("width", [80, 120, 200])
 def test_what_all_rows_share_is_said_once(width: int) -> None:
-    """The target of every row stands above the table and in none of its rows."""
+    """The common target of all rows is above the table and in none of its rows."""
     lines = _lines(_grid(INTEL, INTEL), width)
     assert lines[0] == f"target: {INTEL}"
     assert sum(INTEL in line for line in lines) == 1
 
 
 def test_long_targets_become_headings() -> None:
-    """Rows of targets that are too long for a column stand below their target, and nothing is broken."""
+    """Rows whose target is too long for a column are below it as a heading, and no line is broken."""
     lines = _lines(_grid(INTEL, POCL, INTEL), 80)
     assert [line for line in lines if line in (INTEL, POCL)] == [INTEL, POCL]
     assert sum(line.startswith("0123456789ab  nbody.cl  T=float") for line in lines) == 3
 
 
 def test_columns_go_before_anything_is_broken() -> None:
-    """The columns that matter least go first, and only as many as there is no room for."""
+    """The least important columns go first, and only as many as necessary."""
     program = "kernels/linear-algebra/blocked-multiplication.cl"
     head, _, _group, row, *_ = _lines(_grid("a", "b", program=program), 80)
     assert head.split() == ["key", "program", "variant", "on", "disk"]

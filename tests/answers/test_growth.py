@@ -1,17 +1,17 @@
-"""What caches gained between two moments."""
+"""The growth of caches between two moments."""
 
 from gpucache.answers.growth import NAMES_KEPT, Growth, Held, growth, joined
 
 
 def test_new_and_larger_entries_count() -> None:
-    """An entry that was not there counts whole, one that grew by what it gained; the rest do not count."""
+    """A new entry counts in full, a larger one by its growth; the rest do not count."""
     before = {"pocl": {"a": Held(10), "b": Held(20), "c": Held(5)}}
     after = {"pocl": {"a": Held(10), "b": Held(25), "d": Held(7)}}
     assert growth(before, after) == (Growth("pocl", 2, 12, ("b", "d")),)
 
 
 def test_an_entry_written_anew_counts_whole() -> None:
-    """The same name and size with another time is what a cache holds that is emptied at each start."""
+    """The same name and size with another time is an entry of a cache that every start empties."""
     assert growth({"pocl": {"a": Held(9, 1)}}, {"pocl": {"a": Held(9, 2)}}) == (Growth("pocl", 1, 9, ("a",)),)
 
 
@@ -32,6 +32,6 @@ def test_few_names_are_kept() -> None:
 
 
 def test_runs_are_added_up_by_cache() -> None:
-    """What several runs added is one sum for each cache."""
+    """The growth of several runs is one sum for each cache."""
     runs = ((Growth("pocl", 1, 10, ("a",)),), (Growth("pocl", 2, 5, ("b",)), Growth("sycl", 1, 1, ("c",))))
     assert joined(runs) == (Growth("pocl", 3, 15, ("a", "b")), Growth("sycl", 1, 1, ("c",)))

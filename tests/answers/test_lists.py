@@ -17,7 +17,7 @@ ENTRY = CacheEntry("gpucache", "k", "/k", 4096, 0, 0, "p.cu", "cuda:sm_90", "cub
 
 @pytest.mark.parametrize("width", [80, PIPE_WIDTH])
 def test_many_entries_are_lines_below_each_other(width: int) -> None:
-    """A list of thousands of entries is drawn row by row: aligned, none broken, what is shared said once."""
+    """Thousands of entries are printed row by row: aligned, unbroken, common values only once."""
     found = [("", ENTRY._replace(key=f"{number:012}")) for number in range(ROWS_IN_A_TABLE + 2)]
     file = io.StringIO()
     write(Console(file=file, width=width, color_system=None), inspect.entries(found, 0))

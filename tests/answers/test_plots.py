@@ -1,4 +1,4 @@
-"""The plot of a bench: files that are valid and inactive, and a figure that is true to what was measured."""
+"""The plots of bench and inspect: valid and inactive files that show the measured values."""
 
 from dataclasses import replace
 from io import BytesIO
@@ -151,7 +151,7 @@ def test_an_axis_fits_any_duration(longest_ms: float) -> None:
 
 
 def test_phases_of_all_arms_are_in_one_order() -> None:
-    """A phase that only some arms have stands where it stands among theirs."""
+    """A phase that only some arms have keeps its place among theirs."""
     assert phase_order([["a", "d"], ["a", "b", "d"], ["b", "c", "e"]]) == ["a", "b", "c", "e", "d"]
 
 
@@ -160,7 +160,7 @@ NOW_NS = 20_000 * DAY_NS
 
 
 def test_a_cache_grows_by_day() -> None:
-    """Sizes add up, counts do not; what is older or in the future is on no day of its own."""
+    """Sizes add up, counts do not; old entries and those in the future have no day of their own."""
     entry = CacheEntry("gpucache", "k", "/k", 100, 0, 0)
     entries = [entry._replace(created_ns=NOW_NS - days * DAY_NS) for days in (-1, 0, 15, 15, 9000)]
     ran = {"kind": "process", "hits": 2, "misses": 1}
@@ -174,7 +174,7 @@ def test_a_cache_grows_by_day() -> None:
 
 @pytest.mark.parametrize(("form", "many"), [("svg", 0), ("svg", 3), ("png", 3), ("pdf", 3)])
 def test_a_cache_is_drawn(form: str, many: int) -> None:
-    """Of an empty cache too there is a picture, in the form that was asked for."""
+    """An empty cache is drawn too, in the requested form."""
     entries = [CacheEntry("gpucache", "k", "/k", 1 << 20, NOW_NS - one * DAY_NS, 0) for one in range(many)]
     content = inspect_plot.plot(entries, [], NOW_NS, form)
     assert content.startswith(BEGINS[form])

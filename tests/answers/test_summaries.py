@@ -43,12 +43,12 @@ _W = WarmResult
     ],
 )
 def test_warm_ends_as_its_worst_item(results: Sequence[WarmResult], code: ExitCode) -> None:
-    """An interruption outweighs a failure, and a failure outweighs what was skipped."""
+    """An interruption outweighs a failure, and a failure outweighs a skipped item."""
     assert summarise_warm([WarmOutcome("p", "t", result) for result in results]).exit_code is code
 
 
 def test_warm_counts_every_result() -> None:
-    """The summary counts each result, also those that did not occur, and adds what building cost."""
+    """The summary counts each result, even at zero, and adds up the costs of building."""
     outcomes = [
         WarmOutcome("a", "t", WarmResult.BUILT, compile_ns=5, size_bytes=100),
         WarmOutcome("b", "t", WarmResult.BUILT),
@@ -68,7 +68,7 @@ def _finding(kind: FindingKind, *, repaired: bool = False) -> Finding:
 
 @pytest.mark.parametrize("kind", FindingKind)
 def test_each_finding_has_its_exit_code(kind: FindingKind) -> None:
-    """What is wrong always ends with findings; what is worth knowing does with strict alone."""
+    """Wrong findings always give exit 3; findings that are worth knowing do so only with strict."""
     summary = summarise_verify([Checked("k", (_finding(kind),))])
     assert kind.wrong is (kind.value in _WRONG)
     assert summary.exit_code(strict=False) is (ExitCode.FINDINGS if kind.wrong else ExitCode.DONE)
@@ -89,13 +89,13 @@ _MENDED = _finding(FindingKind.CORRUPT, repaired=True)
     ],
 )
 def test_verify_ends_as_what_remains(checked: Sequence[Checked], code: ExitCode) -> None:
-    """Repaired findings are none, and hide no other; what could not be checked is neither."""
+    """A repaired finding counts as none and hides no other; a failed check counts as itself."""
     summary = summarise_verify(checked)
     assert {summary.exit_code(strict=strict) for strict in (False, True)} == {code}
 
 
 def test_verify_counts_entries_and_findings() -> None:
-    """Leftovers are no entries, and what is only worth knowing leaves an entry sound."""
+    """Leftovers are not entries, and a finding that is only worth knowing leaves an entry sound."""
     summary = summarise_verify(
         [
             Checked("a"),
@@ -155,7 +155,7 @@ def test_a_spread_is_median_extremes_and_outliers(durations: list[int], spread: 
 
 
 def test_builds_of_parallel_threads_count_once() -> None:
-    """What is reported is for how long anything was built, however many threads waited at a time."""
+    """The reported time is that in which anything was built, however many threads waited."""
     times = ((5, 10), (0, 8), (6, 3), (30, 1))
     builds = [
         Intercepted("blur", "t", RunResult.KEPT, begun_ns=begun, build_ns=length) for begun, length in times
@@ -168,7 +168,7 @@ _FOUND = (PullResult.UNSIGNED, PullResult.DAMAGED, PullResult.FAILED)
 
 
 def test_push_and_pull_end_as_their_worst_entry() -> None:
-    """Only what is damaged, unsigned or could not be written gives 3; entries for other machines do not."""
+    """Only damaged, unsigned or unwritable entries give 3; entries for other machines do not."""
     for sent in PushResult:
         pushed = PushSummary()
         assert [*pushed.of([Pushed(_MOVED, sent)])] and pushed.counts[sent] == 1

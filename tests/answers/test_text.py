@@ -1,6 +1,6 @@
-"""What people read, whole: ``approved.txt`` has every text at 80 columns of a terminal and through a pipe.
+"""Texts for people, in full: ``approved.txt`` has every text at 80 columns of a terminal and through a pipe.
 
-python -m tests.answers.test_text      writes the file again; read what has changed before it is committed
+python -m tests.answers.test_text      writes the file again; read the changes before committing them
 """
 
 import io
@@ -221,7 +221,7 @@ ADDED = (Growth("pocl", 13, 1_258_301), WROTE[1])
 SHELL = (("POCL_CACHE_DIR", "/srv/my caches/pocl"), ("SYCL_CACHE_PERSISTENT", "1"))
 ODD = replace(BENCHED[-1], program="a|b`c\n# d.cu", target="<b>*x*")
 FILE = "file: "
-"""What is written into a file has no width."""
+"""Text written into a file has no width."""
 
 CASES: dict[str, Callable[[], Iterable[Block]]] = {
     "warm: results": lambda: _warmed(

@@ -1,4 +1,4 @@
-"""Compiles and loads with our OpenCL backend on one platform, and says what came out; run as a child process.
+"""Compiles and loads with our OpenCL backend on one platform, and prints the results; run as a child process.
 
 Its argument is ``pocl`` or ``intel``. Reads a JSON list of jobs from stdin: ``source`` and optionally
 ``options``, ``include_dirs``, ``local_sizes``, ``name``. Writes one outcome each: ``kernels`` of the

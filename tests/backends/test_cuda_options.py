@@ -1,4 +1,4 @@
-"""What of a request reaches NVRTC: options, include directories, environment."""
+"""The parts of a request that reach NVRTC: options, include directories, environment."""
 
 from collections.abc import Mapping
 from operator import attrgetter
@@ -59,7 +59,7 @@ def _plan(*options: str, environ: Mapping[str, str] | None = None, **changes: ob
     ],
 )
 def test_spellings_of_one_option_are_the_same(spellings: list[tuple[str, ...]]) -> None:
-    """White space, split forms and long names do not tell options apart."""
+    """White space, split forms and long names do not distinguish options."""
     assert {_plan(*options).inputs.options for options in spellings} == {spellings[0]}
 
 
@@ -71,13 +71,13 @@ def test_spellings_of_one_option_are_the_same(spellings: list[tuple[str, ...]]) 
     ],
 )
 def test_a_spelling_that_nvrtc_refuses_reaches_it(option: str) -> None:
-    """One word that NVRTC does not take is not made into what it takes."""
+    """An option that NVRTC does not accept is not changed into one that it does."""
     assert _plan(option).inputs.options == (option,)
 
 
 @pytest.mark.parametrize("option", ["", "  ", "-D\nX=1", "-I\tinc", "-DX=1\0"])
 def test_white_space_that_nvrtc_reads_differently_is_refused(option: str) -> None:
-    """An empty option, and white space or a zero byte in one, share no key with what NVRTC accepts."""
+    """An empty option, and one with white space or a zero byte, share no key with an option NVRTC accepts."""
     with pytest.raises(OptionError):
         _plan("-w", option)
 
@@ -87,7 +87,7 @@ def test_white_space_that_nvrtc_reads_differently_is_refused(option: str) -> Non
     [("-DX=2", "-DY=1"), ("-DY=1", "-DX=1"), ("-DX=1",), ("-DX=1 -DY=1",), ("-DX=1", "-DY=1", "-UX")],
 )
 def test_other_options_are_others(options: tuple[str, ...]) -> None:
-    """Values, order and number of options tell builds apart."""
+    """Values, order and number of options distinguish builds."""
     assert _plan(*options).inputs.options != _plan("-DX=1", "-DY=1").inputs.options
 
 
@@ -105,7 +105,7 @@ def test_other_options_are_others(options: tuple[str, ...]) -> None:
     ],
 )
 def test_what_gives_another_cubin_is_another_option(left: tuple[str, ...], right: tuple[str, ...]) -> None:
-    """Only what the compiler takes for the same is: other values, orders, and what it refuses are not."""
+    """Only spellings that the compiler treats alike are equal: other values, orders and errors are not."""
     assert _plan(*left).inputs.options != _plan(*right).inputs.options
 
 
@@ -186,7 +186,7 @@ _PLANS: dict[str, tuple[tuple[str, ...], dict[str, Any], dict[str, object]]] = {
 
 @pytest.mark.parametrize("name", _PLANS)
 def test_what_is_planned(name: str) -> None:
-    """Of options, directories and variables: what enters the key, and what the compiler is given."""
+    """The key and the compiler's arguments that options, directories and variables lead to."""
     options, more, expected = _PLANS[name]
     found = _plan(*options, **more)
     assert {path: attrgetter(path)(found) for path in expected} == expected
@@ -215,7 +215,7 @@ def test_what_is_planned(name: str) -> None:
     ],
 )
 def test_options_that_cannot_be_kept_are_refused(option: str, remedy: str) -> None:
-    """An option that changes what comes out, or reads and writes next to it, is refused with the remedy."""
+    """An option that changes the result, or reads and writes other files, is refused with the remedy."""
     with pytest.raises(OptionError) as caught:
         _plan("-DA", option)
     assert repr(option) in str(caught.value)
@@ -241,6 +241,6 @@ def test_refused_options_are_seen_in_two_parts(options: tuple[str, ...]) -> None
     "option", ["-D", "-U", "-I", "-include", "--pre-include", "-maxrregcount", "-Xptxas"]
 )
 def test_an_option_without_its_value_is_refused(option: str) -> None:
-    """An option that ends the list where its value should stand is refused."""
+    """An option that ends the list in place of its value is refused."""
     with pytest.raises(OptionError, match=f"'{option}' lacks its value"):
         _plan("-DA", option)

@@ -1,4 +1,4 @@
-"""A compile that a program asks NVRTC for itself, kept as it was asked for under a key that covers it."""
+"""A program's own compile with NVRTC, stored as requested under a key that covers it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -56,7 +56,7 @@ def _compile(request: BuildRequest) -> Artifact:
 def test_the_options_say_what_comes_out(
     options: tuple[str, ...], version: tuple[int, int], target: str, kind: str
 ) -> None:
-    """Target and kind of artifact are what NVRTC makes of the options, of none as well."""
+    """Target and kind of artifact are those that NVRTC derives from the options, or from none."""
     request = _request(options=options, version=version)
     assert (request.target, request.artifact_kind) == (Target("cuda", target), ArtifactKind(kind))
 
@@ -85,7 +85,7 @@ def test_what_a_hit_could_not_stand_for_is_refused(option: str) -> None:
 
 
 def test_an_architecture_that_is_none_is_refused() -> None:
-    """What NVRTC would refuse, or understand in its own way, is left to it."""
+    """An architecture that NVRTC would refuse, or interpret by itself, is left to it."""
     for options in (("-arch=native",), ("-arch=90",), ("-arch= sm_80",)):
         with pytest.raises(OptionError):
             _request(options=options)
@@ -108,13 +108,13 @@ def test_whatever_counts_changes_the_key(changes: dict[str, Any]) -> None:
 
 
 def test_it_is_no_other_compiles_key() -> None:
-    """What gpucache compiles in its own way, under its own name, has another key."""
+    """gpucache's own compiles, under their own name, have another key."""
     own = BuildRequest(_request().program, Target("cuda", "sm_90"), artifact_kind=ArtifactKind.CUBIN)
     assert prepare(BACKEND, own, _TOOLCHAIN, {}).key != _key()
 
 
 def test_headers_in_memory_count_by_name_and_content() -> None:
-    """The same headers under each other's names are others, and what they include on disk counts."""
+    """Headers under each other's names differ, and their includes on disk count."""
     one, other = (("a.h", b"int a;"), ("b.h", b"int b;")), (("a.h", b"int b;"), ("b.h", b"int a;"))
     assert _key(headers=one) != _key(headers=other)
     names = {
@@ -125,7 +125,7 @@ def test_headers_in_memory_count_by_name_and_content() -> None:
 
 
 def test_the_last_part_of_the_name_counts() -> None:
-    """Symbols hold it; the folders before it count only where they are in what came out, or in the log."""
+    """Symbols contain it; the directories before it count only if they are in the artifact or the log."""
     one, other = _prepared(_request(name="place/show.cu")), _prepared(_request(name="/elsewhere/show.cu"))
     assert one.key == other.key != _key(name="other.cu")
     assert one.located_key != other.located_key
@@ -148,7 +148,7 @@ def test_a_name_without_folders_binds_to_no_place() -> None:
 
 
 def test_a_header_beside_the_source_is_a_place(tmp_path: Path) -> None:
-    """NVRTC spells its path after the source's name, so it tells one directory of the source from another."""
+    """NVRTC spells its path after the source's name, so it distinguishes directories of the source."""
     (tmp_path / "sub").mkdir()
     for folder in (tmp_path, tmp_path / "sub"):
         (folder / "value.h").write_text("#define VALUE 7\n")
@@ -159,14 +159,14 @@ def test_a_header_beside_the_source_is_a_place(tmp_path: Path) -> None:
 
 
 def test_a_constant_of_a_name_with_folders_is_tied_to_it() -> None:
-    """How long the whole name is may be in what came out, where no program can find it."""
+    """The artifact may contain the length of the whole name, which no program can find there."""
     source = b"__device__ int a[sizeof(__FILE__)];"
     assert holds_paths(_prepared(_request(source, name="place/show.cu")), b"")
 
 
 @pytest.mark.parametrize("option", ["-lineinfo", "-G", "-dlto", "--optix-ir"])
 def test_what_holds_or_hides_places_is_tied_to_them(option: str) -> None:
-    """Line and debug information hold full paths, and what is enciphered may."""
+    """Line and debug information contain full paths, and an encrypted artifact may."""
     assert holds_paths(_prepared(_request(options=("-arch=sm_90", option))), b"")
 
 
@@ -197,7 +197,7 @@ def test_a_name_in_symbols_is_no_place(tmp_path: Path, option: str, arch: str) -
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("spelled", ["inc", ".", "{cwd}/inc"])
 def test_a_path_is_found_as_it_is_spelled(tmp_path: Path, spelled: str) -> None:
-    """NVRTC writes a header's path as the program spells its folder, so another spelling is another place."""
+    """NVRTC writes a header's path as the program spells its directory, so another spelling differs."""
     (tmp_path / "inc").mkdir()
     (tmp_path / "inc" / "value.h").write_text("__device__ const char where[] = __FILE__;\n")
     (tmp_path / "value.h").symlink_to("inc/value.h")
@@ -287,7 +287,7 @@ def test_line_information_of_a_header_that_is_renamed_is_tied_to_the_current_dir
 def test_a_name_made_up_for_each_run_is_not_kept_where_it_cannot_be_replaced(
     options: tuple[str, ...], kept: bool
 ) -> None:
-    """Debug information that cannot be searched for the name would tell of a file of an earlier run."""
+    """Debug information in which the name cannot be replaced would name a file of an earlier run."""
     request = _request(name="/tmp/a_b_0123abcd.cu", options=("-arch=sm_90", *options), made_up=True)
     assert request.program.name == "show"
     if kept:
@@ -302,7 +302,7 @@ def test_a_name_made_up_for_each_run_is_not_kept_where_it_cannot_be_replaced(
     "where", ["beside the name", "current directory", "include path", "forced", "memory"]
 )
 def test_a_header_is_covered_wherever_nvrtc_finds_it(tmp_path: Path, where: str) -> None:
-    """An edit of the header that NVRTC reads changes what comes out, and the key."""
+    """An edit of the header that NVRTC reads changes the artifact and the key."""
     folders = {name: tmp_path / name for name in ("named", "here", "included")}
     for folder in folders.values():
         (folder / "sub").mkdir(parents=True)
@@ -344,7 +344,7 @@ def test_a_header_is_covered_wherever_nvrtc_finds_it(tmp_path: Path, where: str)
 def test_a_macro_of_a_header_in_memory_counts_in_other_texts(
     tmp_path: Path, macro: bytes, use: bytes
 ) -> None:
-    """What it makes a source include, ask for or know of places changes what comes out, and the key."""
+    """A macro that changes a source's includes, conditions or names changes the artifact and the key."""
     source = b'#include "names.h"\n' + use + _VALUE.partition(b"\n")[2]
     found = []
     for place in ("a", "other"):
@@ -366,7 +366,7 @@ def test_a_macro_of_a_header_in_memory_counts_in_other_texts(
 
 @pytest.mark.usefixtures("installed")
 def test_a_directory_that_is_given_twice_counts_for_include_next(tmp_path: Path) -> None:
-    """NVRTC finds a header in it again, which changes what comes out, and the key."""
+    """NVRTC finds a header in it again, which changes the artifact and the key."""
     for name, text in (
         ("a", "#ifdef ONE\n#undef ONE\n#define VALUE 2\n#else\n#define ONE\n#endif\n"),
         ("b", "#ifndef SEEN\n#define SEEN\n"),

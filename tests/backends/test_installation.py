@@ -1,4 +1,4 @@
-"""A compiler that was rebuilt under the same version is another one, wherever it is installed."""
+"""A compiler that was rebuilt under the same version is recognised as different, wherever it is installed."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def no_mark_is_remembered() -> None:
 
 
 def test_a_file_that_is_no_library_has_no_build_id(tmp_path: Path) -> None:
-    """What cannot be parsed as ELF gives no build id, which never equals a real one."""
+    """A file that is not valid ELF has no build id, and a missing one never equals a real one."""
     (tmp_path / "libnvrtc.so").write_bytes(b"\x7fELF\x02\x01 and nothing more")
     for name in ("libnvrtc.so", "absent.so"):
         assert installation.read_library(tmp_path / name) == Library()
@@ -61,7 +61,7 @@ def test_a_library_without_a_build_id_is_told_by_its_content(tmp_path: Path) -> 
 
 
 def test_what_cannot_be_read_is_a_value_of_its_own(tmp_path: Path) -> None:
-    """It raises nothing, and equals no compiler that can be read, nor one that was not found."""
+    """It raises nothing, and equals neither a readable compiler nor one that was not found."""
     (tmp_path / "empty.h").write_bytes(b"")
     kinds = [
         Installation((tmp_path / "absent.so",), (tmp_path / "absent.h",)),
@@ -75,7 +75,7 @@ def test_what_cannot_be_read_is_a_value_of_its_own(tmp_path: Path) -> None:
 
 
 def test_a_library_is_told_by_an_address_in_it() -> None:
-    """An address of nobody's gives none."""
+    """An address outside all libraries gives none."""
     if sys.platform != "linux":
         pytest.skip("what is loaded is told on Linux only")
     library = installation.loaded("libc.so")
@@ -122,7 +122,7 @@ def _of_printf() -> Path | None:
 
 
 def _copied(folder: Path) -> Path:
-    """PoCL copied below a folder with all that it reads of its own, and a vendors folder that names it."""
+    """PoCL copied below a directory with all its own files, and a vendors directory that names it."""
     if not (_POCL.is_file() and _POCL_READS.is_dir()):
         pytest.skip(f"PoCL of Debian is not installed: no {_POCL}")
     inside = folder / "lib" / "here"
@@ -153,7 +153,7 @@ def _edit(file: Path, old: bytes, new: bytes) -> None:
 
 @pytest.mark.slow
 def test_pocl_rebuilt_under_its_version_is_another_toolchain(tmp_path: Path) -> None:
-    """Not by its place, but by its library, a library that it loads, a header or a bitcode of its own."""
+    """Its place does not matter; its library, a library that it loads, a header or a bitcode of it does."""
     original = _copied(tmp_path / "original")
     before = _fields(original)
     assert NOT_FOUND not in (before[_BUILD], before[_READ])
@@ -210,7 +210,7 @@ class _Shelf(dict[str, bytes]):
 def test_a_file_that_is_as_it_was_is_not_read_by_the_next_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its stamp stands for it where it is not young."""
+    """Its stamp is enough unless it is young."""
     shelf, library = _Shelf(), tmp_path / "libcompiler.so"
     old, new = time.time_ns() - 10**12, time.time_ns()
 

@@ -53,7 +53,7 @@ def _compile(source: bytes = _SHOW, *, target: str = "cuda:sm_90", **more: Any) 
 def test_it_compiles_for_what_is_not_here(
     target: str, kind: ArtifactKind, is_a: PayloadKind, architecture: str | None
 ) -> None:
-    """Every kind of artifact comes out without a driver, for the architecture that was asked for."""
+    """Every kind of artifact is built without a driver, for the requested architecture."""
     artifact = _compile(target=target, artifact_kind=kind)
     info = describe(artifact.payload)
     assert (artifact.kind, info.kind, info.problem) == (kind, is_a, None)
@@ -64,7 +64,7 @@ def test_it_compiles_for_what_is_not_here(
 @pytest.mark.parametrize("options", [["--version-ident=true"], ["-dQ", "true", "-lineinfo"]])
 @pytest.mark.parametrize("kind", [ArtifactKind.PTX, ArtifactKind.LTOIR])
 def test_an_artifact_that_names_its_compiler_is_sound(kind: ArtifactKind, options: list[str]) -> None:
-    """What NVRTC adds when it is asked to name itself is part of the format, in every spelling it takes."""
+    """A section in which NVRTC names itself is part of the format, in every spelling of the option."""
     payload = _compile(target="cuda:compute_90", artifact_kind=kind, options=tuple(options)).payload
     assert describe(payload).problem is None
     assert kind is not ArtifactKind.PTX or b"\t.section .comment\t" in payload
@@ -87,7 +87,7 @@ def test_an_artifact_that_names_its_compiler_is_sound(kind: ArtifactKind, option
     ],
 )
 def test_a_spelling_that_nvrtc_refuses_is_refused(options: list[str]) -> None:
-    """What does not compile as it is given does not compile when it is planned and keyed."""
+    """An option that does not compile as given does not compile when planned either."""
     with pytest.raises(CompileError):
         nvrtc.compile_exactly(_request(), ("-arch=compute_90", *options))
     with pytest.raises((CompileError, OptionError)):
@@ -195,7 +195,7 @@ _SPELLINGS = (
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [ArtifactKind.CUBIN, ArtifactKind.PTX])
 def test_spellings_with_one_key_give_one_artifact(kind: ArtifactKind) -> None:
-    """Each way to write an option is one in the key and in what the compiler makes; other options differ."""
+    """All spellings of an option have one key and one artifact; other options differ."""
     source = b"""
         #ifndef X
         #define X 3
@@ -236,13 +236,13 @@ def test_a_name_expression_that_does_not_exist_is_a_compile_error() -> None:
 
 
 def test_a_source_ends_at_a_zero_byte() -> None:
-    """NVRTC stops reading there, so a text that ends in one compiles, and what follows one is not seen."""
+    """NVRTC stops at a zero byte, so a text may end in one, and the rest after one is ignored."""
     assert _compile(_SHOW + b"\0").payload == _compile(_SHOW).payload
     assert _compile(_SHOW + b"\0#error not seen").payload == _compile(_SHOW).payload
 
 
 def test_a_virtual_architecture_gives_no_cubin() -> None:
-    """A cubin for compute_90 is refused with what to ask for."""
+    """A cubin for compute_90 is refused, and the message names the right kind of target."""
     with pytest.raises(CompileError, match="use cuda:sm_N"):
         _compile(target="cuda:compute_90", artifact_kind=ArtifactKind.CUBIN)
 
@@ -255,7 +255,7 @@ def test_a_target_that_nvrtc_does_not_know_is_an_error(name: str) -> None:
 
 
 def test_a_program_sees_only_its_include_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the current directory nor the environment brings in a header that the key does not cover."""
+    """Neither the current directory nor the environment provides a header outside the key."""
     (tmp_path / "value.h").write_text("#define V 7\n", encoding="ascii")
     monkeypatch.chdir(tmp_path)
     source = b'#include "value.h"\n' + _SHOW
@@ -334,7 +334,7 @@ def test_builtins_are_found_as_the_loader_finds_them(tmp_path: Path, monkeypatch
 
 
 def test_a_debug_build_leaves_the_directory_of_the_process(tmp_path: Path, monkeypatch: Any) -> None:
-    """It is compiled in one of its own; where a thread can have none what it gives is not kept."""
+    """It is compiled in its own directory; if a thread cannot have one, the result is not kept."""
     source = b'extern "C" __global__ void show() {}'
     target = Target.parse("cuda:sm_80")
     program = Program("show", Language.CUDA_CPP, source)
@@ -358,7 +358,7 @@ def test_a_debug_build_leaves_the_directory_of_the_process(tmp_path: Path, monke
 def test_line_information_is_kept_in_a_sandbox_unless_it_holds_the_directory(
     tmp_path: Path, monkeypatch: Any, renamed: str, kept: bool
 ) -> None:
-    """Where a thread can have no directory of its own, only a relative name brings the process's in."""
+    """If a thread cannot have its own directory, only a relative name brings in the process's."""
     source = renamed + 'extern "C" __global__ void show(int *out) { *out = 7; }'
     target = Target.parse("cuda:sm_80")
     program = Program("show", Language.CUDA_CPP, source.encode())
@@ -371,7 +371,7 @@ def test_line_information_is_kept_in_a_sandbox_unless_it_holds_the_directory(
 
 
 def test_a_missing_nvrtc_is_no_device_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where NVRTC does not load the error says what to install."""
+    """If NVRTC does not load, the error says what to install."""
 
     def missing() -> None:
         raise RuntimeError("libnvrtc.so.13 was not found\nand more")

@@ -25,7 +25,7 @@ def platform(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def run(platform: str, opencl_environment: Mapping[str, str], tmp_path: Path) -> Any:
-    """What became of jobs in a process of their own on the platform."""
+    """The outcomes of jobs in a separate process on the platform."""
     (tmp_path / "pocl").mkdir()
     environment = {**opencl_environment, "POCL_CACHE_DIR": str(tmp_path / "pocl")}
 
@@ -55,10 +55,10 @@ def test_options_reach_the_compiler_as_written(run: Any, platform: str, tmp_path
 
 
 def test_messages_carry_the_name_of_the_program(run: Any) -> None:
-    """Errors and warnings of the compiler speak of the program's own name, and of no temporary file.
+    """Errors and warnings of the compiler contain the program's own name, and no temporary file's.
 
-    A log that is no text fails nothing: Intel's assembler repeats the bytes of a source in another encoding,
-    which PyOpenCL cannot read. What the driver does not take for a binary is an error with its code.
+    A log that is not text causes no failure: Intel's assembler repeats the bytes of a source in another
+    encoding, which PyOpenCL cannot read. A binary that the driver refuses is an error with its code.
     """
     warns = r"""__asm__ volatile(".warning \"Gr""" + "\udcf6\udcdfe" + r"""\"");"""
     failed, warned, unread, rejected = run(

@@ -1,4 +1,4 @@
-"""What of a request reaches an OpenCL compiler: options, include directories, environment."""
+"""The parts of a request that reach an OpenCL compiler: options, include directories, environment."""
 
 import re
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ def _plan(
     ],
 )
 def test_spellings_of_one_option_are_the_same(spellings: list[tuple[str, ...]]) -> None:
-    """White space and split forms do not tell options apart."""
+    """White space and split forms do not distinguish options."""
     assert {_plan(*options).inputs.options for options in spellings} == {_plan(*spellings[0]).inputs.options}
 
 
@@ -55,13 +55,13 @@ def test_spellings_of_one_option_are_the_same(spellings: list[tuple[str, ...]]) 
     [("-DX=2", "-DY=1"), ("-DY=1", "-DX=1"), ("-DX=1",), ("-DX=1 -DY=1",), ("-DX=1", "-DY=1", "-w")],
 )
 def test_other_options_are_others(options: tuple[str, ...]) -> None:
-    """Values, order and number of options tell builds apart."""
+    """Values, order and number of options distinguish builds."""
     assert _plan(*options).inputs.options != _plan("-DX=1", "-DY=1").inputs.options
 
 
 @pytest.mark.parametrize(("implementation", "one"), [("pocl", True), ("intel", True), ("other", False)])
 def test_a_name_alone_is_defined_as_1_where_that_is_known(implementation: str, one: bool) -> None:
-    """``-DX`` and ``-DX=1`` are one option of clang; of a driver that nobody tried they are two."""
+    """``-DX`` and ``-DX=1`` are one option of clang; for an untested driver they are two."""
     found = [_plan(option, implementation=implementation).inputs.options for option in ("-DX", "-DX=1")]
     assert (found[0] == found[1]) is one
     others = ("-DX=", "-DX=01", "-DX=2", "-UX")
@@ -169,7 +169,7 @@ _PLANS: dict[str, tuple[tuple[str, ...], dict[str, Any], dict[str, object]]] = {
 
 @pytest.mark.parametrize("name", _PLANS)
 def test_what_is_planned(name: str) -> None:
-    """Of options, directories and variables: what enters the key, and what the compiler is given."""
+    """The key and the compiler's arguments that options, directories and variables lead to."""
     options, more, expected = _PLANS[name]
     found = _plan(*options, **more)
     assert {path: attrgetter(path)(found) for path in expected} == expected
@@ -210,7 +210,7 @@ def test_options_beside_the_key_are_refused(option: str) -> None:
 
 @pytest.mark.parametrize("option", ["-D", "-I"])
 def test_an_option_without_its_value_is_refused(option: str) -> None:
-    """An option that ends the list where its value should stand is refused with its form."""
+    """An option that ends the list in place of its value is refused with its form."""
     with pytest.raises(OptionError, match=f"'{option}' lacks its value; write {option}VALUE"):
         _plan("-w", option)
 
@@ -235,7 +235,7 @@ def test_an_option_without_its_value_is_refused(option: str) -> None:
     ],
 )
 def test_what_compilers_read_differently_is_refused(options: str | list[str], words: str) -> None:
-    """Nothing that some compiler refuses, or reads as less, shares a key with what all of them accept."""
+    """An option that some compiler refuses or truncates shares no key with one that all accept."""
     with pytest.raises(OptionError, match=re.escape(words)):
         _plan(*as_pyopencl_reads(options))
 
@@ -281,7 +281,7 @@ def test_variables_that_reach_the_compiler_are_keyed(implementation: str) -> Non
 def test_a_program_under_run_has_the_keys_that_it_has_without(
     layers: str, keyed: tuple[tuple[str, str], ...]
 ) -> None:
-    """The layer that gpucache itself puts into a command changes no binary; those of others may."""
+    """gpucache's own layer changes no binary; other layers may."""
     ours = f"/some/where/{file_name('opencl_layer')}"
     environ = {"OPENCL_LAYERS": layers.format(ours=ours)}
     assert _plan(environ=environ).inputs.environment == keyed
@@ -289,7 +289,7 @@ def test_a_program_under_run_has_the_keys_that_it_has_without(
 
 @pytest.mark.parametrize("variable", ["OCLBACKEND_PLUGINS", "CL_CONFIG_REPLACE_IR_BEFORE_OPTIMIZER"])
 def test_a_variable_that_names_a_file_is_refused(variable: str) -> None:
-    """What the file holds is in no key, so such a build is not kept; PoCL never reads the variable."""
+    """The file's content is in no key, so such a build is not kept; PoCL never reads the variable."""
     with pytest.raises(OptionError, match=f"{variable} makes the compiler read a file .*; unset it"):
         _plan(implementation="intel", environ={variable: "/some/file"})
     assert _plan(environ={variable: "/some/file"}).inputs.environment == ()

@@ -1,4 +1,4 @@
-"""OpenCL platforms as targets: unique names, fields that tell compilers apart, and two PoCLs at once."""
+"""OpenCL platforms as targets: unique names, fields that distinguish compilers, and two PoCLs at once."""
 
 import json
 import os
@@ -76,7 +76,7 @@ def test_alike_platforms_are_told_apart_by_their_driver(monkeypatch: pytest.Monk
 
 
 def test_a_platform_without_devices_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A platform that answers with an error has no targets, and harms no other."""
+    """A platform that returns an error has no targets, and does not affect others."""
 
     def none() -> list[SimpleNamespace]:
         raise cl.RuntimeError("get_devices", -1, "DEVICE_NOT_FOUND")
@@ -86,7 +86,7 @@ def test_a_platform_without_devices_is_passed_over(monkeypatch: pytest.MonkeyPat
 
 
 def test_no_platform_is_no_device_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the loader finds nothing the error says what to install."""
+    """If the loader finds no platform, the error says what to install."""
     monkeypatch.setattr(cl, "get_platforms", list)
     with pytest.raises(NoDeviceError, match=r"pip install gpucache\[embedded\]"):
         platforms.probe()
@@ -158,7 +158,7 @@ def test_two_pocls_have_names_of_their_own(two_pocls: dict[str, dict[str, Any]],
 def test_a_pocl_is_not_served_the_entry_of_another(
     two_pocls: dict[str, dict[str, Any]], tmp_path: Path
 ) -> None:
-    """What one of them built is a hit for it and missing for the other, whose version is what differs."""
+    """An entry of one is a hit for it and missing for the other, with the version as the difference."""
     (tmp_path / "show.cl").write_text(_SHOW, encoding="ascii")
     first, second = (row["target"] for row in two_pocls.values())
     source, root = str(tmp_path / "show.cl"), tmp_path / "cache"

@@ -1,4 +1,4 @@
-"""What the ICD loader passes over in silence is reported: what does not load, what leads nowhere."""
+"""Drivers that the ICD loader silently ignores are reported: broken libraries and dead links."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="th
 
 
 def test_a_library_that_does_not_load_is_named_with_the_linkers_words(tmp_path: Path) -> None:
-    """An ICD file whose library is not there is named, and what loads is not."""
+    """An ICD file whose library is missing is named, and a working one is not."""
     (tmp_path / "bad.icd").write_text("/nowhere/libdriver.so\n", encoding="ascii")
     (tmp_path / "good.icd").write_text("libc.so.6\n", encoding="ascii")
     (told,) = problems({"OCL_ICD_VENDORS": str(tmp_path)})

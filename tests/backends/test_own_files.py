@@ -1,4 +1,4 @@
-"""What an OpenCL compiler may read that is not a program's."""
+"""Files that an OpenCL compiler may read although they are not the program's."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def test_the_files_of_every_platform_are_brought(implementation: str) -> None:
 
 
 def test_a_toolkit_that_clang_looks_for_is_no_input(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The version of a CUDA toolkit is read where there is one, and its other headers are not exempt."""
+    """The version file of a CUDA toolkit may be read, but its other headers are not exempt."""
     ptxas = tmp_path / "toolkit" / "bin" / "ptxas"
     ptxas.parent.mkdir(parents=True)
     ptxas.touch(mode=0o755)
@@ -29,7 +29,7 @@ def test_a_toolkit_that_clang_looks_for_is_no_input(monkeypatch: pytest.MonkeyPa
 
 
 def test_what_was_never_traced_keeps_its_own_where_it_is_usual() -> None:
-    """Of such an implementation whole directories count, but not those that hold the headers of programs."""
+    """For such an implementation whole directories are exempt, except those with programs' headers."""
     brought = own_files("other", INSTALLATIONS)
     assert {"/usr/share/", "/elsewhere/lib/"} <= set(brought)
     assert not any("/usr/include/x.h".startswith(path) for path in brought)

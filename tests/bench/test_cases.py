@@ -1,4 +1,4 @@
-"""Samples folded into a case: medians, ratio, break-even, and what is said next to them."""
+"""Samples folded into a case: medians, ratio, break-even, and caveats."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -70,7 +70,7 @@ def test_phases_are_medians_in_the_order_of_a_start() -> None:
 
 
 def test_what_a_cache_can_change_has_a_ratio_of_its_own() -> None:
-    """Process and context are left out of both sides of a pair, and what remains is divided."""
+    """Process start and context are left out of both sides of a pair, and the rest is divided."""
     part = _fold().cached_part
     assert part is not None
     assert (part.cold, part.warm) == (Spread(290, 190, 390, 3), Spread(90, 40, 90, 3))
@@ -175,7 +175,7 @@ def test_slow_starts_have_a_note(samples: list[Sample], first: tuple[Sample, Sam
 
 
 def test_what_was_not_loaded_is_told() -> None:
-    """Where no device of the target is here the case is measured, and says what it leaves out."""
+    """Without a device of the target the case is measured, and a caveat says what is left out."""
     samples = [_sample(COLD, compile=100), _sample(WARM, lookup=5)] * 5
     assert NOT_LOADED in _fold(samples).caveats
     assert NOT_LOADED not in _fold().caveats
@@ -183,7 +183,7 @@ def test_what_was_not_loaded_is_told() -> None:
 
 @pytest.mark.parametrize(("pairs", "decided"), [(1, False), (4, False), (5, True)])
 def test_few_pairs_decide_nothing(pairs: int, decided: bool) -> None:
-    """With fewer pairs than five there is no verdict, and nothing is said to pay."""
+    """Fewer than five pairs give no verdict and no break-even."""
     case = _fold(_starts(100, 10, pairs), warming_ns=200)
     assert case.verdict is (BenchVerdict.FASTER if decided else BenchVerdict.UNDECIDED)
     assert (case.break_even is not None) is decided
@@ -198,7 +198,7 @@ def test_what_a_cold_start_writes_is_that_of_the_middle_one() -> None:
 
 
 def test_a_peer_stands_beside_the_pair() -> None:
-    """A peer has its own spread and its own ratio to the cold starts, and moves neither cold nor warm."""
+    """A peer has its own spread and its own ratio to the cold starts, and affects neither cold nor warm."""
     peer = [_sample(PEER, compile=20)] * 5
     first = (*FIRST, _sample(PEER, Growth("pyopencl", 1, 1), compile=50))
     case = _fold([*_starts(100, 10), *peer], against=(PEER,), first=first)

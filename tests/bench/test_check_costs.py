@@ -1,4 +1,4 @@
-"""What checks cost: the plan of the suite, figures of its samples, and their geometric means."""
+"""The costs of checks: the plan of the suite, figures of its samples, and their geometric means."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -98,7 +98,7 @@ place.mkdir(exist_ok=True)
 def test_a_full_cache_below_the_home_folder_is_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was full before the benchmark began, so that only an empty home directory shows what it saves."""
+    """It was full before the benchmark began, so only an empty home directory shows its effect."""
     (tmp_path / ".app").mkdir()
     (tmp_path / ".app" / "hard").write_text("1", encoding="utf-8")
     monkeypatch.setattr("gpucache.engine.hidden_caches.shutil.which", lambda _: None)
@@ -108,7 +108,7 @@ def test_a_full_cache_below_the_home_folder_is_found_out(
 
 
 def test_a_command_that_does_not_run_without_its_home_is_measured(tmp_path: Path) -> None:
-    """What an empty home directory breaks says nothing of caches."""
+    """A failure caused by the empty home directory is not evidence of a cache."""
     (tmp_path / "licence").touch()
     needs = "import pathlib; assert (pathlib.Path.home() / 'licence').exists();" + _APP
     case = _bench(tmp_path, argv=(sys.executable, "-c", needs), HOME=str(tmp_path))
@@ -116,7 +116,7 @@ def test_a_command_that_does_not_run_without_its_home_is_measured(tmp_path: Path
 
 
 def test_what_could_not_be_traced_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there is no strace, or the command does not run under it, something may go unseen."""
+    """Without strace, or if the command does not run under it, a note says that caches may go unseen."""
     assert not any("traced" in note for note in _bench(tmp_path).caveats) or shutil.which("strace") is None
     monkeypatch.setattr("gpucache.engine.hidden_caches._TRACER", ("false",))
     shutil.rmtree(tmp_path / "bench")
@@ -157,7 +157,7 @@ def test_a_failing_command_is_not_averaged(tmp_path: Path) -> None:
 
 
 def test_a_start_that_fails_ends_the_case(tmp_path: Path) -> None:
-    """No further start is made once a cold one failed, and what the runs before it showed stays."""
+    """No start follows a failed cold one, and the results of earlier runs stay."""
     fails = "import os; assert 'cold' not in os.environ['PLACE'], 'no room';" + _APP
     case = _bench(tmp_path, argv=(sys.executable, "-c", fails))
     assert case.verdict is BenchVerdict.FAILED and "no room" in case.reason

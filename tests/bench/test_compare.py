@@ -1,4 +1,4 @@
-"""Ratios and their interval, the rules of a verdict one by one and in order, and what a gate says."""
+"""Ratios and their interval, the rules of a verdict one by one and in order, and the result of a gate."""
 
 import math
 import random
@@ -42,7 +42,7 @@ def test_a_ratio_is_of_pairs(
 
 @pytest.mark.parametrize(("pairs", "most"), [(5, 0.038), (6, 0.031), (7, 0.033), (8, 0.033), (15, 0.031)])
 def test_noise_is_seldom_taken_for_an_effect(pairs: int, most: float) -> None:
-    """Of 4,000 runs of mere noise about as many lie wholly above 1 as an interval of 95 % allows."""
+    """Of 4,000 runs of mere noise about as many are wholly above 1 as an interval of 95 % allows."""
     draw = random.Random(pairs)
     above = 0
     for _ in range(4000):
@@ -53,7 +53,7 @@ def test_noise_is_seldom_taken_for_an_effect(pairs: int, most: float) -> None:
 
 @given(_DURATIONS)
 def test_the_same_samples_give_the_same_interval(pairs: list[tuple[int, int]]) -> None:
-    """Figures can be computed again; the interval holds its median."""
+    """The figures are reproducible, and the interval contains its median."""
     over, under = zip(*pairs, strict=True)
     ratio = paired_ratio(over, under)
     assert ratio == paired_ratio(over, under)

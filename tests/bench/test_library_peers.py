@@ -1,4 +1,4 @@
-"""Building through the caches of PyOpenCL and cuda.core: how options are named, and what they keep."""
+"""Building through the caches of PyOpenCL and cuda.core: the names of options, and the stored entries."""
 
 import os
 import sys
@@ -77,7 +77,7 @@ def test_cuda_core_keeps_what_it_compiles(nvrtc: None, tmp_path: Path) -> None:
 def test_what_cuda_core_refuses_is_an_error_of_ours(
     nvrtc: None, tmp_path: Path, changes: dict[str, object], words: str
 ) -> None:
-    """What a table of bench shows of it is one line, with its own words."""
+    """bench's table has one line with cuda.core's own words."""
     with pytest.raises(CompileError) as refused:
         _compile(tmp_path, **changes)
     assert words in refused.value.message and len(refused.value.message.splitlines()) == 1
@@ -123,5 +123,5 @@ def test_pyopencl_keeps_what_it_builds(opencl_environment: Mapping[str, str], tm
 def test_what_pyopencl_cannot_take_is_an_error_of_ours(
     opencl_environment: Mapping[str, str], tmp_path: Path
 ) -> None:
-    """PyOpenCL is given text, so bytes that are none are refused in a sentence."""
+    """PyOpenCL takes text, so other bytes are refused in a sentence."""
     assert "k.cl is not UTF-8" in _child(opencl_environment, tmp_path, tmp_path)

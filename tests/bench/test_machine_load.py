@@ -1,4 +1,4 @@
-"""What others use of a machine: arithmetic of two readings, and the kernel's text."""
+"""The load of other processes: arithmetic of two readings, and the kernel's text."""
 
 from pathlib import Path
 
@@ -14,8 +14,7 @@ BEFORE = Reading(at_s=100, busy_s=1000, own_s=50, cores=4)
     [(30, 10, 10, 0.5), (20, 20, 10, 0), (19.9, 20, 10, 0), (41, 0, 10, 1), (5, 0, 0, 0)],
 )
 def test_what_is_not_ours_is_foreign(busy_s: float, own_s: float, wall_s: float, share: float) -> None:
-    """It is a share of what all cores can do, though clocks disagree by a tick or stand still; a reading
-    that is missing counts as a quiet machine."""
+    """It is a share of all cores, even if clocks disagree by a tick; a missing reading counts as idle."""
     after = Reading(100 + wall_s, 1000 + busy_s, 50 + own_s, 4)
     assert foreign_share(BEFORE, after) == pytest.approx(share)
     assert foreign_share(None, after) == foreign_share(after, None) == 0

@@ -1,4 +1,4 @@
-"""Which peers take part, what they make every start load, and when they are not what they claim to be."""
+"""Which peers take part, what they make every start load, and when they are not as they claim."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def test_a_peer_takes_part_where_its_library_builds() -> None:
 
 
 def test_a_peer_is_called_as_its_cache_is() -> None:
-    """What its starts wrote is told from what others did by the name of a system."""
+    """Peers have the names of systems, so that their starts' entries are recognised."""
     assert set(PEERS) == {"pyopencl", "cuda.core"} <= set(SYSTEMS)
 
 
@@ -69,7 +69,7 @@ def _doubt(arm: str, first: tuple[str, ...], later: tuple[str, ...] = ()) -> str
 def test_a_peer_is_what_filled_its_own_cache_once(
     arm: str, first: tuple[str, ...], later: tuple[str, ...], doubt: str
 ) -> None:
-    """What a peer's first start wrote, and what later ones did, says whose cache was timed."""
+    """The growth of a peer's first start and of later ones shows whose cache was timed."""
     assert _doubt(arm, first, later) == doubt
 
 

@@ -26,7 +26,7 @@ BUILT = Built(Artifact(ArtifactKind.PTX, b"x"), Miss(Verdict.NEVER_BUILT, ""), C
 
 @dataclass(slots=True)
 class Starts:
-    """Takes samples as told, and remembers what it was asked for."""
+    """Returns prepared samples, and remembers its jobs."""
 
     build: Any = BUILT
     failing: frozenset[str] = frozenset()
@@ -127,7 +127,7 @@ def test_every_cold_start_has_empty_folders_that_go(run: Run) -> None:
 
 
 def test_a_process_is_asked_for_just_before_each_start(run: Run) -> None:
-    """Each start is told when it was asked for, later than the one before."""
+    """Each start gets the time of its request, later than the one before."""
     starts = Starts()
     run(starts)
     instants = [job.asked_ns for job in starts.asked]
@@ -155,7 +155,7 @@ def test_a_peer_that_fails_is_not_started_again(run: Run) -> None:
 
 
 def test_every_start_loads_the_libraries_of_the_peers(run: Run) -> None:
-    """Cold and warm starts load what a peer needs, too; only the peer has a directory for it."""
+    """Cold and warm starts load a peer's libraries too; only the peer has a directory for it."""
     starts = Starts()
     run(starts, Extent(runs=1), against=("cuda.core",))
     assert {job.peers for job in starts.asked} == {("cuda.core",)}
@@ -244,13 +244,13 @@ def test_a_budget_is_filled(run: Run, seconds: list[float]) -> None:
     ],
 )
 def test_a_run_ends_after_so_many_pairs(extent: Extent, pairs: int) -> None:
-    """At ten seconds a round: never fewer than asked for, and no pair that the budget does not hold."""
+    """At ten seconds a round: at least the requested pairs, and no pair beyond the budget."""
     taken = next(number for number in range(100) if extent.is_enough(number, number + 1, 10.0 * (number + 1)))
     assert taken == pairs
 
 
 def test_starts_look_where_the_program_was_built(run: Run) -> None:
-    """What builds once is given the root that every start looks in."""
+    """The one build gets the root that every start searches."""
     starts = Starts()
     run(starts, Extent(runs=1))
     assert {job.root for job in starts.asked} == {starts.prepared[0].root}

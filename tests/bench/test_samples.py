@@ -21,7 +21,7 @@ from gpucache.store import DirectoryStore
 
 @dataclass(slots=True)
 class FakeSession:
-    """A start that notes what is done; a GPU is here unless told otherwise."""
+    """A start that records its steps; a GPU is present by default."""
 
     done: list[str] = field(default_factory=list)
     rejects: bool = False
@@ -101,14 +101,14 @@ def _named(sample: Sample) -> list[str]:
 
 
 def test_a_cold_start_builds_and_asks_no_cache(warm: Start) -> None:
-    """It compiles although the cache would answer, and is not a hit."""
+    """It compiles although the cache has an entry, and is not a hit."""
     sample = warm(Arm.COLD)
     assert _named(sample) == ["process start", "context", "compile", "kernels", "first launch"]
     assert (sample.hit, sample.missed, sample.error) == (False, "", "")
 
 
 def test_a_warm_start_loads(warm: Start) -> None:
-    """It asks the cache, loads what that answers, and compiles nothing."""
+    """It looks up and loads the entry, and compiles nothing."""
     sample = warm(Arm.WARM)
     assert _named(sample) == ["process start", "context", "key", "lookup", "load", "kernels", "first launch"]
     assert (sample.hit, sample.missed) == (True, "")
@@ -136,7 +136,7 @@ def test_a_binary_that_the_driver_rejects_is_a_miss(warm: Start) -> None:
 
 
 def test_without_a_device_only_what_was_done_has_a_phase(warm: Start) -> None:
-    """Nothing was loaded, created or launched, so there are no such phases, and the hit stands."""
+    """Nothing was loaded, created or launched, so there are no such phases; it is still a hit."""
     warm.session.here = False
     sample = warm(Arm.WARM)
     assert _named(sample) == ["process start", "context", "key", "lookup"]
@@ -145,7 +145,7 @@ def test_without_a_device_only_what_was_done_has_a_phase(warm: Start) -> None:
 
 @pytest.mark.parametrize(("began_ns", "took_ns"), [(150, 50), (100, 0), (90, 0)])
 def test_the_start_of_a_process_is_counted(start: Start, began_ns: int, took_ns: int) -> None:
-    """From when it was asked for until it began; a clock that was set back gives nothing, not less."""
+    """From its request until it began; a clock that was set back gives zero, not less."""
     sample = start(Arm.COLD, began_ns, asked_ns=100)
     assert sample.phases[0] == ("process start", took_ns)
 

@@ -1,4 +1,4 @@
-"""Starts of a source: which caches are moved for whom, and what counts as written."""
+"""Starts of a source: which caches are moved for which arm, and which files count as written."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ BUILT = Built(Artifact(ArtifactKind.PTX, b"x"), Miss(Verdict.NEVER_BUILT, ""), C
 
 @dataclass(slots=True)
 class Started:
-    """A program whose starts do as told with the variables of their environment."""
+    """A program whose starts run a function with the variables of their environment."""
 
     write: Callable[[Mapping[str, str]], object] = lambda _: None
     jobs: list[StartJob] = field(default_factory=list)
@@ -124,7 +124,7 @@ def test_empty_and_touched_files_are_no_entries(start: Started) -> None:
 
 
 def test_a_peers_cache_is_watched_as_its_own(start: Started) -> None:
-    """What a peer keeps is told apart from what drivers keep, and where it keeps it is told to the start."""
+    """A peer's entries are counted apart from the drivers', and the start gets the peer's directory."""
 
     def write(_: Mapping[str, str]) -> None:
         entry = Path(start.jobs[-1].peer_folder, "entries", "ab", "c" * 62)

@@ -1,1 +1,1 @@
-"""What gpucache costs next to its peers: ``python -m tests.benchmarks NAME...``; one test runs each once."""
+"""The costs of gpucache next to its peers: ``python -m tests.benchmarks NAME...``; one test runs each."""

@@ -31,7 +31,7 @@ NAMES: Mapping[str, str] = {
     "remote-stores": "push and pull of 500 entries and of one large one, beside each store's library alone",
     "remote-triton": "pull of 12 kernels of Triton's, beside compiling them",
 }
-"""Every benchmark with what it measures; its module is called alike."""
+"""Every benchmark with the subject of its measurement; its module has the same name."""
 
 
 def load(name: str) -> Callable[[Effort], Iterator[Comparison]]:
@@ -42,7 +42,7 @@ def load(name: str) -> Callable[[Effort], Iterator[Comparison]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure what is named, print a table for each question, and write all of it as JSON."""
+    """Run the named benchmarks, print a table for each question, and write all results as JSON."""
     told = "\n".join(f"  {name:13} {what}" for name, what in NAMES.items())
     parser = argparse.ArgumentParser(
         prog="python -m tests.benchmarks",

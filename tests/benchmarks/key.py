@@ -1,4 +1,4 @@
-"""The key of a program with hundreds of headers in a fresh process, and what its hit is worth."""
+"""The key of a program with hundreds of headers in a fresh process, and the gain of its hit."""
 
 import hashlib
 import os
@@ -44,7 +44,7 @@ compile_program(source.read_text(), target="sm_90", options=given["options"], **
 
 
 def run(effort: Effort) -> Iterator[Comparison]:
-    """The key beside reading its headers and beside ccache; a start with a hit beside one that compiles."""
+    """The key next to reading its headers and to ccache; a start with a hit next to one that compiles."""
     include_dirs = cub_include_dirs()
     titles = ("The key of a CUB program in a fresh process", "A start of a CUB program, imports and all")
     if not include_dirs:
@@ -98,7 +98,7 @@ def _start(
 
 
 def _ccache(headers: list[Path], folder: Path) -> Side | str:
-    """A hit of ccache of a C file that includes copies of some headers; why not, where there is none.
+    """A hit of ccache of a C file that includes copies of some headers; without ccache, the reason.
 
     A host compiler cannot read the headers of CUDA. So it skips the text of each copy, which ccache hashes.
     """

@@ -33,7 +33,7 @@ TOOLCHAIN = Toolchain("nvrtc", (("NVRTC version", "13.0"), ("architecture", "com
 
 
 def wanted(program: int, value: int) -> Prepared:
-    """The request that the entry of a program with a value of its macro answers."""
+    """The request for the entry of a program with a value of its macro."""
     name = f"folder-{program % 100}/kernel-{program}.cu"
     source = f'extern "C" __global__ void kernel_{program}(int *out) {{ *out = VALUE; }}\n'.encode()
     backend = load_backend(TARGET.backend)

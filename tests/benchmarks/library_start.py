@@ -1,7 +1,7 @@
 """A whole start of a program whose one kernel the library has: imports, the first hit, the process.
 
-Each side is a fresh process that compiled nothing: the caches are filled beforehand. What a step inside of a
-start takes (an import, the first hit) is measured in the process itself, and told next to the step that every
+Each side is a fresh process without a compile: the caches are filled beforehand. The time of a step inside a
+start (an import, the first hit) is measured in the process itself, and shown next to the step that every
 program pays for.
 """
 
@@ -34,7 +34,7 @@ context = cl.Context(platform.get_devices()[:1])
 source = "kernel void scale(global float *x, float a) { x[get_global_id(0)] *= a; }"
 """
 OPENCL = _OPENCL + _CONTEXT
-"""What a program does before it builds; ``CUDA`` likewise."""
+"""The part of a program before it builds; ``CUDA`` likewise."""
 _STARTS = {
     "build_program": """
 from gpucache.opencl import build_program
@@ -136,7 +136,7 @@ def _child(script: str, *arguments: Any) -> Side:
 
 
 def _step(before: str, what: str, *arguments: Any) -> Side:
-    """What one step of a fresh process takes, told by that process."""
+    """The time of one step of a fresh process, measured in that process."""
     command = [sys.executable, "-c", f"{_STEP}{before}step(lambda: {what})", *arguments]
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 

@@ -1,7 +1,7 @@
 """Sides of one question, measured in turns in one run, so that a busy machine is busy for all of them.
 
-A side is a function that does its work once and gives a ``Sample``. Every round asks each side once, and
-each round begins with another one. What is reported are medians of the rounds, quartiles as their spread, and
+A side is a function that does its work once and returns a ``Sample``. Every round runs each side once, and
+each round begins with a different one. The results are medians of the rounds, quartiles as their spread, and
 the median of the ratios of one round: of ours, the first side, to each other.
 """
 
@@ -32,7 +32,7 @@ _PEAK_UNIT = 1 if sys.platform == "darwin" else 1024
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is asked of a benchmark; ``small`` is for seeing that it runs at all."""
+    """The extent of a benchmark; ``small`` only shows that it runs."""
 
     rounds: int
     small: bool = False
@@ -43,13 +43,13 @@ class Effort:
     """How many starts at once."""
 
     def calls(self, count: int) -> int:
-        """How often to call what takes microseconds."""
+        """The number of calls of a function that takes microseconds."""
         return 1 if self.small else count
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What one turn of a side took. CPU time is of the process and all that it waited for."""
+    """The cost of one turn of a side. CPU time includes the processes that it waited for."""
 
     wall_ns: int
     cpu_ns: int
@@ -74,7 +74,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One question with what every side took, ours first; ``absent`` says which peer is not here."""
+    """One question with the samples of every side, ours first; ``absent`` maps missing peers to reasons."""
 
     title: str
     sides: tuple[Measured, ...]
@@ -86,7 +86,7 @@ class Comparison:
         return [ours / theirs for ours, theirs in pairs if theirs]
 
     def document(self) -> dict[str, Any]:
-        """What ``--json`` writes."""
+        """The document that ``--json`` writes."""
         return {
             "title": self.title,
             "absent": dict(self.absent),
@@ -126,7 +126,7 @@ def compare(
 
 
 def calls(action: Callable[[], object], count: int) -> Side:
-    """The quickest of ``count`` calls in this process: what interrupts one of them is not counted."""
+    """The quickest of ``count`` calls in this process: interruptions of a call are not counted."""
 
     def side() -> Sample:
         least = sys.maxsize
@@ -159,9 +159,9 @@ def each(actions: Sequence[Callable[[], object]]) -> Side:
 def process(
     command: Sequence[str | Path], *, before: Callable[[], object] | None = None, **environment: str
 ) -> Side:
-    """A whole process; what it prints is read and thrown away. ``before`` is not counted.
+    """A whole process; its output is read and discarded. ``before`` is not counted.
 
-    Python keeps the bytecode of its modules, as it does where a package is installed.
+    Python keeps the bytecode of its modules, as it does in an installed package.
     """
     kept = {**os.environ, **environment}
     kept.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -207,7 +207,7 @@ def show(found: Comparison, to: TextIO) -> None:
 
 
 def show_growth(found: Sequence[Comparison], entries: Sequence[int], to: TextIO) -> None:
-    """What each verb takes for each entry as a cache grows: microseconds of CPU time, and the peak of memory.
+    """The cost of each verb for each entry as a cache grows: microseconds of CPU time, and peak memory.
 
     The comparisons are of one size after the other, each with the same verbs in the same order.
     """

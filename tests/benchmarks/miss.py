@@ -1,8 +1,8 @@
-"""What a miss adds to its compile: key, lookup, explanation, publishing with its syncs, history and journal.
+"""The overhead of a miss: key, lookup, explanation, publishing with its syncs, history and journal.
 
-First of all misses of the library, and of it the part that a program waits for. Then in parts: the compiler
-runs once beforehand, and each measured build is given what it gave, so no part of a compile is measured.
-Beside these are the compile alone, and the least that a publish on this disk takes.
+The first rows are whole misses of the library, and the part that a program waits for. Then each part: the
+compiler runs once beforehand, and each measured build gets its result, so no part of a compile is measured.
+For comparison there are the compile alone, and the cheapest possible publish on this disk.
 """
 
 import os
@@ -118,7 +118,7 @@ def _request(name: str, source: bytes, number: int, include_dirs: tuple[str, ...
 def _compared(
     stores: Stores, wanted: Callable[[], BuildRequest], title: str, builds: int, effort: Effort
 ) -> Comparison:
-    """What misses of requests that all differ take in all and in parts, after so many builds of them."""
+    """The costs of misses of distinct requests, in total and in parts, after a number of builds."""
     artifact = _compiled(wanted())
     for _ in range(builds):
         _missed(stores, wanted(), artifact)
@@ -144,7 +144,7 @@ def _compared(
 
 
 def _missed(stores: Stores, request: BuildRequest, artifact: Artifact) -> dict[str, tuple[int, int]]:
-    """Nanoseconds that each part of a miss takes, and those of this thread's CPU time among them."""
+    """Nanoseconds of each part of a miss, and this thread's CPU time among them."""
     times = [_now()]
     prepared = prepare(BACKEND, request, nvrtc.toolchain(_TARGET), environment(), stores)
     times.append(_now())

@@ -104,7 +104,7 @@ def run(effort: Effort) -> Iterator[Comparison]:
 
 @contextmanager
 def _reading(script: Sequence[str | Path], processes: int, reads: int) -> Iterator[Side]:
-    """A side of processes that are ready, and each of which reads so often when it is told to."""
+    """A side of waiting processes, each of which reads a number of times on request."""
     with ExitStack() as stack:
         children = [stack.enter_context(_child(script)) for _ in range(processes)]
         for child in children:
@@ -138,7 +138,7 @@ def _answer(child: "subprocess.Popen[str]") -> int:
 
 
 def _starting(script: Sequence[str | Path], processes: int) -> Side:
-    """Processes that are started together and end when they have done what they are for."""
+    """Processes that start together and end after their work."""
 
     def side() -> Sample:
         began = time.perf_counter_ns()

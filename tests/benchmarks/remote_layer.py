@@ -1,8 +1,8 @@
-"""A start whose entries another machine's store has, next to one whose entries are local, and many at once.
+"""A start whose entries are in another machine's store, next to one with local entries, and many at once.
 
-Each side is a fresh process that compiles 30 CUDA programs by the library. Where the store is asked, the root
-is empty at each start; entries are signed, verified and kept, as in real use. Of many at once, each with a
-root and a home of its own, the load of the web server is shown as well.
+Each side is a fresh process that compiles 30 CUDA programs by the library. With the store the root is empty
+at each start; entries are signed, verified and kept, as in real use. For many at once, each with its own
+root and home, the load of the web server is shown as well.
 """
 
 import os

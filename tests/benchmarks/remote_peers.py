@@ -27,7 +27,7 @@ class Folder:
         self._synced = synced
 
     def send(self, folder: Path) -> None:
-        """Copy what is missing."""
+        """Copy missing files."""
         there = {path.name for path in self._root.iterdir()}
         _each(
             lambda path: self.write(self._root / path.name, path.read_bytes()),
@@ -77,7 +77,7 @@ class Redis:
 
 
 class Bucket:
-    """obstore, with a request of its own for each file."""
+    """obstore, with one request for each file."""
 
     def __init__(self, url: str) -> None:
         from obstore.store import S3Store
@@ -97,7 +97,7 @@ class Bucket:
         )
 
     def fetch(self, folder: Path) -> None:
-        """Gets of what is listed."""
+        """Gets of the listed files."""
         import obstore
 
         writing = Folder(str(folder))
@@ -124,7 +124,7 @@ class Registry:
         self._client = oras.provider.Registry(hostname=self._name.partition("/")[0], insecure=True)
 
     def send(self, folder: Path) -> None:
-        """A manifest of its own, which names the files."""
+        """A separate manifest, which names the files."""
         import oras.oci
 
         there = {name for one in self._manifests() for layer in one["layers"] for name in _names(layer)}

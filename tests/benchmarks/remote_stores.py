@@ -1,9 +1,9 @@
 """Push and pull next to the library of each store alone, which moves the same files, 16 at a time.
 
-Every turn of a side begins with an empty store: all entries are pushed, then those of a machine where one in
-twenty is another, and what is there is pulled to an empty cache. The library lists what is there, sends the
-files that it lacks under their names, and fetches all into another directory, each by a rename: it checks,
-hashes and signs nothing.
+Every turn of a side begins with an empty store: all entries are pushed, then those of a machine where one
+in twenty differs, and the store is pulled to an empty cache. The library lists the store, sends the files
+that it lacks under their names, and fetches all into another directory, each by a rename: it checks, hashes
+and signs nothing.
 """
 
 import os

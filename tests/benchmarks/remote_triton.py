@@ -1,7 +1,7 @@
 """Pull of Triton's kernels from a directory, next to Triton compiling them ahead of time.
 
-What a program pays besides, its start and the import of Triton, is in neither. After each pull Triton says
-that it hits every kernel.
+A program's other costs, its start and the import of Triton, are in neither. After each pull Triton reports a
+hit for every kernel.
 """
 
 import importlib.util

@@ -1,7 +1,7 @@
-"""A whole start below ``gpucache run`` whose builds all hit, beside the peers' own caches and the same layer.
+"""A whole start below ``gpucache run`` with hits only, next to the peers' own caches and the same layer.
 
-Each side is a fresh process, ``run`` and what it starts together; the caches are filled beforehand. The index
-in the root answers, so ``run`` itself only starts the command, waits, and writes its line.
+Each side is a fresh process, ``run`` and its children together; the caches are filled beforehand. The index
+in the root serves the hits, so ``run`` itself only starts the command, waits, and writes its line.
 """
 
 import os

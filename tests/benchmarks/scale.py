@@ -40,7 +40,7 @@ def _copied(source: str, target: str) -> None:
 
 
 class _Scale:
-    """A large cache with a directory for what else is needed, and its peers."""
+    """A large cache with a directory for other files, and its peers."""
 
     def __init__(self, place: Path, entries: int) -> None:
         self._place, self._root, self._copy = place, place / "root", place / "copy"
@@ -85,7 +85,7 @@ class _Scale:
         return {"GPUCACHE_DIR": str(root), "HOME": str(self._place / "home"), "COLUMNS": "80"}
 
     def _link(self) -> None:
-        """A copy to be emptied: entries as hard links, and histories of its own, as they are added to."""
+        """A copy to be emptied: entries as hard links, and separate histories, as they are appended to."""
         shutil.rmtree(self._copy, ignore_errors=True)
         shutil.copytree(self._root, self._copy, copy_function=_copied)
 
@@ -93,7 +93,7 @@ class _Scale:
         return process(["ccache", *arguments], CCACHE_DIR=str(self._place / "ccache"))
 
     def _make_ccache(self) -> bool:
-        """As many results of ccache's own naming, which hold nothing; whether it is installed."""
+        """As many empty results under ccache's own names; returns whether it is installed."""
         if shutil.which("ccache") is None:
             return False
         place = self._place / "ccache"

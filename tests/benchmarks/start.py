@@ -13,7 +13,7 @@ _PROGRAMS = 16
 
 
 def run(effort: Effort) -> Iterator[Comparison]:
-    """``--version``, ``--help``, ``inspect`` next to importing click, and ``warm`` of what is all there."""
+    """``--version``, ``--help``, ``inspect`` next to importing click, and ``warm`` with hits only."""
     with tempfile.TemporaryDirectory() as folder:
         make_cache(Path(folder, "root"), 2, 2)
         place: dict[str, Any] = {"GPUCACHE_DIR": f"{folder}/root", "HOME": folder}

@@ -1,4 +1,4 @@
-"""Every benchmark still runs; what it measures is nobody's promise here."""
+"""Every benchmark still runs; its figures are not a promise."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ from tests.patience import PATIENCE_S
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows tells no peak of a process that ended")
 def test_the_peak_memory_of_a_process_is_its_own() -> None:
-    """However much this process holds."""
+    """The memory of this process does not count."""
     held = bytearray(b"x" * (200 << 20))
     sample = process([sys.executable, "-c", "pass"])()
     assert 0 < sample.peak_bytes < len(held) / 2

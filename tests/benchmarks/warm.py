@@ -1,7 +1,7 @@
 """``gpucache warm`` next to a bare process pool that does the same compiles with as many workers.
 
-The pool does what nobody could leave out: it starts workers, has NVRTC compile, and writes what it gave into
-files. It makes no key, believes every worker, and keeps no record.
+The pool does only the indispensable: it starts workers, has NVRTC compile, and writes the results into
+files. It makes no key, trusts every worker, and keeps no record.
 """
 
 import os

@@ -1,8 +1,8 @@
 """``gpucache warm --check`` for a fleet: 200 profiles by 500 recorded programs, on one core.
 
 The cache has the programs for one GPU and one NVRTC; there are ten kinds of machines, which differ in these.
-Beside it is a process that reads the same files and hashes each program for each machine, which nobody could
-leave out.
+For comparison a process reads the same files and hashes each program for each machine, which is
+indispensable.
 """
 
 import sys

@@ -1,7 +1,7 @@
-"""``gpucache warm --on`` with two workers beside a bare Dask map on the same workers, and ``warm`` at home.
+"""``gpucache warm --on`` with two workers next to a bare Dask map on the same workers, and a local ``warm``.
 
-The bare map does what nobody could leave out: it sends the sources, has NVRTC compile them in the processes
-of the workers, and writes what comes back into files. It makes no key, believes every worker, and loses a
+The bare map does only the indispensable: it sends the sources, has NVRTC compile them in the processes
+of the workers, and writes the results into files. It makes no key, trusts every worker, and loses a
 worker with each compiler that crashes. CPU time is that of the command, without the workers of Dask.
 """
 

@@ -1,7 +1,7 @@
 """C through the system's compiler into a shared object: a backend of a third party.
 
-Written against ``gpucache.backends.interface`` and what that names, and nothing else of the package knows
-it: it is found by the entry point ``c`` in the group ``gpucache.backends``. Its device is the processor, a
+It uses only ``gpucache.backends.interface`` and the names in it, and no other part of the package knows it:
+it is found by the entry point ``c`` in the group ``gpucache.backends``. Its device is the processor, a
 kernel is a function that takes one ``int *``. Not a part of the product.
 """
 

@@ -1,7 +1,7 @@
 """Fails checks of ``sum`` and ``last`` in random groups, segments and work-items; run as a child process.
 
-Its arguments are how the platform's name begins, the mode, and how many trials. Writes a JSON list of what
-went wrong: what groups wrote, or a failure that is not one of those that were made.
+Its arguments are the prefix of the platform's name, the mode, and the number of trials. Writes a JSON list of
+errors: wrong results of groups, or a failure that was not provoked.
 """
 
 import json
@@ -15,7 +15,7 @@ from tests.checks.opencl_process import LOCAL, SIZE, Device
 
 
 def trial(on: Device, chance: random.Random) -> str:
-    """What went wrong; empty where nothing did."""
+    """A description of the error; empty if there is none."""
     data = np.ones(SIZE, np.int32)
     failing = chance.sample(range(SIZE // LOCAL), chance.randrange(4))
     for group in failing:
@@ -39,7 +39,7 @@ def trial(on: Device, chance: random.Random) -> str:
 
 
 def trial_of_last(on: Device, chance: random.Random) -> str:
-    """The same behind the last sync point, where the others go ways of their own to the end."""
+    """The same after the last sync point, where work-items diverge until the end."""
     item, other = chance.randrange(-1, LOCAL), chance.randrange(LOCAL)
     wanted = [0 if at == item else 2 if at == other else 1 for at in range(LOCAL)]
     on.clear()

@@ -1,10 +1,10 @@
 """Launches checked kernels of several sources on one platform in one mode; run as a child process.
 
-Its arguments are how the platform's name begins, the mode, and how the sources are built: ``batch``, ``hit``
-for a batch that may neither compile nor number checks, or ``alone``. It reads a JSON object from stdin, name
-and text of each source, whose first kernel takes a buffer of numbers. Writes one with ``apart``, and with
-``told``: for each source what its kernel says when the number of item 3 is odd, and when it is large, and
-what it leaves of a 6; or why there is no such kernel.
+Its arguments are the prefix of the platform's name, the mode, and how the sources are built: ``batch``,
+``hit`` for a batch that may neither compile nor number checks, or ``alone``. It reads a JSON object from
+stdin, name and text of each source, whose first kernel takes a buffer of numbers. Writes one with ``apart``,
+and with ``told``: for each source the message of its kernel when the number of item 3 is odd, and when it is
+large, and its result for a 6; or why there is no such kernel.
 """
 
 import json
@@ -23,7 +23,7 @@ ITEM = 3
 
 
 def _told(checked: opencl.CheckedQueue, kernel: Any, value: int) -> str | int:
-    """What a launch with a number says, or else what it leaves of it."""
+    """The message of a launch with a number, or else its result."""
     data = np.full(LOCAL, 6, np.int32)
     data[ITEM] = value
     buffer = cl.Buffer(checked.queue.context, cl.mem_flags.COPY_HOST_PTR, hostbuf=data)

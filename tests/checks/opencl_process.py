@@ -1,7 +1,7 @@
 """Launches the kernels of ``checked.cl`` on one platform in one mode; run as a child process.
 
-Its arguments are how the platform's name begins, and the mode. Writes one JSON object: for each scenario a
-list of what each step gave, a text where it failed.
+Its arguments are the prefix of the platform's name, and the mode. Writes one JSON object: for each scenario a
+list of the results of each step, a text for a failed one.
 """
 
 import json
@@ -73,7 +73,7 @@ class Device:
 
 
 def told(step: Callable[[], Any]) -> Any:
-    """What a step gives; of a failure its sentence."""
+    """The result of a step; the sentence of a failure."""
     try:
         return step()
     except KernelCheckError as error:
@@ -121,7 +121,7 @@ def scenarios(on: Device) -> dict[str, list[Any]]:
 
 
 def misuses(on: Device, mode: str) -> list[str]:
-    """What is said of launches and builds that cannot be meant."""
+    """The messages for invalid launches and builds."""
     properties = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
     stray = cl.Kernel(on.program, "gather")
 

@@ -74,7 +74,7 @@ _SOURCES = {
 
 
 def _told(barriers: str, made: str) -> list[list[str | int]]:
-    """What each source says: ``barriers`` says where it has the check that all share, ``made`` its name."""
+    """The messages of each source: ``barriers`` is the place of the common check, ``made`` its name."""
 
     def line(place: str, kernel: str, words: str) -> str:
         return f"{place}: {words} (kernel {kernel}, work-item 3, 0, 0)"
@@ -101,7 +101,7 @@ def _told(barriers: str, made: str) -> list[list[str | int]]:
 
 @pytest.fixture
 def run(tmp_path: Path, opencl_environment: Mapping[str, str]) -> Run:
-    """What became of sources in a program of its own, with one cache for all of a test."""
+    """The results of sources in a separate program, with one cache for all of a test."""
     own = {"GPUCACHE_DIR": str(tmp_path / "cache"), "PYTHONWARNINGS": "ignore"}
 
     def run(platform: str, mode: str, way: str, sources: Mapping[str, str] = _SOURCES, **more: str) -> Any:
@@ -126,10 +126,10 @@ def run(tmp_path: Path, opencl_environment: Mapping[str, str]) -> Run:
 def test_joined_sources_tell_failures_as_each_does_alone(
     run: Run, platform: str, mode: str, tmp_path: Path, icd_vendors: Path
 ) -> None:
-    """File, line, kernel, work-item and operands; and so does a fresh process that has nothing but a hit.
+    """File, line, kernel, work-item and operands are equal, also in a fresh process with only a hit.
 
-    What all sources begin with stands in the program once, and is told as the first one's. A check without a
-    number is reported with the name of the program.
+    The common beginning of all sources is in the program once, and reported as the first one's. A check
+    without a number is reported with the name of the program.
     """
     alone = run(platform, mode, "alone", GPUCACHE_DIR=str(tmp_path / "alone"))
     assert alone["told"] == _told("barriers.cl, line 7", "made.cl")
@@ -153,7 +153,7 @@ def test_joined_sources_tell_failures_as_each_does_alone(
 
 @pytest.mark.parametrize("platform", _PLATFORMS)
 def test_without_checks_nothing_is_told(run: Run, platform: str) -> None:
-    """The same kernels compute what they do, and know nothing of a record."""
+    """The same kernels compute the same, and have no record."""
     joined = run(platform, "none", "batch")
     assert joined == {"apart": [None] * 3, "told": [[3, 300, 3], [3, 300, 3], [8, 601, 7]]}
 

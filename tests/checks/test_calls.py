@@ -16,7 +16,7 @@ def _numbered(source: str) -> tuple[str, tuple[Check, ...]]:
 
 
 def test_each_check_gets_its_place_in_the_table() -> None:
-    """Codes count from 0 in the order of the text, and the table holds line and format of each."""
+    """Codes count from 0 in the order of the text, and the table has line and format of each."""
     source = 'GPUCACHE_CHECK(a, "one %d", b);\n\n  GPUCACHE_CHECK_SYNC(end, f(a, b) < 3, "two");\n'
     assert _numbered(source) == (
         'GPUCACHE_CHECK_N(0, a, "one %d", b);\n\n  GPUCACHE_CHECK_SYNC_N(1, end, f(a, b) < 3, "two");\n',
@@ -31,7 +31,7 @@ def test_a_source_without_checks_mode_is_as_it_was() -> None:
 
 
 def test_a_byte_order_mark_stays_first() -> None:
-    """What turns the checks on comes behind the mark."""
+    """The definition that enables the checks comes after the mark."""
     assert instrument(b"\xef\xbb\xbfint a;", Checks.SYNC).source.startswith(b"\xef\xbb\xbf#define")
 
 
@@ -97,7 +97,7 @@ def test_a_table_is_bounded() -> None:
 
 @given(strategies.text(alphabet="GPUCACHE_CHECK(\"'/*\\\n,)#R%d1 ;"))
 def test_any_text_keeps_its_lines(text: str) -> None:
-    """Whatever a source holds, it is read, and no line moves."""
+    """Any source is read, and no line moves."""
     source = 'GPUCACHE_CHECK(a, "x");\n' + text
     try:
         numbered, _ = _numbered(source)
@@ -114,7 +114,7 @@ def test_a_source_of_checks_within_checks_comes_to_an_end(closing: bytes) -> Non
 
 
 def test_lines_and_files_are_those_that_a_line_directive_gives() -> None:
-    """As the compiler counts them, which also puts them into the record; a file holds until the next one."""
+    """Lines are the compiler's, which also writes them into the record; a file lasts until the next one."""
     source = (
         'GPUCACHE_CHECK(a);\n#line 40 "b.cl" // c\nGPUCACHE_CHECK(b);\n\nGPUCACHE_CHECK(c);\n'
         '# line \\\n 7 /* d */\nGPUCACHE_CHECK(d);\n# 90 "d\\\\e.cl"\nGPUCACHE_CHECK(e);\n'
@@ -141,13 +141,12 @@ def test_lines_and_files_are_those_that_a_line_directive_gives() -> None:
     ],
 )
 def test_a_check_knows_its_function(text: str, function: str) -> None:
-    """The kernel or device function whose braces it stands in, as far as the text says its name."""
+    """The kernel or device function around it, as far as the text has its name."""
     (check,) = _numbered(text.replace("@", 'GPUCACHE_CHECK(a, "x");'))[1]
     assert check.function == function
 
 
 def test_a_table_that_left_checks_out_says_so() -> None:
-    """Where it could not hold them all, in number or in letters."""
     check = b'GPUCACHE_CHECK(a, "x");\n'
     assert instrument(check * 4096, Checks.SYNC).whole
     assert not instrument(check * 4097, Checks.SYNC).whole

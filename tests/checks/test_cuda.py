@@ -48,7 +48,7 @@ def test_only_async_looks_at_the_record_first() -> None:
 
 
 def test_the_compiler_names_lines_as_the_source_has_them() -> None:
-    """Turning checks on moves nothing: neither in messages nor in the failure table."""
+    """Enabling checks moves no line, neither in messages nor in the failure table."""
     broken = _SOURCE.replace(b"int result;", b"int result", 1)
     with pytest.raises(CompileError) as raised:
         _compile(broken, Checks.ASYNC)
@@ -77,7 +77,7 @@ print(check.line, check.function, check.message)
 
 @pytest.mark.slow
 def test_the_library_knows_the_table_of_a_hit(tmp_path: Path) -> None:
-    """What was compiled and what comes from the cache have the same failure table, and plain code none."""
+    """A compiled program and a cached one have the same failure table, and plain code has none."""
     done = run_text(
         [sys.executable, "-P", "-c", _TABLE, str(Path(__file__).with_name("checked.cu"))],
         env={**os.environ, "GPUCACHE_DIR": str(tmp_path / "cache")},

@@ -1,4 +1,4 @@
-"""What a failure says."""
+"""The message of a failure."""
 
 import math
 import pickle
@@ -46,7 +46,7 @@ def _record(*head: int, types: int = 0, ids: tuple[int, ...] = (0, 0, 0), words:
 
 
 def test_a_record_keeps_the_types_of_its_operands() -> None:
-    """Signed, unsigned, double and float come back as what they were."""
+    """Signed, unsigned, double and float operands keep their type and value."""
     words = struct.pack("=qQdfi", -5, 2**64 - 5, 1e300, 0.5, 0)
     read = read_record(_record(4, 17, 3, 4, types=0x4321, ids=(1, 2, 3), words=words))
     assert read == Failure(4, 17, 3, (1, 2, 3), (-5, 2**64 - 5, 1e300, 0.5))

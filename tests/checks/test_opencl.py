@@ -73,7 +73,7 @@ def _vendors(platform: str, request: pytest.FixtureRequest) -> Path:
 def ran(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, dict[str, Any]]:
-    """A mode, and what every scenario gave in it on one platform."""
+    """A mode, and the results of every scenario in it on one platform."""
     platform, mode = request.param
     environment = _environment(_vendors(platform, request), tmp_path_factory.mktemp("checked"))
     return mode, json.loads(_run(environment, _PROCESS, _PLATFORMS[platform], mode))
@@ -83,7 +83,7 @@ def ran(
 def test_the_first_failure_is_told_where_its_mode_looks(
     ran: tuple[str, dict[str, Any]], scenario: str
 ) -> None:
-    """In sync by the launch, in async by the next look, without checks by nobody; and only once."""
+    """In sync by the launch, in async by the next look, never without checks; and only once."""
     mode, scenarios = ran
     sentence = f"checked.cl, {_FAILURES[scenario]}"
     expected = {"none": [None, None], "sync": [sentence, None], "async": [None, sentence]}
@@ -94,14 +94,14 @@ def test_the_first_failure_is_told_where_its_mode_looks(
 def test_a_group_that_failed_leaves_at_its_next_sync_point(
     ran: tuple[str, dict[str, Any]], scenario: str
 ) -> None:
-    """Its other work-items wait for nobody and write nothing; groups that did not fail end their work."""
+    """Its other work-items neither wait nor write; groups that did not fail end their work."""
     mode, scenarios = ran
     if mode != "none":
         assert scenarios[scenario][2] == _WRITTEN[scenario]
 
 
 def test_the_context_stays_usable(ran: tuple[str, dict[str, Any]]) -> None:
-    """After failures of every kind the same kernels, buffers and queue compute what they should."""
+    """After failures of every kind the same kernels, buffers and queue compute correct results."""
     _, scenarios = ran
     assert scenarios["sound"] == [None, None, [1, 2, 3]]
     assert scenarios["index"][2:] == [None, None, [1, 2, 3]]
@@ -110,7 +110,7 @@ def test_the_context_stays_usable(ran: tuple[str, dict[str, Any]]) -> None:
 
 
 def test_code_behind_the_last_sync_point_computes_what_it_should(ran: tuple[str, dict[str, Any]]) -> None:
-    """Work-items go ways of their own there, as in a kernel without checks."""
+    """Work-items diverge there, as in a kernel without checks."""
     _, scenarios = ran
     assert scenarios["last items, sound"] == [None, None, [1, 1, 1, 1, 1, 2, 1, 1]]
 
@@ -126,7 +126,7 @@ def test_what_is_launched_after_a_failure_does_nothing_in_async(ran: tuple[str, 
 
 
 def test_what_cannot_be_meant_is_said(ran: tuple[str, dict[str, Any]]) -> None:
-    """A queue without order, a kernel that does not know its program, modes and sources that are none."""
+    """An out-of-order queue, a kernel without its program, invalid modes and sources are errors."""
     mode, scenarios = ran
     order, stray, unknown, spirv, message, queue, kernel, few, *_ = scenarios["misuses"]
     assert queue.startswith("TypeError: queue must be a pyopencl.CommandQueue, not <pyopencl.Context")
@@ -141,7 +141,7 @@ def test_what_cannot_be_meant_is_said(ran: tuple[str, dict[str, Any]]) -> None:
 
 
 def test_checks_that_do_not_fit_their_kernel_do_not_compile(ran: tuple[str, dict[str, Any]]) -> None:
-    """Nor those without their parameters, or in a kernel without its last sync point: all are named."""
+    """Checks without their parameters or their last sync point do not compile either: all are named."""
     mode, scenarios = ran
     returns = "gpucache_only_behind_GPUCACHE_BEGIN_else_name_a_sync_point"
     ends = "gpucache_the_last_statement_must_be_GPUCACHE_END_SYNC"
@@ -196,7 +196,7 @@ except KernelCheckError as error:
 def test_a_failure_is_told_from_a_warm_cache(
     platform: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """A process that reads no check and compiles nothing tells message, kernel, work-item and line."""
+    """A process without checks and compiles reports message, kernel, work-item and line."""
     environment = _environment(_vendors(platform, request), tmp_path)
     source = tmp_path / "small.cl"
     source.write_text(_SMALL, encoding="utf-8")
@@ -212,7 +212,7 @@ def test_a_failure_is_told_from_a_warm_cache(
 def test_random_failures_beside_barriers(
     platform: str, mode: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """Whoever fails, and before whichever sync point: its group leaves, the others end, and nobody hangs."""
+    """Whichever item fails, before any sync point: its group leaves, the others end, and none hangs."""
     vendors = _vendors(platform, request)
     count = trials(50, 5000)
     process = _PROCESS.with_name("barriers_process.py")

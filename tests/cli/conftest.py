@@ -38,7 +38,7 @@ extern "C" __global__ void endless(int *a) { *a = S<60, 0>::v; }
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a command gave back."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -52,7 +52,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A cache that was filled once, the sources it was filled from, and what filling it said."""
+    """A cache that was filled once, its sources, and the output of the command that filled it."""
 
     root: Path
     sources: Path
@@ -75,7 +75,7 @@ def vendors(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def devices(vendors: Path) -> list[Device]:
-    """What a real probe finds; asked once, as most tests are not about probing."""
+    """The result of one real probe, shared, as most tests are not about probing."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OCL_ICD_VENDORS", str(vendors))
         return ask()
@@ -109,7 +109,7 @@ def _target(implementation: str, devices: Sequence[Device]) -> str:
 
 @pytest.fixture
 def probed(monkeypatch: pytest.MonkeyPatch, vendors: Path, devices: Sequence[Device]) -> None:
-    """The one real probe answers for every probe, and children see the same platforms."""
+    """The one real probe serves every probe, and children see the same platforms."""
     monkeypatch.setenv("OCL_ICD_VENDORS", str(vendors))
     monkeypatch.setattr("gpucache.probe.ask.ask", _remembering(devices))
 
@@ -126,7 +126,7 @@ def _remembering(devices: Sequence[Device]) -> Callable[..., list[Device]]:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Where this test's own cache lies; not there yet."""
+    """This test's own cache directory, not created yet."""
     return tmp_path / "root"
 
 

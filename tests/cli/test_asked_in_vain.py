@@ -1,4 +1,4 @@
-"""What is asked and cannot be answered or done ends with its exit code and a sentence."""
+"""A request that cannot be served ends with its exit code and a sentence."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +22,7 @@ def test_removing_all_without_anybody_to_ask_needs_a_yes(run: Run, cache: Path) 
 def test_a_check_that_could_not_check_all_is_no_pass(
     run: Run, root: Path, tmp_path: Path, nvrtc: str
 ) -> None:
-    """A hit next to a program that no target was asked for makes --check exit 3, not 0."""
+    """A hit next to a program that has no target makes --check exit 3, not 0."""
     programs = tmp_path / "programs"
     programs.mkdir()
     (programs / "some.cu").write_text('extern "C" __global__ void some() {}\n', encoding="ascii")

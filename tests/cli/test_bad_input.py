@@ -1,4 +1,4 @@
-"""Whatever is asked for, an error is one sentence with its exit code: no traceback, no partial entry."""
+"""Every error is one sentence with its exit code: no traceback, no partial entry."""
 
 from __future__ import annotations
 
@@ -347,7 +347,7 @@ def test_a_folder_that_cannot_be_listed_is_named(run: Run, here: Path) -> None:
 def test_a_bad_variable_is_named(
     run: Run, monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: str
 ) -> None:
-    """A variable that cannot be meant is exit 2 and named with what it may hold."""
+    """An invalid variable is exit 2, and the message lists the valid values."""
     monkeypatch.setenv(name, value)
     answer = run("inspect")
     assert answer.code == 2
@@ -380,7 +380,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_defect_is_exit_1_and_asks_for_a_report(run: Run, broken: None) -> None:
-    """An unexpected exception is one sentence, then what to report; no traceback."""
+    """An unexpected exception is one sentence and a request for a report; no traceback."""
     answer = run("--json", "inspect")
     first, second = answer.err.splitlines()
     assert (answer.code, first) == (1, "gpucache: unexpected RuntimeError: wires crossed")
@@ -406,6 +406,6 @@ def test_an_empty_root_is_refused(run: Run, verb: str) -> None:
 
 
 def test_no_verb_is_one_document_too(run: Run) -> None:
-    """With --json what lacks a verb is answered by one document that says so."""
+    """With --json a missing verb is reported in one document."""
     answer = run("--json")
     assert answer.code == 2 and answer.document["error"]["exit_code"] == 2

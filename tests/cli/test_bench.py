@@ -30,7 +30,7 @@ CUBIN = ("--runs", "1", "--target", "cuda:sm_90")
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What others do on this machine meanwhile is not a part of these tests."""
+    """Other load on this machine does not affect these tests."""
     monkeypatch.setattr("gpucache.bench.run.measure_load", lambda: lambda: 0.0)
 
 
@@ -98,7 +98,7 @@ def test_a_peer_of_pocl_is_pocls_own_cache(run: Run, write: Write, pocl: str, pe
 
 
 def test_pyopencls_own_cache_answers_for_intel(run: Run, write: Write, intel: str) -> None:
-    """Where the platform has no cache PyOpenCL's is filled once and answers from then on."""
+    """If the platform has no cache, PyOpenCL's is filled once and serves from then on."""
     options = ("--target", intel, "--runs", "1", "--against", "pyopencl", "--against", "driver")
     case = _case(run("--json", "bench", write({"twice.cl": TWICE_CL}), *options))
     reasons = {arm["arm"]: arm["reason"] for arm in case["arms"]}
@@ -106,7 +106,7 @@ def test_pyopencls_own_cache_answers_for_intel(run: Run, write: Write, intel: st
 
 
 def test_cuda_cores_cache_answers_for_a_cubin(run: Run, write: Write, nvrtc: str) -> None:
-    """Its cache is filled once and answers from then on; what is for another language stays away."""
+    """Its cache is filled once and serves from then on; caches for another language do not take part."""
     options = (*CUBIN, "--against", "cuda.core", "--against", "pyopencl")
     case = _case(run("--json", "bench", write({"vector.cu": VECTOR}), *options))
     assert [(arm["arm"], arm["reason"]) for arm in case["arms"]] == [("cuda.core", "")]
@@ -135,7 +135,7 @@ def test_a_program_that_does_not_compile_is_exit_3(run: Run, write: Write, nvrtc
 
 
 def test_nothing_to_start_is_exit_4(run: Run, write: Write, devices: Any) -> None:
-    """Where no program has a target here, that is said with the remedy and the exit code of its own."""
+    """If no program has a target on this machine, the message has the remedy and its own exit code."""
     if any(device.backend == "cuda" and device.present for device in devices):
         pytest.skip("a CUDA device is here")
     answer = run("--json", "bench", write({"vector.cu": VECTOR}), "--runs", "1")
@@ -145,7 +145,7 @@ def test_nothing_to_start_is_exit_4(run: Run, write: Write, devices: Any) -> Non
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[BenchCase]:
-    """What every run comes to; nothing is started."""
+    """A fixed result of every run; nothing is started."""
     cases = [BenchCase("p.cu", "cuda:sm_90", BenchVerdict.FASTER, ratio=Ratio(6, 5, 7))]
 
     def answer(*_: object, **__: object) -> Iterator[BenchCase]:
@@ -206,7 +206,7 @@ def test_the_extent_reaches_the_run(
 def test_an_export_holds_figures_samples_and_the_machine(
     run: Run, write: Write, nvrtc: str, tmp_path: Path
 ) -> None:
-    """The JSON file has every sample, and what they were measured on: software, devices and toolchain."""
+    """The JSON file has every sample, and the software, devices and toolchain of the measurement."""
     file = tmp_path / "figures.json"
     answer = run("bench", write({"vector.cu": VECTOR}), *CUBIN, "--export", file)
     assert answer.code == 0
@@ -257,7 +257,7 @@ def test_trying_an_export_leaves_what_is_there(
 def test_a_command_is_judged_and_exported_like_a_program(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, devices: Any
 ) -> None:
-    """What a command comes to goes through the same gate and into the same file."""
+    """A command's case goes through the same gate and into the same file."""
     asked: list[tuple[int, Command]] = []
 
     def measured(plan: Sequence[Planned], extent: Extent, **_: object) -> Iterator[BenchCase]:

@@ -36,7 +36,7 @@ def test_a_place_is_recognised(run: Run, futhark: Path) -> None:
 
 
 def test_a_place_can_be_named_with_its_system(run: Run, tmp_path: Path) -> None:
-    """What no program recognises is opened as what it is said to be, and what is wrong is a finding."""
+    """An unrecognised file is opened as the named system, and its damage is a finding."""
     junk = tmp_path / "junk"
     junk.write_bytes(b"no cache at all")
     assert run("verify", "--cache", junk).code == 2
@@ -45,7 +45,7 @@ def test_a_place_can_be_named_with_its_system(run: Run, tmp_path: Path) -> None:
 
 
 def test_inspect_has_each_cache_in_its_document(run: Run, rocfft: Path) -> None:
-    """The summary holds the state of every cache of others."""
+    """The summary has the state of every other cache."""
     caches = run("--json", "inspect").document["summary"]["caches"]
     [own] = [one for one in caches if one["root"] == str(rocfft)]
     assert (own["cache"], own["entries"], own["role"]) == ("rocfft", 3, "user")
@@ -89,7 +89,7 @@ def test_evict_by_size_takes_the_oldest(run: Run, rocfft: Path) -> None:
 
 
 def test_evict_without_a_bound_is_refused(run: Run, rocfft: Path) -> None:
-    """A system without a limit of its own has none to apply."""
+    """A system without its own limit has none to apply."""
     answer = run("evict", "--cache", "rocfft")
     assert answer.code == 2 and "--max-size" in answer.err
 
@@ -117,13 +117,13 @@ def test_why_answers_for_what_is_wanted(run: Run, futhark: Path, tmp_path: Path)
 
 
 def test_an_unknown_field_lists_the_known(run: Run, rocfft: Path) -> None:
-    """Each system says which fields it can be asked for."""
+    """Each system lists its fields."""
     answer = run("inspect", "--why", "--cache", "rocfft", "--want", "colour=red")
     assert answer.code == 2 and "kernel" in answer.err
 
 
 def test_extract_writes_the_payload(run: Run, futhark: Path, tmp_path: Path) -> None:
-    """The compiled bytes of an entry of any cache can be had, and a file that is there stays as it is."""
+    """The compiled bytes of an entry of any cache are written, but never over an existing file."""
     assert run("inspect", "--cache", futhark, "good", "--extract", tmp_path / "out").code == 0
     assert (tmp_path / "out").read_bytes() == PTX
     (tmp_path / "out").write_bytes(b"mine")
@@ -132,14 +132,14 @@ def test_extract_writes_the_payload(run: Run, futhark: Path, tmp_path: Path) -> 
 
 
 def test_options_of_our_own_cache_are_refused_for_others(run: Run, futhark: Path) -> None:
-    """What only our own entries can answer is not asked of others."""
+    """Options that work only on our own entries are refused for other caches."""
     for options in (("verify", "--load"), ("verify", "--rebuild"), ("inspect", "--misses")):
         answer = run(*options, "--cache", futhark)
         assert answer.code == 2 and "gpucache's own cache" in answer.err
 
 
 def test_every_system_tells_its_places_without_failing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user without a home, a cache directory or any variable is told what is there, not a traceback."""
+    """A user without a home, a cache directory or any variable gets an answer, not a traceback."""
     for name in ("HOME", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     for name in SYSTEMS:

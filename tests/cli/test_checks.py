@@ -1,4 +1,4 @@
-"""Checks on the command line: modes that are entries of their own, and what is said of a wrong check."""
+"""Checks on the command line: each mode has its own entries, and a wrong check is reported."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TARGET = ("--target", "cuda:compute_90")
 
 
 def test_each_mode_is_an_entry_of_its_own(run: Run, write: Write, nvrtc: str) -> None:
-    """The three modes are three entries, which inspect distinguishes; none is what no program asked for."""
+    """The three modes are three entries, which inspect distinguishes; none was built unasked."""
     source = write({"scatter.cu": _CHECKED}) / "scatter.cu"
     for mode in ([], ["--checks", "none"], ["--checks", "sync"], ["--checks", "async"]):
         assert run("warm", source, *_TARGET, *mode).code == 0
@@ -73,7 +73,7 @@ def test_why_names_the_mode(run: Run, write: Write, nvrtc: str) -> None:
 
 
 def test_a_manifest_names_the_mode(run: Run, write: Write, nvrtc: str) -> None:
-    """What the manifest says holds unless --checks says otherwise."""
+    """The manifest decides unless --checks is given."""
     folder = write(
         {"scatter.cu": _CHECKED, "w.toml": '[[program]]\nsource = "scatter.cu"\nchecks = "async"\n'}
     )
@@ -84,7 +84,7 @@ def test_a_manifest_names_the_mode(run: Run, write: Write, nvrtc: str) -> None:
 
 
 def test_a_wrong_check_fails_its_program(run: Run, write: Write, nvrtc: str) -> None:
-    """With its line and what is wrong with it; without checks the program is built."""
+    """The message has the line and the mistake; without checks the program is built."""
     source = write({"scatter.cu": _CHECKED.replace('"%d of', '"%s of')}) / "scatter.cu"
     assert run("warm", source, *_TARGET).code == 0
     answer = run("--json", "warm", source, *_TARGET, "--checks", "async")
@@ -94,7 +94,7 @@ def test_a_wrong_check_fails_its_program(run: Run, write: Write, nvrtc: str) -> 
 
 
 def test_bench_shows_what_checks_cost(run: Run, intel: str) -> None:
-    """Every kernel of the suite, the means, and those of the paper next to them."""
+    """Every kernel of the suite, the means, and the paper's means next to them."""
     answer = run("bench", "--checks", "--target", intel, "--runs", "1")
     assert answer.code == 0
     for word in (

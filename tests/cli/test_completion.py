@@ -49,7 +49,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(params=["bash", "zsh", "fish"])
 def typed(request: pytest.FixtureRequest, cache: Path, tmp_path: Path) -> Typed:
-    """What gpucache receives when a line, its tabs included, is typed into a shell and sent."""
+    """The arguments that gpucache receives when a line, its tabs included, is typed into a shell and sent."""
     shell = str(request.param)
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
@@ -75,7 +75,7 @@ def typed(request: pytest.FixtureRequest, cache: Path, tmp_path: Path) -> Typed:
 
 
 def _in_terminal(shell: str, line: str, environment: dict[str, str]) -> None:
-    """Type a line into an interactive shell on a terminal of its own, and end the shell."""
+    """Type a line into an interactive shell on its own terminal, and end the shell."""
     if shell == "bash":
         start = ["bash", "--norc", "--noprofile", "-i"]
         setup = f"source '{SCRIPTS / 'gpucache.bash'}'"

@@ -57,7 +57,7 @@ def test_a_platform_with_two_devices_is_ambiguous(
 def test_a_device_that_compiles_nothing_is_refused_with_its_reason(
     run: Run, devices: Sequence[Device], monkeypatch: pytest.MonkeyPatch, mixed_source: Path, named: bool
 ) -> None:
-    """Neither asked for by name nor as the only one is it tried, and its own words say what to do."""
+    """The device is not tried, whether by name or as the only one, and its own message says what to do."""
     first = next(device for device in devices if device.backend == "opencl" and device.target is not None)
     old = first._replace(available=False, detail="it compiles nothing; install another")
     monkeypatch.setattr("gpucache.probe.ask.ask", lambda _=None, **__: [old])
@@ -74,7 +74,7 @@ def mixed_source(tmp_path: Path) -> Path:
 
 
 def test_a_driver_that_breaks_is_a_row(asking: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An OpenCL library that is none takes nothing else with it: CUDA targets are still listed."""
+    """A broken OpenCL library affects nothing else: CUDA targets are still listed."""
     vendors = tmp_path / "vendors"
     vendors.mkdir()
     (vendors / "broken.icd").write_text(f"{sys.executable}\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""How ``gpucache warm`` ends when it is told to, when another builds the same, or nothing is kept."""
+"""How ``gpucache warm`` ends after a signal, next to another builder, or if nothing is kept."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _held(root: Path, key: str) -> Iterator[None]:
 def test_a_build_elsewhere_is_waited_for_but_not_for_ever(
     run: Run, root: Path, write: Write, nvrtc: str
 ) -> None:
-    """Where another process holds the key's lock all the time, the item is built here, and not poisoned."""
+    """If another process never releases the key's lock, the item is built anyway, and not poisoned."""
     source = write({"vector.cu": VECTOR}) / "vector.cu"
     (missing,) = run("--json", "warm", source, "--target", nvrtc, "--check").document["outcomes"]
     with _held(root, missing["key"]):
@@ -212,7 +212,7 @@ def test_warming_what_cannot_be_kept_is_refused(
 def test_what_cannot_be_kept_can_be_checked(
     run: Run, write: Write, nvrtc: str, variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The question of what would miss is answered where nothing may be kept."""
+    """--check lists the misses even if nothing may be stored."""
     monkeypatch.setenv(variable, "1")
     answer = run("--json", "warm", write({"vector.cu": VECTOR}), "--target", nvrtc, "--check")
     (row,) = answer.document["outcomes"]

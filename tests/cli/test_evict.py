@@ -78,13 +78,13 @@ def test_what_an_upgrade_left_behind_goes(run: Run, outdated: str, option: str) 
     ],
 )
 def test_programs_and_targets_can_be_named(run: Run, cache: Path, filters: list[str], count: int) -> None:
-    """--program and --target take what inspect shows under those names."""
+    """--program and --target take the names that inspect shows."""
     summary = run("--json", "evict", *filters).document["summary"]
     assert (summary["removed"], summary["kept"]) == (count, 4 - count)
 
 
 def test_filters_are_joined_by_and(run: Run, aged: Mapping[str, Path]) -> None:
-    """Only what every filter selects goes: of two old entries the one for the named target."""
+    """Only entries that every filter selects go: of two old entries the one for the named target."""
     target = list(aged)[3]
     answer = run("--json", "evict", "--older-than", "15d", "--target", target)
     assert [row["target"] for row in answer.document["outcomes"]] == [target]
@@ -114,7 +114,7 @@ def test_under_the_size_nothing_goes(run: Run, cache: Path) -> None:
 def test_the_size_of_the_settings_is_applied(
     run: Run, aged: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a filter GPUCACHE_MAX_SIZE is what is kept."""
+    """Without a filter GPUCACHE_MAX_SIZE is the limit."""
     monkeypatch.setenv("GPUCACHE_MAX_SIZE", "1")
     assert run("--json", "evict").document["summary"] == {
         "removed": 4,
@@ -131,7 +131,7 @@ def test_the_size_of_the_settings_is_applied(
 def test_a_dry_run_removes_nothing(
     run: Run, cache: Path, aged: Mapping[str, Path], entries: Files, filters: list[str]
 ) -> None:
-    """--dry-run shows what would go, which is what then goes, and leaves every file."""
+    """--dry-run shows the entries that a real run then removes, and leaves every file."""
     before = [entry.stat().st_mtime_ns for entry in entries(cache)]
     shown = run("--json", "evict", "--dry-run", *filters)
     assert [entry.stat().st_mtime_ns for entry in entries(cache)] == before
@@ -144,7 +144,7 @@ def test_a_dry_run_removes_nothing(
 
 
 def test_all_leaves_no_more_than_which_programs_there_were(run: Run, cache: Path, mixed: Filled) -> None:
-    """Memos, journal and histories go with the entries, and a miss says what became of them all the same."""
+    """Memos, journal and histories go with the entries, but a miss still says that they were evicted."""
     DirectoryStore(cache, writable=True).remember(64 * "a", b"a closure")
     answer = run("evict", "--all", "--yes")
     assert answer.code == 0 and answer.out.startswith("4 entries removed, ")
@@ -223,7 +223,7 @@ def test_a_cache_that_is_named_twice_is_one(run: Run, cache: Path) -> None:
 
 @pytest.mark.slow
 def test_two_evictions_at_once_remove_each_entry_once(tmp_path: Path) -> None:
-    """What the other one removed meanwhile is neither counted twice nor kept, and both end well."""
+    """An entry removed by the other run is neither counted twice nor kept, and both end well."""
     store = DirectoryStore(tmp_path, writable=True)
     for number in range(300):
         store.publish(build_entry(str(number)))
@@ -236,7 +236,7 @@ def test_two_evictions_at_once_remove_each_entry_once(tmp_path: Path) -> None:
 
 
 def test_records_give_way_to_a_limit(run: Run, cache: Path) -> None:
-    """What is next to the entries is shown, and goes beyond a quarter of the limit; the entries stay."""
+    """Files next to the entries are shown, and removed beyond a quarter of the limit; the entries stay."""
     store = DirectoryStore(cache, writable=True)
     for number in range(40):
         store.record(f"program {number}", Event(number, "built", 64 * "0", "cuda:sm_90"))
@@ -250,7 +250,7 @@ def test_records_give_way_to_a_limit(run: Run, cache: Path) -> None:
 
 
 def test_keep_binaries_leaves_what_programs_load(run: Run, tmp_path: Path) -> None:
-    """A dry run says what a run frees; a second run finds no more; a system without such files refuses."""
+    """A dry run predicts the freed size; a second run finds no more; a system without such files refuses."""
     place = put(tmp_path)
     before = {path.name for path in place.iterdir()}
     command = ("--json", "evict", "--keep-binaries", "--cache", f"triton:{tmp_path}")

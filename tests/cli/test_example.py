@@ -45,7 +45,7 @@ def test_the_examples_are_sound(run: Run, example: Filled) -> None:
 
 
 def test_a_manifest_is_asked_about(run: Run, example: Filled) -> None:
-    """A warm list gives an answer for each of its builds, all hits where it was warmed."""
+    """--why with a warm list has a row for each of its builds, all hits in the warmed cache."""
     answer = run("inspect", "--why", manifest_path(), "--json", at=example.root)
     warmed = example.answer.document
     assert answer.code == 0

@@ -21,7 +21,7 @@ def dumped(tmp_path: Path) -> Path:
 
 
 def test_a_futhark_file_is_hit(run: Run, nvrtc: str, dumped: Path, tmp_path: Path) -> None:
-    """What is written for a device is sound, and a hit for the same source and options."""
+    """A file written for a device is sound, and a hit for the same source and options."""
     out, log = tmp_path / "scale.cache", tmp_path / "log"
     log.write_bytes(cuda_log([b"-arch", b"compute_80", b"-Dmax_thread_block_size=256"]))
     done = run("--json", "export", "futhark", out, dumped, "--log", log)
@@ -35,7 +35,7 @@ def test_a_futhark_file_is_hit(run: Run, nvrtc: str, dumped: Path, tmp_path: Pat
 def test_a_futhark_file_by_default_options_says_what_it_does_not_know(
     run: Run, nvrtc: str, dumped: Path, tmp_path: Path
 ) -> None:
-    """Without a log the options are those of a plain program on such a device, and that is said."""
+    """Without a log the options are those of a plain program on such a device, and a note says so."""
     done = run("--json", "export", "futhark", tmp_path / "out", dumped, "--target", "cuda:sm_86")
     [outcome] = done.document["outcomes"]
     assert done.code == 0 and "tuning parameters" in outcome["notes"][0]
@@ -97,7 +97,7 @@ def test_rows_can_be_chosen(run: Run, databases: tuple[Path, Path], tmp_path: Pa
 def test_an_existing_database_is_added_to_only_on_request(
     run: Run, databases: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    """What is there is never overwritten; --into adds to it."""
+    """Existing entries are never overwritten; --into adds to them."""
     first, second = databases
     before = second.read_bytes()
     assert run("export", "rocfft", second, first).code == 2

@@ -47,7 +47,7 @@ def test_a_recording_on_a_full_disk_is_told(full_disk: Path) -> None:
 def test_a_layer_on_a_full_disk_is_not_begun(
     full_disk: Path, monkeypatch: pytest.MonkeyPatch, there: int
 ) -> None:
-    """However many of its files fit before there is no room, it can be exported once there is some."""
+    """However many of its files fit before the disk is full, it can be exported once there is space."""
     locate("opencl_layer")
     put: Callable[..., None] = Layer._put
     files: list[Path] = []

@@ -1,4 +1,4 @@
-"""What is made from the Click tree is on disk as it would be made now, and holds what it must."""
+"""Every file generated from the Click tree is up to date on disk and complete."""
 
 import os
 import re
@@ -65,7 +65,7 @@ def command_at(path: tuple[str, ...]) -> click.Command:
 
 
 class Recorded(dict[str, str]):
-    """An environment that remembers what it was asked for."""
+    """An environment that remembers the variables read from it."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         super().__init__(values)
@@ -87,7 +87,7 @@ def test_generated_files_are_up_to_date() -> None:
 
 
 def test_check_says_the_same_on_any_terminal_and_in_any_locale() -> None:
-    """Neither width, nor language, nor the user's own settings reach a generated file."""
+    """Neither width, language nor the user's settings affect a generated file."""
     environment = os.environ | {
         "COLUMNS": "200",
         "LC_ALL": "C",
@@ -133,7 +133,7 @@ def test_generate_writes_what_check_then_finds_in_order(checkout: Path) -> None:
 
 
 def test_generate_refuses_what_is_no_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An installed package is no place to write into, and one sentence says so."""
+    """One sentence says that an installed package is not a checkout."""
     monkeypatch.setattr(generate, "__file__", str(tmp_path / "gpucache" / "cli" / "generate.py"))
     answer = CliRunner().invoke(generate.generate, [])
     assert answer.exit_code != 0
@@ -157,7 +157,7 @@ def test_help_works_for_every_command(
 
 @pytest.mark.parametrize("path", list(commands()), ids=" ".join)
 def test_every_command_and_option_has_a_help(path: tuple[str, ...]) -> None:
-    """Every command says what it does in one line and in full, every option in sentences."""
+    """Every command has a short and a full description, every option a help in sentences."""
     command = command_at(path)
     assert command.help
     assert not path or (command.short_help or "").endswith(".")
@@ -210,7 +210,7 @@ def test_pages_are_sound_roff(reader: str, name: str) -> None:
 
 @pytest.mark.parametrize("path", list(commands()), ids=" ".join)
 def test_a_page_tells_every_option(path: tuple[str, ...]) -> None:
-    """Every spelling of every option stands on its verb's page, and every variable on that of the whole."""
+    """Every spelling of every option is on its verb's page, and every variable on the main page."""
     page = PAGES[f"{'-'.join(('gpucache', *path))}.1"]
     words = set(re.findall(r"[\w-]+", re.sub(r"\\f[BIR]", " ", page).replace(r"\-", "-")))
     options = {
@@ -253,7 +253,7 @@ def test_the_documented_exit_codes_are_the_ones_in_use() -> None:
 
 
 def test_the_documented_variables_are_the_ones_read() -> None:
-    """The table names what the settings ask the environment for, and what any module names, and no more."""
+    """The table has exactly the variables that the settings read or any module names."""
     documented = [variable.name for variable in settings.ENVIRONMENT]
     environment = Recorded({})
     settings.read_settings(environment)

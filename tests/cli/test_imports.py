@@ -1,4 +1,4 @@
-"""What the process of each verb loads: a GPU stack, numpy and the like cost start-up and can crash."""
+"""The modules that each verb loads: a GPU stack, numpy and the like cost start-up and can crash."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_verb_loads_no_gpu_stack(mixed: Filled, vendors: Path, tmp_path: Path,
 
 
 def test_a_system_without_a_cache_is_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the places of a system are looked at, until one of them is there."""
+    """Only the places of a system are checked until one of them exists."""
     for name in ("XDG_CACHE_HOME", "POCL_CACHE_DIR", "SYCL_CACHE_DIR", "ROCM_PATH", "LD_LIBRARY_PATH"):
         monkeypatch.delenv(name, raising=False)
     places = {"HOME": "home", "GPUCACHE_DIR": "root", "TMPDIR": "tmp"}
@@ -155,7 +155,7 @@ def test_the_version_waits_for_nothing_but_click(tmp_path: Path, monkeypatch: py
 
 
 def test_no_garbage_is_looked_for_at_the_end() -> None:
-    """What the command made goes with its process: Python's last search for garbage finds nothing to read."""
+    """The command's objects end with its process: Python's last collection finds nothing to read."""
     child = "import atexit, gc, gpucache.cli as it; atexit.register(lambda: print(len(gc.get_objects())))"
     command = [sys.executable, "-c", f"{child}; it.main()", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
@@ -164,7 +164,7 @@ def test_no_garbage_is_looked_for_at_the_end() -> None:
 
 @pytest.mark.parametrize("line", COMPLETED)
 def test_completion_loads_no_gpu_stack(mixed: Filled, tmp_path: Path, line: str) -> None:
-    """A key press neither probes nor loads what tables and workers need."""
+    """A key press neither probes nor loads the modules that tables and workers need."""
     environment = {"_GPUCACHE_COMPLETE": "bash_complete", "COMP_LINE": line, "COMP_WORDBREAKS": " ="}
     environment["GPUCACHE_DIR"] = str(mixed.root)
     code, modules = _modules(tmp_path / "modules", [""], environment)

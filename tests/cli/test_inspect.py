@@ -26,7 +26,7 @@ def _built(mixed: Filled) -> list[Any]:
 
 
 def test_an_empty_cache_is_said_to_be_empty(run: Run, root: Path) -> None:
-    """Where there is not a cache yet it has a row; named, the root and what decided it are shown."""
+    """A missing cache still has a row; named explicitly, its root and the origin of that are shown."""
     assert "No misses are recorded" in run("inspect").out
     answer = run("inspect", "--cache", "gpucache")
     assert answer.code == 0 and f"{root} (decided by GPUCACHE_DIR)" in answer.out
@@ -47,7 +47,7 @@ def test_the_state_says_what_decided_the_root(
 
 
 def test_the_state_counts_what_is_there(run: Run, mixed: Filled, entries: Files) -> None:
-    """Entries, programs and allocated bytes are counted; what warm built itself is not a miss."""
+    """Entries, programs and allocated bytes are counted; a build by warm is not a miss."""
     answer = run("--json", "inspect", at=mixed.root)
     summary = answer.document["summary"]
     allocated = sum(entry.stat().st_blocks * 512 for entry in entries(mixed.root))
@@ -83,7 +83,7 @@ def test_the_key_fields_of_an_entry_are_all_there(run: Run, mixed: Filled) -> No
     ],
 )
 def test_programs_and_targets_select_entries(run: Run, mixed: Filled, words: list[str], count: int) -> None:
-    """Words name programs or targets, and --target narrows what they name."""
+    """Words name programs or targets, and --target narrows the selection."""
     assert len(run("--json", "inspect", *words, at=mixed.root).document["outcomes"]) == count
 
 
@@ -131,7 +131,7 @@ def test_inspecting_is_no_use(run: Run, cache: Path, entries: Files, tmp_path: P
 
 
 def test_a_damaged_entry_is_listed_as_such(run: Run, cache: Path, entries: Files) -> None:
-    """An entry cut short is counted and listed with what is wrong, and shown whole it is exit 3."""
+    """A truncated entry is counted and listed with its damage, and showing it in full is exit 3."""
     entry = entries(cache)[0]
     entry.write_bytes(entry.read_bytes()[:1000])
     assert run("--json", "inspect").document["summary"]["damaged"] == 1

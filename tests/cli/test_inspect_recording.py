@@ -1,4 +1,4 @@
-"""``inspect --recording``: what a recording holds, for people and for programs."""
+"""``inspect --recording``: the contents of a recording, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_people_see_what_was_recorded(run: Run, recording: str) -> None:
 
 
 def test_programs_read_what_was_recorded(run: Run, recording: str) -> None:
-    """The document has each build with what was seen of it."""
+    """The document has each build with its observations."""
     document = run("inspect", "--recording", recording, "--json").document
     row = next(row for row in document["outcomes"] if row["recorded"] == ONE.digest)
     assert (row["program"], row["target"], row["options"]) == ("twice", "opencl:pocl/cpu", ["-DN=2"])
@@ -51,7 +51,7 @@ def test_programs_read_what_was_recorded(run: Run, recording: str) -> None:
 
 
 def test_damage_is_in_the_document(run: Run, recording: str, tmp_path: Path) -> None:
-    """What cannot be parsed is reported by file and line, and the rest is shown."""
+    """A line that cannot be parsed is reported by file and number, and the rest is shown."""
     (tmp_path / "recording" / "0.jsonl").write_bytes(b"{}\n")
     answer = run("inspect", "--recording", recording, "--json")
     [damage] = answer.document["summary"]["damage"]

@@ -40,7 +40,7 @@ SOURCE = 'extern "C" __global__ void f(int *a) { *a = 1; }\n'
 
 
 def _hold(document: Any, asked: str) -> tuple[Any, Any]:
-    """The outcomes and the summary of a document that holds what the schema says of it, and no more."""
+    """The outcomes and the summary of a document, which has exactly the keys of its schema."""
     answered = ANSWERED[asked]
     _keys(document, keys(Document), asked)
     assert (document["schema"], document["command"]) == (SCHEMA, asked.split()[0])
@@ -116,7 +116,7 @@ DOCUMENTS: dict[str, tuple[str, int | None, dict[str, object]]] = {
 
 @pytest.mark.parametrize("line", DOCUMENTS)
 def test_a_document_holds_what_its_schema_says(run: Run, mixed: Filled, here: Path, line: str) -> None:
-    """Every verb answers with the keys and forms that gpucache-json(5) lists, and with no more."""
+    """Every verb's document has exactly the keys and forms that gpucache-json(5) lists."""
     asked, count, expected = DOCUMENTS[line]
     rows, summary = _hold(run("--json", *line.split(), at=mixed.root).document, asked)
     assert count is None or len(rows) == count
@@ -162,7 +162,7 @@ def test_why_of_two_keys(run: Run, mixed: Filled) -> None:
 
 
 def test_what_is_damaged_and_then_removed(run: Run, cache: Path, entries: Files) -> None:
-    """Findings and removals hold what their schemas say."""
+    """Findings and removals match their schemas."""
     entries(cache)[0].write_bytes(b"")
     rows, summary = _hold(run("--json", "verify").document, "verify")
     assert (len(rows), summary["sound"], summary["findings"]) == (1, 3, 1)
@@ -172,7 +172,7 @@ def test_what_is_damaged_and_then_removed(run: Run, cache: Path, entries: Files)
 
 @pytest.mark.slow
 def test_after_misses(run: Run, root: Path, write: Write, nvrtc: str, tmp_path: Path) -> None:
-    """Misses, processes and advice, the runs of a command and the cases of bench hold theirs."""
+    """Misses, processes, advice, the runs of a command and the cases of bench match their schemas."""
     source = write({"f.cu": SOURCE})
     for options in ((), ("-D", "N=1"), ("-D", "N=2")):
         assert run("warm", source, "--target", nvrtc, *options).code == 0
@@ -202,7 +202,7 @@ def test_bench_of_checks(run: Run, intel: str) -> None:
 
 
 def test_an_error(run: Run) -> None:
-    """A command that cannot run answers with what is wrong and the exit code."""
+    """A command that cannot run returns the error and its exit code."""
     answer = run("--json", "inspect", "no-such-program")
     document = answer.document
     _keys(document.pop("error"), keys(Error), "error")
@@ -220,7 +220,7 @@ def test_global_options_go_before_or_after_the_verb(run: Run, mixed: Filled, pla
 
 
 def test_a_name_that_is_no_text_is_escaped(run: Run, tmp_path: Path, nvrtc: str) -> None:
-    """A file name that is not UTF-8 neither breaks the document nor the text."""
+    """A file name that is not UTF-8 breaks neither the document nor the text."""
     folder = tmp_path / "odd"
     folder.mkdir()
     (folder / os.fsdecode(b"\xff.cu")).write_bytes(b'extern "C" __global__ void f(int *a) { *a = 1; }\n')

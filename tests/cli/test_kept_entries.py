@@ -1,4 +1,4 @@
-"""What ``evict --superseded``, ``verify --rebuild`` and ``inspect`` leave alone, and still show."""
+"""Entries that ``evict --superseded``, ``verify --rebuild`` and ``inspect`` leave alone, and still show."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_rebuild_uses_the_options_of_the_build(run: Run, write: Write, nvrtc: 
 
 
 def test_a_damaged_entry_does_not_hide_the_others(run: Run, cache: Path, entries: Files) -> None:
-    """The document of a program lists its sound entries with their key fields, and what is wrong with one."""
+    """A program's document lists its sound entries with their key fields, and the damage of the other."""
     rows = run("--json", "inspect", "twice.cu").document["outcomes"]
     keys = sorted(row["key"] for row in rows)
     damaged = next(path for path in entries(cache) if path.stem == keys[0])

@@ -1,4 +1,4 @@
-"""``gpucache devices`` where what it kept for completions was replaced by something else."""
+"""``gpucache devices`` if its file for completions was replaced by something else."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LAST = Path("v1", "targets.json")
     "content", ["[" * 60_000, '{"a":' * 10_000, "[" + "1," * 100_000, "17", '[["cuda:sm_90"]]', "\x00"]
 )
 def test_garbage_is_replaced(run: Run, cache: Path, nvrtc: str, content: str) -> None:
-    """Whatever the file holds, nesting too deep to parse included, the targets are shown and kept anew."""
+    """Whatever the file contains, even nesting too deep to parse, the targets are shown and stored anew."""
     (cache / LAST).write_text(content, encoding="utf-8")
     assert load_last(cache) == []
     assert run("devices").code == 0
@@ -32,7 +32,7 @@ def test_garbage_is_replaced(run: Run, cache: Path, nvrtc: str, content: str) ->
 
 @pytest.mark.slow
 def test_a_pipe_is_not_waited_for(cache: Path, vendors: Path, nvrtc: str) -> None:
-    """A named pipe in place of the file neither stops the command nor is kept."""
+    """A named pipe in place of the file does not block the command and is replaced."""
     (cache / LAST).unlink(missing_ok=True)
     os.mkfifo(cache / LAST)
     done = run_text(
@@ -46,7 +46,7 @@ def test_a_pipe_is_not_waited_for(cache: Path, vendors: Path, nvrtc: str) -> Non
 
 @pytest.mark.parametrize("place", [Path("v1"), LAST])
 def test_a_link_leads_nowhere(run: Run, root: Path, tmp_path: Path, place: Path) -> None:
-    """A link in place of the file or its directory is followed neither to read nor to write."""
+    """A link in place of the file or its directory is followed neither for reading nor for writing."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     other = elsewhere / "targets.json"
@@ -61,7 +61,7 @@ def test_a_link_leads_nowhere(run: Run, root: Path, tmp_path: Path, place: Path)
 
 
 def test_a_file_of_somebody_else_stays(run: Run, root: Path) -> None:
-    """A directory that is not a cache may have a ``v1/targets.json`` of its own."""
+    """A directory that is not a cache may have its own ``v1/targets.json``."""
     (root / LAST).parent.mkdir(0o700, parents=True)
     root.chmod(0o700)
     (root / LAST).write_text('["north", "south"]', encoding="ascii")

@@ -23,7 +23,7 @@ def test_verbose_says_more(run: Run, cache: Path, words: list[str]) -> None:
 
 
 def test_a_missing_reason_that_many_share_is_told_once(run: Run, root: Path) -> None:
-    """Programs that were never built are one sentence with their number; -v reports each."""
+    """Programs that were never built share one sentence with their number; -v reports each."""
     words = ("warm", "--example", "--target", "cuda:sm_90", "--check")
     short, whole = run(*words).out, run(*words, "-v").out
     assert short.count("never-built") == 1 and "3 missing: never-built: " in short

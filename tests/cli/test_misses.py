@@ -1,4 +1,4 @@
-"""What missed: looked up later, and refused at once where a hit is required."""
+"""Misses: looked up later, and refused at once if a hit is required."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_since_bounds_the_misses(run: Run, journal: DirectoryStore) -> None:
 
 
 def test_the_state_shows_what_processes_counted(run: Run, journal: DirectoryStore) -> None:
-    """The last processes stand below the last misses, with their command's name and both counts."""
+    """The last processes are listed below the last misses, with their command's name and both counts."""
     assert "now  solver.py: 3 hits, 1 miss\n" in run("inspect").out
     (row,) = run("inspect", "--json").document["summary"]["processes"]
     assert (row["command"], row["hits"], row["misses"]) == ("solver.py", 3, 1)
@@ -76,7 +76,7 @@ def test_a_miss_that_repeats_is_told_once(run: Run, root: Path) -> None:
 
 
 def test_the_overview_is_brief_and_misses_is_whole(run: Run, root: Path) -> None:
-    """At a glance the first difference stands for all, which --misses, -v and the document tell."""
+    """The overview has the first difference; --misses, -v and the document have all."""
     detail = "types.h changed; driver 1 -> 2 (nearest: 3b450d5a60bf, built just now)"
     miss = {"kind": "miss", "program": "k.cu", "target": "cuda:sm_90", "verdict": "key-changed"}
     DirectoryStore(root, writable=True).journal({**miss, "detail": detail, "when_ns": time.time_ns()})
@@ -85,7 +85,7 @@ def test_the_overview_is_brief_and_misses_is_whole(run: Run, root: Path) -> None
 
 
 def test_noted_builds_are_told_while_they_wait(run: Run, root: Path) -> None:
-    """What was noted and built since is not called noted, whatever the journal says of its miss."""
+    """A noted miss that was built since is no longer called noted, whatever its journal line says."""
     store = DirectoryStore(root, writable=True)
     miss = {"kind": "miss", "program": "late.cl", "verdict": "never-built", "detail": "words", "noted": True}
     store.journal({**miss, "when_ns": time.time_ns()})

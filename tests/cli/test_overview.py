@@ -1,4 +1,4 @@
-"""``gpucache inspect`` at a glance: caches by size, and what no program reads again, as evict finds it."""
+"""``gpucache inspect`` at a glance: caches by size, and the stale entries that evict finds."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory, vendors: Path, intel: str) 
 
 @pytest.fixture
 def upgraded(filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The same with what a Python left that no program has any more; the directory of that."""
+    """The same with the directory of a Python version that no program has any more, which is returned."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("POCL_CACHE_DIR", raising=False)
@@ -62,7 +62,7 @@ def upgraded(filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
 
 
 def test_what_a_python_left_that_is_gone_is_counted_apart(run: Run, upgraded: Path) -> None:
-    """The document has its entries and bytes next to those of the cache that is in use."""
+    """The document has its entries and bytes next to those of the cache in use."""
     summary = run("--json", "inspect").document["summary"]
     of = {one["role"]: one for one in summary["caches"] if one["cache"] == "pyopencl"}
     gone, used = of.pop("Python 2.9.1"), next(iter(of.values()))
@@ -73,7 +73,7 @@ def test_what_a_python_left_that_is_gone_is_counted_apart(run: Run, upgraded: Pa
 
 
 def test_inspect_has_the_command_that_lists_the_same_entries(run: Run, upgraded: Path) -> None:
-    """What is promised is what the dry run of that command would free, entry by entry."""
+    """The promised size is what a dry run of that command would free, entry by entry."""
     told = run("--json", "inspect").document["summary"]
     assert f" stale: '{text.EVICT_STALE}'\n" in run("inspect").out
     answer = run("--json", *text.EVICT_STALE.split()[1:])
@@ -121,7 +121,7 @@ def test_the_table_fits_80_columns_by_size(run: Run, upgraded: Path, root: Path)
 
 
 def test_a_size_over_several_caches_bounds_their_sum(run: Run, upgraded: Path) -> None:
-    """The dry run says what goes of each cache, and a real one leaves no more than 80 % of the size."""
+    """The dry run lists the removals of each cache, and a real one leaves at most 80 % of the size."""
     named = ("evict", "--cache", "pyopencl", "--cache", "gpucache")
     everything = run("--json", *named, "--all", "--dry-run").document["summary"]
     limit = everything["would_free_bytes"] - 1

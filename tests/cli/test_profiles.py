@@ -55,7 +55,7 @@ def _asked(mixed: Filled, target: str) -> tuple[object, ...]:
 def test_the_own_profile_answers_as_the_machine_does(
     run: Run, no_workers: None, mixed: Filled, saved: Path, pocl: str, intel: str
 ) -> None:
-    """What hits here hits with a profile saved here, for warm --check and inspect --why alike."""
+    """A local hit is also a hit with a profile saved here, for warm --check and inspect --why alike."""
     for target in (pocl, intel):
         for verb in (("warm", "--check"), ("inspect", "--why")):
             plain, profiled = (
@@ -104,7 +104,7 @@ def test_a_device_that_is_not_there_is_said(
 
 
 def test_a_profile_names_no_host_and_no_user(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the host's name nor the user's nor the home directory is in a saved file."""
+    """A saved file contains neither the host's name nor the user's nor the home directory."""
     text = saved.read_text(encoding="ascii")
     words = {part for value in json.loads(text)["devices"] for part in json.dumps(value).split('"')}
     assert os.environ["HOME"] not in text and str(Path.home()) not in text
@@ -128,7 +128,7 @@ def test_equal_machines_can_share(run: Run, saved: Path, edited: Callable[..., P
     "data", ["", "{}", "[" * 100_000, '{"schema": 1, "devices": [{}], "environment": {}}']
 )
 def test_junk_is_one_sentence_for_every_verb(run: Run, mixed: Filled, tmp_path: Path, data: str) -> None:
-    """A file that is no profile is exit 2 wherever one is read."""
+    """A file that is not a profile is exit 2 for every verb that reads one."""
     junk = tmp_path / "junk.json"
     junk.write_text(data, encoding="ascii")
     source = mixed.sources / "twice.cl"

@@ -73,12 +73,12 @@ def provoked(filling: Run, nvrtc: str, intel: str, tmp_path_factory: pytest.Temp
 def test_each_program_ends_in_its_own_way(
     provoked: Answer, name: str, suffix: str, result: str, reasons: tuple[str, ...]
 ) -> None:
-    """Headers without an end and nesting without measure fail; a MiB of options is none too many."""
+    """Endless headers and excessive nesting fail; a MiB of options is not too many."""
     (row,) = (row for row in provoked.document["outcomes"] if row["program"] == f"{name}.{suffix}")
     assert row["result"] == result
     assert any(reason in row["reason"] for reason in reasons)
 
 
 def test_nothing_but_the_answer_is_said(provoked: Answer) -> None:
-    """What compilers write to the terminal of their own accord does not reach it."""
+    """Output that compilers write to the terminal by themselves does not reach it."""
     assert (provoked.code, provoked.err) == (3, "")

@@ -66,7 +66,7 @@ def test_a_push_and_a_pull_move_entries_and_a_second_one_nothing(run: Run, here:
 
 
 def test_entries_with_sources_are_sent_on_request_alone(run: Run, here: Path) -> None:
-    """Without --sources they are refused with that option as the remedy, which is no failure."""
+    """Without --sources they are refused, which is not a failure, and the option is the remedy."""
     summary = _push(run, "--key", "ci.key")
     assert (summary["sent"], summary["refused"]) == (3, 3)
     assert "--sources" in str(summary["reasons"])
@@ -118,7 +118,7 @@ def test_what_no_trusted_key_signed_is_not_pulled(
 
 
 def test_entries_for_another_machine_are_listed_by_the_fact_that_differs(run: Run, here: Path) -> None:
-    """That is no failure: nothing is written, and both values are there."""
+    """That is not a failure: nothing is written, and both values are shown."""
     _push(run, "--key", "ci.key", "--sources")
     Path("node.json").write_text(PROFILE)
     answer = run("pull", "store", "--cache", "triton:new", "--device-profile", "node.json")

@@ -1,4 +1,4 @@
-"""``record``: a command that nobody changed is written down, and built elsewhere by warm."""
+"""``record``: the builds of an unmodified command are written down, and built elsewhere by warm."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def environment(vendors: Path, tmp_path: Path) -> dict[str, str]:
-    """What sees Intel's runtime and PoCL, and a PoCL that keeps nothing from elsewhere."""
+    """An environment with Intel's runtime and PoCL, and an empty PoCL cache."""
     return {**os.environ, "OCL_ICD_VENDORS": str(vendors), "POCL_CACHE_DIR": str(tmp_path / "pocl-cache")}
 
 
@@ -158,7 +158,7 @@ def test_what_is_recorded_here_is_served_there(
 def test_launched_local_sizes_are_recorded(
     gpucache: Gpucache, project: Path, tmp_path: Path, pocl: str
 ) -> None:
-    """What was launched and how the build ended is in the recording, and PoCL's entry is compiled for it."""
+    """The launches and the result of a build are recorded, and PoCL's entry is compiled for them."""
     gpucache("record", "-o", str(tmp_path / "recording"), *app("pocl"), cwd=project)
     [(build, seen)] = read_recording(tmp_path / "recording").recording.rows()
     assert build.target == pocl
@@ -172,7 +172,7 @@ def test_launched_local_sizes_are_recorded(
 
 @pytest.mark.usefixtures("intel")
 def test_runs_and_processes_write_into_one_folder(gpucache: Gpucache, project: Path, tmp_path: Path) -> None:
-    """A command of two processes, and another run: the recording is the union, and each build stands once."""
+    """The recording is the union of two processes and another run, with each build once."""
     words = ("record", "-o", str(tmp_path / "recording"))
     one, two, three = (" ".join(map(repr, app("intel", f"-DN={number}")[1:])) for number in (1, 2, 3))
     both = gpucache(*words, "--", "sh", "-c", f"{one} & {two}; wait", cwd=project)
@@ -206,7 +206,7 @@ def test_a_librarys_own_cache_hides_nothing(
 def test_arguments_of_the_command_are_kept_where_that_is_asked(
     gpucache: Gpucache, project: Path, tmp_path: Path
 ) -> None:
-    """They may hold secrets, so that else the recording has the command's name alone."""
+    """They may contain secrets, so by default the recording has only the command's name."""
     folders = tmp_path / "plain", tmp_path / "asked"
     for folder, options in zip(folders, ((), ("--keep-arguments",)), strict=True):
         words = ("--", sys.executable, "-X", "token=secret", *app("intel")[2:])
@@ -220,7 +220,7 @@ def test_arguments_of_the_command_are_kept_where_that_is_asked(
 
 @pytest.mark.usefixtures("intel")
 def test_digests_alone_hold_no_source(gpucache: Gpucache, project: Path, tmp_path: Path) -> None:
-    """They are enough to ask whether a cache has everything, before and after it is there."""
+    """They are enough to check whether a cache is complete, before and after it is filled."""
     digests, whole = tmp_path / "digests", tmp_path / "whole"
     told = gpucache("record", "--digests-only", "-o", str(digests), *app("intel"), cwd=project)
     assert "--check' lists the missing builds" in told.stderr
@@ -294,7 +294,7 @@ def test_another_user_builds_a_recording(
 
 @pytest.mark.usefixtures("intel")
 def test_a_failing_program_is_recorded_as_such(gpucache: Gpucache, project: Path, tmp_path: Path) -> None:
-    """The command sees its own error; warm leaves out what did not compile."""
+    """The command sees its own error; warm leaves out builds that did not compile."""
     (project / "twice.cl").write_text("kernel void bad(")
     done = gpucache("record", "-o", str(tmp_path / "recording"), *app("intel"), cwd=project)
     assert done.returncode == 1
@@ -305,7 +305,7 @@ def test_a_failing_program_is_recorded_as_such(gpucache: Gpucache, project: Path
 
 @pytest.mark.usefixtures("nvrtc")
 def test_what_nvrtc_is_asked_for_is_recorded(gpucache: Gpucache, project: Path, tmp_path: Path) -> None:
-    """Headers on disk and in memory, names and options: the program gets what warm built elsewhere."""
+    """Headers on disk and in memory, names and options: the program hits the build made elsewhere."""
     (project / "nvrtc.py").write_text(NVRTC)
     recording, root = tmp_path / "recording", str(tmp_path / "root")
     words = ["--", sys.executable, "nvrtc.py", "sm_90"]

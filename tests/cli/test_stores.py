@@ -1,4 +1,4 @@
-"""``inspect``, ``verify`` and ``evict`` of a store, in a process of their own as people call them."""
+"""``inspect``, ``verify`` and ``evict`` of a store, each in its own process."""
 
 import io
 import json
@@ -71,7 +71,7 @@ def test_evict_bounds_a_store(store: str, capsys: pytest.CaptureFixture[str]) ->
 def test_evict_all_asks_about_the_store_by_its_url(
     store: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that nobody empties a store of others when asked about "these"."""
+    """The question names the URL, so that nobody empties a shared store by mistake."""
     asked = io.StringIO("n\n")
     monkeypatch.setattr(asked, "isatty", lambda: True)
     monkeypatch.setattr("sys.stdin", asked)

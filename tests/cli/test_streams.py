@@ -1,4 +1,4 @@
-"""What is said where stdout is closed, full or no UTF-8, and where the current directory is gone."""
+"""Output if stdout is closed, full or not UTF-8, and if the current directory is gone."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _shell(line: str, folder: Path, **variables: str) -> subprocess.CompletedPro
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_stop_no_work(write: Write, root: Path, nvrtc: str, closed: str) -> None:
-    """The cache is filled all the same; an answer that stdout cannot take is exit 1, and told on stderr."""
+    """The cache is still filled; an answer that stdout cannot take is exit 1, and reported on stderr."""
     folder = write({"vector.cu": VECTOR})
     done = _shell(f"$GPUCACHE --root {root} warm vector.cu --target {nvrtc} {closed}", folder)
     assert done.returncode == (closed != "2>&-")
@@ -64,7 +64,7 @@ def test_closed_streams_stop_no_work(write: Write, root: Path, nvrtc: str, close
     ],
 )
 def test_a_full_stdout_ends_in_one_sentence(write: Write, root: Path, command: str) -> None:
-    """An answer that cannot be written is reported on stderr in one sentence, and is not called a defect."""
+    """An answer that cannot be written is one sentence on stderr, and is not called a defect."""
     root.mkdir()
     done = _shell(f"$GPUCACHE --root {root} {command} > /dev/full", write({"vector.cu": VECTOR}))
     why = os.strerror(errno.ENOSPC)
@@ -85,7 +85,7 @@ def test_bad_usage_is_told_beside_a_full_stdout(root: Path, tmp_path: Path) -> N
 def test_an_answer_that_a_disk_or_server_refuses(
     root: Path, tmp_path: Path, error: int, unbuffered: str
 ) -> None:
-    """It is told as what it is, also where only the first of several writes failed, and is no defect."""
+    """The error is reported as it is, even if only the first of several writes failed, not as a defect."""
     root.mkdir()
     name = errno.errorcode[error]
     when = 2 if unbuffered else 1  # there the first is Click's, of nothing
@@ -99,7 +99,7 @@ def test_an_answer_that_a_disk_or_server_refuses(
 
 @pytest.mark.skipif(not FULL.exists(), reason="/dev/full is Linux's")
 def test_a_full_stderr_stops_no_work(root: Path, tmp_path: Path) -> None:
-    """What cannot be said next to the answer does not keep the answer back."""
+    """A failed write to stderr does not stop the answer."""
     root.mkdir()
     done = _shell(f"$GPUCACHE --root {root} inspect --json 2> /dev/full", tmp_path, GPUCACHE_DISABEL="1")
     assert done.returncode == 0 and json.loads(done.stdout)["command"] == "inspect"
@@ -133,7 +133,7 @@ def test_a_misspelt_variable_is_told_once(root: Path, tmp_path: Path) -> None:
 
 
 def test_colours_in_a_pipe_bring_no_cursor(write: Write, root: Path, nvrtc: str) -> None:
-    """FORCE_COLOR asks for colours: nothing moves the cursor, neither in the answer nor next to it."""
+    """With FORCE_COLOR nothing moves the cursor, neither in the answer nor on stderr."""
     folder = write({"vector.cu": VECTOR})
     done = _shell(f"$GPUCACHE --root {root} warm vector.cu --target {nvrtc}", folder, FORCE_COLOR="1")
     codes = {part.partition("m")[0] for part in (done.stdout + done.stderr).split("\x1b[")[1:]}

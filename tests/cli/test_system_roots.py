@@ -31,7 +31,7 @@ def homeless(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_inspect_shows_system_roots(run: Run, system: Path) -> None:
-    """A system root stands next to the user's own, and its entries are in the list."""
+    """A system root is shown next to the user's own, and its entries are in the list."""
     (state,) = [
         one for one in run("inspect", "--json").document["summary"]["caches"] if one["role"] == "system"
     ]
@@ -56,7 +56,7 @@ def test_without_a_home_system_roots_are_inspected_and_verified(
 
 
 def test_evict_leaves_system_roots_alone(run: Run, system: Path, homeless: None) -> None:
-    """A system root is nobody's to evict: without a home there is nothing that could be."""
+    """System roots are never evicted: without a home there is no cache to evict."""
     answer = run("evict", "--all", "--yes", at=None)
     assert answer.code == 5 and "no home directory" in answer.err
     assert entry_files(system)

@@ -1,4 +1,4 @@
-"""``gpucache warm`` keeps nothing of a program whose compiler read what its key does not cover."""
+"""``gpucache warm`` keeps no build whose compiler read a file outside its key."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ def test_nvrtc_reads_a_header_that_nobody_named(run: Run, chosen: Path, nvrtc: s
 
 
 def test_nothing_is_kept_of_it(run: Run, root: Path, chosen: Path, nvrtc: str, entries: Files) -> None:
-    """The program was compiled, and no entry is there."""
+    """The program was compiled, and there is no entry."""
     _warm(run, chosen, nvrtc, "a.h")
     assert entries(root) == []
 
 
 def test_intel_reads_a_header_that_nobody_named(run: Run, chosen: Path, intel: str) -> None:
-    """The same of a compiler that runs with threads of its own."""
+    """The same holds for a compiler with its own threads."""
     assert _refused(_warm(run, chosen, intel, "a.h"), chosen / "include" / "b.h")
     assert _warm(run, chosen, intel, "b.h").code == 0
 
@@ -93,7 +93,7 @@ def test_pocl_reads_a_header_that_nobody_named(run: Run, chosen: Path, pocl: str
 def test_an_assembler_reads_a_file(
     run: Run, write: Write, tmp_path: Path, which: str, request: pytest.FixtureRequest
 ) -> None:
-    """No closure can tell what an assembler is made to read; where the user named another, it is seen."""
+    """An assembler's reads are in no closure; a file that the user did not name is seen."""
     file = tmp_path / "blob"
     file.write_text("blob", encoding="ascii")
     sources = write({"chosen.cl": EMBEDS_CL.format(file=file), "include/a.h": ""})
@@ -101,7 +101,7 @@ def test_an_assembler_reads_a_file(
 
 
 def _unkeyed(answer: Answer) -> list[str]:
-    """What was said of each program that is uncacheable; there are others that were built."""
+    """The reason of each uncacheable program; others were built."""
     rows = answer.document["outcomes"]
     assert any(row["result"] == "built" for row in rows)
     return [row["reason"] for row in rows if row["verdict"] == "uncacheable"]
@@ -109,13 +109,13 @@ def _unkeyed(answer: Answer) -> list[str]:
 
 @pytest.mark.slow
 def test_keys_cover_all_that_is_read_for_the_examples(example: Filled) -> None:
-    """Each compiler reads for the programs that come along nothing but what their keys cover."""
+    """For the shipped examples each compiler reads only files that their keys cover."""
     assert _unkeyed(example.answer) == []
 
 
 @pytest.mark.slow
 def test_keys_cover_all_that_is_read_of_cuda_headers(filling: Run, nvrtc: str, tmp_path: Path) -> None:
-    """NVRTC reads of CUB, libcu++ and CUDA's own headers nothing but what keys cover."""
+    """NVRTC reads only covered files of CUB, libcu++ and CUDA's own headers."""
     include = Path(sysconfig.get_path("purelib"), "nvidia/cu13/include")
     if not (include / "cccl").is_dir():
         pytest.skip("nvidia-cuda-cccl is not installed")
@@ -129,7 +129,7 @@ def test_keys_cover_all_that_is_read_of_cuda_headers(filling: Run, nvrtc: str, t
 def test_keys_cover_all_that_is_read_of_pyopencl(
     filling: Run, write: Write, tmp_path: Path, which: str, request: pytest.FixtureRequest
 ) -> None:
-    """OpenCL's compilers read of the headers that PyOpenCL ships nothing but what keys cover."""
+    """OpenCL's compilers read only covered files of PyOpenCL's headers."""
     headers = Path(pyopencl.__file__).parent / "cl"
     names = [path.relative_to(headers) for path in headers.rglob("*") if path.suffix in (".h", ".cl")]
     kernel = "#include <{}>\n__kernel void k(__global int *a) {{ *a = 1; }}\n"

@@ -64,7 +64,7 @@ def test_every_verb_has_examples() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_an_example_is_understood(command: str, folder: Path) -> None:
-    """Every option and argument of an example is one that the verb takes, and the line fits a page."""
+    """The verb accepts every option and argument of an example, and the line fits a page."""
     own = _words(command.partition(" -- ")[0])
     context = gpucache.make_context("gpucache", own)
     while isinstance(group := context.command, click.Group):
@@ -76,7 +76,7 @@ def test_an_example_is_understood(command: str, folder: Path) -> None:
 
 @pytest.mark.slow
 def test_examples_run(run: Run, folder: Path, pocl: str, nvrtc: str) -> None:
-    """What needs no other user's program ends as its wish says, one after the other, verb by verb."""
+    """Examples that need no other user's program have their expected exit codes, in order, verb by verb."""
     misses = {
         "gpucache inspect --why kernels/saxpy.cl --target opencl:pocl -D N=8",
         "gpucache warm --check kernels/ --device-profile node.json",  # it has devices besides PoCL's
@@ -93,7 +93,7 @@ def test_examples_run(run: Run, folder: Path, pocl: str, nvrtc: str) -> None:
 
 
 def test_the_manifest_of_the_page_is_one(folder: Path) -> None:
-    """What the page shows as a manifest is read."""
+    """The page's sample manifest can be read."""
     (folder / "gpucache.toml").write_text(SAMPLE, encoding="utf-8")
     saxpy, scale = read_manifest(folder / "gpucache.toml")
     assert (len(saxpy.variants), len(scale.targets)) == (2, 3)
@@ -101,6 +101,6 @@ def test_the_manifest_of_the_page_is_one(folder: Path) -> None:
 
 @pytest.mark.parametrize("verb", WORDS)
 def test_every_word_of_an_answer_has_its_meaning(verb: str) -> None:
-    """The pages tell every result, verdict and finding that there is."""
+    """The pages document every result, verdict and finding."""
     _, kind = WORDS[verb]
     assert [word for word, meaning in words(kind) if meaning.endswith(".")] == list(kind)

@@ -43,7 +43,7 @@ def test_a_filled_cache_is_sound(run: Run, mixed: Filled) -> None:
 def test_drivers_are_asked_where_an_entry_names_one(
     run: Run, mixed: Filled, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No driver is asked for nothing, and those alone whose entries are there."""
+    """Only the drivers of existing entries are queried."""
     asked: list[Sequence[str] | None] = []
 
     def ask(backends: Sequence[str] | None = None, **_: object) -> list[Device]:
@@ -118,7 +118,7 @@ def test_what_was_repaired_is_built_again(
 
 
 def test_a_relabelled_payload_is_found(run: Run, cache: Path, nvrtc: str) -> None:
-    """An entry that is sound as a file but holds a cubin for another architecture is mislabelled."""
+    """An entry that is sound as a file but contains a cubin for another architecture is mislabelled."""
     store, entry = entry_of(cache, nvrtc)
     store.publish(entry._replace(head=entry.head._replace(target="cuda:sm_80")))
     answer = run("--json", "verify")
@@ -144,7 +144,7 @@ def test_an_old_toolchain_leaves_stale_and_superseded_entries(run: Run, cache: P
 
 
 def test_an_entry_for_another_machine_is_not_stale(run: Run, cache: Path, nvrtc: str) -> None:
-    """What was built for a target that is merely absent here is not a finding."""
+    """An entry for a target that is merely absent is not a finding."""
     store, entry = entry_of(cache, nvrtc)
     label = entry.head.toolchain_identity[0]
     toolchain = tuple((name, "elsewhere" if name == label else value) for name, value in entry.head.toolchain)
@@ -153,7 +153,7 @@ def test_an_entry_for_another_machine_is_not_stale(run: Run, cache: Path, nvrtc:
 
 
 def test_leftovers_are_found_and_removed(run: Run, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a killed writer left two hours ago is worth knowing, and --repair removes it."""
+    """A killed writer's file of two hours ago is worth knowing, and --repair removes it."""
     later = time.time_ns() + 2 * 3600 * 10**9
     monkeypatch.setattr("gpucache.caches.own.time", SimpleNamespace(time_ns=lambda: later))
     left = cache / "v1" / "tmp" / f"1-{16 * 'a'}-{64 * 'b'}.gpc"
@@ -185,7 +185,7 @@ def test_verifying_is_no_use(run: Run, cache: Path, entries: Files) -> None:
 
 @pytest.mark.slow
 def test_entries_load_on_their_devices(run: Run, mixed: Filled) -> None:
-    """PoCL and Intel load what they built."""
+    """PoCL and Intel load their own binaries."""
     answer = run("--json", "verify", "twice.cl", "--load", at=mixed.root)
     summary = answer.document["summary"]
     assert (answer.code, summary["sound"], summary["notes"]) == (0, 2, [])
@@ -223,7 +223,7 @@ def test_rebuilding_compares_where_that_can_be_done(run: Run, mixed: Filled, poc
 
 @pytest.mark.slow
 def test_rebuilding_finds_bytes_of_another_program(run: Run, root: Path, write: Write, nvrtc: str) -> None:
-    """An entry that holds a sound cubin of another source differs from what its source compiles to."""
+    """An entry with a sound cubin of another source differs from its source's build."""
     sources = write({"a.cu": VECTOR, "b.cu": VECTOR.replace("1", "2")})
     assert run("warm", sources, "--target", nvrtc).code == 0
     store = DirectoryStore(root, writable=True)

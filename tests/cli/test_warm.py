@@ -27,7 +27,7 @@ def _results(answer: Answer) -> dict[tuple[str, str], str]:
 
 @pytest.fixture
 def bounds(monkeypatch: pytest.MonkeyPatch) -> list[Bounds]:
-    """What workers were bounded by, each time some were started."""
+    """The bounds of the workers, each time some were started."""
     seen: list[Bounds] = []
 
     def record(function: Any, items: Sequence[Any], given: Bounds, running: Any) -> Iterator[Any]:
@@ -68,7 +68,7 @@ def test_a_folder_is_built_for_every_target_at_once(
 def test_a_second_run_asks_no_driver(
     run: Run, write: Write, nvrtc: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the first run learned of a target that is named counts while its compiler is the same."""
+    """The targets that the first run found are reused while their compiler is the same."""
     source = write({"k.cu": VECTOR}) / "k.cu"
     assert run("warm", source, "--target", nvrtc).code == 0
     monkeypatch.setattr("gpucache.probe.ask.ask", lambda *_, **__: pytest.fail("a driver was asked"))
@@ -79,7 +79,7 @@ def test_a_second_run_asks_no_driver(
 def test_a_hit_survives_a_move_of_the_tree(
     run: Run, cache: Path, mixed: Filled, tmp_path: Path, pocl: str, no_workers: None
 ) -> None:
-    """A copy of the sources elsewhere, with new times, hits what the original built."""
+    """A copy of the sources elsewhere, with new times, hits the original's builds."""
     moved = tmp_path / "moved"
     shutil.copytree(mixed.sources, moved, copy_function=shutil.copyfile)
     options = ["--target", "cuda:sm_90", "--target", pocl, "--local-size", "64"]
@@ -95,7 +95,7 @@ def test_where_headers_are_searched_is_told_to_who_asks(run: Run, cache: Path, m
 
 
 def test_check_changes_nothing(run: Run, root: Path, write: Write, nvrtc: str) -> None:
-    """Before the cache is filled it is exit 3, afterwards 0; a question is no use, and nothing is noted."""
+    """An empty cache is exit 3, a filled one 0; a check updates no last use and notes nothing."""
     source = write({"vector.cu": VECTOR}) / "vector.cu"
     command = ("--json", "warm", source, "--target", nvrtc)
     before = run(*command, "--check")
@@ -113,7 +113,7 @@ def test_check_changes_nothing(run: Run, root: Path, write: Write, nvrtc: str) -
 
 
 def test_a_program_without_a_kernel_is_told(run: Run, write: Write, nvrtc: str) -> None:
-    """A template of which no instance is named is built and kept, and every run says what is missing."""
+    """A template without a named instance is built and kept, and every run says that the name is missing."""
     source = write({"show.cu": "template <class T> __global__ void show(T *out) { *out = 7; }"}) / "show.cu"
     for _ in ("built", "found"):
         answer = run("warm", source, "--target", nvrtc)
@@ -146,7 +146,7 @@ def test_cuda_without_a_target_is_skipped_with_the_remedy(run: Run, write: Write
 
 
 def test_a_manifest_says_how_each_program_is_built(run: Run, write: Write, nvrtc: str) -> None:
-    """Variants, defines and targets of a manifest become one item each, named by what varies."""
+    """Variants, defines and targets of a manifest become one item each, named by their differences."""
     manifest = """
 [defaults]
 targets = ["cuda:sm_90"]
@@ -181,14 +181,14 @@ def test_the_command_line_adds_to_every_program(run: Run, write: Write, nvrtc: s
 
 
 def test_quiet_says_only_what_failed(run: Run, cache: Path, mixed: Filled) -> None:
-    """With --quiet hits say nothing, and each failure is one sentence on stderr."""
+    """With --quiet hits print nothing, and each failure is one sentence on stderr."""
     answer = run("warm", "-q", mixed.sources, "--target", "cuda:sm_90")
     told = "gpucache: sub/bad.cu for cuda:sm_90: sub/bad.cu does not compile\n"
     assert (answer.code, answer.out, answer.err) == (3, "", told)
 
 
 def test_jobs_and_timeout_bound_the_workers(run: Run, write: Write, nvrtc: str, bounds: list[Bounds]) -> None:
-    """--jobs and --timeout are what workers get, and each has a bound on its memory."""
+    """Workers get --jobs and --timeout, and each has a bound on its memory."""
     run("warm", write({"vector.cu": VECTOR}), "--target", nvrtc, "--jobs", "3", "--timeout", "77")
     (given,) = bounds
     assert (given.jobs, given.timeout_s) == (3, 77.0)
@@ -209,7 +209,7 @@ def test_shared_entries_can_be_read_by_everyone(
 def test_a_system_root_is_hit_and_not_copied(
     run: Run, mixed: Filled, root: Path, monkeypatch: pytest.MonkeyPatch, no_workers: None
 ) -> None:
-    """What a system root holds is a hit for a user whose own root is empty."""
+    """An entry of a system root is a hit for a user whose own root is empty."""
     monkeypatch.setenv("GPUCACHE_SYSTEM_DIRS", str(mixed.root))
     answer = run("--json", "warm", mixed.sources / "twice.cu", "--target", "cuda:sm_90")
     assert answer.document["outcomes"][0]["result"] == "hit"
@@ -219,7 +219,7 @@ def test_a_system_root_is_hit_and_not_copied(
 def test_a_bound_is_kept_after_publishing(
     run: Run, cache: Path, write: Write, nvrtc: str, entries: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With GPUCACHE_MAX_SIZE set, what was used least recently goes as soon as something new is built."""
+    """With GPUCACHE_MAX_SIZE set, a new build evicts the least recently used entries."""
     for entry in entries(cache):
         os.utime(entry, (10**9, 10**9))
     monkeypatch.setenv("GPUCACHE_MAX_SIZE", "16K")
@@ -256,7 +256,7 @@ def _payload(run: Run, program: str, root: Path) -> bytes:
 def test_what_is_evicted_at_once_is_told(
     run: Run, write: Callable[..., Path], nvrtc: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was built and is not there at the end is missing, with the limit that removed it, and exit 3."""
+    """A build that is gone at the end is missing, with the limit that removed it, and exit 3."""
     monkeypatch.setenv("GPUCACHE_MAX_SIZE", "9K")
     sources = write({f"{name}.cu": VECTOR.replace("vector", name) for name in "abc"})
     answer = run("warm", sources, "--target", nvrtc, "--jobs", "1", "--json")
@@ -282,7 +282,7 @@ def _sizes(document: Any) -> dict[str, int]:
 
 
 def test_a_source_that_is_too_large_fails_alone(run: Run, write: Write, nvrtc: str) -> None:
-    """A file of more than 64 MiB is not a program, and what stands next to it is built."""
+    """A file of more than 64 MiB is not a program, and its neighbours are built."""
     folder = write({"vector.cu": VECTOR, "large.cu": ""})
     os.truncate(folder / "large.cu", (64 << 20) + 1)
     answer = run("--json", "warm", str(folder), "--target", nvrtc)

@@ -31,7 +31,7 @@ def test_the_environment_names_what_got_entries_alone(run: Run, tmp_path: Path) 
 
 
 def test_where_nothing_was_warmed_the_environment_says_so(run: Run, tmp_path: Path) -> None:
-    """The file is there for a deployment to read, and the exit code is 3."""
+    """The file exists for a deployment to read, and the exit code is 3."""
     answer = run("--json", "warm", "--into", tmp_path, "--", sys.executable, "-c", "", at=None)
     assert answer.code == 3
     assert answer.document["summary"]["missed"][0].startswith("nothing was warmed")
@@ -52,7 +52,7 @@ def test_text_below_the_cache_folder_is_told_and_warms_nothing(run: Run, tmp_pat
 
 
 def test_jax_is_turned_on_and_that_is_said(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command that uses JAX keeps what it compiles, which the user's environment does not ask for."""
+    """A command that uses JAX keeps its compiles, although the user's environment does not enable that."""
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
     keeps = (
         "import os, pathlib; place = pathlib.Path(os.environ['JAX_COMPILATION_CACHE_DIR']);"
@@ -86,14 +86,14 @@ _KEEPS_AND_FAILS = f"{_KEEPS}raise SystemExit(3)"
     "command", [("gpucache-no-such-command",), (sys.executable, "-c", "raise SystemExit(3)")]
 )
 def test_a_command_that_fails_leaves_no_folder(run: Run, tmp_path: Path, command: tuple[str, ...]) -> None:
-    """What was made for it goes, and no environment is reported."""
+    """The directories made for it are removed, and no environment is reported."""
     answer = run("warm", "--into", tmp_path / "a" / "b", "--", *command, at=None)
     assert answer.code == (127 if len(command) == 1 else 3)
     assert "Programs find" not in answer.out and list(tmp_path.iterdir()) == []
 
 
 def test_what_a_failing_command_cached_stays(run: Run, tmp_path: Path) -> None:
-    """It may have compiled for long, so it is left for the next try; programs are told of no environment."""
+    """Its caches are left for the next try, and no environment is written."""
     into = tmp_path / "into"
     answer = run("warm", "--into", into, "--", sys.executable, "-c", _KEEPS_AND_FAILS, at=None)
     assert answer.code == 3

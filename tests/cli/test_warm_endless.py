@@ -33,7 +33,7 @@ def _results(answer: Answer) -> dict[str, str]:
 def poisoned(
     filling: Run, nvrtc: str, endless: str, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, Path, Answer]:
-    """Root, sources and answer of a run in which one program never ends; the other one is there already."""
+    """Root, sources and answer of a run in which one program never ends; the other is already built."""
     place = tmp_path_factory.mktemp("poisoned")
     sources = place / "sources"
     sources.mkdir()
@@ -67,7 +67,7 @@ def test_a_poisoned_item_is_left_out(
 
 
 def test_more_time_is_another_chance(run: Run, poisoned: tuple[Path, Path, Answer], nvrtc: str) -> None:
-    """What did not end within a time limit is not held against it where a longer one is given."""
+    """A program that exceeded a time limit is tried again under a longer one."""
     root, sources, _ = poisoned
     answer = run("--json", "warm", sources, "--target", nvrtc, "--timeout", "3", "--check", at=root)
     assert _results(answer) == {"endless.cu": "missing", "vector.cu": "hit"}
@@ -84,7 +84,7 @@ def test_retry_tries_a_poisoned_item(run: Run, poisoned: tuple[Path, Path, Answe
 def test_an_interrupt_ends_the_run_and_tells_what_was_not_reached(
     run: Run, root: Path, write: Write, nvrtc: str, endless: str, vendors: Path
 ) -> None:
-    """Ctrl-C while a compiler runs is exit 130: hits stand, the rest is interrupted, no worker is left."""
+    """Ctrl-C during a compile is exit 130: hits are kept, the rest is interrupted, no worker is left."""
     sources = write({"endless.cu": endless, "vector.cu": VECTOR})
     assert run("warm", sources / "vector.cu", "--target", nvrtc).code == 0
     locks = root / "v1" / "locks"

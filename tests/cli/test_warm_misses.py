@@ -1,4 +1,4 @@
-"""``warm --misses``: what programs left to be built later, and what does not go together with it."""
+"""``warm --misses``: builds that programs left for later, and options that exclude it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SOURCE = b"kernel void show(global int *out) { out[get_global_id(0)] = 7; }"
 
 @pytest.fixture
 def store(root: Path, pocl: str) -> DirectoryStore:
-    """A cache in which two programs noted what they wanted of PoCL: one that compiles, one that does not."""
+    """A cache with notes of two PoCL programs: one that compiles, one that does not."""
     store = DirectoryStore(root, writable=True)
     for name, source in (("show", _SOURCE), ("bad", b"kernel void bad(")):
         program = Program(name, Language.OPENCL_C, source)
@@ -39,7 +39,7 @@ def store(root: Path, pocl: str) -> DirectoryStore:
 @pytest.mark.slow
 @pytest.mark.usefixtures("probed")
 def test_misses_are_built_and_forgotten(run: Run, store: DirectoryStore) -> None:
-    """Each note is an item as any other: what was built is forgotten, what failed stays and is reported."""
+    """A note that was built is forgotten, one that failed stays and is reported."""
     answer = run("warm", "--misses", "--json")
     assert answer.code == 3
     assert {row["program"]: row["result"] for row in answer.document["outcomes"]} == {
@@ -69,7 +69,7 @@ def test_what_tells_misses_apart_is_called_a_key(run: Run, store: DirectoryStore
 def test_what_a_driver_rejected_of_a_system_root_is_built_into_the_users(
     run: Run, write: Write, root: Path, tmp_path: Path, nvrtc: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The entry of the system root answers, and would be rejected at each start: that is not a hit here."""
+    """The system root's entry would be rejected at each start, so it is not a hit."""
     source = write({"k.cu": 'extern "C" __global__ void k() {}\n'}) / "k.cu"
     shared = tmp_path / "shared"
     assert run("warm", source, "--shared", "--target", nvrtc, at=shared).code == 0
@@ -86,7 +86,7 @@ def test_what_a_driver_rejected_of_a_system_root_is_built_into_the_users(
 
 
 def test_nothing_missed_is_done(run: Run, root: Path) -> None:
-    """Where no miss is noted there is nothing to do, and no driver is asked."""
+    """Without notes there is nothing to do, and no driver is queried."""
     answer = run("warm", "--misses")
     assert (answer.code, answer.out) == (0, "")
     assert answer.err == f"No miss is noted in {root}.\n"

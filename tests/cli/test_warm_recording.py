@@ -1,4 +1,4 @@
-"""``warm --recording``: what was recorded is built elsewhere, under the keys of the program itself."""
+"""``warm --recording``: recorded programs are built elsewhere, under the program's own keys."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def asked(target: str, devices: Sequence[Device], folder: Path, source: str = SOURCE) -> Prepared:
-    """What a program asks for that runs in a directory."""
+    """The request of a program that runs in a directory."""
     device = next(device for device in devices if str(device.target) == target)
     assert device.target is not None
     assert device.toolchain is not None
@@ -60,7 +60,7 @@ def asked(target: str, devices: Sequence[Device], folder: Path, source: str = SO
 
 
 def recorded(prepared: Prepared, place: Path, seen: Seen = Seen(), *, sources: bool = True) -> Path:  # noqa: B008
-    """A recording of what a program asked for."""
+    """A recording of a program's request."""
     toolchain = prepared.compilation.inputs.toolchain
     done = observe(prepared, backends()["opencl"].environment(toolchain, os.environ))
     Writer(place, sources=sources).build(done.build, seen.union(done.places), done.contents)
@@ -118,7 +118,7 @@ def test_what_holds_places_is_built_where_it_was_recorded(
 def test_recorded_local_sizes_reach_a_late_compiler(
     run: Run, pocl: str, devices: Sequence[Device], project: Path, tmp_path: Path
 ) -> None:
-    """What was launched is compiled for, and the key is that of a program that names no size."""
+    """Launched sizes are compiled, and the key is that of a program without sizes."""
     seen = Seen(frozenset({("twice", (16,)), ("twice", ())}))
     recording = recorded(asked(pocl, devices, project), tmp_path / "recording", seen)
     [row] = run("warm", "--recording", str(recording), "--json").document["outcomes"]
@@ -133,7 +133,7 @@ def test_recorded_local_sizes_reach_a_late_compiler(
 def test_a_recording_is_built_for_another_target(
     run: Run, pocl: str, intel: str, devices: Sequence[Device], project: Path, tmp_path: Path
 ) -> None:
-    """What was recorded on two devices is one build for a third, and has the key that it has there."""
+    """A build recorded on two devices is one build for a third, under the key of that device."""
     recording = recorded(asked(intel, devices, project), tmp_path / "recording")
     recorded(asked(pocl, devices, project), recording)
     answer = run("warm", "--recording", str(recording), "--target", intel, "--json")
@@ -145,7 +145,7 @@ def test_a_recording_is_built_for_another_target(
 def test_digests_alone_are_checked(
     run: Run, intel: str, devices: Sequence[Device], project: Path, tmp_path: Path
 ) -> None:
-    """Without a source it is known whether the cache has a program; building it says what is missing."""
+    """Without a source --check still knows the entry; building it names the missing source."""
     prepared = asked(intel, devices, project)
     recording = recorded(prepared, tmp_path / "recording", sources=False)
     answer = run("warm", "--check", "--recording", str(recording), "--json")
@@ -173,7 +173,7 @@ def test_what_failed_where_it_was_recorded_is_left_out(
 def test_a_device_that_is_not_here_is_skipped(
     run: Run, intel: str, devices: Sequence[Device], project: Path, tmp_path: Path
 ) -> None:
-    """It is told to name another target; nothing is built for a device of another name unasked."""
+    """The message asks for another target; nothing is built for a device of another name unasked."""
     prepared = asked(intel, devices, project)
     done = observe(prepared, ())
     fields = tuple(
@@ -222,7 +222,7 @@ def test_another_environment_is_told(
 def test_damage_is_told_and_passed_over(
     run: Run, intel: str, devices: Sequence[Device], project: Path, tmp_path: Path
 ) -> None:
-    """A half line is a failure of its own with file and line, and what reads is asked about all the same."""
+    """A half line is its own failure with file and line, and the readable builds are still checked."""
     recording = recorded(asked(intel, devices, project), tmp_path / "recording")
     (recording / "0.jsonl").write_bytes(b'{"gpucache recording": 1, "build"')
     answer = run("warm", "--check", "--recording", str(recording), "--json")
@@ -234,13 +234,13 @@ def test_damage_is_told_and_passed_over(
 
 
 def test_a_recording_that_does_not_read_at_all_stops_a_deployment(run: Run, tmp_path: Path) -> None:
-    """Nothing is known of what it asks for, so it is not all there."""
+    """Its requests are unknown, so the check fails."""
     (tmp_path / "0.jsonl").write_text("half a line")
     assert run("warm", "--check", "--recording", str(tmp_path)).code == 3
 
 
 def test_an_empty_recording_is_one_sentence(run: Run, tmp_path: Path) -> None:
-    """Nothing is built, which is no table of nothing."""
+    """Nothing is built, and no empty table is printed."""
     Writer(tmp_path / "recording")
     answer = run("warm", "--recording", str(tmp_path / "recording"))
     assert (answer.code, answer.out) == (0, "")

@@ -1,4 +1,4 @@
-"""``warm`` with GPUCACHE_REMOTE: entries of another machine are hits, and what is built is sent."""
+"""``warm`` with GPUCACHE_REMOTE: entries of another machine are hits, and new builds are sent."""
 
 import json
 from pathlib import Path
@@ -59,7 +59,7 @@ def test_people_read_where_the_hits_came_from(fleet: Fleet) -> None:
 
 
 def test_a_store_that_is_not_used_is_one_line(fleet: Fleet) -> None:
-    """Without trusted keys everything is built here, and sent if that is asked for."""
+    """Without trusted keys everything is built locally, and sent on request."""
     document = _warm(fleet, "maker", 1, 2, 3, **fleet.signing())
     assert _results(document) == [("built", False)] * 3
     [line] = [line for line in document["said"].splitlines() if "GPUCACHE" in line]

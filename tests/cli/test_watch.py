@@ -37,7 +37,7 @@ with open(sys.argv[1], "wb") as file:
 
 
 class Watching:
-    """A running watch: it has begun, and what it says is read line by line."""
+    """A running watch that has begun, whose output is read line by line."""
 
     def __init__(self, environment: Mapping[str, str], *options: str) -> None:
         self.process = subprocess.Popen(
@@ -129,7 +129,7 @@ def test_each_entry_is_a_line_as_it_is_written(
 def test_what_warm_writes_is_told(
     start: Start, environment: Mapping[str, str], nvrtc: str, tmp_path: Path
 ) -> None:
-    """Our own cache is one of those that are watched, and SIGTERM ends a watch like Ctrl-C."""
+    """Our own cache is watched too, and SIGTERM ends a watch like Ctrl-C."""
     watching = start()
     source = tmp_path / "one.cu"
     source.write_text('extern "C" __global__ void one(int *a) { *a = 1; }\n', encoding="ascii")
@@ -190,7 +190,7 @@ def test_half_an_entry_is_named_once_it_is_whole(
 def test_with_json_each_entry_is_an_object_on_a_line(
     start: Start, environment: Mapping[str, str], intel: str
 ) -> None:
-    """With the keys of any entry; nobody is named who is done. What ends the watch is such a line, too."""
+    """Each line has the keys of an entry; the end of the watch is a line too."""
     watching, line = start("--json"), ""
     for number in range(20):  # it does not say when it begins
         _build(f"kernel{number}", environment)
@@ -219,7 +219,7 @@ def test_a_watch_ends_when_its_reader_does(environment: Mapping[str, str]) -> No
 
 
 def test_without_the_library_the_extra_is_named(environment: Mapping[str, str]) -> None:
-    """What to install is said, and nothing else is broken by its absence."""
+    """The message names the extra, and its absence breaks nothing else."""
     script = "import sys; sys.modules['watchfiles'] = None; from gpucache.cli import main; sys.exit(main())"
     done = run_text([sys.executable, "-c", script, "inspect", "--watch"], env=environment)  # fmt: skip
     assert done.returncode == 2 and "pip install gpucache[watch]" in done.stderr

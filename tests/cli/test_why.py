@@ -56,7 +56,7 @@ def _state(root: Path) -> dict[Path, tuple[int, int]]:
 
 
 def test_asked_as_it_was_warmed_it_would_hit(why: Callable[..., Any], kernel: Filled) -> None:
-    """With the same directories, defines, options and target the answer is a hit with the warmed key."""
+    """The same directories, defines, options and target are a hit with the warmed key."""
     answer = why()
     (row,) = answer.document["outcomes"]
     (warmed,) = kernel.answer.document["outcomes"]
@@ -85,7 +85,7 @@ def test_only_the_drivers_that_a_question_is_about_are_asked(
 def test_an_edited_header_is_named_with_what_was_built_before(
     why: Callable[..., Any], kernel: Filled, write: Write
 ) -> None:
-    """After an edit the answer is exit 3, the header, both digests, and the entry that is there instead."""
+    """After an edit the answer is exit 3, the header, both digests, and the existing entry."""
     edited = write({"value.h": "#define VALUE 3\n"}, "edited")
     answer = why(include=edited)
     (row,) = answer.document["outcomes"]
@@ -106,7 +106,7 @@ def test_a_system_root_that_is_not_asked_is_told(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    """A shared cache that is not there is named by a hit and a miss, and beside the roots that were asked."""
+    """A missing shared cache is named by a hit and a miss, next to the roots that were searched."""
     gone = tmp_path / "gone"
     monkeypatch.setenv("GPUCACHE_SYSTEM_DIRS", str(gone))
     told = f"the system root {gone} is not used, as it does not exist; correct GPUCACHE_SYSTEM_DIRS"
@@ -119,7 +119,7 @@ def test_a_system_root_that_is_not_asked_is_told(
 
 
 def test_asking_changes_nothing(why: Callable[..., Any], kernel: Filled, write: Write) -> None:
-    """Neither a hit nor a miss touches a last use, the journal or any other file of the root."""
+    """Neither a hit nor a miss changes a last use, the journal or any other file of the root."""
     before = _state(kernel.root)
     why()
     why(include=write({"value.h": "#define VALUE 4\n"}, "edited"))
@@ -129,7 +129,7 @@ def test_asking_changes_nothing(why: Callable[..., Any], kernel: Filled, write: 
 def test_a_program_is_asked_for_by_name(
     run: Run, no_workers: None, cache: Path, mixed: Filled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its history names its entries, which are asked for from their own source, options and local sizes."""
+    """Its history names its entries, which are looked up by their own source, options and local sizes."""
 
     def scan(self: object) -> None:
         raise AssertionError("the whole cache was read")
@@ -169,7 +169,7 @@ def test_a_name_whose_source_changed_is_a_miss(
 
 
 def test_two_keys_are_compared(run: Run, mixed: Filled, nvrtc: str) -> None:
-    """Two keys give the fields that tell their entries apart, before and now, and exit 0."""
+    """Two keys give the fields in which their entries differ, before and now, and exit 0."""
     keys = [
         row["key"]
         for target in (nvrtc, "cuda:compute_80")
@@ -193,7 +193,7 @@ def test_two_keys_are_compared(run: Run, mixed: Filled, nvrtc: str) -> None:
 def test_defines_and_options_keep_the_order_in_which_they_were_given(
     run: Run, filling: Run, write: Write, root: Path, nvrtc: str
 ) -> None:
-    """What was warmed with ``--option`` before ``-D`` hits when asked so, and the other order is reported."""
+    """A build with ``--option`` before ``-D`` hits in that order, and the other order is reported."""
     source = write({"k.cu": 'extern "C" __global__ void k(int *out) { *out = N; }\n'}) / "k.cu"
     first, second = "--option=-lineinfo", ("-D", "N=4")
     assert filling(source, first, *second, "--target", nvrtc, "--root", root).code == 0

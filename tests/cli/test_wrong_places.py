@@ -1,4 +1,4 @@
-"""Places that are no caches: whatever is asked, nothing in them goes."""
+"""Places that are not caches: no verb removes anything in them."""
 
 import hashlib
 import os
@@ -76,7 +76,7 @@ _CASES = [
 def test_nothing_goes_from_a_place_that_is_no_cache(
     run: Run, tmp_path: Path, name: str, make: Callable[[Path], None]
 ) -> None:
-    """Neither repair nor an eviction of everything touches what is none of the system's."""
+    """Neither repair nor an eviction of everything touches foreign files."""
     place = tmp_path / "place.sqlite"
     make(place)
     for folder, folders, files in os.walk(tmp_path):

@@ -1,7 +1,7 @@
-"""What one backend does with its promises, told by a child process as JSON.
+"""One backend's use of its protocol, reported by a child process as JSON.
 
-The arguments are how a target begins, such as ``opencl:pocl``, and an empty directory. Uses a backend as the
-rest of the package does: by the registry and the protocol alone.
+The arguments are the prefix of a target, such as ``opencl:pocl``, and an empty directory. Uses a backend as
+the rest of the package does: only by the registry and the protocol.
 """
 
 import json
@@ -144,7 +144,7 @@ def _session(trial: _Trial) -> dict[str, Any]:
 
 
 def _looked_up(trial: _Trial) -> dict[str, Any]:
-    """A miss and hits through the engine, and what a compiler that is refused leaves behind."""
+    """A miss and hits through the engine, and the traces of a failed compile."""
     stores = Stores(user=DirectoryStore(trial.folder / "cache", writable=True))
     prepared = trial.prepare(trial.request(trial.source(), str(trial.folder / "here")))
     asked = []

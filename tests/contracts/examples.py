@@ -1,7 +1,7 @@
-"""A small sound cache of every system, made from its format, and what a test has to know to change it.
+"""A small sound cache of every system, made from its format, and the facts by which a test changes it.
 
 A system that is new to ``gpucache.caches.registry`` needs one more line in ``EXAMPLES``, and every contract
-of caches holds for it.
+of caches applies to it.
 """
 
 import os
@@ -85,11 +85,11 @@ class Example:
     add: Callable[[Path, int], object]
     """Adds the sound entry of a number to the cache at a place, which is made where it is not there."""
     payload: Callable[[int], bytes] | None
-    """What the entry of a number gives when it is extracted; None for a system that is opaque."""
+    """The extracted payload of the entry with a number; None for an opaque system."""
     place: str = ""
     """Where the cache is below a directory, as ``--cache`` takes it."""
     file: str = ""
-    """The file in an entry's directory that holds the payload; empty where the entry is that file."""
+    """The payload's file in an entry's directory; empty if the entry is that file."""
     alone: bool = True
     """Whether the directory is the system's own, so that whatever else is in it is reported."""
     opaque: bool = False
@@ -121,7 +121,7 @@ class Example:
         new.replace(path)
 
     def content(self, entry: CacheEntry) -> bytes:
-        """What the file of an entry holds."""
+        """The content of the file of an entry."""
         return self.file_of(entry).read_bytes()
 
     def take(self, entry: CacheEntry) -> None:
@@ -136,7 +136,7 @@ class Example:
             path.unlink()
 
     def file_of(self, entry: CacheEntry) -> Path:
-        """The file that holds an entry's payload."""
+        """The file with an entry's payload."""
         return Path(entry.path, self.file) if self.file else Path(entry.path)
 
 
@@ -175,7 +175,7 @@ def age(place: Path) -> None:
 
 
 def open_example(name: str, place: Path) -> Cache:
-    """The cache of a system at a place; in the place of one that cannot be opened what is wrong with it."""
+    """The cache of a system at a place, or the error if it cannot be opened."""
     location = Location(name, str(place), "--cache", enabled=True)
     try:
         if name == OWN:
@@ -231,7 +231,7 @@ def _add_cuda_driver(place: Path, number: int) -> None:
 
 
 def _opaque(path: str) -> Example:
-    """Files with content of their own at a path with a number in it."""
+    """Files with different contents at a path with a number in it."""
 
     def content(number: int) -> bytes:
         return PTX + b"// %d" % number

@@ -1,9 +1,9 @@
-"""What is told of the forms and damages of every system's caches: ``approved.txt`` beside its ``build.py``.
+"""Reports about the forms and damages of every system's caches: ``approved.txt`` next to its ``build.py``.
 
-A system has a table of CASES, which lay bytes at an empty place, and one of PLACES, which are environments
-with what is there. Whether a repair and an eviction did what they say is asserted for each.
+A system has a table of CASES, which put bytes at an empty place, and one of PLACES, which are environments
+with their files. Each case also asserts that a repair and an eviction did what they report.
 
-python -m tests.contracts.test_answers   writes the files again; read what has changed before it is committed
+python -m tests.contracts.test_answers   writes the files again; read the changes before committing them
 """
 
 import hashlib
@@ -92,7 +92,7 @@ def _files(root: Path) -> set[str]:
 
 
 def _told(name: str, case: str, folder: Path) -> Iterator[str]:
-    """What is reported about a case, of its repair, and of its eviction."""
+    """The report about a case, its repair, and its eviction."""
     example, place = EXAMPLES[name], folder / EXAMPLES[name].place
     if not case.startswith("alone: "):
         example.add(place, _NEIGHBOUR)
@@ -186,13 +186,13 @@ def _approved(name: str) -> Mapping[str, str]:
 
 @pytest.mark.parametrize(("name", "case"), CASES)
 def test_a_form_or_damage_is_told_as_approved(name: str, case: str) -> None:
-    """Its entries, findings and answer; a repair fixes what it says, an eviction leaves what is reported."""
+    """Entries, findings and answer are as approved; a repair fixes and an eviction leaves what it reports."""
     assert _text(name, case, "CASES") == _approved(name)[case]
 
 
 @pytest.mark.parametrize(("name", "case"), PLACES)
 def test_an_environment_leads_where_it_was_approved(name: str, case: str) -> None:
-    """The places in their order, what decided each, whether it is in use, and what is wrong with it."""
+    """The places in their order, the origin of each, whether it is in use, and its problems."""
     assert _text(name, case, "PLACES") == _approved(name)[f"place: {case}"]
 
 

@@ -1,4 +1,4 @@
-"""What every backend promises: ours on real compilers, and one of a third party that lives in the tests."""
+"""Promises of every backend: ours with real compilers, and a third party's from the tests."""
 
 import json
 import os
@@ -24,7 +24,7 @@ Said = dict[str, Any]
 def said(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, icd_vendors: Path
 ) -> Mapping[str, Any]:
-    """What a process says that did with one backend all there is to do."""
+    """The output of a process that used every part of one backend."""
     name = request.param
     if name == "opencl:pocl":
         need_pocl()
@@ -60,7 +60,7 @@ def _is_here(said: Mapping[str, Any]) -> bool:
 
 
 def test_planning_loads_no_gpu_stack(said: Said) -> None:
-    """A backend says what it will do without any library of a GPU."""
+    """Planning needs no GPU library."""
     assert said["loaded by planning"] == []
 
 
@@ -76,7 +76,7 @@ def test_the_toolchain_is_told_alike(said: Said) -> None:
 
 
 def test_a_target_that_is_not_here_is_an_error(said: Said) -> None:
-    """Nobody compiles or loads for a target that no program knows; who asks is told so."""
+    """An unknown target cannot be compiled or loaded, and the error names it."""
     for error in said["unknown"]:
         assert error is not None
         assert {"TargetError", "NoDeviceError"} & set(error["kinds"])
@@ -84,7 +84,7 @@ def test_a_target_that_is_not_here_is_an_error(said: Said) -> None:
 
 
 def test_only_variables_that_reach_the_compiler_are_told(said: Said) -> None:
-    """A variable of the compiler's is named with its value, and what every process has is not."""
+    """The compiler's variables are reported with their values, other variables are not."""
     assert list(said["environment"].values()) == ["-DY"]
 
 
@@ -99,7 +99,7 @@ def test_a_key_holds_all_that_changes_a_build(said: Said) -> None:
 
 
 def test_a_program_is_compiled_by_two_threads(said: Said) -> None:
-    """A compile gives bytes of the kind that was asked for and says how long it took, in any thread."""
+    """A compile returns bytes of the requested kind and its duration, in any thread."""
     told = said["compiled"]
     assert told["kind"][0] == told["kind"][1]
     assert all(told["bytes"])
@@ -117,7 +117,7 @@ def test_a_program_that_does_not_compile_is_told_by_its_name(said: Said) -> None
 
 
 def test_an_artifact_loads_where_there_is_a_device(said: Said) -> None:
-    """Loading names all kernels and refuses garbage; without a device it is said that there is none."""
+    """Loading names all kernels and refuses garbage; without a device it is an error."""
     told = said["loaded"]
     if _is_here(said):
         assert told["kernels"] == ["other", "show"]
@@ -148,7 +148,7 @@ def test_a_miss_is_compiled_and_then_a_hit(said: Said) -> None:
 
 
 def test_a_failed_compile_leaves_nothing(said: Said) -> None:
-    """What does not compile is the compiler's error to who asked, and no entry."""
+    """The caller gets the compiler's error, and no entry is written."""
     told = said["looked up"]
     assert "CompileError" in told["failed"]["kinds"]
     assert told["entries"] == 1

@@ -1,7 +1,7 @@
-"""One broken cache costs itself alone: the others are finished, and what could not be read is reported.
+"""One broken cache does not affect the others: they are finished, and the broken one is reported.
 
 With ``--cache all`` every verb meets a cache of each system that this user may not read, or in whose format
-something fails. It is never a cache of nothing: exit 5, a sentence that names the place, and a count.
+something fails. It is never an empty cache: exit 5, a sentence that names the place, and a count.
 """
 
 import json
@@ -32,7 +32,7 @@ VERBS: tuple[tuple[str, ...], ...] = (
 
 @pytest.fixture(autouse=True)
 def no_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing here is about what can compile."""
+    """These tests need no devices."""
     monkeypatch.setattr("gpucache.probe.ask.ask", lambda *_: [])
 
 
@@ -45,7 +45,7 @@ def everybodys() -> Iterator[Path]:
 
 
 def _asked(verb: tuple[str, ...], *places: str) -> tuple[int, list[str], dict[str, object]]:
-    """The exit code of a verb over some caches, what it could not read, and the summary of its document."""
+    """The exit code of a verb over some caches, its unreadable caches, and the summary of its document."""
     caches = [word for place in places for word in ("--cache", place)]
     with redirect_stdout(StringIO()) as out:
         code = main(["--json", *verb, *caches])
@@ -56,7 +56,7 @@ def _asked(verb: tuple[str, ...], *places: str) -> tuple[int, list[str], dict[st
 
 
 def _folders_of_entries(root: Path, name: str, place: Path) -> list[Path]:
-    """The root and the directories in it that lead to entries, or are one."""
+    """The directories below the root that contain entries or are entries."""
     entries = [Path(entry.path) for entry in open_example(name, place).scan()]
     above = {path for entry in entries for path in (entry, *entry.parents) if path.is_relative_to(root)}
     return sorted(path for path in above if path.is_dir())
@@ -123,7 +123,7 @@ _MET = {
     "verify --repair": ("items", "look", "check", "closed", "beside"),
     "evict": ("items", "look", "closed"),
 }
-"""By verb what of a format it asks for."""
+"""The methods of a format that each verb calls."""
 
 
 def test_our_own_cache_that_cannot_be_used_does_not_stop_the_others(
@@ -141,7 +141,7 @@ def test_our_own_cache_that_cannot_be_used_does_not_stop_the_others(
 
 
 def test_a_cache_of_taichi_without_its_index_is_emptied(tmp_path: Path) -> None:
-    """There is no row to take out of it."""
+    """There is no row to remove from it."""
     place = EXAMPLES["taichi"].make(tmp_path / "cache")
     (place / "ticache.tcb").unlink()
     code, _, summary = _asked(("evict", "--all", "--yes"), f"taichi:{place}")

@@ -1,7 +1,7 @@
-"""What every cache promises, the process that keeps it.
+"""Promises of every cache, whichever program owns it.
 
-Whatever is at its place, only our own errors are raised, what is wrong is reported, and nothing of somebody
-else's is changed. What a test needs to know of a system is in ``tests.contracts.examples``.
+Whatever is at its place, only our own errors are raised, damage is reported, and foreign files are
+unchanged. The facts that a test needs of a system are in ``tests.contracts.examples``.
 """
 
 import gc
@@ -34,7 +34,7 @@ from tests.unprivileged import NOBODY, as_nobody, needs_root
 _STRANGER = 12345
 """The uid of somebody who is not here."""
 _GONE_OR_CHANGED = ("rocfft",)
-"""Systems that do not tell a removal from a change: an entry is known by what is in it alone."""
+"""Systems that cannot distinguish a removal from a change: an entry is known only by its content."""
 _TAKEN_FROM_OTHERS = (OWN, "pyopencl")
 """Systems whose repair takes another user's files away: to quarantine, or as programs would unpickle them."""
 _OWN_WAY = (OWN, "sycl", "futhark", "rocfft", "pyopencl", "pocl", "cuda")
@@ -75,7 +75,7 @@ def _verified(cache: Cache) -> Checks:
 
 
 def _repaired(cache: Cache) -> list[Finding]:
-    """What was found once what can be fixed is fixed."""
+    """The findings after a repair of everything that can be repaired."""
     found = [cache.repair(checked, entry) for checked, entry in _verified(cache) if checked.findings]
     return [finding for checked in found for finding in checked.findings]
 
@@ -89,7 +89,7 @@ def _keys(cache: Cache) -> set[str]:
 
 
 def _asked(cache: Cache) -> list[CacheEntry]:
-    """The entries of a cache that was asked everything that changes nothing; no error but ours comes out."""
+    """The entries of a cache after every read-only call; only our own errors are raised."""
     cache.location()
     entries = list(cache.scan())
     cache.find("")
@@ -105,14 +105,14 @@ def _asked(cache: Cache) -> list[CacheEntry]:
 
 
 def _emptied(cache: Cache) -> list[Kept]:
-    """What of the entries stays, and why, once all that may go is gone."""
+    """The entries that stay, and why, after a removal of everything that may go."""
     kept = [cache.remove(entry, "--all") for entry in list(cache.scan())]
     cache.finish_removals()
     return [one for one in kept if one is not None]
 
 
 def _lies(root: Path) -> dict[str, object]:
-    """Everything below a directory: where links lead, what files hold and when they were written."""
+    """Everything below a directory: the targets of links, the contents and times of files."""
     found: dict[str, object] = {}
     for path in sorted(root.rglob("*")):
         folder = path.is_dir() and not path.is_symlink()
@@ -128,7 +128,7 @@ def _lay(path: Path, content: bytes = b"mine, and dear to me\n") -> Path:
 
 
 def test_every_system_keeps_this_contract() -> None:
-    """Whoever adds a system adds an example of its cache."""
+    """Every system has an example of its cache."""
     assert set(EXAMPLES) == set(NAMES)
 
 
@@ -151,7 +151,7 @@ def test_an_absent_or_empty_place_has_nothing(name: str, made: bool, tmp_path: P
 
 @every_system
 def test_a_place_of_the_wrong_kind_is_refused_or_told(name: str, tmp_path: Path) -> None:
-    """A file in the way of a directory, or a directory in the way of a file, is neither emptied nor fixed."""
+    """A file in place of a directory, or a directory in place of a file, is neither emptied nor fixed."""
     place = tmp_path / EXAMPLES[name].place if EXAMPLES[name].place else tmp_path / "cache"
     _lay(place / "diary.txt" if EXAMPLES[name].place else place)
     before = _lies(tmp_path)
@@ -166,7 +166,7 @@ def test_a_place_of_the_wrong_kind_is_refused_or_told(name: str, tmp_path: Path)
 
 @every_system
 def test_the_folder_of_something_else_is_left_alone(name: str, tmp_path: Path) -> None:
-    """Of a home nothing is recognised, listed as what may go, changed or removed."""
+    """In a home nothing is recognised, listed as removable, changed or removed."""
     for path in ("thesis/a.tex", "photos/1.jpg", ".bashrc", "notes.txt"):
         _lay(tmp_path / "home" / path)
     before = _lies(tmp_path)
@@ -184,7 +184,7 @@ def test_the_folder_of_something_else_is_left_alone(name: str, tmp_path: Path) -
 
 
 def _everything_asked(name: str, place: Path) -> dict[str, list[str]]:
-    """What a place tells, with a repair of what belongs to no entry."""
+    """The report about a place, with a repair of files that belong to no entry."""
     if name in SYSTEMS:
         load_system(name).recognises(place)
     cache = open_example(name, place)
@@ -248,7 +248,7 @@ def test_a_folder_of_entries_that_may_not_be_read_is_told(name: str, mode: int, 
 @needs_root
 @every_system
 def test_a_place_that_may_not_be_written_keeps_its_entries(name: str, open_folder: Path) -> None:
-    """Each says why it was not removed, and what would fix that."""
+    """Each says why it was not removed, and how to fix that."""
     root = open_folder / "root"
     place = EXAMPLES[name].make(root)
     for path in (*root.rglob("*"), root):
@@ -271,7 +271,7 @@ def test_a_place_that_may_not_be_written_keeps_its_entries(name: str, open_folde
 
 
 def _made(name: str, tmp_path: Path, entries: int = 3) -> tuple[Example, Cache, list[CacheEntry]]:
-    """The example of a system, its cache, and what a scan of that gives."""
+    """The example of a system, its cache, and its scanned entries."""
     place = EXAMPLES[name].make(tmp_path / "cache", entries)
     cache = open_example(name, place)
     return EXAMPLES[name], cache, list(cache.scan())
@@ -294,7 +294,7 @@ def test_a_sound_cache_has_no_findings(name: str, tmp_path: Path) -> None:
 
 @every_system
 def test_looking_leaves_every_time_alone(name: str, tmp_path: Path) -> None:
-    """Nothing that can be asked changes when a file was read or written last."""
+    """No call changes when a file was last read or written."""
     _, cache, entries = _made(name, tmp_path)
 
     def times() -> list[tuple[Path, int, int]]:
@@ -323,7 +323,7 @@ def test_an_extraction_gives_the_payload(name: str, tmp_path: Path) -> None:
 
 @every_system
 def test_a_checksum_that_is_claimed_finds_every_changed_byte(name: str, tmp_path: Path) -> None:
-    """No entry counts as checked by one while a bit of its payload is another."""
+    """An entry whose payload has a changed bit is never reported as verified by checksum."""
     example, cache, (first, *_) = _made(name, tmp_path)
     if not cache.check(first).checksum:
         return
@@ -366,9 +366,9 @@ def test_the_beginning_of_a_key_finds_its_entries(name: str, tmp_path: Path) -> 
 
 @pytest.fixture
 def held_bytes() -> Iterator[Callable[[], int]]:
-    """What is held in memory of all that was made since the test began.
+    """The memory held by objects made since the test began.
 
-    Without what pathlib made: it interns names, and Python's table of these grows by megabytes at any time.
+    Without pathlib's: it interns names, and Python's table of these grows by megabytes at any time.
     """
     but_names = tracemalloc.Filter(inclusive=False, filename_pattern=pathlib.__file__)
 
@@ -456,7 +456,7 @@ def test_an_entry_that_vanished_since_the_scan(name: str, tmp_path: Path) -> Non
 
 @every_system
 def test_an_entry_of_another_cache_is_a_mistake(name: str, tmp_path: Path) -> None:
-    """What another cache scanned can be neither checked nor removed here."""
+    """An entry scanned by another cache can be neither checked nor removed."""
     example, cache, (first, *_) = _made(name, tmp_path)
     stranger = CacheEntry("another", first.key, first.path, 0, 0, 0)
     with pytest.raises(TypeError):
@@ -468,7 +468,7 @@ def test_an_entry_of_another_cache_is_a_mistake(name: str, tmp_path: Path) -> No
 
 @every_judged
 def test_a_damaged_entry_that_vanished_is_fixed(name: str, tmp_path: Path) -> None:
-    """Whoever removed it did what the repair would have done."""
+    """A vanished entry counts as repaired."""
     example, cache, (first, *_) = _made(name, tmp_path)
     example.cut(first)
     cache = open_example(name, tmp_path / "cache" / example.place)
@@ -481,7 +481,7 @@ def test_a_damaged_entry_that_vanished_is_fixed(name: str, tmp_path: Path) -> No
 
 @every_judged
 def test_a_damaged_entry_that_was_built_anew_is_not_repaired(name: str, tmp_path: Path) -> None:
-    """What a program wrote since the check is sound, and stays as it is."""
+    """An entry that a program wrote since the check is sound, and is unchanged."""
     example, cache, (first, *_) = _made(name, tmp_path)
     sound = example.content(first)
     example.cut(first)
@@ -498,7 +498,7 @@ def test_a_damaged_entry_that_was_built_anew_is_not_repaired(name: str, tmp_path
 
 @every_judged
 def test_an_entry_that_changed_since_the_scan_is_kept(name: str, tmp_path: Path) -> None:
-    """A program built it anew, which nobody decided to remove."""
+    """A program built it anew, so the plan to remove it no longer applies."""
     example, cache, (first, *_) = _made(name, tmp_path)
     example.change(first)
     kept = cache.remove(first, "--all")
@@ -518,7 +518,7 @@ def test_a_removal_twice(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [name for name, one in EXAMPLES.items() if one.opaque])
 def test_an_entry_that_nobody_can_judge(name: str, tmp_path: Path) -> None:
-    """However it is cut it is called sound, with one note for the cache; it stays, and is told why."""
+    """However it is cut it is called sound, with one note for the cache; it stays, with the reason."""
     example, _, (first, *_) = _made(name, tmp_path)
     example.cut(first)
     cache = open_example(name, tmp_path / "cache")
@@ -539,7 +539,7 @@ def test_an_entry_that_nobody_can_judge(name: str, tmp_path: Path) -> None:
 
 @every_judged
 def test_a_repair_fixes_what_it_says_it_fixed(name: str, tmp_path: Path) -> None:
-    """Verified again, nothing is wrong, the sound entries are there, and nothing is left to repair."""
+    """A second verify finds no damage, all sound entries, and nothing left to repair."""
     example, cache, (first, *others) = _made(name, tmp_path)
     example.cut(first)
     cache = open_example(name, tmp_path / "cache" / example.place)
@@ -555,7 +555,7 @@ def test_a_repair_fixes_what_it_says_it_fixed(name: str, tmp_path: Path) -> None
 @needs_root
 @every_system
 def test_an_entry_of_somebody_else_is_left_by_a_repair(name: str, tmp_path: Path) -> None:
-    """It is told to be untrusted, and stays; where it does not stay, it is told to be gone."""
+    """An entry that is reported as untrusted stays; one that does not stay is reported as gone."""
     example, cache, (first, *_) = _made(name, tmp_path)
     path = Path(first.path)
     for one in (path, *path.rglob("*")):
@@ -572,7 +572,7 @@ def test_an_entry_of_somebody_else_is_left_by_a_repair(name: str, tmp_path: Path
 
 @every_system
 def test_an_entry_that_others_may_write_is_untrusted(name: str, tmp_path: Path) -> None:
-    """Whatever it holds now, what a program is given could be anything."""
+    """Any user could have replaced its payload, whatever it is now."""
     example, _, (first, *_) = _made(name, tmp_path)
     for path in (tmp_path / "cache").rglob("*"):
         if path.is_dir():
@@ -590,7 +590,7 @@ def _places(root: Path) -> list[str]:
 
 @every_system
 def test_a_link_in_the_place_of_anything_is_not_followed(name: str, tmp_path: Path) -> None:
-    """Whichever file or directory leads out of the cache, what is there is neither changed nor removed."""
+    """Whichever file or directory is a link out of the cache, its target is neither changed nor removed."""
     example = EXAMPLES[name]
     example.make(tmp_path / "cache", 1)
     for number, place in enumerate(_places(tmp_path / "cache")):
@@ -648,7 +648,7 @@ def test_what_is_no_file_in_the_place_of_one_is_told(name: str, kind: int, tmp_p
 def test_a_folder_in_the_place_of_a_file_is_told_and_moved_away(
     name: str, held: bool, tmp_path: Path
 ) -> None:
-    """Its owner fails at it or compiles at every start; what a user has in it is kept."""
+    """The owner fails or compiles at every start; a user's files in the directory are kept."""
     example = EXAMPLES[name]
     for number, place in enumerate(_places(example.make(tmp_path / "cache", 1))):
         root = tmp_path / f"cache-{number}"
@@ -715,7 +715,7 @@ def test_strangers_beside_entries_are_kept_and_named(name: str, tmp_path: Path) 
 
 @every_other
 def test_an_unknown_field_is_refused_with_those_there_are(name: str, tmp_path: Path) -> None:
-    """Whoever mistyped one reads what can be asked for."""
+    """The error lists the valid fields."""
     _, cache, _ = _made(name, tmp_path)
     with pytest.raises(UsageError, match=r"no field '?colour") as refused:
         list(cache.explain({"colour": (b"red",)}))
@@ -760,7 +760,7 @@ def test_an_environment_without_a_home_raises_nothing(
 @needs_root
 @every_other
 def test_an_environment_that_names_what_may_not_be_entered(name: str, tmp_path: Path) -> None:
-    """The places it names are reported with what is wrong with them, whether anything is there or not."""
+    """The places it names are reported with their problems, whether they exist or not."""
     tmp_path.chmod(0o700)
     environs = _environs(name, f"{tmp_path}/place")
     told = json.loads(as_nobody(lambda: json.dumps([_all_asked(name, environ) for environ in environs])))
@@ -773,7 +773,7 @@ def test_an_environment_that_names_what_may_not_be_entered(name: str, tmp_path: 
 
 @every_other
 def test_isolation_leads_programs_to_one_cache_below_a_folder(name: str, tmp_path: Path) -> None:
-    """What they keep there is found again, and is in use; a system that cannot be led says why."""
+    """Programs' entries there are found again, and in use; a system without isolation says why."""
     system = load_system(name)
     isolation = system.isolation(tmp_path)
     environ = {"HOME": "/nowhere", **dict(isolation.environment)}

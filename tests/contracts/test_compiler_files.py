@@ -1,4 +1,4 @@
-"""What compilers open of their own, as strace sees it, against what a toolchain says they are made of."""
+"""The files that compilers open, as strace sees them, against the toolchain's own list."""
 
 import json
 import os
@@ -76,7 +76,7 @@ _OPENED = re.compile(rb'^\d+ +open(?:at)?\([^"]*"[^"]*", ([A-Z_|]+).*\) += \d+<(
 def traced(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, icd_vendors: Path
 ) -> tuple[Mapping[str, object], list[str], Path]:
-    """What a process that compiles says, the files that it opened since it began, and its own directory."""
+    """The output of a compiling process, the files opened since it began, and its own directory."""
     strace = shutil.which("strace")
     if strace is None:
         pytest.skip("strace is not installed")
@@ -121,7 +121,7 @@ def _is_pythons(name: str) -> bool:
 def test_every_file_that_a_build_opens_is_accounted_for(
     traced: tuple[Mapping[str, object], list[str], Path],
 ) -> None:
-    """It is the program's, the system's, or one of those that the toolchain's fields tell."""
+    """It is the program's, the system's, or in the toolchain's fields."""
     said, opened, folder = traced
     own = {os.path.realpath(path) for path in said["own"]}  # type: ignore[attr-defined]
     other = [

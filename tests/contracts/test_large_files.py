@@ -1,4 +1,4 @@
-"""A file of gigabytes in a cache: looking at it takes neither its size in memory nor an exception."""
+"""A file of gigabytes in a cache: reading it takes no memory of its size and raises nothing."""
 
 import resource
 import sys
@@ -11,7 +11,7 @@ from tests.contracts.examples import EXAMPLES, open_example
 
 _LARGE = 3 << 30
 _ROOM = 900 << 20
-"""Of addresses, for Python, its libraries and what is read of a file."""
+"""Address space for Python, its libraries and the parts of a file that are read."""
 
 
 def _limited() -> None:

@@ -76,7 +76,7 @@ def test_a_sound_entry_is_never_written_over(name: str, tmp_path: Path) -> None:
 
 @every_moving
 def test_a_damaged_entry_is_replaced(name: str, tmp_path: Path) -> None:
-    """What is damaged here comes back from elsewhere."""
+    """A damaged local entry is replaced by one from elsewhere."""
     example, packed = _sent(name, tmp_path)
     place = tmp_path / "here" / example.place
     list(open_example(name, place).restore(packed))
@@ -119,7 +119,7 @@ def test_what_is_no_entry_is_not_written(name: str, tmp_path: Path) -> None:
 
 @every_moving
 def test_a_damaged_entry_does_not_leave(name: str, tmp_path: Path) -> None:
-    """What verify finds wrong is not packed."""
+    """An entry that verify finds wrong is not packed."""
     example = EXAMPLES[name]
     cache = open_example(name, example.make(tmp_path / "there"))
     for entry in scanned(cache):
@@ -133,7 +133,7 @@ def test_a_damaged_entry_does_not_leave(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [name for name in MOVING if name != OWN])
 def test_what_a_killed_process_left_is_removed_at_the_next_start(name: str, tmp_path: Path) -> None:
-    """A staging directory that no process holds goes; one of a living process stays."""
+    """A staging directory that no process holds is removed; one of a living process stays."""
     example, packed = _sent(name, tmp_path)
     place = tmp_path / "here" / example.place
     dead = (place.parent if example.place else place) / f"{STAGING}1-dead"

@@ -27,7 +27,7 @@ from tests.unprivileged import NOBODY, as_nobody, needs_root
 
 FOREIGN = [name for name in MOVING if name != OWN]
 a_few = pytest.mark.parametrize("name", ["gpucache", "triton", "cupy", "jax"])
-"""For what no format decides."""
+"""A value where no format decides."""
 every_foreign = pytest.mark.parametrize("name", FOREIGN)
 
 
@@ -80,7 +80,7 @@ def test_an_entry_does_not_land_in_the_place_of_another(name: str, tmp_path: Pat
 
 @every_foreign
 def test_a_staging_directory_shows_no_entry(name: str, tmp_path: Path) -> None:
-    """What another process is just restoring is seen by no reader of the cache."""
+    """An entry that another process is restoring is invisible to readers of the cache."""
     entries = _sent(name, tmp_path)
     place = tmp_path / "here" / EXAMPLES[name].place
     _restored(name, place / f"{STAGING}1-{8 * 'a'}" / "0", *entries)
@@ -115,7 +115,7 @@ def test_half_an_entry_of_a_living_writer_is_left_alone(name: str, tmp_path: Pat
 
 @every_foreign
 def test_half_an_entry_that_a_killed_pull_left_is_completed(name: str, tmp_path: Path) -> None:
-    """What is there already and has the same bytes is not an obstacle, nor is an empty directory."""
+    """An existing file with the same bytes is not an obstacle, nor is an empty directory."""
     entry = _sent(name, tmp_path)[0]
     for count in range(len(entry.files)):
         place = tmp_path / f"here{count}" / EXAMPLES[name].place
@@ -186,7 +186,7 @@ def test_files_that_land_are_their_owners_whatever_the_umask(name: str, tmp_path
 
 @every_moving
 def test_files_of_modes_that_do_harm_are_refused(name: str, tmp_path: Path) -> None:
-    """What others could write to, or its owner could not read, does not land."""
+    """Files that others could write, or that their owner could not read, are not restored."""
     entry = _sent(name, tmp_path)[0]
     for mode in (0o000, 0o666, 0o777, 0o044):
         changed = entry._replace(files=tuple(one._replace(mode=mode) for one in entry.files))
@@ -213,7 +213,7 @@ def _block(kind: str, place: Path) -> None:
 @a_few
 @pytest.mark.parametrize("kind", ["a file", "a link to nothing", "a loop"])
 def test_a_root_that_is_none_is_told(name: str, kind: str, tmp_path: Path) -> None:
-    """Nothing is written, and each entry says why; no exception but the error of a cache that is none."""
+    """Nothing is written, and each entry says why; the only exception is for a place that is not a cache."""
     entries = _sent(name, tmp_path)
     place = tmp_path / "here" / "root"
     _block(kind, place)
@@ -295,7 +295,7 @@ def _emptied(place: Path) -> bool:
 
 @every_foreign
 def test_files_named_like_staging_directories_do_not_land(name: str, tmp_path: Path) -> None:
-    """An entry that would be found in one is none; nor is one with the same names in other cases."""
+    """An entry inside a staging directory, or with names that differ only in case, is not restored."""
     entry = _sent(name, tmp_path)[0]
     place = tmp_path / "here" / EXAMPLES[name].place
     below = [one._replace(name=f"{STAGING}1-{8 * 'a'}/0/{one.name}") for one in entry.files]
@@ -308,7 +308,7 @@ def test_files_named_like_staging_directories_do_not_land(name: str, tmp_path: P
 
 @every_foreign
 def test_what_blocks_the_place_of_a_file_is_told_or_replaced(name: str, tmp_path: Path) -> None:
-    """A directory, a link or a pipe is no damage of the entry; nothing behind a link changes."""
+    """A directory, a link or a pipe is not damage of the entry; nothing behind a link changes."""
     entry = _sent(name, tmp_path)[0]
     target = tmp_path / "target"
     for kind in ("directory", "link", "pipe"):

@@ -1,4 +1,4 @@
-"""What owners keep for all entries together when entries come from elsewhere, and entries that may not."""
+"""Files that owners keep for all entries together, and entries that may not be restored."""
 
 import sqlite3
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def _restored(name: str, place: Path, *entries: PortableEntry) -> list[Restored]
 
 
 def test_the_sum_by_which_the_driver_evicts_grows(tmp_path: Path) -> None:
-    """By the size of each entry that is written, and by none that is there."""
+    """The sum grows by the size of each written entry, and not by existing ones."""
     entries = _from(
         "intel-neo", tmp_path / "there", lambda root: [intel_neo.put(root, one) for one in (1, 2)]
     )
@@ -69,7 +69,7 @@ def test_a_row_comes_into_a_database_of_rocfft_that_is_there(tmp_path: Path) -> 
 
 
 def test_kernels_without_a_version_of_miopen_stay(tmp_path: Path) -> None:
-    """Those of all versions have the same names."""
+    """They have the same names in all versions."""
     place = miopen.put(tmp_path / "there").parent
     cache = open_example("miopen", place)
     with pytest.raises(FormatError, match="version of MIOpen"):

@@ -1,6 +1,6 @@
-"""A name is the owner's only as the owner writes it: what people and file managers call a copy is theirs.
+"""A name is the owner's only as the owner writes it: people's and file managers' copies are not entries.
 
-Each system has a real cache, and next to every file and directory of it lie copies under such names.
+Each system has a real cache with copies under such names next to every file and directory.
 """
 
 import os
@@ -44,7 +44,7 @@ _RENAMINGS: dict[str, Callable[[str], str]] = {
     "lower case": str.lower,
     "other case": str.swapcase,
 }
-"""What a copy of something is called by file managers, editors and people."""
+"""Names that file managers, editors and people give to copies."""
 
 
 def _copied(path: Path, copy: Path) -> dict[Path, bytes]:
@@ -69,7 +69,7 @@ def _emptied(name: str, place: Path) -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_a_copy_under_another_name_is_no_entry_and_stays(name: str, tmp_path: Path) -> None:
-    """It is neither listed nor joined to an entry, and no repair or eviction touches it.
+    """A copy is neither listed nor joined to an entry, and no repair or eviction touches it.
 
     All copies of one file or directory are next to it at once.
     """

@@ -1,4 +1,4 @@
-"""What every store promises, on disk and in memory."""
+"""Promises of every store, on disk and in memory."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +28,7 @@ def test_unknown_key_is_absent(store: Store) -> None:
 
 @pytest.mark.parametrize("payload", [b"", b"x", bytes(range(256)) * 300])
 def test_published_entry_is_found(store: Store, payload: bytes) -> None:
-    """What was published comes back with key, head and payload, and its size was reported."""
+    """A published entry comes back with key, head and payload, and its size is reported."""
     entry = build_entry("a", payload)
     assert store.publish(entry) >= len(payload)
     found = store.get(entry.key)
@@ -37,7 +37,7 @@ def test_published_entry_is_found(store: Store, payload: bytes) -> None:
 
 
 def test_last_published_wins(store: Store) -> None:
-    """Publishing under a key again replaces what was there."""
+    """Publishing under an existing key replaces the entry."""
     store.publish(build_entry("a", b"first"))
     store.publish(build_entry("a", b"second"))
     found = store.get(build_entry("a", b"").key)

@@ -1,7 +1,7 @@
-"""Somebody else's files in and beside every cache: whatever is removed or repaired, they stay, and are told.
+"""Foreign files in and next to every cache: evictions and repairs leave them, and report them.
 
-Each system has a real cache of its own, aged, with strangers laid into every directory of it; and places that
-only look like such a cache. What goes by an eviction or a repair is the system's own alone.
+Each system has its own aged cache, with foreign files in every directory of it; and there are places that
+only look like such a cache. An eviction or a repair removes only the system's own files.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ OPERATIONS = (
     ("verify", "--repair"),
 )
 every_judged = pytest.mark.parametrize("name", [name for name, one in EXAMPLES.items() if not one.opaque])
-"""Those of which anything is removed at all."""
+"""Systems whose entries may be removed."""
 
 
 def _run(*arguments: object) -> int:
@@ -45,7 +45,7 @@ def _run(*arguments: object) -> int:
 
 @pytest.fixture(autouse=True)
 def no_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing here is about what can compile."""
+    """These tests need no devices."""
     monkeypatch.setattr("gpucache.probe.ask.ask", lambda *_: [])
 
 
@@ -70,7 +70,7 @@ def _beside(folder: Path, outside: Path) -> None:
 
 
 def _strangers(place: Path, known: set[Path]) -> dict[str, object]:
-    """What is at a place and was not of the cache as it was made: what it holds or leads to."""
+    """Foreign files at a place: their contents or targets."""
     found: dict[str, object] = {}
     for path in place.rglob("*"):
         if path not in known and not (path.is_dir() and not path.is_symlink()):
@@ -80,7 +80,7 @@ def _strangers(place: Path, known: set[Path]) -> dict[str, object]:
 
 
 def _kept(place: Path) -> set[Path]:
-    """What our own cache keeps of the entries it removes."""
+    """The files that our own cache keeps about removed entries."""
     kept = {path for folder in ("programs", "quarantine") for path in (place / "v1" / folder).rglob("*")}
     return {*kept, place / "v1" / "removed.jsonl"}
 
@@ -96,9 +96,9 @@ def outside(tmp_path: Path) -> Path:
 def test_what_others_keep_in_a_cache_stays_and_is_told(
     name: str, tmp_path: Path, outside: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every directory of a cache holds a user's files, hard links and links; none of them goes or changes.
+    """Every directory of a cache has a user's files, hard links and links; none of them goes or changes.
 
-    One is called by what a terminal would obey, and is shown without that.
+    One has terminal control sequences in its name, which are not printed.
     """
     place = EXAMPLES[name].make(tmp_path / "cache")
     flat = all(path.is_file() for path in place.iterdir()) if place.is_dir() else False
@@ -124,7 +124,7 @@ def test_what_others_keep_in_a_cache_stays_and_is_told(
 def test_a_cache_without_strangers_is_emptied(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What the tests above keep is kept for the strangers' sake alone."""
+    """Without foreign files a cache is emptied, so the tests above keep it only for their sake."""
     place = EXAMPLES[name].make(tmp_path / "cache")
     age(tmp_path)
     assert _run("evict", "--all", "--yes", "--cache", f"{name}:{place}") == 0
@@ -196,7 +196,7 @@ PLACES = (_home, _checkout, _store_by_hash, _by_number, _in_capitals)
 def test_nothing_goes_from_what_only_looks_like_a_cache(
     name: str, make: Callable[[Path], None], tmp_path: Path
 ) -> None:
-    """Homes, checkouts and stores of others have names as caches have them; what they hold tells."""
+    """Homes, checkouts and other stores may have a cache's names; their contents show that they are not."""
     place = tmp_path / "place"
     make(place)
     age(tmp_path)

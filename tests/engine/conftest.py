@@ -18,13 +18,13 @@ SOURCE = b'#include "value.h"\nextern "C" __global__ void show(int *out) { *out 
 
 @dataclass(slots=True)
 class Compiler:
-    """Gives back one payload with a remark in it, and counts how often it was asked."""
+    """Returns one payload with a remark in it, and counts its calls."""
 
     remark: str = "compiled"
     kind: ArtifactKind = ArtifactKind.PTX
     asked: int = 0
     meanwhile: Callable[[], object] = field(default=lambda: None)
-    """What happens while it compiles."""
+    """A hook that runs during the compile."""
 
     @property
     def payload(self) -> bytes:
@@ -97,7 +97,7 @@ def stores(store: DirectoryStore) -> Stores:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Callable[..., Path]:
-    """Writes a directory of headers: ``tree("include", value="7")`` holds ``value.h`` with that value."""
+    """Writes a directory of headers: ``tree("include", value="7")`` contains ``value.h`` with that value."""
 
     def write(name: str, *, value: str = "7", file: str = "value.h") -> Path:
         folder = tmp_path / name

@@ -1,4 +1,4 @@
-"""What the keys of a cache say: bytes kept twice, keys that never repeat, entries that no program reads."""
+"""Advice from the keys of a cache: bytes kept twice, keys that never repeat, entries no program reads."""
 
 import tracemalloc
 from collections import deque
@@ -58,7 +58,7 @@ def _filled(label: str, values: Iterable[str], *, used: bool = False) -> Cache:
 
 
 def test_identical_bytes_name_the_field_that_did_not_matter() -> None:
-    """Two keys with the same artifact are told with the field that tells the keys apart, and both keys."""
+    """Two keys with the same artifact are reported with the field in which they differ."""
     cache = Cache()
     cache.add({"source": "a", "option": "-DUNUSED=1"}, payload="same")
     cache.add({"source": "a", "option": "-DUNUSED=2"}, payload="same")
@@ -90,7 +90,7 @@ def test_the_same_bytes_of_two_programs_are_no_advice() -> None:
     ],
 )
 def test_a_key_that_changes_at_every_build_is_told_with_its_look(look: str, values: list[str]) -> None:
-    """The field that is another one in each of the last builds is named, with what it looks like."""
+    """The field that differs in each of the last builds is named, with the kind of its values."""
     (told,) = _filled("option", [f"-O2 {value}" for value in values]).advice(AdviceKind.RESTLESS)
     assert told.fields == ("option",)
     assert told.detail == (
@@ -121,14 +121,14 @@ def test_a_key_that_was_hit_is_not_restless() -> None:
 
 
 def test_a_digest_is_named_by_its_field_alone() -> None:
-    """A source that is another one at every build is reported without digits that say nothing."""
+    """A source that differs at every build is reported without its digest."""
     cache = _filled("source", (f"{number:064x}" for number in range(4)))
     (told,) = cache.advice(AdviceKind.RESTLESS)
     assert told.detail == "its key changes with every build, by source"
 
 
 def test_nothing_looks_like_no_values() -> None:
-    """Without values, and with values of two kinds, there is no look."""
+    """An empty list of values has no look, and neither do values of two kinds."""
     assert looks_like([]) == looks_like(["/tmp/a", "0x7f1234567"]) == ""
 
 

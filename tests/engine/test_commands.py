@@ -46,7 +46,7 @@ def test_a_failure_is_told_with_its_last_words() -> None:
 
 
 def test_a_signal_is_told() -> None:
-    """A command that was killed says by what."""
+    """A command that was killed reports the signal."""
     assert "signal 9" in _python("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
 
 
@@ -68,7 +68,7 @@ run_command(("/bin/sh", "-c", sys.argv[1]), os.environ, 3600.0)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a group with the process that made it")
 def test_a_command_does_not_outlive_who_runs_it(tmp_path: Path) -> None:
-    """Where its parent is killed a command is ended, and what it started, without a chance to object."""
+    """A command and its children are killed, without a chance to object, when their parent is."""
     mark = tmp_path / "child"
     script = f"trap '' TERM HUP; sleep 3600 & echo $$ $! > {shlex.quote(str(mark))}; wait"
     parent = subprocess.Popen([sys.executable, "-c", _RUNNING, script])
@@ -102,7 +102,7 @@ def test_a_command_does_not_outlive_who_starts_it() -> None:
 
 
 def _is_gone(pid: int) -> bool:
-    """Whether a process ends; it was told to, and the kernel may take a moment."""
+    """Whether a process ends; it was signalled, and the kernel may take a moment."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -115,7 +115,7 @@ def _is_gone(pid: int) -> bool:
 
 @pytest.mark.parametrize(("argv", "code"), [(("no-such-command",), 127), (("/",), 126), (("a\0b",), 126)])
 def test_a_command_that_cannot_be_started_is_told(argv: tuple[str, ...], code: int) -> None:
-    """The name is reported with what is wrong about it, and the exit code is that of a shell."""
+    """The error names the command and the reason, and the exit code is a shell's."""
     with pytest.raises(CommandError, match="cannot be started") as raised:
         run_command(argv, _ENVIRON, PATIENCE_S)
     assert raised.value.exit_code == code

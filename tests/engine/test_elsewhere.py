@@ -1,4 +1,4 @@
-"""Misses that another machine's store may answer: what is asked for, when, and what becomes of an answer."""
+"""Misses that another machine's store may serve: the requests, their moment, and the use of a reply."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from tests.engine.conftest import Compiler, make_ready
 
 @dataclass
 class Elsewhere:
-    """A store on another machine, and everything that it was asked for."""
+    """A store on another machine, and all requests to it."""
 
     there: dict[CacheKey, Entry] = field(default_factory=dict)
     asked: list[list[tuple[CacheKey, ...]]] = field(default_factory=list)
@@ -69,7 +69,7 @@ def _here(store: DirectoryStore, far: Elsewhere) -> Stores:
 
 
 def test_misses_of_one_lookup_are_asked_for_together(here: Stores, far: Elsewhere) -> None:
-    """What is here is not asked for; of the rest each with both of its keys, in one request."""
+    """Only local misses are requested, in one request, each with both of its keys."""
     get_or_build(here._replace(remote=None), _ready(0), Compiler())
     requests = [_ready(value) for value in (0, 1, 2, 9)]
     found = find_all(here, requests)
@@ -180,7 +180,7 @@ def test_a_root_that_is_full_is_one_sentence(
 
 
 def test_the_bound_of_the_cache_is_kept(here: Stores, far: Elsewhere) -> None:
-    """What is fetched counts as what is built."""
+    """Fetched entries count towards the size limit as built ones do."""
     calls: list[None] = []
     find_all(here._replace(trim=lambda: calls.append(None)), [_ready(1), _ready(2)])
     assert len(calls) == 1

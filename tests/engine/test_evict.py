@@ -30,7 +30,7 @@ def test_what_is_read_first_is_gone_before_the_rest_is_read(tmp_path: Path) -> N
 
 
 def test_what_was_used_since_it_was_ranked_stays(tmp_path: Path) -> None:
-    """A size limit takes the least recently used; one of these that is used meanwhile is none any more."""
+    """A size limit removes the least recently used entries, but not one that was used since the plan."""
     store = _filled(tmp_path, "abcd")
     cache = own(store)
     ranked = plan_evict(cache, Limits(max_size_bytes=1), NOW_NS)
@@ -41,7 +41,7 @@ def test_what_was_used_since_it_was_ranked_stays(tmp_path: Path) -> None:
 
 
 def test_all_is_known_to_go_before_it_goes(tmp_path: Path) -> None:
-    """Whoever is stopped amid a removal of all leaves no entry of which nobody says why it is gone."""
+    """A removal of everything that is interrupted leaves a record for every entry that is gone."""
     store = _filled(tmp_path, "ab")
     store.record("saxpy", Event(1, "built", build_entry("a").key.hex, "cuda:sm_90"))
     cache = own(store)

@@ -1,4 +1,4 @@
-"""What evict removes: filters, limits and their order, as a pure function."""
+"""The entries that evict removes: filters, limits and their order, as a pure function."""
 
 import random
 import tracemalloc
@@ -188,7 +188,7 @@ def test_superseded_is_what_has_a_newer_twin() -> None:
 
 
 def test_sources_in_two_places_are_two_programs() -> None:
-    """Two projects' ``main.cl`` are no versions of each other; an entry of an unknown place is one of all."""
+    """Two projects' ``main.cl`` are not versions of each other; an entry of unknown place may be of both."""
     ages = {"a": ("one", 1), "b": ("other", 2), "c": ("one", 3), "d": ("third", 6)}
     placed = [
         _entry(key, program="main.cl", place=place, created_ns=age) for key, (place, age) in ages.items()
@@ -200,7 +200,7 @@ def test_sources_in_two_places_are_two_programs() -> None:
 
 
 def test_damaged_and_nameless_entries_supersede_nothing() -> None:
-    """An entry that cannot be read, or whose program is unknown, is no twin of another."""
+    """An entry that cannot be read, or whose program is unknown, supersedes no other."""
     entries = [
         _entry("a", program="p", created_ns=1),
         _entry("b", program="p", created_ns=2, damage=Problem(FindingKind.CORRUPT, "bits")),
@@ -227,7 +227,8 @@ def test_stale_is_only_what_this_machine_has_outgrown(
     here: Sequence[tuple[tuple[str, str], ...]],
     stale: bool,
 ) -> None:
-    """An entry is stale where its device is here with another driver alone; what is not here is not stale."""
+    """An entry is stale if its device is on this machine with another driver only; an absent device is not
+    stale."""
     entry = _entry("a", toolchain=fields, toolchain_identity=identity)
     toolchains = [Toolchain("other", one, _IDENTITY) for one in here]
     assert _removed(plan([entry], Limits(stale=True), NOW_NS, lambda _: toolchains)) == ["a"] * stale
@@ -332,7 +333,7 @@ def test_filters_hold_over_several_caches() -> None:
 
 
 def test_what_nothing_removes_counts_and_comes_last() -> None:
-    """An opaque cache's bytes are part of the sum; its reasons are told only where the rest does not do."""
+    """An opaque cache's bytes count towards the limit; its reasons are given only if others are too small."""
     removable, opaque = _caches()
     opaque = [entry._replace(stays="remove it as a whole") for entry in opaque]
     met = plan_together([removable, opaque], Limits(max_size_bytes=500), NOW_NS)

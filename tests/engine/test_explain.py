@@ -25,7 +25,7 @@ KERNEL = b"kernel void show(global int *out) { *out = 7; }\n"
 
 @pytest.fixture
 def keep(stores: Stores, compiler: Any) -> Callable[..., None]:
-    """Build requests, so that there is something to hold a miss against."""
+    """Builds requests, so that a miss has something to be compared with."""
 
     def keep(*requests: Prepared, remark: str = "compiled") -> None:
         for prepared in requests:
@@ -49,7 +49,7 @@ def missed(stores: Stores, keep: Callable[..., None]) -> Callable[..., Miss]:
 
 
 def test_a_place_that_changed_is_named(missed: Callable[..., Miss], ready: Ready, tree: Tree) -> None:
-    """For an artifact that holds paths the directory is the field that changed, with both places."""
+    """For an artifact with paths in it the directory is the field that changed, with both places."""
     first, second = tree("first"), tree("second")
     miss = missed(ready(include_dirs=[second]), ready(include_dirs=[first]), remark=f"compiled in {first}")
     (only,) = miss.differences
@@ -82,7 +82,7 @@ def test_poison_is_forgotten_after_a_week(store: DirectoryStore, ready: Ready, s
 
 
 def test_a_time_limit_is_kept_with_the_poison(store: DirectoryStore, ready: Ready, stores: Stores) -> None:
-    """What was too slow for a limit gets another chance under a longer one, and the miss says so."""
+    """A program that exceeded a time limit may be tried again under a longer one, and the miss says so."""
     prepared = ready()
     late = Event(time_ns(), "poisoned", str(prepared.key), "cuda:compute_90", "it hung", limit_s=2.5)
     store.record("show", late)
@@ -107,7 +107,7 @@ def test_a_time_limit_is_kept_with_the_poison(store: DirectoryStore, ready: Read
 def test_a_program_is_known_again_under_another_name(
     missed: Callable[..., Miss], ready: Ready, built: str, asked: str
 ) -> None:
-    """The same source under another name is told by what changed, and under which name it was built."""
+    """The same source under another name is explained by its changes and the name of its earlier build."""
     old = ready(KERNEL, name=built, options=["-DN=4"])
     miss = missed(ready(KERNEL, name=asked, options=["-DN=8"]), old)
     assert miss.verdict is Verdict.KEY_CHANGED
@@ -115,7 +115,7 @@ def test_a_program_is_known_again_under_another_name(
 
 
 def test_a_source_without_a_kernel_is_known_by_its_content(missed: Callable[..., Miss], ready: Ready) -> None:
-    """Where there is no kernel to go by, the same source is found under any name."""
+    """A source without a kernel is recognised by its content under any name."""
     old = ready(b"int x;", name="old.cl", options=["-DN=4"])
     miss = missed(ready(b"int x;", name="new.cl", options=["-DN=8"]), old)
     assert miss.verdict is Verdict.KEY_CHANGED
@@ -125,7 +125,7 @@ def test_a_source_without_a_kernel_is_known_by_its_content(missed: Callable[...,
 def test_another_program_with_a_kernel_of_the_same_name_is_no_earlier_version(
     missed: Callable[..., Miss], ready: Ready
 ) -> None:
-    """Under another name and with another source nothing was built; what is nearest is told beside that."""
+    """Another name and another source were never built; the nearest build is still mentioned."""
     old = ready(KERNEL, name="one.cl")
     miss = missed(ready(KERNEL + b"//", name="two.cl"), old)
     assert miss.verdict is Verdict.NEVER_BUILT
@@ -134,7 +134,7 @@ def test_another_program_with_a_kernel_of_the_same_name_is_no_earlier_version(
 
 
 def test_a_target_that_was_never_built_says_so_first(missed: Callable[..., Miss], ready: Ready) -> None:
-    """A program built for another device alone was never built for this one; what differs comes after."""
+    """A program built only for another device was never built for this one; the differences come after."""
     old = ready(KERNEL, implementation="pocl")
     miss = missed(ready(KERNEL, implementation="intel", device="another"), old)
     assert miss.verdict is Verdict.NEVER_BUILT
@@ -180,7 +180,7 @@ def test_a_record_is_bounded_and_readable(missed: Callable[..., Miss], ready: Re
 def test_only_builds_that_can_be_nearer_are_read(
     ready: Ready, stores: Stores, keep: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Heads tell how far builds are at least, so that of many the details of few are read."""
+    """Heads give a lower bound of the distance, so that few of many details are read."""
     keep(*(ready(KERNEL, options=[f"-DN={number}", *["-DM"] * (number != 3)]) for number in range(6)))
     keep(ready(KERNEL + b"// edited\n", options=["-DN=3"]))
     read: list[CacheKey] = []
@@ -200,7 +200,7 @@ def test_only_builds_that_can_be_nearer_are_read(
 def test_of_many_builds_few_entries_are_opened(
     ready: Ready, stores: Stores, keep: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Events tell options and source, so that a miss costs the same after one build and after hundreds."""
+    """Events record options and source, so that a miss costs the same after one build and after hundreds."""
     keep(*(ready(KERNEL, options=[f"-DN={number}", "-DM"]) for number in range(50)))
     opened: list[CacheKey] = []
     look_at = DirectoryStore.look_at
@@ -222,7 +222,7 @@ def test_of_many_builds_few_entries_are_opened(
 def test_builds_whose_options_are_not_recorded_are_compared(
     ready: Ready, stores: Stores, keep: Callable[..., None], store: DirectoryStore
 ) -> None:
-    """A history that tells no options, as of long ones or of an older gpucache, leads to the nearest too."""
+    """A history without options, such as an older version's, still leads to the nearest build."""
     near, far = ready(KERNEL, options=["-DN=1"]), ready(KERNEL, options=["-DM=1", "-DO"])
     keep(near, far)
     (path,) = (store.root / "v1" / "programs").glob("show*.jsonl")

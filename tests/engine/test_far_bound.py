@@ -46,7 +46,7 @@ def test_entries_are_read_only_above_the_bound(
 def test_the_size_is_that_of_all_entries(
     store: DirectoryStore, ready: Callable[..., Prepared], compiler: Any, tree: Any, tmp_path: Path
 ) -> None:
-    """What is told without reading an entry is what a scan of all of them adds up to, damaged ones too."""
+    """The size reported without reading an entry equals that of a full scan, with damaged entries."""
     stores = open_stores(Settings(root=store.root, root_origin="--root"))
     folder = tree("include")
     assert store.allocated_bytes() == 0

@@ -1,4 +1,4 @@
-"""Builds where the histories hold what nobody of ours wrote."""
+"""Builds whose histories contain lines that gpucache did not write."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which header newly shadows which, told from the few files of its name."""
+"""Which header newly shadows another, found from the few files of its name."""
 
 from collections.abc import Callable
 from pathlib import Path

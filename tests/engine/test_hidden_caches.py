@@ -1,4 +1,4 @@
-"""What says that a command also caches where gpucache does not look."""
+"""Signs that a command also caches in a place that gpucache does not watch."""
 
 import os
 from pathlib import Path
@@ -19,14 +19,14 @@ _MS = 1_000_000
 
 
 def test_noise_is_not_far_more() -> None:
-    """Half as much again and a tenth of a second is what starts differ by; without starts nothing is said."""
+    """Starts vary by up to half as much again and a tenth of a second; without starts there is no verdict."""
     assert not is_far_more(249 * _MS, [50 * _MS, 100 * _MS])
     assert is_far_more(251 * _MS, [50 * _MS, 100 * _MS])
     assert not is_far_more(10**12, [])
 
 
 def test_a_place_says_more_than_times() -> None:
-    """The directory is told where it is known, else the times; where nothing speaks for a cache, nothing."""
+    """The directory is reported if it is known, else the times; without evidence there is no report."""
     assert Clues(100 * _MS, (100 * _MS,), Homeless(100 * _MS, ("~/.app",))).reason == ""
     first = Clues(3000 * _MS, (100 * _MS,))
     assert first.reason == (
@@ -48,7 +48,7 @@ def test_what_an_empty_home_folder_gains_is_named(tmp_path: Path) -> None:
 
 
 def test_a_trace_names_the_files_that_were_opened_for_reading(tmp_path: Path) -> None:
-    """By their real paths, also those with strange names; what failed or was only written is left out."""
+    """Files are named by their real paths, strange names too; failed and write-only opens are left out."""
     (tmp_path / "trace.1").write_bytes(
         b'openat(AT_FDCWD</w>, "a", O_RDONLY|O_CLOEXEC) = 3</w/a>\n'
         b'openat(AT_FDCWD</w>, "a", O_RDONLY) = 4</w/a>\n'
@@ -67,7 +67,7 @@ def _file(path: Path, written_ns: int) -> Path:
 
 
 def test_a_cache_is_what_was_written_once_and_is_read_again(tmp_path: Path) -> None:
-    """Not what was there before under any name, nor what each start writes, nor what lies in our folders."""
+    """Files that existed before, that every start writes, or that are in our directories are not a cache."""
     own, script = tmp_path / "bench", tmp_path / "cache" / "script.sh"
     watched = Watched(100, 200, own, lambda _: None, (str(script),))
     files = [
@@ -82,7 +82,7 @@ def test_a_cache_is_what_was_written_once_and_is_read_again(tmp_path: Path) -> N
 
 
 def test_a_cache_is_known_by_its_layout_or_its_name(tmp_path: Path) -> None:
-    """What was full before is found where a system knows it, or where a directory is called a cache."""
+    """A cache filled earlier is found if a system knows it, or if its directory is called a cache."""
     known = _file(tmp_path / "known" / "ab" / "kernel", 50)
     called = _file(tmp_path / ".cache" / "app" / "kernel", 50)
     root_of = {known.parent: tmp_path / "known"}.get
@@ -93,7 +93,7 @@ def test_a_cache_is_known_by_its_layout_or_its_name(tmp_path: Path) -> None:
 def test_a_cache_with_a_folder_for_each_entry_is_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Many places are told by the folder that they share, unless that is the home folder or above it."""
+    """Many places are reported by their common directory, unless it is the home directory or above it."""
     monkeypatch.setenv("HOME", str(tmp_path))
     kernels = [_file(tmp_path / ".boost_compute" / name[:2] / name / "kernel", 150) for name in _HASHES]
     own = [_file(tmp_path / name / "kernel", 150) for name in ("a", "b")]

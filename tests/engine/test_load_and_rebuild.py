@@ -1,4 +1,4 @@
-"""Entries that are tried for real, in real child processes, with drivers that live or die as told."""
+"""Entries loaded in real child processes, with drivers that live or die by order."""
 
 import os
 from types import SimpleNamespace
@@ -60,7 +60,7 @@ def test_an_entry_is_at_fault_where_another_program_loads(load: Any, other: Any,
 
 
 def test_without_workers_the_rest_is_not_tried() -> None:
-    """One start that fails is enough: every entry is checked by its bytes, and told as not checked beyond."""
+    """After one failed start every entry is checked by its bytes alone, and the report says so."""
     tried = []
 
     def unstartable(entry: CacheEntry) -> Trial:

@@ -1,4 +1,4 @@
-"""The heart: where a program is looked for, what is kept of a build, and what never goes wrong."""
+"""The heart: where a program is looked up, which part of a build is kept, and what must never fail."""
 
 import errno
 import os
@@ -49,7 +49,7 @@ def test_a_program_is_compiled_once(stores: Stores, ready: Ready, compiler: Any,
 def test_an_entry_says_what_it_is(
     store: DirectoryStore, stores: Stores, ready: Ready, compiler: Any, tree: Tree, tmp_path: Path
 ) -> None:
-    """Head and detail hold program, options, toolchain, the fields of the key, and where it came from."""
+    """Head and detail contain program, options, toolchain, the fields of the key, and its origin."""
     include = tree("include")
     prepared = ready(options=["-DA"], include_dirs=[include], path=tmp_path / "show.cu")
     key = _built(stores, prepared, compiler()).key
@@ -79,7 +79,7 @@ def test_a_long_log_is_cut(store: DirectoryStore, stores: Stores, ready: Ready, 
 
 
 def test_stores_are_asked_nearest_first(tmp_path: Path, ready: Ready, compiler: Any) -> None:
-    """Memory, then the user's root, then system roots; what is found on disk is remembered."""
+    """Memory comes first, then the user's root, then system roots; an entry from disk is kept in memory."""
     prepared = ready()
     roots = [tmp_path / name for name in ("user", "system")]
     for root in roots:
@@ -93,7 +93,7 @@ def test_stores_are_asked_nearest_first(tmp_path: Path, ready: Ready, compiler: 
 
 
 def test_a_hit_in_a_system_root_writes_nothing(tmp_path: Path, ready: Ready, compiler: Any) -> None:
-    """What an administrator warmed is used where it lies."""
+    """An entry that an administrator warmed is used in place."""
     prepared = ready()
     _built(Stores(user=DirectoryStore(tmp_path / "system", writable=True)), prepared, compiler())
     before = _files(tmp_path)
@@ -106,7 +106,7 @@ def test_a_hit_in_a_system_root_writes_nothing(tmp_path: Path, ready: Ready, com
 def test_a_header_edited_during_the_compile_is_not_kept(
     stores: Stores, ready: Ready, compiler: Any, tree: Tree, tmp_path: Path
 ) -> None:
-    """The caller gets what was compiled, but it is unknown of which header, so it is not published."""
+    """The caller gets the artifact, but nobody knows of which header it is, so it is not published."""
     include = tree("include")
     compile_ = compiler(meanwhile=lambda: tree("include", value="8"))
     built = _built(stores, ready(include_dirs=[include]), compile_)
@@ -122,7 +122,7 @@ def test_a_header_edited_during_the_compile_is_not_kept(
 def test_a_header_that_is_back_after_the_compile_was_another_meanwhile(
     stores: Stores, ready: Ready, compiler: Any, tree: Tree, tmp_path: Path, how: str
 ) -> None:
-    """A header that was edited and put back, or was shadowed for a while, may be what was compiled."""
+    """A header that was edited and put back, or shadowed for a while, may have been compiled in between."""
     first, include = tree("first", file="other.h"), tree("include")
 
     def change_and_put_back() -> None:
@@ -192,7 +192,7 @@ def test_a_folder_that_is_back_after_the_compile_was_another_meanwhile(
 def test_a_root_below_the_headers_keeps_what_includes_through_a_macro(
     ready: Ready, compiler: Any, tree: Tree, below: str
 ) -> None:
-    """What the cache itself writes there while a program is compiled is no header, at any of its builds."""
+    """The cache's own files, written there during a compile, are not headers of any build."""
     include = tree("include")
     stores = Stores(user=DirectoryStore(include / below, writable=True))
     for number in range(3):
@@ -222,7 +222,7 @@ def test_an_artifact_that_holds_a_path_is_for_its_place_alone(
 def test_what_is_no_artifact_is_not_kept(
     stores: Stores, ready: Ready, compiler: Any, tmp_path: Path, payload: bytes
 ) -> None:
-    """What a compiler gave that is nothing, of no known format or for another target is not published."""
+    """A result that is empty, of unknown format or for another target is not published."""
     built = _built(stores, ready(), lambda: compiler()()._replace(payload=payload))
     assert (built.artifact.payload, built.key) == (payload, None)
     assert built.note.startswith("the compiler's result is damaged, so it was not kept: ")
@@ -250,7 +250,7 @@ def test_a_required_hit_raises(stores: Stores, ready: Ready, compiler: Any) -> N
 def test_a_disabled_cache_is_not_consulted(
     stores: Stores, ready: Ready, compiler: Any, tmp_path: Path
 ) -> None:
-    """A disabled cache neither answers nor keeps, even where the entry is there."""
+    """A disabled cache neither serves nor keeps, even if it has the entry."""
     prepared = ready()
     _built(stores, prepared, compiler())
     before = _files(tmp_path)
@@ -271,7 +271,7 @@ def test_what_cannot_be_keyed_is_compiled_and_not_kept(
 
 
 def test_a_read_only_cache_is_read(stores: Stores, ready: Ready, compiler: Any, tmp_path: Path) -> None:
-    """With read_only hits are served, and what is built is not kept."""
+    """With read_only hits are served, and new builds are not kept."""
     known, new = ready(), ready(options=["-DNEW"])
     _built(stores, known, compiler())
     before = _files(tmp_path)
@@ -282,7 +282,7 @@ def test_a_read_only_cache_is_read(stores: Stores, ready: Ready, compiler: Any, 
 
 
 def test_no_usable_root_says_why(ready: Ready, compiler: Any) -> None:
-    """Where there is no root its own reason is the verdict and the note."""
+    """Without a root the reason is both the verdict and the note."""
     built = _built(Stores(unusable="the root is gone; make it"), ready(), compiler())
     assert (built.miss.verdict, built.miss.detail) == (Verdict.NOT_CONSULTED, "the root is gone; make it")
     assert built.note == "the root is gone; make it"
@@ -316,7 +316,7 @@ def test_what_cannot_be_kept_is_still_given_back(
 def test_a_bound_that_cannot_be_kept_harms_nobody(
     stores: Stores, ready: Ready, compiler: Any, failure: Exception
 ) -> None:
-    """Trimming after a publish may fail: the entry is there."""
+    """A failed trim after a publish leaves the entry in place."""
 
     def trim() -> None:
         raise failure
@@ -327,7 +327,7 @@ def test_a_bound_that_cannot_be_kept_harms_nobody(
 
 
 def test_a_compile_error_leaves_nothing(stores: Stores, ready: Ready, tmp_path: Path) -> None:
-    """What the compiler raises comes out, and the next process may try at once."""
+    """A compile error is raised to the caller, and the next process may try at once."""
 
     def refuse() -> Artifact:
         raise CompileError("it does not compile")
@@ -352,7 +352,7 @@ def test_a_sound_copy_below_makes_up_for_damage(tmp_path: Path, ready: Ready, co
 
 
 def test_a_useless_entry_is_replaced(stores: Stores, ready: Ready, compiler: Any) -> None:
-    """What a driver rejected is compiled again although it is there, and published over."""
+    """An entry that a driver rejected is compiled again and replaced."""
     prepared = ready()
     stores = stores._replace(memory=MemoryStore(1 << 20))
     _built(stores, prepared, compiler("garbage"))
@@ -386,7 +386,7 @@ def test_who_comes_second_waits_for_the_first(stores: Stores, ready: Ready, comp
 
 
 def test_nobody_waits_beyond_the_limit(stores: Stores, ready: Ready, compiler: Any) -> None:
-    """Where another holds the lock for longer than the limit, the program is compiled anyway and kept."""
+    """If another process holds the lock beyond the limit, the program is compiled anyway and kept."""
     prepared = ready()
     outcomes: list[Hit | Built] = []
 
@@ -413,7 +413,7 @@ class _Noticed(DirectoryStore):
 
 
 def test_nobody_queues_behind_builds_that_keep_nothing(tmp_path: Path, ready: Ready, compiler: Any) -> None:
-    """Who waited for a build that kept nothing compiles at once, next to all others who waited."""
+    """Those who waited for a build that kept nothing compile at once and together."""
     store = _Noticed(tmp_path / "cache", writable=True)
     stores, prepared, compiling, together = (
         Stores(user=store),

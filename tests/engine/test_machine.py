@@ -100,7 +100,7 @@ def test_a_name_means_a_device(text: str, devices: list[Device], meant: Device) 
 def test_any_other_name_is_refused(
     text: str, devices: list[Device], error: type[Exception], words: str
 ) -> None:
-    """Ambiguous, unknown, malformed, or of what cannot be compiled for: each with what can be named."""
+    """An ambiguous, unknown, malformed or uncompilable name is an error that lists the valid ones."""
     with pytest.raises(error, match=re.escape(words)):
         select_target(text, devices)
 

@@ -1,4 +1,4 @@
-"""Misses that are left to their program: what is noted of them, and what warm makes of it."""
+"""Misses left to their program: the notes of them, and the builds that warm makes of the notes."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -43,7 +43,7 @@ def test_what_a_late_compiler_was_asked_for_is_noted(
 def test_what_the_driver_rejected_is_noted_as_such(
     ready: Callable[..., Prepared], stores: Stores, store: DirectoryStore
 ) -> None:
-    """Whoever builds it later knows that an entry which answers is of no use."""
+    """A note says that the entry exists but is of no use."""
     leave(stores, ready(b"", implementation="pocl"), Miss(Verdict.REJECTED, "words"), 5)
     leave(stores, ready(b"// another", implementation="pocl"), _MISS, 5)
     assert sorted(one.rejected for one in store.missed()) == [False, True]
@@ -115,7 +115,7 @@ def test_what_cannot_be_asked_here_is_skipped(
 def test_only_what_is_there_now_is_forgotten(
     ready: Callable[..., Prepared], stores: Stores, store: DirectoryStore, result: WarmResult, left: int
 ) -> None:
-    """The note of what failed or was not reached stays."""
+    """The notes of builds that failed or were not reached stay."""
     leave(stores, ready(b"", implementation="pocl"), _MISS, 5)
     item = _planned(store, {})
     forget_built(store, store.missed(), [WarmOutcome(item.program, item.target, result, item.variant)])

@@ -60,12 +60,12 @@ _OLD, _NEW = "0" * 64, "1" * 64
     ],
 )
 def test_a_difference_in_words(label: str, left: str | None, right: str | None, words: list[str]) -> None:
-    """Each kind of field is told as a person would say it, with both values where those mean something."""
+    """Each kind of field is phrased as a person would say it, with both values if they mean something."""
     assert phrases([Difference(label, left, right)]) == words
 
 
 def test_a_build_that_was_asked_for_in_another_way_is_told_in_one_sentence() -> None:
-    """What follows from that is left out, and what an older gpucache kept is not taken for it."""
+    """Its consequences are left out, and an older version's entry is not mistaken for it."""
     itself, ours = "of 'gpucache run', whose keys", "of warm or the library, whose keys"
     name = Difference("name of the source", None, "a.cu")
     options = Difference("option", "-DA=1", "-arch=sm_90 -DA=1", (("-DA=1",), ("-arch=sm_90", "-DA=1")))
@@ -90,7 +90,7 @@ def test_a_build_in_another_language_is_not_said_to_be_kept_for_another_way_of_a
 
 
 def test_a_header_that_has_longer_names_as_well_is_told_once() -> None:
-    """One file with three names in a closure is one change; another file of that name is one of its own."""
+    """One file with three names in a closure is one change; another file of that name is its own change."""
     names = ("sub/a.h", "inc/sub/a.h", "/far/inc/sub/a.h", "/far/b.h")
     changed = [Difference(f"include {name}", _OLD, _NEW) for name in names]
     assert phrases(changed) == ["the header sub/a.h changed", "the header /far/b.h changed"]
@@ -123,7 +123,7 @@ def _options(before: Sequence[str], now: Sequence[str]) -> tuple[Difference, ...
     ],
 )
 def test_options_are_told_one_by_one(before: Sequence[str], now: Sequence[str], words: list[str]) -> None:
-    """Every option is told as it was given, white space and hyphens inside it included, and the order too."""
+    """Every option is shown as given, with its white space and hyphens, and so is a change of order."""
     assert phrases(_options(before, now)) == words
 
 
@@ -158,7 +158,7 @@ def test_the_weightiest_comes_first() -> None:
 
 
 def test_a_shadowing_header_is_told_instead_of_a_changed_one() -> None:
-    """Where it is known which file shadows which, that sentence stands for the header."""
+    """If it is known which file shadows which, that sentence replaces the header's."""
     changed = [Difference("include a.h", _OLD, _NEW), Difference("include b.h", _OLD, _NEW)]
     assert phrases(changed, {"a.h": "a new a.h"}) == ["a new a.h", "the header b.h changed"]
 

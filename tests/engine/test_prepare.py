@@ -66,7 +66,7 @@ def test_closure_of_sees_the_disk_as_it_is_now(ready: Ready, tree: Tree) -> None
 def test_only_a_path_in_the_payload_or_a_debug_option_ties_it(
     ready: Ready, tree: Tree, implementation: str
 ) -> None:
-    """An artifact is tied to its place when it holds a folder as spelled, or by options that put paths in."""
+    """An artifact is tied to its place if it contains a directory as spelled, or by options with paths."""
     include = tree("include")
     plain = ready(b"", implementation=implementation, include_dirs=[include])
     assert not holds_paths(plain, b"compiled")
@@ -76,7 +76,8 @@ def test_only_a_path_in_the_payload_or_a_debug_option_ties_it(
 
 
 def test_line_options_tie_it_where_it_names_a_header(ready: Ready, tree: Tree) -> None:
-    """With line options an artifact in which the name of a header stands is tied, however that is reached."""
+    """With line options an artifact that contains the name of a header is tied, however the header is
+    reached."""
     include = tree("include")
     lines = ready(b"#include <value.h>", options=["-lineinfo"], include_dirs=[f"{include}/../include"])
     assert holds_paths(lines, b'.file 1 "/elsewhere/value.h"')
@@ -98,7 +99,7 @@ def test_line_options_tie_it_where_it_names_a_header(ready: Ready, tree: Tree) -
 def test_a_program_with_the_time_in_it_is_refused(
     ready: Ready, source: bytes, options: list[str], reason: str | None
 ) -> None:
-    """No entry is kept of what comes out differently each time, whether source or option brings it in."""
+    """No entry is kept of a result that differs each time, whether by source or by option."""
     refusal = ready(source, options=options).refusal
     assert (refusal is None) if reason is None else (refusal or "").startswith(reason)
 

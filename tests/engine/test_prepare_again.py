@@ -1,4 +1,4 @@
-"""What a process prepared before is given again only where it would come out the same."""
+"""An earlier preparation is reused only if it would come out the same."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -55,7 +55,7 @@ def test_an_equal_request_is_prepared_once(request_: BuildRequest, prepared_anew
 
 
 def test_a_large_source_is_not_kept(request_: BuildRequest, prepared_anew: list[BuildRequest]) -> None:
-    """What is kept is bounded in bytes."""
+    """The kept preparations are bounded in bytes."""
     large = request_.program._replace(source=_SOURCE + b" " * (1 << 20))
     for _ in range(2):
         _prepared(request_._replace(program=large))
@@ -63,7 +63,7 @@ def test_a_large_source_is_not_kept(request_: BuildRequest, prepared_anew: list[
 
 
 def test_few_programs_are_kept(request_: BuildRequest) -> None:
-    """What is kept is bounded in number."""
+    """The kept preparations are bounded in number."""
     for number in range(500):
         _prepared(request_._replace(options=(f"-DN={number}",)))
     assert len(prepared._kept) < 100

@@ -1,4 +1,4 @@
-"""Which entries no program reads again: what the facts say, and where they say too little."""
+"""Entries that no program reads any more: the evidence for that, and where it is too thin."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_what_a_missing_reader_left_is_stale_once_a_week_went_by(used_days: int,
 
 
 def test_one_use_keeps_all_that_its_reader_reads() -> None:
-    """The reader is somewhere, so what it did not use lately is not out of reach either."""
+    """The reader still exists, so its unused entries are not stale either."""
     assert not _stale(_entry(30, 30, gone="Python 3.9"), _entry(30, 1, gone="Python 3.9")).entries
 
 
@@ -48,7 +48,7 @@ def test_one_use_keeps_all_that_its_reader_reads() -> None:
 def test_an_older_version_is_stale_where_nothing_of_it_was_used_since_another_came(
     made_days: int, used_days: int, stale: bool
 ) -> None:
-    """Two versions in use side by side are two environments, and both read what they made."""
+    """Two versions in use side by side are two environments, and both read their own entries."""
     newer = _entry(20, 1, producer="Triton 3.5.0")
     found = _stale(_entry(made_days, used_days, producer="Triton 3.2.0"), newer)
     assert found.entries == stale
@@ -66,7 +66,7 @@ def test_another_owner_is_no_newer_version() -> None:
 
 
 def test_a_changed_driver_makes_stale_at_once() -> None:
-    """This machine's own devices are asked, so that no use elsewhere is in question."""
+    """This machine's own devices are queried, so use elsewhere does not matter."""
     entry = _entry(1, 0, toolchain=OLD, toolchain_identity=("device name",))
     here = Toolchain("other", NEW, ("device name",))
     assert _stale(entry, toolchains=(here,)).why == ("its device has another driver or toolchain now",)
@@ -84,7 +84,7 @@ def test_drivers_are_asked_about_devices_that_two_toolchains_built_for() -> None
 
 
 def test_what_is_never_removed_is_not_promised() -> None:
-    """Only what evict removes counts, so that it frees what was said."""
+    """Only entries that evict removes are counted, so that it frees the size it promised."""
     facts = {"gone": "Python 3.9"}
     stays = _entry(30, 30, stays="it is somebody else's", **facts)
     shared = _entry(30, 30, indivisible="others share its file", **facts)

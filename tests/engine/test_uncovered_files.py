@@ -1,4 +1,4 @@
-"""Of what was opened only files that are neither covered nor anybody's own are reported."""
+"""Of the opened files only those that are neither covered nor the system's are reported."""
 
 import os
 import shutil
@@ -51,7 +51,7 @@ def test_a_covered_file_is_not_told(header: Path) -> None:
 
 @pytest.mark.parametrize(("kind", "told"), [("a link", False), ("a hard link", False), ("a copy", True)])
 def test_another_name_of_a_covered_file_is_covered(header: Path, kind: str, told: bool) -> None:
-    """One file is one content under all its names; a copy may change alone."""
+    """A file is covered under all its names; a copy of it may change alone and is not."""
     name = header.with_name("other.h")
     NAMES[kind](name, header)
     assert _told(name, covered=header) is told
@@ -73,7 +73,8 @@ def test_what_the_compiler_brings_is_its_own(header: Path) -> None:
     "path", ["/proc/self/maps", "/dev/null", "/etc/passwd", sys.executable, os.__file__, "/", "/nonexistent"]
 )
 def test_what_belongs_to_the_system_is_not_told(path: str) -> None:
-    """The kernel's files, settings, programs, Python's modules, directories, and what is not there."""
+    """The kernel's files, settings, programs, Python's modules, directories and missing files are not
+    reported."""
     assert not _told(path)
 
 

@@ -1,6 +1,6 @@
 """``run_warm`` with workers that die: tried once more, then poisoned, neighbours built by real NVRTC.
 
-What workers run is given as text, as they cannot import a test module.
+The work is given as text, as workers cannot import a test module.
 """
 
 from collections.abc import Callable, Sequence
@@ -57,7 +57,7 @@ class Warming:
         self._devices = devices
         self.seen: list[Progress] = []
         self.noticed = root.with_name("noticed")
-        """There once progress was told that ``bad.cu`` runs."""
+        """Exists once progress reported that ``bad.cu`` runs."""
 
     def items(self, *names: str) -> list[WarmItem]:
         """One item for each program; every source differs."""
@@ -66,7 +66,7 @@ class Warming:
         return plan_warm(specs, self._devices, [TARGET], backends())
 
     def __call__(self, items: Sequence[WarmItem], text: str, **options: Any) -> dict[str, WarmOutcome]:
-        """Outcomes by program; ``text`` is what workers do for the program ``bad.cu``."""
+        """Outcomes by program; ``text`` is the workers' code for the program ``bad.cu``."""
         real = partial(build_job, partial(open_stores, self._settings))
         build = Text(f"{text} if job.request.program.name == 'bad.cu' else real(job)", real)
         stores = open_stores(self._settings)
@@ -95,7 +95,7 @@ ABORT = "__import__('os').abort()"
 def test_why_something_had_to_be_built_is_found_out_by_its_worker_alone(
     warming: Warming, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run itself reads no entry to hold a miss against, as the worker that builds it does."""
+    """The worker that builds a program reads the entries that explain its miss; the run itself reads none."""
     (item,) = warming.items("scale.cu")
     warming([item], "None")
     assert item.request is not None
@@ -118,7 +118,7 @@ def test_a_worker_that_dies_once_is_forgiven(warming: Warming, tmp_path: Path) -
 
 @pytest.mark.slow
 def test_the_poison_list_is_kept_until_a_retry_succeeds(warming: Warming, tmp_path: Path) -> None:
-    """A poisoned item is not tried again, unless told to; once built it is a hit like any other."""
+    """A poisoned item is not tried again unless asked for; once built it is an ordinary hit."""
     items = warming.items("bad.cu")
     marks = tmp_path / "marks"
     warming(items, ABORT)
@@ -132,7 +132,7 @@ def test_the_poison_list_is_kept_until_a_retry_succeeds(warming: Warming, tmp_pa
 
 @pytest.mark.slow
 def test_an_exception_is_not_poison(warming: Warming) -> None:
-    """An item whose worker raised fails with what was raised, and is tried again at the next run."""
+    """An item whose worker raised fails with that error, and is tried again at the next run."""
     items = warming.items("bad.cu", "one.cu")
     outcomes = warming(items, "1 / 0")
     assert outcomes["bad.cu"].result is WarmResult.FAILED
@@ -143,14 +143,13 @@ def test_an_exception_is_not_poison(warming: Warming) -> None:
 
 @pytest.mark.slow
 def test_an_answer_that_cannot_travel_fails_its_item_alone(warming: Warming) -> None:
-    """A worker whose answer cannot be sent back is a failure of that item."""
     outcomes = warming(warming.items("bad.cu", "one.cu"), "(lambda: None)")
     assert outcomes["bad.cu"].result is WarmResult.FAILED
     assert outcomes["one.cu"].result is WarmResult.BUILT
 
 
 def test_progress_counts_and_names(warming: Warming) -> None:
-    """Whoever watches is told how many are done of how many, and which run now."""
+    """Progress reports how many of how many are done, and which run now."""
     waits = f"any(__import__('os').path.exists({str(warming.noticed)!r}) for _ in iter(int, 1)) and real(job)"
     outcomes = warming(warming.items("bad.cu", "one.cu"), waits)
     assert outcomes["bad.cu"].result is WarmResult.BUILT

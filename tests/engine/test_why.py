@@ -1,4 +1,4 @@
-"""Answers to why, asked of requests without any command line."""
+"""Explanations of requests, without a command line."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -37,7 +37,7 @@ def ask(stores: Stores) -> Callable[..., list[Answer]]:
 def test_the_directory_that_a_program_runs_in_is_searched_and_told(
     stores: Stores, ready: Ready, tree: Callable[..., Path], compiler: Any, implementation: str
 ) -> None:
-    """A program that was built where a header lies is a hit there, and what it is elsewhere is said."""
+    """A program built where a header is found is a hit there, and elsewhere the difference is named."""
     here, source = tree("here"), b'#include "value.h"'
     anywhere = ready(source, implementation=implementation)
     request, toolchain = anywhere.request, anywhere.compilation.inputs.toolchain
@@ -63,7 +63,7 @@ def _report(*fields: tuple[str, str]) -> EntryReport:
 def test_a_hit_and_what_was_written_before(
     ask: Callable[..., list[Answer]], stores: Stores, store: DirectoryStore, ready: Ready, compiler: Any
 ) -> None:
-    """What is there is a hit; a miss reports the last three keys built for its target, newest first."""
+    """A stored build is a hit; a miss reports the last three keys built for its target, newest first."""
     built = [ready(b"int x;", options=[f"-DN={number}"]) for number in range(5)]
     for prepared in built:
         get_or_build(stores, prepared, compiler())
@@ -98,7 +98,7 @@ def test_the_newest_entry_of_each_build_is_asked_for() -> None:
 
 
 def test_two_entries_are_compared_in_words() -> None:
-    """Words tell two reports apart; equal ones need none."""
+    """Differing reports yield sentences, equal ones none."""
     left, right = _report(("option", "-DN=1")), _report(("option", "-DN=2"))
     assert compare(left, right) == ["the define N: 1 -> 2"]
     assert compare(left, left) == []

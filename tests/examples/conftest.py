@@ -20,7 +20,7 @@ _PROCESS = Path(__file__).with_name("opencl_process.py")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What the examples computed on one platform."""
+    """The results of the examples on one platform."""
 
     arrays: Mapping[str, Any]
     launches: Mapping[str, list[str]]

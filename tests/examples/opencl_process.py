@@ -144,7 +144,7 @@ def gemm(runner: Runner, program: Any, variant: str, found: dict[str, Any]) -> N
 
 
 def first_launches(request: BuildRequest, compilation: Compilation) -> list[str]:
-    """What a bench launches on zeros, after launching it; the driver's words where it refuses."""
+    """The launches of a bench on zeros, after running them; the driver's message if it refuses."""
     launches = find_launches(BACKEND, request, compilation)
     session = open_session(BACKEND, request.target)
     session.build(request, compilation)

@@ -1,4 +1,4 @@
-"""The example programs compute what they say, compile everywhere, and are safe to bench."""
+"""The example programs compute correct results, compile everywhere, and are safe to bench."""
 
 import sysconfig
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 
 class Run(Protocol):
-    """What the fixture ``run`` gives."""
+    """The value of the fixture ``run``."""
 
     arrays: Mapping[str, Any]
     launches: Mapping[str, list[str]]
@@ -93,7 +93,7 @@ def test_equalize_agrees_with_numpy(run: Run, local: int) -> None:
 
 @pytest.mark.parametrize("name", GEMMS)
 def test_gemm_agrees_with_numpy(run: Run, name: str) -> None:
-    """Every kernel multiplies matrices that fit no tile, transposed or not, and adds to what is there."""
+    """Every kernel multiplies matrices that fit no tile, transposed or not, and adds to the output."""
     a, b, c = (run.arrays[f"gemm {matrix}"].astype(np.float64) for matrix in "abc")
     assert np.allclose(run.arrays[name], 1.5 * a @ b - 0.5 * c, rtol=0, atol=1e-4)
 
@@ -101,7 +101,7 @@ def test_gemm_agrees_with_numpy(run: Run, name: str) -> None:
 @pytest.mark.parametrize(("variant", "points"), FFTS)
 @pytest.mark.parametrize("name", ["fft", "inverse_fft"])
 def test_fft_agrees_with_numpy(run: Run, name: str, variant: str, points: int) -> None:
-    """Each kernel transforms as many signals as it is told to and leaves the next one alone."""
+    """Each kernel transforms the given number of signals and leaves the next one alone."""
     signals = run.arrays[f"{variant}{name}_{points} signals"]
     expected = {"fft": np.fft.fft, "inverse_fft": np.fft.ifft}[name](signals)
     expected[-1] = signals[-1]
@@ -147,7 +147,7 @@ def test_cuda_examples_compile_for_their_targets(program: str) -> None:
 
 
 def test_vector_add_is_also_built_as_ptx() -> None:
-    """The PTX of vector_add holds the kernel under the name it has in the source."""
+    """The PTX of vector_add has the kernel under its name in the source."""
     ptx = _compiled("vector_add.cu")["cuda:compute_80"].payload
     assert b".visible .entry vector_add(" in ptx
 
@@ -188,7 +188,7 @@ def _needs(*packages: str) -> None:
 
 @cache
 def _compiled(program: str) -> dict[str, Artifact]:
-    """By target, what NVRTC makes of a program; once for all tests."""
+    """By target, NVRTC's result for a program; once for all tests."""
     _needs("nvidia-cuda-nvrtc")
     folders: tuple[str, ...] = ()
     if program == "cub.cu":

@@ -44,7 +44,7 @@ class Builder:
         )
 
     def build(self, root: Path) -> dict[str, Any]:
-        """What came of a build with a root."""
+        """The outcome of a build with a root."""
         return self._outcome(self._child(root))
 
     def build_traced(self, root: Path, inject: str = "") -> dict[str, Any]:
@@ -65,7 +65,7 @@ class Builder:
         return outcome
 
     def build_failing(self, root: Path, call: Call, error: str) -> dict[str, Any] | None:
-        """What came of a build in which a call failed; None where another run's calls were others.
+        """The outcome of a build in which a call failed; None if the call was not on the root.
 
         A compiler's threads take descriptors in no fixed order, so that now and then the call of this number
         is one that does not touch the root.

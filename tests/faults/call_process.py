@@ -1,10 +1,10 @@
 """A process that forks a child for each build by the library, so that a tracer can make one's calls fail.
 
-Its arguments are ``cuda`` or ``opencl`` and the beginning of a platform's name. For each JSON line
+Its arguments are ``cuda`` or ``opencl`` and the prefix of a platform's name. For each JSON line
 ``{"environment": {...}, "source": ...}`` on stdin it forks a child, which waits for SIGUSR1, and writes the
 child's process id. The child builds the source, and its outcome follows as a second line: ``error``, ``code``
-(SHA-256 of the binary, or the values that a kernel wrote), ``warned`` (what the library warned of) and
-``said`` (all that it logged).
+(SHA-256 of the binary, or the values that a kernel wrote), ``warned`` (the library's warnings) and ``said``
+(all its log lines).
 """
 
 import atexit

@@ -38,7 +38,7 @@ _MEMORY = Path("/dev/shm")
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """A directory in memory, where there is one: what a dead process leaves does not depend on the disk."""
+    """A directory in memory, if possible: the traces of a dead process do not depend on the disk."""
     with tempfile.TemporaryDirectory(dir=_MEMORY if os.access(_MEMORY, os.W_OK) else None) as folder:
         yield Path(folder)
 
@@ -98,7 +98,7 @@ _DRIVER = Path(__file__).parents[1] / "opencl_driver.c"
 
 @pytest.fixture(scope="session")
 def contrary(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory that names to the OpenCL loader a driver whose compiler does what its source says it to."""
+    """A vendors directory with an OpenCL driver whose compiler behaves as its source says."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if sys.platform != "linux" or compiler is None:
         pytest.skip("no C compiler is here to make a driver for Linux")

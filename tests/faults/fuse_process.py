@@ -2,8 +2,8 @@
 
 Its arguments are the directory and a mount point. It speaks the kernel's own protocol (linux/fuse.h, version
 7.31) over /dev/fuse, without a library. It writes ``ready`` once it is mounted; then each line on stdin,
-``NAME ERROR`` with an operation such as ``WRITE`` or ``ALL`` and an error such as ``EIO``, decides what fails
-from now on, and an empty line that nothing does; each is answered by a line. Nothing is cached by the kernel.
+``NAME ERROR`` with an operation such as ``WRITE`` or ``ALL`` and an error such as ``EIO``, sets the operation
+that fails from now on, and an empty line resets it; each is confirmed by a line. The kernel caches nothing.
 """
 
 import ctypes
@@ -55,7 +55,7 @@ class Shown:
         self._listed: dict[int, bytes] = {}
 
     def answer(self, operation: str, node: int, data: bytes) -> bytes:
-        """What an operation gives; raises OSError."""
+        """The reply to an operation; raises OSError."""
         method: Callable[[int, bytes], bytes] | None = getattr(self, f"_{operation.lower()}", None)
         if method is None:
             raise OSError(errno.ENOSYS, operation)
@@ -214,7 +214,7 @@ def main() -> None:
 
 
 def _answered(shown: Shown, operation: str, node: int, request: bytes) -> tuple[int, bytes]:
-    """The number of an error, and what an operation gives."""
+    """The number of an error, and the reply to an operation."""
     try:
         return 0, shown.answer(operation, node, request[_HEADER.size :])
     except OSError as refused:

@@ -1,9 +1,9 @@
 """Reads damaged content with everything that reads from a disk; run as a child under a limit of memory.
 
-Its arguments are the name of a subject, a seed, how many trials, and its own directory. Each trial changes
-some bytes of what a real cache or a real file of ours holds. Writes one JSON object: ``trials``, and
-``failures`` as texts: any exception but ours, anything executed, started, loaded or unpickled, and anything
-opened for writing outside the directory.
+Its arguments are the name of a subject, a seed, the number of trials, and its own directory. Each trial
+changes some bytes in the files of a real cache or in a real file of ours. Writes one JSON object: ``trials``,
+and ``failures`` as texts: any exception but ours, anything executed, started, loaded or unpickled, and
+anything opened for writing outside the directory.
 """
 
 import json
@@ -62,7 +62,7 @@ _HARMFUL = frozenset(
 
 
 class Watch:
-    """What the process is seen doing that no reader may."""
+    """Actions of the process that no reader may do."""
 
     def __init__(self, folder: Path) -> None:
         self.seen: list[str] = []
@@ -80,7 +80,7 @@ class Watch:
                 self.seen.append(f"open {arguments!r:.200}")
 
     def _is_import(self) -> bool:
-        """Whether Python is loading a module of its own, which reads code that it compiled."""
+        """Whether Python is loading one of its own modules, which reads compiled code."""
         return any("importlib" in frame.filename for frame in traceback.extract_stack(limit=12))
 
 
@@ -117,7 +117,7 @@ def _tried(call: Callable[[], object]) -> None:
 
 
 def _read_cache(cache: Cache) -> None:
-    """Ask a cache everything, then repair it, and remove what is left."""
+    """Call every method of a cache, then repair it, and remove the rest."""
     for entry in _listed(cache.scan):
         for one in (cache.check, cache.report, cache.extract):
             _tried(partial(one, entry))
@@ -148,7 +148,7 @@ class Folder:
         self._read = read
 
     def trial(self, dice: random.Random) -> None:
-        """Lay all files as they were made but for some, and read them."""
+        """Write all files, a few of them changed, and read them."""
         changed = dice.sample(list(self._files), min(len(self._files), dice.choice((1, 1, 2))))
         for path, data in self._files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -244,7 +244,7 @@ def _foreign(name: str, root: Path) -> Folder:
 
 
 def _records(root: Path) -> Folder:
-    """What people write for us, and what we write for people."""
+    """Files that people write for us, and those that we write for people."""
     root.mkdir()
     (root / "profile.json").write_text(json.dumps(_PROFILE))
     (root / "manifest.toml").write_text(_MANIFEST)

@@ -1,4 +1,4 @@
-"""Operations of a store in forked children that are killed, and what each left behind.
+"""Operations of a store in forked children that are killed, and the traces of each.
 
     python killed_process.py calls FOLDER EVERY         operations, killed before each EVERY-th system call
     python killed_process.py moments FOLDER KILLS SEED  writers on one root, killed at random moments
@@ -50,7 +50,7 @@ def build_entry(seed: str) -> Entry:
 
 @dataclass(frozen=True)
 class Operation:
-    """What is killed, where it begins, and which keys it may leave without an entry."""
+    """An operation to kill, its initial state, and the keys that may be without an entry after it."""
 
     run: Callable[[DirectoryStore], object]
     begin: Callable[[DirectoryStore], object] = lambda store: [
@@ -133,7 +133,7 @@ OPERATIONS = {
 
 
 def problems_of(store: DirectoryStore, operation: Operation, *, damaged: bool) -> Iterator[str]:
-    """What a killed operation broke for others, a sentence each."""
+    """The damage that a killed operation caused to others, a sentence each."""
     for seed in SEEDS:
         found, entry = store.get(build_entry(seed).key), build_entry(seed)
         if isinstance(found, Found):
@@ -154,7 +154,7 @@ def problems_of(store: DirectoryStore, operation: Operation, *, damaged: bool) -
 
 
 def _left(store: DirectoryStore) -> Iterator[str]:
-    """What the repair of a later day leaves of a killed operation, a sentence each."""
+    """The traces of a killed operation after a later repair, a sentence each."""
     for leftover in list(store.leftovers(time.time_ns() + 2 * HOUR_NS)):
         if not store.remove_leftover(leftover):
             yield f"{leftover.path} stays: {leftover.detail}"
@@ -214,7 +214,7 @@ def write(root: Path, seed: int) -> None:
 
 
 def read(root: Path, report: int) -> None:
-    """Read every entry until the report is wanted: how many reads, and what was wrong."""
+    """Read every entry until the report is wanted: the number of reads, and their errors."""
     store, reads, problems, ended = DirectoryStore(root, writable=False), 0, set(), []
     signal.signal(signal.SIGTERM, lambda *_: ended.append(True))
     entries = [build_entry(name) for name in (*KEPT, *CHANGING)]

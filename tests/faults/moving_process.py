@@ -1,4 +1,4 @@
-"""Push and pull in forked children that are killed, or that work at the same time, and what each left behind.
+"""Push and pull in forked children that are killed, or that work at the same time, and the traces of each.
 
     python moving_process.py calls FOLDER EVERY [SYSTEM]...   killed before each EVERY-th call that writes
     python moving_process.py together FOLDER ENTRIES ROUNDS   pushes, pulls, merges and readers at once
@@ -40,7 +40,7 @@ def _one_by_one(call: Callable[[Any], Any], items: Any, *_: object, **__: object
 
 
 class _AtOnce(concurrent.futures.Executor):
-    """Does everything when it is asked to."""
+    """An executor that runs everything at submission."""
 
     def __init__(self, _: int) -> None: ...
 
@@ -66,7 +66,7 @@ def files(place: Path) -> dict[str, int]:
 
 
 def wrong_entries(cache: Any, whole: dict[str, str], *, all_of_them: bool) -> Iterator[str]:
-    """What a reader of a cache finds besides whole entries, a sentence each."""
+    """Findings of a reader of a cache other than whole entries, a sentence each."""
     found = {}
     for entry in cache.scan(beside=True):
         findings = cache.check(entry).findings
@@ -79,7 +79,7 @@ def wrong_entries(cache: Any, whole: dict[str, str], *, all_of_them: bool) -> It
 
 
 def wrong_outcomes(outcomes: Sequence[object], *fine: object) -> Iterator[str]:
-    """The outcomes that are none of the expected ones."""
+    """The outcomes that are not among the expected ones."""
     for one in outcomes:
         if not isinstance(one, Pushed | Pulled) or one.result not in fine:
             yield f"told {one}"
@@ -108,7 +108,7 @@ class Killed:
         return wrong_entries(cache, self._whole, all_of_them=all_of_them)
 
     def push(self, number: int) -> tuple[bool, list[str]]:
-        """Kill a push; whether it made so many calls, and what is wrong."""
+        """Kill a push; whether it made so many calls, and the errors."""
         for name in ("store", "early", "late"):
             shutil.rmtree(self._place / name, ignore_errors=True)
         there = self._fleet.cache("there", self._system)
@@ -139,7 +139,7 @@ class Killed:
         return died, problems
 
     def pull(self, number: int) -> tuple[bool, list[str]]:
-        """Kill a pull; whether it made so many calls, and what is wrong."""
+        """Kill a pull; whether it made so many calls, and the errors."""
         shutil.rmtree(self._place / "store", ignore_errors=True)
         (self._place / "store").symlink_to("full")
         shutil.rmtree(self._place / "here", ignore_errors=True)

@@ -3,7 +3,7 @@
     python racing_process.py processes|threads COUNT ROUNDS KEYS   programs that want the same keys at once
     python racing_process.py everybody FOLDER READS                readers, writers, evict, repair and damage
 
-Programs compile with NVRTC, or where everybody races with a stand-in. Writes one JSON document.
+Programs compile with NVRTC, or with a stand-in for ``everybody``. Writes one JSON document.
 """
 
 import json
@@ -45,7 +45,7 @@ def want(keys: Sequence[int], begin: Callable[[], object], log: int) -> None:
 
 
 def watch_compiler(log: int) -> None:
-    """Write a line for each time that NVRTC is asked."""
+    """Write a line for each call of NVRTC."""
     from cuda.bindings import nvrtc
 
     compile_ = nvrtc.nvrtcCompileProgram
@@ -76,7 +76,7 @@ def race(how: str, orders: Sequence[Sequence[int]], log: int) -> None:
 
 
 def one_round(how: str, count: int, keys: int, chance: random.Random) -> dict[str, int]:
-    """How often the compiler was asked, and how many programs came back, right ones."""
+    """The number of compiles, and of programs that came back with the right result."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["GPUCACHE_DIR"] = f"{folder}/root"
         log = os.open(f"{folder}/log", os.O_CREAT | os.O_APPEND | os.O_RDWR)
@@ -93,7 +93,7 @@ COMPILERS = [Compiler(f"of {number}" * 1000) for number in range(8)]
 
 
 def read(root: Path, seed: int, enough: int, report: int) -> None:
-    """A program that gets one kernel after the other; what was wrong with any."""
+    """A program that gets one kernel after the other; the errors of any."""
     chance, store, problems, built = random.Random(seed), DirectoryStore(root, writable=True), set(), 0
     for _ in range(enough):
         number = chance.randrange(len(PREPARED))

@@ -1,6 +1,6 @@
-"""Compilers that crash, hang, leave, fork or give rubbish: each costs its own item, and leaves no process.
+"""Compilers that crash, hang, exit, fork or return rubbish: each costs only its item, and leaves no process.
 
-The compiler is a stand-in that is made here with the C compiler, as no real one does such things on demand.
+The compiler is a stand-in that is built here with the C compiler, as no real one does such things on demand.
 """
 
 import json
@@ -42,7 +42,7 @@ BUILT = ("fork", "print", "talk", "good", "better")
 
 @dataclass(slots=True)
 class Contrary:
-    """Runs of warm with the stand-in, and what it wrote down of its builds."""
+    """Runs of warm with the stand-in, and its log of its builds."""
 
     place: Path
     environ: dict[str, str]
@@ -57,7 +57,7 @@ class Contrary:
         return [sys.executable, "-m", "gpucache", *map(str, (*own, *words))]
 
     def sources(self, names: Sequence[str]) -> list[Path]:
-        """A source for each name, which reports the compiler to do what it is called."""
+        """A source for each name, which makes the compiler behave by that name."""
         paths = [self.place / f"{name}.cl" for name in names]
         for path, name in zip(paths, names, strict=True):
             told = "" if name in ("good", "better") else f"// behave: {name}\n"
@@ -108,7 +108,7 @@ def contrary_runs(tmp_path: Path, contrary: Path) -> Contrary:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory, contrary: Path) -> tuple[Contrary, dict[str, Any]]:
-    """A run over every behaviour, and one with a limit over those that never end; what became of each."""
+    """A run over every behaviour, and one with a limit over the endless ones; the outcome of each."""
     runs = _contrary(tmp_path_factory.mktemp("whole") / "contrary", contrary)
     outcomes = runs.warm([*ENDS, *BUILT], "--jobs", 2)
     return runs, {**outcomes, **runs.warm(ENDLESS, "--jobs", 4, "--timeout", 1)}
@@ -116,7 +116,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, contrary: Path) -> tuple[Con
 
 @pytest.mark.parametrize("name", ENDS)
 def test_an_item_fails_with_its_own_reason(whole: tuple[Contrary, dict[str, Any]], name: str) -> None:
-    """Whatever a compiler does instead of compiling, its item is told how it ended."""
+    """Whatever a compiler does instead of compiling, its item's reason says how it ended."""
     _, outcomes = whole
     assert outcomes[name]["result"] == "failed" and ENDS[name] in outcomes[name]["reason"]
 
@@ -130,13 +130,13 @@ def test_an_endless_item_fails_at_its_limit(whole: tuple[Contrary, dict[str, Any
 
 
 def test_the_others_are_built(whole: tuple[Contrary, dict[str, Any]]) -> None:
-    """Programs next to the disasters are built, as are those of a compiler that is merely loud or forks."""
+    """Programs next to failing ones are built, and so are those of a noisy or forking compiler."""
     _, outcomes = whole
     assert {name: outcomes[name]["result"] for name in BUILT} == dict.fromkeys(BUILT, "built")
 
 
 def test_a_log_is_cut(contrary_runs: Contrary) -> None:
-    """However much a compiler says, a report of it holds no more than an entry does: 64 KiB."""
+    """However long a compiler's log, a report of it has at most 64 KiB, as an entry does."""
     talks, refuses = contrary_runs.sources(["talk", "refuse"])
     refuses.write_text("// behave: talk\n// behave: fail\n", encoding="ascii")
     outcomes = contrary_runs.run(talks, refuses)
@@ -145,7 +145,7 @@ def test_a_log_is_cut(contrary_runs: Contrary) -> None:
 
 
 def test_no_process_of_a_compiler_lives_on(whole: tuple[Contrary, dict[str, Any]]) -> None:
-    """What a compiler started is gone with the run, whether its own process ended well, crashed or hung."""
+    """A compiler's children are gone with the run, whether its own process ended well, crashed or hung."""
     runs, _ = whole
     assert "child" in runs.log.read_text(encoding="ascii")
     for process in runs.processes():
@@ -180,7 +180,7 @@ def test_compilers_of_many_runs_take_turns(contrary_runs: Contrary) -> None:
 
 
 def test_a_killed_run_leaves_no_compiler(contrary_runs: Contrary) -> None:
-    """Killed without a chance to clean up, warm takes its workers along, and what their compilers started."""
+    """If warm is killed without a cleanup, its workers and their compilers' children end too."""
     command = contrary_runs.command(*contrary_runs.sources(["fork-and-hang", "deaf"]), "--jobs", 2)
     child = subprocess.Popen(command, env=contrary_runs.environ, stdout=subprocess.DEVNULL)
     try:

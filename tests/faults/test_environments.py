@@ -1,4 +1,4 @@
-"""Environments in which hardly anything can be kept: every program runs, and what is wrong is said once."""
+"""Environments in which hardly anything can be kept: every program runs, and the problem is logged once."""
 
 import json
 import os
@@ -45,7 +45,7 @@ Run = Callable[..., list[str]]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Run the program with a root, under a shell that sets its limits; what the library said."""
+    """Run the program with a root, under a shell that sets its limits; returns the library's log."""
     program = tmp_path / "program.py"
 
     def run(
@@ -85,7 +85,7 @@ def test_a_full_disk(run: Run, mount: Callable[[str], Path]) -> None:
 
 
 def test_a_full_disk_under_the_cache_of_cuda_core(run: Run, mount: Callable[[str], Path]) -> None:
-    """What cuda.core hands over to be kept is not, and one line says so for all of it."""
+    """cuda.core's entries are not stored, and one line says so for all of them."""
     disk = mount("size=256k")
     DirectoryStore(disk / "cache", writable=True).prepare()
     _fill(disk)
@@ -101,7 +101,7 @@ assert len(cache) == 0
 
 
 def test_a_read_only_disk(run: Run, mount: Callable[[str], Path]) -> None:
-    """What is in it is served, what is not is built, and one line says that nothing new is kept."""
+    """Existing entries are served, others are built, and one line says that nothing new is kept."""
     disk = mount(f"size={MIB}")
     store = DirectoryStore(disk / "cache", writable=True)
     store.publish(build_entry())
@@ -158,7 +158,7 @@ def test_a_root_that_is_swapped_for_a_link_while_it_is_open(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("streams", ["2>&-", "<&- >&- 2>&-", "2>/dev/full"])
 def test_closed_streams(run: Run, tmp_path: Path, streams: str) -> None:
-    """What is opened in the place of a standard stream gets no line of ours, and the cache is filled."""
+    """A file opened in place of a standard stream gets no line of ours, and the cache is filled."""
     run(tmp_path / "root", f"exec {streams}")
     store = DirectoryStore(tmp_path / "root", writable=False)
     assert all(isinstance(store.check(scanned), Entry) for scanned in store.scan())
@@ -176,7 +176,7 @@ def test_few_descriptors(run: Run, tmp_path: Path, descriptors: int) -> None:
 
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv is not installed")
 def test_a_umask_that_takes_the_owners_rights(tmp_path: Path) -> None:
-    """The directories that a command makes for itself can be entered, also by who is no administrator."""
+    """A command can enter its own directories, even without an administrator's capabilities."""
     bound = "setpriv --bounding-set=-dac_override,-dac_read_search" if os.geteuid() == 0 else ""
     line = f"umask 0777; {bound} {sys.executable} -m gpucache --json bench --runs 2 -- true"
     done = run_text(["sh", "-c", line], cwd=tmp_path)

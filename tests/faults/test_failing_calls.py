@@ -1,6 +1,6 @@
-"""Every system call of a hit and of a publish that fails: the program runs on, and says so at most once.
+"""Every system call of a hit and of a publish that fails: the program goes on, with at most one warning.
 
-A dry run under strace counts the calls that touch the root; then each is made to fail in a run of its own.
+A dry run under strace counts the calls that touch the root; then each fails in a separate run.
 The short form takes some of the calls, each with another error; the long one (see ``tests/trials.py``) takes
 all with every error.
 """
@@ -41,7 +41,7 @@ def _kept(root: Path) -> bool:
 
 
 def _wrong(root: Path, call: Call, outcome: Mapping[str, Any], code: str) -> Iterator[str]:
-    """What is not as promised after a run in which a call failed."""
+    """The broken promises of a run in which a call failed."""
     if outcome["error"] or outcome["code"] != code:
         yield f"the program was given {outcome['error'] or 'another binary'}"
         return
@@ -114,7 +114,7 @@ def test_a_hit(nvrtc: Builder, warm: Path, tmp_path: Path) -> None:
 
 
 def test_a_publish(nvrtc: Builder, emptied: Path, tmp_path: Path) -> None:
-    """Whatever fails of a publish, the program gets its binary; what is not kept is said once."""
+    """Whatever fails of a publish, the program gets its binary; a lost entry is reported once."""
     _attack("a publish", nvrtc, emptied, tmp_path, every=12)
 
 

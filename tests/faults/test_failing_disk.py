@@ -75,7 +75,7 @@ def test_a_folder_that_cannot_be_listed_is_told_and_stops_nothing(
 
 @pytest.mark.parametrize("words", [("inspect",), ("verify",), ("evict", "--dry-run", "--program")])
 def test_what_is_named_may_be_in_a_folder_that_cannot_be_listed(root: Path, words: tuple[str, ...]) -> None:
-    """Then nobody claims that there is no such entry: the directory is named, and the exit code is 5."""
+    """The entry may exist: the message names the directory, and the exit code is 5."""
     folder = _folders(root)[0]
     (entry,) = folder.iterdir()
     done = _failing(folder, "getdents64", errno.EIO, *words, entry.stem, root=root)
@@ -86,7 +86,7 @@ def test_what_is_named_may_be_in_a_folder_that_cannot_be_listed(root: Path, word
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ESTALE])
 def test_a_folder_of_all_entries_that_cannot_be_listed_is_one_sentence(root: Path, error: int) -> None:
-    """Nothing can be said of the cache then, and neither the answer nor gpucache is blamed."""
+    """Without the listing nothing is known of the cache; the error blames neither stdout nor gpucache."""
     entries = root / "v1" / "entries"
     done = _failing(entries, "getdents64", error, "inspect", "--list", root=root)
     assert (done.returncode, done.stdout) == (5, "")
@@ -104,8 +104,9 @@ def test_a_disk_that_became_read_only_is_named_by_evict(root: Path) -> None:
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ESTALE])
 def test_an_entry_that_a_disk_hides_is_no_finding(root: Path, error: int) -> None:
-    """Nothing can be said of it: verify says it as not checked, and neither repair nor a rule of evict
-    touches it; --all means it as well."""
+    """verify reports it as not checked, and neither repair nor a rule of evict touches it;
+    --all includes it.
+    """
     entry = next(_folders(root)[0].iterdir())
     words = f"it cannot be read: {os.strerror(error)}; {os_errors.remedy(OSError(error, ''))}"
     for verb in (("verify",), ("verify", "--repair")):

@@ -50,7 +50,7 @@ class Disk:
         self._process.stdout.readline()
 
     def die(self) -> None:
-        """End the server, whose mount stays and answers nothing any more."""
+        """Kill the server; its mount stays and no longer responds."""
         self._process.kill()
         self._process.communicate()
 
@@ -76,7 +76,7 @@ def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
 
 @pytest.mark.parametrize("kind", ["a hit", "a publish", "a first publish"])
 def test_an_operation_that_always_fails(disk: Disk, builder: Builder, kind: str) -> None:
-    """The program gets its binary; what is not kept is said once; what was kept before is sound."""
+    """The program gets its binary; a lost entry is reported once; earlier entries are sound."""
     root, template = disk.place / "root", disk.folder / "template"
     code = builder.build(template)["code"]
     if kind == "a publish":
@@ -103,7 +103,7 @@ def test_an_operation_that_always_fails(disk: Disk, builder: Builder, kind: str)
 
 
 def test_a_server_that_is_gone(disk: Disk, builder: Builder) -> None:
-    """Where the server of the root has died the program is built, and one line says what is to be done."""
+    """If the root's server has died, the program is built, and one line has the remedy."""
     root = disk.place / "root"
     code = builder.build(root)["code"]
     disk.die()

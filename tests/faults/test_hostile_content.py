@@ -1,6 +1,6 @@
-"""Whatever is in a cache or a file of ours: only errors of ours come out, and nothing in it is run.
+"""Whatever is in a cache or a file of ours: only our own errors are raised, and no content is executed.
 
-The reading is done in children with little memory; ``fuzzing`` says what is changed and what is watched.
+The reading is done in children with little memory; ``fuzzing`` says what is changed and watched.
 """
 
 import json
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.stress
 _TOP = Path(__file__).parents[2]
 _FOREIGN = EXAMPLES.keys() - {"gpucache"}
 _ROUNDS = 5
-"""Of the long form, each with dice of its own."""
+"""Of the long form, each with its own random seed."""
 
 
 @pytest.mark.parametrize(

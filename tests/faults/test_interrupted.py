@@ -1,4 +1,4 @@
-"""Ctrl-C amid entries: the command says how far it came, and what is done stays done."""
+"""Ctrl-C amid entries: the command says how far it came, and its work so far is kept."""
 
 import sys
 from pathlib import Path
@@ -44,7 +44,7 @@ sys.exit(main(sys.argv[1:]))
 def test_an_interrupt_says_how_far_it_came(
     tmp_path: Path, owner: str, function: str, words: list[str], told: str, left: int
 ) -> None:
-    """What was done stays done, and the next run goes on."""
+    """The finished part is kept, and the next run goes on."""
     store = DirectoryStore(tmp_path / "root", writable=True)
     for seed in "abcd":
         store.publish(build_entry(seed))

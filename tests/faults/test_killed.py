@@ -1,4 +1,4 @@
-"""Killing any writer at any moment loses at most what it was writing, and blocks nobody."""
+"""Killing any writer at any moment loses at most the entry being written, and blocks no process."""
 
 import sys
 from pathlib import Path
@@ -16,7 +16,7 @@ pytestmark = [
 
 
 def test_a_process_killed_at_any_system_call_loses_its_own_entry_at_most(place: Path) -> None:
-    """No entry is damaged or lost, no lock is held, what is left is swept, and the next run succeeds."""
+    """No entry is damaged or lost, no lock is held, leftovers are swept, and the next run succeeds."""
     told = said("killed_process", "calls", place, trials(5, 1))
     tell(
         "kill -9 before each system call of 13 operations",

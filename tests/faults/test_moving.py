@@ -19,7 +19,7 @@ pytestmark = [
 
 
 def test_a_push_or_pull_that_is_killed_is_ended_by_the_next_one(place: Path) -> None:
-    """Killed before a writing call: no half entry, no lost one, and nothing left but what an hour removes."""
+    """Killed before a writing call: no half entry, no lost one, and leftovers are removed after an hour."""
     systems = trials((), ("gpucache", "triton", "cupy", "jax", "warp", "pyopencl", "taichi", "opencv"))
     told = said("moving_process", "calls", place, trials(9, 1), *systems)
     count = sum(told["trials"].values())

@@ -56,7 +56,7 @@ def test_programs_that_want_the_same_keys_at_once_compile_each_once(how: str, co
 
 
 def test_readers_beside_everybody_else_get_the_right_bytes(tmp_path: Path) -> None:
-    """6 readers that build what they miss, 4 writers, one evict, one repair and one that damages entries."""
+    """6 readers that build their misses, 4 writers, one evict, one repair and one that damages entries."""
     said = _said("everybody", tmp_path, trials(100, 25_000))
     tell(
         "reads by 6 readers beside 4 writers, evict, repair and damage", said["reads"], len(said["problems"])
@@ -82,7 +82,7 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("how", ["spawn", "forkserver", "fork"])
 def test_children_of_multiprocessing_share_what_one_of_them_built(tmp_path: Path, how: str) -> None:
-    """All get the same program, and one file holds it."""
+    """All get the same program, and there is one file."""
     script, root = tmp_path / "program.py", tmp_path / "root"
     script.write_text(_MULTIPROCESSING, encoding="utf-8")
     assert _run(script, how, GPUCACHE_DIR=str(root)) == ""
@@ -118,7 +118,7 @@ for _ in range(12):
 
 
 def test_daemon_threads_that_build_while_their_process_exits_spoil_nothing(tmp_path: Path) -> None:
-    """It exits in silence, holds no lock, and leaves no half of an entry."""
+    """The process exits silently, holds no lock, and leaves no half entry."""
     rounds, root = trials(4, 250), tmp_path / "root"
     store = DirectoryStore(root, writable=True)
     for _ in range(rounds):
@@ -169,7 +169,7 @@ assert said == b"waits"
 def test_a_child_forked_while_another_thread_compiles_waits_for_it_and_finds_what_it_built(
     tmp_path: Path,
 ) -> None:
-    """The child holds no lock of its parent's, builds what is its own, and compiles nothing twice."""
+    """The child holds no lock of its parent's, builds its own programs, and compiles nothing twice."""
     assert _run("-c", _FORK, tmp_path / "root") == ""
     assert list((tmp_path / "root" / "v1" / "locks").iterdir()) == []
 
@@ -210,7 +210,7 @@ def other_version(tmp_path: Path) -> str:
 
 
 def test_two_versions_on_one_root_leave_each_other_alone(tmp_path: Path, other_version: str) -> None:
-    """Neither finds, reports or removes what the other keeps, and both go on."""
+    """Neither version finds, reports or removes the other's entries, and both go on."""
     root, entry = tmp_path / "root", build_entry()
     store = DirectoryStore(root, writable=True)
 

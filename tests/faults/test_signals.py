@@ -91,7 +91,7 @@ def test_a_signal_ends_a_command_in_peace(tmp_path: Path, contrary: Path, verb: 
 
 
 def _strike(child: "subprocess.Popen[str]", draw: random.Random, whole_s: float) -> tuple[int, str, str]:
-    """Send a signal to a process or its group, perhaps a second one, at a time drawn; what came of it."""
+    """Send a signal to a process or its group, perhaps a second one, at a random time; the result."""
     number, to = draw.choice(_SIGNALS), draw.choice([os.kill, os.killpg])
     moments = [_READY_S + draw.random() * whole_s, draw.random() * 0.3]
     for moment in moments[: draw.choice([1, 2])]:

@@ -44,7 +44,7 @@ def _said(child: Child) -> list[str]:
 
 
 def test_read_only_folder(start: Start, open_place: Path) -> None:
-    """What cannot be written to still gives hits; publishing raises OSError, the rest is silent."""
+    """A read-only cache still gives hits; publishing raises OSError, the rest is silent."""
     if os.geteuid() == 0:
         os.chown(open_place, NOBODY, NOBODY)
     script = """

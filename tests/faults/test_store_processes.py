@@ -51,7 +51,7 @@ _HOLD = "with store.single_flight(build_entry().key, 60): block()"
 
 
 def test_killed_holder_frees_its_waiters(start: Start, root: Path, store: DirectoryStore) -> None:
-    """The lock of a killed process passes to whoever waits for it, and its file goes with the last."""
+    """The lock of a killed process passes to a waiter, and its file goes with the last."""
     holder = start(_HOLD, root)
     assert _line(holder) == "blocked"
     with store.single_flight(build_entry().key, 0) as held:

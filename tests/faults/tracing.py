@@ -33,7 +33,7 @@ def _ptrace(request: int, child: int = 0, data: int = 0) -> None:
 
 
 def _counts(child: int, which: Collection[int]) -> bool:
-    """Whether a call that begins is one of some."""
+    """Whether a call that begins is one of the given ones."""
     info = ctypes.create_string_buffer(128)
     if _libc.ptrace(_CALL_INFO, child, ctypes.c_void_p(len(info)), info) < 0:
         raise OSError(ctypes.get_errno(), "ptrace tells no call")

@@ -18,7 +18,7 @@ _LOAD = "import ctypes; ctypes.CDLL('libnvidia-opencl.so.1')"
 
 @cache
 def no_gpu() -> str:
-    """Why this machine has no CUDA GPU; empty where it has one. A driver is asked in a child process."""
+    """Why this machine has no CUDA GPU; empty if it has one. A child process queries the driver."""
     if not any(Path(device).exists() for device in _DEVICES):
         return f"needs a CUDA GPU with its driver: neither {' nor '.join(_DEVICES)} exists"
     return _said("needs a CUDA GPU with its driver", _COUNT)

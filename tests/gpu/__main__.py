@@ -66,7 +66,7 @@ class Row:
     ratio: str = ""
     reason: str = ""
     output: str = ""
-    """The end of what a part printed that failed."""
+    """The end of a failed part's output."""
 
 
 class Ended(NamedTuple):
@@ -80,7 +80,7 @@ class Ended(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A command with a limit of time; ``read`` makes rows of what it left."""
+    """A command with a time limit; ``read`` makes rows of its results."""
 
     name: str
     command: tuple[str, ...]
@@ -109,7 +109,7 @@ def collected() -> list[Part]:
 
 
 class _Collected:
-    """What pytest would run, as a plugin."""
+    """The tests that pytest would run, as a plugin."""
 
     def __init__(self) -> None:
         self.functions: dict[str, None] = {}
@@ -306,7 +306,7 @@ class Run:
             return [_failed(part, ended, f"it took more than {limit_s:.0f} s")]
 
     def show(self) -> None:
-        """The table, then the ends of what failed printed."""
+        """The table, then the ends of the failed parts' output."""
         for row in self.rows:
             if row.output:
                 sys.stdout.write(f"--- {row.name}\n{row.output}\n\n")
@@ -332,7 +332,7 @@ class Run:
         }
 
     def _write(self) -> None:
-        """Write what is known now, as a machine that is only lent may go away."""
+        """Write the results so far, as a borrowed machine may go away."""
         if self._file is not None:
             machine = {"devices": list(self._devices), "system": platform.platform(), "cores": os.cpu_count()}
             rows = [asdict(row) for row in self.rows]

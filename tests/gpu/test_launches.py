@@ -1,4 +1,4 @@
-"""What a cache gives is launched: a miss, a hit and a plain start of one program print one result.
+"""Cached programs are launched: a miss, a hit and a plain start of one program print one result.
 
 A program of CUDA is also tried without a GPU, where it compiles and prints the digest of its binary; a
 program of OpenCL also runs on Intel's CPU runtime.
@@ -67,7 +67,7 @@ def command(tmp_path: Path) -> Callable[..., list[str]]:
 
 @pytest.fixture
 def start(environ: dict[str, str], command: Callable[..., list[str]], tmp_path: Path) -> Start:
-    """What a program prints that is started with more variables."""
+    """The output of a program that is started with more variables."""
 
     def run(text: str, *words: object, before: tuple[object, ...] = (), **more: str) -> str:
         done = run_text([*before, *command(text, *words)], env=environ | more, cwd=tmp_path)
@@ -99,7 +99,7 @@ def vendors(request: pytest.FixtureRequest, environ: dict[str, str]) -> None:
 
 
 def _result(how: str, printed: str) -> None:
-    """Hold what a program of CUDA printed against what it should."""
+    """Compare the output of a CUDA program with the expected one."""
     if how == "launch":
         assert printed == RESULT
     else:
@@ -109,7 +109,7 @@ def _result(how: str, printed: str) -> None:
 @pytest.mark.parametrize("door", programs.CUDA)
 @LAUNCHES
 def test_a_hit_of_our_library_launches(start: Start, door: str, how: str) -> None:
-    """The second start compiles nothing, and its kernel computes what the first one's does."""
+    """The second start compiles nothing, and its kernel computes the same."""
     need_nvrtc()
     first = start(programs.CUDA[door], how)
     _result(how, first)
@@ -120,7 +120,7 @@ def test_a_hit_of_our_library_launches(start: Start, door: str, how: str) -> Non
 @PLATFORMS
 @pytest.mark.usefixtures("vendors")
 def test_a_hit_of_our_library_launches_on_opencl(start: Start, door: str, platform: str) -> None:
-    """The second start compiles nothing, and its kernel computes what the first one's does."""
+    """The second start compiles nothing, and its kernel computes the same."""
     assert start(programs.OPENCL[door], platform) == RESULT
     assert start(programs.OPENCL[door], platform, GPUCACHE_REQUIRE="1") == RESULT
 
@@ -147,7 +147,7 @@ def test_a_hit_of_triton_launches(start: Start, gpucache: GPUcache, tmp_path: Pa
 def _served(
     start: Start, tmp_path: Path, text: str, words: tuple[str, ...] = (), **more: str
 ) -> tuple[str, str, set[str], set[str]]:
-    """What two starts of an unmodified program below ``run`` print, and the results of their builds."""
+    """The output of two starts of an unmodified program below ``run``, and the results of their builds."""
     report = tmp_path / "report.json"
     below = (sys.executable, "-m", "gpucache", "run", "--report", report, "--")
     told: list[Any] = []
@@ -200,7 +200,7 @@ def test_a_layer_serves_what_is_launched(
 
 @on_gpu
 def test_the_gpu_is_a_target(gpucache: GPUcache) -> None:
-    """It is listed with name and driver; what is warmed without a target is for it, and loads."""
+    """It is listed with name and driver; a build without a target is for it, and loads."""
     rows = json.loads(gpucache("--json", "devices").stdout)["outcomes"]
     gpus = [row for row in rows if row["backend"] == "cuda" and row["present"]]
     assert gpus and all(row["available"] and row["name"] and row["driver_version"] for row in gpus)

@@ -1,4 +1,4 @@
-"""``python -m tests.gpu`` where there is no GPU, and its parts with commands that need none."""
+"""``python -m tests.gpu`` on a machine without a GPU, and its parts with commands that need none."""
 
 import json
 import subprocess

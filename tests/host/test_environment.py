@@ -1,4 +1,4 @@
-"""The environment as a lookup reads it: what ``os.environ`` says then, however it came to say so."""
+"""The environment of a lookup equals ``os.environ`` at that time, however it was changed."""
 
 import os
 
@@ -10,7 +10,7 @@ _NAME = "GPUCACHE_TEST_OF_THE_ENVIRONMENT"
 
 
 def test_every_change_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A variable that is set, set again, or removed is so in the next answer; earlier answers stay."""
+    """A variable that is set, set again or removed is seen by the next call; earlier results are kept."""
     answers = [environment()]
     for value in ("one", "two", "\udcff"):
         monkeypatch.setenv(_NAME, value)
@@ -26,7 +26,7 @@ def test_what_did_not_change_is_not_read_again() -> None:
 
 
 def test_an_environment_that_a_program_put_in_its_place_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever mapping stands in ``os.environ`` is the one that counts."""
+    """Any mapping assigned to ``os.environ`` counts."""
     monkeypatch.setattr(os, "environ", {_NAME: "own"})
     assert environment() == {_NAME: "own"}
 
@@ -34,7 +34,7 @@ def test_an_environment_that_a_program_put_in_its_place_is_read(monkeypatch: pyt
 def test_a_variable_that_was_another_before_is_there_with_both_values(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One that is set after the import of the module was not set before; what is as it was is there once."""
+    """A variable set after the import was not set before; an unchanged one is there once."""
     before = environment_since("@before", "no module")
     assert f"{_NAME}@before" not in before
     monkeypatch.setenv(_NAME, "new")

@@ -42,7 +42,7 @@ for place in sys.argv[1:]:
 def test_a_file_is_known_where_its_file_system_sets_the_time_of_each_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: int, local: bool
 ) -> None:
-    """A server answers late, an image has the times of its maker, and tmpfs misses writes by a mapping."""
+    """A server's times are late, an image's are its maker's, and tmpfs misses writes by a mapping."""
     monkeypatch.setattr(file_stamps, "_local", {})
     monkeypatch.setattr(file_stamps, "_kind_of", lambda _: kind)
     status = tmp_path.stat()
@@ -66,7 +66,7 @@ def test_a_file_is_known_when_pages_of_a_mapping_are_surely_written(
 def test_a_file_of_an_overlay_is_known_where_it_is_on_the_file_system_that_is_written(
     tmp_path: Path,
 ) -> None:
-    """The other layers may be on any file system, which the overlay does not tell."""
+    """The other layers may be on any file system, which the overlay does not report."""
     command = ["unshare", "-rm", "sh", "-c", _OVERLAYS, "sh", str(tmp_path), sys.executable, _ASK]
     done = run_text(command)
     if done.returncode in (1, 77, 127) and not done.stdout:

@@ -25,7 +25,7 @@ def _read_as_another_user(libc: ctypes.CDLL) -> None:
 @needs_root
 @pytest.mark.parametrize("change", [_drop_capabilities, _read_as_another_user])
 def test_a_thread_with_other_rights_sees_other_files(change: Callable[[ctypes.CDLL], None]) -> None:
-    """What one of them may read another may not, under the same path."""
+    """One of them may be able to read a file that another cannot, under the same path."""
     seen = [files_seen()]
 
     def ask() -> None:

@@ -21,7 +21,7 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def _no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other tests of this process may have left threads that wait for servers which never answer."""
+    """Other tests of this process may have left threads that wait for silent servers."""
     monkeypatch.setattr("gpucache.host.forks.threading.active_count", lambda: 1)
 
 
@@ -39,7 +39,7 @@ def test_every_share_is_done_elsewhere() -> None:
 
 
 def test_what_a_copy_raises_is_raised_here() -> None:
-    """An error of the work arrives as it is, after what came before it."""
+    """An error of the work is raised unchanged, after the results before it."""
 
     def work(share: int) -> Iterator[int]:
         yield share
@@ -78,7 +78,7 @@ def test_no_copy_outlives_an_interrupt() -> None:
 
 
 def test_copies_end_with_their_process() -> None:
-    """Where the first process is killed, its copies end as soon as they answer."""
+    """If the first process is killed, its copies end at their next result."""
     program = """
 import os, signal
 from gpucache.host.forks import shared_out
@@ -95,7 +95,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_process_with_threads_works_alone() -> None:
-    """Where another thread may hold a lock, nothing is copied."""
+    """If another thread may hold a lock, the process does not fork."""
     program = """
 import os, threading
 from gpucache.host.forks import shared_out

@@ -1,4 +1,4 @@
-"""What people are told to do where the operating system refuses."""
+"""The remedies for errors of the operating system."""
 
 import errno
 import os
@@ -21,13 +21,13 @@ from gpucache.host import os_errors
     ],
 )
 def test_a_refusal_is_told_with_its_remedy(number: int, remedy: str) -> None:
-    """Each names the place where the error does, and what fixes just this; none is called a defect."""
+    """The message names the error's path and its remedy; none is called a defect."""
     error = OSError(number, os.strerror(number), "/srv/cache")
     assert os_errors.told(error).message == f"/srv/cache cannot be used ({os.strerror(number)}); {remedy}"
     assert os_errors.is_of_the_machine(error)
 
 
 def test_what_a_program_did_wrong_is_not_of_the_machine() -> None:
-    """A bad descriptor or argument is nobody's fault but the program's."""
+    """A bad descriptor or argument is the program's own fault."""
     assert not os_errors.is_of_the_machine(OSError(errno.EBADF, os.strerror(errno.EBADF)))
     assert not os_errors.is_of_the_machine(OSError("no number"))

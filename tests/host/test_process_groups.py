@@ -1,4 +1,4 @@
-"""Sessions of our own give way to others as niceness says."""
+"""Our own sessions are scheduled by niceness."""
 
 import sys
 from pathlib import Path
@@ -28,7 +28,7 @@ if __name__ == "__main__":
 
 @pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="sessions are not weighed here")
 def test_a_session_yields_as_niceness_says(tmp_path: Path) -> None:
-    """Workers, probes and commands under nice do not escape it because they are sessions of their own."""
+    """Workers, probes and commands under nice stay nice although they are separate sessions."""
     script = tmp_path / "nice.py"
     script.write_text(_NICE)
     done = run_text([sys.executable, script], check=True)

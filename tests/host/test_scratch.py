@@ -67,7 +67,7 @@ with scratch("test") as place:
 
 
 def test_what_a_killed_process_left_is_swept(parent: Path) -> None:
-    """The next process that makes a directory removes it; what is only called alike stays, links too."""
+    """The next process that makes a directory removes it; one with a similar name stays, links too."""
     done = subprocess.run(
         [sys.executable, "-c", _KILLED], env={**os.environ, "TMPDIR": str(parent)}, check=False
     )
@@ -105,7 +105,7 @@ def test_what_a_dying_child_still_wrote_is_swept(parent: Path, monkeypatch: pyte
 
 @pytest.mark.skipif(sys.version_info >= (3, 13), reason="this Python removes them")
 def test_a_folder_of_a_thousand_folders_is_left(parent: Path) -> None:
-    """A program may make them; that they cannot be removed stops nobody."""
+    """A program may make them; a failed removal stops no process."""
     with ExitStack() as ends:
         with scratch("test", str(parent)) as place:
             ends.enter_context(folders_without_end(place))

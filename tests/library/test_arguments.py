@@ -1,4 +1,4 @@
-"""What the library says of arguments that cannot be meant: the error names the argument, by both doors."""
+"""Errors of the library for invalid arguments: they name the argument, in both modules."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -55,7 +55,7 @@ def _door(name: str) -> Callable[..., Any]:
 
 
 def _context() -> Any:
-    """What passes for a context until it is used; a real one would bring drivers into this process."""
+    """An object that passes for a context until it is used; a real one would load drivers here."""
     import pyopencl as cl
 
     return cl.Context.__new__(cl.Context)
@@ -68,7 +68,7 @@ _CALLS = [(door, *case) for door, own in (("cuda", _CUDA), ("opencl", _OPENCL)) 
 def test_each_door_names_the_argument(
     door: str, given: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    """An argument of a wrong type or value is named, with what it must be and what it was."""
+    """An argument of a wrong type or value is named, with the expected and the actual one."""
     with pytest.raises(error, match=message):
         _door(door)(**given)
 

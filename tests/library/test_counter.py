@@ -1,4 +1,4 @@
-"""What a process writes to the journal at its end: one line of hits and misses, whoever forked it."""
+"""A process's line in the journal at its end: hits and misses, by each forked process too."""
 
 import os
 import sys
@@ -29,7 +29,7 @@ def forked(child):
 
 @pytest.fixture
 def processes(tmp_path: Path) -> Any:
-    """Run a script that counts; what each of its processes wrote, as (hits, misses), oldest first."""
+    """Run a script that counts; the counts of each of its processes, as (hits, misses), oldest first."""
     if not hasattr(os, "fork"):
         pytest.skip("there is no fork here")
     root = tmp_path / "cache"
@@ -96,6 +96,6 @@ thread.join()
 
 @pytest.mark.parametrize("case", _CASES)
 def test_each_process_counts_for_itself(processes: Any, case: str) -> None:
-    """Whoever forked it, and whatever was counted before: one line by each that asked anything."""
+    """Each process that looked anything up writes one line, without its parent's counts."""
     script, lines = _CASES[case]
     assert processes(script) == lines

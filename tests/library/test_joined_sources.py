@@ -1,4 +1,4 @@
-"""What sources become one program, how that is written, and what keeps them apart."""
+"""Sources that become one program: which, how it is written, and what keeps them apart."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_sources_stand_behind_their_names_and_lines() -> None:
 
 
 def test_what_all_begin_with_is_written_once() -> None:
-    """Includes, pragmas and functions that all begin with stand there once, whatever comments are between."""
+    """Common includes, pragmas and functions at the beginning are there once, despite comments in between."""
     lines = _written(_SHARED + "void a() {}", f"// another\n\n{_SHARED}void b() {{}}")
     assert [line for line in lines if line] == [
         '#line 1 "a.cl"',
@@ -72,7 +72,7 @@ def test_a_macro_ends_with_its_source() -> None:
 
 
 def test_a_default_gives_way_to_an_option() -> None:
-    """A macro that a source only defines where nobody did is undefined behind it only where it was not."""
+    """A macro that a source defines with #ifndef is undefined after it only if it was not set before."""
     lines = _written("#ifndef N\n#define N 1\n#endif\nvoid a() { N; }", "void b() { }")
     assert lines[2:6] == ['#line 1 "a.cl"', "#ifdef N", "#define gpucache_keeps_N", "#endif"]
     assert lines[-6:-2] == ["#ifndef gpucache_keeps_N", "#undef N", "#endif", "#undef gpucache_keeps_N"]
@@ -104,7 +104,7 @@ _APART = {
 
 @pytest.mark.parametrize("what", _APART)
 def test_sources_that_reach_into_each_other_are_apart(what: str) -> None:
-    """What one source says of another, in either order, keeps them apart and is named."""
+    """A use of one source's names in the other, in either order, keeps them apart and is named."""
     one, other, told = _APART[what]
     for sources in ((one, other), (other, one)):
         answer = _join(*sources)
@@ -127,7 +127,7 @@ _TOGETHER = {
 
 @pytest.mark.parametrize("what", _TOGETHER)
 def test_sources_that_do_not_are_together(what: str) -> None:
-    """What two sources have in common without harm does not keep them apart."""
+    """Harmless common parts of two sources do not keep them apart."""
     assert isinstance(_join(*_TOGETHER[what]), Joined)
 
 

@@ -1,4 +1,4 @@
-"""Kernels of joined sources beside the same kernels alone, by NVRTC: sources that get in each other's way."""
+"""Kernels of joined sources next to the same kernels alone, by NVRTC: sources that interfere."""
 
 import random
 import re

@@ -82,7 +82,7 @@ def test_a_program_goes_on_before_its_miss_is_explained_and_published(stores: St
 def test_a_program_may_remove_its_headers_as_soon_as_its_build_returns(
     stores: Stores, tmp_path: Path
 ) -> None:
-    """Whether they changed during the compile is asked before."""
+    """The headers are checked for changes before the build returns."""
     assert stores.user is not None
     (tmp_path / "x.h").write_text("#define V 1\n", encoding="ascii")
     ready = make_ready('#include "x.h"\nkernel void show() {}', include_dirs=(tmp_path,))
@@ -105,7 +105,7 @@ def test_a_build_before_the_publication_of_the_same_is_a_hit_in_memory(stores: S
 
 
 def test_lines_come_in_the_order_of_the_builds(stores: Stores, caplog: pytest.LogCaptureFixture) -> None:
-    """Each explains its own miss by what was built before it."""
+    """Each miss is explained by the builds before it."""
     caplog.set_level(logging.INFO, "gpucache")
     with _waiting():
         for number in range(3):

@@ -17,7 +17,7 @@ _OWNER = opaque.Owner("owner", "its owner", "it tells nothing")
 
 @pytest.fixture
 def stores(tmp_path: Path) -> Stores:
-    """Those of a root that does not exist yet."""
+    """The stores of a root that does not exist yet."""
     return open_stores(read_settings({"GPUCACHE_DIR": str(tmp_path / "root")}))
 
 

@@ -1,4 +1,4 @@
-"""What a process that uses the library leaves behind and says: its counts, its log lines, its errors."""
+"""The traces of a process that uses the library: its counts, its log lines, its errors."""
 
 import os
 import subprocess
@@ -117,7 +117,7 @@ def test_a_program_that_logs_gets_each_line_once(
 def test_a_required_hit_raises_in_the_program(
     run: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
-    """With GPUCACHE_REQUIRE a miss raises CacheMissError with the verdict; once it is there it hits."""
+    """With GPUCACHE_REQUIRE a miss raises CacheMissError with the verdict; an existing entry hits."""
     missed = run(1, GPUCACHE_REQUIRE="1")
     assert missed.returncode == 1
     assert "CacheMissError: show for cuda:sm_90 is not in the cache" in missed.stderr
@@ -130,7 +130,7 @@ def test_a_required_hit_raises_in_the_program(
 def test_only_an_interpreter_is_started_to_learn(
     name: str, starts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An application that embeds Python is what sys.executable names there, and is not started again."""
+    """If sys.executable is an application that embeds Python, it is not started again."""
     started: list[object] = []
     monkeypatch.setattr(sys, "executable", name and str(tmp_path / name))
     monkeypatch.setattr(subprocess, "Popen", lambda argv, **_: started.append(argv))

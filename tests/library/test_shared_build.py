@@ -12,7 +12,7 @@ from tests.patience import PATIENCE_S
 
 
 class _Builder:
-    """Waits for leave to go on, and then gives or raises what comes next."""
+    """Waits for permission to go on, and then returns or raises the next result."""
 
     def __init__(self, *answers: object) -> None:
         self._answers = list(answers)
@@ -31,7 +31,7 @@ class _Builder:
 
 
 def _ask(shared: SharedBuild[object], build: Callable[[], object], threads: int) -> list[object]:
-    """What each of some threads gets: the value, or the error."""
+    """The results of a number of threads: the value, or the error."""
     with ThreadPoolExecutor(threads) as pool:
         asking: list[Future[object]] = [pool.submit(shared.get, build) for _ in range(threads)]
         if isinstance(build, _Builder):
@@ -49,7 +49,7 @@ def test_all_threads_get_one_build() -> None:
 
 
 def test_a_failed_build_is_tried_once_more() -> None:
-    """One thread gets the error; all others get what the second build gives."""
+    """One thread gets the error; all others get the result of the second build."""
     first = RuntimeError("first")
     shared, build = SharedBuild[object](), _Builder(first, "built")
     answers = _ask(shared, build, 8)

@@ -16,7 +16,7 @@ _HERE = Path(__file__).parent
 
 @pytest.fixture(scope="session")
 def compiler() -> build.Compiler:
-    """What compiles C here."""
+    """The C compiler of this machine."""
     found = build.find_compiler()
     if found is None:
         pytest.skip("no C compiler here")
@@ -37,7 +37,7 @@ def library() -> Path:
 
 @pytest.fixture(scope="session")
 def libraries(compiler: build.Compiler, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the libraries, compiled from what is in the package now."""
+    """A directory with the libraries, compiled from the current sources."""
     folder = tmp_path_factory.mktemp("native")
     problems = build.build(compiler, folder, ("-Wall", "-Wextra", "-Werror"))
     assert problems == {}

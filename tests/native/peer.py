@@ -1,4 +1,4 @@
-"""A server that speaks the wire and keeps binaries in a dictionary: what the libraries are tested against."""
+"""A server that speaks the wire and keeps binaries in a dictionary, to test the libraries against."""
 
 import os
 import socket
@@ -29,14 +29,14 @@ def frame(kind: int, *fields: bytes) -> bytes:
 
 
 def always(reply: bytes | None) -> Answer:
-    """The same answer whatever is asked; None for never."""
+    """The same reply to every request; None for never."""
     return lambda *_: reply
 
 
 class Peer:
-    """Answers in threads until it is closed; ``heard`` has every request in the order of its arrival.
+    """Replies in threads until it is closed; ``heard`` has every request in the order of its arrival.
 
-    That something was loaded is heard and answered here, and kept apart.
+    Reports of a loaded library are answered here, and kept apart.
     """
 
     def __init__(self, answer: Answer) -> None:
@@ -61,7 +61,7 @@ class Peer:
 
     @contextmanager
     def meanwhile(self) -> Iterator[None]:
-        """Have other requests answered while an answer waits."""
+        """Have other requests answered while a reply waits."""
         self._lock.release()
         try:
             yield
@@ -69,7 +69,7 @@ class Peer:
             self._lock.acquire()
 
     def stop_listening(self) -> None:
-        """Whoever connects from now on is refused."""
+        """Later connections are refused."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
 
@@ -111,12 +111,12 @@ class Peer:
 
 
 class Keeper:
-    """The answers of a server with a cache: what was built once is served from then on."""
+    """The replies of a server with a cache: a built program is served from then on."""
 
     def __init__(self, *, wanted: bool = True) -> None:
         self.kept: dict[tuple[bytes, ...], tuple[bytes, ...]] = {}
         self.served: list[bool] = []
-        """For each build that was asked about whether it was a hit."""
+        """For each looked-up build whether it was a hit."""
         self._asked: dict[bytes, tuple[bytes, ...]] = {}
         self._wanted = b"1" if wanted else b"0"
 
@@ -142,7 +142,7 @@ class Keeper:
 
 
 class NVRTCKeeper:
-    """The answers of a server with a cache: what compiled once is served from then on."""
+    """The replies of a server with a cache: a compiled program is served from then on."""
 
     def __init__(self) -> None:
         self.kept: dict[tuple[bytes, ...], tuple[bytes, ...]] = {}
@@ -164,7 +164,7 @@ class NVRTCKeeper:
         return frame(Kind.MISS, token, b"1")
 
     def _own(self, fields: tuple[bytes, ...]) -> tuple[bytes, ...]:
-        """What came out of a compile, without the kinds that its handle still has of an earlier one."""
+        """The result of a compile, without the kinds that its handle still has of an earlier one."""
         options = self._asked[fields[0]]
         kinds = {b"ltoir"} if b"-dlto" in options else {b"optixir"} if b"--optix-ir" in options else set()
         kinds = kinds or {b"ptx", *([] if b"-arch=compute_90" in options else [b"cubin"])}
@@ -175,7 +175,7 @@ class NVRTCKeeper:
 
 
 def environment(peer: Peer, layer: Path, base: Mapping[str, str]) -> dict[str, str]:
-    """What a command is started with to be served by a peer through the OpenCL layer."""
+    """The environment of a command that a peer serves through the OpenCL layer."""
     return {
         **base,
         "OPENCL_LAYERS": os.fspath(layer),

@@ -1,4 +1,4 @@
-"""Builds through PyOpenCL without its cache, and prints what it learns and computes. Usage: PLATFORM."""
+"""Builds through PyOpenCL without its cache, and prints its information and results. Usage: PLATFORM."""
 
 import sys
 

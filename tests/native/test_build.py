@@ -42,7 +42,7 @@ def test_a_compile_does_not_count_its_wait_for_another(stopwatch_program: Path) 
 
 
 def test_a_library_exports_what_loaders_ask_for_alone(layer: Path) -> None:
-    """Nothing else could stand before a function of the command."""
+    """Any other symbol could replace a function of the command."""
     if not (nm := shutil.which("nm")):
         pytest.skip("there is no nm here")
     listed = run_text([nm, "-D", "--defined-only", layer], check=True)
@@ -56,7 +56,7 @@ def test_a_library_can_be_read_by_every_user(layer: Path) -> None:
 
 
 def test_a_compiler_that_fails_is_quoted(tmp_path: Path) -> None:
-    """What is wrong is reported for each library, and nothing is left behind."""
+    """The error is reported for each library, and no file is left behind."""
     failing = build.Compiler((sys.executable, "-c", "raise SystemExit('it does not')"), "linux_x86_64")
     problems = build.build(failing, tmp_path)
     assert problems == dict.fromkeys(build.LIBRARIES, "it does not")
@@ -119,7 +119,7 @@ def test_a_build_asks_for_ziglang_where_it_serves(
 
 
 def test_a_library_that_is_not_built_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says what to install and what to run."""
+    """The message says what to install and what to run."""
     monkeypatch.setattr(locate, "BUILT", tmp_path)
     with pytest.raises(NoDeviceError, match="a C compiler, then run python -m"):
         locate.locate("opencl_layer")

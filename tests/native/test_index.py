@@ -1,4 +1,4 @@
-"""The index in C: what it answers, what it does not believe, and how it takes a file full of lies."""
+"""The index in C: its replies, the files that it refuses, and its behaviour on a malicious file."""
 
 import os
 import random
@@ -42,7 +42,7 @@ class Layer:
         self.file.chmod(0o644)
 
     def ask(self, question: Answered, mode: str = "-", cwd: Path | None = None, **variables: str) -> bytes:
-        """What comes of one question."""
+        """The result of one question."""
         return self.ask_all([question], mode, cwd, (), **variables)[0]
 
     def ask_all(
@@ -53,7 +53,7 @@ class Layer:
         indexes: Sequence[Path] = (),
         **variables: str,
     ) -> list[bytes]:
-        """What comes of each question; they are asked in each of the modes in turn."""
+        """The results of all questions, asked in each of the modes in turn."""
         lines = []
         for number, one in enumerate(questions):
             place = self.folder / f"question-{number}"
@@ -128,7 +128,7 @@ def test_each_hit_and_each_miss_is_told(layer: Layer) -> None:
 
 
 def test_a_miss_is_told_by_the_name_of_its_source(layer: Layer) -> None:
-    """By what NVRTC was reported, unless that is its own default, or else by the first kernel."""
+    """By NVRTC's name for it, unless that is its default, or else by the first kernel."""
     layer.export(_build())
     plain = b"__global__ void scale(float *a) {}"
     named = [_with(_compile(b"scale.cu"), 6, plain), _with(_compile(b"default_program"), 6, plain)]
@@ -148,7 +148,7 @@ def test_an_index_that_cannot_be_read_is_told_in_words(layer: Layer) -> None:
 
 @pytest.mark.parametrize("answered", [_build(), _compile()])
 def test_every_field_of_a_question_is_compared(layer: Layer, answered: Answered) -> None:
-    """All but the process, its directory and environment, and where its library lies."""
+    """All except the process, its directory and environment, and the place of its library."""
     layer.export(answered)
     count = len(answered.question)
     asked = [_with(answered, place, b"else") for place in range(count)]
@@ -282,7 +282,7 @@ def test_an_answer_holds_while_files_are_as_they_were(
     change: Callable[[Path], object],
     why: str,
 ) -> None:
-    """A change of any of them is a miss, and told with the file's name."""
+    """A change of any of them is a miss, and reported with the file's name."""
     place = tmp_path / "place"
     place.mkdir()
     path = place / "file"
@@ -300,7 +300,7 @@ def test_an_answer_holds_while_files_are_as_they_were(
 @pytest.mark.parametrize("kind", ["F", "S", "B"])
 @pytest.mark.parametrize("size", [10, (3 << 20) + 5])
 def test_a_file_that_was_only_touched_is_the_same(layer: Layer, tmp_path: Path, size: int, kind: str) -> None:
-    """Where its time is another its content is read: of a large library some, of all else everything."""
+    """If its time differs its content is read: of a large library a part, of other files everything."""
     path = tmp_path / "file"
     path.write_bytes(bytes(range(256)) * (size // 256) + b"." * (size % 256))
     size, time_ns, digest = struct.unpack("<QQQ", _value(path))
@@ -347,7 +347,7 @@ def test_variables_that_reach_a_compiler_are_compared(layer: Layer, environment:
 
 
 def test_a_variable_that_is_set_twice_is_no_other(layer: Layer) -> None:
-    """It does not stand for one that is missing."""
+    """It does not replace a missing one."""
     kept = b"POCL_A=1\0POCL_B=1\0"
     layer.export(_build(Condition("E", b"", b"POCL_*\0", b"", kept)))
     environments = (kept, b"POCL_A=1\0" + kept, b"POCL_A=1\0POCL_A=1\0")
@@ -369,7 +369,7 @@ def test_a_variable_that_is_set_twice_is_no_other(layer: Layer) -> None:
     ],
 )
 def test_other_conditions(layer: Layer, tmp_path: Path, condition: Condition, hit: bool) -> None:
-    """The CPU, the directory, what is on LD_LIBRARY_PATH; an unknown one never holds."""
+    """The CPU, the directory, the files on LD_LIBRARY_PATH; an unknown condition is never met."""
     (tmp_path / "there").touch()
     layer.export(_build(condition))
     asked = _build(environment=b"LD_LIBRARY_PATH=/nowhere::%s\0" % bytes(tmp_path))
@@ -377,7 +377,7 @@ def test_other_conditions(layer: Layer, tmp_path: Path, condition: Condition, hi
 
 
 def test_one_question_may_have_answers_under_other_conditions(layer: Layer) -> None:
-    """The one whose conditions hold is given, and a new one replaces that of the same conditions."""
+    """The one whose conditions are met is returned, and a new one replaces that of the same conditions."""
     tmp, root = (Condition("W", b"", text) for text in (b"/tmp", b"/"))
     old = _build(tmp)
     new = replace(_build(root), answer=(b"", b"new", b""))
@@ -390,7 +390,7 @@ def test_one_question_may_have_answers_under_other_conditions(layer: Layer) -> N
 
 
 def test_a_server_is_asked_before_an_index(layer: Layer) -> None:
-    """Where ``gpucache run`` runs the command the index is not asked, nor where the cache is turned off."""
+    """Under ``gpucache run`` the index is not used, nor if the cache is disabled."""
     one = _build()
     layer.export(one)
     assert layer.ask(one, GPUCACHE_RUN_SOCKET="/nonexistent/socket") == _NONE
@@ -400,7 +400,7 @@ def test_a_server_is_asked_before_an_index(layer: Layer) -> None:
 
 @pytest.mark.parametrize("who", ["file", "folder", pytest.param("another user", marks=needs_root)])
 def test_an_index_that_others_may_write_is_not_believed(layer: Layer, who: str) -> None:
-    """Nor one in a directory that they may write to, nor another user's, though it be readable."""
+    """An index in a directory that others may write, or another user's, is ignored too."""
     one = _build()
     layer.export(one)
     if who == "another user":
@@ -413,7 +413,7 @@ def test_an_index_that_others_may_write_is_not_believed(layer: Layer, who: str) 
 
 @pytest.mark.parametrize("kind", ["none", "link", "folder", "pipe", "empty"])
 def test_what_is_no_index_answers_nothing(layer: Layer, kind: str) -> None:
-    """A link, a directory, a pipe or an empty file in its place waits for nobody."""
+    """A link, a directory, a pipe or an empty file in its place does not block."""
     one = _build()
     layer.export(one)
     kept = layer.file.rename(layer.folder / "kept")
@@ -431,7 +431,7 @@ def test_what_is_no_index_answers_nothing(layer: Layer, kind: str) -> None:
 
 
 def _lie(draw: random.Random, data: bytes) -> bytes:
-    """A few bytes changed, cut off or put in, or lengths that lie."""
+    """A few bytes changed, cut off or inserted, or wrong lengths."""
     lied = bytearray(data)
     for _ in range(draw.randrange(1, 4)):
         at = draw.randrange(len(lied)) if lied else 0
@@ -450,7 +450,7 @@ def _lie(draw: random.Random, data: bytes) -> bytes:
 
 
 def _lying(draw: random.Random, answered: Answered) -> bytes:
-    """An index that lies: anywhere, or inside a record whose digest is right all the same."""
+    """A malicious index: wrong anywhere, or inside a record whose digest is still right."""
     row = row_of(answered)
     if draw.random() < 0.3:
         return _lie(draw, encode([row]))
@@ -468,7 +468,7 @@ def _strange(draw: random.Random, one: Condition) -> Condition:
 
 @pytest.mark.slow
 def test_an_index_full_of_lies_harms_nobody(layer: Layer, tmp_path: Path) -> None:
-    """Whatever stands in it, the program goes on; nothing is read or written beyond what there is."""
+    """Whatever its content, the program goes on; nothing is read or written out of bounds."""
     draw = random.Random(16)
     path = tmp_path / "file"
     path.write_bytes(b"some bytes")

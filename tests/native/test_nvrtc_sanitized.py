@@ -1,4 +1,4 @@
-"""The shim before NVRTC, compiled so that it stops at whatever C leaves undefined, and at what it leaks."""
+"""The shim before NVRTC, compiled to stop at undefined behaviour in C and at leaks."""
 
 import os
 import random
@@ -43,7 +43,7 @@ def place(compiler: build.Compiler, libraries: Path, tmp_path_factory: pytest.Te
 
 @pytest.fixture
 def run(place: Path, library: Path) -> Run:
-    """What the program prints, without us or while a peer answers; it must end well and say nothing else."""
+    """The program's output, without us or while a peer answers; it must end well and print nothing else."""
 
     def call(mode: str, peer: Peer | None = None) -> str:
         # A sanitizer loads libraries itself, so NVRTC's own path does not lead to what it needs.
@@ -82,7 +82,7 @@ def test_nothing_is_undefined_or_leaked(run: Run, mode: str, hits: int) -> None:
 
 
 def _mutated(draw: random.Random, fields: tuple[bytes, ...]) -> bytes:
-    """A hit with some lies among its fields, or in the frame itself."""
+    """A hit with some corrupt fields, or a corrupt frame."""
     told = [b"", *fields]
     for _ in range(draw.randrange(1, 4)):
         at = draw.randrange(len(told)) if told else 0
@@ -108,7 +108,7 @@ def _mutated(draw: random.Random, fields: tuple[bytes, ...]) -> bytes:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_any_answer_is_read_or_refused(run: Run, seed: int) -> None:
-    """Whatever is there are in a hit, nothing is read beyond it, and what is refused is compiled."""
+    """Whatever is in a hit, nothing is read beyond it, and a refused one is compiled."""
     draw, keeper = random.Random(seed), NVRTCKeeper()
 
     def answer(kind: int, fields: tuple[bytes, ...]) -> bytes | None:

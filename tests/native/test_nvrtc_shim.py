@@ -1,4 +1,4 @@
-"""NVRTC under the shim: a program gets what it would have got, served or not, whatever fails."""
+"""NVRTC under the shim: a program gets the same results, served or not, whatever fails."""
 
 import os
 import shutil
@@ -54,7 +54,7 @@ def programs(compiler: build.Compiler, library: Path, tmp_path_factory: pytest.T
 
 @pytest.fixture(scope="module")
 def bare(programs: Path, library: Path) -> Run:
-    """What a program prints without us, which is the same each time."""
+    """A program's output without us, which is the same each time."""
 
     @cache
     def run(mode: str, way: str = "dlopen", **variables: str) -> str:
@@ -65,7 +65,7 @@ def bare(programs: Path, library: Path) -> Run:
 
 @pytest.fixture
 def shimmed(programs: Path, library: Path, audit: Path) -> Run:
-    """What it prints while a peer answers."""
+    """Its output while a peer answers."""
 
     def run(peer: Peer | Path, mode: str, way: str = "dlopen", **variables: str) -> str:
         path = peer.path if isinstance(peer, Peer) else peer
@@ -198,7 +198,7 @@ def test_a_server_that_ends_in_the_middle(bare: Run, shimmed: Run, keeper: NVRTC
     ],
 )
 def test_a_hit_that_does_not_read_is_none(bare: Run, shimmed: Run, answer: tuple[bytes, ...]) -> None:
-    """Fields that are missing, too many or for other names are no answer, and NVRTC compiles."""
+    """Missing fields, extra fields or those for other names are not a hit, and NVRTC compiles."""
     plain = bare("again")
     with Peer(lambda *_: frame(Kind.HIT, *answer)) as peer:
         assert shimmed(peer, "again") == plain
@@ -267,7 +267,7 @@ def test_what_is_loaded_is_told_once(audit: Path, peer: Peer, shimmed: Run, tmp_
 def test_the_users_own_audit_library_is_asked_too(
     compiler: build.Compiler, programs: Path, library: Path, audit: Path, peer: Peer, tmp_path: Path
 ) -> None:
-    """One that stands behind ours sees what is loaded."""
+    """A library after ours sees the loaded files."""
     source, made = tmp_path / "own.c", tmp_path / "own.so"
     source.write_text(
         "#define _GNU_SOURCE\n#include <link.h>\n#include <stdio.h>\n"

@@ -1,7 +1,7 @@
 """The OpenCL layer under programs in C and in Python, on PoCL and Intel's CPU runtime.
 
-The server is a dictionary that speaks the wire (``peer``). Whatever it does, what a program prints must be
-what it prints without us.
+The server is a dictionary that speaks the wire (``peer``). Whatever it does, a program's output must be
+the same as without us.
 """
 
 import os
@@ -38,7 +38,7 @@ def platform(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def printed_bare() -> dict[tuple[str, str], str]:
-    """What the program printed without us, by mode and platform."""
+    """The program's output without us, by mode and platform."""
     return {}
 
 
@@ -50,7 +50,7 @@ def run(
     opencl_environment: Mapping[str, str],
     printed_bare: dict[tuple[str, str], str],
 ) -> Run:
-    """What the program prints in a mode, with or without a server."""
+    """The program's output in a mode, with or without a server."""
     base = {**opencl_environment, "LD_LIBRARY_PATH": str(Path(sys.prefix, "lib"))}
 
     def run(mode: str, peer: Peer | None = None, **settings: str) -> str:
@@ -93,7 +93,7 @@ def test_a_program_learns_the_same_bare_on_a_miss_and_on_a_hit(run: Run, platfor
 def test_pyopencl_is_served_under_its_own_loader(
     layer: Path, platform: str, opencl_environment: Mapping[str, str]
 ) -> None:
-    """PyOpenCL brings another loader, and what it finds out and computes is the same."""
+    """PyOpenCL brings another loader, and its information and results are the same."""
     command = [sys.executable, str(_WITH_PYOPENCL), platform]
     bare = _output(command, opencl_environment)
     keeper = Keeper()
@@ -106,7 +106,7 @@ def test_pyopencl_is_served_under_its_own_loader(
 
 
 def test_a_build_is_described_in_full(run: Run, platform: str) -> None:
-    """A request tells directory, environment, options, source and the facts about the device."""
+    """A request has directory, environment, options, source and the facts about the device."""
     with Peer(Keeper()) as peer:
         run("exit", peer, OF_THE_PROGRAM="it")
     first = peer.of_kind(Kind.BUILD)[0]
@@ -198,7 +198,7 @@ def test_a_link_of_a_part_that_is_compiled_again_meanwhile_is_not_kept(
 
 
 def test_parts_whose_headers_changed_meanwhile_are_linked_by_the_driver(run: Run) -> None:
-    """The server is asked once more after the compile, and of such a link it hears nothing."""
+    """The server is asked again after the compile, and gets no report of such a link."""
     bare, keeper = run("apart"), Keeper()
 
     def answer(kind: int, fields: tuple[bytes, ...]) -> bytes:
@@ -213,7 +213,7 @@ def test_parts_whose_headers_changed_meanwhile_are_linked_by_the_driver(run: Run
 def test_a_linked_binary_that_the_driver_refuses_is_linked_from_its_parts(
     run: Run, platform: str, binary: bytes
 ) -> None:
-    """The server hears the driver's error, and gets what was linked instead."""
+    """The server gets the driver's error, and then the new link."""
     if platform == PLATFORM:
         pytest.skip("PoCL compiles late")
     bare, keeper = run("apart"), Keeper()
@@ -231,7 +231,7 @@ def test_a_linked_binary_that_the_driver_refuses_is_linked_from_its_parts(
 
 @pytest.mark.parametrize("binary", [b"", b"garbage", b"poclbin" + bytes(40), b"\x7fELF" + bytes(60)])
 def test_a_binary_that_the_driver_refuses_is_built_from_source(run: Run, binary: bytes) -> None:
-    """The server hears the driver's error, and gets what was built instead if it wants that."""
+    """The server gets the driver's error, and the new binary if it wants that."""
     bare = run("exit")
 
     def answer(kind: int, fields: tuple[bytes, ...]) -> bytes:
@@ -271,7 +271,7 @@ def test_a_server_that_makes_no_sense_is_asked_once(run: Run, answer: Answer) ->
 
 @pytest.mark.parametrize("mode", ["facts", "threads"])
 def test_a_server_may_end_while_the_program_runs(run: Run, mode: str) -> None:
-    """What was served goes on working, and the rest is compiled."""
+    """Served programs go on working, and the rest are compiled."""
     bare = run(mode)
     keeper = Keeper()
     with Peer(keeper) as peer:
@@ -290,7 +290,7 @@ def test_a_server_may_end_while_the_program_runs(run: Run, mode: str) -> None:
 
 
 def test_without_a_server_the_layer_does_nothing(run: Run, layer: Path) -> None:
-    """Nothing is different where the layer is named and nobody listens."""
+    """Nothing differs if the layer is named but has no server."""
     bare = run("exit")
     assert run("exit", OPENCL_LAYERS=str(layer)) == bare
     assert run("exit", OPENCL_LAYERS=str(layer), GPUCACHE_RUN_SOCKET="/nonexistent/socket") == bare

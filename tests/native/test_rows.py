@@ -1,7 +1,7 @@
-"""The index of a root in C: what its rows answer by reference to entries, and what they never do.
+"""The index of a root in C: rows that refer to entries, and replies that must never be given.
 
 The package writes rows and entries. Most questions are asked through the library that exports
-one function; lies are told to a program that stops at whatever C leaves undefined.
+one function; malicious files go to a program that stops at undefined behaviour in C.
 """
 
 import ctypes
@@ -50,7 +50,7 @@ class _Reply(ctypes.Structure):
 
 
 class Root:
-    """A root with one entry, and an answer that refers to it."""
+    """A root with one entry, and a row that refers to it."""
 
     def __init__(self, path: Path, library: Path) -> None:
         self.path = path
@@ -67,7 +67,7 @@ class Root:
         return self.path / "v1" / "entries" / _KEY.hex[:2] / f"{_KEY.hex}.gpc"
 
     def answered(self, *conditions: Condition, **fields: bytes) -> Answered:
-        """A build that the entry answers."""
+        """A build with a row that refers to the entry."""
         sealed = self.store.seal(_KEY)
         assert sealed is not None
         reference = Reference(1, _KEY, sealed[0], sealed[1].created_ns)
@@ -132,7 +132,7 @@ def test_an_answer_is_put_together_of_its_row_and_its_entry(root: Root) -> None:
 
 
 def test_an_entry_of_another_root_is_found(root: Root, answer: Path, tmp_path: Path) -> None:
-    """As the server finds it: the row is in the user's root, what it refers to in a system's."""
+    """Like the server's: the row is in the user's root, its entry in a system root."""
     system = Root(tmp_path / "system", answer)
     one = system.answered()
     shutil.rmtree(root.path / "v1" / "entries")
@@ -158,7 +158,7 @@ def test_no_changed_byte_of_an_entry_is_served(root: Root) -> None:
 
 
 def test_a_damaged_row_is_a_miss_or_right(root: Root) -> None:
-    """Whatever byte of it is another, and wherever it ends, it never answers wrongly."""
+    """With any byte changed, or cut off anywhere, it never gives a wrong answer."""
     one = root.answered(Condition("A", b"", b"/nonexistent/a.h"))
     file = root.keep(one)
     sound, hits = file.read_bytes(), 0
@@ -174,7 +174,7 @@ def test_a_damaged_row_is_a_miss_or_right(root: Root) -> None:
 
 
 def test_eviction_quarantine_and_repair_hold_at_once(root: Root) -> None:
-    """What is gone is a miss; what was published again is another entry until it has been answered by key."""
+    """A removed entry is a miss; one published again counts as new until it has been served by key."""
     one = root.answered()
     root.keep(one)
     (scanned,) = root.store.scan()
@@ -206,7 +206,7 @@ def test_what_is_not_this_users_alone_is_not_believed(
 
 @pytest.mark.parametrize("what", ["v1", "v1/index", "v1/entries", "row", "entry"])
 def test_no_link_leads_out_of_a_root(root: Root, tmp_path: Path, what: str) -> None:
-    """Neither a directory nor a file may be one."""
+    """Neither a directory nor a file may be a link."""
     one = root.answered()
     row, entry = root.keep(one), root.publish()
     place = {"row": row, "entry": entry}.get(what, root.path / what)
@@ -318,7 +318,7 @@ DirectoryStore(Path(sys.argv[1]), writable=True).keep_answers(sys.argv[2], b"hal
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_killed_writer_loses_its_row_alone(root: Root, when: str) -> None:
-    """What it was about to write is not there, or there as a whole; the row before goes on answering."""
+    """The row being written is missing or complete; the row before still works."""
     one = root.answered()
     file = root.keep(one)
     other = "0" * 16 if when == "after" else file.stem
@@ -367,7 +367,7 @@ def test_a_full_disk_keeps_no_row_and_harms_nobody(mount: Callable[[str], Path])
 
 
 def test_a_root_that_is_only_read_gets_no_row(root: Root) -> None:
-    """Nor does one whose directory cannot be made."""
+    """A root whose directory cannot be made gets none either."""
     DirectoryStore(root.path, writable=False).keep_answers("0" * 16, b"data")
     assert not (root.path / "v1" / "index").exists()
 
@@ -404,7 +404,7 @@ def test_a_condition_of_a_field_that_is_not_there_never_holds(
 
 @pytest.mark.slow
 def test_rows_full_of_lies_harm_nobody(root: Root, index_program: Path, tmp_path: Path) -> None:
-    """Of rows and of entries; nothing is read or written beyond what there is."""
+    """With corrupt rows and entries nothing is read or written out of bounds."""
     draw = random.Random(26)
     plain = root.answered(Condition("A", b"", b"/nonexistent/a.h"))
     root.keep(plain)
@@ -426,6 +426,6 @@ def test_rows_full_of_lies_harm_nobody(root: Root, index_program: Path, tmp_path
 
 
 def _asked(program: Path, folder: Path, questions: Sequence[Answered], roots: Sequence[Path]) -> list[bytes]:
-    """What the index of each root says to a program, which asks plainly, by threads, or by a child."""
+    """The index's replies for each root to a program that asks plainly, by threads, or by a child."""
     asking = Layer(program, folder)
     return asking.ask_all(questions, "-tf", indexes=roots, GPUCACHE_RUN_SOCKET="/nonexistent/socket")

@@ -1,4 +1,4 @@
-"""The client in C: what it sends, what it believes, and what it does where the other side misbehaves."""
+"""The client in C: its requests, the replies that it accepts, and its behaviour with a broken server."""
 
 import os
 import random
@@ -32,7 +32,7 @@ def _ask(
     timeout_ms: int = 600_000,
     user: int | None = None,
 ) -> list[bytes]:
-    """What the program says of each question."""
+    """The program's line for each question."""
     done = subprocess.run(
         [program, str(fields)],
         input="".join(f"{line}\n" for line in lines).encode(),
@@ -75,7 +75,7 @@ def test_a_reply_is_read_field_by_field(wire_program: Path, line: str) -> None:
 
 
 def _reference(reply: bytes) -> bytes:
-    """What a reply says, read by the words of the wire's description."""
+    """The meaning of a reply, read by the wire's description."""
     if len(reply) < 8:
         return _BAD
     size, version, kind = struct.unpack_from("<IHH", reply)
@@ -100,7 +100,7 @@ def _reference(reply: bytes) -> bytes:
 
 
 def _mutated(draw: random.Random) -> bytes:
-    """A reply with a few bytes changed, cut off, put in, or lengths that lie."""
+    """A reply with a few bytes changed, cut off, inserted, or wrong lengths."""
     fields = [draw.randbytes(draw.choice((0, 1, 4, 30))) for _ in range(draw.randrange(5))]
     reply = bytearray(frame(draw.choice((0x7F, 0x80, 0x81, 0x82, 0x83, 0x84, 0x85)), *fields))
     for _ in range(draw.randrange(3)):
@@ -121,7 +121,7 @@ def _mutated(draw: random.Random) -> bytes:
 
 
 def test_any_reply_is_understood_or_refused(wire_program: Path) -> None:
-    """Replies with lies of every kind in them are read as described, or refused; nothing is read beyond."""
+    """Corrupt replies are read as described, or refused; nothing is read out of bounds."""
     draw = random.Random(16)
     replies = [_mutated(draw) for _ in range(200)]
     left = iter(replies)
@@ -142,7 +142,7 @@ def test_any_reply_is_understood_or_refused(wire_program: Path) -> None:
 
 @contextmanager
 def _listening(serve: Callable[[socket.socket], None]) -> Iterator[tuple[Path, list[int]]]:
-    """A server that does what it is given with each connection, and how many there were."""
+    """A server that handles each connection with the given function, and their number."""
     connections: list[int] = []
     with tempfile.TemporaryDirectory(prefix="gpucache-wire-") as folder:
         path = Path(folder, "socket")
@@ -215,7 +215,7 @@ def test_a_server_that_misbehaves_is_asked_once(
 
 
 def test_without_a_server_nothing_is_asked(wire_program: Path, tmp_path: Path) -> None:
-    """A path that nobody listens at, is too long, or is empty is not an error."""
+    """A path without a server, one that is too long, or an empty one is not an error."""
     for path in (tmp_path / "nobody", "/" + "x" * 300, ""):
         assert _ask(wire_program, path, "") == [_BAD]
 

@@ -1,4 +1,4 @@
-"""Small files of every binary format, made as compilers lay them out."""
+"""Small files of every binary format, laid out as by compilers."""
 
 import struct
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""AMD's code objects and offload bundles: their architectures, and what is seen of damage."""
+"""AMD's code objects and offload bundles: their architectures, and the damage that is found."""
 
 import struct
 
@@ -15,12 +15,12 @@ _HIP = bundle(b"hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-")
 
 @pytest.mark.parametrize(("flags", "architecture"), [(0x4C, "gfx942"), (0x54C, "gfx942"), (0x51, "gfx90a")])
 def test_the_flags_of_code_win_over_its_notes(flags: int, architecture: str) -> None:
-    """What a loader reads is the flags; the notes count where the flags name no processor."""
+    """A loader reads the flags; the notes count only if the flags name no processor."""
     assert describe(elf64(224, flags=flags, sections=_NOTED)).architecture == architecture
 
 
 def test_the_beginning_of_code_tells_its_architecture() -> None:
-    """Code that is cut behind its header still says what it is for, and that it is cut."""
+    """Code that is cut after its header still has its architecture, and is reported as cut."""
     info = describe(elf64(224, flags=0x3F, sections=_NOTED)[:64])
     assert (info.kind, info.architecture) == (PayloadKind.AMDGPU, "gfx90a")
     assert info.problem
@@ -54,7 +54,7 @@ def test_every_cut_of_a_bundle_is_a_problem() -> None:
 
 
 def test_a_long_identifier_is_refused() -> None:
-    """An identifier longer than any that clang writes is a problem, and so is one that is not there."""
+    """An identifier longer than any of clang's is a problem, and so is a missing one."""
     assert "300 bytes" in (describe(bundle(b"x" * 300)).problem or "")
     lying = _HIP[:48] + struct.pack("<Q", 2**64 - 1) + _HIP[56:]
     assert "list of code objects" in (describe(lying).problem or "")

@@ -1,4 +1,4 @@
-"""Bitcode of programs: what is read of it, and that no damage raises anything but FormatError."""
+"""Bitcode of programs: the values read from it, and that damage raises only FormatError."""
 
 import struct
 
@@ -14,7 +14,7 @@ _SOUND = build.bitcode(["vecadd", "twice"])
 
 
 def test_a_program_says_what_made_it() -> None:
-    """Compiler, target, source and the kernels that are defined are read, and what is declared is not."""
+    """Compiler, target, source and the defined kernels are read, but not declared ones."""
     assert bitcode.read_module(_SOUND) == Module(
         "LLVM15.0.6", "x86_64-pc-linux-gnu", "/caches/pocl/tempfile_abcdef.cl", ("vecadd", "twice")
     )

@@ -41,7 +41,7 @@ quick = settings(
 
 
 def nvrtc_output(result: str, *options: str) -> bytes:
-    """What NVRTC makes of CUDA_SOURCE; ``result`` is CUBIN, PTX or LTOIR."""
+    """NVRTC's result for CUDA_SOURCE; ``result`` is CUBIN, PTX or LTOIR."""
     nvrtc = pytest.importorskip("cuda.bindings.nvrtc", reason="cuda-python is not installed")
     try:
         _, program = nvrtc.nvrtcCreateProgram(CUDA_SOURCE, b"sample.cu", 0, [], [])
@@ -59,7 +59,7 @@ def nvrtc_output(result: str, *options: str) -> bytes:
 
 
 def opencl_output(platform: str, folder: Path, **environment: str) -> list[bytes]:
-    """What those platforms of a name that can compile here make of a small program, in another process."""
+    """The binaries of the named platforms that can compile, for a small program, from another process."""
     pytest.importorskip("pyopencl", reason="PyOpenCL is not installed")
     caches = {"POCL_CACHE_DIR": str(folder), "XDG_CACHE_HOME": str(folder), "PYOPENCL_NO_CACHE": "1"}
     out = folder / "binaries"
@@ -111,7 +111,7 @@ def details(info: PayloadInfo) -> Mapping[str, str]:
     ],
 )
 def test_cubin_of_nvrtc_is_whole_and_names_its_architecture(arch: str, options: tuple[str, ...]) -> None:
-    """NVRTC's cubins of every architecture, suffix included, are read as what they were built for."""
+    """NVRTC's cubins of every architecture, suffix included, are read as built."""
     info = describe(nvrtc_output("CUBIN", f"-arch={arch}", *options))
     assert (info.kind, info.architecture, info.problem) == (PayloadKind.CUBIN, arch, None)
     assert details(info)["machine"] == "CUDA"
@@ -200,7 +200,7 @@ def test_cut_of_ptx_is_noticed_inside_a_function() -> None:
 @quick
 @given(st.binary(max_size=600))
 def test_random_bytes_never_raise(data: bytes) -> None:
-    """Any bytes are described, and only what was recognised or is empty can have a problem."""
+    """Any bytes are described, and only recognised or empty ones can have a problem."""
     info = describe(data)
     assert isinstance(info, PayloadInfo)
     assert info.problem is None or info.kind is not PayloadKind.UNKNOWN or not data

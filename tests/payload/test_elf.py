@@ -1,4 +1,4 @@
-"""ELF files: what they export, need and say of their build, and that damage raises FormatError alone."""
+"""ELF files: their exports, needs and build ids, and that damage raises only FormatError."""
 
 import struct
 
@@ -23,7 +23,7 @@ def test_a_library_says_what_its_loader_reads(order: str, bits: int) -> None:
 
 
 def test_tables_beyond_the_file_are_refused_before_they_are_read() -> None:
-    """A segment that claims more than is there, or segments of more than any library has, raise."""
+    """A segment larger than the file, or more segments than any library has, raise."""
     sound = shared_library("<", 64)
     notes, dynamic = 64 + 56 + 32, 64 + 2 * 56 + 32
     for places, size, words in (
@@ -39,7 +39,7 @@ def test_tables_beyond_the_file_are_refused_before_they_are_read() -> None:
 
 
 def test_the_made_library_is_sound_to_others() -> None:
-    """What the tests build is an ELF file in which nothing is found wrong."""
+    """The tests' library is an ELF file without a problem."""
     info = payload.describe(_SOUND)
     assert (info.kind.value, info.problem) == ("elf", None)
 
@@ -52,7 +52,7 @@ def test_a_library_says_what_it_exports() -> None:
 
 
 def test_an_object_file_is_read_by_its_own_table() -> None:
-    """What is not linked has no dynamic symbols, but the others."""
+    """An unlinked file has no dynamic symbols, but the others."""
     assert "_pocl_kernel_vecadd_workgroup" in elf.read_exports(library(kind=1)).symbols
 
 

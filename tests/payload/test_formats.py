@@ -114,7 +114,7 @@ def test_every_cut_behind_the_magic_number_is_a_problem(data: bytes) -> None:
     ],
 )
 def test_contradictions_are_problems(data: bytes, words: str) -> None:
-    """What contradicts its format is said in a sentence that names the part."""
+    """A contradiction of the format is reported in a sentence that names the part."""
     assert words in (describe(data).problem or "")
 
 

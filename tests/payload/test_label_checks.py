@@ -35,7 +35,7 @@ def payload(kind: PayloadKind, architecture: str | None = None) -> PayloadInfo:
 def test_payload_fits_what_its_entry_says(
     kind: PayloadKind, architecture: str | None, artifact_kind: str, target: str
 ) -> None:
-    """A payload that is what the entry claims, or that does not say otherwise, is not complained of."""
+    """A payload that agrees with its entry, or does not contradict it, is not reported."""
     assert fits(payload(kind, architecture), artifact_kind, target) is None
 
 
@@ -66,7 +66,7 @@ def test_payload_fits_what_its_entry_says(
 def test_payload_that_is_something_else_is_said_so(
     kind: PayloadKind, architecture: str | None, artifact_kind: str, target: str, words: str
 ) -> None:
-    """What does not fit is named in one sentence."""
+    """A contradiction is named in one sentence."""
     sentence = fits(payload(kind, architecture), artifact_kind, target)
     assert sentence is not None
     assert words in sentence

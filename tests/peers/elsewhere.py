@@ -34,7 +34,7 @@ needs_sandbox = pytest.mark.skipif(
 
 @dataclass(frozen=True)
 class User:
-    """One of the two, who sees nothing of what is hidden."""
+    """One of the two users, who cannot see hidden places."""
 
     uid: int
     home: Path
@@ -142,7 +142,7 @@ def move(system: str, there: Path, here: Path) -> list[PortableEntry]:
 
 
 def restore(system: str, place: Path, entries: Sequence[PortableEntry]) -> list[Restored]:
-    """What becomes of entries that came from elsewhere."""
+    """The outcomes of restoring entries from elsewhere."""
     return list(opened(system, place).restore(entries))
 
 

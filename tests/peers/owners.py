@@ -1,4 +1,4 @@
-"""Small programs of owners that compile for this machine, where each keeps its cache, what it says."""
+"""Small programs of owners that compile for this machine: the place of each cache, and its messages."""
 
 import importlib.util
 import os
@@ -36,11 +36,11 @@ class Owner:
     package: str
     program: str
     variables: Mapping[str, str]
-    """What the program is started with; ``{home}`` is a directory, ``{pocl}`` a new one at each start."""
+    """The environment of the program; ``{home}`` is a directory, ``{pocl}`` a new one at each start."""
     fresh: tuple[str, ...] = ("runs", "runs")
-    """What its first two starts do: words of ``says``, or runs."""
+    """The results of its first two starts: words of ``says``, or runs."""
     says: Mapping[str, str] = field(default_factory=dict)
-    """What a start did, by what it prints; the first that is found counts."""
+    """The result of a start, by its output; the first match counts."""
     place: str = "cache"
     on_pocl: bool = False
 
@@ -52,7 +52,7 @@ class Owner:
             pytest.skip("the system has no PoCL")
 
     def run(self, home: Path, python: str = sys.executable) -> str:
-        """What a start does: a word of ``says``, runs, or failed."""
+        """The result of a start: a word of ``says``, runs, or failed."""
         program, vendors = home / "program.py", home / "vendors"
         if not program.exists():
             vendors.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Damage to one real entry of libsycl's cache: what a killed program, a full disk or a hand leaves behind.
+"""Damage to one real entry of libsycl's cache, as from a killed program, a full disk or an edit.
 
 Each takes the directory of the entry (its number is 0) and the cache's root.
 """
@@ -23,7 +23,7 @@ class Damage:
 
 
 def age(path: Path) -> None:
-    """Make a lock old enough to be held by nobody."""
+    """Make a lock old enough to be stale."""
     os.utime(path, (OLD_S, OLD_S))
 
 

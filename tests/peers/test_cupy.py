@@ -1,6 +1,6 @@
-"""CuPy's own reader and writer of its cache, which need no GPU, held against what is said of its files.
+"""CuPy's own reader and writer of its cache, which need no GPU, against our reading of its files.
 
-They are loaded from where CuPy is installed without importing it, as that would want a driver.
+They are loaded from CuPy's installation without importing it, as that would need a driver.
 """
 
 import importlib.util

@@ -1,4 +1,4 @@
-"""darktable's own cache on Intel's CPU driver, and what darktable does with damage and after a repair."""
+"""darktable's own cache on Intel's CPU driver: darktable's behaviour with damage and after a repair."""
 
 import re
 import shutil
@@ -23,7 +23,7 @@ pytestmark = [
 
 
 def _tested(home: Path) -> str:
-    """What darktable says of its start with OpenCL."""
+    """darktable's messages about its start with OpenCL."""
     vendors = home / "vendors"
     vendors.mkdir(exist_ok=True)
     (vendors / "intel.icd").write_text(f"{_INTEL}\n", encoding="ascii")
@@ -40,9 +40,9 @@ def _allow_cpus(home: Path) -> None:
 
 
 def test_a_binary_that_fails_to_build_turns_opencl_off_until_a_repair(tmp_path: Path) -> None:
-    """As the finding says; what darktable wrote was sound, and it writes again what was removed.
+    """darktable's own files are sound, and it writes the removed ones again.
 
-    One that is cut the driver refuses, and darktable fixes it by itself.
+    A truncated one is refused by the driver, and darktable repairs it by itself.
     """
     _tested(tmp_path)
     _allow_cpus(tmp_path)

@@ -1,4 +1,4 @@
-"""hashcat's own cache on PoCL, and what hashcat does with damage and after a repair."""
+"""hashcat's own cache on PoCL: hashcat's behaviour with damage and after a repair."""
 
 import shutil
 from pathlib import Path
@@ -35,7 +35,7 @@ def _found(home: Path) -> bool:
 
 
 def test_a_cut_kernel_ends_hashcat_until_a_repair(tmp_path: Path) -> None:
-    """As the finding says; what hashcat wrote was sound, and it builds again what was removed."""
+    """hashcat's own files are sound, and it builds the removed ones again."""
     assert _found(tmp_path)
     root = next(tmp_path.rglob("hashcat/kernels"))
     cache = SYSTEM.open(Location("hashcat", str(root), "--cache", enabled=True))

@@ -1,4 +1,4 @@
-"""TorchInductor's own caches, made by torch.compile for the CPU, and what it does with what is broken."""
+"""TorchInductor's own caches, made by torch.compile for the CPU, and its behaviour with broken ones."""
 
 import importlib.util
 import os
@@ -42,7 +42,7 @@ def _run(root: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What one graph leaves."""
+    """The cache of one graph."""
     root = tmp_path_factory.mktemp("inductor") / "cache"
     assert "hits 0 0" in _run(root).stdout
     return root

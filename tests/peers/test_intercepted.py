@@ -1,4 +1,4 @@
-"""Real programs that nobody changed, under ``gpucache run``: bare, missing and hitting they print the same.
+"""Unmodified real programs under ``gpucache run``: without it, missing and hitting they print the same.
 
 Each is run where it is installed: commands on the PATH, and Python's libraries in this environment.
 """
@@ -85,7 +85,7 @@ _FRACTAL = (
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program, what it needs, and on which driver it is run."""
+    """A program, its requirements, and its driver."""
 
     command: Sequence[str]
     needs: str
@@ -93,7 +93,7 @@ class Program:
     late: bool = False
     """Whether it is run on PoCL, which builds late, and not on Intel's runtime."""
     prints: bool = True
-    """Whether what it prints is the same in every run."""
+    """Whether its output is the same in every run."""
 
 
 def _python(code: str) -> tuple[str, ...]:
@@ -146,7 +146,7 @@ def vendors(program: Program, tmp_path: Path) -> Path:
 
 
 def test_a_program_is_served(program: Program, vendors: Path, tmp_path: Path) -> None:
-    """After one run everything hits, in a home where no other cache is, and what is printed stays."""
+    """After one run everything hits, in a home without another cache, and the output is the same."""
     bare, _ = _run(program, vendors, tmp_path)
     missed, first = _run(program, vendors, tmp_path, "--learn")
     hit, second = _run(program, vendors, tmp_path, "--quiet")
@@ -158,7 +158,7 @@ def test_a_program_is_served(program: Program, vendors: Path, tmp_path: Path) ->
 
 
 def test_a_program_is_served_by_an_exported_layer(program: Program, vendors: Path, tmp_path: Path) -> None:
-    """After one export of a cold cache everything hits without gpucache, and what is printed stays."""
+    """After one export of a cold cache everything hits without gpucache, and the output is the same."""
     layer = tmp_path / "layer"
     bare, _ = _run(program, vendors, tmp_path)
     export = (sys.executable, "-m", "gpucache", "--json", "export", "layer", str(layer), "--")
@@ -175,7 +175,7 @@ def test_a_program_is_served_by_an_exported_layer(program: Program, vendors: Pat
 
 
 def _run(program: Program, vendors: Path, place: Path, mode: str = "") -> tuple[str, Any]:
-    """What the program prints, and the summary of its builds where a ``mode`` of run is given."""
+    """The program's output, and the summary of its builds if a ``mode`` of run is given."""
     report = place / f"report{mode}"
     ours = (sys.executable, "-m", "gpucache", "run", mode, "--report", str(report), "--") if mode else ()
     done = _call([*ours, *program.command], vendors, place, mode)
@@ -189,7 +189,7 @@ def _call(
     name: str,
     variables: Mapping[str, str] = MappingProxyType({}),
 ) -> "subprocess.CompletedProcess[str]":
-    """Run a command in a home of its own, where no cache is but ours."""
+    """Run a command in a separate home, without any cache but ours."""
     home = place / f"home{name}"
     (home / "pocl").mkdir(parents=True)
     environ = {

@@ -1,6 +1,6 @@
-"""Compilation caches that JAX makes itself on this machine's processor, and what it makes of damage in them.
+"""Compilation caches that JAX makes on this machine's processor, and its behaviour with damage in them.
 
-Each run is its own process, as JAX reads a cache once. ``filelock`` is what JAX bounds its cache with.
+Each run is its own process, as JAX reads a cache once. JAX bounds its cache with ``filelock``.
 The environment variable GPUCACHE_TEST_JAX_0_4_30_PYTHON names an interpreter with JAX 0.4.30.
 """
 
@@ -43,7 +43,7 @@ def _environ(root: Path, **more: str) -> dict[str, str]:
 
 
 def _run(environ: dict[str, str], number: int = 2, python: str = sys.executable) -> str:
-    """What a program says that compiles something, or finds it."""
+    """The messages of a program that compiles, or hits."""
     done = run_text([python, "-c", _PROGRAM, number], env=environ, check=True)  # fmt: skip
     return done.stderr
 

@@ -1,4 +1,4 @@
-"""Mesa's own cache, as rusticl writes it on this CPU, and what Mesa does with damage and after a repair."""
+"""Mesa's own cache, as rusticl writes it on this CPU: Mesa's behaviour with damage and after a repair."""
 
 import os
 import subprocess
@@ -75,7 +75,7 @@ def test_what_mesa_writes_is_sound_in_each_of_its_forms(form: str, tmp_path: Pat
 
 
 def test_after_a_repair_mesa_compiles_again_and_its_sum_is_right(tmp_path: Path) -> None:
-    """What was damaged is there again, and ``index`` says what is on disk."""
+    """The damaged entry exists again, and ``index`` agrees with the files."""
     _run(tmp_path)
     root = tmp_path / "mesa_shader_cache"
     cache = SYSTEM.open(Location("mesa", str(root), "--cache", enabled=True))

@@ -1,8 +1,8 @@
-"""Entries of compilers for GPUs that another user made elsewhere: the real owner hits them, as far as it can.
+"""Entries of GPU compilers that another user made elsewhere: the real owner hits them, as far as it can.
 
-Each is made as one user with one install in one place, packed, restored as another user with another home,
-project and install, from whom all places of the first are hidden, and its owner's own words or counters say
-what it did.
+Each is made as one user with one install in one place, packed, and restored as another user with another
+home, project and install, who cannot see the first one's places; its owner's own words or counters report
+the hit.
 """
 
 import shutil
@@ -103,7 +103,7 @@ def test_jax_without_xlas_caches_hits_what_another_user_and_install_compiled(tmp
 
 @_needs("jax")
 def test_jax_with_xlas_caches_hits_at_the_same_place_alone(tmp_path: Path) -> None:
-    """The place is in its keys, and its entries tell it."""
+    """The place is in its keys, and a fact of its entries."""
     first, second = users(tmp_path)
     first.run(_OF_JAX, _jax(first.home))
     entries = move("jax", first.home / "jax", second.home / "jax")
@@ -133,7 +133,7 @@ def test_jax_with_a_bounded_cache_hits_and_writes_beside_what_came(tmp_path: Pat
 
 @_needs("warp-lang")
 def test_warp_hits_what_another_user_and_install_compiled(tmp_path: Path) -> None:
-    """It says (cached); the entry has the program's source, and tells version and CPU."""
+    """Warp prints (cached); the entry has the program's source, and version and CPU as facts."""
     first, second = users(tmp_path, "warp-lang")
     assert "(compiled)" in first.run(WARP.program, {})[0]
     (entry,) = move("warp", first.home / ".cache/warp", second.home / ".cache/warp")
@@ -166,7 +166,7 @@ assert b"scale" in made.code
 
 @_needs("cuda-core", _NVRTC)
 def test_cuda_core_hits_what_another_user_and_install_compiled(tmp_path: Path) -> None:
-    """Its cache answers; nothing is written."""
+    """Its cache hits; no file is written."""
     first, second = users(tmp_path, "cuda-core", "cuda-bindings", _NVRTC)
     assert "miss" in first.run(_OF_CUDA_CORE, {})[0]
     cache = Path(".cache/cuda-python/program-cache")
@@ -207,7 +207,7 @@ print("with CuPy's headers", "compiled" if compiled else "hit")
 
 @_needs("cupy-cuda12x", _NVRTC)
 def test_cupy_hits_what_another_user_compiled_and_another_install_without_its_headers(tmp_path: Path) -> None:
-    """The place of its headers is an option of what its kernels are compiled with, and so in their keys."""
+    """The place of its headers is an option of its kernels, and so in their keys."""
     first, second = users(tmp_path, "cupy-cuda12x", _NVRTC)
     said, _ = first.run(_OF_CUPY, {})
     assert "without headers compiled" in said and "with CuPy's headers compiled" in said

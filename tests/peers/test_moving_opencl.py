@@ -1,7 +1,7 @@
 """Entries of OpenCL's and other owners that another user made elsewhere: the real owner hits them.
 
-Each is made as one user with one install in one place, packed, restored as another user with another home and
-project, from whom all places of the first are hidden, and its owner's own words say what it did.
+Each is made as one user with one install in one place, packed, and restored as another user with another
+home and project, who cannot see the first one's places; its owner's own words report the hit.
 """
 
 import hashlib
@@ -101,7 +101,7 @@ def test_an_entry_for_a_better_cpu_ends_programs_so_it_tells_what_that_must_have
 
 @pytest.fixture
 def debian(tmp_path: Path) -> Mapping[str, str]:
-    """The environment in which programs see the system's PoCL, which says what it does."""
+    """The environment in which programs see the system's PoCL, which logs its actions."""
     if not SYSTEM_ICD.is_file():
         pytest.skip("the system has no PoCL")
     vendors = tmp_path / "vendors"
@@ -218,7 +218,7 @@ for key in sys.stdin.read().split():
 
 
 def test_pytools_fetches_what_another_user_stored(tmp_path: Path) -> None:
-    """Rows come into a dictionary that is there already, and what is there stays."""
+    """Rows are added to an existing dictionary, whose rows stay."""
     first, second = users(tmp_path, "pytools")
     place = Path(".cache/pytools")
     assert "stored" in first.run(_OF_PYTOOLS, {}, said="one two")[0]
@@ -271,7 +271,7 @@ def times(count):
 
 @needs("taichi")
 def test_taichi_loads_what_another_user_compiled(tmp_path: Path) -> None:
-    """Its index keeps the rows that are there; it loads both kernels, but none that calls another module."""
+    """Its index keeps its rows; it loads both kernels, but none that calls another module."""
     first, second = users(tmp_path, "taichi")
     place = Path(".cache/taichi/ticache")
     for user, factor in ((first, 10), (second, 100)):
@@ -337,7 +337,7 @@ assert float(dpnp.sum(x)) == 120.0 and float(dpnp.sqrt(x + 3)[1]) == 2.0
 
 
 def _sycl(user: User, library: Path) -> Mapping[str, str]:
-    """The environment in which SYCL programs of a user see a runtime for CPUs, and say what they do."""
+    """The environment in which a user's SYCL programs see a runtime for CPUs, and log their actions."""
     vendors = user.home.parent / "vendors"
     vendors.mkdir()
     (vendors / "intel.icd").write_text(f"{library}\n", encoding="utf-8")

@@ -46,7 +46,7 @@ Run = Callable[..., tuple[str, list[str]]]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """What a command prints under ``gpucache run``, and what became of each of its compiles."""
+    """A command's output under ``gpucache run``, and the outcome of each of its compiles."""
     try:
         locate("nvrtc_audit")
     except NoDeviceError as error:
@@ -73,7 +73,7 @@ def _printed(*command: object, environ: Any = None) -> str:
 
 
 def test_cupy_is_served(run: Run, tmp_path: Path) -> None:
-    """What it compiles hits the second time; what may tell a name that is made up is compiled plainly."""
+    """Its compiles hit the second time; one that may contain a temporary name is compiled plainly."""
     if find_spec("cupy") is None:
         pytest.skip("cupy is not installed")
     script = tmp_path / "script.py"
@@ -88,7 +88,7 @@ def test_cupy_is_served(run: Run, tmp_path: Path) -> None:
 
 
 def test_two_versions_in_one_process_are_served(run: Run, tmp_path: Path) -> None:
-    """Each by the shim of its own, with entries of its own."""
+    """Each by its own shim, with its own entries."""
     try:
         distribution("nvidia-cuda-nvrtc")
         newer = nvrtc.nvrtc_libraries(nvrtc.version())[0]

@@ -173,7 +173,7 @@ def test_a_second_start_hits_and_runs_no_compiler(tmp_path: Path, python: str | 
 
 
 def test_what_is_kept_of_a_kernel_says_what_it_is(tmp_path: Path) -> None:
-    """Program, target and options; two entries are compared by them; the binary is what is extracted."""
+    """Entries have program, target and options, by which two are compared; the binary can be extracted."""
     _run(tmp_path)
     gpucache = [sys.executable, "-m", "gpucache", "--root", str(tmp_path / "root")]
 

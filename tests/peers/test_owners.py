@@ -1,4 +1,4 @@
-"""What owners on this machine do with damage in their own caches, and after a repair."""
+"""The behaviour of owners on this machine with damage in their own caches, and after a repair."""
 
 import os
 import shutil
@@ -69,7 +69,7 @@ _CASES: dict[str, tuple[Owner, Damage, FindingKind, str, str]] = {
     "clesperanto: end": (CLESPERANTO, _cut(20), _CORRUPT, "failed", "runs"),
     "openvino: end": (OPENVINO, _cut(-99), _TRUNCATED, "", "missed one"),
 }
-"""What is damaged, what is found, what the owner does before a repair where that is known, and after it."""
+"""The damage, the finding, the owner's result before a repair if known, and after it."""
 _HELD = {
     "warp": ("", "cpu", ""), "numba": ("program.scale", "", ""), "pytools": ("peer-v1", "", ""),
     "opencv": ("imgproc--resize", "", "poclbin"), "clesperanto": ("", "", "poclbin"),
@@ -81,7 +81,7 @@ _HELD = {
     "name", [pytest.param(one, marks=() if "pytools" in one else pytest.mark.slow) for one in _CASES]
 )
 def test_damage_is_found_and_after_a_repair_its_owner_writes_anew(name: str, tmp_path: Path) -> None:
-    """Until then it fails at every start, or never writes it again; what it wrote was sound."""
+    """Until then it fails at every start, or never writes it again; its own files were sound."""
     owner, damage, kind, becomes, after = _CASES[name]
     owner.need()
     assert (owner.run(tmp_path), owner.run(tmp_path)) == owner.fresh
@@ -112,7 +112,7 @@ def test_damage_is_found_and_after_a_repair_its_owner_writes_anew(name: str, tmp
 )
 @pytest.mark.parametrize("python", _OLDER)
 def test_a_cache_of_an_older_version_is_checked_and_fixed(python: str, owner: Owner, tmp_path: Path) -> None:
-    """What it wrote is sound, a binary that is cut is found, and after a repair the program runs."""
+    """Its own files are sound, a truncated binary is found, and after a repair the program runs."""
     if os.system(f"{python!r} -c 'import {owner.package}' 2>/dev/null"):
         pytest.skip(f"{python} has no {owner.package}")
     assert owner.run(tmp_path, python) != "failed"
@@ -146,7 +146,7 @@ def test_clesperanto_builds_again_what_the_driver_refuses(tmp_path: Path) -> Non
 def test_warm_tells_that_clesperanto_was_not_moved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What it wrote into the home directory is not counted as warmed."""
+    """Its files in the home directory are not counted as warmed."""
     CLESPERANTO.need()
     shutil.copy(SYSTEM_ICD, tmp_path)
     for name, value in {"HOME": tmp_path, "OCL_ICD_VENDORS": tmp_path}.items():

@@ -1,4 +1,4 @@
-"""pytools' own dictionaries: what is counted of them, and what is done while one is open."""
+"""pytools' own dictionaries: the counted entries, and the behaviour while one is open."""
 
 import importlib.util
 import os

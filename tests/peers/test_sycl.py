@@ -42,7 +42,7 @@ pytestmark = pytest.mark.skipif(
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """What a run of the program said: the ``.bin`` files it used, and those it added."""
+    """The report of a run of the program: the ``.bin`` files that it used, and those that it added."""
 
     used: tuple[str, ...]
     added: tuple[str, ...]
@@ -121,7 +121,7 @@ def _entries(root: Path) -> int:
 
 
 def test_a_cache_just_made_has_no_findings(root: Path) -> None:
-    """What libsycl writes is sound: the folders' names are our hashes, and every file is accounted for."""
+    """libsycl's own files are sound: directories have our hashes as names, and every file is known."""
     checked = _verify(_open(root))
 
     assert [one.counts for one, _ in checked] == [True] * _entries(root)
@@ -149,7 +149,7 @@ def test_what_was_made_is_explained_as_a_hit(root: Path) -> None:
 def test_a_damaged_cache_is_told_and_repaired(
     damage: Damage, root: Path, program: Program, made: Path
 ) -> None:
-    """The damage is a finding; repaired, the cache has none, and the program adds only what was lost."""
+    """The damage is a finding; after a repair there is none, and the program adds only the lost entries."""
     damage.do(_group(root), root)
 
     assert any(kind == damage.kind and damage.words in detail for kind, detail in _findings(root))

@@ -1,4 +1,4 @@
-"""Taichi's own cache on this CPU, and what Taichi does with damage and after a repair."""
+"""Taichi's own cache on this CPU: Taichi's behaviour with damage and after a repair."""
 
 import importlib.util
 import os

@@ -1,4 +1,4 @@
-"""TileLang's own cache, made for a GPU that is not here and for the CPU, and what TileLang does with it."""
+"""TileLang's own cache, made for an absent GPU and for the CPU, and TileLang's use of it."""
 
 import importlib.util
 import os
@@ -46,7 +46,7 @@ print(*("hit" if one.startswith("Found kernel") else "miss" for one in told
 
 
 def _run(root: Path) -> str:
-    """What TileLang's cache said to its two compiles."""
+    """The messages of TileLang's cache about its two compiles."""
     program = root.parent / "program.py"
     program.write_text(_PROGRAM, encoding="ascii")
     environ = {**os.environ, "TILELANG_CACHE_DIR": str(root)}

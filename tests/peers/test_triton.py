@@ -1,4 +1,4 @@
-"""Triton's own cache, made ahead of time for GPUs that are not here, and what Triton does after a repair.
+"""Triton's own cache, made ahead of time for absent GPUs, and Triton's behaviour after a repair.
 
 The environment variables GPUCACHE_TEST_TRITON_3_0_PYTHON and GPUCACHE_TEST_TRITON_3_2_PYTHON name
 interpreters with these versions.
@@ -72,7 +72,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def root(made: Path) -> Path:
-    """The same, which a test may damage: at its own place, as the cache holds that."""
+    """The same, which a test may damage: at the place that the cache has in its files."""
     kept = made.with_name("kept")
     if not kept.exists():
         shutil.copytree(made, kept)
@@ -91,7 +91,7 @@ def test_what_triton_writes_is_sound_and_says_what_it_is(root: Path) -> None:
 
 
 def test_kernels_without_what_only_compilers_read_are_found(root: Path) -> None:
-    """Of both targets; the list names what is left, as Triton compiles again otherwise."""
+    """Kernels of both targets; the list in the group names the rest, or Triton would compile again."""
     cache = SYSTEM.open(Location("triton", str(root), "--cache", enabled=True))
     assert [cache.strip(entry) for entry in cache.scan() if entry.spare_bytes] == [None, None]
     assert not list(root.glob("*/*.ttgir")) and _run(root) == "True True"
@@ -161,7 +161,7 @@ def test_damage_is_found_and_after_a_repair_triton_compiles_that_kernel_alone(
 def test_the_caches_of_older_versions_are_known_and_repaired(
     version: str, damage: Callable[[Path], None], kind: FindingKind | None, tmp_path: Path
 ) -> None:
-    """These versions fail at what newer ones miss, and serve a kernel without the stages that are gone."""
+    """These versions fail where newer ones miss, and serve a kernel without its intermediate stages."""
     python = _PYTHONS[version]
     if not python:
         pytest.skip(f"{_VARIABLES[version]} names no interpreter")

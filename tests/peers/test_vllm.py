@@ -1,4 +1,4 @@
-"""An artifact as vLLM has PyTorch save it, and what PyTorch does with a broken one."""
+"""An artifact as vLLM has PyTorch save it, and PyTorch's behaviour with a broken one."""
 
 import importlib.util
 import os
@@ -42,7 +42,7 @@ def _run(program: str, path: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_real_artifact_is_sound_and_a_changed_one_is_found_that_ends_its_program(tmp_path: Path) -> None:
-    """Which says what becomes of a server; the graph is compiled for a CPU."""
+    """The failure is the finding's; the graph is compiled for a CPU."""
     saved = tmp_path / "artifact"
     assert not (done := _run(_SAVE, saved)).returncode, done.stderr
     assert _run(_LOAD, saved).stdout.strip() == "512.0"

@@ -58,7 +58,7 @@ def test_a_child_that_does_not_answer_is_a_row(code: str, timeout_s: float, deta
 
 
 def test_drivers_that_hang_share_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All are asked at once, so behind the first that hangs the second has no limit of its own."""
+    """All are queried at once, so after the first that hangs the second has no limit of its own."""
     now_s, waited = [0.0], []
 
     def hang(_: object, timeout: float) -> None:
@@ -90,7 +90,7 @@ if __name__ == "__main__":
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
 @pytest.mark.parametrize(("number", "said"), [(signal.SIGTERM, "interrupted\n"), (signal.SIGKILL, "")])
 def test_the_children_end_with_whoever_asks(tmp_path: Path, number: signal.Signals, said: str) -> None:
-    """Whoever is told to end while drivers hang ends at once; also one that is killed takes them along."""
+    """A signal ends the probe at once, even if drivers hang; a killed one takes its children along."""
     files = [tmp_path / "first", tmp_path / "second"]
     asking = subprocess.Popen([sys.executable, "-c", _ASKING, *files], stdout=subprocess.PIPE, text=True)
     try:
@@ -123,7 +123,7 @@ def test_the_children_end_with_whoever_asks(tmp_path: Path, number: signal.Signa
     ],
 )
 def test_a_child_that_talks_nonsense_is_a_row(answer: str) -> None:
-    """An answer that is not a list of devices is never believed and never fatal."""
+    """A reply that is not a list of devices is refused without an exception."""
     written = answer.encode("utf-8", "surrogateescape")
     assert _broken(f"sys.stdout.buffer.write({written!r})") == "the probe's output is not valid"
 
@@ -149,7 +149,7 @@ def test_asking_for_no_backend_asks_nobody() -> None:
 
 
 def test_what_a_driver_prints_is_not_the_answer() -> None:
-    """The real child keeps stdout for its answer, though a driver may write there."""
+    """The real child keeps stdout for its reply, although a driver may write there."""
     code = (
         "import os, gpucache.probe.child as child\n"
         "class Noisy:\n"
@@ -164,7 +164,7 @@ def test_what_a_driver_prints_is_not_the_answer() -> None:
 
 
 def test_a_backend_that_answers_with_an_error_of_ours_says_so() -> None:
-    """The real child passes an error of ours on as its answer."""
+    """The real child passes our own error on as its reply."""
     code = (
         "import gpucache.probe.child as child\n"
         "from gpucache.errors import NoDeviceError\n"
@@ -179,7 +179,7 @@ def test_a_backend_that_answers_with_an_error_of_ours_says_so() -> None:
 
 
 def test_an_unknown_backend_is_a_row() -> None:
-    """A backend that nobody provides is a row that says so."""
+    """An unknown backend is a row that says so."""
     (row,) = ask(["metal"])
     assert "no backend is named 'metal'" in row.detail
 
@@ -200,7 +200,7 @@ def _here(backend: str) -> Mapping[str, Device]:
 def test_asking_leaves_nothing_in_the_users_cache_of_pocl(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PoCL makes a file there at every start; nor does a directory of ours stay."""
+    """PoCL makes a file there at every start; no directory of ours stays either."""
     (tmp_path / "temporary").mkdir()
     monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path / "kcache"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))

@@ -1,4 +1,4 @@
-"""Devices to JSON and back, whatever stands in a file."""
+"""Devices to JSON and back, whatever is in a file."""
 
 import json
 from contextlib import suppress
@@ -72,7 +72,7 @@ def _is_device_or_refused(value: object) -> None:
 
 @given(_JUNK)
 def test_junk_is_refused(value: object) -> None:
-    """Whatever a file holds is a device or is refused, and nothing else happens."""
+    """Any content is a device or is refused, and nothing else happens."""
     _is_device_or_refused(value)
 
 

@@ -55,7 +55,7 @@ def test_a_profile_comes_back_as_it_was(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_profile_is_one_sentence(tmp_path: Path, data: bytes) -> None:
-    """Junk, a cut, deep nesting, a huge file and devices of nobody are refused with the file's name."""
+    """Junk, a cut, deep nesting, a huge file and invalid devices are refused with the file's name."""
     path = tmp_path / "p.json"
     path.write_bytes(data)
     with pytest.raises(UsageError, match=r"is not a device profile \(.*gpucache devices --save") as caught:
@@ -74,7 +74,7 @@ def test_a_file_that_cannot_be_had_is_said(tmp_path: Path) -> None:
 
 
 def test_equal_profiles_do_not_differ() -> None:
-    """What does not reach a key (words about a device, one that is unavailable) tells nobody apart."""
+    """Facts outside a key (a device's detail, an unavailable device) are not a difference."""
     broken = DEVICE._replace(target=None, toolchain=None)
     assert compare(PROFILE, Profile((broken, DEVICE._replace(detail="other")), PROFILE.environment)) == []
 

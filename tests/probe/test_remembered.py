@@ -1,4 +1,4 @@
-"""What a probe found counts for the next process only where nothing changed that it depends on."""
+"""A probe's result is reused by the next process only if nothing changed on which it depends."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A recording on disk: who may read it, what several writers make of it, and what damage costs."""
+"""A recording on disk: who may read it, the result of several writers, and the cost of damage."""
 
 import os
 import threading
@@ -52,14 +52,14 @@ def test_a_folder_that_others_may_enter_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_in_the_way_is_told(tmp_path: Path) -> None:
-    """What cannot be a directory is refused before the command runs."""
+    """A path that cannot be a directory is refused before the command runs."""
     (tmp_path / "taken").touch()
     with pytest.raises(UsageError, match="name another directory"):
         Writer(tmp_path / "taken")
 
 
 def test_what_was_written_is_read(folder: Path) -> None:
-    """One writer's builds, with what was seen of them and what they are made of."""
+    """One writer's builds, with their observations and contents."""
     found = read_recording(folder)
     assert found.recording.rows() == [(BUILD, SEEN)]
     assert found.has_sources(BUILD)
@@ -158,7 +158,7 @@ def test_what_adds_to_nothing_is_told(folder: Path) -> None:
 
 @pytest.mark.parametrize("make", ["missing", "empty", "file"])
 def test_what_is_no_recording_is_told(tmp_path: Path, make: str) -> None:
-    """A wrong directory is told from an empty recording."""
+    """A wrong directory is distinguished from an empty recording."""
     place = tmp_path / "wrong"
     if make == "empty":
         place.mkdir()
@@ -170,7 +170,7 @@ def test_what_is_no_recording_is_told(tmp_path: Path, make: str) -> None:
 
 @pytest.mark.parametrize("how", ["changed", "gone", "link", "fifo"])
 def test_a_blob_that_is_not_what_it_says_is_not_used(folder: Path, tmp_path: Path, how: str) -> None:
-    """A source is what its name says, is a file, and is read without following links or waiting."""
+    """A source matches its name, is a regular file, and is read without following links or blocking."""
     blob = folder / "blobs" / BUILD.source
     content = blob.read_bytes()
     blob.unlink()
@@ -190,7 +190,7 @@ def test_a_blob_that_is_not_what_it_says_is_not_used(folder: Path, tmp_path: Pat
 
 
 def test_digests_alone_keep_no_source(tmp_path: Path) -> None:
-    """With digests only there are names and keys, and not a byte of what was compiled."""
+    """With digests only there are names and keys, and not a byte of the sources."""
     place = tmp_path / "digests"
     Writer(place, sources=False).build(BUILD, SEEN, CONTENTS)
     assert not (place / "blobs").exists()
@@ -200,7 +200,7 @@ def test_digests_alone_keep_no_source(tmp_path: Path) -> None:
 
 
 def test_a_failed_build_is_not_replayed(tmp_path: Path) -> None:
-    """What did not compile in the program is not tried again."""
+    """A build that failed in the program is not tried again."""
     place = tmp_path / "failed"
     Writer(place).build(BUILD, Seen(refused=True), CONTENTS)
     assert not [*replay(read_recording(place), tmp_path / "laid")]
@@ -215,7 +215,7 @@ def test_what_compiled_once_is_replayed(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_laid_out_costs_that_build(tmp_path: Path) -> None:
-    """A recording that calls one path a file and a directory is told so, and nothing else of it is lost."""
+    """A recording in which one path is both a file and a directory loses only that build."""
     paths = ("0/a", "0/a/b")
     headers = tuple(replace(BUILD.headers[0], path=path, number=len(path)) for path in paths)
     odd = replace(BUILD, headers=headers)

@@ -1,4 +1,4 @@
-"""Lines of a recording: they read back as written, unions are unions, and what is damaged is refused."""
+"""Lines of a recording: they are read back as written, unions are unions, and damaged ones are refused."""
 
 import json
 
@@ -15,7 +15,7 @@ Three = tuple[Recording, Recording, Recording]
 
 @given(BUILDS, SEEN)
 def test_a_build_reads_back(build: RecordedBuild, seen: Seen) -> None:
-    """A line says all that is known of a build, also where its texts hold any characters."""
+    """A line has all facts of a build, whatever characters are in its texts."""
     read = read_line(build_line(build, seen))
     assert (read.build, read.seen, read.of) == (build, seen, build.digest)
 
@@ -38,7 +38,7 @@ def test_a_union_does_not_depend_on_order(three: Three) -> None:
 
 @given(alike())
 def test_a_union_with_itself_changes_nothing(three: Three) -> None:
-    """A recording that is read twice, or copied into itself, says what it said."""
+    """A recording that is read twice, or copied into itself, is unchanged."""
     whole = union(three)
     assert whole.union(whole) == whole
     assert all(whole.union(part) == whole for part in three)
@@ -125,7 +125,7 @@ def test_a_missing_field_is_told(part: str, name: str) -> None:
 
 
 def test_a_path_that_leads_elsewhere_is_told_as_such() -> None:
-    """People read what a text should be, and not the expression that it does not match."""
+    """The message describes the expected text, and not the pattern that it does not match."""
     values = {**_LINE, "build": {**_LINE["build"], "folders": ["../up"]}}
     with pytest.raises(
         DamagedLineError, match=r"^Expected a path that stays below its base.* at build.folders\[0\]$"

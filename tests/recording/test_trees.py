@@ -23,7 +23,7 @@ RULES = ("pocl", "intel", "nvidia", "other", "nvrtc")
 
 
 def prepared(source: str, implementation: str, place: Path, options: Sequence[str], *, cwd: bool) -> Prepared:
-    """A program that is asked for in a directory, by the rules of an implementation."""
+    """A program that is requested in a directory, by the rules of an implementation."""
     cuda = implementation == "nvrtc"
     backend: Backend = CUDA if cuda else OPENCL
     target = Target("cuda", "sm_90") if cuda else Target("opencl", implementation)
@@ -81,7 +81,7 @@ CASES: dict[str, Case] = {
 @pytest.mark.parametrize("implementation", RULES)
 @pytest.mark.parametrize("name", CASES)
 def test_a_program_has_its_key_elsewhere(tmp_path: Path, name: str, implementation: str) -> None:
-    """What was recorded in one directory has the same key when it is laid out in another."""
+    """A program recorded in one directory has the same key when it is laid out in another."""
     files, source, options = CASES[name]
     here = tmp_path / "here"
     here.mkdir()
@@ -98,7 +98,7 @@ def test_a_program_has_its_key_elsewhere(tmp_path: Path, name: str, implementati
 
 
 def test_headers_that_are_where_they_were_are_used_there(tmp_path: Path) -> None:
-    """What holds the places of its files hits in the same place alone, so nothing is laid out then."""
+    """An artifact with the places of its files hits only there, so nothing is laid out then."""
     header = tmp_path / "here" / "inc" / "a.h"
     header.parent.mkdir(parents=True)
     header.write_text("x")

@@ -91,7 +91,7 @@ class Fleet:
         return outcomes
 
     def run(self, root: str, *jobs: Mapping[str, object], **settings: Any) -> list[Outcome]:
-        """What became of jobs in a program of their own."""
+        """The outcomes of jobs in a separate program."""
         return self.finish(self.start(root, **settings), *jobs)
 
     def gpucache(self, root: str, *words: object, **settings: object) -> "subprocess.CompletedProcess[str]":

@@ -50,7 +50,7 @@ def use_cloud(patch: pytest.MonkeyPatch, home: Path, **variables: str) -> None:
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody listens on."""
+    """A port of the loopback interface without a listener."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port: int = one.getsockname()[1]
@@ -105,7 +105,7 @@ def docker_registry(folder: Path, env: Mapping[str, str] | None = None) -> Itera
 def _listening(
     name: str, words: Sequence[str], port: int, folder: Path, env: Mapping[str, str] | None = None
 ) -> Iterator[None]:
-    """A server that answers on its port; the test skips where it is not installed."""
+    """A server that answers on its port; the test skips if it is not installed."""
     program = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     if program is None:
         pytest.skip(f"{name} is not installed")
@@ -138,7 +138,7 @@ def _running(
 
 
 class Scripted(NamedTuple):
-    """A server that answers as a test says."""
+    """A server with the replies of a test."""
 
     url: str
     port: int
@@ -147,7 +147,7 @@ class Scripted(NamedTuple):
     clients: set[int]
     """The ports they came from: one for each connection."""
     over: Event
-    """Set at the end of the test, for answers that never come."""
+    """Set at the end of the test, for replies that never come."""
 
 
 class _Server(ThreadingTCPServer):
@@ -223,7 +223,7 @@ def pausing(head: str, body: str = "", pause_s: float = 1.0) -> Answer:
 
 
 class Silent:
-    """A server that accepts connections and never answers."""
+    """A server that accepts connections and never replies."""
 
     def __init__(self) -> None:
         self._socket = socket.create_server(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""Buckets: which credentials are used, what each cloud is asked, and every failure in one sentence."""
+"""Buckets: the credentials, the requests to each cloud, and every failure in one sentence."""
 
 import os
 import socket
@@ -46,7 +46,7 @@ def _use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Use:
 
 
 def _failure(call: Callable[[], object], *secrets: str) -> str:
-    """The sentence of a failure: one line, which shows no secret and none of what a server sent."""
+    """The sentence of a failure: one line, without secrets and without the server's text."""
     with pytest.raises(RemoteError) as raised:
         call()
     sentence = raised.value.message
@@ -68,7 +68,7 @@ def _calls(store: Objects) -> dict[str, Callable[[], object]]:
 
 
 def test_a_writer_that_comes_between_is_not_lost(moto: str, use: Use) -> None:
-    """A change is made again to what another one left meanwhile, whether there was an object or not."""
+    """A change is applied again to the other writer's result, whether there was an object or not."""
     use(AWS_ENDPOINT_URL=moto, **_KEYS)
     one, other = (open_objects("s3://bucket/many") for _ in range(2))
     for _ in range(2):
@@ -208,7 +208,7 @@ def test_bytes_that_do_not_come_are_one_sentence(use: Use) -> None:
 
 @pytest.mark.parametrize("scheme", _URLS)
 def test_each_cloud_creates_on_a_condition(use: Use, scheme: str) -> None:
-    """The request itself says that the object must not exist; an answer that it does is False."""
+    """The request itself requires that the object must not exist; a reply that it does is False."""
     status = {"s3": "412 Precondition Failed", "gs": "412 Precondition Failed", "az": "409 Conflict"}[scheme]
     with scripted(saying(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n")) as server:
         use(**{_ENDPOINTS[scheme]: server.url})
@@ -228,7 +228,7 @@ _METADATA = {
 
 @pytest.mark.parametrize("scheme", _URLS)
 def test_the_metadata_address_is_asked_only_where_a_variable_allows_it(use: Use, scheme: str) -> None:
-    """Requests are unsigned without credentials; with the variable it is seen that the address was asked."""
+    """Requests are unsigned without credentials; with the variable the address is queried."""
     with scripted(saying(_EMPTY)) as store, scripted(saying(_EMPTY)) as metadata:
         variable, allowed = _METADATA[scheme]
         host = metadata.url.removeprefix("http://")
@@ -268,7 +268,7 @@ def _signed(server: Scripted, **variables: str) -> str:
 
 
 def test_keys_and_the_region_are_taken_from_the_files_of_aws(use: Use, tmp_path: Path) -> None:
-    """Those of AWS_PROFILE; the environment comes first, and a profile without keys says how to get some."""
+    """Keys are those of AWS_PROFILE; the environment comes first; a profile without keys is an error."""
     (tmp_path / ".aws").mkdir()
     (tmp_path / ".aws" / "credentials").write_text(
         "[default]\naws_access_key_id = ONE\naws_secret_access_key = s\n"
@@ -336,6 +336,6 @@ assert dict(store.read(["none"], 10)) == {"none": None}
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing is forked here")
 def test_a_forked_process_gets_a_sentence(moto: str, use: Use) -> None:
-    """Threads that its parent had would never answer. Nothing but such a URL imports the library."""
+    """Threads of its parent would never answer. Only such a URL imports the library."""
     use(AWS_ENDPOINT_URL=moto, **_KEYS)
     subprocess.run([sys.executable, "-W", "ignore", "-c", _FORKED], check=True)

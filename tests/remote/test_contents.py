@@ -93,7 +93,7 @@ def test_what_no_trusted_key_signed_is_told_and_stays(filled: Fleet) -> None:
 
 
 def test_an_eviction_removes_entries_with_their_files(filled: Fleet) -> None:
-    """What remains is whole, and what one pulls from it is sound."""
+    """The remaining entries are whole, and sound when pulled."""
     summary = _evict(filled, Limits(program=first(filled.cache("a", "cupy")).program))
     assert summary.removed
     left = sum(len(list(cache.scan())) for cache in _caches(filled))
@@ -121,7 +121,7 @@ def test_a_file_that_no_record_names_is_a_leftover_after_a_day(filled: Fleet) ->
 
 
 def test_entries_that_programs_sent_alone_are_seen_and_catalogued(filled: Fleet) -> None:
-    """Without any catalogue the entries of our own are still found; the next push names them in one."""
+    """Without any catalogue our own entries are still found; the next push writes one."""
     for path in (filled.place / "store" / "catalogues").iterdir():
         path.unlink()
     assert len(list(next(one for one in _caches(filled) if one.name == "gpucache").scan())) == 3
@@ -153,7 +153,7 @@ def test_a_repair_leaves_the_files_of_other_entries(fleet: Fleet) -> None:
 
 @pytest.mark.parametrize("mode", [0o755, 0o777])
 def test_a_forged_record_makes_a_repair_remove_nothing(filled: Fleet, mode: int) -> None:
-    """Who has no key cannot have the files of others removed by sizes that are wrong."""
+    """Without a key nobody can have others' files removed by forged sizes."""
     (filled.place / "store").chmod(mode)
     folder = filled.place / "store" / "catalogues"
     lines = [parse_line(line) for path in folder.iterdir() for line in path.read_bytes().splitlines()]

@@ -1,4 +1,4 @@
-"""A store in a directory: whose it is, and what writers that were killed leave in it."""
+"""A store in a directory: its owner, and the files that killed writers leave in it."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="speaks of POSIX mode
 
 @pytest.mark.parametrize("part", ["", "catalogues", "entries", "entries/ab"])
 def test_a_directory_that_others_can_write_to_is_nobodys_own(tmp_path: Path, part: str) -> None:
-    """Nor is one with such a directory in it, where anybody could put what counts without a signature."""
+    """A directory with such a directory in it is not one's own either: anybody could add unsigned entries."""
     store = tmp_path / "store"
     for name in ("catalogues", "entries/ab", "blobs/ab"):
         (store / name).mkdir(parents=True)
@@ -27,7 +27,7 @@ def test_a_directory_that_others_can_write_to_is_nobodys_own(tmp_path: Path, par
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
 def test_a_directory_of_somebody_else_is_nobodys_own(tmp_path: Path) -> None:
-    """Nor is one in which somebody else's directory is."""
+    """A directory that contains another user's directory is not one's own either."""
     store = tmp_path / "store"
     (store / "catalogues").mkdir(parents=True)
     for path in (store / "catalogues", store):
@@ -67,7 +67,7 @@ def test_a_link_in_place_of_the_temporary_directory_is_not_followed(tmp_path: Pa
 
 
 def test_an_object_is_written_on_a_full_disk_whole_or_not_at_all(tmp_path: Path) -> None:
-    """The error is one sentence, and nothing is left in the way of the next try."""
+    """The error is one sentence, and no file blocks the next try."""
     from gpucache.errors import RemoteError
     from tests.contracts.test_moving_attacks import mounted
 

@@ -35,7 +35,7 @@ def _filled(fleet: Fleet) -> Fleet:
 
 
 def test_what_one_machine_compiled_is_a_hit_on_the_next(filled: Fleet) -> None:
-    """It is verified, told as remote, kept, shown as any entry, and found here the next time."""
+    """It is verified, reported as remote, stored, listed as any entry, and a local hit the next time."""
     made = filled.run("maker", cuda_job(1), cuda_job(2))
     first = filled.run("next", cuda_job(1), cuda_job(2), **filled.trusting())
     assert compiled(first) == [0, 0]
@@ -119,7 +119,7 @@ def test_sending_to_another_store_needs_a_signing_key(fleet: Fleet) -> None:
 
 
 def test_without_the_variable_nothing_is_sent(fleet: Fleet) -> None:
-    """A key to sign with is no permission."""
+    """A signing key alone is not a permission."""
     fleet.run("maker", cuda_job(1), GPUCACHE_SIGNING_KEY=fleet.place / "ci", **fleet.trusting())
     assert not fleet.store.exists()
 
@@ -138,7 +138,7 @@ def test_a_process_that_ends_at_once_has_sent_what_it_compiled(fleet: Fleet) -> 
 def test_a_setting_means_the_same_for_a_remote_store(
     filled: Fleet, setting: str, kept: int, asked: int
 ) -> None:
-    """Disabled asks nothing, read-only keeps nothing, and a remote hit is one where a hit is required."""
+    """Disabled sends no request, read-only keeps nothing, and a remote hit satisfies a required one."""
     outcomes = filled.run("next", cuda_job(1), **{setting: "1"}, **filled.trusting())
     assert compiled(outcomes) == [1 - asked]
     assert len(filled.entries("next")) == kept
@@ -178,7 +178,7 @@ def test_threads_share_one_answer_each(filled: Fleet) -> None:
 
 
 def test_a_forked_child_asks_by_itself(filled: Fleet) -> None:
-    """A child of a program that has asked before gets its own hit, and sends what it compiles."""
+    """A child of a program with earlier requests gets its own hit, and sends its compiles."""
     settings = {**filled.trusting(), **filled.signing()}
     outcomes = filled.run("next", cuda_job(1), cuda_job(2, forked=True), cuda_job(3, forked=True), **settings)
     assert compiled(outcomes)[:2] == [0, 0]
@@ -233,7 +233,7 @@ def test_a_store_that_does_not_answer_is_left_after_one_request(
 
 
 def test_a_store_that_takes_nothing_holds_no_program(fleet: Fleet, silent: Silent) -> None:
-    """Sending to one that does not answer is given up, and the process ends."""
+    """Sending to a silent store is given up, and the process ends."""
     settings = {"GPUCACHE_REMOTE": f"redis://{silent.address}/0", "GPUCACHE_REMOTE_TIMEOUT_MS": "300"}
     outcomes = fleet.run("next", cuda_job(1), cuda_job(2), **settings, **fleet.signing())
     assert compiled(outcomes) == [1, 1]
@@ -268,7 +268,7 @@ def test_sixteen_programs_with_empty_roots_compile_nothing(filled: Fleet) -> Non
 
 
 def test_sixteen_programs_that_compile_send_each_entry_once(fleet: Fleet) -> None:
-    """What the first one created the others leave as it is, and none fails."""
+    """The others leave the first one's object unchanged, and none fails."""
     settings = {**fleet.signing(), **fleet.trusting()}
     programs = [fleet.start(f"root-{number}", **settings) for number in range(16)]
     with ThreadPoolExecutor(16) as pool:

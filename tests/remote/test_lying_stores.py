@@ -1,4 +1,4 @@
-"""Stores that lie: whatever they answer, nothing unsigned or unsound reaches a cache, and the rest does."""
+"""Malicious stores: nothing unsigned or unsound reaches a cache, and sound entries do."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def _junk(one: Signed, **changes: Any) -> bytes:
 
 @every_system
 def test_a_forged_line_of_the_same_entry_hides_nothing(fleet: Fleet, system: str) -> None:
-    """Neither push nor pull takes it for the one that it resembles, also after a merge."""
+    """Neither push nor pull mistakes it for the original, also after a merge."""
     there = fleet.make("a", system)
     fleet.push(there, key=fleet.key)
     forged = [_junk(one, program="forged", made_ns=1 << 62) for one in _lines(fleet)]
@@ -68,7 +68,7 @@ def test_a_forged_line_of_the_same_entry_hides_nothing(fleet: Fleet, system: str
 
 @every_system
 def test_forged_lines_keep_nobody_from_sending(fleet: Fleet, system: str) -> None:
-    """An entry is there if a believed record names it, whatever else does."""
+    """An entry counts as sent only if a trusted record names it."""
     fleet.push(fleet.make("a", system), key=fleet.key)
     lines = _lines(fleet)
     for path in (fleet.place / "store").rglob("*"):
@@ -80,7 +80,7 @@ def test_forged_lines_keep_nobody_from_sending(fleet: Fleet, system: str) -> Non
 
 
 def test_garbage_in_the_place_of_an_own_entry_is_replaced(fleet: Fleet) -> None:
-    """Whatever is there, the next push puts its own object there, and programs find it."""
+    """Whatever is there, the next push replaces it with its own object, and programs find it."""
     cache = fleet.make("a", "gpucache", 4)
     fleet.push(cache, key=fleet.key)
     objects = sorted(path for path in (fleet.place / "store" / "entries").rglob("*") if path.is_file())
@@ -98,7 +98,7 @@ def test_garbage_in_the_place_of_an_own_entry_is_replaced(fleet: Fleet) -> None:
 
 
 def test_an_older_object_of_the_same_own_entry_is_sound(fleet: Fleet) -> None:
-    """Two builds of a key by one signer, of which the store answers either, are an entry each time."""
+    """Of two builds of a key by one signer the store may return either, and both are sound."""
     fleet.push(fleet.make("a", "gpucache", 1), key=fleet.key)
     [path] = (path for path in (fleet.place / "store" / "entries").rglob("*") if path.is_file())
     older = path.read_bytes()
@@ -161,7 +161,7 @@ def test_catalogues_that_are_merged_while_they_are_read_lose_nothing(
 
 
 def test_a_listing_goes_on_when_an_object_goes_away(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is removed between its name and its size is left out, and nothing else."""
+    """An object removed between its name and its size is left out, and nothing else."""
     store = fleet.store
     list(store.create((f"blobs/ab/{number}", b"x") for number in range(20)))
     lstat = Path.lstat
@@ -176,7 +176,7 @@ def test_a_listing_goes_on_when_an_object_goes_away(fleet: Fleet, monkeypatch: p
 
 
 def test_a_push_without_a_key_keeps_a_signed_index(fleet: Fleet) -> None:
-    """Readers of a server that lists nothing still find what is signed."""
+    """Readers of a server without listings still find the signed entries."""
     fleet.push(fleet.make("a", "cupy"), key=fleet.key)
     index = (fleet.place / "store" / "index").read_bytes()
     fleet.push(fleet.make("b", "jax"), key=None)

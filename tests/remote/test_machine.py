@@ -81,7 +81,7 @@ def test_our_own_entries_fit_one_compiler_whole() -> None:
 def test_opencl_is_not_asked_for_what_cuda_tells(
     target: str, facts: list[tuple[str, str]], backends: tuple[str, ...] | None
 ) -> None:
-    """One entry whose facts other devices tell has all of them asked."""
+    """OpenCL devices are queried only if an entry has facts that CUDA does not know."""
     record = msgspec.structs.replace(_record(*facts), target=target)
     cuda = msgspec.structs.replace(_record(("architecture", "sm_90")), target="cuda:sm_90")
     assert backends_of([cuda, record, cuda]) == backends

@@ -72,7 +72,7 @@ def _names(objects: Objects, prefix: str = "") -> list[str]:
 
 
 def test_an_object_comes_back_as_it_was_created(opened: Opener) -> None:
-    """What one machine creates, another lists and reads; a missing object is None."""
+    """An object that one machine creates is listed and read by another; a missing object is None."""
     assert dict(opened().create([("a/one", b"1"), ("a/two", b""), ("b/three", b"3" * 100_000)])) == {
         "a/one": True,
         "a/two": True,
@@ -111,7 +111,7 @@ def test_removed_objects_are_gone(opened: Opener) -> None:
 
 
 def test_replacing_sees_what_was_there(opened: Opener) -> None:
-    """Each writer changes what the one before it left."""
+    """Each writer changes the result of the one before it."""
     opened().replace("index", lambda old: (old or b"") + b"1")
     opened().replace("index", lambda old: (old or b"") + b"2")
     assert dict(opened().read(["index"], 100)) == {"index": b"12"}
@@ -164,7 +164,7 @@ def test_a_web_server_serves_what_a_directory_contains(tmp_path: Path) -> None:
 
 
 def test_few_bytes_are_under_way() -> None:
-    """Of items of half of what may be in memory, two are worked on at a time, whatever the threads."""
+    """Of items of half the memory bound, two are in work at a time, whatever the threads."""
     three = Barrier(3)
 
     def meets_two_others(_: int) -> bool:
@@ -179,6 +179,6 @@ def test_few_bytes_are_under_way() -> None:
 
 
 def test_batches_are_bounded_in_number_and_bytes() -> None:
-    """A batch is as large as it may be, and one item that is larger is a batch of its own."""
+    """A batch is as large as allowed, and a larger item is a batch by itself."""
     found = batches([1, 2, 3, 9, 1, 1, 1, 1], 3, lambda size: size, most_bytes=5)
     assert list(found) == [[1, 2], [3], [9], [1, 1, 1], [1]]

@@ -1,4 +1,4 @@
-"""Entries of our own cache in a store: one object each, and nothing but what was recorded comes out."""
+"""Entries of our own cache in a store: one object each, and only recorded content is accepted."""
 
 from dataclasses import dataclass
 from hashlib import sha256
@@ -26,7 +26,7 @@ def made_entry(value: str = "-O3", payload: bytes = b".version 8.0\n.target sm_9
 
 @dataclass
 class Made:
-    """An entry with the object that holds it."""
+    """An entry with its object."""
 
     entry: Entry
     file: bytes
@@ -35,7 +35,7 @@ class Made:
     data: bytes
 
     def decoded(self, data: bytes, key: CacheKey | None = None) -> tuple[Signed, bytes]:
-        """What a machine that trusts the key takes from some bytes."""
+        """The result of decoding some bytes on a machine that trusts the key."""
         trusted = read_trusted(self.key.public.text)
         return decode(key or self.entry.key, self.key.public.id, data, trusted)
 
@@ -58,7 +58,7 @@ def test_an_object_comes_back_as_the_bytes_of_the_file(made: Made) -> None:
 
 
 def test_each_changed_byte_and_each_truncation_of_an_object_is_refused(made: Made) -> None:
-    """A store can change nothing in what was signed."""
+    """A store cannot change anything that was signed."""
     for at in range(len(made.data)):
         with pytest.raises(FormatError):
             made.decoded(made.data[:at] + bytes([made.data[at] ^ 1]) + made.data[at + 1 :])
@@ -68,7 +68,7 @@ def test_each_changed_byte_and_each_truncation_of_an_object_is_refused(made: Mad
 
 @pytest.mark.parametrize("wrong", ["key", "system", "name", "mode", "files", "signer", "unsigned", "more"])
 def test_a_record_of_something_else_is_refused(made: Made, tmp_path: Path, wrong: str) -> None:
-    """A validly signed record of another entry, system or file is not what was asked for."""
+    """A validly signed record of another entry, system or file is refused."""
     make_pair(tmp_path / "other")
     other = load_signing_key(tmp_path / "other")
     entry = portable(made.entry.key, made.entry.head, made.file)
@@ -108,7 +108,7 @@ def test_adopted_bytes_are_the_entry_of_another_root(made: Made, tmp_path: Path)
 
 
 def test_a_damaged_entry_is_replaced_by_adopted_bytes(made: Made, tmp_path: Path) -> None:
-    """What is there and not sound does not stand in the way."""
+    """An unsound file is not an obstacle."""
     store = DirectoryStore(tmp_path / "root", writable=True)
     store.adopt(made.entry.key, made.file)
     [path] = (tmp_path / "root" / "v1" / "entries").rglob("*.gpc")

@@ -1,4 +1,4 @@
-"""Push and pull between machines that share nothing but a store: what moves, and what is refused."""
+"""Push and pull between machines that share only a store: which entries move, and which are refused."""
 
 import json
 import shutil
@@ -39,7 +39,7 @@ class Fleet:
 
     @property
     def trusted(self) -> TrustedKeys:
-        """What machines believe that trust the key."""
+        """The signers that machines trust with this key."""
         return read_trusted(self.key.public.text)
 
     def cache(self, machine: str, system: str) -> Cache:
@@ -90,7 +90,7 @@ class Fleet:
 
 
 class _Public:
-    """A store that is nobody's own directory, so that signatures count."""
+    """A store that is not one's own directory, so that signatures count."""
 
     def __init__(self, store: Objects) -> None:
         self._store = store
@@ -112,7 +112,7 @@ def _results(outcomes: Sequence[object]) -> list[str]:
 
 
 def first(cache: Cache) -> CacheEntry:
-    """An entry of a cache; the scan ends, which closes what it opened."""
+    """An entry of a cache; the scan ends, which closes its files."""
     entry, *_ = cache.scan()
     return entry
 
@@ -149,7 +149,7 @@ def test_a_push_after_a_pull_moves_nothing_with_another_key(fleet: Fleet, system
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_dry_run_writes_nothing(fleet: Fleet, system: str) -> None:
-    """It says what would be sent, and what would be pulled."""
+    """It lists the entries that would be sent or pulled."""
     there = fleet.make("a", system)
     assert _results(fleet.push(there, key=fleet.key, dry_run=True)) == ["would-send"] * 3
     assert not (fleet.place / "store").exists()
@@ -161,7 +161,7 @@ def test_a_dry_run_writes_nothing(fleet: Fleet, system: str) -> None:
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_what_nobody_signed_stays_away(fleet: Fleet, system: str) -> None:
-    """Without a trusted signature nothing is written, unless it is asked for or the store is one's own."""
+    """Without a trusted signature nothing is written, unless requested or the store is one's own."""
     fleet.push(fleet.make("a", system), key=None)
     here = fleet.cache("b", system)
     assert _results(fleet.pull(here, trusted=fleet.trusted)) == ["unsigned"] * 3

@@ -1,4 +1,4 @@
-"""Records: what is signed, what is believed, and what no reader accepts."""
+"""Records: which are signed, which are trusted, and which every reader refuses."""
 
 import json
 from pathlib import Path

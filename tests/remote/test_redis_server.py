@@ -1,4 +1,4 @@
-"""A Redis server that refuses, evicts, is full or is none: one sentence, and never the password."""
+"""A Redis server that refuses, evicts, is full or is something else: one sentence, never the password."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -98,7 +98,7 @@ def test_nobody_on_the_port_is_one_sentence() -> None:
     ],
 )
 def test_a_server_that_answers_garbage_is_refused(answer: bytes) -> None:
-    """Whatever comes back instead of an answer is one sentence, and no traceback."""
+    """Any other reply is one sentence, and no traceback."""
     with _answering(answer) as port, _opened(f"redis://:s3cret@127.0.0.1:{port}") as opened:
         for call in (
             lambda: list(opened.read(["a"], 100)),
@@ -113,7 +113,7 @@ def test_a_server_that_answers_garbage_is_refused(answer: bytes) -> None:
 
 @contextmanager
 def _answering(answer: bytes) -> Iterator[int]:
-    """A server that accepts a password and a client's name, and answers everything else alike."""
+    """A server that accepts a password and a client's name, and gives one reply to everything else."""
 
     class Answer(StreamRequestHandler):
         def handle(self) -> None:

@@ -1,4 +1,4 @@
-"""An OCI registry: packs that other tools copy, pushes at once, removing, logging in, lies."""
+"""An OCI registry: packs that other tools copy, simultaneous pushes, removal, login, and false replies."""
 
 import json
 import re
@@ -47,7 +47,7 @@ def _contents(url: str) -> dict[str, bytes | None]:
 
 
 def _tags(url: str) -> list[str]:
-    """The tags of a store, as skopeo tells them."""
+    """The tags of a store, as skopeo lists them."""
     tags: list[str] = json.loads(_skopeo("list-tags", "--tls-verify=false", _docker(url)))["Tags"]
     return tags
 
@@ -95,7 +95,7 @@ def test_skopeo_inspects_a_pack_and_copies_it_to_another_repository(url: str, tm
 
 
 def test_pushes_at_once_lose_nothing(url: str) -> None:
-    """Each has a tag of its own; an object of both is there once."""
+    """Each has its own tag; a common object is there once."""
     place = f"{url}/at-once"
     barrier = Barrier(4)
 
@@ -187,7 +187,7 @@ def _log_in(url: str, password: str) -> None:
 
 
 def test_the_credentials_of_docker_login_are_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Without them and with wrong ones the sentence says what to run, and no password."""
+    """Without credentials or with wrong ones the message has the command to run, and no password."""
     (tmp_path / "users").write_text(_HTPASSWD, encoding="ascii")
     env = {"REGISTRY_AUTH": "htpasswd", "REGISTRY_AUTH_HTPASSWD_REALM": "caches"}
     with docker_registry(tmp_path, env | {"REGISTRY_AUTH_HTPASSWD_PATH": f"{tmp_path}/users"}) as url:
@@ -204,15 +204,15 @@ def test_the_credentials_of_docker_login_are_used(tmp_path: Path, caplog: pytest
 
 
 class _Endless:
-    """An answer that goes on until the reader hangs up."""
+    """A reply that goes on until the reader hangs up."""
 
 
 class _Silent:
-    """An answer that never comes."""
+    """A reply that never comes."""
 
 
 class _Dripping:
-    """An answer that comes byte by byte, and never all of it."""
+    """A reply that comes byte by byte, and is never complete."""
 
 
 class _Said(NamedTuple):
@@ -226,7 +226,7 @@ Reply = bytes | _Said | type[_Endless] | type[_Silent] | type[_Dripping]
 
 @contextmanager
 def _fake(reply: Callable[[str, Mapping[str, str]], Reply]) -> Iterator[str]:
-    """A server that answers each path below the repository as a function says."""
+    """A server that replies to each path below the repository by a function."""
     ended = Event()
 
     class Handler(BaseHTTPRequestHandler):
@@ -280,7 +280,7 @@ def _honest(
     config_type: str = "application/vnd.gpucache.index.v1+json",
     config_size: int | None = None,
 ) -> dict[str, Reply]:
-    """The answers of a registry with one pack, as we write it unless told otherwise."""
+    """The replies of a registry with one pack, as we write it by default."""
     layer, config = b"oneB!", json.dumps({"written_ns": 5, "objects": objects}).encode()
     manifest = json.dumps(
         {
@@ -345,7 +345,7 @@ _LIES: Mapping[str, tuple[int, Reply]] = {
 
 @pytest.mark.parametrize("lie", _LIES)
 def test_a_registry_that_lies_is_refused(lie: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it answers is bounded, and is one sentence."""
+    """Its replies are bounded, and refused in one sentence."""
     monkeypatch.setattr(store, "_MOST_PAGES", 5)
     at, reply = _LIES[lie]
     answers = _honest()
@@ -384,7 +384,7 @@ def _refuse(url: str, limits: Limits = _LIMITS) -> str:
 
 @pytest.mark.parametrize("reply", [_Silent, _Dripping])
 def test_a_registry_that_is_too_slow_is_given_up(reply: Reply) -> None:
-    """After the time that the limits allow for all of an answer."""
+    """After the time limit for a whole reply."""
     with _fake(_told(dict.fromkeys(_honest(), reply))) as url:
         assert "more time" in _refuse(url, Limits(connect_s=0.2, request_s=0.2, retries=1))
 

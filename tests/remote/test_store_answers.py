@@ -1,4 +1,4 @@
-"""What a store may answer a program: entries that are verified whole, and nothing else."""
+"""Replies of a store to a program: fully verified entries, and nothing else."""
 
 import shutil
 import subprocess
@@ -57,7 +57,7 @@ def _put(fleet: Fleet, entry: Entry, data: bytes | None = None, key: str = "ci")
 
 
 def test_an_entry_comes_with_the_bytes_of_its_file(fleet: Fleet) -> None:
-    """It is the one that was asked for; a missing one is None, and nothing is said."""
+    """The requested entry comes back; a missing one is None, without a message."""
     _put(fleet, _ONE)
     machine = Machine(fleet)
     found, missing = machine.store.find([(CacheKey("00" * 32), _ONE.key), (_OTHER.key,)])
@@ -72,7 +72,7 @@ def _of_another_system(fleet: Fleet) -> bytes:
 
 
 def _signed(fleet: Fleet, file: bytes) -> bytes:
-    """Bytes that a trusted key signed as those of the entry."""
+    """Bytes that a trusted key signed as the entry's."""
     return encode(portable(_ONE.key, _ONE.head, file), load_signing_key(fleet.place / "ci"))[1]
 
 
@@ -97,7 +97,7 @@ _LIES: dict[str, Callable[[Fleet, bytes], bytes]] = {
 
 @pytest.mark.parametrize("lie", _LIES)
 def test_a_store_that_lies_is_a_miss_and_one_warning(fleet: Fleet, lie: str) -> None:
-    """What is not the signed, sound and true entry of the key is not used; other entries still are."""
+    """Only the signed, sound entry of the key is used; other entries still are."""
     path = _put(fleet, _ONE)
     path.write_bytes(_LIES[lie](fleet, path.read_bytes()))
     _put(fleet, _OTHER)
@@ -150,7 +150,7 @@ def _silent() -> Iterator[Silent]:
 
 
 def test_no_answer_is_waited_for_longer_than_compiling_takes(fleet: Fleet, silent: Silent) -> None:
-    """A request that is cut short so is no failure of the store, but several in a row end the asking."""
+    """A request cut short is not a failure of the store, but several in a row end the requests."""
     machine = Machine(fleet, url=f"http://{silent.address}/", timeout_s=60.0)
     for _ in range(5):
         assert machine.store.find([(_ONE.key,)], compile_ns=1_000_000) == [None]
@@ -160,7 +160,7 @@ def test_no_answer_is_waited_for_longer_than_compiling_takes(fleet: Fleet, silen
 
 
 def test_what_is_sent_is_signed_and_created_once(fleet: Fleet) -> None:
-    """An object that is there stays as it is, whatever it is."""
+    """An existing object is unchanged, whatever it is."""
     path = _put(fleet, _OTHER, b"there before")
     machine = Machine(fleet, writes=True, signing=fleet.place / "ci")
     for entry in (_ONE, _OTHER, _ONE):
@@ -212,7 +212,7 @@ def test_what_cannot_be_sent_is_one_warning(fleet: Fleet, how: str) -> None:
 def test_a_store_that_takes_nothing_is_one_warning_and_still_read(
     tmp_path: Path, mount: Callable[[str], Path], how: str
 ) -> None:
-    """What it has is used; what it cannot take is left, whole or not at all."""
+    """Its entries are used; one that it cannot take is stored whole or not at all."""
     place = mount("size=256k")
     fleet = Fleet(place)
     fleet.others()
@@ -241,7 +241,7 @@ def test_a_web_server_is_not_written_to(fleet: Fleet, silent: Silent) -> None:
 
 
 def test_more_than_may_wait_is_left_to_push(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What waits to be sent is bounded; what is left is reported once."""
+    """The queue of entries to send is bounded; dropped ones are reported once."""
     fleet.key()
     monkeypatch.setattr("gpucache.remote.store._MOST_BYTES", len(_ONE.payload) * 2)
     machine = Machine(fleet, writes=True, signing=fleet.place / "ci")

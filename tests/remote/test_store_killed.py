@@ -59,7 +59,7 @@ def _made(fleet: Fleet) -> Entry:
 
 
 def _finds(fleet: Fleet, root: str) -> Hit | None:
-    """What a machine finds, from an empty memory; the store tells no lies."""
+    """A machine's hit, from an empty memory; the store is honest."""
     told: list[str] = []
     stores, _ = _machine(fleet, root, told)
     found = find(stores, _READY)
@@ -68,7 +68,7 @@ def _finds(fleet: Fleet, root: str) -> Hit | None:
 
 
 def _killed(operation: Callable[[], object], after: Callable[[], object]) -> int:
-    """How often an operation was killed, each time at a later system call; ``after`` looks what it left."""
+    """The number of kills of an operation, each at a later system call; ``after`` checks the traces."""
     for done, number in enumerate(count(1, trials(7, 1))):
         died = killed_before_call(operation, number)
         after()

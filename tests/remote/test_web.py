@@ -192,7 +192,7 @@ def test_a_password_is_sent_and_never_shown() -> None:
 
 
 def test_proxies_are_for_other_machines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A server on this machine is asked itself; others through the proxy, unless it is excepted."""
+    """A server on this machine is contacted directly; others through the proxy, unless excepted."""
     (tmp_path / "index").write_bytes(b"mine")
     with nginx(tmp_path, tmp_path) as url, scripted(_sends(_OK)) as proxy:
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
@@ -245,7 +245,7 @@ def test_tls_needs_a_trusted_certificate(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 def test_a_server_that_never_agrees_on_tls_is_bounded_in_time() -> None:
-    """The connection stands, and nothing comes."""
+    """The connection is made, and no reply comes."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         store = open_objects(f"https://127.0.0.1:{silent.getsockname()[1]}", _SHORT)
         with pytest.raises(RemoteError, match="in time"):

@@ -2,8 +2,8 @@
 
 Its arguments are ``pocl``, ``intel`` or ``nvrtc`` and a directory for header trees. Reads a JSON list of
 states from stdin: ``files`` (below the directory, name to content; content null makes the name a link to
-``far/deep``), ``source``, ``options``, ``environ`` and ``cwd``. Writes a JSON list of triples: what V was
-plain, what it was through the library (null where the program did not compile), and whether that was a
+``far/deep``), ``source``, ``options``, ``environ`` and ``cwd``. Writes a JSON list of triples: the plain
+value of V, its value through the library (null if the program did not compile), and whether that was a
 hit.
 """
 

@@ -32,7 +32,7 @@ _PAYLOADS = {"cuda": b".version 8.0\n.target sm_90\n", "opencl": b"compiled"}
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a lookup said: ``hit`` or the verdict, the labels of the differences, and the words."""
+    """The result of a lookup: ``hit`` or the verdict, the labels of the differences, and the words."""
 
     verdict: str
     labels: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class Told:
 
     @property
     def causes(self) -> tuple[str, ...]:
-        """The labels without what follows from others."""
+        """The labels without consequences of others."""
         return tuple(label for label in self.labels if label != "resolution of includes")
 
 
@@ -68,7 +68,7 @@ def _last(root: Path) -> Told:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a scenario is made with."""
+    """The parts of a scenario."""
 
     tmp: Path
     program: Callable[..., list[dict[str, Any]]]
@@ -105,7 +105,7 @@ class Parts:
         return _last(self.root)
 
     def fits(self, name: str, told: Told, verdict: str, words: tuple[str, ...]) -> None:
-        """Hold what was reported against a row; ``{tmp}`` and ``{default}`` in its words are directories."""
+        """Compare a result with a row; ``{tmp}`` and ``{default}`` in its words are directories."""
         _LOGGER.info("%s: %s %s %s", name, told.verdict, list(told.labels), told.detail)
         assert told.verdict == verdict, told
         default = Path(os.environ["XDG_CACHE_HOME"], "gpucache")
@@ -113,7 +113,7 @@ class Parts:
             assert part.format(tmp=self.tmp, default=default) in told.detail
 
     def folder(self, name: str, **headers: str) -> Path:
-        """A directory with headers: ``folder("include", value="7")`` holds ``value.h``."""
+        """A directory with headers: ``folder("include", value="7")`` contains ``value.h``."""
         folder = self.tmp / name
         folder.mkdir(exist_ok=True)
         for header, value in headers.items():
@@ -134,19 +134,19 @@ def keep() -> Callable[[Stores, Prepared], None]:
 
 @pytest.fixture
 def tell() -> Callable[[Stores, Prepared], Told]:
-    """What a lookup says."""
+    """A function that returns the result of a lookup."""
     return _tell
 
 
 @pytest.fixture
 def last() -> Callable[[Path], Told]:
-    """What the journal of a root says of the newest miss."""
+    """A function that returns the newest miss in the journal of a root."""
     return _last
 
 
 @pytest.fixture
 def program(request: pytest.FixtureRequest) -> Callable[..., list[dict[str, Any]]]:
-    """What became of jobs in a program that uses the library: ``program("opencl", root, job, ...)``."""
+    """The outcomes of jobs in a program that uses the library: ``program("opencl", root, job, ...)``."""
 
     def program(
         backend: str, root: Path, *jobs: Mapping[str, Any], preload: Path | None = None, **more: str

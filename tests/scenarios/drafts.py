@@ -1,4 +1,4 @@
-"""Programs made up at random, and the changes that each of them can have, with the label of what changed."""
+"""Random programs, and the changes that each of them can have, with the label of the change."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ class Draft:
     constant: int = 7
     included: tuple[str, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Headers that are there; what is included and not there resolves nowhere."""
+    """Existing headers; an include of any other resolves nowhere."""
     options: tuple[str, ...] = ()
     environ: Mapping[str, str] = field(default_factory=dict)
     local_sizes: tuple[tuple[int, ...], ...] = ()
@@ -38,7 +38,7 @@ class Draft:
 
 Options = tuple[str, ...]
 Changed = tuple[Draft, str]
-"""A draft after one change, and the label of what changed."""
+"""A draft after one change, and the label of the change."""
 
 
 def drawn(random: Random) -> Draft:

@@ -1,4 +1,4 @@
-"""Generated headers that do something with their own path: what differs by folder is tied to its folder."""
+"""Generated headers that use their own path: an artifact that differs by directory is tied to it."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Caches of many builds, one or two changes at a time, and what becomes of an entry: no verdict is wrong."""
+"""Caches of many builds, with one or two changes at a time, and the fate of an entry: no verdict is wrong."""
 
 import os
 from collections.abc import Callable
@@ -67,7 +67,7 @@ def family(ready: Ready, keep: Keep, tmp_path: Path) -> Callable[[Random, str], 
 def test_the_nearest_of_many_builds_is_told(
     ready: Ready, family: Callable[[Random, str], Family], tmp_path: Path, seed: int
 ) -> None:
-    """After one or two changes and a new name the nearest entry is told, with all that differs from it."""
+    """After one or two changes and a new name the nearest entry is reported, with all differences."""
     random = Random(seed)
     for number in range(_PER_SEED):
         cache = family(random, f"cache-{number}")
@@ -164,7 +164,7 @@ _HAPPENINGS: dict[str, tuple[Callable[[Family, Prepared], Stores], str, str]] = 
 def test_what_became_of_one_of_many_is_told(
     ready: Ready, family: Callable[[Random, str], Family], tmp_path: Path, name: str
 ) -> None:
-    """Whatever else was built, and under whichever name it is asked for, an entry's own fate is reported."""
+    """Whatever else was built, and under any name, an entry's own fate is reported."""
     happen, verdict, words = _HAPPENINGS[name]
     random = Random(name)
     for number in range(2):

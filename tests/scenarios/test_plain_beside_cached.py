@@ -1,4 +1,4 @@
-"""Whatever headers, options and variables a program meets, it computes what it computes without a cache."""
+"""Whatever its headers, options and variables, a program computes the same as without a cache."""
 
 import json
 import os
@@ -57,7 +57,7 @@ _VARIABLES: Mapping[str, tuple[Mapping[str, str], ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A program and all around it; ``{root}`` stands for the directory of the tree."""
+    """A program and its surroundings; ``{root}`` is replaced by the directory of the tree."""
 
     asking: str
     files: Mapping[str, str | None]
@@ -107,7 +107,7 @@ def states(random: Random, compiler: str, count: int) -> list[State]:
 def answers(
     compiler: str, chosen: list[State], tmp: Path, environment: Mapping[str, str], cwd: str = "tree/cwd"
 ) -> list[tuple[int | None, int | None, bool]]:
-    """For each state what V was plain, what it was through the library, and whether that was a hit."""
+    """For each state V's plain value, its value through the library, and whether that was a hit."""
     root = tmp / "tree"
     kernel = _KERNELS.get(compiler, _KERNELS["opencl"])
     jobs = []
@@ -139,7 +139,7 @@ def answers(
 
 @pytest.fixture
 def environment(compiler: str, request: pytest.FixtureRequest) -> Mapping[str, str]:
-    """What a program needs to find the compiler."""
+    """The environment in which a program finds the compiler."""
     if compiler == "pocl":
         need_pocl()
     if compiler != "nvrtc":
@@ -153,7 +153,7 @@ def environment(compiler: str, request: pytest.FixtureRequest) -> Mapping[str, s
 def test_a_program_computes_what_it_computes_without_a_cache(
     compiler: str, tmp_path: Path, environment: Mapping[str, str]
 ) -> None:
-    """In every state of headers, options and variables the library gives what the plain compiler gives."""
+    """In every state of headers, options and variables the library's result is the plain compiler's."""
     chosen = states(Random(compiler), compiler, _STATES)
     found = answers(compiler, chosen, tmp_path, environment)
     wrong = [
@@ -168,7 +168,7 @@ def test_a_program_computes_what_it_computes_without_a_cache(
 def test_a_cache_below_the_current_directory_is_hit_through_a_macro(
     compiler: str, tmp_path: Path, environment: Mapping[str, str]
 ) -> None:
-    """What gpucache itself writes where an include through a macro may lead changes no key."""
+    """gpucache's own files change no key, even if an include through a macro may lead to them."""
     places = "#define P cache\n#define P cache/v1\n#define P cache/v1/journal\n#define P cache/v1/programs"
     asking = f'{places}\n#define H "x.h"\n#ifdef A\n#include STR(P/x.h)\n#else\n#include H\n#endif'
     state = State(asking, {"a/x.h": "#define V 2\n"}, ("-I{root}/a", "-I."), {})

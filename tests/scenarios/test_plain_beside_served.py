@@ -1,6 +1,6 @@
-"""Whatever a program asks its compiler, under ``gpucache run`` and from a layer it gets what it gets alone.
+"""Whatever a program asks its compiler, under ``gpucache run`` and from a layer it gets the same as alone.
 
-Each program is asked in a few states that differ by little: a header, a link, its file's name, an option.
+Each program is run in a few states that differ slightly: a header, a link, its file's name, an option.
 """
 
 import json
@@ -100,7 +100,7 @@ def _begun(random: Random, compiler: str) -> State:
 
 
 def _rearranged(random: Random, files: Mapping[str, str]) -> dict[str, str]:
-    """A tree of which one header or link is another."""
+    """A tree in which one header or link has changed."""
     place = random.choice([*files, *_PLACES])
     changed = {name: content for name, content in files.items() if name != place}
     if place == "cur":
@@ -138,7 +138,7 @@ class Asking:
         self._environment = {**os.environ, **environment, **own}
         self._asked = 0
         self.err = ""
-        """What the last one wrote to standard error."""
+        """The standard error of the last run."""
 
     def __call__(self, states: list[State], *before: str, **variables: str) -> list[Any]:
         self._asked += 1
@@ -178,7 +178,7 @@ def _wrong(states: list[State], plain: list[Any], served: list[Any]) -> list[Any
 
 
 def test_under_run_a_program_gets_what_it_gets_alone(asking: Asking) -> None:
-    """A program that is asked in many states under ``run`` gets the same on its misses and on its hits."""
+    """A program in many states under ``run`` gets the same on its misses and on its hits."""
     families = _families(Random("run"), asking.compiler, _count(asking), asking.tmp)
     states = [family[number] for number in range(4) for family in families]
     plain, report = asking(states), str(asking.tmp / "report.json")

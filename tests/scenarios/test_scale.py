@@ -1,4 +1,4 @@
-"""The generator of large caches, in small: what it writes is sound and explains itself."""
+"""The generator of large caches, on a small scale: its entries are sound and its misses are explained."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -45,7 +45,7 @@ def test_a_large_cache_is_verified_as_a_small_one(made: Callable[[int, int], Pat
 
 
 def test_entries_hit_and_histories_explain(made: Callable[[int, int], Path]) -> None:
-    """What was made is a hit; another value is explained by the nearest entry of its program."""
+    """A generated entry is a hit; another value is explained by the nearest entry of its program."""
     stores = Stores(user=DirectoryStore(made(5, 3), writable=False))
     assert isinstance(find(stores, wanted(3, 2)), Hit)
     miss = look_up(stores, wanted(3, 9))

@@ -1,7 +1,7 @@
-"""What a person is told when one thing changed since a build, or a cache is not what it was.
+"""The messages after one change since a build, or after damage to a cache.
 
-Each scenario changes one thing: the verdict, the field and the words are held. Those that need no compiler
-pretend to build; those about devices, drivers and their variables compile for real.
+Each scenario changes one thing, and checks the verdict, the field and the words. Those that need no
+compiler pretend to build; those about devices, drivers and their variables really compile.
 """
 
 import os
@@ -43,7 +43,7 @@ def _told(
     slow: bool = False,
     name: str = "",
 ) -> Callable[[Happens], Happens]:
-    """What is said of a scenario: ``{tmp}`` in words is its directory; ``more`` fields may be named."""
+    """The expected result of a scenario: ``{tmp}`` in words is its directory; ``more`` labels may occur."""
 
     def keep(happens: Happens) -> Happens:
         called = name or happens.__name__.strip("_").replace("_", "-")
@@ -420,7 +420,7 @@ def test_what_happened_is_told(
     labels: set[str] | None,
     more: bool,
 ) -> None:
-    """Whatever happened, the verdict fits, what changed is named, and the words say what to look at."""
+    """The verdict is right, the change is named, and the words say where to look."""
     told = happens(parts)
     parts.fits(name, told, verdict, words)
     if labels is not None:

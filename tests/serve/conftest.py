@@ -1,4 +1,4 @@
-"""Real commands under ``gpucache run``: its libraries, the OpenCL platforms, and what it reports."""
+"""Real commands under ``gpucache run``: its libraries, the OpenCL platforms, and its reports."""
 
 import json
 import os
@@ -23,7 +23,7 @@ PROGRAM = Path(__file__).with_name("program.py")
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How a command under ``gpucache run`` ended, and what was reported of its builds."""
+    """How a command under ``gpucache run`` ended, and the report of its builds."""
 
     code: int
     out: str
@@ -56,13 +56,13 @@ def layer() -> Path:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Where this test's own cache lies; not there yet."""
+    """This test's own cache directory, not created yet."""
     return tmp_path / "root"
 
 
 @pytest.fixture
 def environment(opencl_environment: Mapping[str, str], layer: Path, root: Path) -> dict[str, str]:
-    """What a command is started with that is to see Intel's runtime, PoCL and this test's own cache."""
+    """The environment of a command that sees Intel's runtime, PoCL and this test's own cache."""
     return {**opencl_environment, "GPUCACHE_DIR": str(root), "PYOPENCL_NO_CACHE": "1", TIMEOUT: TIME_OUT_MS}
 
 
@@ -103,6 +103,6 @@ def program(run: Callable[..., Done]) -> Callable[..., Done]:
 
 
 def without_us(environment: Mapping[str, str], *arguments: object) -> str:
-    """What the program of these tests prints when it runs alone."""
+    """The output of these tests' program when it runs without gpucache."""
     done = run_text([sys.executable, PROGRAM, *arguments], env={**os.environ, **environment}, check=True)
     return done.stdout

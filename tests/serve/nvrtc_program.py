@@ -16,7 +16,7 @@ SOURCE = "template <class T> __global__ void scale(T *out) { int unused; *out = 
 
 
 def say(*words: object) -> None:
-    """A line of what it finds."""
+    """Print a line of results."""
     sys.stdout.write(" ".join(map(str, words)) + "\n")
 
 
@@ -48,7 +48,7 @@ def core(mode: str, *more: str) -> None:
 
 
 def bindings(mode: str) -> None:
-    """Through cuda.bindings, with a temporary file of its own."""
+    """Through cuda.bindings, with its own temporary file."""
     from cuda.bindings import nvrtc
 
     if mode == "gone":
@@ -109,7 +109,7 @@ FORMS = {
 
 
 def names(folder: str, *names: str) -> None:
-    """Sources that tell how they are called, each under several names."""
+    """Sources that contain their own name, each under several names."""
     from cuda.bindings import nvrtc
 
     options = [b"-arch=sm_80", f"-I{folder}".encode(), b"-std=c++17"]

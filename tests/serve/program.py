@@ -1,10 +1,10 @@
-"""A PyOpenCL program that knows nothing of gpucache: ``program.py PLATFORM [FACTOR...]``.
+"""A PyOpenCL program without any knowledge of gpucache: ``program.py PLATFORM [FACTOR...]``.
 
-It builds one source once for each factor, launches it, and prints the sums. A factor that is no number does
-not compile, and the error is printed. ``kill`` as a factor kills the parent process there. After ``log``
-errors come with what the compiler said, and after ``option`` builds have an option that is not served;
-``header`` builds with a header that is removed as soon as the build returns. ``NAME=VALUE`` sets a variable,
-which is removed without a value.
+It builds one source once for each factor, launches it, and prints the sums. A factor that is not a number
+does not compile, and the error is printed. ``kill`` as a factor kills the parent process there. After
+``log`` errors come with the compiler's log, and after ``option`` builds have an option that is not served;
+``header`` builds with a header that is removed as soon as the build returns. ``NAME=VALUE`` sets a variable;
+an empty value removes it.
 """
 
 import os

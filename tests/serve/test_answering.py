@@ -1,4 +1,4 @@
-"""What an answer in a root depends on, and that a command is answered there without a server."""
+"""The conditions of an answer in a root, and commands served there without a server."""
 
 import json
 import os
@@ -46,7 +46,7 @@ _NEEDED: Mapping[str, frozenset[str]] = {
     BY_CPU: frozenset("C"),
     BY_PLACE: frozenset("W"),
 }
-"""The kinds of conditions that stand for fields of a key."""
+"""The kinds of conditions that represent fields of a key."""
 _NVRTC_PROGRAM = PROGRAM.with_name("nvrtc_program.py")
 
 
@@ -78,7 +78,7 @@ def opencl(request: pytest.FixtureRequest, rows: Sequence[Device], tmp_path: Pat
 
 
 def _all_stand(fields: Sequence[KeyField], conditions: set[Condition]) -> None:
-    """Whether something stands for each field of a key."""
+    """Whether a condition represents each field of a key."""
     kinds = {one.kind for one in conditions}
     told = b"".join(one.more for one in conditions if one.kind == "E")
     for item in fields:
@@ -156,7 +156,7 @@ def test_a_field_that_no_condition_stands_for_is_left_to_the_server(opencl: Buil
 
 
 def test_a_compiler_that_changed_since_it_was_asked_is_left_to_the_server(opencl: Build) -> None:
-    """What it is now may be another than what made the answer."""
+    """The compiler may no longer be the one that made the answer."""
     with pytest.raises(UncoveredError, match="is new"):
         opencl.conditions(opencl.prepared.key, since_ns=1)
 
@@ -164,7 +164,7 @@ def test_a_compiler_that_changed_since_it_was_asked_is_left_to_the_server(opencl
 def test_a_header_that_is_younger_than_a_minute_counts_by_its_content(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who writes it through a mapping in memory leaves its times as they are for so long."""
+    """A writer through a memory mapping leaves a file's times unchanged for up to a minute."""
     header = tmp_path / "x.h"
     header.write_bytes(b"x")
     later_ns = time.time_ns() + 10 * 10**9
@@ -241,7 +241,7 @@ def test_a_program_that_loads_nvrtc_and_compiles_nothing_is_seen(
 
 @pytest.mark.slow
 def test_what_was_evicted_or_damaged_misses_at_once(run: Callable[..., Done], root: Path) -> None:
-    """The index has no payloads of its own; what is repaired is answered by it again."""
+    """The index has no payloads of its own; it serves a repaired entry again."""
     words = (sys.executable, PROGRAM, "Intel", "2")
     run(*words)
     (entry,) = root.rglob("*.gpc")

@@ -44,7 +44,7 @@ def test_the_exit_code_is_the_commands(run: Run, code: int) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGSEGV, signal.SIGPIPE])
 def test_a_signal_ends_both(run: Run, number: signal.Signals) -> None:
-    """Whoever waits sees the signal that ended the command."""
+    """The waiting process sees the signal that ended the command."""
     done = run("sh", "-c", f"kill -{number.value} $$")
     assert done.code == -number
     assert (done.report["summary"]["exit_code"], done.report["summary"]["signal"]) == (128 + number, number)
@@ -63,7 +63,7 @@ def test_the_summary_is_a_line_on_stderr(run: Run) -> None:
 
 
 def test_json_goes_to_stderr(gpucache: Callable[..., "subprocess.CompletedProcess[str]"]) -> None:
-    """One document, after what the command wrote there."""
+    """One document, after the command's own output."""
     done = gpucache("run", "--json", "--", "sh", "-c", "echo out; exit 3")
     document = json.loads(done.stderr)
     assert (done.returncode, done.stdout) == (3, "out\n")
@@ -157,7 +157,7 @@ def test_a_signal_that_is_sent_to_us_is_passed_on(
 
 
 def test_the_commands_signals_are_as_we_found_them(run: Run) -> None:
-    """It inherits neither what Python ignores nor what we hold back."""
+    """The command inherits neither the signals that Python ignores nor those that gpucache blocks."""
     done = run("sh", "-c", "grep -E 'Sig(Blk|Ign)' /proc/self/status")
     masks = {name: int(mask, 16) for name, mask in re.findall(r"(Sig\w+):\s*(\w+)", done.out)}
     of_the_c_library = 0b11 << 31  # which handles these two anew in every process that needs them
@@ -179,7 +179,7 @@ class Terminal:
         os.write(self._end, text.encode())
 
     def expect(self, text: str) -> None:
-        """Wait until something is shown after what was waited for before."""
+        """Wait until the text appears after all text waited for before."""
         limit = time.monotonic() + PATIENCE_S
         while text not in self._seen:
             assert time.monotonic() < limit, self._seen
@@ -301,7 +301,7 @@ def test_a_command_that_asks_nothing_has_no_service_made() -> None:
 
 
 class _Built:
-    """A service that was asked for two builds, of which the second ended first."""
+    """A service with two builds, of which the second ended first."""
 
     handlers: Handlers = {}
 

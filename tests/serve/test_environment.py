@@ -16,7 +16,7 @@ SOCKET = "/run/s"
 
 
 def test_our_libraries_stand_before_the_users() -> None:
-    """What the user had set stays behind them."""
+    """The user's own libraries come after ours."""
     environ = {"OPENCL_LAYERS": "/theirs/a.so:/theirs/b.so", "HOME": "/home"}
     assert intercepted(environ, SOCKET, OURS) == {
         "OPENCL_LAYERS": "/ours/layer.so:/theirs/a.so:/theirs/b.so",
@@ -38,7 +38,7 @@ def test_inside_another_run_ours_is_named_once() -> None:
 
 
 def test_nothing_of_ours_is_left_for_keys() -> None:
-    """What a program would have had without us is what it has, to the last variable."""
+    """A program has the same environment as without gpucache, to the last variable."""
     for environ in ({"HOME": "/home"}, {"OPENCL_LAYERS": "/theirs/a.so", "LD_AUDIT": "/theirs/b.so"}):
         assert without_us(intercepted(environ, SOCKET, OURS), OURS) == environ
 

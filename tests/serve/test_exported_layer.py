@@ -1,4 +1,4 @@
-"""Exported layers with real programs and compilers: served without gpucache, and only what is the same."""
+"""Exported layers with real programs and compilers: served without gpucache, and only identical builds."""
 
 import os
 import platform
@@ -51,7 +51,7 @@ class Exported:
         self.folder = folder
 
     def export(self, *command: object, cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
-        """Export what a command asks for."""
+        """Export the builds of a command."""
         words = (sys.executable, "-m", "gpucache", "export", "layer", self.folder, "--", *command)
         done = run_text(words, env=self._environment, cwd=cwd)
         assert done.returncode == 0, done.stderr
@@ -59,19 +59,19 @@ class Exported:
 
     @property
     def variables(self) -> dict[str, str]:
-        """What the environment file says."""
+        """The variables in the environment file."""
         lines = (self.folder / "gpucache.env").read_text().splitlines()
         return dict(line.split("=", 1) for line in lines)
 
     def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
-        """What a program is started with."""
+        """The environment in which a program is started."""
         own = {name: value for name, value in self._environment.items() if name != "GPUCACHE_DIR"}
         return {**own, **self.variables, "GPUCACHE_LAYER_TELL": "1", **variables}
 
     def run(
         self, *command: object, cwd: Path | None = None, variables: Mapping[str, str] = _NONE
     ) -> tuple[str, list[str]]:
-        """What a command prints, and what the libraries tell."""
+        """The output of a command, and the lines of the libraries."""
         done = run_text(command, env=self.environment(variables), check=True, cwd=cwd)
         lines = [line.removeprefix("gpucache: ") for line in done.stderr.splitlines() if "gpucache: " in line]
         return done.stdout, lines
@@ -198,7 +198,7 @@ def test_a_header_counts_by_its_content(
 def test_headers_in_relative_folders_move_with_the_program(
     exported: Exported, program: Path, tmp_path: Path
 ) -> None:
-    """A tree that is elsewhere is served as long as it holds the same, also where a name leads upwards."""
+    """A moved tree is served as long as its contents are equal, also with names that lead upwards."""
     for name, value, above in (("one", 1, 1), ("two", 1, 1), ("three", 3, 1), ("four", 1, 4)):
         include = tmp_path / name / "include"
         include.mkdir(parents=True)
@@ -222,7 +222,7 @@ def test_a_variable_that_reaches_the_compiler_counts(exported: Exported) -> None
 
 @pytest.fixture
 def driver(environment: dict[str, str], tmp_path: Path) -> Path:
-    """A copy of the system's PoCL, with links to what it looks for next to itself."""
+    """A copy of the system's PoCL, with links to the files that it needs next to itself."""
     need_pocl()
     if not SYSTEM_ICD.is_file():
         pytest.skip("there is no PoCL of the system")
@@ -244,7 +244,7 @@ def driver(environment: dict[str, str], tmp_path: Path) -> Path:
 
 
 def test_a_driver_counts_by_its_content(exported: Exported, driver: Path) -> None:
-    """A library that was touched is the same; one that was replaced is another, also behind a link."""
+    """A touched library is the same; a replaced one is a different driver, also behind a link."""
     command = _python(PROGRAM, PLATFORM, 2)
     exported.export(*command)
     assert _results(exported.run(*command)[1]) == ["hit"]
@@ -264,7 +264,7 @@ def test_a_driver_counts_by_its_content(exported: Exported, driver: Path) -> Non
 
 
 def test_a_time_that_tells_nothing_does_not_count(exported: Exported, driver: Path) -> None:
-    """Where all files have one time from before 1980, a driver that was replaced is another all the same."""
+    """If all files have one time from before 1980, a replaced driver is still recognised."""
     command = _python(PROGRAM, PLATFORM, 2)
     os.utime(driver, (1, 1))
     exported.export(*command)
@@ -281,7 +281,7 @@ def test_a_time_that_tells_nothing_does_not_count(exported: Exported, driver: Pa
 def test_libraries_of_a_driver_on_the_librarys_path_are_others(
     exported: Exported, driver: Path, tmp_path: Path
 ) -> None:
-    """A compiler that a driver needs may come from there, whose file is another."""
+    """A compiler that a driver needs may come from that path and be a different file."""
     command, other = _python(PROGRAM, PLATFORM, 2), tmp_path / "other"
     exported.export(*command)
     other.mkdir()
@@ -308,7 +308,7 @@ def test_a_layer_may_be_used_elsewhere(gpucache: Call, exported: Exported, tmp_p
 
 
 def test_a_run_around_a_layer_answers_itself(run: Callable[..., Done], exported: Exported) -> None:
-    """Under ``gpucache run`` the server is asked, and the index is not."""
+    """Under ``gpucache run`` the server answers, and the index is not used."""
     command = _python(PROGRAM, INTEL, 2)
     exported.export(*command)
     inside = run(*command, **exported.variables, GPUCACHE_LAYER_TELL="1")
@@ -342,7 +342,7 @@ def test_a_program_sees_what_is_exported_while_it_runs(
 
 @pytest.mark.parametrize("damage", ["cut", "gone", "garbage"])
 def test_a_damaged_layer_makes_no_program_fail(exported: Exported, damage: str) -> None:
-    """The program compiles as without it, and is told why."""
+    """The program compiles as without the layer, and the reason is printed."""
     command = _python(PROGRAM, INTEL, 2)
     exported.export(*command)
     index = exported.folder / "index"
@@ -381,7 +381,7 @@ def test_a_misspelt_value_in_a_layers_environment_is_told(exported: Exported) ->
 
 
 def test_a_miss_of_a_layer_fails_where_a_hit_is_required(exported: Exported) -> None:
-    """Its log says what differs; hits are served, and GPUCACHE_LOG reports both."""
+    """The build log names the difference; hits are served, and GPUCACHE_LOG reports both."""
     exported.export(*_python(PROGRAM, INTEL, 2))
     required = {"GPUCACHE_REQUIRE": "1", "GPUCACHE_LAYER_TELL": "", "GPUCACHE_LOG": "info"}
     out, told = exported.run(*_python(PROGRAM, INTEL, "log", 2, 3), variables=required)
@@ -425,7 +425,7 @@ def test_a_header_of_nvrtc_counts_by_its_content(
 
 
 def test_builtins_that_nvrtc_finds_through_the_environment_count(exported: Exported, tmp_path: Path) -> None:
-    """An NVRTC that lies alone takes them from LD_LIBRARY_PATH."""
+    """An NVRTC without builtins next to it takes them from LD_LIBRARY_PATH."""
     _need_nvrtc()
     from gpucache.backends.cuda import nvrtc
 
@@ -445,7 +445,7 @@ def test_builtins_that_nvrtc_finds_through_the_environment_count(exported: Expor
 
 
 def test_commands_add_to_a_layer(exported: Exported, gpucache: Call) -> None:
-    """What was exported before stays, and both kinds of compilers are answered."""
+    """Earlier exports stay, and both kinds of compilers are served."""
     _need_nvrtc()
     nvrtc, opencl = _python(NVRTC_PROGRAM, "bindings", "plain"), _python(PROGRAM, INTEL, 2)
     exported.export(*nvrtc)
@@ -481,7 +481,7 @@ def test_a_layer_that_would_answer_nothing_is_not_made(exported: Exported, gpuca
 
 @pytest.fixture
 def interrupted(environment: Mapping[str, str]) -> Call:
-    """Run gpucache with some arguments, and press Ctrl-C once it builds what a late compiler left."""
+    """Run gpucache with some arguments, and press Ctrl-C once it builds a late compiler's programs."""
 
     def call(*arguments: object) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-m", "gpucache", *map(str, arguments)]
@@ -511,7 +511,7 @@ def test_an_interrupted_export_leaves_the_layer_as_it_was(exported: Exported, in
 
 
 def test_interrupted_learning_keeps_the_commands_exit_code(interrupted: Call) -> None:
-    """It is said that learning was interrupted, and what builds the rest."""
+    """The message says that learning was interrupted, and which command builds the rest."""
     need_pocl()
     command = " ".join(map(str, _python(PROGRAM, PLATFORM, 2)))
     done = interrupted("run", "--learn", "--", "sh", "-c", f"{command}; exit 7")

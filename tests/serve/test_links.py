@@ -1,6 +1,6 @@
-"""Programs that are compiled and linked apart under ``gpucache run``, with Intel's CPU runtime.
+"""Programs that are compiled and linked separately under ``gpucache run``, with Intel's CPU runtime.
 
-A link is served if everything is as it was; whatever changed, the program gets what it gets without gpucache.
+A link is served if nothing changed; after any change the program gets the same result as without gpucache.
 """
 
 import subprocess
@@ -54,7 +54,7 @@ def plain(environment: Mapping[str, str], folder: Path) -> Callable[[str], str]:
 
 
 class Case(NamedTuple):
-    """What the program does after another run of it, and how its links are answered then."""
+    """The program's words after an earlier run of it, and the results of its links then."""
 
     name: str
     then: str
@@ -96,7 +96,7 @@ CASES = (
 def test_a_link_is_served_if_nothing_changed(
     link: Callable[..., Done], plain: Callable[[str], str], case: Case
 ) -> None:
-    """The program prints what it prints alone, and its links are answered as they may be."""
+    """The program prints the same as alone, and its links have the expected results."""
     before = link(case.before)
     assert (before.code, before.out, before.results[-1]) == (0, plain(case.before), "kept")
     done = link(case.then, **case.variables)

@@ -55,7 +55,7 @@ Run = Callable[..., tuple[str, list[dict[str, Any]]]]
 
 @pytest.fixture(scope="session")
 def installed() -> None:
-    """NVRTC, and the libraries that stand before it."""
+    """NVRTC, and the libraries loaded before it."""
     if sys.platform != "linux":
         pytest.skip("commands are intercepted on Linux")
     try:
@@ -93,7 +93,7 @@ def gpucache(command: Command) -> Command:
 
 @pytest.fixture
 def run(gpucache: Command, tmp_path: Path) -> Run:
-    """What the program prints under ``gpucache run``, and what is reported about its compiles."""
+    """The program's output under ``gpucache run``, and the report of its compiles."""
 
     def call(*words: object, below: Sequence[str] = ()) -> tuple[str, list[dict[str, Any]]]:
         report = tmp_path / "report.json"
@@ -129,7 +129,7 @@ def test_a_program_is_served_what_it_would_have_compiled(
 
 @pytest.mark.usefixtures("installed")
 def test_a_program_that_may_write_no_file_is_served(run: Run) -> None:
-    """What it notes of a hit would end it."""
+    """A file size limit would kill the program at the note of a hit."""
     run("bindings", "plain")
     _, (outcome,) = run("bindings", "limited")
     assert outcome["result"] == "hit"
@@ -194,7 +194,7 @@ def test_a_miss_is_explained(run: Run, gpucache: Command, tmp_path: Path) -> Non
 @pytest.mark.slow
 @pytest.mark.usefixtures("installed")
 def test_a_source_is_told_what_was_kept_of_it_under_run(run: Run, gpucache: Command, tmp_path: Path) -> None:
-    """--why plans with the library's keys; what such a program has is named, with how to see its misses."""
+    """--why plans with the library's keys, and names the run and the command that lists its misses."""
     source = tmp_path / "scale.cu"
     source.write_text(nvrtc_program.SOURCE)
     _, (kept,) = run("core", "plain")
@@ -220,7 +220,7 @@ def test_a_source_is_told_what_was_kept_of_it_under_run(run: Run, gpucache: Comm
 def test_a_source_that_tells_its_name_tells_its_own(
     command: Command, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In whatever form, under any name; what is made up for one run is not kept where it is reported."""
+    """A source gets its own name in any form; a name made for one run is kept out of shared entries."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     (tmp_path / "tells.h").write_text(
         "#define NAME __FILE__\n"
@@ -261,7 +261,7 @@ def test_a_source_that_tells_its_name_tells_its_own(
 def test_a_program_that_sees_other_files_is_passed(
     run: Run, gpucache: Command, tmp_path: Path, other: str
 ) -> None:
-    """Its headers are none that the server could read; no other user, nor a layer, gets what it compiles.
+    """The server cannot read its headers; its compiles reach no other user and no layer.
 
     The index answers in the program's own process, where only the contents of files count.
     """
@@ -304,7 +304,7 @@ def test_a_compile_that_misses_fails_where_a_hit_is_required(
 
 @pytest.mark.usefixtures("installed")
 def test_the_library_is_not_served_twice(run: Run) -> None:
-    """What gpucache's own library compiles was looked up by it."""
+    """gpucache's own library has already looked up its compiles."""
     _, outcomes = run("library")
     assert outcomes == []
 
@@ -351,12 +351,12 @@ class _Program:
         return BACKEND.compile(request, BACKEND.plan(request, nvrtc.toolchain(request.target), {})).payload
 
     def tell(self, token: bytes, cubin: bytes, log: bytes = b"", ptx: bytes = _PTX) -> Intercepted:
-        """Report a compile; what becomes of it."""
+        """Report a compile, and return its outcome."""
         self.told(token, cubin, log, ptx)()
         return self.serving.finish()[-1]
 
     def told(self, token: bytes, cubin: bytes, log: bytes = b"", ptx: bytes = _PTX) -> Callable[[], None]:
-        """Report a compile; what follows the reply."""
+        """Report a compile, and return the work that follows the reply."""
         artifacts = [part for part in ((b"cubin", cubin), (b"ptx", ptx)) if part[1]]
         told = (
             token,
@@ -413,7 +413,7 @@ def test_a_hit_has_all_kinds_or_is_none(program: _Program, tmp_path: Path, gone:
 
 @pytest.mark.usefixtures("installed")
 def test_nothing_is_kept_of_a_compile_that_lacks_a_kind(program: _Program, tmp_path: Path) -> None:
-    """What it lacks could not be told from what is gone."""
+    """The missing kind could not be served later."""
     outcome = program.tell(program.ask()[1][0], program.compile(), ptx=b"")
     assert (outcome.result, "did not return all" in outcome.reason) == (RunResult.LEFT, True)
     assert not list((tmp_path / "root").rglob("*.gpc"))
@@ -516,7 +516,7 @@ def test_a_source_whose_headers_take_too_long_is_passed(
 
 @pytest.mark.usefixtures("installed")
 def test_a_key_is_locked_until_its_entry_is_published(program: _Program, tmp_path: Path) -> None:
-    """What asks for the same meanwhile, below another run too, waits and hits."""
+    """Another request for the same key, also below another run, waits and hits."""
     other, store = _Program(tmp_path / "root", tmp_path), DirectoryStore(tmp_path / "root", writable=True)
     _, (token, _) = program.ask()
     (one,) = program.serving.builds.values()
@@ -532,7 +532,7 @@ def test_a_key_is_locked_until_its_entry_is_published(program: _Program, tmp_pat
 
 @pytest.mark.usefixtures("installed")
 def test_a_program_waits_for_nothing_that_follows_its_compile(tmp_path: Path) -> None:
-    """What it compiled is read and kept after it went on, and after its end."""
+    """An artifact is read and stored after the program went on, even after it ended."""
     ended, heard = Event(), []
 
     def compiled(fields: Fields) -> Reply:
@@ -576,14 +576,14 @@ def test_a_log_that_is_too_long_is_not_kept(program: _Program) -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_what_is_no_cubin_is_not_kept(program: _Program) -> None:
-    """Nothing is taken for what it is called."""
+    """A payload is checked, whatever its declared kind."""
     _, (token, _) = program.ask()
     assert program.tell(token, b"no cubin").result is RunResult.LEFT
 
 
 @pytest.mark.usefixtures("installed")
 def test_a_compile_whose_process_ended_is_told(program: _Program) -> None:
-    """A process that asked and never said what came out is not a reason to say nothing."""
+    """A process that ended before it reported a result still has an outcome."""
     assert program.ask()[0] is Kind.MISS
     (left,) = program.serving.finish()
     assert (left.result, left.reason) == (RunResult.LEFT, "its process ended before the build did")
@@ -591,7 +591,7 @@ def test_a_compile_whose_process_ended_is_told(program: _Program) -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_a_compile_that_is_still_being_kept_at_the_end_is_told_once(program: _Program) -> None:
-    """The end waits a while for what is kept; what takes longer has an outcome all the same."""
+    """The end waits a while for the stores; a slower one still has an outcome."""
     _, (token, _) = program.ask()
     follow = program.told(token, program.compile())
     (left,) = program.serving.finish()
@@ -629,7 +629,7 @@ def test_what_cannot_be_keyed_is_not_asked_for(program: _Program, source: bytes)
 
 @pytest.mark.usefixtures("installed")
 def test_what_may_lie_beside_a_made_up_folder_is_not_asked_for(program: _Program, tmp_path: Path) -> None:
-    """The directory that stands for it is to be empty, so that nothing is found from it."""
+    """The stand-in directory has to be empty, so that no header is found relative to it."""
     name = tempfile.mkdtemp(prefix="tmp", dir=tmp_path) + "/kern.cu"
     kind, (_, wanted) = program.ask(name=name)
     assert (kind, wanted) == (Kind.MISS, b"2")
@@ -670,7 +670,7 @@ def test_a_folder_that_is_gone_was_made_up_if_it_has_the_modules_own_prefix(
 
 @pytest.mark.parametrize("mode", [0o644, None])
 def test_a_name_that_looks_made_up_counts_as_it_is(tmp_path: Path, mode: int | None) -> None:
-    """What Python's module makes is there, and for its user alone."""
+    """A file like one of Python's tempfile counts by its name unless it is private and exists."""
     path = tmp_path / "kern_reducers.cu"
     if mode is not None:
         path.touch(mode)
@@ -679,7 +679,7 @@ def test_a_name_that_looks_made_up_counts_as_it_is(tmp_path: Path, mode: int | N
 
 
 def test_a_temporary_folder_of_headers_is_no_made_up_name(tmp_path: Path) -> None:
-    """What is next to the source is included from there, so the directory counts."""
+    """Headers next to the source are included from there, so the directory counts."""
     folder = tmp_path / "tmpab12_xyz"
     folder.mkdir(0o700)
     given = str(folder / "kern.cu")
@@ -689,7 +689,7 @@ def test_a_temporary_folder_of_headers_is_no_made_up_name(tmp_path: Path) -> Non
 
 
 def test_a_made_up_name_that_is_in_the_source_too(tmp_path: Path) -> None:
-    """What is found of it in the artifact may then be of the source."""
+    """An occurrence of the name in the artifact may come from the source."""
     path = tmp_path / "app_kernel01.cu"
     path.touch(0o600)
     name = read_name(str(path), {"TMPDIR": str(tmp_path)})

@@ -1,4 +1,4 @@
-"""What the server answers and keeps, asked as the library inside a command asks."""
+"""The server's replies and stored entries, for requests like those of the library inside a command."""
 
 import os
 import sys
@@ -38,7 +38,7 @@ _LABELS = (
 
 @pytest.fixture(scope="session")
 def rows(icd_vendors: Path) -> Sequence[Device]:
-    """What a real probe finds here."""
+    """The result of a real probe on this machine."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OCL_ICD_VENDORS", str(icd_vendors))
         return probe(["opencl"])
@@ -63,7 +63,7 @@ def stores(tmp_path: Path) -> Stores:
 
 
 class Command:
-    """A command and the server that answers it."""
+    """A command and its server."""
 
     def __init__(
         self, stores: Stores, rows: Sequence[Device], ends: ExitStack, devices: Devices | None = None
@@ -108,7 +108,7 @@ class Command:
         return self.build(source=b"".join(mark + b"\n" for mark in marks), kind=Kind.LINK, **asked)
 
     def built(self, token: bytes, binary: bytes = BINARY, code: int = 0) -> Frame:
-        """Tell how a build ended after a second."""
+        """Report the end of a build after a second."""
         return ask(self.path, Kind.BUILT, token, number(code), number(10**9), binary, b"a log\0")
 
     def end(self) -> Sequence[Intercepted]:
@@ -154,7 +154,7 @@ def test_a_binary_is_kept_and_served_with_its_log(command: Command) -> None:
     ("seen", "why"), [("", "cannot determine which files"), ("0:1:2", "may see other files")]
 )
 def test_a_process_that_sees_other_files_is_passed(command: Command, seen: str, why: str) -> None:
-    """What is kept is not served to it, and what it builds is not kept."""
+    """Stored entries are not served to it, and its builds are not stored."""
     command.built(command.build().fields[0])
     command.files_seen = seen
     passed = command.build()
@@ -165,7 +165,7 @@ def test_a_process_that_sees_other_files_is_passed(command: Command, seen: str, 
 
 
 def test_what_a_driver_refuses_is_replaced(command: Command) -> None:
-    """The command is asked for a binary as after any miss, and that is what the next build gets."""
+    """The command sends a new binary as after any miss, and the next build gets it."""
     command.built(command.build().fields[0])
     hit = command.build()
     refused = ask(command.path, Kind.REJECTED, hit.fields[0], number(-42))
@@ -188,7 +188,7 @@ def test_what_a_driver_refuses_is_gone_where_nothing_replaces_it(command: Comman
 
 
 def test_a_late_compiler_is_not_asked_for_binaries(command: Command, stores: Stores) -> None:
-    """What it was asked for is noted at once, and the launched sizes at the end."""
+    """The request is noted at once, and the launched sizes at the end."""
     missed = command.build(device="pocl")
     assert missed.fields[1:] == (b"0",)
     command.built(missed.fields[0], b"")
@@ -261,7 +261,7 @@ def test_a_build_that_outlasts_the_probe_is_kept_by_the_first_run(
 def test_a_header_that_is_younger_than_its_build_is_not_believed(
     late: Late, stores: Stores, tmp_path: Path
 ) -> None:
-    """Where devices were known too late, what the compiler read was not read by us before."""
+    """If devices were known too late, the compiler may have read a header before we did."""
     (tmp_path / "value.h").write_text("#define VALUE 1\n")
     missed = late.command.build(options=f"-I{tmp_path}", source=b'#include "value.h"\n' + SOURCE)
     (tmp_path / "value.h").write_text("#define VALUE 2\n")
@@ -290,14 +290,14 @@ def test_parts_that_are_never_compiled_are_forgotten(
 
 
 def test_an_option_that_no_key_covers_is_passed(command: Command) -> None:
-    """The driver does with it what it would."""
+    """The driver handles the option by itself."""
     assert command.build(options="-save-temps").kind == Kind.PASS
     (one,) = command.end()
     assert (one.result, "-save-temps" in one.reason) == (RunResult.PASSED, True)
 
 
 def test_what_binaries_cannot_answer_is_not_kept(command: Command) -> None:
-    """No binary is asked for, and the reason is reported."""
+    """No binary is requested, and the reason is reported."""
     missed = command.build(options="-cl-kernel-arg-info")
     assert missed.fields[1:] == (b"0",)
     command.built(missed.fields[0], b"")
@@ -306,7 +306,7 @@ def test_what_binaries_cannot_answer_is_not_kept(command: Command) -> None:
 
 
 def test_garbage_is_not_kept(command: Command, stores: Stores) -> None:
-    """What a driver gives is looked at before it is believed."""
+    """A driver's binary is checked before it is stored."""
     command.built(command.build().fields[0], b"\x7fELF cut off")
     (one,) = command.end()
     assert (one.result, _entries(stores)) == (RunResult.LEFT, 0)
@@ -328,7 +328,7 @@ def test_a_build_that_never_ended_is_a_miss(command: Command) -> None:
 
 
 def test_what_no_frame_holds_is_no_hit(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The program compiles what it cannot be handed, and the reason is reported."""
+    """An entry too large for a frame is compiled by the program, and the reason is reported."""
     large = BINARY * 1000
     command.built(command.build().fields[0], large)
     assert command.build().kind == Kind.HIT
@@ -342,7 +342,7 @@ def test_what_no_frame_holds_is_no_hit(command: Command, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("kind", [Kind.BUILT, Kind.REJECTED, Kind.LAUNCHED])
 def test_a_token_that_nobody_has_is_passed(command: Command, kind: Kind) -> None:
-    """A program that speaks to another server than it thinks harms nobody."""
+    """A request with an unknown token, meant for another server, does no harm."""
     assert ask(command.path, kind, b"999", b"0", b"0").kind == Kind.PASS
     assert command.end() == ()
 
@@ -355,7 +355,7 @@ def test_what_is_no_local_size_is_passed(command: Command, size: bytes) -> None:
 
 
 def test_a_call_that_is_not_served_is_told(command: Command) -> None:
-    """It is no build of ours; a binary that the program brought is none at all."""
+    """An unserved call is reported; clCreateProgramWithBinary is not a build at all."""
     ask(command.path, Kind.OTHER, b"1", b"clCreateProgramWithBinary", b"", b"")
     ask(command.path, Kind.OTHER, b"1", b"clCompileProgram", b"-DX", b"source")
     (one,) = command.end()
@@ -363,7 +363,7 @@ def test_a_call_that_is_not_served_is_told(command: Command) -> None:
 
 
 def test_a_link_is_known_by_its_parts_and_its_options(start: Callable[[], Command]) -> None:
-    """Each part, their order and how often each is there counts."""
+    """The parts, their order and their repetitions all count."""
     command = start()
     one, other = command.part(), command.part(SOURCE + b"// other\n")
     assert (command.part() == one, one == other) == (True, False)
@@ -404,7 +404,7 @@ def test_a_mark_has_all_that_its_object_depends_on(command: Command, tmp_path: P
 def test_a_part_whose_headers_changed_while_it_was_compiled_is_told(
     command: Command, change: Callable[[Path], object], kind: Kind, tmp_path: Path
 ) -> None:
-    """Its object may be of either, so it has no mark; nor has one whose token is not known."""
+    """Its object may be of either version, so it has no mark; an unknown token has none either."""
     header = tmp_path / "it.h"
     header.write_text("1")
     source = b'#include "it.h"\n#include "missing.h"\n'
@@ -425,7 +425,7 @@ def test_a_part_whose_headers_changed_while_it_was_compiled_is_told(
     ids=["refused", "not in binaries", "unknown device", "late"],
 )
 def test_a_program_that_is_no_part_is_told_why(command: Command, asked: Mapping[str, Any], why: str) -> None:
-    """What could not be kept if it was built cannot be linked from the cache."""
+    """A part that could not be stored as a build cannot be linked from the cache."""
     assert command.build(kind=Kind.PART, **asked).kind == Kind.PASS
     (one,) = command.end()
     assert one.reason.startswith("clCompileProgram is not served: ") and why in one.reason
@@ -435,7 +435,7 @@ def test_a_program_that_is_no_part_is_told_why(command: Command, asked: Mapping[
 def test_a_part_is_named_though_its_device_was_identified_while_it_was_compiled(
     stores: Stores, rows: Sequence[Device], tmp_path: Path, *, young: bool
 ) -> None:
-    """Unless a header may have changed since it was asked for."""
+    """A part gets its name late, unless a header may have changed since the request."""
     probed, header = Event(), tmp_path / "it.h"
     header.touch()
     devices = Devices(probe=lambda: (probed.wait(), rows)[1], wait_s=0.01)
@@ -463,13 +463,13 @@ def test_libraries_are_not_linked_from_the_cache(command: Command, option: str) 
 
 @pytest.mark.parametrize("marks", [b"", b"\n", b"0" * 64, b"x" * 64 + b"\n", SOURCE])
 def test_a_link_without_marks_is_passed(command: Command, marks: bytes) -> None:
-    """It is no question."""
+    """A link without marks is passed without an outcome."""
     assert command.build(source=marks, kind=Kind.LINK).kind == Kind.PASS
     assert command.end() == ()
 
 
 class Memory:
-    """What devices are remembered in."""
+    """The memory of known devices."""
 
     keeps = True
 
@@ -513,7 +513,7 @@ def test_devices_are_remembered_of_a_loader_that_is_told_the_same(
 
 
 def test_a_driver_that_changed_is_probed_again(rows: Sequence[Device], tmp_path: Path) -> None:
-    """What was remembered counts only while every file of the driver is as it was."""
+    """A remembered device counts only while every file of its driver is unchanged."""
     memory = Memory()
     library = tmp_path / "driver.so"
     library.write_bytes(b"one")
@@ -529,7 +529,7 @@ def test_a_driver_that_changed_is_probed_again(rows: Sequence[Device], tmp_path:
 
 
 def test_a_driver_of_another_build_is_another(rows: Sequence[Device], tmp_path: Path) -> None:
-    """Versions alone do not tell: the file decides, wherever it lies."""
+    """Versions alone do not distinguish builds: the file decides, in any place."""
     copy, other = tmp_path / "copy.so", tmp_path / "other.so"
     row = _row(rows, "intel")
     ours = tmp_path / "ours.so"

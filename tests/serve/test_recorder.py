@@ -1,4 +1,4 @@
-"""What a recorder writes down of the requests of a command, and that it serves none of them."""
+"""The recorder writes down the requests of a command and serves none of them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -55,12 +55,12 @@ def build(project: Path, source: bytes = SOURCE, values: Sequence[str] = VALUES)
 
 
 def asked(recorder: Recorder, kind: Kind, *fields: bytes) -> Reply:
-    """What a recorder answers."""
+    """The recorder's reply."""
     return recorder.handlers[kind](Fields(fields))
 
 
 def rows(tmp_path: Path) -> list[tuple[RecordedBuild, Seen]]:
-    """What was recorder."""
+    """The recorded builds."""
     return read_recording(tmp_path / "recording").recording.rows()
 
 
@@ -73,7 +73,7 @@ def test_every_process_of_a_command_is_recorded(recorder: Recorder, project: Pat
 
 
 def test_a_build_is_written_and_passed(recorder: Recorder, project: Path, tmp_path: Path) -> None:
-    """It is written before the command goes on, which is told to do as without us, and to go on telling."""
+    """It is written before the command goes on, which compiles as without gpucache and reports further."""
     reply = asked(recorder, Kind.BUILD, *build(project))
     assert reply.kind is Kind.PASS
     assert reply.fields != (b"",)
@@ -86,7 +86,7 @@ def test_a_build_is_written_and_passed(recorder: Recorder, project: Path, tmp_pa
 
 
 def test_what_is_known_later_is_added(recorder: Recorder, project: Path, tmp_path: Path) -> None:
-    """How the build ended and what was launched belong to the build of the token."""
+    """The end of a build and its launches belong to the build of the token."""
     [token] = asked(recorder, Kind.BUILD, *build(project)).fields
     asked(recorder, Kind.BUILT, token, b"0", b"70000", b"", b"said")
     for size in (b"8,8,1", b"", b"8,8,1"):
@@ -110,14 +110,14 @@ def test_only_a_compilers_refusal_is_a_failure(
 def test_what_pyopencl_adds_against_caches_is_not_recorded(
     recorder: Recorder, project: Path, tmp_path: Path
 ) -> None:
-    """A program that has a new name in its source at every start is one build."""
+    """A program with a new name in its source at every start is one build."""
     asked(recorder, Kind.BUILD, *build(project))
     asked(recorder, Kind.BUILD, *build(project, SOURCE + DEFEATER))
     assert len(rows(tmp_path)) == 1
 
 
 def test_a_device_that_nobody_knows_is_told(recorder: Recorder, project: Path) -> None:
-    """Its builds go on, nothing more is asked of them, and the reason is counted."""
+    """Its builds go on without further requests, and the reason is counted."""
     reply = asked(recorder, Kind.BUILD, *build(project, values=("Other", *VALUES[1:])))
     assert (reply.kind, reply.fields) == (Kind.PASS, (b"",))
     [(why, times)] = recorder.unrecorded.items()
@@ -132,7 +132,7 @@ def test_what_is_never_served_is_told(recorder: Recorder) -> None:
 
 
 def test_a_token_that_nobody_gave_is_refused(recorder: Recorder) -> None:
-    """Whoever speaks of an unknown build adds nothing to any."""
+    """A report about an unknown build changes nothing."""
     with pytest.raises(WireError):
         asked(recorder, Kind.LAUNCHED, b"999", b"twice", b"8")
 

@@ -40,7 +40,7 @@ def _start(request: pytest.FixtureRequest, program: Program, run: Program, fleet
 
 
 def test_what_one_machine_compiled_is_served_on_the_next(start: Program, fleet: Fleet) -> None:
-    """It is told as remote, kept, and found here the next time without the store; the output is the same."""
+    """It is reported as remote, stored, and a local hit the next time; the output is the same."""
     made = start("maker", **fleet.signing(), **fleet.trusting())
     assert set(made.results) == {"kept"}
     count = len(fleet.objects())

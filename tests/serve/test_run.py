@@ -1,4 +1,4 @@
-"""``gpucache run`` with real programs: what they build is served, and they never fail because of it."""
+"""``gpucache run`` with real programs: their builds are served, and they never fail because of it."""
 
 import ctypes.util
 import json
@@ -74,7 +74,7 @@ def test_a_variable_that_is_changed_after_the_compiler_was_loaded_keeps_nothing(
 
 
 def test_a_miss_is_explained(program: Program, gpucache: Call) -> None:
-    """``inspect --misses`` says what a run missed, under the command's name."""
+    """``inspect --misses`` shows the misses of a run, under the command's name."""
     program(INTEL, 2)
     program(INTEL, 3)
     misses = json.loads(gpucache("inspect", "--misses", "--json").stdout)["outcomes"]
@@ -87,7 +87,6 @@ def test_a_miss_is_explained(program: Program, gpucache: Call) -> None:
 
 
 def test_what_warm_built_is_hit(program: Program, gpucache: Call, source: Path, intel: str) -> None:
-    """The keys of a run are those of ``warm SOURCE``."""
     assert gpucache("warm", source, "-D", "FACTOR=2", "--target", intel).returncode == 0
     assert program(INTEL, 2).results == ["hit"]
 
@@ -95,13 +94,12 @@ def test_what_warm_built_is_hit(program: Program, gpucache: Call, source: Path, 
 def test_what_a_run_built_is_there_for_warm(
     program: Program, gpucache: Call, source: Path, intel: str
 ) -> None:
-    """``warm --check`` finds what a run kept."""
     program(INTEL, 2)
     assert gpucache("warm", "--check", source, "-D", "FACTOR=2", "--target", intel).returncode == 0
 
 
 def test_what_a_run_built_is_hit_by_the_library(program: Program, environment: Mapping[str, str]) -> None:
-    """``build_program`` finds what a run kept, and a run what that kept."""
+    """``build_program`` finds a run's entries, and a run those of ``build_program``."""
     code = f"""
 import pyopencl as cl, gpucache.opencl as library
 platform = next(each for each in cl.get_platforms() if each.name.startswith({INTEL!r}))
@@ -276,7 +274,7 @@ def test_a_command_outlives_a_killed_server(environment: Mapping[str, str], root
 
 
 def test_a_service_that_forks_is_served_in_its_children(program: Program, run: Callable[..., Done]) -> None:
-    """What a command starts asks the same server."""
+    """The children of a command use the same server."""
     program(INTEL, 2)
     command = f"{sys.executable} {PROGRAM} {INTEL} 2 & {sys.executable} {PROGRAM} {INTEL} 2; wait"
     assert run("sh", "-c", command).results == ["hit", "hit"]
@@ -313,7 +311,7 @@ sys.exit(other.clBuildProgram(ctypes.c_void_p(program), 0, None, None, None, Non
 
 
 def test_a_second_loader_in_a_process_is_reached(run: Callable[..., Done]) -> None:
-    """A library may be linked to a loader of its own, and only be given handles of PyOpenCL's."""
+    """A library may be linked to its own loader, and only get handles of PyOpenCL's."""
     other = ctypes.util.find_library("OpenCL")
     if other is None or not list(Path(pyopencl.__file__).parent.rglob("libOpenCL*")):
         pytest.skip("there are no two loaders here")

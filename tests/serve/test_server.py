@@ -1,4 +1,4 @@
-"""The server: every request has an answer, whatever it holds and whatever its handler does."""
+"""The server: every request has a reply, whatever its bytes and whatever its handler does."""
 
 import os
 import socket
@@ -30,7 +30,7 @@ def _raise(fields: Fields) -> Reply:
 
 
 def test_a_handler_answers_its_kind() -> None:
-    """What it gives is what the program reads, binaries larger than a socket's buffer too."""
+    """The program reads exactly the handler's reply, binaries larger than a socket's buffer too."""
     binary = bytes(range(256)) * 8192
     with serve({Kind.BUILD: _echo}) as path:
         assert ask(path, Kind.BUILD, b"source", binary) == Frame(Kind.HIT, (b"source", binary))
@@ -54,7 +54,7 @@ def test_a_handler_that_raises_passes_and_the_server_goes_on() -> None:
     "data", [b"", b"\xff\xff\xff\xff", b"GET / HTTP/1.1\r\n\r\n", b"\x04\0\0\0\x09\0\x01\0"]
 )
 def test_what_is_no_frame_is_passed(data: bytes) -> None:
-    """Bytes of any kind get an answer, and the next request too."""
+    """Bytes of any kind get a reply, and so does the next request."""
     with serve({Kind.OTHER: _echo}) as path:
         assert ask_raw(path, data) == _PASS
         assert ask(path, Kind.OTHER) == Frame(Kind.HIT)
@@ -88,7 +88,7 @@ def test_requests_are_answered_at_the_same_time() -> None:
 
 
 def test_what_follows_a_reply_does_not_hold_it_up_and_is_finished() -> None:
-    """The program has its answer first; the end of the server waits for what was begun."""
+    """The program has its reply first; the end of the server waits for the work begun."""
     told = threading.Event()
     done: list[bool] = []
 
@@ -102,7 +102,7 @@ def test_what_follows_a_reply_does_not_hold_it_up_and_is_finished() -> None:
 
 
 def test_what_is_told_is_heard_after_the_end() -> None:
-    """A program waits for no reply to what it tells, and may have ended before it is read."""
+    """A program waits for no reply to a report, and may have ended before it is read."""
     heard: list[bytes] = []
 
     def hear(fields: Fields) -> Reply:
@@ -138,7 +138,7 @@ def test_only_this_user_may_enter_its_folder() -> None:
 
 @needs_root
 def test_another_user_is_not_answered() -> None:
-    """Who asks is checked, also where the directory would let them in, and named."""
+    """The peer's user is checked, even if the directory would let it in, and named."""
     listening = Listening(lambda: {Kind.OTHER: _echo})
     path = Path(listening.open())
     try:
@@ -171,7 +171,7 @@ def test_a_long_tmpdir_gets_a_socket_elsewhere(tmp_path: Path, monkeypatch: pyte
 
 
 def test_no_place_for_a_socket_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sentence says what to set."""
+    """The message says which variable to set."""
     monkeypatch.setenv("TMPDIR", "/nowhere")
     monkeypatch.setattr("gpucache.serve.listening.PLACES", ())
     with pytest.raises(UsageError, match="set TMPDIR"), serve({}):

@@ -1,4 +1,4 @@
-"""Frames: what is sent is what is read, and nothing else is believed."""
+"""Frames: a sent frame is read back equal, and anything else is refused."""
 
 import socket
 import struct
@@ -24,7 +24,7 @@ from gpucache.serve.wire import (
 
 
 def _read(data: bytes) -> Frame:
-    """What is read where somebody sends these bytes and closes."""
+    """The frame read from a peer that sends these bytes and closes."""
     ours, theirs = socket.socketpair()
 
     def send() -> None:
@@ -48,14 +48,14 @@ def test_a_frame_is_read_as_it_was_sent(kind: int, fields: list[bytes]) -> None:
 
 
 def test_the_bytes_of_a_frame() -> None:
-    """Lengths, version and kind stand where the other side, which is written in C, looks for them."""
+    """Lengths, version and kind are where the other side, written in C, expects them."""
     data = encode(Frame(Kind.HIT, (b"ab", b"")))
     assert data == struct.pack("<IHHI2sI", 14, 1, 0x81, 2, b"ab", 0)
 
 
 @given(st.data())
 def test_a_frame_that_ends_early_is_none(data: st.DataObject) -> None:
-    """However much of it is there."""
+    """A frame cut off at any byte is refused."""
     whole = encode(Frame(Kind.BUILD, (b"kernel", b"options", b"")))
     end = data.draw(st.integers(0, len(whole) - 1))
     with pytest.raises(WireError):
@@ -77,7 +77,7 @@ def test_a_length_is_not_believed() -> None:
     ],
 )
 def test_what_is_no_frame_of_ours_is_refused(body: bytes, words: str) -> None:
-    """A field beyond its frame, more fields than fit in the memory, and those of another version."""
+    """A field beyond its frame, too many fields for memory, and another version are refused."""
     with pytest.raises(WireError, match=words):
         _read(struct.pack("<I", len(body)) + body)
 

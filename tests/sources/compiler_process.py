@@ -1,7 +1,7 @@
-"""Compiles sources with one real compiler and says what the macro V was; run as a child process.
+"""Compiles sources with one real compiler and prints the value of the macro V; run as a child process.
 
 Reads ``{"compiler": "pocl" | "intel" | "nvrtc", "jobs": [{"source", "options", "cwd"}]}`` from stdin,
-writes one value per job to stdout: the integer, or the compiler's words where it refused.
+writes one value per job to stdout: the integer, or the compiler's message if it refused.
 """
 
 import json

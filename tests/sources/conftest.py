@@ -39,7 +39,7 @@ class RealCompiler:
     environment: Mapping[str, str]
 
     def values(self, jobs: Sequence[Job], *, wrapper: Sequence[str] = ()) -> list[int | str]:
-        """What V was in each job, or the compiler's words; ``wrapper`` is a command to run it under."""
+        """V's value in each job, or the compiler's message; ``wrapper`` is a command to run it under."""
         request = {
             "compiler": self.name,
             "jobs": [{"source": job.source, "options": [*job.options], "cwd": str(job.cwd)} for job in jobs],

@@ -1,4 +1,4 @@
-"""What enters a closure, what changes it, and what does not."""
+"""The contents of a closure, the changes that affect it, and those that do not."""
 
 import os
 import shutil
@@ -123,7 +123,7 @@ def test_a_directory_given_twice_counts_where_the_next_header_is_asked_for(tree:
 
 
 def test_a_linked_header_differs_from_a_copy(tree: Tree) -> None:
-    """``#pragma once`` tells one file under two names from two files, so the closure does."""
+    """``#pragma once`` distinguishes one file under two names from two files, and so does the closure."""
     source, once = b"#include <x.h>\n#include <y.h>", b"#pragma once\n"
     copied = _closure(source, tree({"x.h": once, "y.h": once}, root="copied"), ".")
     linked = _closure(source, tree({"x.h": once, "y.h": "x.h"}, root="linked"), ".")
@@ -142,7 +142,7 @@ def test_without_a_current_directory_relative_names_lead_nowhere(
 
 
 def test_a_rule_of_unknown_order_covers_every_match(tree: Tree) -> None:
-    """With ``every``, each place that holds the name counts."""
+    """With ``every``, each place that has the name counts."""
     root = tree({"a/x.h": b"1", "b/x.h": b"2"})
     rule = SearchRule((Place.DIRS,), (Place.DIRS,), every=True)
     closure = _closure(b"#include <x.h>", root, "a", "b", rule=rule)
@@ -176,7 +176,7 @@ def test_names_that_no_file_can_have_are_recorded_as_absent(tree: Tree) -> None:
 
 
 def test_undecodable_names_are_found(tree: Tree) -> None:
-    """A header whose name is no UTF-8 is read like any other."""
+    """A header whose name is not UTF-8 is read like any other."""
     root = tree({os.fsdecode(b"\xff.h"): b"x"})
     assert _closure(b'#include "\xff.h"', root, ".").includes == (Include("\udcff.h", digest(b"x")),)
 
@@ -245,7 +245,7 @@ def test_a_header_that_an_absolute_macro_names_is_told_by_its_path(tree: Tree) -
 
 
 def test_a_current_directory_that_gives_nothing_changes_nothing(tree: Tree) -> None:
-    """What was swept without a current directory is found from one that holds no such header."""
+    """A sweep without a current directory gives the same as one from a directory without such headers."""
     root, source = tree({"a/x.h": b"x", "cwd/y.h": b"y"}), b"#define H <x.h>\n#include H"
     rule = SearchRule((Place.CWD, Place.DIRS), (Place.CWD, Place.DIRS))
     without, within = (_closure(source, root, "a", rule=rule, cwd=cwd) for cwd in (None, str(root / "cwd")))
@@ -275,7 +275,7 @@ def test_an_include_through_an_option_is_covered_however_the_compiler_takes_its_
 
 
 def test_a_sweep_finds_what_the_definitions_of_found_headers_name(tree: Tree) -> None:
-    """A header found by a sweep can define what the next include is made of."""
+    """A header found by a sweep can define the operand of the next include."""
     files = {"a/one.h": b"#define NEXT <far/two.h>\n", "a/far/two.h": b"2", "a/far/three.h": b"3"}
     closure = _closure(b"#define FIRST <one.h>\n#include FIRST\n#include NEXT", tree(files), "a")
     assert [item.name for item in closure.includes] == ["far/two.h", "one.h"]
@@ -359,7 +359,7 @@ def test_a_named_header_that_is_missing_is_uncacheable() -> None:
     ],
 )
 def test_what_an_assembler_reads_is_uncacheable_and_named_headers_cure_it(tree: Tree, text: str) -> None:
-    """A program with assembly that may read a file is reported with the remedy; naming the file is one."""
+    """A program whose assembly may read a file is reported with the remedy, which is to name the file."""
     assembly = b"void read() { __asm__(READ); }"
     root = tree({"a/x.h": text.encode(), "a/asm.h": assembly, "blob": b"1"})
     reason = _closure(b"#include <x.h>", root, "a").uncacheable
@@ -494,7 +494,7 @@ _DEFINITIONS = [
 def test_a_text_without_any_sign_of_a_question_has_the_closure_of_the_walk(
     tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever a text is made of, the short way comes to what the walk comes to."""
+    """Whatever the text, the short way gives the walk's closure."""
     random, root, short = Random(1), tree({"a.h": b"int x;"}), 0
     plain = SearchRule((Place.INCLUDER, Place.DIRS), (Place.DIRS,))
     for _ in range(1500):

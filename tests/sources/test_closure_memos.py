@@ -52,7 +52,7 @@ class Shelf:
         self.kept[name] = data
 
     def spoil(self) -> None:
-        """Have every memo answer with a resolution that no walk comes to, whenever it answers."""
+        """Change every memo's resolution to one that no walk gives, so that its use is recognised."""
         for name, data in self.kept.items():
             if data.startswith(b'{"name"'):
                 found, _, asked = data.partition(b"\n")
@@ -81,7 +81,7 @@ def _closure(
 
 
 def _asked(kept: Shelf, root: Path, source: bytes = _MANY, **changes: Any) -> bool:
-    """Whether the memos answer."""
+    """Whether a memo is used."""
     before = dict(kept.kept)
     kept.spoil()
     found = _closure(root, kept, source, **changes)
@@ -106,7 +106,7 @@ def test_a_closure_is_remembered(many: Path) -> None:
 
 
 def _change(root: Path, change: str) -> None:
-    """Change what a program includes, or what is looked for before it."""
+    """Change a header of a program, or one of the names that are searched before it."""
     header = root / "a/many/1.h"
     if change == "content":
         header.write_bytes(b"int x;")
@@ -183,7 +183,7 @@ def test_a_file_that_is_too_young_is_read_again(many: Path) -> None:
     ],
 )
 def test_a_memo_answers_what_it_was_made_for(many: Path, source: bytes, changes: dict[str, object]) -> None:
-    """Whatever else a closure is asked for has a memo of its own."""
+    """Any other request has its own memo."""
     memos = Shelf()
     _closure(many, memos)
     assert not _asked(memos, many, source, **changes)
@@ -200,7 +200,7 @@ def test_a_reason_is_told_with_the_remedy_that_is_asked_for(many: Path) -> None:
 
 
 def test_a_directory_that_is_not_searched_makes_no_difference(many: Path) -> None:
-    """Where neither compiler nor any name begins at the current directory, one memo is for all."""
+    """If neither compiler nor any name begins at the current directory, one memo serves all."""
     memos, rule = Shelf(), SearchRule((Place.INCLUDER, Place.DIRS), (Place.DIRS,))
     _closure(many, memos, rule=rule)
     for cwd in (str(many / "b"), None):
@@ -209,7 +209,7 @@ def test_a_directory_that_is_not_searched_makes_no_difference(many: Path) -> Non
 
 
 def test_other_code_has_other_memos(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What another version of gpucache found is not believed, and what cannot tell its version keeps none."""
+    """Memos of another version of gpucache are ignored, and code of unknown version writes none."""
     memos = Shelf()
     _closure(many, memos)
     for code in ("0" * 64, ""):
@@ -233,7 +233,7 @@ def test_code_that_lies_in_no_files_is_not_taken_for_one_version(
 def test_paths_are_told_apart_by_the_encoding_they_are_text_in(
     many: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process that takes the same text for other bytes has memos of its own."""
+    """A process that encodes the same text differently has its own memos."""
     memos = Shelf()
     _closure(many, memos)
     monkeypatch.setattr(sys, "getfilesystemencoding", lambda: "iso8859-1")
@@ -251,7 +251,7 @@ def test_few_headers_are_not_worth_a_memo(many: Path) -> None:
 
 
 def test_a_memo_that_does_not_read_is_passed_over(many: Path) -> None:
-    """Whatever stands in a memo, the walk's closure comes out, and is remembered anew."""
+    """Whatever is in a memo, the result is the walk's closure, and is remembered anew."""
     memos = Shelf()
     walked = _closure(many, memos)
     (name,) = memos.kept
@@ -273,7 +273,7 @@ def test_a_memo_that_does_not_read_is_passed_over(many: Path) -> None:
 
 
 def test_a_disk_that_fails_is_not_remembered(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What cannot be read for a reason that may pass is neither remembered nor taken for absent."""
+    """A file that cannot be read for a temporary reason is neither remembered nor treated as absent."""
     source = _MANY + b"#include <last.h>"
     real, memos, none = os.stat, Shelf(), Shelf()
     _closure(many, memos, source)
@@ -293,7 +293,7 @@ def test_a_disk_that_fails_is_not_remembered(many: Path, monkeypatch: pytest.Mon
 
 
 def test_a_header_that_becomes_a_pipe_is_not_waited_for(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was a file when it was looked at and is none when it is opened is neither read nor remembered."""
+    """A file that became something else between its check and its opening is neither read nor remembered."""
     real, memos, header = Disk.look, Shelf(), many / "a/many/3.h"
     others: list[Callable[[Path], None]] = [os.mkfifo, lambda path: path.symlink_to(os.devnull)]
 
@@ -337,7 +337,7 @@ def test_texts_are_scanned_once_whichever_programs_include_them(
 
 
 def test_a_small_program_reads_no_pack(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is scanned sooner than a full pack is read asks for the closure's own memo and nothing else."""
+    """A program that is scanned faster than a full pack is read uses only the closure's own memo."""
     memos = Shelf()
     monkeypatch.setattr(scan_memos, "_scans", {})
     for source in (_MANY, b"#include <other.h>"):
@@ -350,7 +350,7 @@ def test_a_small_program_reads_no_pack(many: Path, monkeypatch: pytest.MonkeyPat
 def test_a_text_that_no_pack_has_room_for_leaves_the_others_there(
     many: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A header with more to tell than a pack may hold is scanned each time, and pushes nothing out."""
+    """A header with more findings than a pack may have is scanned each time, and evicts nothing."""
     monkeypatch.setattr(scan_memos, "WORTH_BYTES", 0)
     monkeypatch.setattr(scan_memos, "PACK_BYTES_CAP", 3000)
     memos = Shelf()
@@ -381,7 +381,7 @@ def test_nothing_is_made_ready_where_nothing_is_kept(many: Path, monkeypatch: py
 
 
 def test_packs_are_bounded(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was packed first gives way, and what cannot be parsed as a pack is passed over."""
+    """The oldest scans in a pack are dropped, and an unreadable pack is ignored."""
     monkeypatch.setattr(scan_memos, "WORTH_BYTES", 0)
     monkeypatch.setattr(scan_memos, "PACK_BYTES_CAP", 1000)
     memos = Shelf()
@@ -398,7 +398,7 @@ def test_packs_are_bounded(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("text", [b"", _MANY, b"#if __has_include(<x>)\n#embed <\xff\xfe>\n__DATE__ a ## b"])
 def test_a_scan_is_packed_whole(text: bytes) -> None:
-    """Every field comes back, whatever bytes stand in a text."""
+    """Every field comes back, whatever bytes are in a text."""
     text += b'#define J(a) __has_ ## a ## clude\n#define W __FILE__\n#include J(\x80)\nasm(".incbin x");'
     found = scan(text)
     assert scan_memos.decode(scan_memos.encode(found), Scan) == found
@@ -521,7 +521,7 @@ def test_a_closure_is_settled_once_all_that_it_was_found_by_is_older(tmp_path: P
 
 
 def test_a_closure_with_build_options_is_settled_too(tmp_path: Path) -> None:
-    """An option that may make a constant of a path lies nowhere itself."""
+    """An option that may make a constant of a path has no place itself."""
     (tmp_path / "a.h").write_text("int v = V;")
     rule = SearchRule(quote=(Place.DIRS,), angle=(Place.DIRS,), names_sources=True)
     defined = read_closure(
@@ -551,7 +551,7 @@ def test_a_closure_is_not_settled_where_the_way_to_it_is_younger(tmp_path: Path,
 
 
 def test_a_file_that_is_another_when_it_is_read_again_is_not_remembered(tmp_path: Path) -> None:
-    """The status of one content would stand for the digest of the other."""
+    """Otherwise the status of one content would be stored with the digest of the other."""
     file, disk = tmp_path / "header.h", Disk()
     file.write_bytes(b"1")
     assert disk.read(os.fsencode(file), 9) and not disk.failed

@@ -1,4 +1,4 @@
-"""What real compilers read, against what the closure covers."""
+"""The headers that real compilers read, against those that the closure covers."""
 
 import hashlib
 import os
@@ -151,7 +151,7 @@ LAYOUTS = {
 
 
 def _deciding(files: Mapping[str, bytes | str]) -> dict[str, int]:
-    """Digest to value of the headers that decide what V is."""
+    """Digest to value of the headers that decide V."""
     values = {}
     for content in files.values():
         if isinstance(content, bytes) and (match := re.fullmatch(rb"#define V (\d+)\n|([\1\2])", content)):
@@ -291,7 +291,7 @@ def test_the_closure_looks_where_a_real_compiler_looks(
 def test_a_quoted_header_beside_pocls_copy_of_the_program_is_covered(
     tree: Callable[..., Path], compiler: Callable[[str], Any], job: Callable[..., Any]
 ) -> None:
-    """PoCL compiles a file that it writes into its cache, so a header that is there comes first."""
+    """PoCL compiles a file that it writes into its cache, so a header there comes first."""
     real = compiler("pocl")
     root = tree({"a/x.h": _v(2), "cwd/x.h": _v(1)})
     source = '#include "x.h"' + _OPENCL

@@ -41,7 +41,7 @@ def test_a_program_is_its_bytes_and_where_they_came_from(tree: Tree) -> None:
     ],
 )
 def test_what_is_no_source_is_refused(tree: Tree, name: str, words: str) -> None:
-    """What is missing, too large, a directory or would be waited on gets a sentence that says so."""
+    """A missing or too large file, a directory or a pipe is refused with a sentence."""
     root = tree({"x.cl": b"", "large.cl": b""})
     os.truncate(root / "large.cl", 64 * 1024**2 + 1)
     if name == "pipe.cl":
@@ -51,14 +51,14 @@ def test_what_is_no_source_is_refused(tree: Tree, name: str, words: str) -> None
 
 
 def test_a_folder_of_a_thousand_folders_is_refused(tree: Tree) -> None:
-    """It cannot be walked, which is one sentence."""
+    """A tree that is too deep to walk is refused in one sentence."""
     root = tree({})
     with folders_without_end(root), pytest.raises(SourceError, match=r"is too deep|has no sources"):
         discover([root])
 
 
 def test_an_unreadable_source_and_folder_are_refused(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What may not be opened or listed is reported with the system's reason."""
+    """A file or directory that may not be read is reported with the system's reason."""
     root = tree({"d/x.cl": b""})
 
     def refuse(*_: object, **__: object) -> None:

@@ -1,4 +1,4 @@
-"""What an include through a macro comes to, whichever of its definitions are in force."""
+"""The names that an include through a macro may have, whichever of its definitions are in force."""
 
 import re
 
@@ -53,7 +53,7 @@ def test_every_name_that_it_can_come_to_is_told(
     ],
 )
 def test_what_no_definition_leads_to_is_not_told(operand: bytes, definitions: bytes, name: bytes) -> None:
-    """A word that only stands elsewhere is not a part of a name."""
+    """A word from elsewhere is not a part of a name."""
     assert not _comes_to(operand, definitions, name)
 
 

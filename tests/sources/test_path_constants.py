@@ -1,4 +1,4 @@
-"""Which texts may make constants of paths, and what of that reaches a closure."""
+"""Texts that may make constants of paths, and the result for a closure."""
 
 import sysconfig
 from pathlib import Path
@@ -38,7 +38,7 @@ _INCLUDE = '#include "h.h"\n'
     ],
 )
 def test_a_path_counts_unless_it_can_only_be_printed(code: str, counts: bool) -> None:
-    """Whatever could compute with it makes a constant; what prints it leaves it in the artifact."""
+    """A path that could be computed with makes a constant; a path that is printed is in the artifact."""
     found = scan(f"void f() {{\n{code}\n}}\n".encode())
     assert bool(found.path_constants & ~PathConstants.PRINTED) == counts
 

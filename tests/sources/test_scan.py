@@ -1,4 +1,4 @@
-"""What the scanner finds in a text, and what it leaves alone."""
+"""The scanner's findings in a text, and the parts that it ignores."""
 
 import pytest
 from hypothesis import given, settings
@@ -56,7 +56,7 @@ def test_a_header_is_found_however_it_is_written(text: bytes) -> None:
 @pytest.mark.parametrize("name", ["sub//x.h", "sub/*x.h", "it's.h", 'sub/"x.h'])
 @pytest.mark.parametrize("probe", ["__has_include", "__has_include_next", "__has_embed"])
 def test_signs_in_a_probed_name_are_part_of_it(name: str, probe: str) -> None:
-    """A comment or a quote does not begin in brackets, and what follows them is read too."""
+    """A comment or a quote does not begin in brackets, and the text after them is read too."""
     text = f"#if {probe} /* */ ( <{name}>) /* it's */\n#include <y.h>\n#endif"
     assert {name.encode(), b"y.h"} <= {*_names(text.encode())}
 
@@ -108,13 +108,13 @@ def test_both_readings_count_where_a_trigraph_may_continue_a_comment() -> None:
 
 
 def test_signs_of_a_comment_inside_a_name_belong_to_it() -> None:
-    """``<a//b.h>`` and ``<a/*b.h>`` are names, and what follows is still read."""
+    """``<a//b.h>`` and ``<a/*b.h>`` are names, and the text after them is still read."""
     text = b'#include <a//b.h>\n#include "c//d.h"\n#include <e/*f.h>\n#include <g.h>'
     assert _names(text) == [b"a//b.h", b"c//d.h", b"e/*f.h", b"g.h"]
 
 
 def test_a_comment_after_the_sign_ends_at_its_own_end() -> None:
-    """What is between two comments is not skipped, so a definition does not become an include."""
+    """The text between two comments is not skipped, so a definition does not become an include."""
     assert _names(b"# /* a */ define A /* b */ include <x.h>") == []
 
 
@@ -217,7 +217,7 @@ def test_the_macro_that_puts_a_name_together_is_told() -> None:
     ],
 )
 def test_parts_that_cannot_meet_are_no_name(text: bytes) -> None:
-    """Directives and strings are not pasted, and what stands behind another word is put behind no part."""
+    """Directives and strings are not pasted, and a part that follows another word is not joined to any."""
     assert can_paste([scan(text)]) is None
 
 

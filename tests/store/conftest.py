@@ -42,12 +42,12 @@ def store(root: Path) -> DirectoryStore:
 
 
 def entry_path(store: DirectoryStore, entry: Entry) -> Path:
-    """Where the entry of a key lies."""
+    """The path of a key's entry."""
     return store.root / "v1" / "entries" / entry.key.hex[:2] / f"{entry.key.hex}.gpc"
 
 
 def put(path: Path, data: bytes) -> Path:
-    """Write a file of our own, its directory made if missing."""
+    """Write a file as ours, and create its directory if missing."""
     path.parent.mkdir(0o700, parents=True, exist_ok=True)
     path.write_bytes(data)
     path.chmod(0o600)

@@ -1,4 +1,4 @@
-"""What is next to the entries: counted, bounded, and swept."""
+"""Files next to the entries: counted, bounded, and swept."""
 
 import os
 import time
@@ -32,7 +32,7 @@ def _record(store: DirectoryStore, count: int) -> list[Path]:
 
 @pytest.fixture
 def aged(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Let an hour pass for what is left over."""
+    """Let leftovers be an hour old."""
     return lambda: monkeypatch.setattr(scan, "MINIMUM_AGE_NS", -1)
 
 
@@ -40,7 +40,7 @@ def aged(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 def test_a_publish_removes_what_killed_writers_left(
     place: str, store: DirectoryStore, aged: Callable[[], None]
 ) -> None:
-    """What is younger than an hour may be in use and stays; then the next publish takes it away."""
+    """Files younger than an hour may be in use and stay; later the next publish removes them."""
     store.publish(build_entry())
     left = put(store.root / "v1" / place / LEFT[place], b"half")
     stranger = put(left.with_name("draft.txt"), b"a thesis")
@@ -81,7 +81,7 @@ def test_all_that_is_no_entry_is_counted(store: DirectoryStore) -> None:
 
 
 def test_a_sweep_for_a_limit_removes_the_oldest_first(store: DirectoryStore) -> None:
-    """What is not an entry may take a quarter of the limit; the entries are not touched."""
+    """Files other than entries may take a quarter of the limit; the entries are not touched."""
     store.publish(build_entry())
     histories = _record(store, 8)
     each = store.beside_bytes() // 8
@@ -102,7 +102,7 @@ def test_nothing_is_swept_where_nothing_shows_that_a_root_is_ours(root: Path) ->
 
 
 def test_a_clock_in_the_future_keeps_nothing_for_ever(store: DirectoryStore) -> None:
-    """What is dated to come gives way too, where the limit asks for it; what may be in use does not."""
+    """A file dated in the future is removed too if the limit requires it; one that may be in use is not."""
     store.publish(build_entry())
     lock = store.root / "v1" / "locks" / LEFT["locks"]
     lock.parent.mkdir(0o700, exist_ok=True)
@@ -140,7 +140,7 @@ def test_histories_beyond_the_number_are_known_to_be_gone(
 def test_of_more_than_is_kept_the_rest_may_have_been_there(
     store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once names are forgotten, any program may have had a record until then; what is kept stays exact."""
+    """Once names are forgotten, any program may have had a record; the kept names stay exact."""
     monkeypatch.setattr("gpucache.store.history.REMOVED_CAP", 400)
     store.publish(build_entry())
     for number in range(12):
@@ -153,7 +153,7 @@ def test_of_more_than_is_kept_the_rest_may_have_been_there(
 
 
 def test_all_that_lies_beside_the_entries_goes_with_them(store: DirectoryStore) -> None:
-    """What is left says which programs there were, with the rule; files of others stay."""
+    """The rest says which programs there were, with the rule; foreign files stay."""
     store.publish(build_entry())
     _record(store, 2)
     for name in (f"quarantine/{20 * '0'}-{KEY}.gpc", "journal/misses.jsonl", f"closures/{KEY}.memo"):

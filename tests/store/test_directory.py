@@ -137,7 +137,7 @@ def test_only_hits_of_a_writable_store_are_uses(root: Path, store: DirectoryStor
 
 
 def test_removals_together_are_recorded_program_by_program(store: DirectoryStore) -> None:
-    """Each program's history has all of its removals in their order, and those of an entry that stays not."""
+    """Each program's history has all its removals in order, and not those of an entry that stays."""
     for seed, program in (("a", "one"), ("b", "other"), ("c", "one"), ("d", "one")):
         entry = build_entry(seed)
         store.publish(entry._replace(head=entry.head._replace(program=program)))
@@ -153,7 +153,7 @@ def test_removals_together_are_recorded_program_by_program(store: DirectoryStore
 
 
 def test_removals_that_are_broken_off_are_recorded(store: DirectoryStore) -> None:
-    """What was removed before an interrupt is known, and the rest is still there."""
+    """Removals before an interrupt are recorded, and the other entries are still there."""
     for seed in "abc":
         store.publish(build_entry(seed))
     removals = store.remove_together(list(store.scan()), "--all")

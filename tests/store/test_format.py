@@ -1,4 +1,4 @@
-"""The bytes of an entry: what is written comes back, and what was not written does not."""
+"""The bytes of an entry: they are read back as written, and anything else is refused."""
 
 import json
 import os
@@ -125,7 +125,7 @@ _HEAD_FIELDS = sorted(json.loads(encode_head(EntryHead("", "", "", 0, 0, ""))))
 
 
 def test_a_table_that_tells_no_functions_is_read() -> None:
-    """Entries written before failure tables told functions and files keep theirs."""
+    """Entries from before failure tables had functions and files keep theirs."""
     fields = json.loads(encode_head(build_entry().head))
     for row, check in ((["7", "%d"], Check(7, "%d")), (["7", "%d", "f", "a.h"], Check(7, "%d", "f", "a.h"))):
         assert decode_head(json.dumps(fields | {"failures": [row]}).encode()).failures == (check,)
@@ -133,7 +133,7 @@ def test_a_table_that_tells_no_functions_is_read() -> None:
 
 @pytest.mark.parametrize("row", [[], ["7"], ["7", "", "f"], ["7", "", "", "", ""], ["x", ""], [7, ""], "7"])
 def test_a_table_of_other_rows_is_refused(row: object) -> None:
-    """A row holds a line in digits, a format, a function and a file, all of them text."""
+    """A row has a line in digits, a format, a function and a file, all of them text."""
     fields = json.loads(encode_head(build_entry().head))
     with pytest.raises(ValueError, match=r".+"):
         decode_head(json.dumps(fields | {"failures": [row]}).encode())
@@ -175,7 +175,7 @@ def test_head_that_is_no_object_is_corrupt(tmp_path: Path, head: bytes) -> None:
     [b"", b"{}", b'{"key_fields":[["a"]],"build_log":"","tool_version":""}', b'{"key_fields":7}'],
 )
 def test_detail_of_other_types_is_corrupt(tmp_path: Path, detail: bytes) -> None:
-    """A detail that cannot be parsed is refused when it is asked for."""
+    """A detail that cannot be parsed is refused when it is read."""
     entry = build_entry()
     read, _ = _read(tmp_path / "entry", _assemble(entry, encode_head(entry.head), detail), entry.key)
     with pytest.raises(EntryFormatError) as caught:
@@ -187,7 +187,7 @@ def test_detail_of_other_types_is_corrupt(tmp_path: Path, detail: bytes) -> None
 def test_an_entry_beyond_a_cap_is_neither_written_nor_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap: str
 ) -> None:
-    """What readers refuse before they read it is refused by the writer, as the file system would."""
+    """The writer refuses the same sizes as readers do, with an error like the file system's."""
     data = encode(build_entry())
     monkeypatch.setattr(entry_format, cap, 1)
     with pytest.raises(OSError, match="larger than"):

@@ -20,7 +20,7 @@ def _file(root: Path) -> Path:
 
 
 def test_events_come_back_in_order(store: DirectoryStore) -> None:
-    """What was recorded under a name is read oldest first, and under no other name."""
+    """A name's events are read oldest first, and under no other name."""
     events = [_event(number, "because") for number in range(3)]
     for event in events:
         store.record("saxpy", event)
@@ -29,7 +29,7 @@ def test_events_come_back_in_order(store: DirectoryStore) -> None:
 
 
 def test_options_of_a_build_are_told_where_they_are_short(store: DirectoryStore) -> None:
-    """Options come back one by one; those that would fill the history, or are no texts, are not told."""
+    """Options come back one by one; long ones and those that are not texts are left out."""
     short, long = ("-DN=4", "", "-I \udce9"), ("-D" + "X" * 5000,)
     for options in (short, (), long, None):
         store.record("saxpy", Event(1, "built", "", "cuda:sm_90", options=options))
@@ -79,7 +79,7 @@ def test_long_texts_are_cut(store: DirectoryStore) -> None:
 
 
 def test_journal_is_read_newest_first(store: DirectoryStore) -> None:
-    """The tail gives as many of the last records as were asked for."""
+    """The tail has the requested number of the last records."""
     for number in range(5):
         store.journal({"number": number})
     assert [record["number"] for record in store.journal_tail(3)] == [4, 3, 2]
@@ -115,7 +115,7 @@ def test_values_json_does_not_know_become_text(store: DirectoryStore, tmp_path: 
 
 
 def test_read_only_store_writes_nothing(root: Path) -> None:
-    """Without the right to write neither history nor journal makes the root."""
+    """A read-only store does not create its root for history or journal."""
     store = DirectoryStore(root, writable=False)
     store.record("saxpy", _event(1))
     store.journal({"number": 1})

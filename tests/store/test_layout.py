@@ -16,7 +16,7 @@ def test_entry_lies_under_its_first_two_digits() -> None:
 
 @pytest.mark.parametrize("text", ["", "../../etc/passwd", "AB" + "0" * 62, "a" * 63, "a" * 64 + "\n"])
 def test_only_keys_become_paths(text: str) -> None:
-    """What is not 64 lower-case hex digits never reaches a path."""
+    """Any text but 64 lower-case hex digits is kept out of paths."""
     with pytest.raises(ValueError, match="not a cache key"):
         layout.entry_folder(CacheKey(text))
 
@@ -31,7 +31,7 @@ def test_other_names_do_not_fit(folder: str, name: str) -> None:
 
 
 def test_histories_are_readable_and_unique() -> None:
-    """Two programs whose slugs are alike have directories of their own, without anything odd in the name."""
+    """Two programs with similar slugs have separate files, without odd characters in the name."""
     first, second = layout.history_name("My kernel/A"), layout.history_name("my-kernel.a")
     assert first.startswith("my-kernel-a-")
     assert first != second

@@ -1,4 +1,4 @@
-"""What belongs to no entry, and how it goes."""
+"""Files that belong to no entry, and their removal."""
 
 import os
 import time
@@ -14,7 +14,7 @@ HOUR_NS = 3600 * 10**9
 
 
 def test_old_temporary_files_are_leftovers(root: Path, store: DirectoryStore) -> None:
-    """What is in tmp for an hour is left over; what is younger may be in use."""
+    """A file in tmp is a leftover after an hour; a younger one may be in use."""
     store.publish(build_entry())
     path = put(root / "v1" / "tmp" / f"1-{16 * 'a'}-{64 * 'b'}.gpc", b"half")
     os.utime(path, ns=(1, 1))
@@ -58,7 +58,7 @@ _STRANGERS = (
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_no_repair_eviction_or_sweep_takes_the_files_of_others(root: Path, shared: bool) -> None:
-    """They are in every directory of ours, in a root that is ours and full of what goes."""
+    """They are in every directory of ours, in our own root full of removable files."""
     strangers = {put(root / name, name.encode()): name.encode() for name in _STRANGERS}
     root.chmod(0o700)
     store = DirectoryStore(root, writable=True, shared=shared)
@@ -120,7 +120,7 @@ def test_only_leftovers_are_removed_as_such(tmp_path: Path, store: DirectoryStor
 
 
 def test_held_locks_are_no_leftovers(root: Path, store: DirectoryStore) -> None:
-    """A lock's file is left over only when no process holds it."""
+    """A lock's file is a leftover only if no process holds it."""
     later_ns = time.time_ns() + 2 * HOUR_NS
     with store.single_flight(build_entry().key, 10):
         assert list(store.leftovers(later_ns)) == []

@@ -18,7 +18,7 @@ def test_lock_files_do_not_accumulate(root: Path, store: DirectoryStore) -> None
 
 
 def test_lock_excludes_within_a_process(store: DirectoryStore) -> None:
-    """Whoever cannot have a lock in time goes on without it; other keys are free."""
+    """A process that cannot have a lock in time goes on without it; other keys are free."""
     key, other = build_entry("a").key, build_entry("b").key
     with (
         store.single_flight(key, 10),
@@ -33,7 +33,7 @@ def test_lock_excludes_within_a_process(store: DirectoryStore) -> None:
 def test_lock_of_a_removed_file_is_no_lock(
     root: Path, store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who locks a file that its holder has just removed tries again, so that two never hold one key."""
+    """Locking a file that its holder has just removed is tried again, so that two never hold one key."""
     fcntl = pytest.importorskip("fcntl")
     real, key = fcntl.flock, build_entry().key
 

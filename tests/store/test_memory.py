@@ -29,7 +29,7 @@ def test_least_recently_used_goes_first() -> None:
 
 
 def test_entry_beyond_the_limit_drives_nobody_out() -> None:
-    """An entry that alone is too large is not kept, and what was kept stays."""
+    """An entry that alone is too large is not kept, and the others stay."""
     store = MemoryStore(2 * _ONE)
     small, large = build_entry("a", bytes(100)), build_entry("b", bytes(3 * _ONE))
     store.publish(small)

@@ -1,4 +1,4 @@
-"""What is remembered between processes: unharmed or not at all, bounded, private, and never a failure."""
+"""Data remembered between processes: intact or not at all, bounded, private, and never a failure."""
 
 import os
 import stat
@@ -27,7 +27,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_what_is_remembered_is_recalled(store: DirectoryStore, path: Path) -> None:
-    """The data comes back in another process, is replaced by what is newer, and is for its owner alone."""
+    """The data comes back in another process, is replaced by newer data, and only its owner can read it."""
     for data in (_DATA, b""):
         store.remember(_NAME, data)
         assert DirectoryStore(store.root, writable=False).recall(_NAME) == data
@@ -57,7 +57,7 @@ def test_a_file_that_unpacks_without_end_is_nothing(store: DirectoryStore, path:
 
 
 def test_a_file_of_somebody_else_is_nothing(store: DirectoryStore, path: Path) -> None:
-    """What others may write to, and a link, are not believed."""
+    """Files that others may write, and links, are ignored."""
     store.remember(_NAME, _DATA)
     path.chmod(0o666)
     assert store.recall(_NAME) is None
@@ -78,7 +78,7 @@ def test_nothing_is_remembered_where_nothing_may_be_written(tmp_path: Path) -> N
 
 
 def test_any_root_recalls_and_the_own_one_remembers(tmp_path: Path) -> None:
-    """What a system root remembers is used; nothing is asked or kept where the cache is turned off."""
+    """A system root's memo is used; a disabled cache neither reads nor writes any."""
     user, system = (DirectoryStore(tmp_path / name, writable=True) for name in ("user", "system"))
     system.remember(_NAME, _DATA)
     stores = Stores(user=user, systems=(DirectoryStore(system.root, writable=False),))

@@ -42,7 +42,7 @@ def test_a_request_is_kept_whole(store: DirectoryStore) -> None:
 
 
 def test_a_request_is_noted_once(store: DirectoryStore) -> None:
-    """The same request is no news; another local size is, and joins those that are known."""
+    """The same request is not new; another local size is, and joins the known ones."""
     store.note_missed(_missed())
     assert store.note_missed(_missed(local_sizes=())) is Noted.KNOWN
     assert store.note_missed(_missed(local_sizes=((16, 16),))) is Noted.NEW
@@ -58,7 +58,7 @@ def test_a_request_whose_entry_was_rejected_is_noted_as_such(store: DirectorySto
 
 
 def test_a_request_is_news_again_after_an_hour(store: DirectoryStore) -> None:
-    """What nobody has built since is noted anew, with all sizes that are known, as its build may be lost."""
+    """A request that was not built since is noted anew, with all known sizes, as its build may be lost."""
     later = _missed(local_sizes=())._replace(when_ns=_missed().when_ns + AGAIN_NS)
     assert [store.note_missed(one) for one in (_missed(), later, later)] == [
         Noted.NEW,
@@ -102,7 +102,7 @@ def test_nothing_is_noted_where_nothing_may_be_written(tmp_path: Path) -> None:
 
 
 def test_a_request_for_no_target_is_passed_by(store: DirectoryStore, tmp_path: Path) -> None:
-    """A request whose target cannot be parsed is none, and is replaced when its program asks again."""
+    """A request whose target cannot be parsed is ignored, and replaced by its program's next one."""
     store.note_missed(_missed())
     (path,) = (tmp_path / "cache/v1/missed").iterdir()
     path.write_text(path.read_text(encoding="ascii").replace("opencl:pocl/cpu", "pocl"), encoding="ascii")
@@ -113,7 +113,7 @@ def test_a_request_for_no_target_is_passed_by(store: DirectoryStore, tmp_path: P
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"local_sizes": 1}', "[" * 10_000])
 def test_a_file_that_is_no_request_is_passed_by(store: DirectoryStore, tmp_path: Path, text: str) -> None:
-    """What cannot be parsed as a request is none, and neither is a link to one."""
+    """A file that cannot be parsed as a request is ignored, and so is a link to one."""
     store.note_missed(_missed())
     folder = tmp_path / "cache/v1/missed"
     (path,) = folder.iterdir()
@@ -123,7 +123,7 @@ def test_a_file_that_is_no_request_is_passed_by(store: DirectoryStore, tmp_path:
 
 
 def test_one_process_builds_what_missed(store: DirectoryStore) -> None:
-    """While one builds, another is told so; afterwards it is free again."""
+    """While one process builds, another is refused; afterwards it is free again."""
     with store.build_missed() as first, store.build_missed() as second:
         assert (first, second) == (True, False)
     with store.build_missed() as third:

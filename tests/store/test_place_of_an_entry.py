@@ -123,7 +123,7 @@ wrong = pytest.mark.parametrize(("put", "kind"), _WRONG.values(), ids=_WRONG)
 
 
 def _got(store: DirectoryStore) -> str:
-    """How a program gets what it wants: by a compile or by a hit; its bytes are always right."""
+    """How a program gets its artifact: by a compile or by a hit; its bytes are always right."""
     outcome = get_or_build(Stores(user=store), _READY, _COMPILER)
     payload = outcome.payload if isinstance(outcome, Hit) else outcome.artifact.payload
     assert payload == _COMPILER.payload
@@ -150,7 +150,7 @@ def _findings(checked: list[Checked]) -> list[tuple[str, str, bool]]:
 def test_the_program_builds_its_own_and_the_next_one_hits(
     store: DirectoryStore, put: Callable[[Path], object], kind: str
 ) -> None:
-    """What was wrong is a miss, out of the way after one compile, and nothing else is touched."""
+    """A wrong file is a miss, is moved away after one compile, and nothing else is touched."""
     put(_path(store))
     other, before = _other(_path(store)).read_bytes(), _status(_path(store))
     told = DirectoryStore(store.root, writable=False).get(_READY.key)
@@ -169,7 +169,7 @@ def test_the_program_builds_its_own_and_the_next_one_hits(
 def test_verify_names_it_and_repair_takes_it_away(
     store: DirectoryStore, put: Callable[[Path], object], kind: str
 ) -> None:
-    """Verify alone changes nothing; what repair takes is in the quarantine, within its bounds."""
+    """Verify alone changes nothing; repaired files are in the quarantine, within its bounds."""
     put(_path(store))
     before = _status(_path(store))
     assert _findings(_verified(store)) == [(_READY.key.hex, kind, False)]
@@ -185,7 +185,7 @@ def test_verify_names_it_and_repair_takes_it_away(
 def test_an_entry_of_a_later_version_is_left_alone_until_its_key_is_built_anew(
     store: DirectoryStore, cut: int
 ) -> None:
-    """It is no damage, whatever its lengths, so that nobody takes it away."""
+    """It is not damage, whatever its lengths, so nothing removes it."""
     _header(_path(store), 8, 2, 4)
     os.truncate(_path(store), _path(store).stat().st_size - cut)
     told = store.get(_READY.key)

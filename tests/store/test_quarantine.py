@@ -26,7 +26,7 @@ def test_damaged_entry_is_quarantined_and_reported(root: Path, store: DirectoryS
 
 
 def test_unverified_head_names_only_known_programs(store: DirectoryStore) -> None:
-    """A damaged head makes no history of its own, and is believed where its program has one."""
+    """A damaged head starts no history, and is trusted only if its program has one."""
     entry = build_entry()
     for known in (False, True):
         if known:

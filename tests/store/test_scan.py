@@ -21,7 +21,7 @@ def test_scan_tells_what_an_entry_is(store: DirectoryStore) -> None:
 
 
 def test_one_key_is_looked_at_as_a_scan_would(store: DirectoryStore) -> None:
-    """The entry of one key is reported like the scan's, without a walk; an unknown key is none."""
+    """The entry of one key is reported like the scan's, without a walk; an unknown key gives None."""
     store.publish(build_entry("a"))
     assert [store.look_at(build_entry("a").key)] == list(store.scan())
     assert store.look_at(build_entry("b").key) is None

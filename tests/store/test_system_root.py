@@ -1,4 +1,4 @@
-"""What keeps a system root from being read, each with the remedy that fits."""
+"""Reasons why a system root is not read, each with its remedy."""
 
 import os
 import shutil
@@ -44,7 +44,7 @@ def _told(root: Path) -> str:
 
 
 def test_a_shared_root_is_read(root: Path) -> None:
-    """What was made for everybody keeps nobody out; nor does an empty one."""
+    """A shared root can be read by every user, and so can an empty one."""
     with _stranger():
         assert refused_root(root) is None
         assert refused_root(root.parent) is None
@@ -71,7 +71,7 @@ def test_a_private_entry_is_named(root: Path) -> None:
 
 @pytest.mark.parametrize("what", ["root", "entry"])
 def test_another_owner_is_named(root: Path, what: str) -> None:
-    """What belongs to neither root nor this user is not believed, and chown is the remedy."""
+    """A file that belongs to neither root nor this user is not trusted, and chown is the remedy."""
     (entry,) = root.rglob("*.gpc")
     os.chown(root if what == "root" else entry, _OTHER, _OTHER)
     told = _told(root)

@@ -68,7 +68,7 @@ def test_dangling_link_is_refused(tmp_path: Path) -> None:
 
 @needs_root
 def test_root_of_somebody_else_is_refused(tmp_path: Path) -> None:
-    """A root that belongs to another user is not used, nor is another user's link to one's own."""
+    """Another user's root is not used, nor is another user's link to one's own."""
     (tmp_path / "theirs").mkdir()
     os.chown(tmp_path / "theirs", 12345, 12345)
     (tmp_path / "mine").mkdir(0o700)

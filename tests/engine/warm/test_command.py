@@ -1,4 +1,4 @@
-"""Running something until it adds nothing to any cache, and what a real command keeps elsewhere."""
+"""Running a command until it adds nothing to any cache, and finding what it keeps elsewhere."""
 
 import os
 import shutil
@@ -31,7 +31,7 @@ def test_it_ends_with_the_first_run_that_adds_nothing() -> None:
 
 
 def test_it_gives_up_on_what_never_settles() -> None:
-    """After the last run what it still added is named."""
+    """The additions of the last run are named."""
     runs = list(settle(lambda: _GOOD, _looks(*range(5)), most=4))
     summary = summarise_settle(runs)
     assert (summary.runs, summary.settled) == (4, False)
@@ -68,7 +68,7 @@ def _warm(
 
 
 def test_a_command_that_was_moved_misses_nothing(tmp_path: Path) -> None:
-    """What it adds is below the directory, and a second time nothing is added and nothing missed."""
+    """Its entries are below the directory, and a second run adds nothing and misses nothing."""
     for runs, added in ((2, 1), (2, 0)):
         summary = _warm(tmp_path, tmp_path / "into")
         assert (summary.runs, summary.settled, summary.missed) == (runs, True, ())
@@ -114,7 +114,7 @@ def test_what_was_warm_already_is_told_by_empty_caches(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 def test_a_folder_may_be_named_in_a_roundabout_way(tmp_path: Path) -> None:
-    """What is below it was moved, however it is spelt."""
+    """Caches below the directory were moved, however it is spelled."""
     (tmp_path / "here").mkdir()
     assert _warm(tmp_path, tmp_path / "here" / ".." / "into").missed == ()
 

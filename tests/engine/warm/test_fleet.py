@@ -1,4 +1,4 @@
-"""What is told of made fleets: nothing is counted twice or left out, the commands make all that misses."""
+"""Reports about generated fleets: nothing is counted twice or left out, the commands build every miss."""
 
 import tempfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What ``warm`` plans of a recording, told from values alone."""
+"""The plan that ``warm`` makes of a recording, from values alone."""
 
 from dataclasses import replace
 
@@ -74,7 +74,7 @@ _ALL = ("sm_80", "sm_90", "compute_80", "compute_90")
 def test_a_program_elsewhere_asks_for_the_gpu_of_its_machine(
     recorded: str, present: tuple[str, ...], asked: list[str]
 ) -> None:
-    """It is the one that was recorded, if that is there or no GPU is, and PTX stays what it is."""
+    """It is the recorded GPU if that is present or no GPU is, and PTX stays PTX."""
     build = replace(_BUILD, target=f"cuda:{recorded}", toolchain=(("architecture", recorded),))
     devices = [_cuda(name, present=name in present) for name in _ALL]
     assert [device.target and device.target.name for device in devices_there(build, devices)] == asked

@@ -1,4 +1,4 @@
-"""How much of the machine workers may take, told by the kernel's files, and the turns they wait for."""
+"""How much of the machine workers may use, read from the kernel's files, and the turns they wait for."""
 
 import os
 import sys
@@ -28,7 +28,7 @@ MIB = 1024**2
 
 @pytest.fixture
 def kernel(tmp_path: Path) -> Callable[[dict[str, str]], tuple[Path, Path]]:
-    """Files as the kernel shows them, in a machine with 8 GiB of free memory: those of proc and of groups."""
+    """The kernel's proc and control group files on a machine with 8 GiB of free memory."""
 
     def write(files: dict[str, str]) -> tuple[Path, Path]:
         meminfo = f"MemTotal: {16 * MIB} kB\nMemAvailable:   {8 * MIB} kB\n"
@@ -98,7 +98,7 @@ _MEMORY: dict[str, tuple[dict[str, str], int]] = {
 def test_free_memory_is_that_of_the_narrowest_group(
     kernel: Callable[..., tuple[Path, Path]], case: str
 ) -> None:
-    """The machine's, or less in a control group of either version, with what its files hold given back."""
+    """The machine's free memory, or a control group's if less, of either version, without its page cache."""
     files, expected = _MEMORY[case]
     assert free_bytes(*kernel(files)) == expected
 
@@ -151,7 +151,7 @@ def test_workers_share_some_of_the_free_memory() -> None:
 
 @pytest.fixture
 def shared() -> Iterator[Path]:
-    """A directory as /dev/shm, in which any user may make what they like."""
+    """A directory like /dev/shm, in which any user may create files."""
     with tempfile.TemporaryDirectory(dir=SHARED) as folder:
         Path(folder).chmod(0o1777)
         yield Path(folder)
@@ -159,7 +159,7 @@ def shared() -> Iterator[Path]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="turns are counted on Linux")
 def test_a_turn_is_held_by_one_alone(shared: Path) -> None:
-    """What one holds another cannot, until it is given back."""
+    """A turn that is taken cannot be taken again until it is given back."""
     most = 4
     with ExitStack() as others, ExitStack() as ends:
         one, other = Turns(most, ends, shared), Turns(most, others, shared)
@@ -173,7 +173,7 @@ def test_a_turn_is_held_by_one_alone(shared: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="turns are counted on Linux")
 def test_nobody_waits_for_ever_for_a_turn(shared: Path) -> None:
-    """Whoever holds all turns may have been stopped: after some patience one worker starts all the same."""
+    """The holder of all turns may be stopped: after some patience one worker starts anyway."""
     waited: list[int] = []
     with ExitStack() as ends:
         one = Turns(turn_count(), ends, shared)
@@ -187,7 +187,7 @@ def test_nobody_waits_for_ever_for_a_turn(shared: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="turns are counted on Linux")
 def test_a_queue_that_moves_is_waited_for(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As long as turns change hands nobody goes on without one, however long the queue is."""
+    """As long as turns change hands no worker starts without one, however long the queue is."""
     monkeypatch.setattr(capacity, "_LONGEST_PAUSE_S", 0.01)
     most, calls = turn_count(), 0
     with ExitStack() as ends:
@@ -233,7 +233,7 @@ def test_the_whole_wait_for_a_turn_is_bounded(shared: Path, monkeypatch: pytest.
 @needs_root
 @pytest.mark.skipif(sys.platform != "linux", reason="turns are counted on Linux")
 def test_no_other_user_can_hold_a_turn(shared: Path) -> None:
-    """Neither by a directory of the same name, made before, nor by the files of this user's own."""
+    """Neither an earlier directory of the same name nor this user's own files block a turn."""
     usual = shared / f"gpucache-turns-{os.geteuid()}"
 
     def squat() -> str:

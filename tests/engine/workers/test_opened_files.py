@@ -1,4 +1,4 @@
-"""What a worker opens is seen, whoever of it opens; where nobody can look it works as without."""
+"""Files that a worker's threads and children open are seen; a worker that cannot be traced still works."""
 
 import os
 import socket
@@ -51,7 +51,7 @@ def looking() -> None:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A file that is there."""
+    """A file that exists."""
     file = tmp_path / "folder" / "a file"
     file.parent.mkdir()
     file.write_text("text", encoding="ascii")
@@ -59,7 +59,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def _run(code: str, path: Path, **bounds: Any) -> Done[Any] | Failed | Died:
-    """What became of ``code`` in a worker; its answer is what it leaves as ``seen``."""
+    """The answer of a worker to ``code``, which is the value that it leaves in ``seen``."""
     names = {"path": str(path), "folder": str(path.parent), "name": path.name}
     text = f"(g := {names!r}, exec({_HEAD + code!r}, g), g['seen'])[2]"
     ((_, answer),) = run_isolated(eval, [text], Bounds(**({"watched": True} | bounds)))
@@ -74,7 +74,7 @@ def _seen(code: str, path: Path) -> set[Path]:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_an_open_is_seen(path: Path, way: str) -> None:
-    """A file that is read meanwhile is told by its absolute path, whoever opened it and under what name."""
+    """A file that is read meanwhile is reported by its absolute path, by any opener and name."""
     assert path in _seen(f"seen = watch({WAYS[way]!r})", path)
 
 
@@ -86,7 +86,7 @@ def test_what_is_no_reading_of_the_compile_is_not_told(path: Path, case: str) ->
 
 
 def test_every_worker_has_its_own_answer(path: Path) -> None:
-    """Two workers at once are each told what they opened."""
+    """Two simultaneous workers each report their own files."""
     items = [path.with_name(name) for name in ("one", "two")]
     for item in items:
         item.touch()
@@ -114,7 +114,7 @@ def test_every_worker_has_its_own_answer(path: Path) -> None:
     ids=["not asked for", "no descriptor is left", "the kernel refuses a second filter"],
 )
 def test_where_nobody_can_look_all_works_as_without(path: Path, before: str, bounds: dict[str, Any]) -> None:
-    """The compile is done, and None says that nobody saw what it read."""
+    """The compile succeeds, and None says that its reads were not seen."""
     code = f"{before}\nos.stat(path)\nseen = OPENED_FILES.watch(lambda: 7)"
     assert _run(code, path, **bounds) == Done((7, None))
 

@@ -95,7 +95,7 @@ def test_what_an_item_raises_is_its_answer(answers: Answers, name: str, words: s
 
 
 def test_our_own_errors_come_back_as_they_are(answers: Answers) -> None:
-    """What gpucache raises in a worker keeps its type, and with it the exit code."""
+    """gpucache's own errors keep their type, and with it the exit code, on the way back from a worker."""
     answer = answers["refuse"]
     assert isinstance(answer, Failed) and isinstance(answer.error, TargetError)
 
@@ -107,7 +107,7 @@ def test_a_worker_that_could_not_be_watched_is_no_death() -> None:
 
 
 def test_neighbours_are_unharmed(answers: Answers) -> None:
-    """Every item has its answer, and those next to the disasters are done."""
+    """Every item has its answer, and those next to failing ones are done."""
     assert set(answers) == set(ITEMS)
     assert isinstance(answers["before"], Done) and isinstance(answers["after"], Done)
 
@@ -122,7 +122,7 @@ def test_workers_run_in_an_empty_directory_of_their_own() -> None:
 
 
 def test_workers_are_silent(capfd: pytest.CaptureFixture[str]) -> None:
-    """What a driver prints from native code reaches neither stdout nor stderr."""
+    """Output of a driver's native code reaches neither stdout nor stderr."""
     items: list[Item] = [partial(os.write, 1, b"noise"), partial(os.write, 2, b"noise")]
     assert [answer for _, answer in _run(items, Bounds())] == [Done(5), Done(5)]
     assert capfd.readouterr() == ("", "")
@@ -144,7 +144,7 @@ while not pathlib.Path({path!r}).exists():
 
 
 def test_what_is_being_worked_on_is_told(tmp_path: Path) -> None:
-    """While an item runs, the process that watches is told that it does."""
+    """The watching process sees which items run at the moment."""
     seen = tmp_path / "seen"
     until_seen: Item = partial(exec, _UNTIL.format(path=str(seen)))
 
@@ -263,7 +263,7 @@ def test_workers_import_nothing_from_the_current_directory(tmp_path: Path, name:
 
 
 def test_the_environment_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is set for the start of workers is taken back."""
+    """Variables set for the start of workers are restored."""
     monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
     before = dict(os.environ)
     _run([os.getpid], Bounds())
@@ -281,7 +281,7 @@ def unchecked(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
 def test_a_python_that_cannot_be_run_is_told(
     unchecked: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Where no worker can be started there is one error that says so, and nothing on the terminal."""
+    """If no worker can be started, one error says so and the terminal stays clean."""
     unchecked.setattr(sys, "executable", os.devnull)
     with pytest.raises(WorkersError, match="no worker process can be started"):
         _run([os.getpid], Bounds())
@@ -291,7 +291,7 @@ def test_a_python_that_cannot_be_run_is_told(
 def test_a_python_that_fails_at_its_start_is_told(
     unchecked: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """What Python says before it ends is in the error, not on the terminal."""
+    """Python's own message is in the error, not on the terminal."""
     (tmp_path / "pickle.py").write_text("raise SystemExit('no pickle here')", encoding="utf-8")
     unchecked.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(WorkersError, match="no pickle here"):
@@ -300,7 +300,7 @@ def test_a_python_that_fails_at_its_start_is_told(
 
 
 def test_a_killed_process_leaves_no_warning(tmp_path: Path) -> None:
-    """What is tidied up after a process that was killed is not told on its terminal."""
+    """The cleanup after a killed process prints nothing on its terminal."""
     kill = "partial(exec, 'import os, signal; os.kill(os.getppid(), signal.SIGKILL)')"
     text = "from functools import partial\n" + _RUN.replace("[os.getpid]", f"[{kill}]")
     environ = {**os.environ, "TMPDIR": str(tmp_path)}
@@ -308,7 +308,7 @@ def test_a_killed_process_leaves_no_warning(tmp_path: Path) -> None:
 
 
 def test_workers_that_die_before_they_begin_are_told(capfd: pytest.CaptureFixture[str]) -> None:
-    """Where every worker fails at its start nobody waits for the items, and nothing is on the terminal."""
+    """If every worker fails at its start, the call ends with an error and the terminal stays clean."""
     no_limit = cast("int", "a limit that cannot be set")
     with pytest.raises(WorkersError, match="they end before they begin"):
         _run([os.getpid, os.getcwd], Bounds(jobs=2, memory_bytes=no_limit))
@@ -373,7 +373,7 @@ def test_a_user_without_a_name_has_a_home_in_workers(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/oom_score_adj").exists(), reason="only Linux chooses who has to go")
 def test_workers_go_first_where_memory_runs_out() -> None:
-    """The kernel is told to end a worker rather than who waits for it."""
+    """The kernel's out-of-memory killer prefers a worker to its parent."""
     own = Path("/proc/self/oom_score_adj")
     ((_, answer),) = _run([own.read_text], Bounds())
     assert isinstance(answer, Done) and int(answer.value) > int(own.read_text(encoding="ascii"))
