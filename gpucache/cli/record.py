@@ -66,7 +66,7 @@ def record(folder: Path, digests_only: bool, keep_arguments: bool) -> None:
     with ExitStack() as ends:
         unbegun = ends.enter_context(ExitStack())
         unbegun.callback(remove_empty, new)
-        compilers = OpenCL(Devices(wait_s=_PATIENCE_MS / 1000 - 10), found), NVRTC()
+        compilers = OpenCL(Devices(), found), NVRTC()
         recorded = Recorder(Writer(folder.absolute(), sources=not digests_only), told, compilers)
         environ = {**os.environ, TIMEOUT: str(_PATIENCE_MS)}
         environ.pop(REQUIRE, None)  # nothing is served, so that nothing can be a hit

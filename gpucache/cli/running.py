@@ -14,7 +14,7 @@ import time
 
 from gpucache.native.locate import find
 from gpucache.serve.command import Plain, await_command
-from gpucache.serve.environment import TIMEOUT, Libraries, step_s
+from gpucache.serve.environment import TIMEOUT, Libraries, probe_s, step_s
 from gpucache.serve.listening import Listening
 
 TYPE_CHECKING = False  # the one of typing
@@ -234,7 +234,7 @@ class Services:
         from gpucache.serve.devices import Devices
 
         stores = self.stores()
-        devices = Devices(stores)
+        devices = Devices(stores, wait_s=probe_s())
         devices.begin()  # which takes longer than the rest
         from gpucache.serve.opencl import OpenCLServing
         from gpucache.serve.telling import said_at

@@ -19,8 +19,8 @@ from gpucache.probe.ask import ask
 from gpucache.probe.remembered import EARLY_FILE, recalled, remember
 from gpucache.sources import Memos
 
-WAIT_S = 2.0
-"""How long a build may wait for the probe: with the making of a service less than a command's time-out."""
+_WAIT_S = 50.0
+"""How long a question waits for the probe if no program waits for its answer, or one for a minute."""
 _LABELS = (
     *("platform name", "platform vendor", "platform version"),
     *("device name", "device vendor", "device version", "driver version"),
@@ -51,7 +51,7 @@ class Devices:
         self,
         memos: Memos | None = None,
         probe: Callable[[], Sequence[Device]] = lambda: ask(["opencl"]),
-        wait_s: float = WAIT_S,
+        wait_s: float = _WAIT_S,
     ) -> None:
         """``wait_s`` is how long a question may wait for the probe."""
         self._memos = memos

@@ -61,6 +61,12 @@ def step_s() -> float:
     return 0.3 * time_out_s()
 
 
+def probe_s() -> float:
+    """How many seconds an answer waits for the devices of this machine to be known, with ``step_s`` for the
+    making of the server less than a program waits."""
+    return 0.4 * time_out_s()
+
+
 def drain_s() -> float:
     """How many seconds the end of a run waits for builds that are still being stored."""
     return 2 * time_out_s()

@@ -29,7 +29,6 @@ from gpucache.serve.wire import Fields, Kind
 _QUESTIONS_CAP = 1 << 16
 _BYTES_CAP = 1 << 30
 """The most questions of a command that are kept."""
-_PROBE_S = 60.0
 
 
 class Questions:
@@ -37,7 +36,7 @@ class Questions:
 
     def __init__(self, stores: Stores, libraries: Libraries) -> None:
         self._stores = stores
-        self._devices = Devices(stores, wait_s=_PROBE_S)
+        self._devices = Devices(stores)
         self._links = Links(self._devices, libraries)
         opencl = (OpenCL(self._devices, libraries), Parts(self._devices, libraries), self._links)
         compilers: tuple[Compiler[Any], ...] = (*opencl, NVRTC())

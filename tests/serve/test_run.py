@@ -52,10 +52,19 @@ def test_a_miss_is_kept_and_hit_by_the_next_run(program: Program, environment: M
     assert "gpucache: 2 builds: 2 hits, 0 misses; " in hit.err
 
 
-def test_a_header_that_is_removed_after_its_build_is_no_obstacle(program: Program) -> None:
-    """The program writes it to a temporary directory, builds, and removes both."""
-    program(INTEL, 2)  # so that the device is known
-    missed, hit = program(INTEL, "header"), program(INTEL, "header")
+_SLOW_PROBE = """
+import sys, time
+if "gpucache.probe.child" in sys.orig_argv:
+    time.sleep(2.5)
+"""
+
+
+def test_a_header_that_is_removed_after_its_build_is_no_obstacle(program: Program, tmp_path: Path) -> None:
+    """The program writes it to a temporary directory, builds, and removes both; its device is known before, as
+    the probe has a share of the time that the program waits."""
+    (tmp_path / "sitecustomize.py").write_text(_SLOW_PROBE)
+    path = os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]])
+    missed, hit = program(INTEL, "header", PYTHONPATH=path), program(INTEL, "header")
     assert (missed.out, hit.out, missed.results, hit.results) == ("256.0\n", "256.0\n", ["kept"], ["hit"])
 
 
