@@ -17,6 +17,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from gpucache.remote.objects import Limits
 from tests.patience import PATIENCE_S, wait_until
 
 _OF_CLOUDS = re.compile(r"AWS_|GOOGLE_|GCE_|AZUR|CLOUDSDK_|.*_proxy$", re.IGNORECASE)
@@ -50,10 +51,16 @@ def use_cloud(patch: pytest.MonkeyPatch, home: Path, **variables: str) -> None:
 
 
 def free_port() -> int:
-    """A port of the loopback interface without a listener."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
+    """A port of the loopback interface without a listener, which no other process gets for a minute.
+
+    A connection to it was closed on its side first: until the system forgets that, neither a client nor a
+    server that asks for any port gets this one, and a server that names it does.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as one:
         port: int = one.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            one.accept()[0].close()
+            client.recv(1)
         return port
 
 
@@ -207,11 +214,27 @@ def saying(text: str) -> Answer:
     def answer(client: socket.socket, server: Scripted) -> None:
         client.sendall(text.encode("latin-1"))
         client.shutdown(socket.SHUT_RDWR)
+        raise ConnectionAbortedError  # a request that came before that would be read, and counted
 
     return answer
 
 
-def pausing(head: str, body: str = "", pause_s: float = 1.0) -> Answer:
+class Moving(Limits):
+    """Limits with a clock that runs with the bytes that requests move, a little slower than their time."""
+
+    most_bytes = 0
+
+    def for_bytes(self, size_bytes: int) -> float:
+        """The seconds, by the rule under test."""
+        self.most_bytes = max(self.most_bytes, size_bytes)
+        return super().for_bytes(size_bytes)
+
+    def monotonic(self) -> float:
+        """The seconds by the clock."""
+        return 0.9 * self.most_bytes / (1 << 20)
+
+
+def pausing(head: str, body: str = "", pause_s: float = PATIENCE_S) -> Answer:
     """Sends a head, and after a pause a body that is announced there."""
 
     def answer(client: socket.socket, server: Scripted) -> None:

@@ -185,11 +185,11 @@ def test_a_large_object_has_more_time(use: Use) -> None:
     """A second for each MiB that it has, beyond the time of a request; one that only may be large has not."""
     reply = f"{_FOUND}2\r\n\r\nok"
     for place in (len(reply) - 2, 0):
-        with scripted(pausing(reply[:place], reply[place:])) as server:
+        with scripted(pausing(reply[:place])) as server:
             use(AWS_ENDPOINT_URL=server.url)
             store = open_objects("s3://bucket", _SHORT)
             assert "in time" in _failure(lambda: list(store.read(["a"], 64 << 20)))  # noqa: B023 - called here
-    with scripted(pausing("", reply)) as server:
+    with scripted(pausing("", reply, 1.0)) as server:
         use(AWS_ENDPOINT_URL=server.url)
         store = open_objects("s3://bucket", _SHORT)
         assert list(store.create([("a", bytes(16 << 20))])) == [("a", True)]

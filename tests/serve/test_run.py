@@ -60,8 +60,8 @@ if "gpucache.probe.child" in sys.orig_argv:
 
 
 def test_a_header_that_is_removed_after_its_build_is_no_obstacle(program: Program, tmp_path: Path) -> None:
-    """The program writes it to a temporary directory, builds, and removes both; its device is known before, as
-    the probe has a share of the time that the program waits."""
+    """The program writes it to a temporary directory, builds, and removes both; its device is known before,
+    as the probe has a share of the time that the program waits."""
     (tmp_path / "sitecustomize.py").write_text(_SLOW_PROBE)
     path = os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]])
     missed, hit = program(INTEL, "header", PYTHONPATH=path), program(INTEL, "header")
