@@ -77,7 +77,7 @@ class ManifestError(UsageError):
 
 
 class SourceError(UsageError):
-    """A source, folder or include that cannot be read."""
+    """A source, directory or include that cannot be read."""
 
 
 class UnreadSourceError(SourceError):

@@ -76,8 +76,8 @@ ENVIRONMENT = (
     ),
     Variable(
         "GPUCACHE_REMOTE_TIMEOUT_MS",
-        "The longest time for one reply of GPUCACHE_REMOTE; then the program compiles, and asks no "
-        "more. Default 2000.",
+        "The longest time for one reply of GPUCACHE_REMOTE; then the program compiles, and stops asking. "
+        "Default 2000.",
     ),
     Variable(
         "GPUCACHE_LOG",

@@ -132,8 +132,8 @@ class CacheManager(theirs.CacheManager):  # type: ignore[misc] # Triton publishe
     def _wait(self, key: CacheKey) -> None:
         """Hold the lock of a kernel until it is kept, or wait once for the process that compiles it.
 
-        A compile that fails ends without a word to this class, so the lock goes with the manager, and is
-        not waited for without limit.
+        This class does not see a compile fail, so the lock goes with the manager, and is not waited for
+        without limit.
         """
         if _keeps(self._stores):
             self._holds = self._alone.enter_context(self._stores.target.single_flight(key, 0))

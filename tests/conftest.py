@@ -16,7 +16,7 @@ import gpucache
 from tests.gpu import no_gpu, no_nvidia_opencl
 from tests.pocl import name_pocl
 
-# Workers and the programs that tests start, of which there are hundreds, share what Python has compiled.
+# The hundreds of workers and programs that tests start share Python's compiled modules.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 _INHERITED = ("GPUCACHE_", "POCL_", "CL_CONFIG_", "OCL_ICD_", "NVRTC_", "PYOPENCL_")
@@ -26,8 +26,8 @@ settings.load_profile("repeatable")
 
 _PACKAGE_PARENT = Path(gpucache.__file__).parents[1]
 
-# What a shell starts in the background ignores interrupts, and what nohup starts a hangup; so would every
-# child that a test interrupts.
+# A process in a shell's background ignores interrupts, and one under nohup a hangup; so would every child
+# that a test interrupts.
 for _number, _usual in (
     (signal.SIGINT, signal.default_int_handler),
     (signal.SIGQUIT, signal.SIG_DFL),

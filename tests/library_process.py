@@ -109,7 +109,7 @@ def _opencl(compiler: Compiler) -> Callable[[Job], Outcome]:
             for size, local in job.get("launches", [[1, 1]]):
                 out = np.full(size, -1, np.int32)
                 buffer = cl.Buffer(context, cl.mem_flags.COPY_HOST_PTR, hostbuf=out)
-                kernel.set_arg(0, buffer)  # PyOpenCL's calls of kernels want a cache of their own
+                kernel.set_arg(0, buffer)  # PyOpenCL's calls of kernels need their own cache
                 cl.enqueue_nd_range_kernel(queue, kernel, (size,), (local,))
                 cl.enqueue_copy(queue, out, buffer)
                 values.append(sorted({int(value) for value in out}))

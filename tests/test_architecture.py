@@ -94,7 +94,7 @@ _ENGINE = frozenset(
     }
 )
 
-# What each room may import next to itself: whole rooms, or single modules of a room.
+# The imports that each room may have: whole rooms, or single modules of a room.
 ALLOWED: Mapping[str, frozenset[str]] = {
     "leaves": frozenset(),
     "examples": frozenset(),
@@ -111,7 +111,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "caches.portable": frozenset({"leaves", "store.layout"}),
     "probe": frozenset({"leaves", "backends.interface", "backends.registry"}),
     "engine": _ENGINE,
-    # What workers elsewhere make comes back as the file of an entry.
+    # The builds of workers elsewhere come back as the files of entries.
     "engine.warm.elsewhere": _ENGINE | {"store.format"},
     # The processes of starts put their parts together from plain values.
     "bench": frozenset(
@@ -366,19 +366,19 @@ _TOLD_IN_HELP = frozenset(
 )
 """Compilers and caches are named there for people, in examples and manual pages."""
 _ALSO_ELSEWHERE: Mapping[str, frozenset[str]] = {
-    # What backends compile with is called as the cache that it keeps.
+    # Compilers of backends have the name of their cache.
     "pocl": frozenset({"backends", "payload", *_TOLD_IN_HELP, "caches.pyopencl"}),
     # A command's programs that are made from binaries come out of its cache, which the line of run says.
     "pyopencl": frozenset({"backends", "bench", "opencl", "serve", "answers.run_lines", *_TOLD_IN_HELP}),
     "cuda.core": frozenset({"backends", "bench", "cuda", *_TOLD_IN_HELP}),
     # Variables and files of a compiler that one project makes together with its cache.
     "mesa": frozenset({"backends.opencl", "payload.containers", "caches.steam"}),
-    # What names itself after what it is for, as kinds of payloads and of kernels do.
+    # Names of kinds, such as those of payloads and of kernels.
     "vulkan": frozenset({"payload", "caches.taichi"}),
     "triton": frozenset({"caches.inductor", "caches.vllm", "caches.helion", "cli.topics", "triton"}),
     "cupy": frozenset({"cli.topics", "cupy"}),
     "inductor": frozenset({"caches.vllm"}),
-    # It reports the other caches where they lie.
+    # It reports the other caches in their places.
     "vllm": frozenset({"caches.deep_gemm"}),
     "deep-gemm": frozenset({"caches.vllm"}),
     "futhark": frozenset({"cli.verb_examples"}),

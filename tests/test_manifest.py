@@ -177,7 +177,7 @@ def test_an_absolute_source_is_found(read: Read, folder: Path) -> None:
         assert (spec.program.name, spec.program.path) == ("elsewhere.cl", elsewhere)
 
 
-# A line below a program with its source, and what is said of the field that it is of.
+# A line below a program with its source, and the message about its field.
 _FIELDS_WRONG = {
     "sources = 1": "there is no such field",
     "name = 3": "a name is text",
@@ -202,7 +202,7 @@ _FIELDS_WRONG = {
     f"defines.N = 0x{'f' * 6000}": "at most 64 bits",
     f"variants = {{ N = {list(range(33))}, M = {list(range(33))} }}": "more than 1024 combinations",
 }
-# A whole manifest, the line and the field of its mistake, and what is said of it.
+# A whole manifest, the line and the field of its mistake, and the message about it.
 _MISTAKES = [
     ('[[program]]\nsource = "a.cl"\n[extra]\nx = 1', 3, "extra", "there is no such table"),
     ('name = "x"\n[[program]]\nsource = "a.cl"', 1, "name", "there is no such table"),

@@ -41,7 +41,7 @@ class BenchVerdict(StrEnum):
     FASTER = "faster"
     """Warm starts are faster: the whole interval of the ratio is above 1."""
     NO_DIFFERENCE = "no-difference"
-    """They are not; how large a difference would have shown follows."""
+    """They are not faster; the smallest difference that would have shown follows."""
     UNDECIDED = "undecided"
     """There are too few pairs to tell."""
     DEGRADED = "degraded"
@@ -232,7 +232,7 @@ class BenchCase:
 @json_keys("cases counts.* fail_below below")
 @dataclass(frozen=True, slots=True)
 class BenchSummary:
-    """How many cases came to which verdict."""
+    """The number of cases by verdict."""
 
     cases: int
     """How many there are."""

@@ -48,7 +48,7 @@ class LayerSummary:
     left: int
     """Builds that are not."""
     answers: int
-    """How many the index has, including those of earlier commands."""
+    """The number of builds in the index, including those of earlier commands."""
     size_bytes: int
     """The size of its index."""
 

@@ -19,7 +19,7 @@ class Verdict(StrEnum):
     """It exists, but is not compiled for a local size; programs hit it, and compile once more at their
     first launch with that size."""
     EVICTED = "evicted"
-    """It was there: when it went, and by which rule."""
+    """It was removed: when, and by which rule."""
     CORRUPT = "corrupt"
     """It was there, and its bytes were damaged."""
     REJECTED = "rejected"
@@ -44,7 +44,7 @@ class Miss(NamedTuple):
     differences: tuple[Difference, ...] = ()
     nearest: CacheKey | None = None
     unread: str = ""
-    """Why a store could not be read, in the same words for every program that this happens to."""
+    """Why a store could not be read, in the same words for every program."""
 
 
 class Hit(NamedTuple):
@@ -60,7 +60,7 @@ class Hit(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """The word for it in results, as a miss has its verdict."""
+        """The word for it in results, where a miss has its verdict."""
         return "hit"
 
 

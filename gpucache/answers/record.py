@@ -27,7 +27,7 @@ class RecordedProgram:
     """A program as it was built for one device."""
 
     recorded: str
-    """Its digest, whose first digits warm --recording has as variant."""
+    """Its digest; warm --recording shows its first digits as the variant."""
     program: str
     """The program's name."""
     language: str

@@ -26,7 +26,7 @@ class RunResult(StrEnum):
     FAILED = "failed"
     """It missed and did not compile, as without gpucache."""
     PASSED = "passed"
-    """Its call or its device is not one that is served; the reason follows."""
+    """Its call or its device is not served; the reason follows."""
     REFUSED = "refused"
     """It missed and was made to fail, as GPUCACHE_REQUIRE is set."""
 
@@ -49,7 +49,7 @@ class Intercepted:
     saved_ns: int = 0
     """Of a hit, how long compiling took when it was built."""
     all_kernels: bool = False
-    """Of a hit, whether that compiled all of its kernels, as it is done for late compilers."""
+    """Of a hit, whether all of its kernels had been compiled, as for late compilers."""
     verdict: "Verdict | None" = None
     """Why it was not found."""
     reason: str = ""
@@ -91,7 +91,7 @@ class RunSummary:
     hits: int
     """Builds that were served."""
     misses: int
-    """Builds that were not there."""
+    """Builds that missed."""
     kept: int
     """Builds whose result is kept."""
     noted: int

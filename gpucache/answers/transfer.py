@@ -134,7 +134,7 @@ class Immovable(NamedTuple):
 
 
 class Unsound(NamedTuple):
-    """An object of a store that is not as gpucache wrote it, and belongs to no entry that is known."""
+    """An object of a store that is not as gpucache wrote it, and belongs to no known entry."""
 
     name: str
     """Its name in the store."""
@@ -241,7 +241,7 @@ class TransferSummary:
 @json_keys("counts.* size_bytes sent_bytes=moved_bytes reasons immovable tells findings unread")
 @dataclass(slots=True)
 class PushSummary(TransferSummary):
-    """How many entries came out how, and why."""
+    """The number of entries by result, and the reasons."""
 
     counts: dict[PushResult, int] = field(default_factory=lambda: dict.fromkeys(PushResult, 0))
     """Entries whose result is"""
@@ -280,7 +280,7 @@ class PushSummary(TransferSummary):
 )
 @dataclass(slots=True)
 class PullSummary(TransferSummary):
-    """How many entries came out how, and why."""
+    """The number of entries by result, and the reasons."""
 
     counts: dict[PullResult, int] = field(default_factory=lambda: dict.fromkeys(PullResult, 0))
     """Entries whose result is"""

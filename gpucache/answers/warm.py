@@ -74,7 +74,7 @@ class WarmOutcome:
 @json_keys("counts.* compile_ns size_bytes remote")
 @dataclass(frozen=True, slots=True)
 class WarmSummary:
-    """How many items came out how."""
+    """The number of items by result."""
 
     counts: dict[WarmResult, int]
     """Items whose result is"""

@@ -16,7 +16,7 @@ _ALLOCATIONS = 100_000
 
 
 def main(arguments: "Sequence[str] | None" = None) -> int:
-    """Run the command line; the exit code. An interrupt ends it in one sentence from its first moment on."""
+    """Run the command line and return the exit code. An interrupt ends it with one sentence at any moment."""
     if arguments is None:
         import gc
 

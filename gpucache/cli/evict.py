@@ -83,7 +83,7 @@ def evict(
     \f
     With several caches, --max-size limits their total. Least recently used, large and
     cheap-to-rebuild entries go first. Entries that gpucache will not remove still count. In other caches
-    removals follow their owner's rules and locks; files that the owner would not name so are left alone.
+    removals follow their owner's rules and locks; files whose names are not the owner's are left alone.
     """
     from gpucache.answers import evict as text
     from gpucache.answers.evict import EvictSummary, Foreseen

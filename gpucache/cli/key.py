@@ -1,4 +1,4 @@
-"""``gpucache key``: a pair of keys, to sign entries and to say whose entries are believed."""
+"""``gpucache key``: a pair of keys, which signs entries and identifies trusted signers."""
 
 from pathlib import Path
 

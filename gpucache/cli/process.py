@@ -30,7 +30,7 @@ EMPTY_COMMAND = "no command follows '--'; write it there, as in 'gpucache {}'"
 
 
 def main(arguments: Sequence[str] | None = None, running: "Running | None" = None) -> int:
-    """Run the command line, or report on a command that has been run; the exit code."""
+    """Run the command line, or report on a command that has been run; returns the exit code."""
     streams.prepare()
     # A umask that takes permissions from the owner would lock us out of the directories that we make.
     os.umask(os.umask(0o077) & 0o077)

@@ -107,7 +107,7 @@ class Running:
         alone: str = "",
         warn: "Callable[[str], object]" = _complain,
     ) -> None:
-        """``roots`` are those whose index serves the command; ``root`` is the cache's place from the option.
+        """The index of ``roots`` serves the command; ``root`` is the cache's place from the option.
 
         ``alone`` is the reason not to use either. ``warn`` gets sentences for the user, from any thread.
         """
@@ -148,7 +148,7 @@ class Running:
         )
 
     def end(self) -> "int | None":
-        """Write the line for a command that needed no server, and give its exit code; None for any other."""
+        """Write the line for a command that needed no server; its exit code, or None for any other."""
         code, number, alone, *_ = self._ended
         if self._error or number or alone or self.opencl or self._listening.error:
             return None

@@ -23,7 +23,7 @@ _OTHER_CACHES = (
     "replaced it and they have been unused for a week. --cache NAME, --cache PLACE or --cache NAME:PLACE "
     "puts a verb on one cache, and --cache all on all of them.",
     "Nothing in a cache is ever loaded, unpickled or executed. A removal keeps to the rules and locks of the "
-    "owner, and leaves files that the owner would not name so.",
+    "owner, and leaves files whose names are not the owner's.",
     "Which keys and fields --why and --unlike understand depends on the system: inspect shows the fields of "
     "an entry. An application may keep its cache in another place; name that place.",
 )
@@ -54,7 +54,7 @@ _KEY = (
 )
 _OWNERS = (
     "With TRITON_CACHE_MANAGER=gpucache.triton:CacheManager Triton 3 keeps its kernels in this cache: all "
-    "files of a kernel are one entry, published as one, checked at each hit, and asked for in "
+    "files of a kernel are one entry, published as one, checked at each hit, and looked up in "
     "GPUCACHE_REMOTE. Triton reads them from TRITON_CACHE_DIR, where the directory of a kernel appears "
     "complete or not at all. GPUCACHE_MAX_SIZE does not bound that directory; remove it or use gpucache "
     "evict --cache triton, and kernels still hit. Where nothing can be kept, Triton's own cache is used.",
@@ -170,7 +170,7 @@ set -a; . /caches/gpucache.env; set +a
 exec gpucache run -- python app.py"""
 _ONLY_HITS = (
     "With GPUCACHE_REQUIRE=1 a build that misses fails, which shows that nothing is compiled. Without it a "
-    "program whose init container pulled nothing compiles as ever.",
+    "program whose init container pulled nothing compiles as usual.",
 )
 _ON_NODES = (
     "Many nodes start at once, each with an empty disk, and ask the store for each program as they come to "
@@ -252,7 +252,7 @@ FAILURES = {
         "The store is too slow",
         "GPUCACHE_REMOTE is not used: STORE did not reply within 1.5 s; check that it can be reached, or "
         "raise GPUCACHE_RUN_TIMEOUT_MS",
-        "The process compiles, and asks no more. Raise both limits for starts of many nodes, as above.",
+        "The process compiles, and stops asking. Raise both limits for starts of many nodes, as above.",
     ),
     "unsigned": Failure(
         "A job without the key pushed to a store that it may write to",

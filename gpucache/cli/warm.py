@@ -137,7 +137,7 @@ def warm(
     entries. A program is looked up for the device that it was recorded for, or for the machine's own devices
     with the same kind of compiler, with the headers and directories as recorded. A machine without such a
     device does not miss it. Machines with the same results are one row; -v and --json list each. With --cache
-    only a store is looked in, by the catalogues that push wrote. A command builds all programs of its
+    only that store is searched, by the catalogues that push wrote. A command builds all programs of its
     recordings for each target that it names. To give many profiles:
     $(printf -- '--device-profile %s ' fleet/*.json)
 
@@ -275,7 +275,7 @@ def _check_fleet(
     targets: Sequence[str],
     store: str | None,
 ) -> None:
-    """Look up what other machines ask for, and end the command."""
+    """Look up the requests of other machines, and end the command."""
     from gpucache.answers.fleet import fleet, misses
     from gpucache.engine.warm.fleet import check_fleet
 
@@ -305,7 +305,7 @@ def _stored(url: str, trusted_keys: str) -> "Stored":
 
 
 def _written(url: str) -> str | None:
-    """The store without its credentials; None if it can only be read, or is no store."""
+    """The store without its credentials; None if it can only be read, or is not a store."""
     from gpucache.remote.objects import open_objects
 
     with suppress(UsageError), closing(open_objects(url)) as objects:
@@ -330,7 +330,7 @@ def _require_fitting(
             "--recording builds programs as they were recorded; leave sources and build options out"
         )
     if store is not None and not (recordings and profiles):
-        raise UsageError("--cache is looked in for other machines; add --recording and --device-profile")
+        raise UsageError("--cache is for checks of other machines; add --recording and --device-profile")
     if len(profiles) > 1 and not recordings:
         raise UsageError("several profiles go with --recording DIR; add it, or name one profile")
 

@@ -20,7 +20,7 @@ from gpucache.store.interface import BUILT
 def ask(
     stores: Stores, prepared: Sequence[Prepared], met: Sequence[Hit | NoEntry], *, whole: bool = False
 ) -> list[Hit | NoEntry]:
-    """The answers of a lookup, with the entries that the remote store has in the place of misses.
+    """The results of a lookup, with the remote store's entries in place of misses.
 
     ``whole`` is as for ``gpucache.engine.hits.find``.
     """
@@ -52,7 +52,7 @@ def ask(
 
 
 def fetch(stores: Stores, key: CacheKey) -> Entry | None:
-    """The entry of one key, which no request explains."""
+    """The entry of one key without a request."""
     if stores.remote is None or stores.disabled:
         return None
     remote = stores.remote()

@@ -59,7 +59,7 @@ class Limits:
     target: str | None = None
     everything: bool = False
     keep_binaries: bool = False
-    """Of the selected entries everything goes that only compilers read, and the binary stays."""
+    """Remove from the selected entries everything that only compilers read; the binary stays."""
 
     @property
     def filters(self) -> bool:
@@ -150,8 +150,7 @@ def plan_together(
 
 
 def worth(entry: CacheEntry, now_ns: int) -> float:
-    """The value of keeping an entry, compared with others: the time that its compiling took, for each byte on
-    disk, and less the longer ago it was used."""
+    """The value of keeping an entry, relative to others: its compile time per byte, less if long unused."""
     compile_ns = TYPICAL_NS if entry.compile_ns is None else max(entry.compile_ns, 1)
     return compile_ns / max(entry.size_bytes, 1) / max(now_ns - entry.last_used_ns, _AT_ONCE_NS)
 

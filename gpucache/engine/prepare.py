@@ -183,7 +183,7 @@ def _below(place: str, cwd: str = "/") -> str:
 def closure_of(
     request: BuildRequest, compilation: Compilation, memos: Memos | None = None, *, light: bool = False
 ) -> Closure:
-    """The include closure as it is on disk now, headers in memory among it."""
+    """The include closure as it is on disk now, including headers in memory."""
     options = (*compilation.inputs.options, *compilation.inherited_options)
     headers = request.asked.headers if request.asked is not None else ()
     wanted = Wanted(
@@ -242,7 +242,7 @@ def holds_paths(prepared: Prepared, payload: bytes, said: Sequence[str] = ()) ->
 
 
 def _spelled(path: str, cwd: str, files: Sequence[str]) -> Iterator[str]:
-    """How the paths of some headers begin that were found through a directory.
+    """The beginnings of the paths of headers that were found through a directory.
 
     A relative one may be as short as ``.``, so the text after it distinguishes it from other bytes.
     """

@@ -17,7 +17,7 @@ from gpucache.recording.trees import Tree, read_headers
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A build to be recorded, and the bytes that it was made of by their SHA-256."""
+    """A build to be recorded, and the bytes of its files by their SHA-256."""
 
     build: RecordedBuild
     contents: Mapping[str, bytes]

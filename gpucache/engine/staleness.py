@@ -50,7 +50,7 @@ def origin(entry: CacheEntry) -> Origin:
 
 
 def _is_alike(entry: CacheEntry, other: CacheEntry) -> bool:
-    """Whether two entries are seen at once to have one origin; equal tuples that are two do not count."""
+    """Whether two entries visibly have one origin; equal tuples count only if they are one object."""
     return (
         entry.toolchain is other.toolchain
         and entry.toolchain_identity is other.toolchain_identity

@@ -80,7 +80,7 @@ class Stores(NamedTuple):
     unusable: str = ""
     """Why there is no user's root, in one sentence; empty if there is one."""
     remote: Callable[[], Remote] | None = None
-    """Opens the store that is asked after all roots miss; None if there is none, or if it is not asked."""
+    """Opens the store that is queried after all roots miss; None if there is none, or it is left out."""
     refused: "tuple[RefusedRoot, ...]" = ()
     """System roots that the settings name and that cannot be read."""
 

@@ -50,7 +50,7 @@ def watch(
 ) -> Iterator[Written]:
     """Every entry that is written from now on, until an interrupt or until it is ``unread``.
 
-    ``find`` gives the caches, existing or not; it is called again when a place has come. ``started`` is
+    ``find`` gives the caches, existing or not; it is called again when a place has appeared. ``started`` is
     called with their number once no write can be missed. Raises UsageError if the library is missing or the
     system watches no more directories.
     """

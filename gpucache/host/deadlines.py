@@ -1,4 +1,4 @@
-"""An action that is waited for so long and no longer. Must not know its content."""
+"""An action with a deadline for its result. Must not know the action."""
 
 import threading
 from collections.abc import Callable

@@ -54,7 +54,7 @@ class _Later:
             self._running.release()
 
     def add(self, stores: Stores, prepared: Prepared, work: Callable[[], object]) -> None:
-        """Do something about a request after all that was added before; waits while too much does."""
+        """Queue work on a request, to be done in order; waits while the queue is full."""
 
         def guarded() -> None:
             try:

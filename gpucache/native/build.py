@@ -23,7 +23,7 @@ ASKING = ("wire.c", "index.c", "conditions.c", "entries.c", "xxh3.c")
 _GLIBC = (2, 17)
 """The oldest glibc that ziglang builds for; builds by ``cc`` need the one of this machine."""
 _ZIGLANG_MACHINES = ("x86_64", "aarch64")
-"""Where PyPI has wheels of ziglang and there are GPUs; it is not asked for anywhere else."""
+"""The machines for which PyPI has wheels of ziglang and which have GPUs; it is not required on others."""
 
 
 @dataclass(frozen=True, slots=True)

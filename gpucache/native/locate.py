@@ -16,7 +16,7 @@ _GLIBC: "dict[str, tuple[int, int]]" = {"nvrtc_audit": (2, 35)}
 
 
 def locate(library: str) -> "Path":
-    """The file of a library by its name, such as ``opencl_layer``; raises NoDeviceError where it is not."""
+    """The file of a library by its name, such as ``opencl_layer``; raises NoDeviceError if it is missing."""
     from pathlib import Path
 
     from gpucache.errors import NoDeviceError

@@ -92,7 +92,7 @@ def _call_of(
 
 
 def _become(program: Any, made: Any) -> None:
-    """Make a program that was not built the one that was, as PyOpenCL's own build does."""
+    """Turn a program that was not built into the built one, as PyOpenCL's own build does."""
     program._prg = made._prg
     program._build_duration_info = made._build_duration_info
     if "_context" not in vars(made):

@@ -40,7 +40,7 @@ def encode_profile(profile: Profile) -> bytes:
 
 
 def decode_profile(data: bytes) -> Profile:
-    """The profile in some bytes; raises ValueError, and TargetError for a target that is none."""
+    """The profile in some bytes; raises ValueError, and TargetError for an invalid target."""
     if len(data) > _MAX_BYTES:
         raise ValueError("it is larger than 4 MiB")
     try:

@@ -47,7 +47,7 @@ class Memory(Protocol):
 
 
 def recalled(memory: Memory, backend: str) -> list[Device]:
-    """The rows of the last probe of a backend if all is as it was then; none otherwise."""
+    """The rows of the last probe of a backend if nothing has changed since; else none."""
     data = memory.recall(_name(backend))
     if data is None:
         return []

@@ -187,7 +187,7 @@ class Recording:
 
 
 def union(recordings: Iterable[Recording]) -> Recording:
-    """The builds of all of several."""
+    """The union of several recordings."""
     return reduce(Recording.union, recordings, Recording())
 
 

@@ -156,7 +156,7 @@ class Replayed:
     """Where its program called NVRTC, if it is built in place; empty for OpenCL."""
     memory_headers: tuple[tuple[str, bytes], ...] = ()
     files: tuple[str, ...] = ()
-    """Its headers where they were recorded, if that was not looked at."""
+    """The paths of its headers where they were recorded, if these were not read."""
     problem: str = ""
     """Why it cannot be laid out."""
 
@@ -164,7 +164,7 @@ class Replayed:
 def replay(folder: RecordingFolder, place: Path) -> Iterator[Replayed]:
     """Every build that did not fail where it was recorded.
 
-    Headers that are not any more where they were are written below ``place``.
+    Headers that have gone or changed are written below ``place``.
     """
     laid: dict[tuple[object, ...], tuple[str, ...]] = {}
     for build, seen in folder.recording.rows():
@@ -192,7 +192,7 @@ def replay(folder: RecordingFolder, place: Path) -> Iterator[Replayed]:
 
 
 def as_recorded(folder: RecordingFolder) -> Iterator[Replayed]:
-    """Every build that did not fail, without its source, as on a machine that has its files where they were.
+    """Every build that did not fail, without its source, as on a machine with its files in the same places.
 
     Reads nothing.
     """

@@ -31,12 +31,12 @@ _DIGITS, _HEX = 64, set("0123456789abcdef")
 _TOGETHER = 64
 """How many entries are read together at most."""
 _TRIES = 5
-"""How often catalogues are listed that were put together with others meanwhile."""
+"""How often the listing is repeated if catalogues were merged meanwhile."""
 _MOST_UNPROVEN_BYTES = 256 << 20
-"""Of how many bytes of lines all records are kept; of more only those that are believed."""
+"""Up to so many bytes of lines all records are kept; beyond that only believed ones."""
 _INDEX_BYTES = 1 << 20
 _MANY = 32
-"""How many catalogues are put together into one."""
+"""How many catalogues are merged into one."""
 _SIGNED_AS = b"gpucache index 1\n"
 _GARBAGE = "it is not as gpucache wrote it, so it is ignored; remove it with 'gpucache verify URL --repair'"
 _CatalogueName = Annotated[str, msgspec.Meta(pattern=r"^catalogues/[0-9a-f]{64}\Z")]
@@ -76,7 +76,7 @@ class Catalogue(NamedTuple):
 
     records: Mapping[Identity, Signed]
     names: frozenset[str]
-    """The catalogues of which everything is in the records."""
+    """The catalogues whose records are all in ``records``."""
     findings: tuple[Unsound, ...] = ()
     strays: tuple[Signed, ...] = ()
     """The records that no catalogue has: of entries that programs sent one by one."""
@@ -225,7 +225,7 @@ def write_catalogue(store: Objects, records: Iterable[Signed]) -> set[str]:
 
 
 def finish_catalogue(store: Objects, key: SigningKey | None) -> None:
-    """Put many catalogues together, and write the index if the store has one; after a push or an eviction.
+    """Merge many catalogues into one, and write the index if the store has one; after a push or an eviction.
 
     Without a key a signed index stays as it is, and with it the catalogues that it names.
     """

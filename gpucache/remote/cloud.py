@@ -117,7 +117,7 @@ _MEANINGS = (
     ("TimedOut|kind: Timeout", "{server} does not respond in time; check its address and the network"),
     ("without LOCATION", "{url} is in another region; set AWS_REGION to the region of the bucket"),
     ("status: \\d", "{server} returns an error{code}; check its address, or try again later"),
-    ("", "{server} returns something else than an object; check its address"),
+    ("", "{server} returns something other than an object; check its address"),
 )
 _process = 0
 

@@ -27,7 +27,7 @@ _HOUR_NS = 3600 * 10**9
 _UNSURE = ("catalogues", "entries")
 """Directories of which each file counts as it is; any other is known by the SHA-256 of its bytes."""
 _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.ENODEV)
-"""The errors for something else than a file, such as a link or a socket."""
+"""The errors for anything other than a file, such as a link or a socket."""
 _FEW = 4
 
 

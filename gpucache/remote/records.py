@@ -81,7 +81,7 @@ class Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def line(self) -> bytes:
-        """It as a line, with its end."""
+        """Its line, with the newline."""
         return _encode(self) + b"\n"
 
     def is_believed(self, trusted: TrustedKeys) -> bool:

@@ -80,21 +80,21 @@ class _Reply(NamedTuple):
 
 
 class _Deadline:
-    """When an object must have come: a second later for each MiB that has been received."""
+    """The deadline of an object, a second later for each MiB received."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits, self._begun, self._received = limits, time.monotonic(), 0
 
     def left(self) -> float:
-        """Seconds from now, or none."""
+        """The seconds until then, at least 0."""
         return max(self._begun + self._limits.for_bytes(self._received) - time.monotonic(), 0)
 
     def received(self, size_bytes: int) -> None:
-        """So many bytes more have come."""
+        """Note that so many more bytes arrived."""
         self._received += size_bytes
 
     def guard(self, connection: _Connection) -> Event:
-        """Cut a connection when it is over, unless the event is set before."""
+        """Cut a connection at the deadline, unless the event is set before."""
         done = Event()
 
         def wait() -> None:
@@ -123,7 +123,7 @@ class WebObjects:
         self._authorization = _basic("Authorization", url)
         self._limits = limits
         self._idle: defaultdict[tuple[int, str, str], list[_Connection]] = defaultdict(list)
-        """By process, as a forked one must not speak on its parent's connections, and server."""
+        """By process, as a forked one must not use its parent's connections, and by server."""
 
     def read(self, names: Iterable[str], limit_bytes: int) -> Iterator[tuple[str, bytes | None]]:
         """One GET for each object."""

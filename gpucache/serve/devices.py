@@ -29,7 +29,7 @@ _CPU = "CPU features"
 
 
 class NotKnownYetError(TargetError):
-    """The probe takes longer than a build may wait; asked once more later it may be known."""
+    """The probe takes longer than a build may wait; a later query may succeed."""
 
 
 @dataclass(frozen=True, slots=True)

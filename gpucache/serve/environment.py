@@ -54,16 +54,15 @@ def time_out_s() -> float:
 
 
 def step_s() -> float:
-    """How many seconds each of three steps of an answer may wait: a program still waits after them.
+    """How many seconds each of three steps of an answer may take, so that the program still waits after them.
 
-    The server is made, headers are read, and a lock is held by another build of the same.
+    They are the start of the server, reading headers, and waiting for another build's lock.
     """
     return 0.3 * time_out_s()
 
 
 def probe_s() -> float:
-    """How many seconds an answer waits for the devices of this machine to be known, with ``step_s`` for the
-    making of the server less than a program waits."""
+    """How many seconds an answer may wait for the probe; with ``step_s`` less than a program waits."""
     return 0.4 * time_out_s()
 
 

@@ -74,9 +74,9 @@ class Compiler(ABC, Generic[A]):
     refusals: ClassVar[tuple[int, ...]]
     """The codes by which it refuses a program."""
     first_payload: ClassVar[int]
-    """Which field of an answer is the first payload; each other one is the next but one."""
+    """The place of the first payload in an answer; every second field after it is another one."""
     tells_all: ClassVar[bool]
-    """Whether the end of a build is reported that was a hit or passed, too."""
+    """Whether the end of a hit or of a passed build is reported too."""
     is_whole: ClassVar[bool]
     """Whether all parts come out of one compile, so that they are kept and found together or not at all."""
 
@@ -335,7 +335,7 @@ class Session(ABC, Generic[A]):
         note_miss(self.stores, prepared, miss)
 
     def publish(self, one: Build[A], prepared: Prepared, artifact: Artifact, miss: Miss) -> str | None:
-        """Keep an artifact; why not, where it is not kept."""
+        """Keep an artifact; returns the reason if it is not kept."""
         from gpucache.engine.lookup import publish, why_not_kept
 
         if self.stores.target is None or prepared.refusal is not None:
@@ -362,7 +362,7 @@ class Session(ABC, Generic[A]):
         return Rows(self.stores, self._since_ns)
 
     def _begin(self, one: Build[A]) -> bytes:
-        """The token of a build of which more will be heard; else it is done, and none."""
+        """The token of a build with more reports to come; empty for any other, which is then done."""
         if not self.compiler.tells_all and (one.outcome.result in (RunResult.HIT, RunResult.PASSED)):
             self.done(one.outcome)
             return b""
@@ -378,7 +378,7 @@ class Session(ABC, Generic[A]):
         return build
 
     def end(self, token: bytes) -> None:
-        """Keep no more of a build than its outcome; the command's end may have done so."""
+        """Drop everything of a build but its outcome, unless the command's end has done so."""
         with self._lock:
             build = self.builds.pop(token, None)
         if build is not None:

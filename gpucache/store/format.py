@@ -20,7 +20,7 @@ Little-endian; one file per entry:
 
 A checksum is the canonical (big-endian) digest of XXH3-128. Every length is bounded by its cap and
 by the file's size before anything is allocated. A scan reads only header and head, and so cannot verify a
-checksum. A hit reads everything and verifies both checksums, but parses only the head. Must not know where
+checksum. A hit reads everything and verifies both checksums, but parses only the head. Must not know
 where entries are or who may write them.
 """
 

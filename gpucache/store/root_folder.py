@@ -66,9 +66,9 @@ class RootFolder:
     ) -> None:
         """Write a file to ``tmp/`` and rename it into a directory, so that no process sees half of it.
 
-        ``created_ns`` is its modification time. If ``durable``, which one with that time is unless said
-        otherwise, it survives a power cut. A failure leaves nothing in
-        ``tmp/``; a writer that is killed leaves one file there. Raises OSError, CacheUnusableError.
+        ``created_ns`` is its modification time. If ``durable``, which is the default with that time, it
+        survives a power cut. A failure leaves nothing in ``tmp/``; a writer that is killed leaves one file
+        there. Raises OSError, CacheUnusableError.
         """
         durable = created_ns is not None if durable is None else durable
         partial = f"{os.getpid()}-{os.urandom(8).hex()}-{name}"

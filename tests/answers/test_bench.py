@@ -12,7 +12,7 @@ from gpucache.answers.bench import BenchCase, BenchVerdict, Phase, Spread
 from gpucache.answers.console import write
 from tests.answers.cases import CASES, COMMAND, FAILED, PROGRAM
 
-# Lines of characters that stand for phases; "sum" is no phase and no line begins with it.
+# Lines of characters that represent phases; "sum" is not a phase, and no line begins with it.
 BAR = re.compile(r"(cold|warm|as-is|pyopencl) +([^ 0-9a-z]+) [\d.]+ m?s")
 
 

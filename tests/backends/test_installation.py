@@ -159,7 +159,7 @@ def test_pocl_rebuilt_under_its_version_is_another_toolchain(tmp_path: Path) -> 
     assert NOT_FOUND not in (before[_BUILD], before[_READ])
     copy = _copied(tmp_path / "elsewhere" / "and deeper")
     assert _fields(copy) == before
-    # In each process one file of either kind is another, as a process takes seconds.
+    # In each process one file of either kind has changed, as a process takes seconds.
     for names in (
         ("lib/here/libpocl.so.2.10.0", "share/pocl/include/_kernel.h"),
         ("lib/here/pocl/libpocl-devices-pthread.so", "share/pocl/kernel-x86_64-pc-linux-gnu-avx2.bc"),

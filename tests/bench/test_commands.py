@@ -81,7 +81,7 @@ def test_a_first_run_that_fills_another_place_is_found_out(tmp_path: Path) -> No
     assert case.verdict is BenchVerdict.DEGRADED and "the first run of all used" in case.reason
 
 
-# Beside a small entry where it is reported, it keeps what was hard to compute below its home directory.
+# Next to a small entry in the reported place, it keeps its expensive results below its home directory.
 _SPLIT = """
 import os, pathlib
 hard = pathlib.Path.home() / ".app" / "hard"

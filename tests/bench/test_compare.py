@@ -105,7 +105,7 @@ def _failing(arm: Arm) -> list[Sample]:
             (_failing(arm), None, Evidence(foreign_load=1), "failed", f"a {arm} start failed: it crashed")
             for arm in (Arm.COLD, Arm.WARM)
         ),
-        # What is known to be wrong is reported of one pair, too.
+        # A known error is reported even for one pair.
         *(
             (samples, FAST, Evidence(), "degraded", "the warm starts missed: corrupt: the payload is damaged")
             for samples in ([*PAIRS, MISSED], [COLD, MISSED])

@@ -112,7 +112,7 @@ def _ccache(headers: list[Path], folder: Path) -> Side | str:
         (tree / f"{number}.h").write_bytes(b"int a%d;\n#if 0\n%b\n#endif\n" % (number, skipped))
     lines = (f'#include "{number}.h"\n' for number in range(len(headers)))
     (tree / "program.c").write_text("".join(lines))
-    old = tree.stat().st_mtime - 3600  # ccache does not trust what was written just now
+    old = tree.stat().st_mtime - 3600  # ccache does not trust new files
     for file in tree.iterdir():
         os.utime(file, (old, old))
     command: list[str | Path] = ["ccache", compiler, "-c", tree / "program.c", "-o", tree / "program.o"]

@@ -28,7 +28,7 @@ from gpucache.store.format import encode
 
 CREATED_NS = 1_700_000_000 * 10**9
 TARGET = Target.parse("cuda:compute_90")
-# Of no identity, so that no entry is stale next to what is installed here.
+# Without an identity, so that no entry is stale next to the installed toolchain.
 TOOLCHAIN = Toolchain("nvrtc", (("NVRTC version", "13.0"), ("architecture", "compute_90")), ())
 
 

@@ -89,4 +89,4 @@ def empty(folder: Path) -> None:
     """Make a directory empty, and wait for the disk."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(0o700)
-    os.sync()  # so that no program waits for what was written before
+    os.sync()  # so that no program waits for earlier writes

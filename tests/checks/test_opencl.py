@@ -21,7 +21,7 @@ on_each_platform = pytest.mark.parametrize(
     "platform", [pytest.param(platform, marks=_MARKS.get(platform, ())) for platform in _PLATFORMS]
 )
 
-# The sentence of each failure; what the others do about it is said below.
+# The sentence of each failure; the behaviour of the other work-items is below.
 _FAILURES = {
     "index": "line 20: index 999 is outside of 0 to 255 (kernel gather, work-item 70, 0, 0)",
     "function": "line 5: 255 cannot be doubled below 255 (kernel calls, work-item 255, 0, 0)",
@@ -36,7 +36,7 @@ _FAILURES = {
     "last items": "line 89: item 3 fails (kernel last, work-item 3, 0, 0)",
     "last segment": "line 79: the sum 6336 is too large (kernel sum, work-item 0, 0, 0)",
 }
-# What is in the output after a failure with a barrier behind it: no group that failed has written.
+# The output after a failure before a barrier: no group that failed has written.
 _WRITTEN = {
     "first segment": [-1, 64, 64, 64],
     "loop": [-1, -1, -1, -1],
@@ -164,7 +164,7 @@ kernel void gather(GPUCACHE_CHECKED global const int *where, global int *out, in
     out[i] = 1;
 }
 """
-# A process that may not read the checks of a source, nor ask the compiler.
+# A process that may neither read the checks of a source nor call the compiler.
 _FRESH = """
 import sys
 import numpy as np

@@ -43,7 +43,7 @@ def here(write: Write, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-# What is typed, and words of its one sentence: the thing, and the remedy.
+# The arguments, and words of their one sentence: the thing, and the remedy.
 REFUSED: dict[str, tuple[str, ...]] = {
     "warm": ("no program is named", "--manifest"),
     "warm gone.cl": ("'gone.cl'", "check its path"),
@@ -257,7 +257,7 @@ def assert_sentence(answer: Answer, parts: Sequence[str]) -> None:
     assert "Traceback" not in answer.err
 
 
-# Options or contents that fail one item, with what its reason or its compiler's log must hold.
+# Options or contents that fail one item, with words of its reason or its compiler's log.
 FAILING = {
     "missing header": ('#include "nowhere.h"\n', [], "nowhere.h"),
     "option with side effects": ("", ["--option=--time=/tmp/times.csv"], "leave it out"),

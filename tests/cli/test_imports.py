@@ -36,7 +36,7 @@ OF_OURS = tuple(
     )
 )
 # To show our own cache through a pipe, nothing is needed that builds, explains, draws or knows other systems;
-# making dataclasses takes as long as the rest of the start, so what is imported makes named tuples.
+# making dataclasses takes as long as the rest of the start, so these modules use named tuples.
 OWN_ALONE = (
     *GPU_STACK,
     "click.shell_completion",
@@ -66,7 +66,7 @@ FORBIDDEN: Mapping[str, tuple[str, ...]] = {
     "inspect --cache sycl:{foreign}": (*GPU_STACK, *OF_OURS),
     "verify --cache sycl:{foreign}": (*GPU_STACK, *OF_OURS),
     "evict --cache sycl:{foreign} --all --dry-run": (*GPU_STACK, *OF_OURS),
-    # Several verbs in one process: what none of them loads is not there at its end.
+    # Several verbs in one process: modules that none of them loads are missing at its end.
     "inspect | inspect --list | inspect cuda:sm_90 | inspect --misses": GPU_STACK,
     "verify | evict --dry-run --max-size 1G": GPU_STACK,
     "verify --strict --repair | evict --dry-run --stale | devices": GPU_STACK,

@@ -88,7 +88,7 @@ def here(mixed: Filled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return tmp_path
 
 
-# What is asked of the filled cache, how many outcomes it has, and values of its summary.
+# The form of a command on the filled cache, the number of its outcomes, and values of its summary.
 DOCUMENTS: dict[str, tuple[str, int | None, dict[str, object]]] = {
     "devices": ("devices", None, {}),
     "inspect": ("inspect", 0, {"entries": 4, "programs": 2, "damaged": 0}),

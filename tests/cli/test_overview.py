@@ -132,7 +132,7 @@ def test_a_size_over_several_caches_bounds_their_sum(run: Run, upgraded: Path) -
     answer = run("--json", *asked)
     assert [row["key"] for row in answer.document["outcomes"]] == [row["key"] for row in planned["outcomes"]]
     assert 0 < answer.document["summary"]["kept_bytes"] <= 0.8 * limit
-    # What was not used for twenty days is worth the least.
+    # The entry unused for twenty days is worth the least.
     assert not any(one.is_dir() for one in upgraded.glob("*"))
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Write = Callable[..., Path]
 Files = Callable[[Path], list[Path]]
-# Which header it is can be told by the compiler alone, and the user named another one.
+# Only the compiler knows the header, and the user named a different one.
 CHOSEN = "#define TEXT(x) #x\n#define NAME(x) TEXT(x)\n#include NAME(CHOSEN)\n"
 CHOSEN_CU = CHOSEN + 'extern "C" __global__ void k(int *a) { *a = VALUE; }\n'
 CHOSEN_CL = CHOSEN + "__kernel void k(__global int *a) { *a = VALUE; }\n"

@@ -152,7 +152,7 @@ def _where(name: str, case: str, folder: Path) -> Iterator[str]:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).mkdir() if path.endswith("/") else EXAMPLES[name].add(folder / path, 0)
     with ExitStack() as stack:
-        for asked in ("_ground", "_room"):  # what is said of this machine's disks, and of its user
+        for asked in ("_ground", "_room"):  # these report on this machine's disks, and on its user
             stack.enter_context(patch.object(places, asked, lambda *_, **__: ()))
         stack.enter_context(patch.object(os, "access", lambda *_, **__: True))
         stack.enter_context(chdir(folder))

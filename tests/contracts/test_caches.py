@@ -267,7 +267,7 @@ def test_a_place_that_may_not_be_written_keeps_its_entries(name: str, open_folde
     assert _lies(root) == before
 
 
-# What is in a cache of one's own.
+# The contents of one's own cache.
 
 
 def _made(name: str, tmp_path: Path, entries: int = 3) -> tuple[Example, Cache, list[CacheEntry]]:
@@ -390,7 +390,7 @@ def test_a_scan_holds_few_entries_at_once(name: str, tmp_path: Path, held_bytes:
     if example.whole:
         return
     del entries
-    deque(cache.scan(beside=True), maxlen=0)  # imports what a scan needs
+    deque(cache.scan(beside=True), maxlen=0)  # imports the modules of a scan
     tracemalloc.start()
     one_by_one = max(held_bytes() for _ in cache.scan(beside=True))
     held = list(cache.scan())
@@ -534,7 +534,7 @@ def test_an_entry_that_nobody_can_judge(name: str, tmp_path: Path) -> None:
         cache.report(first)
 
 
-# Repairs, and what is not one's own.
+# Repairs, and foreign files.
 
 
 @every_judged
@@ -710,7 +710,7 @@ def test_strangers_beside_entries_are_kept_and_named(name: str, tmp_path: Path) 
     assert any("diary.txt" in one for one in told) or not example.alone, told
 
 
-# What can be asked.
+# Explanations.
 
 
 @every_other

@@ -12,7 +12,7 @@ import pytest
 
 from tests.children import run_text
 
-# Compiles with the first compiler of a kind that works here, and says what it is made of before and after.
+# Compiles with the first compiler of a kind that works here, and lists its files before and after.
 # The loader of OpenCL loads the others as well.
 _BUILD = """
 import json, os, sys
@@ -59,8 +59,8 @@ kernel void k(global float *o, read_only image2d_t i) {
 _CUDA = """#include "h.h"
 extern "C" __global__ void k(float *o) { *o = V * sinf(*o); printf("%f", *o); }
 """
-# The system's: what a machine says of itself, its locale, the loader of OpenCL with what configures it,
-# libraries that compile nothing, and the linker that PoCL runs with what that links and looks for.
+# The system's: the facts of a machine, its locale, the loader of OpenCL with its configuration,
+# libraries that compile nothing, and the linker that PoCL runs with its inputs.
 _SYSTEM = re.compile(
     r"/(proc|sys|dev|etc)/.*|/|/opt|/(usr/)?lib/(locale|os-release|gcc)\b.*|/usr/share/(locale|zoneinfo)/.*"
     r"|.*/gconv-modules\.cache|.*\.icd|.*/(libOpenCL|libicd)[^/]*|.*/vendors"

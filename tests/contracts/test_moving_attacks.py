@@ -192,7 +192,7 @@ def test_files_of_modes_that_do_harm_are_refused(name: str, tmp_path: Path) -> N
         changed = entry._replace(files=tuple(one._replace(mode=mode) for one in entry.files))
         place = tmp_path / "here" / EXAMPLES[name].place
         [done] = _restored(name, place, changed)
-        if name == OWN:  # which has modes of its own
+        if name == OWN:  # which has its own modes
             assert done.done or done.present
             assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in place.rglob("*.gpc"))
         else:

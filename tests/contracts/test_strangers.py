@@ -116,7 +116,7 @@ def test_what_others_keep_in_a_cache_stays_and_is_told(
         assert said.replace("\n", "").isprintable() and "unexpected" not in said
         told.append(any(one.partition("/")[0] in said for one in _NAMES))
     if EXAMPLES[name].alone:
-        # Where no stranger can be in an entry it is verify that tells them, while there are entries.
+        # If no foreign file can be in an entry, verify reports them, while there are entries.
         assert told[0] if flat else told[OPERATIONS.index(("evict", "--all", "--yes"))]
 
 

@@ -31,7 +31,7 @@ def prepared_anew(monkeypatch: pytest.MonkeyPatch) -> list[BuildRequest]:
 
     def told(backend: object, request: BuildRequest, *rest: object, **more: object) -> Prepared:
         asked.append(request)
-        return prepare(backend, request, *rest, **more)  # type: ignore[arg-type] # what the caller gave
+        return prepare(backend, request, *rest, **more)  # type: ignore[arg-type] # the caller's arguments
 
     monkeypatch.setattr(prepared, "_kept", {})
     monkeypatch.setattr(prepared, "prepare", told)

@@ -52,7 +52,7 @@ def said(process: str, *words: object) -> dict[str, Any]:
     return report
 
 
-# What every other process begins with: the function above, a store, and lines for the test to read.
+# The beginning of every other process: the function above, a store, and lines for the test to read.
 _PRELUDE = """
 import os, sys
 from pathlib import Path

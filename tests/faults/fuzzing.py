@@ -70,12 +70,12 @@ class Watch:
         sys.addaudithook(self._look)
 
     def _look(self, event: str, arguments: tuple[object, ...]) -> None:
-        # A directory is opened by a system call that this program itself is asked for: that loads nothing.
+        # This program opens a directory by the system call itself, which loads nothing.
         if event in _HARMFUL and arguments != (None,) and not self._is_import():
             self.seen.append(f"{event} {arguments!r:.200}")
         if event == "open" and isinstance(arguments[0], str) and isinstance(arguments[2], int):
             written = arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
-            # What is named without a directory is below an open one.
+            # A name without a directory is below an open one.
             if written and "/" in arguments[0] and not arguments[0].startswith(self._own):
                 self.seen.append(f"open {arguments!r:.200}")
 
@@ -88,7 +88,7 @@ def mutated(data: bytes, dice: random.Random) -> bytes:
     """Some bytes with a few changes of every sort."""
     changed = bytearray(data)
     for _ in range(dice.choice((1, 1, 1, 2, 4, 8))):
-        # The beginning holds what leads to all else.
+        # The beginning leads to everything else.
         reach = len(changed) if dice.random() < 0.5 else min(len(changed), 256)
         at = dice.randrange(reach + 1)
         way = dice.randrange(7)
@@ -157,7 +157,7 @@ class Folder:
                 path.chmod(0o600)
                 os.utime(path, (1_600_000_000, 1_600_000_000))
         self._read()
-        for path in self._root.rglob("*"):  # what a repair or removal made
+        for path in self._root.rglob("*"):  # files of a repair or removal
             if path.is_file() and path not in self._files:
                 path.unlink()
         for path in changed:

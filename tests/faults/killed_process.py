@@ -149,7 +149,7 @@ def problems_of(store: DirectoryStore, operation: Operation, *, damaged: bool) -
     for scanned in cache.scan():
         yield from (f"verify finds {finding}" for finding in cache.check(scanned).findings)
     yield from _left(store)
-    # What these give may be shorter by what was not written; they raise nothing.
+    # Their results may lack unwritten lines; they raise nothing.
     _ = store.history("saxpy"), store.journal_tail(1000), store.missed(), store.programs()
 
 

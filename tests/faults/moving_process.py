@@ -322,9 +322,7 @@ def contested(place: Path, entries: int, rounds: int) -> tuple[dict[str, int], l
     status += [os.waitpid(child, 0)[1] for child in children[2:]]
     told = [one for path in place.glob("report*") for one in json.loads(path.read_text())]
     told += ["a process failed"] * sum(map(bool, status))
-    for cache in _caches(
-        fleet, "x"
-    ):  # a file cut beside a removal is half an entry, as one that a program writes
+    for cache in _caches(fleet, "x"):  # a file cut during a removal is half an entry, like one being written
         for entry in cache.scan():
             if cache.check(entry).findings:
                 cache.remove(entry, "a test")

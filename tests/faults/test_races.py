@@ -89,7 +89,7 @@ def test_children_of_multiprocessing_share_what_one_of_them_built(tmp_path: Path
     assert len(list(root.glob("v1/entries/*/*"))) == 1
 
 
-# NVRTC itself may crash where a thread compiles while its process exits; so a stand-in compiles.
+# NVRTC itself may crash if a thread compiles while its process exits; so a stand-in compiles.
 _DAEMONS = """
 import sys, threading
 from pathlib import Path

@@ -95,7 +95,7 @@ def _strike(child: "subprocess.Popen[str]", draw: random.Random, whole_s: float)
     number, to = draw.choice(_SIGNALS), draw.choice([os.kill, os.killpg])
     moments = [_READY_S + draw.random() * whole_s, draw.random() * 0.3]
     for moment in moments[: draw.choice([1, 2])]:
-        try:  # the time of the strike is what is drawn, and nothing depends on it
+        try:  # only the moment of the signal is random, and nothing depends on it
             child.wait(moment)
         except subprocess.TimeoutExpired:
             to(child.pid, number)

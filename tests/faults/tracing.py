@@ -52,9 +52,7 @@ def killed_before_call(
             _ptrace(_TRACE_ME)
             os.kill(os.getpid(), signal.SIGSTOP)
             operation()
-        except (
-            BaseException
-        ) as error:  # it is told by the exit status, and must not run on as a second parent
+        except BaseException as error:  # the exit status reports it; it must not run on as a second parent
             os.write(2, f"{type(error).__name__}: {error}\n".encode())
             os._exit(1)
         os._exit(0)

@@ -89,7 +89,7 @@ found = shared_out(work, 3)
 print(*{next(found) for _ in range(3)}, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    # It returns when the last copy has closed what it inherited.
+    # It returns when the last copy has closed its inherited files.
     done = run_text([sys.executable, "-c", program])
     assert (done.returncode, len(done.stdout.split())) == (-signal.SIGKILL, 3)
 

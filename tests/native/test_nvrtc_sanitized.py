@@ -37,7 +37,7 @@ def place(compiler: build.Compiler, libraries: Path, tmp_path_factory: pytest.Te
             break
     audit = build.file_name("nvrtc_audit")  # where it runs there is nothing else, and no sanitizer either
     (folder / audit).write_bytes((libraries / audit).read_bytes())
-    (folder / "suppressions").write_text("leak:libnvrtc\n")  # some bytes of its own at each second compile
+    (folder / "suppressions").write_text("leak:libnvrtc\n")  # NVRTC leaks some bytes at each second compile
     return folder
 
 
@@ -46,7 +46,7 @@ def run(place: Path, library: Path) -> Run:
     """The program's output, without us or while a peer answers; it must end well and print nothing else."""
 
     def call(mode: str, peer: Peer | None = None) -> str:
-        # A sanitizer loads libraries itself, so NVRTC's own path does not lead to what it needs.
+        # A sanitizer loads libraries itself, so NVRTC's own path does not lead to its dependencies.
         environ = {**os.environ, "LD_LIBRARY_PATH": str(library.parent)}
         environ["LSAN_OPTIONS"] = f"print_suppressions=0:suppressions={place / 'suppressions'}"
         if peer is not None:
@@ -101,7 +101,7 @@ def _mutated(draw: random.Random, fields: tuple[bytes, ...]) -> bytes:
                 other = draw.randrange(len(told))
                 told[at], told[other] = told[other], told[at]
     reply = bytearray(frame(draw.choice((Kind.HIT,) * 8 + (Kind.MISS, Kind.PASS)), *told))
-    if draw.randrange(200) == 0:  # after one that is no frame the program asks no more
+    if draw.randrange(200) == 0:  # after an invalid frame the program stops asking
         reply[0:4] = struct.pack("<I", draw.choice((0, 3, len(reply) + 7, (1 << 32) - 1)))
     return bytes(reply)
 

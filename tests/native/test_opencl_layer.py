@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 INTEL = "Intel(R) OpenCL"
 _WITH_PYOPENCL = Path(__file__).with_name("pyopencl_program.py")
 _MODES = ("facts", "two", "threads", "forks", "closed", "exit", "apart", "linking")
-# What a source of program.c is launched with: the driver's choice, and two that it was given.
+# The local sizes of program.c's launches: the driver's choice, and two given ones.
 _SIZES = {(b"plain", b""), (b"plain", b"4"), (b"fixed", b"4")}
 
 Run = Callable[..., str]

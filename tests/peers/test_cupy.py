@@ -74,7 +74,7 @@ def test_damage_is_a_miss_to_cupy_and_is_written_anew(
     assert owner.load(name) == PTX
 
 
-# LTO-IR is not loaded, so CuPy's whole way to NVRTC and back runs here but for what it asks the device.
+# LTO-IR is not loaded, so CuPy's whole way to NVRTC and back runs here, except its queries of the device.
 _INSTALLED = """
 import gpucache.cupy
 from cupy.cuda import compiler

@@ -130,7 +130,7 @@ def test_the_cache_of_jax_0_4_30_is_known_and_repaired(tmp_path: Path) -> None:
     assert "Error" not in _run(environ, python=python) and not cache.check(_entry(cache)).findings
     os.truncate(path, 100)
     assert "Error reading persistent compilation cache" in _run(environ, python=python)
-    os.utime(path, (1, 1))  # a use renews it, and what is young may be in the making
+    os.utime(path, (1, 1))  # a use renews it, and a young one may be incomplete
     entry = _entry(cache)
     checked = cache.check(entry)
     assert kinds(checked) == [FindingKind.TRUNCATED]

@@ -48,7 +48,7 @@ triton.knobs.compilation.listener = lambda cache_hit, **_: print(cache_hit)
 compiled()
 """
 
-# Each process marks what it compiles, as two compiles of one key may differ.
+# Each process marks its compiles, as two of one key may differ.
 _AT_ONCE = """
 import multiprocessing
 from triton.backends.nvidia.compiler import CUDABackend

@@ -54,7 +54,7 @@ def _opencl(name: str) -> tuple[Build, Build]:
         return int(out[0])
 
     def ours(source: str, options: list[str]) -> Any:
-        # The library leaves what PoCL builds to ``gpucache warm``, so it is built here as that does.
+        # The library leaves PoCL's builds to ``gpucache warm``, so it is built here in the same way.
         (device,) = context.devices
         request = BuildRequest(
             Program("show", Language.OPENCL_C, source.encode()),

@@ -146,7 +146,7 @@ def test_a_binary_is_kept_and_served_with_its_log(command: Command) -> None:
     kept, served = sorted(command.end(), key=lambda one: one.saved_ns)
     assert (kept.result, kept.verdict) == (RunResult.KEPT, Verdict.NEVER_BUILT)
     assert (served.result, served.key, served.saved_ns) == (RunResult.HIT, kept.key, 10**9)
-    # How long the command waited is not what the driver says that compiling took.
+    # The command's wait is not the driver's compile time.
     assert all(0 < one.build_ns < 10**12 for one in (kept, served)) and kept.build_ns != 10**9
 
 

@@ -23,7 +23,7 @@ _WORKER_BYTES = 1024**3
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 0.5
 _LONGEST_WAIT = 10
-"""How long a queue that moves is waited for, as a multiple of the wait for one that does not move."""
+"""The wait for a queue that moves, as a multiple of the wait for one that does not."""
 SHARED = Path("/dev/shm")
 """The place of the turns: on this machine alone, wherever its users' homes and temporary directories are."""
 PROC = Path("/proc")

@@ -45,7 +45,7 @@ def test_a_failure_ends_it() -> None:
     assert (len(runs), summary.settled, summary.failed) == (1, False, "it ended with exit code 1")
 
 
-# It works hard unless its cache has the answer; PINNED is a place that only it knows.
+# It computes for long unless its cache has the result; PINNED is a place that only it knows.
 _APP = """
 import os, pathlib
 place = pathlib.Path(os.environ.get("PINNED") or os.environ["PLACE"])

@@ -20,7 +20,7 @@ from gpucache.errors import TargetError, WorkersError
 from tests.children import has_ended, run_text
 from tests.patience import PATIENCE_S, wait_until
 
-# What workers are handed here are callables of the standard library, which any process can unpickle.
+# The items are callables of the standard library, which any process can unpickle.
 Item = Callable[[], Any]
 Answers = dict[str, Done[Any] | Failed | Died]
 
