@@ -32,7 +32,7 @@ def warm_misses(env: Mapping[str, str]) -> None:
 
 @contextmanager
 def folders_without_end(place: Path) -> Iterator[None]:
-    """Directories in each other, 1100 deep, below one, with which they are removed."""
+    """Directories inside each other, 1100 deep, below one, with which they are removed."""
     at = os.open(place, os.O_RDONLY)
     for _ in range(1100):
         os.mkdir("a", dir_fd=at)
@@ -47,7 +47,7 @@ def folders_without_end(place: Path) -> Iterator[None]:
 
 
 def has_ended(pid: int) -> bool:
-    """Whether a process has ended; one that no process has waited for yet has ended, too."""
+    """Whether a process has ended, even if no process has waited for it yet."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
     except (FileNotFoundError, ProcessLookupError):

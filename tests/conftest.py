@@ -38,14 +38,14 @@ for _number, _usual in (
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test marked ``gpu`` where no GPU is."""
+    """Skip a test marked ``gpu`` without a GPU."""
     if item.get_closest_marker("gpu") and (why := no_gpu()):
         pytest.skip(why)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def clean_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Nothing that configures us or a compiler is inherited; children import the package under test."""
+    """No setting of ours or of a compiler is inherited; children import the package under test."""
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith(_INHERITED)]:
             patch.delenv(name)
@@ -79,7 +79,7 @@ def own_home(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def icd_vendors(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory that names Intel's CPU runtime to the OpenCL loader, and a PoCL where that needs naming."""
+    """A directory that names Intel's CPU runtime to the OpenCL loader, and a PoCL if necessary."""
     library = Path(sys.prefix, "lib", "libintelocl.so")
     if not library.is_file():
         pytest.skip("intel-opencl-rt is not installed: no libintelocl.so below sys.prefix")
@@ -101,7 +101,7 @@ def nvidia_vendors(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def opencl_environment(icd_vendors: Path, own_home: None) -> Mapping[str, str]:
-    """The environment of a child process that is to see Intel's runtime and PoCL."""
+    """The environment of a child process that sees Intel's runtime and PoCL."""
     return {**os.environ, "OCL_ICD_VENDORS": str(icd_vendors)}
 
 

@@ -22,7 +22,7 @@ from tests.test_readme import PICTURE, SHOWN, commands, newcomer
 
 _COLUMNS, _LINES = 80, 24
 _ADDRESSED = re.compile(r"@font-face \{.*?\}\s*|<!-- .*? -->\s*", re.DOTALL)
-"""The fonts that rich asks a server for, in whose place a viewer takes its own, and rich's address."""
+"""The fonts that rich loads from a server, for which a viewer uses its own, and rich's address."""
 
 
 def screen(command: str, place: Path) -> str:

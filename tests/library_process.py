@@ -125,7 +125,7 @@ def _opencl(compiler: Compiler) -> Callable[[Job], Outcome]:
 
 
 def _argument(kernel: Any) -> str:
-    """The name of the first argument, or the error of asking for it."""
+    """The name of the first argument, or the error of querying it."""
     import pyopencl as cl
 
     try:

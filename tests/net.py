@@ -10,7 +10,7 @@ _ASK = (
 
 
 def require_net() -> None:
-    """Skip where no program can look: the kernel is too old, or the container refuses a filter."""
+    """Skip if no process can be traced: the kernel is too old, or the container refuses a filter."""
     ((_, answer),) = run_isolated(eval, [_ASK], Bounds(watched=True))
     if answer != Done(True):
         pytest.skip("a seccomp filter with a listener is refused here, so no opens are seen")

@@ -1,4 +1,4 @@
-"""Whether NVRTC is installed, which PyPI has for every system that CUDA runs on."""
+"""Whether NVRTC is installed; PyPI has it for every system with CUDA."""
 
 from importlib.metadata import PackageNotFoundError, distribution
 
@@ -6,7 +6,6 @@ import pytest
 
 
 def need_nvrtc() -> None:
-    """Skip where NVRTC is not installed."""
     try:
         distribution("nvidia-cuda-nvrtc")
     except PackageNotFoundError:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 PATIENCE_S = 900.0
-"""Beyond it something hangs. No test may pass or fail by how long anything took."""
+"""Beyond this something hangs. No test may pass or fail by a duration."""
 
 TIME_OUT_MS = "600000"
 """The longest time that a program below ``run`` can be made to wait for an answer; more is refused."""

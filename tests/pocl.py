@@ -35,20 +35,20 @@ def name_pocl(vendors: Path) -> None:
 
 
 def need_pocl() -> None:
-    """Skip where no PoCL compiles for this CPU."""
+    """Skip if no PoCL compiles for this CPU."""
     if (own := _problem()) and (system := _problem(SYSTEM_ICD)):
         pytest.skip(f"no PoCL compiles here: PyPI's: {own}; the system's: {system}")
 
 
 def need_pypi_pocl() -> None:
-    """Skip where PyPI's PoCL does not compile for this CPU."""
+    """Skip if PyPI's PoCL does not compile for this CPU."""
     if own := _problem():
         pytest.skip(f"PyPI's PoCL does not compile here: {own}")
 
 
 @cache
 def _problem(icd: Path | None = None) -> str:
-    """The last words of a build by the first PoCL that the loader finds; empty where it compiles."""
+    """The last line of a failed build by the first PoCL that the loader finds; empty if it compiles."""
     if icd is not None and not icd.is_file():
         return f"there is no {icd}"
     with tempfile.TemporaryDirectory() as folder:

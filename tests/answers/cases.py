@@ -85,7 +85,7 @@ DEGRADED = _timed(
     reason="the noise is larger than the effect: the ratio is between 0.74 and 1.62",
     phases=(Phase("context", 5 * MS, 5 * MS), Phase("first launch", 30 * MS, 28 * MS)),
 )
-"""A program whose figures are not to be believed."""
+"""A program whose figures are unreliable."""
 _reason = "a cold start failed: <built-in>:3:1: error: unknown type 'flaot' & \x1b[31mmore\x1b[0m\n1 error"
 FAILED = BenchCase(
     "a|b`c.cu", "cuda:sm_90", BenchVerdict.FAILED, _reason, samples=(Sample(Arm.COLD, error=_reason),)

@@ -1,4 +1,4 @@
-"""The bars of bench on a terminal: they have the lengths that they should, whatever it can show."""
+"""The bars of bench on a terminal have the right lengths, whatever it can show."""
 
 import io
 import re
@@ -64,7 +64,7 @@ def test_bars_fill_the_width_and_keep_their_proportions(width: int) -> None:
 
 
 def test_bars_do_not_grow_without_end() -> None:
-    """Through a pipe, where lines may be long, bars stay as long as can be taken in."""
+    """Through a pipe, where lines may be long, bars stay short enough to read."""
     lines = _text(PROGRAM, width=240).splitlines()
     assert max(len(line) for line in lines if BAR.match(line)) == bench.WIDEST
 
@@ -77,7 +77,7 @@ def test_phases_are_shaded_in_proportion() -> None:
 
 
 def test_bars_are_letters_where_blocks_cannot_be_written() -> None:
-    """A terminal of ASCII alone gets letters, and nothing fails."""
+    """An ASCII terminal gets letters, and nothing fails."""
     text = _text(PROGRAM, encoding="ascii")
     assert "#####" in text and "# compile" in text
 

@@ -30,7 +30,7 @@ def test_durations_are_in_milliseconds_and_instants_in_text() -> None:
 
 
 def test_ratios_are_rounded() -> None:
-    """Three digits are more than any of them is worth."""
+    """All ratios have three digits."""
     assert json_of(Ratio(1.23456, 1.0, 2)) == {"median": 1.235, "low": 1.0, "high": 2}
 
 

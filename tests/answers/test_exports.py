@@ -10,7 +10,7 @@ from gpucache.answers.bench_export import export
 from tests.answers.cases import CASES, PROGRAM
 
 COUNTS = {"cases": 4, "faster": 2, "no_difference": 0, "undecided": 0, "degraded": 1, "failed": 1}
-"""Each verdict is counted under its name, also those that no case came to."""
+"""Each verdict is counted under its name, also at zero."""
 COMMAND = ["gpucache", "bench", "fft.cl", "--target", "opencl:pocl/cpu", "-D", "TEXT=a b"]
 FINGERPRINT = {
     "gpucache": "1.2.0",
@@ -43,7 +43,7 @@ def test_markdown_folds_the_fingerprint() -> None:
 
 @pytest.mark.parametrize("suffix", [".json", ".md"])
 def test_undecodable_names_can_be_written(suffix: str) -> None:
-    """A name with bytes that are no text makes a file that can be written, whatever its ending."""
+    """A name with bytes that are not text can be written into a file of any suffix."""
     odd = replace(PROGRAM, program="k\udcff.cl", notes=("k\udcff.cl",))
     assert export(suffix, [odd], {"command": "k\udcff.cl"})
 

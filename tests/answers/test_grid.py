@@ -82,7 +82,7 @@ def test_every_row_is_whole_in_a_pipe(forced: bool) -> None:
 
 
 def test_columns_without_a_cell_are_left_out() -> None:
-    """A column in which no row says anything takes no room."""
+    """A column that is empty in every row takes no room."""
     assert "variant" not in _lines(_grid("a", "b", variant=""), 80)[0]
 
 
@@ -98,7 +98,7 @@ def test_columns_without_a_cell_are_left_out() -> None:
 def test_a_path_is_shortened_by_its_home_and_then_in_its_middle(
     path: str, width: int, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The home always, the middle if need be; the directory of another user is not taken for one's own."""
+    """The home always, the middle if need be; another user's directory is not abbreviated as one's own."""
     monkeypatch.setenv("HOME", "/home/ada")
     assert shortened(path, width) == shown
 

@@ -16,7 +16,7 @@ def test_an_entry_written_anew_counts_whole() -> None:
 
 
 def test_a_cache_that_gained_nothing_is_left_out() -> None:
-    """Removed and unchanged entries are no growth."""
+    """Removed and unchanged entries are not growth."""
     assert growth({"sycl": {"a": Held(1)}}, {"sycl": {}, "pocl": {}}) == ()
 
 
@@ -26,7 +26,7 @@ def test_a_cache_that_was_not_there_counts_whole() -> None:
 
 
 def test_few_names_are_kept() -> None:
-    """Of many names people see some."""
+    """Only some of many names are kept."""
     [one] = growth({}, {"pocl": {str(number): Held(1) for number in range(100)}})
     assert (one.entries, len(one.names)) == (100, NAMES_KEPT)
 

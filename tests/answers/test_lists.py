@@ -31,7 +31,7 @@ def test_many_entries_are_lines_below_each_other(width: int) -> None:
 
 
 def test_a_list_without_end_is_drawn_in_tables() -> None:
-    """So that no more of it is held at once than one of them; each row is in one, in the order of names."""
+    """Only one table is in memory at once; each row is in one, in the order of names."""
     found = (("", ENTRY._replace(key=f"{number:012x}")) for number in range(2 * inspect.ROWS_IN_A_TABLE + 1))
     drawn = list(inspect.entries(found, 0))
     assert [len(one.rows) for one in drawn if isinstance(one, Grid)] == [2000, 2000, 1]

@@ -51,7 +51,7 @@ def test_a_file_is_the_same_each_time(form: str) -> None:
 
 
 def test_an_svg_says_in_words_what_it_shows() -> None:
-    """It has text for its text, a description, and nothing that is active or elsewhere."""
+    """It has text as text, a description, and nothing active or external."""
     content = plot(CASES)
     picture = ElementTree.fromstring(content)
     whole = " ".join(picture.itertext())
@@ -108,7 +108,7 @@ def test_every_start_is_drawn() -> None:
 
 
 def test_starts_are_of_the_arm_that_is_named_alike() -> None:
-    """A sample comes from another process, so that its arm is equal to that of the case and not the same."""
+    """A sample comes from another process, so its arm is equal to that of the case but not identical."""
     apart = tuple(replace(sample, arm="".join([*sample.arm])) for sample in PROGRAM.samples)
     figures = [
         [(bar.parts, bar.totals_ns) for bar in bars(replace(PROGRAM, samples=one))] for one in (apart, ())

@@ -136,7 +136,7 @@ def test_the_last_part_of_the_name_counts() -> None:
 
 @pytest.mark.parametrize("name", ["", "default_program", "<null>"])
 def test_a_name_that_tells_nothing_is_not_shown(name: str) -> None:
-    """Such a program is called by its first kernel, and the key has the name all the same."""
+    """Such a program is called by its first kernel, but the key has the name."""
     assert _request(name=name).program.name == "show"
     assert _key(name=name) != _key(name="show.cu")
 
@@ -387,7 +387,7 @@ def test_a_directory_that_is_given_twice_counts_for_include_next(tmp_path: Path)
 
 @pytest.mark.usefixtures("installed")
 def test_a_header_in_memory_stands_before_those_on_disk(tmp_path: Path) -> None:
-    """NVRTC takes it, as it does here."""
+    """NVRTC takes the header in memory, and so does the closure."""
     (tmp_path / "value.h").write_text("#define VALUE 7\n")
     header = (("value.h", b"#define VALUE 8\n"),)
     both = _request(_VALUE, cwd=str(tmp_path), headers=header)

@@ -49,7 +49,7 @@ def test_a_file_that_is_no_library_has_no_build_id(tmp_path: Path) -> None:
 
 
 def test_a_library_without_a_build_id_is_told_by_its_content(tmp_path: Path) -> None:
-    """A large one is not read whole, and a byte that came in anywhere is seen all the same."""
+    """A large one is not read whole, but an inserted byte is noticed anywhere."""
     content = os.urandom(4 * 1024**2)
     marks = []
     for number, data in enumerate((content, content, content[:2_000_000] + b"!" + content[2_000_000:])):
@@ -106,7 +106,7 @@ for each in asking:
 
 
 def test_asking_what_is_loaded_while_a_library_is_loaded_comes_to_an_end(tmp_path: Path) -> None:
-    """A thread that asks keeps no lock of the loader while it waits for the interpreter's."""
+    """A thread that queries keeps no lock of the loader while it waits for the interpreter's."""
     if sys.platform != "linux":
         pytest.skip("what is loaded is told on Linux only")
     library = tmp_path / "another.so"

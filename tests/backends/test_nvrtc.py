@@ -1,4 +1,4 @@
-"""NVRTC as it is installed: artifacts without a driver, names that do not matter, and who compiles."""
+"""NVRTC as installed: artifacts without a driver, names that do not matter, and the compiler's identity."""
 
 import os
 import subprocess
@@ -229,7 +229,7 @@ def test_messages_carry_the_name_of_the_program() -> None:
 
 
 def test_a_name_expression_that_does_not_exist_is_a_compile_error() -> None:
-    """A template instance that the source lacks fails the build with NVRTC's words."""
+    """A template instance that the source lacks fails the build with NVRTC's message."""
     with pytest.raises(CompileError) as caught:
         _compile(_TEMPLATE, name_expressions=("absent<int>",))
     assert "absent" in caught.value.log
@@ -249,7 +249,7 @@ def test_a_virtual_architecture_gives_no_cubin() -> None:
 
 @pytest.mark.parametrize("name", ["sm_1", "sm_90x", "sm_", "volta"])
 def test_a_target_that_nvrtc_does_not_know_is_an_error(name: str) -> None:
-    """The error names the target and the numbers that can be meant."""
+    """The error names the target and the valid numbers."""
     with pytest.raises(TargetError, match=rf"does not build for 'cuda:{name}'.* 90"):
         nvrtc.toolchain(Target("cuda", name))
 

@@ -40,7 +40,7 @@ def run(platform: str, opencl_environment: Mapping[str, str], tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_options_reach_the_compiler_as_written(run: Any, platform: str, tmp_path: Path) -> None:
-    """Defines and directories arrive with the spaces in them, and a binary gives all its kernels back."""
+    """Defines and directories arrive with their spaces, and a binary returns all its kernels."""
     spaced = tmp_path / ("with space" if platform == "intel" else "plain")  # PoCL takes none in directories
     spaced.mkdir()
     (spaced / "value.h").write_text("#define V 7\n", encoding="ascii")

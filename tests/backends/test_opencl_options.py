@@ -327,7 +327,7 @@ def test_the_toolchain_is_handed_on() -> None:
     ],
 )
 def test_white_space_is_quoted_where_compilers_accept_it(command: tuple[str, ...], line: str) -> None:
-    """OpenCL takes one string: a value with white space is quoted behind its option, as compilers read it."""
+    """OpenCL takes one string: a value with white space is quoted after its option, as compilers read it."""
     assert command_line(command) == line
 
 
@@ -344,7 +344,7 @@ def test_white_space_is_quoted_where_compilers_accept_it(command: tuple[str, ...
 def test_a_variable_that_changed_since_the_compiler_was_loaded_is_refused(
     implementation: str, name: str, refused: bool
 ) -> None:
-    """The compiler may have read the value of then, so it shares no key with one that did not change."""
+    """The compiler may have read the old value, so it shares no key with an unchanged one."""
     before, now = {name: "now"}, {name: "now", f"{name}@loaded": ""}
     changed = _plan(implementation=implementation, environ=now)
     plain = _plan(implementation=implementation, environ=before)
@@ -365,5 +365,5 @@ def test_a_variable_that_changed_since_the_compiler_was_loaded_is_refused(
     ],
 )
 def test_quoted_headers_are_searched_in_pocls_own_cache(environ: dict[str, str], home: str) -> None:
-    """PoCL compiles a copy of the program there, and where that is its variables say."""
+    """PoCL compiles a copy of the program there, in a place given by its variables."""
     assert _plan(environ=environ).rule.home == home

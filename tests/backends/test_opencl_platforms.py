@@ -113,7 +113,7 @@ def _probe(environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:
 
 
 def test_real_platforms_say_who_compiles(opencl_environment: Mapping[str, str]) -> None:
-    """PoCL and Intel are targets with versions, driver and instruction sets, and no one machine's UUID."""
+    """PoCL and Intel are targets with versions, driver and instruction sets, without a machine's UUID."""
     need_pocl()
     rows = [row for row in _probe(opencl_environment).values() if row["available"]]
     assert sorted(row["toolchain"]["implementation"] for row in rows) == ["intel", "pocl"]

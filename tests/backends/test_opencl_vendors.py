@@ -23,7 +23,7 @@ def test_a_library_that_does_not_load_is_named_with_the_linkers_words(tmp_path: 
 
 
 def test_a_library_that_a_driver_lacks_is_named(tmp_path: Path) -> None:
-    """Intel's runtime away from its own libraries names the one that it misses."""
+    """Intel's runtime without its own libraries is reported with the missing one."""
     library = Path(sys.prefix, "lib", "libintelocl.so")
     if not library.is_file():
         pytest.skip("Intel's runtime is not installed")
@@ -40,20 +40,20 @@ def test_a_library_that_a_driver_lacks_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", ["/nowhere", "/nowhere/x.icd"])
 def test_a_variable_that_leads_nowhere_is_named(place: str) -> None:
-    """A directory or file that the variable names and that is not there is reported."""
+    """A directory or file that the variable names and that does not exist is reported."""
     (told,) = problems({"OCL_ICD_VENDORS": place})
     assert told.startswith(f"OCL_ICD_VENDORS names {place}, which does not exist")
 
 
 def test_each_of_several_libraries_is_tried(tmp_path: Path) -> None:
-    """OCL_ICD_FILENAMES lists libraries, of which those that do not load are reported."""
+    """OCL_ICD_FILENAMES lists libraries, and those that do not load are reported."""
     environ = {"OCL_ICD_VENDORS": str(tmp_path), "OCL_ICD_FILENAMES": "libc.so.6:/nowhere.so"}
     (told,) = problems(environ)
     assert told.startswith("OCL_ICD_FILENAMES names /nowhere.so, which does not load")
 
 
 def test_a_platform_without_devices_is_told(tmp_path: Path) -> None:
-    """PoCL that cannot make its cache is installed all the same, and the variable that fixes it is named."""
+    """A PoCL that cannot make its cache is reported as installed, with the variable that fixes it."""
     pytest.importorskip("pyopencl")
     script = "from gpucache.probe.ask import ask\nfor row in ask(['opencl']): print(row.target, row.detail)\n"
     environ = {**os.environ, "POCL_CACHE_DIR": "/proc/nowhere", "OCL_ICD_VENDORS": str(tmp_path)}

@@ -1,4 +1,4 @@
-"""Requests, stores and compilers as the tests of the engine have them."""
+"""Requests, stores and compilers of the engine's tests."""
 
 from tests.engine.conftest import compiler, ready, store, stores, tree
 

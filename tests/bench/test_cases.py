@@ -121,7 +121,7 @@ def _failing(arm: str) -> list[Sample]:
 def test_all_evidence_reaches_the_verdict(
     samples: Sequence[Sample], more: Mapping[str, Any], verdict: str, reason: str
 ) -> None:
-    """A late compiler, misses, warm caches, load and failures; samples stay, figures where all succeeded."""
+    """A late compiler, misses, warm caches, load and failures; samples stay, and figures if all succeeded."""
     case = _fold(samples, **more)
     assert (case.verdict, case.reason) == (verdict, reason)
     assert case.samples[: len(samples)] == tuple(samples)
@@ -144,7 +144,7 @@ def test_all_evidence_reaches_the_verdict(
 def test_warming_pays_after_so_many_starts(
     warm_ns: int, more: dict[str, int], pays: BreakEven | None
 ) -> None:
-    """Counted up; never where a warm start takes as long or longer, or building was not timed."""
+    """The number of starts; never if a warm start takes as long or longer, or building was not timed."""
     assert _fold(_starts(100, warm_ns), **more).break_even == pays
 
 
@@ -210,7 +210,7 @@ def test_a_peer_stands_beside_the_pair() -> None:
 
 
 def test_a_peer_that_fails_costs_its_own_arm_alone() -> None:
-    """The case is measured without it, and a note has its words."""
+    """The case is measured without it, and a note has its message."""
     failed = Sample(PEER, error="it is not installed")
     for case in (
         _fold(first=(*FIRST, failed), against=(PEER,)),
@@ -221,14 +221,14 @@ def test_a_peer_that_fails_costs_its_own_arm_alone() -> None:
 
 
 def test_a_command_has_no_phases() -> None:
-    """It is timed as a whole, so that nothing is said of loading, of a part, or of the longest phase."""
+    """It is timed as a whole, so nothing is reported of loading, of a part, or of the longest phase."""
     case = _fold(_COMMANDS, first=(), wrote=True, warming_ns=200)
     assert (case.verdict, case.phases, case.caveats, case.notes) == (BenchVerdict.FASTER, (), (), ())
     assert (case.break_even, case.cached_part) == (BreakEven(200, 90, 3), None)
 
 
 def test_the_users_own_caches_are_no_peer() -> None:
-    """Starts among them are never doubted, but where one fails the case does."""
+    """Starts with the user's own caches are never doubted, but a failure of one fails the case."""
     own = _command(Arm.AS_IS, 50)
     (arm,) = _fold([*_COMMANDS, *[own] * 5], first=(), against=(Arm.AS_IS,)).arms
     assert (arm.arm, arm.spread.median_ns, arm.reason) == (Arm.AS_IS, 50, "")

@@ -68,7 +68,7 @@ def test_starts_come_in_pairs_with_their_proof(tmp_path: Path) -> None:
 
 
 def test_a_command_without_a_known_cache_is_told(tmp_path: Path) -> None:
-    """Where nothing is written into the empty directories cold and warm are the same, and have no ratio."""
+    """If nothing is written into the empty directories, cold and warm are the same and have no ratio."""
     case = _bench(tmp_path, argv=(sys.executable, "-c", "print(1)"))
     assert case.verdict is BenchVerdict.DEGRADED and "wrote nothing into any known cache" in case.reason
     assert case.ratio is None and case.cold is not None
@@ -76,7 +76,7 @@ def test_a_command_without_a_known_cache_is_told(tmp_path: Path) -> None:
 
 
 def test_a_first_run_that_fills_another_place_is_found_out(tmp_path: Path) -> None:
-    """A command that keeps to its own place works hard once and never again, and the times are reported."""
+    """A command that caches only in its own place is slow once, never again, and the times are reported."""
     case = _bench(tmp_path, PINNED=str(tmp_path / "pinned"))
     assert case.verdict is BenchVerdict.DEGRADED and "the first run of all used" in case.reason
 
@@ -126,7 +126,7 @@ def test_what_could_not_be_traced_is_told(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 def test_a_full_cache_that_the_command_names_is_found_out(tmp_path: Path) -> None:
-    """A known cache at a place which only the command knows is read by its warm starts."""
+    """A known cache in a place that only the command knows is read by its warm starts."""
     root = tmp_path / "elsewhere"
     root.mkdir()
     (root / "kernel").write_bytes(b"compiled")
@@ -144,13 +144,13 @@ def test_a_warm_start_that_misses_is_found_out(tmp_path: Path) -> None:
 
 
 def test_output_that_differs_is_told_on_request(tmp_path: Path) -> None:
-    """With the same output asked for, a start that prints something else spoils the comparison."""
+    """With --same-output a start that prints something else spoils the comparison."""
     case = _bench(tmp_path, RESTLESS="1", same_output=True)
     assert case.verdict is BenchVerdict.FAILED and "output differs" in case.reason
 
 
 def test_a_failing_command_is_not_averaged(tmp_path: Path) -> None:
-    """The command's own failure is shown, with its words."""
+    """The command's own failure is shown, with its message."""
     case = _bench(tmp_path, argv=(sys.executable, "-c", "raise SystemExit('no device')"))
     assert case.verdict is BenchVerdict.FAILED and "no device" in case.reason
     assert case.cold is None and case.ratio is None
@@ -172,6 +172,6 @@ def test_the_users_own_caches_can_stand_beside(tmp_path: Path) -> None:
 
 
 def test_cold_folders_do_not_pile_up(tmp_path: Path) -> None:
-    """Only the warm directory is left of all starts."""
+    """Of all starts only the warm directory is left."""
     _bench(tmp_path)
     assert [path.name for path in (tmp_path / "bench").iterdir()] == ["warm"]

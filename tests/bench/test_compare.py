@@ -62,7 +62,7 @@ def test_the_same_samples_give_the_same_interval(pairs: list[tuple[int, int]]) -
 
 
 def test_pairs_are_whole() -> None:
-    """A duration without a partner is an error of the caller's."""
+    """A duration without a partner is the caller's error."""
     with pytest.raises(ValueError, match="argument 2"):
         paired_ratio([1, 2], [1])
 
@@ -135,7 +135,7 @@ def _case(verdict: BenchVerdict, ratio: Ratio | None, **more: str) -> BenchCase:
 
 
 def test_a_gate_goes_by_the_low_end() -> None:
-    """A median above the mark is not enough where the interval reaches below."""
+    """A median above the limit is not enough if the interval reaches below it."""
     assert list(below([_case(BenchVerdict.FASTER, Ratio(6, 5, 7))], 5)) == []
     assert list(below([_case(BenchVerdict.FASTER, Ratio(6, 4.5, 7))], 5)) == [
         "p on t is 4.50 times as fast at the low end of the interval, below 5"
@@ -144,7 +144,7 @@ def test_a_gate_goes_by_the_low_end() -> None:
 
 @pytest.mark.parametrize("verdict", [one for one in BenchVerdict if one is not BenchVerdict.FASTER])
 def test_a_gate_lets_nothing_through_that_is_not_faster(verdict: BenchVerdict) -> None:
-    """A large ratio that is not believed does not pass, and each case is named with its variant."""
+    """A large but unreliable ratio does not pass, and each case is named with its variant."""
     cases = [_case(verdict, Ratio(90, 80, 99), variant="T=int"), _case(verdict, None, target="")]
     words = verdict.replace("-", " ")
     assert list(below(cases, 5)) == [

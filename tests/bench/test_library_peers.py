@@ -17,7 +17,7 @@ VECTOR = b'extern "C" __global__ void vector(float *a) { a[threadIdx.x] += FACTO
 
 
 def test_nvrtcs_options_have_names() -> None:
-    """Each option of NVRTC that cuda.core names is handed over under that name, in order."""
+    """Each option of NVRTC that cuda.core names is passed under that name, in order."""
     options = ("-DA=1", "-DB", "-UC", "-std=c++17", "--use_fast_math", "-lineinfo", "-maxrregcount=32")
     assert peers.program_options(options) == {
         "define_macro": [("A", "1"), "B"],
@@ -30,7 +30,7 @@ def test_nvrtcs_options_have_names() -> None:
 
 
 def test_an_option_without_a_name_is_refused() -> None:
-    """An option that cuda.core could not be given is said, not left out."""
+    """An option that cuda.core does not know is reported, not dropped."""
     with pytest.raises(CompileError, match=r"no name for the build option '--fmad=false'"):
         peers.program_options(("-DA", "--fmad=false"))
 
@@ -58,7 +58,7 @@ def _compile(folder: Path, **changes: object) -> bytes:
 
 
 def test_cuda_core_keeps_what_it_compiles(nvrtc: None, tmp_path: Path) -> None:
-    """One entry is kept in the directory, and a second build is answered from it."""
+    """One entry is stored in the directory, and a second build hits it."""
     first = _compile(tmp_path)
     (entry,) = (path for path in (tmp_path / "entries").rglob("*") if path.is_file())
     assert entry.read_bytes() == first == _compile(tmp_path)

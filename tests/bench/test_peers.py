@@ -27,7 +27,7 @@ def test_a_peer_is_called_as_its_cache_is() -> None:
 
 
 def test_a_peer_that_stays_away_is_told() -> None:
-    """A sentence says whose programs it is for, once."""
+    """A sentence says which programs it is for, once."""
     assert list(peers_caveats(["cuda.core", "cuda.core", Arm.DRIVER], OPENCL)) == [
         "cuda.core does not take part: its cache is for CUDA programs"
     ]
@@ -35,7 +35,7 @@ def test_a_peer_that_stays_away_is_told() -> None:
 
 
 def test_every_start_loads_a_peers_library() -> None:
-    """Loading cuda.core is not its cache's doing, so every start does it, and that is reported."""
+    """Loading cuda.core is not an effect of its cache, so every start does it, and that is reported."""
     assert peers_libraries(("cuda.core", Arm.DRIVER), CUDA) == ("cuda.core",)
     assert list(peers_caveats(["cuda.core"], CUDA)) == [
         "every start loads cuda.core, so that loading it does not count as a cost of its cache"

@@ -111,7 +111,7 @@ def test_no_arm_is_always_first(run: Run) -> None:
 
 
 def test_every_cold_start_has_empty_folders_that_go(run: Run) -> None:
-    """No two cold starts share a folder, so each writes; warm ones share theirs, and the first fills it."""
+    """No two cold starts share a directory, so each writes; warm ones share one, and the first fills it."""
     starts = Starts()
     case = run(starts)
     folders = {
@@ -144,7 +144,7 @@ def test_a_failed_start_ends_the_case(run: Run, arm: str) -> None:
 
 
 def test_a_peer_that_fails_is_not_started_again(run: Run) -> None:
-    """The others go on without it, and a note says why it is missing."""
+    """The others go on without it, and a note says why it is left out."""
     starts = Starts(failing=frozenset({"cuda.core"}))
     case = run(starts, against=("cuda.core", Arm.DRIVER, "pyopencl"))
     assert starts.arms.count("cuda.core") == 1
@@ -187,7 +187,7 @@ def test_an_interrupt_keeps_whole_pairs_and_names_what_was_not_reached(
 
 
 def test_what_does_not_build_is_not_started(run: Run) -> None:
-    """Where nothing was kept there is nothing to be warm from, and the reason is reported."""
+    """If nothing was stored there is nothing to warm, and the reason is reported."""
     for built, reason in (
         ("it does not compile", "it does not compile"),
         (BUILT._replace(key=None, note="the disk is full"), "nothing was cached: the disk is full"),
@@ -206,7 +206,7 @@ def test_what_has_no_target_is_not_tried(run: Run) -> None:
 
 @pytest.fixture
 def seconds(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
-    """A clock that each look moves on by ten seconds."""
+    """A clock that advances by ten seconds at each reading."""
     now = [0.0]
 
     class Clock:

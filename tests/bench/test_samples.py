@@ -117,7 +117,7 @@ def test_a_warm_start_loads(warm: Start) -> None:
 
 
 def test_a_warm_start_that_misses_goes_on_and_says_why(start: Start, store: DirectoryStore) -> None:
-    """It compiles as a program would, and keeps nothing, so that the next one misses as well."""
+    """It compiles as a program would, and stores nothing, so the next one misses too."""
     for _ in range(2):
         sample = start(Arm.WARM)
         assert _named(sample)[2:5] == ["key", "lookup", "compile"]
@@ -127,7 +127,7 @@ def test_a_warm_start_that_misses_goes_on_and_says_why(start: Start, store: Dire
 
 
 def test_a_binary_that_the_driver_rejects_is_a_miss(warm: Start) -> None:
-    """The start goes on by compiling, and names the driver's refusal."""
+    """The start goes on by compiling, and names the driver's error."""
     warm.session.rejects = True
     sample = warm(Arm.WARM)
     assert (sample.hit, sample.error) == (False, "")
@@ -163,6 +163,6 @@ def test_a_peer_builds_through_its_own_cache(start: Start) -> None:
 
 
 def test_what_goes_wrong_is_the_samples_error(start: Start) -> None:
-    """An error of ours ends the start with its sentence; the phases before it are kept."""
+    """Our own error ends the start with its sentence; the phases before it are kept."""
     sample = start(Arm.COLD, peers=("nobody",))
     assert (sample.error, _named(sample)) == ("nobody has no cache", ["process start"])

@@ -80,7 +80,7 @@ def test_every_driver_cache_lies_below_the_folder(start: Started, tmp_path: Path
 
 
 def test_the_folders_of_drivers_are_there(start: Started) -> None:
-    """Some drivers cache only where their directory exists."""
+    """Some drivers cache only if their directory exists."""
     seen: list[bool] = []
 
     def look(own: Mapping[str, str]) -> None:
@@ -91,7 +91,7 @@ def test_the_folders_of_drivers_are_there(start: Started) -> None:
 
 
 def test_only_its_own_arm_has_pyopencls_cache(start: Started, tmp_path: Path) -> None:
-    """PyOpenCL's cache is off but for the peer, for which it is moved, and its switch is unset."""
+    """PyOpenCL's cache is off except for the peer, for which it is moved and its switch is unset."""
     environment = start.environment("pyopencl")
     assert environment["PYOPENCL_NO_CACHE"] is None
     assert Path(environment["XDG_CACHE_HOME"] or "").is_relative_to(tmp_path)
@@ -111,7 +111,7 @@ def test_what_is_written_is_found_under_the_caches_name(start: Started) -> None:
 
 
 def test_empty_and_touched_files_are_no_entries(start: Started) -> None:
-    """PoCL leaves an empty file at every start and touches another; neither is anything written."""
+    """PoCL leaves an empty file at every start and touches another; neither counts as written."""
     first = start(Arm.WARM, lambda own: build.program(Path(own["POCL_CACHE_DIR"])))
     assert [(one.cache, one.entries) for one in first.growth] == [("pocl", 1)]
 

@@ -58,7 +58,7 @@ def run(effort: Effort) -> Iterator[Comparison]:
 
 
 def cub_include_dirs() -> tuple[str, ...]:
-    """Where the headers of CUB and of CUDA's runtime are; none where they are not installed."""
+    """The directories of the headers of CUB and of CUDA's runtime; none if they are not installed."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     include = Path(sys.prefix, "lib", version, "site-packages/nvidia/cu13/include")
     return (str(include), str(include / "cccl")) if (include / "cccl").is_dir() else ()

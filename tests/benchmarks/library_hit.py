@@ -1,6 +1,6 @@
-"""A hit by the library: from the source in a program's hand to bytes or a program.
+"""A hit by the library: from a program's source to bytes or a program.
 
-Nothing is kept in memory where it is not said, so that each hit is read from disk.
+Unless noted otherwise nothing is kept in memory, so that each hit is read from disk.
 """
 
 import os

@@ -124,7 +124,7 @@ def _cuda(place: Path, effort: Effort) -> Iterator[Comparison]:
 
 
 def missing(script: str) -> str:
-    """The last line of the error with which a script ends; empty where it runs."""
+    """The last line of the error with which a script ends; empty if it runs."""
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=CHECKOUT, capture_output=True, text=True, check=False
     )

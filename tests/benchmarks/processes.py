@@ -1,7 +1,7 @@
-"""Many processes on one root: whether their hits follow the cores, and how long a start of many takes.
+"""Many processes on one root: whether their hits scale with the cores, and how long a start of many takes.
 
-Each process is made ready first, and only its hits are measured. Where nothing is in the way, so many reads
-take as much CPU time in many processes as in one, and their wall time falls with the cores.
+Each process is made ready first, and only its hits are measured. Without contention the same reads take as
+much CPU time in many processes as in one, and their wall time falls with the cores.
 """
 
 import os

@@ -79,7 +79,7 @@ def run(effort: Effort) -> Iterator[Comparison]:
 
 
 def _filled(place: Path, programs: int) -> Mapping[str, str]:
-    """The variables of a machine that believes the entries of a store, which another machine has made."""
+    """The variables of a machine that trusts the entries of a store, which another machine has made."""
     (place / "store").mkdir(mode=0o755)
     public = make_pair(place / "key")
     sending = {"GPUCACHE_REMOTE_WRITE": "1", "GPUCACHE_SIGNING_KEY": str(place / "key")}

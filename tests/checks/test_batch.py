@@ -1,4 +1,4 @@
-"""Checks in the sources of a batch: joined or not, each reports its failures as it does alone."""
+"""Checks in the sources of a batch: joined or not, each reports its failures as when alone."""
 
 import json
 import os
@@ -171,7 +171,7 @@ def test_a_source_with_a_wrong_check_fails_alone(run: Run) -> None:
 
 
 def test_more_checks_than_one_table_holds_are_built_apart(run: Run) -> None:
-    """So that each keeps its number, and with it message and file."""
+    """So each keeps its number, and with it message and file."""
     text = "{}kernel void {}(GPUCACHE_CHECKED global int *data)\n{{\n    GPUCACHE_BEGIN;\n{}}}\n"
     never = f'    if (0) GPUCACHE_CHECK(0, "{"never " * 6000}");\n'
     check = '    GPUCACHE_CHECK(data[get_global_id(0)] < 100, "%d is large", data[get_global_id(0)]);\n'

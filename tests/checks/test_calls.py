@@ -25,7 +25,6 @@ def test_each_check_gets_its_place_in_the_table() -> None:
 
 
 def test_a_source_without_checks_mode_is_as_it_was() -> None:
-    """The mode none changes nothing."""
     source = b'GPUCACHE_CHECK(a, "one");'
     assert instrument(source, Checks.NONE).source == source
 
@@ -108,7 +107,7 @@ def test_any_text_keeps_its_lines(text: str) -> None:
 
 @pytest.mark.parametrize("closing", [b"", b")"])
 def test_a_source_of_checks_within_checks_comes_to_an_end(closing: bytes) -> None:
-    """A hundred thousand that are not closed, or not soon, are not each searched for their end."""
+    """A hundred thousand unclosed checks are not each searched for their end."""
     source = b"GPUCACHE_CHECK(" * 100_000 + closing * 100_000
     assert instrument(b'GPUCACHE_CHECK(a, "b");' + source, Checks.SYNC).table[0] == Check(1, "b")
 

@@ -32,7 +32,7 @@ def _compile(source: bytes, mode: Checks, *expressions: str) -> Artifact:
 
 @pytest.mark.parametrize("mode", Checks)
 def test_every_mode_compiles(mode: Checks) -> None:
-    """Without a word from the compiler; the record is won by an atomic operation where there are checks."""
+    """The compiler prints nothing; with checks the record is claimed by an atomic operation."""
     artifact = _compile(_SOURCE, mode, "sum<float>", "sum<long long>")
     assert artifact.build_log == ""
     assert (b"atom" in artifact.payload) is (mode is not Checks.NONE)

@@ -30,7 +30,7 @@ from gpucache.model import Check
     ],
 )
 def test_a_format_is_filled(text: str, operands: tuple[int | float, ...], told: str) -> None:
-    """As printf would, but an operand keeps its own type whatever the format says."""
+    """As with printf, but an operand keeps its own type whatever the format says."""
     assert problem(text, len(operands)) is None
     assert fill(text, operands) == told
 
@@ -53,7 +53,7 @@ def test_a_record_keeps_the_types_of_its_operands() -> None:
 
 
 def test_an_empty_record_is_no_failure() -> None:
-    """Whatever an earlier failure left behind its code."""
+    """Whatever an earlier failure left after its code."""
     assert read_record(_record(-1, 17, 3, 8)) is None
 
 
@@ -65,7 +65,7 @@ def test_a_record_of_garbage_reads() -> None:
 
 
 def test_a_state_is_the_kernel_above_a_bit() -> None:
-    """As the header takes it apart."""
+    """As the header splits it."""
     assert [state(5, may_have_failed=False), state(5, may_have_failed=True)] == [10, 11]
 
 

@@ -55,7 +55,7 @@ def _run(environment: Mapping[str, str], *command: str | Path) -> str:
 
 
 def _vendors(platform: str, request: pytest.FixtureRequest) -> Path:
-    """The directory that names a platform to the OpenCL loader; skips where it is not installed."""
+    """The directory that names a platform to the OpenCL loader; skips if it is not installed."""
     if platform == "pocl":
         need_pocl()
     vendors: Path = request.getfixturevalue("nvidia_vendors" if platform == "nvidia" else "icd_vendors")
@@ -116,7 +116,7 @@ def test_code_behind_the_last_sync_point_computes_what_it_should(ran: tuple[str,
 
 
 def test_what_is_launched_after_a_failure_does_nothing_in_async(ran: tuple[str, dict[str, Any]]) -> None:
-    """Kernels that start before anybody looked leave at once, with barriers or without; in sync all run."""
+    """In async, kernels that start before the host looked leave at once, with or without barriers."""
     mode, scenarios = ran
     written = [-1] * 4 if mode == "async" else [64] * 4
     assert scenarios["garbage"][-3] == written

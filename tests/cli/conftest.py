@@ -64,7 +64,7 @@ Run = Callable[..., Answer]
 
 @pytest.fixture(scope="session")
 def vendors(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that names Intel's runtime to the OpenCL loader where it is installed, and at most a PoCL."""
+    """A directory that names Intel's runtime to the OpenCL loader, if it is installed, and one PoCL."""
     folder = tmp_path_factory.mktemp("cli-vendors")
     library = Path(sys.prefix, "lib", "libintelocl.so")
     if library.is_file():
@@ -132,9 +132,9 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(probed: None, root: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run gpucache in this process on this test's own root; children's words are captured as well.
+    """Run gpucache in this process on this test's own root; children's output is captured as well.
 
-    A root that does not exist is named by the variable where it is read, as the option is refused there.
+    A root that does not exist is named by the variable if it is read, as the option would be refused.
     """
 
     def command(*arguments: object, at: Path | None = root) -> Answer:
@@ -223,7 +223,7 @@ def cache(mixed: Filled, root: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def endless() -> str:
-    """A CUDA source that no compiler gets to the end of."""
+    """A CUDA source that no compiler finishes."""
     return ENDLESS_CU
 
 
@@ -248,7 +248,7 @@ def entries() -> Callable[[Path], list[Path]]:
 
 
 def an_older_toolchains(entry: Entry, age_ns: int) -> Entry:
-    """The same build by another version of its toolchain, made that much earlier."""
+    """The same build by another version of its toolchain, made so much earlier."""
     label, old = next(pair for pair in entry.head.toolchain if pair[0] not in entry.head.toolchain_identity)
     fields = tuple(
         field._replace(value="0.1") if (field.label, field.value) == (label, old) else field

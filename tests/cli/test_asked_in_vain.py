@@ -34,7 +34,7 @@ def test_a_check_that_could_not_check_all_is_no_pass(
 
 
 def test_a_required_hit_is_required_with_bad_settings_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A size that cannot be parsed turns the cache off, not GPUCACHE_REQUIRE."""
+    """A size that cannot be parsed disables the cache, but not GPUCACHE_REQUIRE."""
     from gpucache.library import process
 
     monkeypatch.setenv("GPUCACHE_REQUIRE", "1")

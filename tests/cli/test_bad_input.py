@@ -222,7 +222,7 @@ REFUSED |= dict.fromkeys(EMPTY, ("empty",)) | {"inspect --cache pocl:": ("'pocl:
 def test_what_cannot_be_meant_is_one_sentence(
     run: Run, here: Path, root: Path, nvrtc: str, line: str
 ) -> None:
-    """It names the thing and the remedy, as a document with --json; nothing is read, run or written."""
+    """It names the thing and the remedy, with --json as a document; nothing is read, run or written."""
     before = sorted(here.rglob("*"))
     answer = run("--json", *shlex.split(line))
     document = answer.document
@@ -236,7 +236,7 @@ def test_what_cannot_be_meant_is_one_sentence(
 
 @pytest.mark.parametrize("line", ["warm", "evict --max-size", "prime k.cl"])
 def test_without_json_stdout_is_empty(run: Run, here: Path, line: str) -> None:
-    """The sentence alone is said."""
+    """Only the sentence is printed."""
     answer = run(*shlex.split(line))
     assert (answer.code, answer.out) == (2, "")
     assert_sentence(answer, ())
@@ -305,7 +305,7 @@ def _of_somebody(root: Path) -> None:
 def test_a_root_that_cannot_be_used_is_exit_5(
     run: Run, here: Path, root: Path, nvrtc: str, make: Callable[[Path], None], words: str, verb: str
 ) -> None:
-    """A root that is a file, open to others or somebody else's is refused by every verb and left alone."""
+    """A root that is a file, open to others or another user's is refused by every verb and left alone."""
     make(root)
     answer = run(*verb.split())
     assert answer.code == 5
@@ -315,7 +315,7 @@ def test_a_root_that_cannot_be_used_is_exit_5(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a pipe there has no reader to lose")
 def test_a_root_that_is_a_file_is_told_where_the_reader_has_gone(root: Path) -> None:
-    """The overview of the other caches may be cut by head; the sentence and the exit code stay."""
+    """head may cut the overview of the other caches; the sentence and the exit code stay."""
     root.touch()
     read, write = os.pipe()
     os.close(read)
@@ -327,7 +327,7 @@ def test_a_root_that_is_a_file_is_told_where_the_reader_has_gone(root: Path) -> 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may list every folder")
 def test_a_folder_that_cannot_be_listed_is_named(run: Run, here: Path) -> None:
-    """A directory without permission ends the command, rather than being left out in silence."""
+    """A directory without permission ends the command, instead of being silently left out."""
     locked = here / "locked"
     locked.mkdir(mode=0o000)
     answer = run("warm", here, "--target", "cuda:sm_90")
@@ -355,7 +355,7 @@ def test_a_bad_variable_is_named(
 
 
 def test_no_home_is_exit_5(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no place for a cache can be reported, the remedy is the variable that names one."""
+    """Without a usable place for a cache, the remedy is the variable that names one."""
     monkeypatch.setattr("platformdirs.user_cache_dir", lambda *_, **__: "~/.cache/gpucache")
     answer = run("inspect", at=None)
     assert answer.code == 5
@@ -400,7 +400,7 @@ def test_a_defect_shows_its_traceback_where_it_was_asked_for(
 
 @pytest.mark.parametrize("verb", ["inspect", "devices", "evict"])
 def test_an_empty_root_is_refused(run: Run, verb: str) -> None:
-    """An empty --root, as an unset variable of a script leaves it, is not the current directory."""
+    """An empty --root, as from an unset variable of a script, is not the current directory."""
     answer = run("--root", "", verb, "--json", at=None)
     assert answer.code == 2 and "--root is empty" in answer.document["error"]["message"]
 

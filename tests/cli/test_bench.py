@@ -50,7 +50,7 @@ def _samples(case: Any, arm: str) -> list[Any]:
 
 
 def test_a_cold_start_compiles_and_a_warm_one_hits(run: Run, root: Path, write: Write, pocl: str) -> None:
-    """With a local size both starts reach their first launch; PoCL's own cache proves who compiled."""
+    """With a local size both starts reach their first launch; PoCL's own cache shows which compiled."""
     source = write({"twice.cl": TWICE_CL}) / "twice.cl"
     answer = run("--json", "bench", source, "--target", pocl, "--local-size", "64", "--runs", "2")
     case = _case(answer)
@@ -72,7 +72,7 @@ def test_a_cold_start_compiles_and_a_warm_one_hits(run: Run, root: Path, write: 
 
 
 def test_without_a_cuda_device_nothing_is_loaded(run: Run, write: Write, nvrtc: str, devices: Any) -> None:
-    """For a CUDA target that is not here compiling is timed against looking up, and the text says so."""
+    """For an absent CUDA target compiling is timed against looking up, and the text says so."""
     if any(device.backend == "cuda" and device.present for device in devices):
         pytest.skip("a CUDA device is here")
     answer = run("--json", "bench", write({"vector.cu": VECTOR}), *CUBIN)
@@ -159,7 +159,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[BenchCase]:
 def test_a_gate_goes_by_the_low_end(
     run: Run, write: Write, nvrtc: str, measured: list[BenchCase], wanted: str, code: int
 ) -> None:
-    """A case whose interval reaches below the mark is exit 3, and is named."""
+    """A case whose interval reaches below the limit is exit 3, and is named."""
     answer = run("--json", "bench", write({"p.cu": VECTOR}), "--target", nvrtc, "--fail-below", wanted)
     below = answer.document["summary"]["below"]
     assert (answer.code, len(below)) == (code, 1 if code else 0)
@@ -181,7 +181,7 @@ def test_a_gate_does_not_believe_a_degraded_case(
 def test_the_extent_reaches_the_run(
     run: Run, write: Write, nvrtc: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pairs, budget and peers are handed on as given, each peer once; without a word they are left open."""
+    """Pairs, budget and peers are passed on as given, each peer once; by default they are left open."""
     seen: list[Extent] = []
     peers: list[tuple[str, ...]] = []
 
@@ -246,7 +246,7 @@ def test_a_plot_needs_its_extra(
 def test_trying_an_export_leaves_what_is_there(
     run: Run, write: Write, nvrtc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file of an earlier run stays as it was until there are new figures."""
+    """An earlier export stays unchanged until there are new figures."""
     file = tmp_path / "figures.md"
     file.write_text("earlier", encoding="utf-8")
     monkeypatch.setattr("gpucache.cli.bench._programs", lambda *_: None)

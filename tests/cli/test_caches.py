@@ -22,14 +22,14 @@ def futhark(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def rocfft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The user's rocFFT database, where rocFFT's variable puts it."""
+    """The user's rocFFT database, in the place of rocFFT's variable."""
     path = tmp_path / "rocfft.db"
     monkeypatch.setenv("ROCFFT_RTC_CACHE_PATH", str(path))
     return database(path, [row(), row(OTHER), row(arch="gfx908", seconds=1_800_000_000)])
 
 
 def test_a_place_is_recognised(run: Run, futhark: Path) -> None:
-    """--cache takes a directory of another system's, and its entries are listed."""
+    """--cache takes another system's directory, and its entries are listed."""
     answer = run("--json", "inspect", "--list", "--cache", futhark)
     assert {entry["program"] for entry in answer.document["outcomes"]} == {"good", "bad"}
     assert {entry["cache"] for entry in answer.document["outcomes"]} == {"futhark"}
@@ -58,7 +58,7 @@ def test_one_cache_tells_how_to_redirect_and_trace_it(run: Run, rocfft: Path) ->
 
 
 def test_verify_finds_and_repairs(run: Run, futhark: Path) -> None:
-    """A file that was cut off is wrong; repaired it is gone and the sound one stays."""
+    """A truncated file is a finding; after a repair it is gone and the sound one stays."""
     [finding] = run("--json", "verify", "--cache", futhark).document["outcomes"]
     assert (finding["kind"], finding["program"]) == ("truncated", "bad")
     assert run("verify", "--cache", futhark, "--repair").code == 0
@@ -66,7 +66,7 @@ def test_verify_finds_and_repairs(run: Run, futhark: Path) -> None:
 
 
 def test_read_only_repairs_nothing(run: Run, futhark: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """GPUCACHE_READ_ONLY keeps the other caches as they are, too."""
+    """GPUCACHE_READ_ONLY also leaves the other caches unchanged."""
     monkeypatch.setenv("GPUCACHE_READ_ONLY", "1")
     assert run("verify", "--cache", futhark, "--repair").code == 5
     assert run("evict", "--cache", futhark, "--all", "--yes").code == 5
@@ -184,7 +184,7 @@ def test_others_are_shown_where_our_own_has_no_place(run: Run, rocfft: Path, tmp
 def test_a_default_place_that_a_variable_leads_away_from_is_shown(
     arguments: tuple[str, ...], run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """As not used now, with the variable that decides that; nothing but inspect looks there."""
+    """It is shown as not used, with the variable that decides that; only inspect looks there."""
     before = tmp_path / "home" / ".cache" / "cuda-python" / "program-cache"
     for path in (before / "entries" / "ab", before / "tmp"):
         path.mkdir(parents=True)

@@ -97,7 +97,7 @@ def _in_terminal(shell: str, line: str, environment: dict[str, str]) -> None:
 
 
 def _in_fish(shell: str, line: str, environment: dict[str, str]) -> None:
-    """Ask fish's own engine for the one completion, put it in as fish does, and run the line."""
+    """Ask fish's own engine for the one completion, insert it as fish does, and run the line."""
     start, tab, rest = line.partition("\t")
     assert tab
     script = (
@@ -141,7 +141,7 @@ def test_a_tab_completes_what_the_cache_and_the_last_probe_know(
 
 
 def test_completion_without_a_cache_answers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nothing was cached or probed a completion is empty, makes nothing and says nothing."""
+    """Without entries or a probe a completion is empty, creates nothing and prints nothing."""
     root = tmp_path / "none"
     environment = os.environ | {
         "GPUCACHE_DIR": str(root),
@@ -157,7 +157,7 @@ def test_completion_without_a_cache_answers_nothing(tmp_path: Path, monkeypatch:
 def test_the_root_of_the_command_line_is_the_one_completed_from(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``--root`` earlier on the line decides whose programs are offered."""
+    """``--root`` earlier on the line decides which programs are offered."""
     monkeypatch.delenv("GPUCACHE_DIR")
     environment = os.environ | {
         COMPLETE: "zsh_complete",

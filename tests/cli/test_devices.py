@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def asking(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """As ``run``, with a probe that asks the drivers anew."""
+    """Like ``run``, with a new probe of the drivers."""
     monkeypatch.setattr("gpucache.probe.ask.ask", ask)
     return run
 
 
 def test_every_compiler_is_a_target(asking: Run, pocl: str, intel: str, nvrtc: str) -> None:
-    """PoCL and Intel are devices that are here, an architecture of NVRTC is a target without one."""
+    """PoCL and Intel are present devices; an architecture of NVRTC is a target without a device."""
     rows = {row["target"]: row for row in asking("devices", "--json").document["outcomes"]}
     assert all(rows[target]["available"] and rows[target]["present"] for target in (pocl, intel))
     assert rows[nvrtc]["available"] and not rows[nvrtc]["present"]
@@ -86,7 +86,7 @@ def test_a_driver_that_breaks_is_a_row(asking: Run, tmp_path: Path, monkeypatch:
 
 
 def test_no_target_at_all_is_exit_4(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nothing can be targeted the command says so with its exit code."""
+    """If nothing can be targeted the command says so with its exit code."""
     monkeypatch.setattr("gpucache.probe.ask.ask", lambda _=None, **__: [])
     assert run("devices").code == 4
 
@@ -104,7 +104,7 @@ def test_targets_are_remembered_only_in_a_root_to_be_trusted(run: Run, root: Pat
 def test_a_read_only_cache_is_left_alone_by_a_probe(
     run: Run, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With GPUCACHE_READ_ONLY the targets of a probe are not written down."""
+    """With GPUCACHE_READ_ONLY the targets of a probe are not stored."""
     (cache / "v1" / "targets.json").unlink()
     monkeypatch.setenv("GPUCACHE_READ_ONLY", "1")
     assert run("devices").code == 0

@@ -66,7 +66,7 @@ def test_a_build_elsewhere_is_waited_for_but_not_for_ever(
 def test_being_told_to_end_is_an_interrupt(
     root: Path, write: Write, nvrtc: str, endless: str, vendors: Path, tmp_path: Path, name: str
 ) -> None:
-    """A signal to the whole group, as of a terminal, is exit 130, one document, and no folder left behind."""
+    """A signal to the whole group, as from a terminal, is exit 130, one document, and no directory left."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     locks = root / "v1" / "locks"
@@ -111,7 +111,7 @@ sys.meta_path.insert(0, Strike())
     ],
 )
 def test_an_interrupt_while_modules_are_imported(tmp_path: Path, program: list[str], module: str) -> None:
-    """Ctrl-C before the verb runs is exit 130 and one word like at any other moment."""
+    """Ctrl-C before the verb runs is exit 130 and one word, as at any other moment."""
     (tmp_path / "sitecustomize.py").write_text(_STRUCK.format(module=module), encoding="utf-8")
     _assert_interrupted(tmp_path, *program)
 
@@ -144,7 +144,7 @@ sys.meta_path.insert(0, Strike())
     ids=["class", "exec"],
 )
 def test_an_interrupt_that_python_makes_something_else_of(tmp_path: Path, where: str, module: str) -> None:
-    """While a class is made it becomes another error, in an exec another exit code; people see neither."""
+    """Inside a class statement it becomes another error, in an exec another exit code; users see neither."""
     (tmp_path / "sitecustomize.py").write_text(
         _STRUCK_WITHIN.format(where=where, module=module), encoding="utf-8"
     )
@@ -162,7 +162,7 @@ sys.exit(main())
 
 
 def test_the_end_passes_python_by_while_a_thread_is_at_work() -> None:
-    """A thread that still imports would now and then crash Python's own end, and the exit code with it."""
+    """A thread that still imports could crash Python's own end, and change the exit code."""
     done = run_text([sys.executable, "-c", _BUSY])
     assert (done.returncode, done.stdout) == (2, "")
 
@@ -200,7 +200,7 @@ def test_an_interrupted_bench_shows_what_it_has(tmp_path: Path) -> None:
 def test_warming_what_cannot_be_kept_is_refused(
     run: Run, root: Path, write: Write, nvrtc: str, variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where nothing may be kept warm compiles nothing: exit 5 with one sentence that names the variable."""
+    """If nothing may be stored warm compiles nothing: exit 5 with one sentence that names the variable."""
     monkeypatch.setenv(variable, "1")
     answer = run("warm", write({"vector.cu": VECTOR}), "--target", nvrtc)
     assert (answer.code, answer.out, answer.err.count("\n")) == (5, "", 1)

@@ -54,7 +54,7 @@ def outdated(cache: Path, nvrtc: str) -> str:
 
 
 def test_what_was_not_used_for_long_goes(run: Run, aged: Mapping[str, Path]) -> None:
-    """--older-than takes entries whose last use is longer ago, and leaves the others."""
+    """--older-than removes entries whose last use is longer ago, and leaves the others."""
     answer = run("--json", "evict", "--older-than", "15d")
     assert [target for _, target in _rows(answer)] == sorted(list(aged)[2:])
     assert [path.exists() for path in aged.values()] == [True, True, False, False]
@@ -106,7 +106,7 @@ def test_a_size_takes_the_least_recently_used_down_to_80_percent(run: Run, aged:
 
 
 def test_under_the_size_nothing_goes(run: Run, cache: Path) -> None:
-    """A size that is not exceeded removes nothing, be it exceeded at 80 %."""
+    """A size that is not exceeded removes nothing, even if 80 % of it is."""
     size = run("--json", "inspect").document["summary"]["size_bytes"]
     assert run("--json", "evict", "--max-size", f"{size}B").document["summary"]["removed"] == 0
 
@@ -182,7 +182,7 @@ def test_a_read_only_cache_is_not_evicted_from(
 
 
 def _driver_cache(root: Path) -> Path:
-    """A cache of the CUDA driver, last written to a day ago."""
+    """A cache of the CUDA driver, last written a day ago."""
     for name in ("index", "A/B/0000000000000c"):
         path = root / name
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -193,7 +193,7 @@ def _driver_cache(root: Path) -> Path:
 
 @pytest.mark.parametrize("options", [("--max-size", "1B"), ("--all", "--yes")])
 def test_a_dry_run_says_what_a_run_does(options: tuple[str, str], run: Run, tmp_path: Path) -> None:
-    """Also where the run refuses: a driver's cache goes whole or not, and not among the files of others."""
+    """Also if the run refuses: a driver's cache goes whole or not at all, and not among foreign files."""
     jit = _driver_cache(tmp_path / "jit")
     (jit / "thesis.tex").write_text("a year of work")
     asked = ("--json", "evict", "--cache", f"cuda:{jit}", *options)
@@ -205,7 +205,7 @@ def test_a_dry_run_says_what_a_run_does(options: tuple[str, str], run: Run, tmp_
 
 
 def test_unlike_compares_fields_of_our_own_entries(run: Run, cache: Path) -> None:
-    """Our own entries go by a field of their toolchain; a field that none has is answered with the known."""
+    """Our own entries have their toolchain's fields; an unknown field is an error with the known ones."""
     going = run("evict", "--unlike", "NVRTC version=0", "--dry-run", "--json").document["outcomes"]
     assert going and all(one["target"].startswith("cuda:") for one in going)
     answer = run("evict", "--unlike", "nvrtc=13", "--dry-run")

@@ -1,4 +1,4 @@
-"""``gpucache warm --example``: every program that comes along is built once, and all verbs agree on them."""
+"""``gpucache warm --example``: every shipped program is built once, and all verbs agree on them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _results(answer: Answer) -> dict[tuple[str, str], str]:
 
 
 def test_example_builds_every_program_that_comes_along(example: Filled, pocl: str, intel: str) -> None:
-    """Every example is built for the OpenCL devices here and for the architectures it names."""
+    """Every example is built for the OpenCL devices of this machine and for the architectures it names."""
     assert example.answer.code == 0
     results = _results(example.answer)
     assert set(results.values()) == {"built"}
@@ -53,7 +53,7 @@ def test_a_manifest_is_asked_about(run: Run, example: Filled) -> None:
 
 
 def test_a_manifest_is_named_as_for_warm(run: Run, example: Filled) -> None:
-    """``--manifest`` asks as a warm list on its own does, and does not go together with sources."""
+    """``--manifest`` works as for warm, and excludes sources."""
     answer = run("inspect", "--why", "--manifest", manifest_path(), "--json", at=example.root)
     assert (answer.code, answer.document["summary"]["misses"]) == (0, 0)
     both = run("inspect", "--why", "x.cl", "--manifest", manifest_path(), at=example.root)

@@ -43,7 +43,7 @@ def test_a_futhark_file_by_default_options_says_what_it_does_not_know(
 
 
 def test_a_program_that_does_not_compile_writes_nothing(run: Run, nvrtc: str, tmp_path: Path) -> None:
-    """The compiler's words are shown, exit 3, and no file is left."""
+    """The compiler's message is shown, exit 3, and no file is left."""
     bad = tmp_path / "bad.cu"
     bad.write_text('extern "C" __global__ void f() { nonesuch(); }\n', encoding="utf-8")
     done = run("export", "futhark", tmp_path / "out", bad, "--target", "cuda:sm_90")
@@ -81,14 +81,14 @@ def test_a_merge_is_reproducible(run: Run, databases: tuple[Path, Path], tmp_pat
 def test_a_relative_place_works(
     run: Run, databases: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Names are meant from the current directory."""
+    """Names are relative to the current directory."""
     monkeypatch.chdir(tmp_path)
     assert run("export", "rocfft", "out.db", "a.db", "b.db").code == 0
     assert run("export", "rocfft-image", "image", "out.db").code == 0
 
 
 def test_rows_can_be_chosen(run: Run, databases: tuple[Path, Path], tmp_path: Path) -> None:
-    """--like takes the rows of an architecture alone, and says how many were left out."""
+    """--like takes only the rows of an architecture, and says how many were left out."""
     done = run("--json", "export", "rocfft", tmp_path / "o.db", *databases, "--like", "arch=gfx908")
     [outcome] = done.document["outcomes"]
     assert outcome["entries"] == 1 and any("--like" in note for note in outcome["notes"])
@@ -157,7 +157,7 @@ def test_a_layer_takes_a_command_and_the_others_take_sources(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="layers are for Linux")
 def test_a_command_that_builds_nothing_makes_no_layer(run: Run, tmp_path: Path) -> None:
-    """It is said; the exit code is that of findings, unless the command failed itself."""
+    """A message says so; the exit code is that of findings, unless the command itself failed."""
     out = tmp_path / "above" / "out"
     for command, code in ((("sh", "-c", "exit 7"), 7), (("true",), 3), (("./nothere",), 127)):
         done = run("export", "layer", out, "--", *command)

@@ -1,4 +1,4 @@
-"""A full disk is named as the reason wherever a command writes a file that a user names, and none stays."""
+"""A full disk is named as the reason by every command that writes a user's file, and no part of it stays."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ def full_disk(mount: Callable[[str], Path]) -> Path:
 
 
 def test_a_profile_on_a_full_disk_is_not_written(full_disk: Path, tmp_path: Path) -> None:
-    """No empty file is left, which would not read as a profile."""
+    """No empty file is left, which would not be a valid profile."""
     command = [sys.executable, "-m", "gpucache", "--root", str(tmp_path / "root"), "devices", "--save"]
     done = subprocess.run(
         [*command, str(full_disk / "profile.json")], capture_output=True, text=True, check=False

@@ -117,7 +117,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_generate_writes_what_check_then_finds_in_order(checkout: Path) -> None:
-    """Writing makes every file, takes away a lost verb's page, and leaves nothing to do."""
+    """It writes every file and removes a lost verb's page, and then there is nothing to do."""
     stray = checkout / "man" / "gpucache-prime.1"
     stray.parent.mkdir()
     stray.touch()

@@ -146,7 +146,7 @@ def test_the_way_in_imports_nothing() -> None:
 
 
 def test_the_version_waits_for_nothing_but_click(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where none of our variables is set not even settings are read, and no class is made for them."""
+    """Without our variables not even settings are read, and no class is made for them."""
     for name in [name for name in os.environ if name.startswith("GPUCACHE_")]:
         monkeypatch.delenv(name)
     code, modules = _modules(tmp_path / "modules", ["--version"], {})

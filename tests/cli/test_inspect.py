@@ -58,7 +58,7 @@ def test_the_state_counts_what_is_there(run: Run, mixed: Filled, entries: Files)
 
 
 def test_the_key_fields_of_an_entry_are_all_there(run: Run, mixed: Filled) -> None:
-    """The document of one entry carries the key fields as the store keeps them, in order."""
+    """The document of one entry has the key fields as the store keeps them, in order."""
     row = next(row for row in _built(mixed) if row["target"].startswith("opencl:pocl"))
     (entry,) = run("--json", "inspect", row["key"][:12], at=mixed.root).document["outcomes"]
     store = DirectoryStore(mixed.root, writable=False)
@@ -101,7 +101,7 @@ def test_extract_writes_what_the_compiler_returned(run: Run, mixed: Filled, tmp_
 def test_bytes_of_an_unknown_kind_are_extracted_and_never_loaded(
     run: Run, root: Path, tmp_path: Path
 ) -> None:
-    """A program may hand cuda.core's cache any bytes, and gets the same ones back on every way."""
+    """A program may give cuda.core's cache any bytes, and gets the same ones back in every way."""
     script = 'from gpucache.cuda import ProgramCache\nProgramCache()[b"key"] = b"neither cubin nor PTX"'
     environment = {**os.environ, "GPUCACHE_DIR": str(root)}
     subprocess.run([sys.executable, "-c", script], env=environment, check=True, timeout=PATIENCE_S)
@@ -115,7 +115,7 @@ def test_bytes_of_an_unknown_kind_are_extracted_and_never_loaded(
 
 
 def test_extract_needs_one_entry(run: Run, mixed: Filled, tmp_path: Path) -> None:
-    """Where several entries are named nothing is written."""
+    """If several entries are named nothing is written."""
     file = tmp_path / "artifact"
     answer = run("inspect", "twice.cl", "--extract", file, at=mixed.root)
     assert (answer.code, file.exists()) == (2, False)
@@ -148,7 +148,7 @@ def test_another_root_can_be_named(run: Run, mixed: Filled) -> None:
 
 
 def test_a_cache_is_drawn(run: Run, mixed: Filled, tmp_path: Path) -> None:
-    """The picture is written, and the state is shown as without it."""
+    """The picture is written, and the state is printed as without it."""
     pytest.importorskip("matplotlib")
     answer = run("inspect", "--plot", tmp_path / "growth.svg", at=mixed.root)
     assert (answer.code, answer.out) == (0, run("inspect", at=mixed.root).out)

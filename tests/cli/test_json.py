@@ -1,4 +1,4 @@
-"""The documents for machines: exactly the names that are promised, whatever the verb."""
+"""JSON documents have exactly the promised names, for every verb."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ def test_a_name_that_is_no_text_is_escaped(run: Run, tmp_path: Path, nvrtc: str)
 
 
 def test_a_reader_that_goes_away_is_no_failure(mixed: Filled) -> None:
-    """A document whose reader has gone ends the command without a word, and with exit 0."""
+    """A document whose reader has gone ends the command silently, with exit 0."""
     command = [sys.executable, "-m", "gpucache", "--root", str(mixed.root), "--json", "inspect", "--list"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
         assert child.stdout is not None and child.stderr is not None

@@ -39,7 +39,7 @@ for wanted in ("k<int>", "k<float>"):
 def test_what_stands_side_by_side_is_not_superseded(
     run: Run, root: Path, entries: Files, nvrtc: str, script: str
 ) -> None:
-    """Entries of one program that a program may want both of are no versions of one another."""
+    """Entries of one program that may both be in use are not versions of one another."""
     imports = "from gpucache.cuda import ProgramCache, compile_program\n"
     subprocess.run(
         [sys.executable, "-c", imports + script],
@@ -69,7 +69,7 @@ def test_programs_of_two_projects_are_not_superseded(run: Run, write: Write, nvr
 def test_an_edited_header_cannot_be_rebuilt(
     run: Run, root: Path, write: Write, entries: Files, nvrtc: str, repair: list[str]
 ) -> None:
-    """After a header was edited the entry is still sound for its own key: a note, and it stays."""
+    """After a header was edited the entry is still sound for its own key: it gets a note, and stays."""
     sources = write({"vector.cu": HEADER_CU, "n.h": "#define N 1\n"})
     assert run("warm", sources / "vector.cu", "--target", nvrtc).code == 0
     before = entries(root)

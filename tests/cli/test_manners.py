@@ -1,4 +1,4 @@
-"""Options that contradict each other are refused, and -v says more wherever it is taken."""
+"""Contradicting options are refused, and -v prints more for every verb."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_misses_are_listed_newest_first(run: Run, journal: DirectoryStore) -> No
 
 
 def test_since_bounds_the_misses(run: Run, journal: DirectoryStore) -> None:
-    """With --since older ones are left out, and both forms say the same."""
+    """With --since older ones are left out, in both forms."""
     document = run("inspect", "--misses", "--since", "1h", "--json").document
     assert [row["program"] for row in document["outcomes"]] == ["new.cu"]
     assert document["summary"]["count"] == 1
@@ -57,7 +57,7 @@ def test_the_state_shows_what_processes_counted(run: Run, journal: DirectoryStor
 
 
 def test_a_miss_that_repeats_is_told_once(run: Run, root: Path) -> None:
-    """People see the newest with their number, and where ten misses are shown ten different ones."""
+    """The newest is shown with their number, and ten lines show ten different misses."""
     store = DirectoryStore(root, writable=True)
     now = time.time_ns()
     miss = {"kind": "miss", "target": "cuda:sm_90", "verdict": "key-changed"}
@@ -119,6 +119,6 @@ def test_a_required_hit_that_misses_ends_warm(
 def test_a_required_hit_is_a_hit(
     run: Run, required: None, no_workers: None, cache: Path, mixed: Filled, nvrtc: str
 ) -> None:
-    """The content of the cache is served as ever."""
+    """The content of the cache is served as usual."""
     answer = run("warm", mixed.sources / "twice.cu", "--target", nvrtc, "--json")
     assert (answer.code, answer.document["summary"]["hit"]) == (0, 1)

@@ -84,7 +84,7 @@ def test_inspect_has_the_command_that_lists_the_same_entries(run: Run, upgraded:
 
 
 def test_without_anything_stale_nothing_is_said_of_it(run: Run, upgraded: Path) -> None:
-    """A cache that was used within a week is read by somebody, wherever that one is."""
+    """A cache that was used within a week has a reader, wherever that is."""
     _age(upgraded, 2)
     answer = run("inspect")
     assert "stale:" not in answer.out
@@ -99,7 +99,7 @@ def test_verify_tells_of_them_too(run: Run, upgraded: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a terminal of so many columns is a pseudo-terminal")
 def test_the_table_fits_80_columns_by_size(run: Run, upgraded: Path, root: Path) -> None:
-    """On a terminal places are cut in their middle; the largest comes first, dead ones by themselves."""
+    """On a terminal places are shortened in their middle; the largest comes first, unused ones separately."""
     script = shutil.which("script")
     if script is None:
         pytest.skip("script(1) makes the terminal, and is not installed")
@@ -139,7 +139,7 @@ def test_a_size_over_several_caches_bounds_their_sum(run: Run, upgraded: Path) -
 def test_what_a_start_of_pocl_leaves_is_a_note(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The table comes first; empty files of a sound cache are no warning, but a note below it."""
+    """The table comes first; empty files of a sound cache are not a warning, but a note below it."""
     monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path / "pocl"))
     (tmp_path / "pocl").mkdir()
     for number in range(11):

@@ -1,4 +1,4 @@
-"""Another machine's devices: saved there, asked about here."""
+"""Another machine's devices: saved there, looked up on this machine."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_the_own_profile_answers_as_the_machine_does(
 def test_another_driver_there_is_named(
     run: Run, no_workers: None, mixed: Filled, edited: Callable[..., Path], intel: str
 ) -> None:
-    """A machine with a newer driver would miss, by the driver's version, and nothing is compiled."""
+    """A machine with a newer driver would miss because of the driver's version, and nothing is compiled."""
     profile = edited(lambda devices: _newer(devices, intel))
     (row,) = run(
         "inspect", "--why", *_asked(mixed, intel), "--device-profile", profile, at=mixed.root
@@ -84,7 +84,7 @@ def test_another_driver_there_is_named(
 def test_a_device_that_is_not_there_is_said(
     run: Run, mixed: Filled, edited: Callable[..., Path], intel: str
 ) -> None:
-    """A target of this machine that the other lacks is refused by name, and entries for it are not asked."""
+    """A target that the other machine lacks is refused by name, and no entries for it are looked up."""
     profile = edited(lambda devices: [device for device in devices if device["target"] != intel])
     answer = run("inspect", "--why", *_asked(mixed, intel), "--device-profile", profile, at=mixed.root)
     assert answer.code == 2 and intel in answer.err

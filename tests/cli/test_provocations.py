@@ -1,4 +1,4 @@
-"""Programs that ask too much of real compilers: each fails with its own reason, and the others are built."""
+"""Programs that overtax real compilers: each fails with its own reason, and the others are built."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ source = "nested.c[lu]"
 
 
 def _sources(folder: Path) -> Path:
-    """A manifest of a good program, one with a MiB of options, and three that no compiler gets through."""
+    """A manifest of a good program, one with a MiB of options, and three that no compiler finishes."""
     folder.mkdir()
     (folder / "zero.h").symlink_to("/dev/zero")
     (folder / "self.h").write_text('#include "self.h"\n', encoding="ascii")

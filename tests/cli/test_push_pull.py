@@ -22,7 +22,7 @@ PROFILE = """\
 
 @pytest.fixture(name="here")
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> Path:
-    """The current directory, with caches of two systems, a key that is trusted, and a store of anybody."""
+    """The current directory, with caches of two systems, a trusted key, and a store that others can write."""
     for system in ("triton", "cupy"):
         EXAMPLES[system].make(tmp_path / system, 3)
     monkeypatch.chdir(tmp_path)
@@ -91,7 +91,7 @@ def test_pull_to_a_directory_writes_the_variables_of_what_it_filled(run: Run, he
 def test_pull_to_a_new_directory_writes_its_file_though_nothing_was_pulled(
     run: Run, here: Path, url: str
 ) -> None:
-    """A program that reads the variables after an init container starts, whatever became of the store."""
+    """A program that reads the variables after an init container starts, whatever happened to the store."""
     answer = run("pull", url, "--to", "new", "--best-effort", at=None)
     assert answer.code == 0 and "gpucache.env" not in answer.err
     assert (here / "new/gpucache.env").read_text().startswith("#")
@@ -130,7 +130,7 @@ def test_entries_for_another_machine_are_listed_by_the_fact_that_differs(run: Ru
 
 @pytest.mark.parametrize("line", ["pull ftp://x/y", "pull store --cache nosuch", "pull store --to ci.key/x"])
 def test_best_effort_ends_well_whatever_happens(run: Run, here: Path, line: str) -> None:
-    """The sentence is the same, and so is the document but for its exit code."""
+    """The sentence is the same, and so is the document except its exit code."""
     hard, soft = (run("--json", *line.split(), *more, at=None) for more in ((), ("--best-effort",)))
     assert hard.code in (2, 3, 5) and soft.code == 0
     assert soft.err == hard.err
@@ -138,7 +138,7 @@ def test_best_effort_ends_well_whatever_happens(run: Run, here: Path, line: str)
 
 
 def test_a_read_only_cache_is_not_filled(run: Run, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """GPUCACHE_READ_ONLY counts for pull as for evict; a plan is shown."""
+    """GPUCACHE_READ_ONLY applies to pull as to evict; a plan is shown."""
     monkeypatch.setenv("GPUCACHE_READ_ONLY", "1")
     answer = run("pull", "store")
     assert answer.code == 5 and "GPUCACHE_READ_ONLY" in answer.err

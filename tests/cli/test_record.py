@@ -236,7 +236,7 @@ def test_digests_alone_hold_no_source(gpucache: Gpucache, project: Path, tmp_pat
 
 @pytest.fixture
 def theirs() -> Iterator[Path]:
-    """A folder of somebody else; pytest's own are closed to them, and closed again by each other session."""
+    """Another user's directory; pytest's own are closed to them, and closed again by each other session."""
     with tempfile.TemporaryDirectory(prefix="gpucache-") as folder:
         yield Path(folder)
 
@@ -255,7 +255,7 @@ def test_another_user_builds_a_recording(
     what: str,
     modules: str,
 ) -> None:
-    """A copy of a recording is built by somebody else in another directory, and their program hits there."""
+    """A copy of a recording is built by another user in another directory, and their program hits there."""
     request.getfixturevalue(what)  # which skips where it is not
     (project / "nvrtc.py").write_text(NVRTC)
     program = app("intel")[2:] if what == "intel" else ["nvrtc.py", "sm_90"]
@@ -332,7 +332,7 @@ def test_what_nvrtc_is_asked_for_is_recorded(gpucache: Gpucache, project: Path, 
 def test_what_holds_places_is_built_where_they_are(
     gpucache: Gpucache, project: Path, tmp_path: Path, option: str
 ) -> None:
-    """It hits where the program stood and its headers are the same, and is not built in vain elsewhere."""
+    """It hits where the program was, with unchanged headers, and is not built in vain elsewhere."""
     (project / "nvrtc.py").write_text(NVRTC)
     (project / "inc" / "factor.h").write_text(
         "#pragma once\n#define FACTOR 3\n#ifdef WHERE\n__device__ const char where[] = __FILE__;\n#endif\n"
@@ -357,7 +357,7 @@ def test_what_holds_places_is_built_where_they_are(
 
 
 def test_a_command_ends_as_it_would(gpucache: Gpucache, tmp_path: Path) -> None:
-    """Its exit code, its signal and its output are its own; one line on standard error is ours."""
+    """Its exit code, its signal and its output are unchanged; one line on standard error is ours."""
     words = ("record", "-o", str(tmp_path / "recording"), "--", "sh", "-c")
     done = gpucache(*words, "echo out; exit 7", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (7, "out\n")
@@ -392,7 +392,7 @@ def test_what_cannot_be_meant_is_told(
 
 
 def test_a_command_that_cannot_be_started_leaves_no_recording(gpucache: Gpucache, tmp_path: Path) -> None:
-    """The exit code is that of a shell, and no directory is left that was not there."""
+    """The exit code is a shell's, and no new directory is left."""
     (tmp_path / "old").mkdir(mode=0o700)
     for folder in ("new/one", "old"):
         done = gpucache("record", "-o", folder, "--", "gpucache-no-such-command", cwd=tmp_path)

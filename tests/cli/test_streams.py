@@ -75,7 +75,7 @@ def test_a_full_stdout_ends_in_one_sentence(write: Write, root: Path, command: s
 
 @pytest.mark.skipif(not FULL.exists(), reason="/dev/full is Linux's")
 def test_bad_usage_is_told_beside_a_full_stdout(root: Path, tmp_path: Path) -> None:
-    """The problem with the question counts, not that its document could not be written."""
+    """The usage error counts, not the failure to write its document."""
     done = _shell(f"$GPUCACHE --root {root} nothing --json > /dev/full", tmp_path)
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and "no such command" in done.stderr
 
@@ -107,7 +107,7 @@ def test_a_full_stderr_stops_no_work(root: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_other_encodings_get_what_they_can_show(write: Write, root: Path, encoding: str) -> None:
-    """A name that the terminal cannot show is spelled; nothing fails."""
+    """A name that the terminal cannot show is escaped; nothing fails."""
     folder = write({"größe→.cu": VECTOR})
     done = _shell(f"$GPUCACHE --root {root} warm . --check", folder, PYTHONIOENCODING=encoding)
     assert done.returncode in (3, 4) and "\\u2192" in done.stdout and "Traceback" not in done.stderr
@@ -115,7 +115,7 @@ def test_other_encodings_get_what_they_can_show(write: Write, root: Path, encodi
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows keeps the current folder")
 def test_a_removed_current_folder_is_told(write: Write, root: Path) -> None:
-    """In a directory that is gone a command that needs one says so, and is not a defect."""
+    """In a removed directory a command that needs one says so, and does not call it a defect."""
     folder = write({"vector.cu": VECTOR})
     gone = folder / "gone"
     line = f"mkdir {gone}; cd {gone}; rmdir {gone}; $GPUCACHE --root {root} warm {folder}/vector.cu --check"
@@ -126,7 +126,7 @@ def test_a_removed_current_folder_is_told(write: Write, root: Path) -> None:
 
 
 def test_a_misspelt_variable_is_told_once(root: Path, tmp_path: Path) -> None:
-    """A variable that looks like ours and is not is reported on stderr, once, with the nearest that is."""
+    """A variable similar to ours is reported on stderr, once, with the nearest real one."""
     done = _shell(f"$GPUCACHE --root {root} inspect --json", tmp_path, GPUCACHE_MAXSIZE="1G")
     assert json.loads(done.stdout)["command"] == "inspect"
     assert done.stderr.count("GPUCACHE_MAXSIZE") == 1 and "GPUCACHE_MAX_SIZE does" in done.stderr

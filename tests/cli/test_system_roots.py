@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def system(mixed: Filled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A warmed system root, as an image has it."""
+    """A warmed system root, as in an image."""
     root = tmp_path / "system"
     shutil.copytree(mixed.root, root)
     monkeypatch.setenv("GPUCACHE_SYSTEM_DIRS", str(root))

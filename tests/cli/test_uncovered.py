@@ -84,7 +84,7 @@ def test_intel_reads_a_header_that_nobody_named(run: Run, chosen: Path, intel: s
 
 @pytest.mark.slow
 def test_pocl_reads_a_header_that_nobody_named(run: Run, chosen: Path, pocl: str) -> None:
-    """The same of a compiler that starts processes."""
+    """The same holds for a compiler that starts processes."""
     assert _refused(_warm(run, chosen, pocl, "a.h"), chosen / "include" / "b.h")
     assert _warm(run, chosen, pocl, "b.h").code == 0
 

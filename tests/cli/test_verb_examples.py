@@ -58,7 +58,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_verb_has_examples() -> None:
-    """No page is without."""
     assert {name.partition(" ")[0] for name in EXAMPLES} == {*VERBS}
 
 

@@ -59,7 +59,7 @@ def test_drivers_are_asked_where_an_entry_names_one(
 
 
 def test_nothing_is_sound_too(run: Run, root: Path) -> None:
-    """A cache that is not there has nothing to check, and is not made by asking."""
+    """A cache that does not exist has nothing to check, and is not made by verify."""
     assert run("verify").code == 0
     assert not root.exists()
 
@@ -168,7 +168,7 @@ def test_leftovers_are_found_and_removed(run: Run, cache: Path, monkeypatch: pyt
 
 
 def test_only_what_is_named_is_checked(run: Run, cache: Path, entries: Files) -> None:
-    """Words select entries as inspect does, and damage elsewhere is not their concern."""
+    """Words select entries as for inspect, and other damage is not reported."""
     row = run("--json", "inspect", "cuda:sm_90").document["outcomes"][0]
     (other,) = (entry for entry in entries(cache) if entry.stem == row["key"])
     flipped(other)
@@ -192,7 +192,7 @@ def test_entries_load_on_their_devices(run: Run, mixed: Filled) -> None:
 
 
 def test_what_cannot_be_loaded_here_is_said(run: Run, mixed: Filled, devices: Any) -> None:
-    """Without a CUDA device a cubin is not loaded, which is a note and no finding."""
+    """Without a CUDA device a cubin is not loaded, which is a note and not a finding."""
     if any(device.backend == "cuda" and device.present for device in devices):
         pytest.skip("a CUDA device is here")
     answer = run("--json", "verify", "cuda:sm_90", "--load", at=mixed.root)
@@ -201,7 +201,7 @@ def test_what_cannot_be_loaded_here_is_said(run: Run, mixed: Filled, devices: An
 
 
 def test_a_binary_that_its_driver_rejects_is_found(run: Run, cache: Path, pocl: str) -> None:
-    """An entry that is sound in itself but does not load costs a child process at most, and is exit 3."""
+    """An entry that is sound as a file but does not load crashes at most a child process, and is exit 3."""
     store, entry = entry_of(cache, pocl)
     half = len(entry.payload) // 2
     store.publish(_holding(entry, entry.payload[:half] + bytes(len(entry.payload) - half)))
@@ -211,7 +211,7 @@ def test_a_binary_that_its_driver_rejects_is_found(run: Run, cache: Path, pocl: 
 
 @pytest.mark.slow
 def test_rebuilding_compares_where_that_can_be_done(run: Run, mixed: Filled, pocl: str, intel: str) -> None:
-    """NVRTC gives the same bytes again; PoCL never does, and Intel for a worker's first program alone."""
+    """NVRTC returns the same bytes again; PoCL never does, and Intel only for a worker's first program."""
     answer = run("--json", "verify", "--rebuild", at=mixed.root)
     summary = answer.document["summary"]
     assert (answer.code, summary["checked"], summary["sound"]) == (0, 4, 4)
@@ -235,7 +235,7 @@ def test_rebuilding_finds_bytes_of_another_program(run: Run, root: Path, write: 
 
 
 def test_a_changed_source_cannot_be_rebuilt(run: Run, write: Write, nvrtc: str) -> None:
-    """Where the source file changed since, that is said instead of a comparison."""
+    """If the source file has changed since, a note says so in place of a comparison."""
     source = write({"a.cu": VECTOR}) / "a.cu"
     assert run("warm", source, "--target", nvrtc).code == 0
     source.write_text(VECTOR.replace("1", "2"), encoding="utf-8")

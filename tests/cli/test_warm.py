@@ -43,7 +43,7 @@ def test_a_folder_is_built_for_every_target_at_once(
 ) -> None:
     """Every source below a directory is built for each target of its language, broken ones failing alone.
 
-    These are reported in their compilers' words under the user's names, and leave nothing behind.
+    Their compilers' messages have the user's names, and nothing is left behind.
     """
     assert mixed.answer.code == 3
     assert _results(mixed.answer) == {
@@ -88,7 +88,7 @@ def test_a_hit_survives_a_move_of_the_tree(
 
 
 def test_where_headers_are_searched_is_told_to_who_asks(run: Run, cache: Path, mixed: Filled) -> None:
-    """With -v the directories that are searched for headers are named on stderr."""
+    """With -v the directories that are searched for headers are printed on stderr."""
     answer = run("warm", mixed.sources, "--target", "cuda:sm_90", "--check", "-v")
     folders = f"-I {mixed.sources / 'sub'}, -I {mixed.sources}"
     assert answer.err == f"Searching for headers in each source's own directory first: {folders}\n"
@@ -136,7 +136,7 @@ def test_a_changed_header_is_named_by_check(run: Run, cache: Path, mixed: Filled
 
 
 def test_cuda_without_a_target_is_skipped_with_the_remedy(run: Run, write: Write, devices: Any) -> None:
-    """Where no CUDA device is here nothing is guessed: the item is skipped, and the exit code is 4."""
+    """Without a CUDA device no target is guessed: the item is skipped, and the exit code is 4."""
     if any(device.backend == "cuda" and device.present and device.available for device in devices):
         pytest.skip("a CUDA device is here")
     answer = run("--json", "warm", write({"vector.cu": VECTOR}))
@@ -267,7 +267,7 @@ def test_what_is_evicted_at_once_is_told(
 
 
 def test_an_entry_has_one_size_everywhere(run: Run, cache: Path, mixed: Filled) -> None:
-    """Built, hit, listed and about to be evicted: each reports the blocks that the entry takes on disk."""
+    """Built, hit, listed and planned for eviction: each shows the blocks that the entry takes on disk."""
     built = _sizes(mixed.answer.document)
     assert len(built) > 3
     assert built == _sizes(run("inspect", "--list", "--json").document)
@@ -298,7 +298,7 @@ NAME = "a\x1b[31m\nFAKE\x9b31m\r\u202e.cu"
 
 @pytest.mark.skipif(os.name != "posix", reason="no other system has such names")
 def test_a_name_neither_breaks_a_line_nor_moves_a_cursor(run: Run, write: Write, nvrtc: str) -> None:
-    """Names of files, of targets and of entries are shown on one line, whatever shows them."""
+    """Names of files, of targets and of entries are always shown on one line."""
     folder = write({NAME: VECTOR, f"bad{NAME}": "no\n"})
     source = str(folder / NAME)
     for arguments in (
@@ -325,7 +325,7 @@ def test_a_name_neither_breaks_a_line_nor_moves_a_cursor(run: Run, write: Write,
 def test_a_wrong_option_is_not_blamed_on_the_source(
     run: Run, write: Write, request: pytest.FixtureRequest, platform: str, suffix: str, option: str
 ) -> None:
-    """The compiler's words follow."""
+    """The compiler's message follows."""
     target = request.getfixturevalue(platform)
     source = write({f"plain.{suffix}": "void nothing() {}"}) / f"plain.{suffix}"
     answer = run("warm", source, "--target", target, f"--option={option}")

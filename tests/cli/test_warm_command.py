@@ -20,7 +20,7 @@ entry.exists() or entry.write_bytes(b"compiled")
 
 
 def test_the_environment_names_what_got_entries_alone(run: Run, tmp_path: Path) -> None:
-    """Of all caches that were moved one was written, so one variable is needed."""
+    """Of all moved caches one was written, so one variable is needed."""
     into = tmp_path / "into"
     answer = run("warm", "--into", into, "--", sys.executable, "-c", _KEEPS, at=None)
     assert answer.code == 0, answer.out
@@ -42,7 +42,7 @@ def test_where_nothing_was_warmed_the_environment_says_so(run: Run, tmp_path: Pa
 
 
 def test_text_below_the_cache_folder_is_told_and_warms_nothing(run: Run, tmp_path: Path) -> None:
-    """A program that only keeps a list there has no cache: exit 3, the file, and no variable to set."""
+    """A program that stores only a list there has no cache: exit 3, the file, and no variable to set."""
     keeps = "import os, pathlib; pathlib.Path(os.environ['XDG_CACHE_HOME'], 'recent').write_text('a picture')"
     answer = run("warm", "--json", "--into", tmp_path, "--", sys.executable, "-c", keeps, at=None)
     summary = answer.document["summary"]
@@ -73,7 +73,7 @@ entry.exists() or entry.write_bytes(b"compiled")
 
 
 def test_a_command_finds_the_root_that_is_named(run: Run, tmp_path: Path) -> None:
-    """With --root the command's own gpucache keeps its entries there, and they are counted."""
+    """With --root the command's own gpucache stores its entries there, and they are counted."""
     answer = run("warm", "--json", "--", sys.executable, "-c", _KEEPS_OURS, at=tmp_path / "named")
     assert (answer.code, [one["cache"] for one in answer.document["summary"]["added"]]) == (0, ["gpucache"])
     assert list((tmp_path / "named" / "v1" / "entries" / "00").iterdir())

@@ -1,4 +1,4 @@
-"""``gpucache warm`` where a compile never ends: time limits, the poison list, and Ctrl-C."""
+"""``gpucache warm`` if a compile never ends: time limits, the poison list, and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_more_time_is_another_chance(run: Run, poisoned: tuple[Path, Path, Answe
 
 
 def test_retry_tries_a_poisoned_item(run: Run, poisoned: tuple[Path, Path, Answer], nvrtc: str) -> None:
-    """With --retry the item is compiled again, here into another time limit."""
+    """With --retry the item is compiled again, and exceeds another time limit."""
     root, sources, _ = poisoned
     answer = run("--json", "warm", sources, "--target", nvrtc, "--retry", "--timeout", "0.1", at=root)
     (row,) = (row for row in answer.document["outcomes"] if row["program"] == "endless.cu")

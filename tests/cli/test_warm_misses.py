@@ -60,7 +60,7 @@ def test_misses_are_checked_without_building(run: Run, store: DirectoryStore, po
 
 @pytest.mark.usefixtures("probed")
 def test_what_tells_misses_apart_is_called_a_key(run: Run, store: DirectoryStore) -> None:
-    """A noted request has no name for its variant, so its key says it apart, and the column says so."""
+    """A noted request has no variant, so its key distinguishes it, and the column says so."""
     lines = run("warm", "--misses", "--check").out.splitlines()
     assert lines[0].split() == ["program", "key", "target", "result"]
     assert {line.split()[1] for line in lines[2:4]} == {one.key.short for one in store.missed()}
@@ -94,7 +94,7 @@ def test_nothing_missed_is_done(run: Run, root: Path) -> None:
 
 @pytest.mark.usefixtures("probed")
 def test_misses_are_built_by_one_process(run: Run, store: DirectoryStore) -> None:
-    """A second process says that there is a first, and builds nothing."""
+    """A second process reports the first, and builds nothing."""
     with store.build_missed():
         answer = run("warm", "--misses")
     assert answer.code == 5

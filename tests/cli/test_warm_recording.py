@@ -98,7 +98,7 @@ def test_a_recording_is_built_elsewhere_for_the_library(
 def test_what_holds_places_is_built_where_it_was_recorded(
     run: Run, root: Path, intel: str, devices: Sequence[Device], project: Path, tmp_path: Path
 ) -> None:
-    """An artifact with the path of a header hits in the same folder alone, and is not kept for any other."""
+    """An artifact with the path of a header hits only in its directory, and is not kept for any other."""
     (project / "inc" / "factor.h").write_text("__constant char where[] = __FILE__;\n")
     source = '#include "factor.h"\nkernel void where_is(global char *a) { a[0] = where[a[1]]; }\n'
     recording = recorded(asked(intel, devices, project, source), tmp_path / "recording")
@@ -162,7 +162,7 @@ def test_digests_alone_are_checked(
 def test_what_failed_where_it_was_recorded_is_left_out(
     run: Run, intel: str, devices: Sequence[Device], project: Path, tmp_path: Path
 ) -> None:
-    """A program's own failing build makes no run of warm fail, and is reported."""
+    """A program's own failing build does not fail warm, and is reported."""
     recording = recorded(asked(intel, devices, project), tmp_path / "recording", Seen(refused=True))
     answer = run("warm", "--recording", str(recording))
     assert answer.code == 0
@@ -190,7 +190,7 @@ def test_a_device_that_is_not_here_is_skipped(
 def test_headers_that_cannot_be_found_alike_are_told(
     run: Run, intel: str, devices: Sequence[Device], project: Path, tmp_path: Path
 ) -> None:
-    """A header that is named by its full path is not laid out: it is named, and nothing is built in vain."""
+    """A header that is included by its full path is not laid out: it is named, and nothing is built."""
     full = tmp_path / "full.h"
     full.write_text("#define FACTOR 2\n")
     source = f'#include "{full}"\nkernel void k(global int *a) {{ *a = FACTOR; }}\n'
@@ -210,7 +210,7 @@ def test_another_environment_is_told(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A variable that reached the compiler there and not here would make another key."""
+    """A variable that reached the compiler only there would make another key."""
     with monkeypatch.context() as patch:
         patch.setenv("CL_CONFIG_CPU_TARGET_ARCH", "corei7")
         recording = recorded(asked(intel, devices, project), tmp_path / "recording")

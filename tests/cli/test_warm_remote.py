@@ -36,7 +36,7 @@ def _results(document: Any) -> list[tuple[str, bool]]:
 
 
 def test_what_one_machine_warmed_is_there_on_the_next(fleet: Fleet) -> None:
-    """It is checked without being kept, then kept, then found here; the rest is built."""
+    """It is checked without being stored, then stored, then a local hit; the rest is built."""
     assert _results(_warm(fleet, "maker", 1, 2, **fleet.signing())) == [("built", False)] * 2
     assert len(fleet.objects()) == 2
     trusting = fleet.trusting()
@@ -52,7 +52,7 @@ def test_what_one_machine_warmed_is_there_on_the_next(fleet: Fleet) -> None:
 
 
 def test_people_read_where_the_hits_came_from(fleet: Fleet) -> None:
-    """The sum has them in brackets."""
+    """The sum has their number in brackets."""
     _warm(fleet, "maker", 1, **fleet.signing())
     words = ("warm", fleet.place / "show1.cu", "--target", "cuda:compute_90")
     assert "1 hit (1 from GPUCACHE_REMOTE);" in fleet.gpucache("next", *words, **fleet.trusting()).stdout
@@ -68,7 +68,7 @@ def test_a_store_that_is_not_used_is_one_line(fleet: Fleet) -> None:
 
 
 def test_why_predicts_a_hit_elsewhere(fleet: Fleet) -> None:
-    """``inspect --why`` asks as the program will, and keeps nothing."""
+    """``inspect --why`` looks it up like the program, and stores nothing."""
     _warm(fleet, "maker", 1, **fleet.signing())
     words = ("inspect", "--why", "--json", fleet.place / "show1.cu", "--target", "cuda:compute_90")
     done = fleet.gpucache("next", *words, **fleet.trusting())

@@ -115,7 +115,7 @@ def _build(kernel: str, environment: Mapping[str, str]) -> None:
 def test_each_entry_is_a_line_as_it_is_written(
     start: Start, environment: Mapping[str, str], intel: str
 ) -> None:
-    """Of a cache whose directory comes later, too, and once however many files an entry has."""
+    """Also in a cache whose directory appears later, and once however many files an entry has."""
     watching = start()
     assert watching.began.startswith("watching ")
     for kernel in ("first", "second"):
@@ -143,7 +143,7 @@ def test_what_warm_writes_is_told(
 def test_a_program_that_still_writes_is_named(
     start: Start, environment: Mapping[str, str], tmp_path: Path
 ) -> None:
-    """By its number and command, as it has the file open for writing."""
+    """It is named by number and command, as it has the file open for writing."""
     (tmp_path / "cupy").mkdir()
     watching = start()
     file = tmp_path / "cupy" / ("0" * 40 + ".cubin")
@@ -158,7 +158,7 @@ def test_a_program_that_still_writes_is_named(
 def test_an_entry_that_grows_is_told_as_such_and_counted_once(
     start: Start, environment: Mapping[str, str], tmp_path: Path
 ) -> None:
-    """Its further lines give the new size alone, and the end counts entries and not lines."""
+    """Its further lines have only the new size, and the end counts entries, not lines."""
     (tmp_path / "cupy").mkdir()
     watching = start()
     file = tmp_path / "cupy" / ("0" * 40 + ".cubin")
@@ -175,7 +175,7 @@ def test_an_entry_that_grows_is_told_as_such_and_counted_once(
 def test_half_an_entry_is_named_once_it_is_whole(
     start: Start, environment: Mapping[str, str], tmp_path: Path
 ) -> None:
-    """PyOpenCL writes a binary before its record of the build, without which no program takes it."""
+    """PyOpenCL writes a binary before its record of the build, without which no program uses it."""
     folder = tmp_path / "cache/pyopencl/pyopencl-compiler-cache-v2-py3.11.7.final.0" / ("a" * 32)
     folder.mkdir(parents=True)
     (tmp_path / "cupy").mkdir()
@@ -207,7 +207,7 @@ def test_with_json_each_entry_is_an_object_on_a_line(
 
 
 def test_a_watch_ends_when_its_reader_does(environment: Mapping[str, str]) -> None:
-    """It does not wait for another entry, of which no program would hear; nothing is wrong."""
+    """It does not wait for another entry, which would not be read; that is not an error."""
     command = [sys.executable, "-m", "gpucache", "inspect", "--watch"]
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -1,4 +1,4 @@
-"""``gpucache inspect --why``: would it hit now, and if not why; asked without compiling anything."""
+"""``gpucache inspect --why``: would it hit now, and if not why; without compiling anything."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def kernel(filling: Run, tmp_path_factory: pytest.TempPathFactory, nvrtc: str) -
 
 @pytest.fixture
 def why(run: Run, no_workers: None, kernel: Filled, nvrtc: str) -> Callable[..., Any]:
-    """The document of a question about the program, asked as it was warmed unless said otherwise."""
+    """The document of a question about the program, with the warmed options by default."""
 
     def ask(*more: object, include: Path = kernel.sources / "include", extra: str = "2") -> Any:
         built = ("-I", include, "-D", f"EXTRA={extra}", "--option=-use_fast_math", "--target", nvrtc)
@@ -144,7 +144,7 @@ def test_a_program_is_asked_for_by_name(
 def test_a_target_asks_for_every_program_it_has(
     run: Run, filling: Run, write: Write, root: Path, nvrtc: str
 ) -> None:
-    """All programs of a target are answered, not the newest alone."""
+    """All programs of a target have an answer, not only the newest."""
     text = 'extern "C" __global__ void own() {}\n'
     folder = write({"one.cu": text, "two.cu": text.replace("own", "two")})
     assert filling(folder, "--target", nvrtc, "--root", root).code == 0
@@ -155,7 +155,7 @@ def test_a_target_asks_for_every_program_it_has(
 def test_a_name_whose_source_changed_is_a_miss(
     run: Run, filling: Run, write: Write, root: Path, nvrtc: str
 ) -> None:
-    """Asked for by its name, a program whose file was edited since misses by its source; gone, it says so."""
+    """A program looked up by name misses if its file was edited; if that is gone, the answer says so."""
     source = write({"own.cu": 'extern "C" __global__ void own() {}\n'}) / "own.cu"
     assert filling(source, "--target", nvrtc, "--root", root).code == 0
     source.write_text('extern "C" __global__ void own() { return; }\n', encoding="utf-8")
@@ -230,7 +230,7 @@ def test_two_keys_of_another_system_are_compared(run: Run, tmp_path: Path) -> No
 
 
 def test_an_option_that_must_be_refused_is_an_answer(run: Run, kernel: Filled, nvrtc: str) -> None:
-    """An option with side effects makes its program uncacheable, with the reason, and stops nothing."""
+    """An option with side effects makes its program uncacheable, with the reason; the others are answered."""
     answer = run(
         "inspect", "--why", kernel.sources / "k.cu", "--option=--time=x.csv", "--target", nvrtc, "--json",
         at=kernel.root,

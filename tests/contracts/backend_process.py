@@ -30,7 +30,7 @@ _VARIABLE = {"cuda": "NVRTC_PROBE", "opencl": "PYOPENCL_BUILD_OPTIONS", "c": "CP
 
 
 def _error(run: Callable[[], object]) -> dict[str, Any] | None:
-    """The type, text and log of the error that something raises; None where it raises none."""
+    """The type, text and log of the error that something raises; None if it raises none."""
     try:
         run()
     except GpucacheError as error:
@@ -40,7 +40,7 @@ def _error(run: Callable[[], object]) -> dict[str, Any] | None:
 
 
 class _Trial:
-    """One backend and a target of it, and requests for that."""
+    """One backend and one of its targets, and requests for that."""
 
     def __init__(self, backend: Backend, target: Target, toolchain: Toolchain, folder: Path) -> None:
         self.backend = backend

@@ -80,10 +80,10 @@ _LATER_NS = OLD_NS + 3600 * 10**9
 
 @dataclass(frozen=True)
 class Example:
-    """How entries of one system come into a cache, and how its files are damaged."""
+    """The entries of one system in a cache, and the damage to its files."""
 
     add: Callable[[Path, int], object]
-    """Adds the sound entry of a number to the cache at a place, which is made where it is not there."""
+    """Adds the sound entry of a number to the cache at a place, which is made if necessary."""
     payload: Callable[[int], bytes] | None
     """The extracted payload of the entry with a number; None for an opaque system."""
     place: str = ""
@@ -91,14 +91,14 @@ class Example:
     file: str = ""
     """The payload's file in an entry's directory; empty if the entry is that file."""
     alone: bool = True
-    """Whether the directory is the system's own, so that whatever else is in it is reported."""
+    """Whether the directory is the system's own, so that other files in it are reported."""
     opaque: bool = False
     """Whether gpucache cannot parse its format, so that no entry is judged and none removed."""
     whole: bool = False
     """Whether the whole cache is one entry, which no program can check or fix."""
 
     def make(self, folder: Path, entries: int = ENTRIES) -> Path:
-        """A sound cache in a directory that may not be there yet, all of it old; its place."""
+        """A sound cache in a directory that may not exist yet, all of it old; its place."""
         place = folder / self.place
         for number in range(entries):
             self.add(place, number)
@@ -112,7 +112,7 @@ class Example:
         age(path)
 
     def change(self, entry: CacheEntry, content: bytes | None = None) -> None:
-        """Put another file in the place of an entry's, as a program does that builds it anew."""
+        """Replace the file of an entry, as a program does that builds it anew."""
         path = self.file_of(entry)
         new = path.with_name("new")
         new.write_bytes(path.read_bytes() + b"\0" if content is None else content)
@@ -167,7 +167,7 @@ class _Tree(Example):
 
 
 def age(place: Path) -> None:
-    """Make a file, or everything in a directory and it, old, and give it the modes of one's own."""
+    """Make a file, or a directory with everything in it, old, and give it the modes of one's own."""
     for path in (*sorted(place.rglob("*"), reverse=True), place):
         os.utime(path, ns=(OLD_NS, OLD_NS), follow_symlinks=False)
         if not path.is_symlink():

@@ -29,13 +29,13 @@ from tests.caches.opened import HOUR_NS
 from tests.contracts.examples import EXAMPLES, OLD_NS, age
 
 _NEIGHBOUR = 7
-"""The number of the entry that shows whose the place is."""
+"""The number of the entry that shows the owner of the place."""
 _AGED = " (after an hour)"
 _CACHES = Path(__file__).parents[1] / "caches"
 
 
 def _module(name: str) -> Any:
-    """The ``build`` of a system; None where it has none."""
+    """The ``build`` of a system; None if it has none."""
     folder = {"cuda": "cuda_driver"}.get(name, name.replace("-", "_").replace(".", "_"))
     found = _CACHES / folder / "build.py"
     return import_module(f"tests.caches.{folder}.build") if found.is_file() else None
@@ -55,7 +55,7 @@ def _said(checked: Checked) -> Iterator[str]:
 
 
 def _described(cache: Cache, entry: CacheEntry, early: Set[str]) -> Iterator[str]:
-    """All that is reported of an entry, but for its times and sizes."""
+    """All that is reported about an entry, except its times and sizes."""
     shown = ("program", "target", "artifact_kind", "variant", "producer", "gone", "stays")
     told = [f"{name}={value}" for name in shown if (value := getattr(entry, name))]
     yield " ".join([f"entry {entry.key[:16]}", *told])

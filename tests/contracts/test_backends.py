@@ -42,7 +42,7 @@ def said(
 
 
 def _with_c(folder: Path) -> str:
-    """A path that has the backend for C on it, as if it were installed."""
+    """A path with the backend for C, as if it were installed."""
     installed = folder / "site"
     (installed / "c_backend-1.dist-info").mkdir(parents=True)
     (installed / "c_backend").symlink_to(_TESTS / "c_backend")
@@ -55,7 +55,7 @@ def _with_c(folder: Path) -> str:
 
 
 def _is_here(said: Mapping[str, Any]) -> bool:
-    """Whether there is a device: of CUDA there is a compiler alone."""
+    """Whether there is a device: for CUDA there is only a compiler."""
     return not said["target"].startswith("cuda")
 
 

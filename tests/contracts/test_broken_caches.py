@@ -38,7 +38,7 @@ def no_devices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def everybodys() -> Iterator[Path]:
-    """A directory that everybody may enter, other than pytest's own."""
+    """A directory that everybody may enter, unlike pytest's own."""
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
@@ -65,7 +65,7 @@ def _folders_of_entries(root: Path, name: str, place: Path) -> list[Path]:
 @needs_root
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_a_folder_that_may_not_be_read_is_told_by_every_verb(name: str, everybodys: Path) -> None:
-    """The place itself and each directory that leads to entries: exit 5, and one place that was not read."""
+    """The place itself and each directory on the way to entries: exit 5, and one unreadable place."""
     root = everybodys / "root"
     place = EXAMPLES[name].make(root)
     for path in (root, *root.rglob("*")):
@@ -91,7 +91,7 @@ def test_a_folder_that_may_not_be_read_is_told_by_every_verb(name: str, everybod
 def test_what_fails_in_a_format_costs_its_own_cache_alone(
     name: str, failing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The cache that is named behind it is finished by every verb, with exit 5 for the one that failed."""
+    """The cache named after it is finished by every verb, with exit 5 for the failed one."""
     place = EXAMPLES[name].make(tmp_path / "broken")
     if name == "cuda" or (EXAMPLES[name].opaque and failing == "remove"):
         return  # of which nothing is removed here

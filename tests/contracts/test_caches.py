@@ -32,13 +32,13 @@ from tests.contracts.examples import EXAMPLES, Example, age, open_example
 from tests.unprivileged import NOBODY, as_nobody, needs_root
 
 _STRANGER = 12345
-"""The uid of somebody who is not here."""
+"""The uid of no user."""
 _GONE_OR_CHANGED = ("rocfft",)
 """Systems that cannot distinguish a removal from a change: an entry is known only by its content."""
 _TAKEN_FROM_OTHERS = (OWN, "pyopencl")
-"""Systems whose repair takes another user's files away: to quarantine, or as programs would unpickle them."""
+"""Systems whose repair removes another user's files: to quarantine, or as programs would unpickle them."""
 _OWN_WAY = (OWN, "sycl", "futhark", "rocfft", "pyopencl", "pocl", "cuda")
-"""Systems with their own rules for a directory in the place of a file."""
+"""Systems with their own rules for a directory in place of a file."""
 _NO_PROCESS = 99_999_999
 """A number that no process has."""
 _WANTED: dict[str, Wanted] = {
@@ -64,12 +64,12 @@ _UNREAD = (
 Checks = list[tuple[Checked, CacheEntry | None]]
 every_system = pytest.mark.parametrize("name", EXAMPLES)
 every_judged = pytest.mark.parametrize("name", [name for name, one in EXAMPLES.items() if not one.opaque])
-"""Those whose format gpucache reads."""
+"""The systems whose format gpucache reads."""
 every_other = pytest.mark.parametrize("name", SYSTEMS)
 
 
 def _verified(cache: Cache) -> Checks:
-    """All of a cache checked, in the order of verify."""
+    """All of a cache, checked in the order of verify."""
     entries = list(cache.scan())
     return [*((cache.check(entry), entry) for entry in entries), *((one, None) for one in cache.leftovers())]
 
@@ -138,7 +138,7 @@ def test_every_system_keeps_this_contract() -> None:
 @every_system
 @pytest.mark.parametrize("made", [False, True])
 def test_an_absent_or_empty_place_has_nothing(name: str, made: bool, tmp_path: Path) -> None:
-    """An owner that was stopped early leaves a directory, or a file without bytes; asking makes nothing."""
+    """An interrupted owner leaves a directory, or an empty file; reading it creates nothing."""
     place = tmp_path / "cache" / EXAMPLES[name].place
     if made:
         place.parent.mkdir(exist_ok=True)
@@ -202,7 +202,7 @@ def _everything_asked(name: str, place: Path) -> dict[str, list[str]]:
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A directory that everybody may enter, other than pytest's own."""
+    """A directory that everybody may enter, unlike pytest's own."""
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
@@ -232,7 +232,7 @@ def test_a_place_that_may_not_be_read(name: str, closed: str, open_folder: Path)
 @every_other
 @pytest.mark.parametrize("mode", [0o704, 0o701, 0o700])
 def test_a_folder_of_entries_that_may_not_be_read_is_told(name: str, mode: int, open_folder: Path) -> None:
-    """Whether it may only be listed, only entered, or neither: nothing in it goes unnoticed."""
+    """Whether it can be only listed, only entered, or neither: its problem is reported."""
     root = open_folder / "root"
     place = EXAMPLES[name].make(root)
     folders = [path for path in root.rglob("*") if path.is_dir()]
@@ -355,7 +355,7 @@ def test_a_cut_entry_is_found_and_gives_no_payload(name: str, tmp_path: Path) ->
 
 @every_system
 def test_the_beginning_of_a_key_finds_its_entries(name: str, tmp_path: Path) -> None:
-    """And those alone. Our own store has a directory for two digits, and finds nothing for fewer."""
+    """A key's beginning finds only those. Our own store needs two digits, and finds nothing for fewer."""
     _, cache, entries = _made(name, tmp_path, 12)
     keys = [entry.key for entry in entries]
     for digits in (*((0, 1) if name != OWN else ()), 2, 4, 8, len(keys[0])):
@@ -399,7 +399,7 @@ def test_a_scan_holds_few_entries_at_once(name: str, tmp_path: Path, held_bytes:
 
 @every_system
 def test_a_scan_tells_what_lies_beside_the_entries_as_a_walk_does(name: str, tmp_path: Path) -> None:
-    """The same problems come after it, whether it kept them or not, and then again."""
+    """The same problems come after it, whether or not it kept them, and then again."""
     place, cache, _ = _messed_up(name, tmp_path)
     walked = list(open_example(name, place).leftovers())
     assert list(cache.scan(beside=True)) == list(cache.scan(beside=True))
@@ -623,7 +623,7 @@ def test_a_link_in_the_place_of_anything_is_not_followed(name: str, tmp_path: Pa
 @every_other
 @pytest.mark.parametrize("kind", [stat.S_IFIFO, stat.S_IFSOCK])
 def test_what_is_no_file_in_the_place_of_one_is_told(name: str, kind: int, tmp_path: Path) -> None:
-    """A pipe and a socket alike: no reading waits for ever, and a verification fails where one did before."""
+    """A pipe or a socket blocks no reader, and a verification that failed before still fails."""
     example = EXAMPLES[name]
     example.make(tmp_path / "cache", 1)
     for number, place in enumerate(_places(tmp_path / "cache")):

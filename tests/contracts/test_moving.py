@@ -1,7 +1,7 @@
 """Entries that move to another machine: every system whose entries move keeps one contract.
 
 An entry leaves one cache in its portable form and comes into another at another place, where its format
-finds it sound and would send it on unchanged. Whatever else arrives, nothing is written.
+finds it sound and would send it on unchanged. Anything else is not written.
 """
 
 from collections.abc import Iterator, Sequence
@@ -90,7 +90,7 @@ def test_a_damaged_entry_is_replaced(name: str, tmp_path: Path) -> None:
 
 
 _ROWS = {"pytools"}
-"""Systems whose files are rows of a database, any of which make one."""
+"""Systems whose files are rows of a database, for which any rows are valid."""
 
 
 def _damages(entry: PortableEntry) -> Iterator[tuple[str, PortableEntry]]:
@@ -180,7 +180,7 @@ def test_the_architecture_is_that_of_a_device(target: str, fact: tuple[Fact, str
 
 
 def test_systems_that_move_are_known() -> None:
-    """A system is not lost from the contract by accident."""
+    """No system is dropped from the contract by accident."""
     moving = """
         gpucache triton cupy pyopencl pocl clesperanto pytools taichi
         rocfft sycl futhark mesa intel-neo amd-comgr miopen arrayfire ggml-opencl

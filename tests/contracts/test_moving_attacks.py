@@ -1,6 +1,6 @@
 """Entries that come into a cache which others use, block or write at the same time.
 
-Whatever is in the place of an entry, a program finds a whole entry there or none, and a sound one is never
+Whatever is in place of an entry, a program finds a whole entry or none, and a sound one is never
 changed.
 """
 
@@ -64,7 +64,7 @@ def _sound(name: str, place: Path) -> int:
 
 @every_moving
 def test_an_entry_does_not_land_in_the_place_of_another(name: str, tmp_path: Path) -> None:
-    """The files of one key below the record of another are refused, next to that entry and without it."""
+    """The files of one key with the record of another are refused, next to that entry and without it."""
     first, second, *_ = _sent(name, tmp_path)
     place = tmp_path / "here" / EXAMPLES[name].place
     for key in (first.key, "0" * len(first.key), "", "../..", "x" * 4096):

@@ -40,7 +40,7 @@ def test_the_sum_by_which_the_driver_evicts_grows(tmp_path: Path) -> None:
 
 
 def test_rows_come_into_a_dictionary_that_is_there(tmp_path: Path) -> None:
-    """A row that both have stays; a second time nothing is missing."""
+    """A common row stays; a second time nothing is missing."""
     entries = _from("pytools", tmp_path / "there", pytools.put)
     here = tmp_path / "here"
     path = pytools.put(here)
@@ -89,7 +89,7 @@ def test_an_entry_of_another_python_is_not_written(tmp_path: Path) -> None:
 
 
 def test_the_total_by_which_libsycl_evicts_grows_and_each_entry_has_a_time(tmp_path: Path) -> None:
-    """Only where it evicts: the file of the total says so."""
+    """Only if it evicts, which the file of the total shows."""
     made = [sycl.Made(image=sycl.spirv(f"kernel_{number}")) for number in range(2)]
     entries = _from("sycl", tmp_path / "there", lambda root: [sycl.put(root, one) for one in made])
     here = tmp_path / "here"
@@ -103,7 +103,7 @@ def test_the_total_by_which_libsycl_evicts_grows_and_each_entry_has_a_time(tmp_p
 
 
 def test_what_is_only_in_the_log_of_a_database_comes_along(tmp_path: Path) -> None:
-    """A program that has it open has not worked it into the file."""
+    """A program that has the database open has not merged the log into the file."""
     path = miopen.put(tmp_path / "there")
     with closing(sqlite3.connect(path)) as database:
         database.execute("PRAGMA journal_mode=WAL")
@@ -119,7 +119,7 @@ def test_what_is_only_in_the_log_of_a_database_comes_along(tmp_path: Path) -> No
 
 
 def test_an_index_with_rows_of_others_is_refused(tmp_path: Path) -> None:
-    """Taichi compiles a kernel at every start of which there is a row and no file."""
+    """Taichi compiles a kernel at every start if it has a row and no file."""
     first, second, *_ = _packed(open_example("taichi", EXAMPLES["taichi"].make(tmp_path / "there")))
     rows = [Index.read(one.files[-1].data) for one in (first, second)]
     both = Index(rows[0].version, {**rows[0].rows, **rows[1].rows}).written()

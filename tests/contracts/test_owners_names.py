@@ -22,7 +22,7 @@ _ANY_CASE = {
     "vulkan": "programs give a file its name, as they like",
     "onnxruntime-trt": "a model gives its graph a name, and a program its engines a prefix",
 }
-"""Systems whose owner can write a name in other cases too, and why."""
+"""Systems whose owner can write a name with capitals too, and why."""
 
 
 def _stem(name: str, mark: str) -> str:

@@ -60,7 +60,7 @@ def _lay(path: Path, content: bytes = _MINE) -> Path:
 
 
 def _beside(folder: Path, outside: Path) -> None:
-    """Strangers of every kind in one directory of a cache."""
+    """Foreign files of every kind in one directory of a cache."""
     for name in _NAMES:
         if not os.path.lexists(folder / name.partition("/")[0]) or "/" in name:
             _lay(folder / name)
@@ -87,7 +87,7 @@ def _kept(place: Path) -> set[Path]:
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A directory of somebody's, to which links lead."""
+    """Another user's directory, to which links lead."""
     _lay(tmp_path / "outside" / "thesis.tex")
     return tmp_path / "outside"
 
@@ -135,7 +135,7 @@ def test_a_cache_without_strangers_is_emptied(
 
 @every_judged
 def test_caches_of_others_inside_stay(name: str, tmp_path: Path) -> None:
-    """A cache of every other system is in a directory of this one's; nothing of them goes with it."""
+    """Another system's whole cache is in a directory of this one's; none of it is removed."""
     place = EXAMPLES[name].make(tmp_path / "cache")
     known = set(tmp_path.rglob("*"))
     for inner in EXAMPLES:
@@ -210,7 +210,7 @@ def test_nothing_goes_from_what_only_looks_like_a_cache(
 def test_nothing_is_removed_at_the_top_of_the_machine(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A run that would remove or move anything there fails here before it does."""
+    """A run that would remove or move anything there fails first."""
 
     def refuse(*arguments: object, **_: object) -> None:
         raise AssertionError(arguments)
@@ -238,7 +238,7 @@ def _own_folders(root: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("name", [name for name in EXAMPLES if name not in ("futhark", "rocfft")])
 def test_a_folder_that_became_a_link_since_the_scan_is_not_followed(name: str, tmp_path: Path) -> None:
-    """Whichever directory of a cache is swapped for a link to a copy of it, the copy stays whole."""
+    """If any directory of a cache is replaced by a link to a copy of it, the copy stays whole."""
     count = len(list(_own_folders(EXAMPLES[name].make(tmp_path / "first"))))
     for number in range(count):
         root = EXAMPLES[name].make(tmp_path / f"cache-{number}")

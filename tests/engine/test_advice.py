@@ -70,7 +70,7 @@ def test_identical_bytes_name_the_field_that_did_not_matter() -> None:
 
 
 def test_the_same_bytes_of_two_programs_are_no_advice() -> None:
-    """Only builds of one program are held against each other."""
+    """Only builds of one program are compared."""
     cache = Cache()
     cache.add({"source": "a"}, payload="same", program="a.cl")
     cache.add({"source": "b"}, payload="same", program="b.cl")
@@ -114,7 +114,7 @@ def test_values_that_people_choose_are_not_restless(values: list[str]) -> None:
 
 
 def test_a_key_that_was_hit_is_not_restless() -> None:
-    """Where the entries were used again their keys did come back."""
+    """If the entries were used again their keys did come back."""
     values = [f"/tmp/{letter}" for letter in "abcde"]
     assert _filled("environment X", values, used=True).advice(AdviceKind.RESTLESS) == []
     assert len(_filled("environment X", values).advice(AdviceKind.RESTLESS)) == 1
@@ -144,7 +144,7 @@ def test_growth_that_nobody_hits_is_told() -> None:
 
 
 def test_what_was_warmed_and_never_read_is_told() -> None:
-    """Entries no program read since they were made are counted and named; read ones are not."""
+    """Entries never read since they were made are counted and named; read ones are not."""
     cache = _filled("source", "a")
     cache.add({"source": "b"}, used=True)
     (told,) = cache.advice(AdviceKind.UNREAD)
@@ -169,7 +169,7 @@ def test_few_key_fields_are_read_however_many_entries_there_are() -> None:
 
 
 def test_of_many_entries_some_bytes_of_each_are_kept() -> None:
-    """A cache of a million entries fits: of each its times, its key and the facts of its payload."""
+    """A cache of a million entries fits: only times, key and facts of the payload are kept of each."""
     cache = Cache()
     cache.add({"source": "a"})
     [one] = cache.entries

@@ -1,4 +1,4 @@
-"""A command of somebody else's, run once."""
+"""A user's command, run once."""
 
 import os
 import select
@@ -31,7 +31,7 @@ def test_a_command_that_ends_well_has_no_error() -> None:
 
 
 def test_the_output_is_hashed() -> None:
-    """The same output has the same digest, another one another."""
+    """Equal output has an equal digest, other output another one."""
     one, same, other = (
         run_command((sys.executable, "-c", f"print({word!r})"), _ENVIRON, PATIENCE_S).output
         for word in ("a", "a", "b")
@@ -95,7 +95,7 @@ run_command(("sleep", "3600"), os.environ, 3600.0)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a group with the process that made it")
 def test_a_command_does_not_outlive_who_starts_it() -> None:
-    """A parent that is killed before it does anything more than to start it takes it along."""
+    """A parent that is killed right after the start takes the command along."""
     parent = run_text([sys.executable, "-c", _KILLED_AT_ONCE])
     assert parent.returncode == -signal.SIGKILL
     assert _is_gone(int(parent.stdout))
@@ -122,6 +122,6 @@ def test_a_command_that_cannot_be_started_is_told(argv: tuple[str, ...], code: i
 
 
 def test_a_preparation_that_fails_is_told() -> None:
-    """A failed preparation names itself, a good one says nothing."""
+    """A failed preparation is named in the error; a good one gives none."""
     assert run_prepare("true", _ENVIRON, PATIENCE_S) == ""
     assert "'exit 3'" in run_prepare("exit 3", _ENVIRON, PATIENCE_S)

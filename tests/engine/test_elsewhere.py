@@ -79,7 +79,7 @@ def test_misses_of_one_lookup_are_asked_for_together(here: Stores, far: Elsewher
 
 
 def test_a_fetched_entry_is_a_local_one_from_then_on(here: Stores, far: Elsewhere) -> None:
-    """Memory, root and history have it; the store is not asked again."""
+    """Memory, root and history have it; the store is not queried again."""
     assert isinstance(find(here, _ready(1)), Hit)
     for stores in (here, here._replace(memory=None)):
         found = find(stores, _ready(1))
@@ -92,7 +92,7 @@ def test_a_fetched_entry_is_a_local_one_from_then_on(here: Stores, far: Elsewher
 
 
 def test_an_entry_that_is_gone_is_fetched_again(here: Stores, far: Elsewhere) -> None:
-    """Also where it was damaged: the damaged file goes to quarantine, and the fetched one takes its place."""
+    """A damaged file goes to quarantine, and the fetched one takes its place."""
     here = here._replace(memory=None)
     find(here, _ready(1))
     assert here.user is not None
@@ -115,7 +115,7 @@ def test_the_log_of_a_build_comes_along_where_nothing_is_kept(here: Stores, far:
 
 @pytest.mark.parametrize("change", [{"disabled": True}, {"remote": None}])
 def test_a_cache_that_is_disabled_asks_nothing(here: Stores, far: Elsewhere, change: dict[str, Any]) -> None:
-    """Neither does a program without such a store."""
+    """A program without such a store asks nothing either."""
     assert isinstance(find(here._replace(**change), _ready(1)), NoEntry)
     assert far.asked == []
 
@@ -127,7 +127,7 @@ def test_a_program_that_has_no_key_is_not_asked_for(here: Stores, far: Elsewhere
 
 
 def test_an_answer_may_take_as_long_as_the_last_build_took(here: Stores, far: Elsewhere) -> None:
-    """For several programs as long as all of them; unknown where one of them was never built here."""
+    """For several programs as long as all of them; unknown if one of them was never built on this machine."""
     get_or_build(here._replace(remote=None), make_ready("kernel void other() {}", name="other"), Compiler())
     get_or_build(here._replace(remote=None), _ready(8), Compiler())
     find(here, _ready(9))
@@ -137,7 +137,7 @@ def test_an_answer_may_take_as_long_as_the_last_build_took(here: Stores, far: El
 
 
 def test_a_build_sends_what_it_published(here: Stores, far: Elsewhere) -> None:
-    """And asks once: the look below the lock of the key is a local one."""
+    """It queries once: after the lock of the key is taken, only local caches are looked in."""
     get_or_build(here, _ready(9), Compiler())
     assert [entry.key for entry in far.sent] == [_ready(9).key]
     assert len(far.asked) == 1
@@ -169,7 +169,7 @@ def test_an_entry_without_the_local_sizes_is_incomplete(
 def test_a_root_that_is_full_is_one_sentence(
     here: Stores, far: Elsewhere, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The program has its hit, and its user learns that it is fetched each time."""
+    """The program has its hit, and the user learns that it is fetched each time."""
 
     def full(*_: object, **__: object) -> bool:
         raise OSError(28, "No space left on device")

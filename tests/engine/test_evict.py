@@ -16,7 +16,7 @@ def _filled(root: Path, seeds: str) -> DirectoryStore:
 
 
 def test_what_is_read_first_is_gone_before_the_rest_is_read(tmp_path: Path) -> None:
-    """No more than one entry is held of a cache that is emptied, however large it is."""
+    """No more than one entry of a cache that is emptied is in memory, however large it is."""
     store = _filled(tmp_path, "abcd")
     cache = own(store)
     outcomes = run_evict(cache, plan_evict(cache, Limits(everything=True), NOW_NS))
@@ -53,7 +53,7 @@ def test_all_is_known_to_go_before_it_goes(tmp_path: Path) -> None:
 
 
 def test_what_goes_whole_need_not_be_read(tmp_path: Path) -> None:
-    """Names and sizes do where everything goes; in a root that nothing marks as ours they do not."""
+    """Names and sizes are enough if everything goes, but not in a root without our mark."""
     store = _filled(tmp_path, "abc")
     for path in tmp_path.rglob("*.gpc"):
         path.write_bytes(b"no entry")

@@ -146,7 +146,7 @@ def test_a_size_limit_that_holds_removes_nothing() -> None:
 
 
 def test_an_entry_above_the_low_water_mark_goes_without_the_others() -> None:
-    """However lately it was used: it could not stay alone either, and would take all that fits with it."""
+    """However recently used: it could not stay even alone, and would evict everything that fits."""
     entries = [_entry(str(age), size_bytes=12, last_used_ns=NOW_NS - age * DAY_NS) for age in range(1, 6)]
     entries.append(_entry("large", size_bytes=60, last_used_ns=NOW_NS))
     found = plan(entries, Limits(max_size_bytes=60), NOW_NS)
@@ -325,7 +325,7 @@ def test_a_limit_over_several_caches_bounds_their_sum() -> None:
 
 
 def test_filters_hold_over_several_caches() -> None:
-    """Without a limit all that they choose goes; with one no more of that than is needed."""
+    """Without a limit every chosen entry goes; with one only as many as needed."""
     old = Limits(older_than_ns=6 * DAY_NS)
     assert [_removed(one) for one in plan_together(_caches(), old, NOW_NS)] == [["a", "b"], ["d"]]
     bounded = replace(old, max_size_bytes=599)
@@ -349,13 +349,13 @@ def test_what_nothing_removes_counts_and_comes_last() -> None:
     ids=["unused for longer", "larger", "quicker to build"],
 )
 def test_what_is_worth_less_goes_first(changes: dict[str, int]) -> None:
-    """Last use, size and the time of compiling each count where all else is the same."""
+    """Last use, size and compile time each count, all else being equal."""
     facts = {"last_used_ns": NOW_NS - DAY_NS, "size_bytes": 100, "compile_ns": 10**9}
     assert worth(_entry("a", **{**facts, **changes}), NOW_NS) < worth(_entry("a", **facts), NOW_NS)
 
 
 class _Many:
-    """Ten thousand entries that no program keeps: each walk makes them anew."""
+    """Ten thousand entries, none of which is kept: each walk makes them anew."""
 
     def __iter__(self) -> Iterator[CacheEntry]:
         return (

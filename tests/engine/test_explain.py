@@ -66,14 +66,14 @@ def test_many_differences_are_counted(missed: Callable[..., Miss], ready: Ready)
 
 
 def test_damage_that_could_not_be_moved_is_told(stores: Stores, ready: Ready) -> None:
-    """Damage found at the lookup itself is the verdict, with what became of the file."""
+    """Damage found at the lookup itself is the verdict, with the fate of the file."""
     damaged = Damaged(Damage.TRUNCATED, "8 of 9 bytes", quarantined=False)
     miss = explain(stores, ready(), NoEntry(damaged=(damaged,)))
     assert miss == Miss(Verdict.CORRUPT, "the entry was truncated: 8 of 9 bytes, and could not be moved away")
 
 
 def test_poison_is_forgotten_after_a_week(store: DirectoryStore, ready: Ready, stores: Stores) -> None:
-    """A compiler may have died of a machine's trouble, which passes: warm tries again by itself."""
+    """A compiler may have died of a temporary problem of the machine: warm tries again by itself."""
     prepared, day_ns = ready(), 86_400 * 10**9
     for days, verdict in ((8, Verdict.NEVER_BUILT), (6, Verdict.POISONED)):
         when_ns = time_ns() - days * day_ns
@@ -142,7 +142,7 @@ def test_a_target_that_was_never_built_says_so_first(missed: Callable[..., Miss]
 
 
 def test_a_device_that_is_called_otherwise_is_the_same(missed: Callable[..., Miss], ready: Ready) -> None:
-    """A target has a longer name next to another one like it; its device was built for all the same."""
+    """A target may get a longer name next to a similar one; it is still the same device."""
     old = ready(KERNEL, implementation="pocl", options=["-DN=4"])
     request = old.request._replace(target=Target("opencl", "pocl-3.0/cpu"), options=("-DN=8",))
     wanted = prepare(load_backend("opencl"), request, old.compilation.inputs.toolchain, {})
@@ -151,7 +151,7 @@ def test_a_device_that_is_called_otherwise_is_the_same(missed: Callable[..., Mis
 
 
 def test_another_order_is_nearer_than_another_value(missed: Callable[..., Miss], ready: Ready) -> None:
-    """The same options in another order are reported, though a newer entry differs in one value."""
+    """A changed order of options is reported, although a newer entry differs in one value."""
     near, far = ready(options=["-DT=double", "-DN=4"]), ready(options=["-DN=4", "-DT=float"])
     miss = missed(ready(options=["-DN=4", "-DT=double"]), near, far)
     assert miss.detail.startswith("the options are in another order (")

@@ -1,4 +1,4 @@
-"""A bound on the size of a cache that is far away costs next to nothing."""
+"""A size limit far above the cache's size costs next to nothing."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -37,7 +37,7 @@ def test_entries_are_read_only_above_the_bound(
     limit: int,
     calls: int,
 ) -> None:
-    """Publishing below the bound reads no entry; above it entries are chosen to go."""
+    """Publishing below the limit reads no entry; above it entries are chosen for eviction."""
     stores = open_stores(Settings(root=tmp_path / "cache", root_origin="--root", max_size_bytes=limit))
     assert isinstance(get_or_build(stores, ready(include_dirs=[tree("include")]), compiler()), Built)
     assert trimmed == [limit] * calls

@@ -18,7 +18,7 @@ from gpucache.store.bounded_log import line_of
 def test_a_key_that_is_none_costs_nothing(
     store: DirectoryStore, stores: Stores, ready: Callable[..., Prepared], compiler: Any, tree: Any, key: str
 ) -> None:
-    """An event whose key cannot be one is skipped: the next miss builds, and the others are still read."""
+    """An event with an invalid key is skipped: the next miss builds, and the other events are read."""
     folder = tree("include")
     first, second = (ready(include_dirs=[folder], options=options) for options in ([], ["-DNEW"]))
     assert isinstance(get_or_build(stores, first, compiler()), Built)

@@ -18,7 +18,7 @@ def _changed(old: Path, new: Path) -> Difference:
 
 
 def test_nothing_else_is_a_shadow(tree: Tree, tmp_path: Path) -> None:
-    """Another field, a header that is nowhere, was edited in its place, or was found on one side only."""
+    """Another field, a missing header, one edited in place, or one found on one side only is not a shadow."""
     first, second = tree("first", value="8"), tree("second")
     change, both = _changed(second, first), [str(first), str(second)]
     for changed, folders in (
@@ -32,7 +32,7 @@ def test_nothing_else_is_a_shadow(tree: Tree, tmp_path: Path) -> None:
 
 
 def test_huge_and_strange_files_are_not_read(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file beyond the bound, and a directory of that name, are passed over."""
+    """A file beyond the limit, and a directory of that name, are ignored."""
     first, second = tree("first", value="8"), tree("second")
     folders = [str(first), str(second)]
     change = _changed(second, first)

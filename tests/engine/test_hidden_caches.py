@@ -40,7 +40,7 @@ def test_a_place_says_more_than_times() -> None:
 
 
 def test_what_an_empty_home_folder_gains_is_named(tmp_path: Path) -> None:
-    """The first directory below it, the largest first; empty files are nothing."""
+    """The first directory below it, the largest first; empty files do not count."""
     for name, size in (("home/.app/kernels/a", 9), ("home/.appstate", 1), ("tmp/x", 20), ("home/.none", 0)):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"x" * size)

@@ -55,7 +55,7 @@ def rejects(_: object) -> tuple[str, ...]:
     ],
 )
 def test_an_entry_is_at_fault_where_another_program_loads(load: Any, other: Any, trial: Trial) -> None:
-    """A driver that loads nothing at all, as it gets no thread or memory, says nothing of an entry."""
+    """A driver that loads nothing at all, for want of threads or memory, proves nothing about an entry."""
     assert try_load(_CACHE, load, other, ENTRY) == trial
 
 

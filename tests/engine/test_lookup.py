@@ -69,7 +69,7 @@ def test_an_entry_says_what_it_is(
 
 
 def test_a_long_log_is_cut(store: DirectoryStore, stores: Stores, ready: Ready, compiler: Any) -> None:
-    """Of a build log 64 KiB are kept."""
+    """64 KiB of a build log are kept."""
     log = "w" * (LOG_LIMIT + 1)
     built = _built(stores, ready(), lambda: compiler()()._replace(build_log=log))
     assert built.key is not None
@@ -230,7 +230,7 @@ def test_what_is_no_artifact_is_not_kept(
 
 
 def test_what_its_compiler_refuses_is_given_and_not_kept(stores: Stores, ready: Ready, compiler: Any) -> None:
-    """An artifact may be for its own process alone; the next one is built and kept."""
+    """An artifact may be for its own process only; the next one is built and kept."""
     built = _built(stores, ready(), lambda: compiler()()._replace(refusal="it holds a directory"))
     assert (built.key, built.note) == (None, "it holds a directory, so it was not kept")
     assert built.artifact.payload == compiler().payload
@@ -238,7 +238,7 @@ def test_what_its_compiler_refuses_is_given_and_not_kept(stores: Stores, ready: 
 
 
 def test_a_required_hit_raises(stores: Stores, ready: Ready, compiler: Any) -> None:
-    """Where a hit is required a miss names program, target and verdict, and nothing is compiled."""
+    """If a hit is required, a miss names program, target and verdict, and nothing is compiled."""
     compile_ = compiler()
     with pytest.raises(
         CacheMissError, match=r"^solver for cuda:compute_90 is not .*: never-built: nothing was ever"
@@ -366,7 +366,7 @@ def test_a_useless_entry_is_replaced(stores: Stores, ready: Ready, compiler: Any
 
 
 def test_who_comes_second_waits_for_the_first(stores: Stores, ready: Ready, compiler: Any) -> None:
-    """While one thread compiles, another that wants the same program gets its result without compiling."""
+    """While one thread compiles, another with the same program waits and gets its result."""
     prepared, compiling, done = ready(), threading.Event(), threading.Event()
 
     def slowly() -> None:
@@ -400,7 +400,7 @@ def test_nobody_waits_beyond_the_limit(stores: Stores, ready: Ready, compiler: A
 
 
 class _Noticed(DirectoryStore):
-    """Counts who found the lock taken and comes to wait for it."""
+    """Counts the threads that found the lock taken and wait for it."""
 
     waiting = threading.Semaphore(0)
 

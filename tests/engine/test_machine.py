@@ -92,7 +92,7 @@ _REFUSED: list[tuple[str, list[Device], type[Exception], str]] = [
 
 @pytest.mark.parametrize(("text", "devices", "meant"), _MEANT)
 def test_a_name_means_a_device(text: str, devices: list[Device], meant: Device) -> None:
-    """In full, or by a beginning where it fits one device that can be compiled for, or the newest."""
+    """In full, or by a prefix of one device that can be compiled for, or of the newest."""
     assert select_target(text, devices) == meant
 
 
@@ -106,7 +106,7 @@ def test_any_other_name_is_refused(
 
 
 def test_the_choice_of_a_version_is_said() -> None:
-    """Where a name means the newest of several versions, both are named; where it means one, nothing is."""
+    """If a name means the newest of several versions, both are named; otherwise nothing is printed."""
     assert told_choice("opencl:pocl", [_RC, _NEWEST]) == (
         "opencl:pocl means opencl:pocl-10.1-debian/cpu on this machine, the newest that can compile, and not "
         "opencl:pocl-3.0-rc2/cpu."
@@ -125,6 +125,6 @@ def test_an_architecture_with_a_suffix_is_made_from_its_number(name: str) -> Non
 
 
 def test_defaults_are_the_usable_devices_in_this_machine() -> None:
-    """Without a named target, a backend's devices are those that are here and can be compiled for."""
+    """Without a named target, they are the backend's present devices that can be compiled for."""
     assert default_devices(_HERE, "opencl") == [_POCL, _INTEL, _SECOND]
     assert default_devices([*_HERE, _BROKEN], "cuda") == [_SM_100]

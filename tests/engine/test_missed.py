@@ -68,7 +68,7 @@ def test_what_cannot_be_kept_is_not_noted(
 def test_a_note_is_asked_for_as_the_program_did(
     ready: Callable[..., Prepared], stores: Stores, store: DirectoryStore
 ) -> None:
-    """The planned request has the key that was looked for, and some more local sizes where they are given."""
+    """The planned request has the key of the lookup, and further local sizes if they are given."""
     prepared = ready(b"", implementation="pocl", options=["-DA"], local_sizes=[(64,)])
     leave(stores, prepared, _MISS, 5)
     item = _planned(store, {}, local_sizes=[(8, 8)])
@@ -100,7 +100,7 @@ def test_headers_of_the_current_directory_are_found_from_elsewhere(stores: Store
 def test_what_cannot_be_asked_here_is_skipped(
     ready: Callable[..., Prepared], stores: Stores, store: DirectoryStore
 ) -> None:
-    """Another environment, or a device that is not here, is said instead of building something else."""
+    """Another environment, or an absent device, is reported, and no other build takes its place."""
     prepared = ready(b"", implementation="pocl", environ={"POCL_X": "1"})
     leave(stores, prepared, _MISS, 5, (("POCL_X", "1"),))
     assert _planned(store, {}).skipped == "it was wanted with another POCL_X; set it as the program has it"

@@ -78,7 +78,7 @@ def test_a_build_that_was_asked_for_in_another_way_is_told_in_one_sentence() -> 
 
 
 def test_a_build_in_another_language_is_not_said_to_be_kept_for_another_way_of_asking() -> None:
-    """A CUDA program that has the name of an OpenCL one differs in the language first."""
+    """A CUDA program with the name of an OpenCL one differs first of all in the language."""
     told = phrases(
         [
             Difference("language", "opencl-c", "cuda-c++"),
@@ -135,14 +135,14 @@ def test_another_order_is_the_lightest_difference() -> None:
 
 
 def test_what_follows_from_a_header_is_not_told() -> None:
-    """The way includes resolve changes with every header, so next to one it says nothing."""
+    """The resolution of includes changes with every header, so next to one it is left out."""
     header = Difference("include a.h", _OLD, _NEW)
     resolution = Difference("resolution of includes", _OLD, _NEW)
     assert phrases([resolution, header]) == ["the header a.h changed"]
 
 
 def test_the_weightiest_comes_first() -> None:
-    """Another device is reported before a changed source, that before an option, versions last."""
+    """Another device is reported before a changed source, a source before an option, versions last."""
     differences = [
         Difference("driver version", "1", "2"),
         Difference("option", None, "-DA"),

@@ -28,7 +28,7 @@ def test_the_spelling_of_a_folder_is_no_input(
 
 
 def test_names_for_people_are_no_inputs(ready: Ready, tree: Tree, tmp_path: Path) -> None:
-    """Another name, another file or a directory that is searched for nothing leave the key as it is."""
+    """Another name, another file or a useless search directory leave the key unchanged."""
     include, unused = tree("include"), tree("unused", file="other.h")
     wanted = ready(include_dirs=[include]).key
     assert ready(include_dirs=[include], name="solver", path=tmp_path / "solver.cu").key == wanted
@@ -48,7 +48,7 @@ def test_names_for_people_are_no_inputs(ready: Ready, tree: Tree, tmp_path: Path
 def test_variables_count_for_the_compiler_they_reach(
     ready: Ready, implementation: str, name: str, *, counts: bool
 ) -> None:
-    """A variable changes the keys of the one compiler that reads it, unless it only says where files go."""
+    """A variable changes only the keys of the compiler that reads it, unless it only names output files."""
     plain = ready(b"", implementation=implementation)
     changed = ready(b"", implementation=implementation, environ={name: "x"})
     assert (plain.key != changed.key) is counts

@@ -26,7 +26,7 @@ def request_(tmp_path: Path) -> BuildRequest:
 
 @pytest.fixture(autouse=True)
 def prepared_anew(monkeypatch: pytest.MonkeyPatch) -> list[BuildRequest]:
-    """The requests that are prepared anew, with nothing kept at first."""
+    """The requests that are prepared anew; at first nothing is kept."""
     asked: list[BuildRequest] = []
 
     def told(backend: object, request: BuildRequest, *rest: object, **more: object) -> Prepared:
@@ -43,7 +43,7 @@ def _prepared(request: BuildRequest, toolchain: Toolchain = _TOOLCHAIN) -> Prepa
 
 
 def test_an_equal_request_is_prepared_once(request_: BuildRequest, prepared_anew: list[BuildRequest]) -> None:
-    """The second time all is as the first time, with the stamps of the files of now."""
+    """The second result equals the first, with the current stamps of the files."""
     first = _prepared(request_)
     Path(request_.cwd, "a.h").touch()
     again = _prepared(request_._replace())
@@ -100,6 +100,6 @@ def test_whatever_a_key_follows_from_changes_it(
 
 
 def test_another_compiler_has_another_key(request_: BuildRequest) -> None:
-    """An equal request for another toolchain is prepared for that."""
+    """An equal request for another toolchain is prepared separately."""
     other = Toolchain("intel", (("device name", "gpu"),), ("device name",))
     assert _prepared(request_).key != _prepared(request_, other).key

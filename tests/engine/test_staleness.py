@@ -26,7 +26,7 @@ def _stale(*entries: CacheEntry, toolchains: tuple[Toolchain, ...] = ()) -> Stal
 
 @pytest.mark.parametrize(("used_days", "stale"), [(20, 1), (8, 1), (6, 0), (0, 0)])
 def test_what_a_missing_reader_left_is_stale_once_a_week_went_by(used_days: int, stale: int) -> None:
-    """A use within a week shows that somebody reads it whom no scan found, such as a container."""
+    """A use within a week shows a reader that no scan found, such as a container."""
     found = _stale(_entry(30, used_days, gone="Python 3.9"))
     assert (found.entries, found.size_bytes) == (stale, 10 * stale)
     assert (
@@ -56,7 +56,7 @@ def test_an_older_version_is_stale_where_nothing_of_it_was_used_since_another_ca
 
 
 def test_a_version_that_nothing_followed_is_not_stale() -> None:
-    """However long it was not used: its owner may be installed where no program looks."""
+    """However long it was not used: its owner may be installed in an unknown place."""
     assert not _stale(_entry(90, 90, producer="Warp 1.5.0")).entries
 
 

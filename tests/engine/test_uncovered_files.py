@@ -38,7 +38,7 @@ def test_a_file_of_nobody_is_told(header: Path) -> None:
 def test_a_sandbox_without_the_kernels_file_systems_hides_no_file(
     header: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There ``/sys`` is a directory like any other, of the same device as the header."""
+    """There ``/sys`` is an ordinary directory, on the same device as the header."""
     monkeypatch.setattr("gpucache.engine.warm.rounds._KERNEL", (str(header.parent), "/nonexistent"))
     assert _told(header)
 
@@ -58,7 +58,7 @@ def test_another_name_of_a_covered_file_is_covered(header: Path, kind: str, told
 
 
 def test_what_the_compiler_brings_is_its_own(header: Path) -> None:
-    """A file that it names, or one anywhere below a directory that it names, also through a link."""
+    """A file that it names, or one below a directory that it names, also through a link."""
     deep = header.parent / "own" / "include" / "x.h"
     deep.parent.mkdir(parents=True)
     deep.touch()

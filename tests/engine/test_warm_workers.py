@@ -29,7 +29,7 @@ TARGET = "cuda:sm_90"
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A build function as text; ``real`` in it is the build that warm runs, ``bad`` a program's name."""
+    """A build function as text; ``real`` in it is warm's own build function, ``bad`` a program's name."""
 
     text: str
     real: Build
@@ -50,7 +50,7 @@ def devices() -> list[Device]:
 
 
 class Warming:
-    """Runs of warm over programs named here, on one root."""
+    """Runs of warm over this module's programs, on one root."""
 
     def __init__(self, root: Path, devices: Sequence[Device]) -> None:
         self._settings = Settings(root=root, root_origin="test")
@@ -85,7 +85,7 @@ def warming(tmp_path: Path, devices: Sequence[Device]) -> Warming:
 
 
 def _appending(file: Path, then: str) -> str:
-    """Leave a mark in a file, then do something."""
+    """Leave a mark in a file, then run the rest."""
     return f"open({str(file)!r}, 'a').write('x') and {then}"
 
 
@@ -107,7 +107,7 @@ def test_why_something_had_to_be_built_is_found_out_by_its_worker_alone(
 
 
 def test_a_worker_that_dies_once_is_forgiven(warming: Warming, tmp_path: Path) -> None:
-    """A second try that succeeds builds the item, and nothing is held against it."""
+    """If the second try succeeds the item is built, and not poisoned."""
     marks = tmp_path / "marks"
     marks.touch()
     fail_once = f"({_appending(marks, ABORT)}) if not open({str(marks)!r}).read() else real(job)"

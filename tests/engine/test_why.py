@@ -77,7 +77,7 @@ def test_a_hit_and_what_was_written_before(
 
 
 def test_what_cannot_be_asked_is_an_answer(ask: Callable[..., list[Answer]], ready: Ready) -> None:
-    """An item without a device was not looked up, a refused option makes no key; neither ends the rest."""
+    """An item without a device was not looked up, a refused option has no key; neither stops the rest."""
     bad = _item(ready(b"int x;"))
     assert bad.request is not None
     bad = replace(bad, request=bad.request._replace(options=("--time=x.csv",)))
@@ -88,7 +88,7 @@ def test_what_cannot_be_asked_is_an_answer(ask: Callable[..., list[Answer]], rea
 
 
 def test_the_newest_entry_of_each_build_is_asked_for() -> None:
-    """Of each program, target and variant one item is made; where the device is gone it says so."""
+    """Each program, target and variant gives one item; one without its device says so."""
     entries = [_entry("a.cu", 2), _entry("a.cu", 1), _entry("b.cu", 1), _entry("a.cu", 1, "-DA")]
     items = items_of(entries, lambda _: _report(), [])
     assert sorted((item.program, item.variant) for item in items) == [

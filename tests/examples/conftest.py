@@ -24,7 +24,7 @@ class Run:
 
     arrays: Mapping[str, Any]
     launches: Mapping[str, list[str]]
-    """By program and variant, the launches a bench made of it: kernel and local size."""
+    """By program and variant, the launches that a bench made of it: kernel and local size."""
 
 
 @pytest.fixture(scope="session", params=["pocl", "intel"])

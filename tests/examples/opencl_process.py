@@ -28,7 +28,7 @@ Extent = int | tuple[int, ...]
 
 
 class Runner:
-    """Builds as gpucache does, launches as a program does."""
+    """Builds like gpucache, launches like a program."""
 
     def __init__(self, device: Any) -> None:
         self._device = device
@@ -39,7 +39,7 @@ class Runner:
         return cl.Program(compiler.build_source(self._context, self._device, request, compilation))
 
     def launch(self, kernel: Any, groups: Extent, local: Extent, *arguments: Any) -> None:
-        """Arrays are copied in and back; everything else is handed over as it is."""
+        """Arrays are copied in and back; everything else is passed unchanged."""
         groups, local = _extents(groups), _extents(local)
         size = tuple(count * items for count, items in zip(groups, local, strict=True))
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR

@@ -132,7 +132,7 @@ def test_bench_launches_every_kernel_at_its_local_sizes(run: Run) -> None:
     ],
 )
 def test_opencl_examples_name_no_targets(manifest: str, programs: list[str]) -> None:
-    """OpenCL examples are for whatever device is found, at local sizes that compilers can build ahead for."""
+    """OpenCL examples are for any device, at local sizes that compilers can build ahead for."""
     specs = _specs(Language.OPENCL_C, manifest)
     assert sorted(specs) == programs
     assert all(not spec.targets and spec.local_sizes for spec in specs.values())
@@ -140,7 +140,7 @@ def test_opencl_examples_name_no_targets(manifest: str, programs: list[str]) -> 
 
 @pytest.mark.parametrize("program", CUDA)
 def test_cuda_examples_compile_for_their_targets(program: str) -> None:
-    """Every CUDA example compiles without words for the targets it names, which need not be here."""
+    """Every CUDA example compiles without messages for its targets, which need not be present."""
     artifacts = _compiled(program)
     assert {"cuda:sm_80", "cuda:sm_90"} <= set(artifacts)
     assert [artifact.build_log for artifact in artifacts.values()] == [""] * len(artifacts)

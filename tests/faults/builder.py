@@ -1,4 +1,4 @@
-"""Builds by the library in separate processes, with some system calls of theirs made to fail."""
+"""Builds by the library in separate processes, some of whose system calls fail."""
 
 import json
 import os
@@ -29,7 +29,7 @@ class Call:
 
 
 class Builder:
-    """A process that builds one source in a child at a time, so that nothing has to be imported for each."""
+    """A process that builds one source in a child at a time, so that imports happen only once."""
 
     def __init__(self, *arguments: str, source: str, place: Path, environ: Mapping[str, str]) -> None:
         self._source = source
@@ -48,7 +48,7 @@ class Builder:
         return self._outcome(self._child(root))
 
     def build_traced(self, root: Path, inject: str = "") -> dict[str, Any]:
-        """The same under strace; skips where that may not trace."""
+        """The same under strace; skips if that may not trace."""
         child = self._child(root)
         tracer = subprocess.Popen(
             ["strace", "-y", "-o", self._log, "-p", str(child), *(["-e", inject] if inject else [])],

@@ -24,7 +24,7 @@ Child = subprocess.Popen[str]
 
 
 def own(store: DirectoryStore) -> OwnCache:
-    """A store as the commands see it."""
+    """A store as commands open it."""
     return OwnCache(store, Location(OwnCache.name, str(store.root), "a test", True, None))
 
 
@@ -44,7 +44,7 @@ def place() -> Iterator[Path]:
 
 
 def said(process: str, *words: object) -> dict[str, Any]:
-    """The report of a program of this directory on its trials."""
+    """The report of a program of this directory about its trials."""
     command = [sys.executable, "-m", f"tests.faults.{process}", *map(str, words)]
     top = Path(__file__).parents[2]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=4 * PATIENCE_S, cwd=top)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 
 def forked(function: Callable[..., object], *arguments: object) -> int:
-    """A child that runs a function; an exception is its exit status 1."""
+    """A child that runs a function; an exception is exit status 1."""
     child = os.fork()
     if child:
         return child

@@ -47,7 +47,7 @@ def _attributes(status: os.stat_result) -> bytes:
 
 
 class Shown:
-    """A directory as the kernel asks for it: its files by number, and descriptors by number."""
+    """A directory as the kernel reads it: its files by number, and descriptors by number."""
 
     def __init__(self, folder: Path) -> None:
         self._paths = {1: folder}

@@ -46,7 +46,7 @@ from tests.payload.build import bundle, elf64, fatbin, library, poclbin, spirv
 
 T = TypeVar("T")
 ROOM_BYTES = 2 << 30
-"""Of addresses."""
+"""Of address space."""
 _SHOWN = 5
 _TOKENS = (
     b"\x00" * 8, b"\xff" * 8, b"\xff\xff\xff\x7f", b"\x80" * 4, b"\x01", b"\x00", b"\n", b"{", b"[", b'"',
@@ -85,7 +85,7 @@ class Watch:
 
 
 def mutated(data: bytes, dice: random.Random) -> bytes:
-    """Some bytes with a few changes of every sort."""
+    """Some bytes with a few changes of every kind."""
     changed = bytearray(data)
     for _ in range(dice.choice((1, 1, 1, 2, 4, 8))):
         # The beginning leads to everything else.
@@ -140,7 +140,7 @@ def _listed(call: Callable[[], Iterator[T]]) -> list[T]:
 
 
 class Folder:
-    """A subject that is on a disk: its files as they were made, some changed at each trial."""
+    """A subject on disk: its original files, some changed at each trial."""
 
     def __init__(self, root: Path, read: Callable[[], None]) -> None:
         self._files = {path: path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
@@ -203,7 +203,7 @@ headers = ["a.h", "**/*.h"]
 
 
 def _own(root: Path) -> Folder:
-    """Our own root with everything that is in one."""
+    """Our own root with every kind of file."""
     store = DirectoryStore(root, writable=True)
     entries = [build_entry(seed) for seed in "abc"]
     for entry in entries:
@@ -258,7 +258,7 @@ def _records(root: Path) -> Folder:
 
 
 def _payloads(_: Path) -> Bytes:
-    """Every binary format that is distinguished."""
+    """Every recognised binary format."""
     cubin = elf64()
     samples = [
         cubin, poclbin(4, ["a", "b"]), fatbin((2, 90, cubin)), spirv("<", (15, 6, 1, 0x6B)), futhark.PTX,

@@ -41,7 +41,7 @@ SEEDS = tuple("abc")
 
 
 def build_entry(seed: str) -> Entry:
-    """A sound entry, also to verify: its key is that of its key fields."""
+    """A sound entry, also for verify: its key is that of its key fields."""
     payload = f"payload of {seed}".encode()
     head = EntryHead("saxpy", "cuda:sm_90", "unknown", 10**18, 10**6, digest(payload))
     fields = (KeyField("seed", seed),)
@@ -162,7 +162,7 @@ def _left(store: DirectoryStore) -> Iterator[str]:
 
 
 def calls(folder: Path, every: int) -> tuple[dict[str, int], list[str]]:
-    """Each operation once for each of its system calls, or for every so many."""
+    """Each operation once for each of its system calls, or for every n-th one."""
     trials: dict[str, int] = {}
     problems: list[str] = []
     for name, operation in OPERATIONS.items():
@@ -230,7 +230,7 @@ def read(root: Path, report: int) -> None:
 
 
 def _free(store: DirectoryStore, name: str) -> bool:
-    """Whether a lock can be had after a while."""
+    """Whether a lock becomes free after a while."""
     with store.single_flight(build_entry(name).key, 60) as held:
         return held
 

@@ -162,7 +162,7 @@ class Killed:
 
 
 def calls(place: Path, every: int, systems: Sequence[str]) -> tuple[dict[str, int], list[str]]:
-    """Each operation of each system once for each of its calls that write, or for every so many."""
+    """Each operation of each system once for each of its writing calls, or for every n-th one."""
     # One thread makes all calls, so that they have an order.
     setattr(folder, "in_parallel", _one_by_one)  # noqa: B010
     setattr(restoring, "ThreadPoolExecutor", _AtOnce)  # noqa: B010
@@ -204,7 +204,7 @@ def _push(fleet: Fleet, machine: str) -> Iterator[str]:
 
 
 def _pull(fleet: Fleet, machine: str, done: Path) -> Iterator[str]:
-    """Pull again and again until everything was pushed, and once more."""
+    """Pull repeatedly until everything was pushed, and once more."""
     last = False
     while not last:
         last = done.exists()
@@ -219,7 +219,7 @@ def _merge(fleet: Fleet, done: Path) -> Iterator[str]:
 
 
 def _read(fleet: Fleet, machine: str, whole: dict[str, str], done: Path) -> Iterator[str]:
-    """Look at all entries of caches again and again."""
+    """Read all entries of caches repeatedly."""
     while not done.exists():
         for cache in _caches(fleet, machine):
             for entry in cache.scan():
@@ -280,7 +280,7 @@ def together(place: Path, entries: int, rounds: int) -> tuple[dict[str, int], li
 
 
 def _disturb(fleet: Fleet, machine: str, seed: int, done: Path) -> Iterator[str]:
-    """Remove, damage and repair entries until it is done."""
+    """Remove, damage and repair entries until the pulls are done."""
     chance = random.Random(seed)
     while not done.exists():
         cache = chance.choice(_caches(fleet, machine))

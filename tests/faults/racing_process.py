@@ -34,7 +34,7 @@ def source(key: int) -> str:
 
 
 def want(keys: Sequence[int], begin: Callable[[], object], log: int) -> None:
-    """Get programs once it begins; writes a line for each that comes back."""
+    """Get programs after the start signal; writes a line for each."""
     from gpucache.cuda import compile_program, flush
 
     begin()
@@ -58,7 +58,7 @@ def watch_compiler(log: int) -> None:
 
 
 def race(how: str, orders: Sequence[Sequence[int]], log: int) -> None:
-    """All begin together, as processes or as threads; raises RuntimeError where a process fails."""
+    """All begin together, as processes or as threads; raises RuntimeError if a process fails."""
     watch_compiler(log)
     if how == "threads":
         barrier = threading.Barrier(len(orders))

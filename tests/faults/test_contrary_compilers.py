@@ -75,11 +75,11 @@ class Contrary:
         return {Path(row["program"]).stem: row for row in json.loads(done.stdout)["outcomes"]}
 
     def processes(self) -> list[int]:
-        """Every process that built something or was started by one that did."""
+        """Every process that built something, and their children."""
         return [int(line.split()[0]) for line in self._lines()]
 
     def builds(self) -> Counter[str]:
-        """How often each behaviour was built since this was last asked."""
+        """How often each behaviour was built since the last call."""
         now = Counter(line.split()[1] for line in self._lines())
         new, self.counted = now - self.counted, now
         del new["child"]
@@ -123,7 +123,7 @@ def test_an_item_fails_with_its_own_reason(whole: tuple[Contrary, dict[str, Any]
 
 @pytest.mark.parametrize("name", ENDLESS)
 def test_an_endless_item_fails_at_its_limit(whole: tuple[Contrary, dict[str, Any]], name: str) -> None:
-    """A compiler that hangs is ended at the time limit, also where it hears no signal or has a child."""
+    """A compiler that hangs is killed at the time limit, even if it ignores signals or has a child."""
     _, outcomes = whole
     assert outcomes[name]["result"] == "failed"
     assert "it did not end within 1 s, twice" in outcomes[name]["reason"]
@@ -153,7 +153,7 @@ def test_no_process_of_a_compiler_lives_on(whole: tuple[Contrary, dict[str, Any]
 
 
 def test_nothing_is_paid_for_twice(whole: tuple[Contrary, dict[str, Any]]) -> None:
-    """A second run compiles nothing that a compiler died of; another driver is given its chance."""
+    """A second run does not retry a compile that crashed; another driver gets its chance."""
     runs, _ = whole
     deadly = [name for name, reason in ENDS.items() if "twice" in reason]
     runs.builds()
@@ -165,7 +165,7 @@ def test_nothing_is_paid_for_twice(whole: tuple[Contrary, dict[str, Any]]) -> No
 
 
 def test_compilers_of_many_runs_take_turns(contrary_runs: Contrary) -> None:
-    """However many runs are started together, only so many compilers run at once."""
+    """However many runs are started together, the number of compilers at a time is bounded."""
     count = turn_count() + 3
     (source,) = contrary_runs.sources(["linger"])
     runs = []

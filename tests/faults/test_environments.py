@@ -63,7 +63,7 @@ def run(tmp_path: Path) -> Run:
 
 
 def _told_once(said: list[str], *words: str) -> None:
-    """One line of all that was said has these words, and no line next to it says them again."""
+    """One line of the log has these words, and no other has them."""
     told = [line for line in said if words[0] in line]
     assert len(told) == 1 and all(word in told[0] for word in words), said
 
@@ -143,7 +143,7 @@ def test_a_root_that_is_no_folder(run: Run, tmp_path: Path, make: Callable[[Path
 
 
 def test_a_root_that_is_swapped_for_a_link_while_it_is_open(tmp_path: Path) -> None:
-    """Nothing is written through a link that takes the place of a directory below the root."""
+    """Nothing is written through a link that replaces a directory below the root."""
     store = DirectoryStore(tmp_path / "root", writable=True)
     store.publish(build_entry("a"))
     outside = tmp_path / "outside"
@@ -167,7 +167,7 @@ def test_closed_streams(run: Run, tmp_path: Path, streams: str) -> None:
 
 @pytest.mark.parametrize("descriptors", [8, 12])
 def test_few_descriptors(run: Run, tmp_path: Path, descriptors: int) -> None:
-    """Every program is built; if anything is not kept that is said once."""
+    """Every program is built; anything that is not kept is reported once."""
     root = tmp_path / "root"
     said = run(root, f"ulimit -n {descriptors}", level="warning", threads=1)  # NVRTC needs some too
     kept = len(list(root.glob("v1/entries/*/*.gpc")))
@@ -186,7 +186,7 @@ def test_a_umask_that_takes_the_owners_rights(tmp_path: Path) -> None:
 def test_a_temporary_folder_without_the_right_to_execute(
     tmp_path: Path, mount: Callable[[str], Path], opencl_environment: Mapping[str, str]
 ) -> None:
-    """PoCL, which would abort there, fails with the remedy and is not kept from another try."""
+    """PoCL, which would abort there, fails with the remedy and may be tried again."""
     need_pocl()
     disk = mount(f"size={32 * MIB},noexec")
     source = tmp_path / "show.cl"
@@ -209,7 +209,7 @@ def test_a_temporary_folder_without_the_right_to_execute(
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 def test_an_entry_that_a_disk_hides_where_nothing_is_written(run: Run, tmp_path: Path) -> None:
-    """It cannot be replaced there, so that every start compiles anew: one line says why."""
+    """It cannot be replaced there, so every start compiles anew: one line says why."""
     root = tmp_path / "root"
     run(root)
     hidden = "".join(f" -P {entry}" for entry in root.glob("v1/entries/*/*.gpc"))

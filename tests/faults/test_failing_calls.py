@@ -30,7 +30,7 @@ pytestmark = [
 
 
 def _trials(calls: list[Call], every: int) -> list[tuple[Call, str]]:
-    """Every call with every error, of which the short form takes some, each with another error."""
+    """Every call with every error; the short form takes some, each with another error."""
     each = [(call, error) for call in calls for error in ERRORS]
     return each[:: trials(len(ERRORS) * every + 1, 1)]
 
@@ -119,7 +119,7 @@ def test_a_publish(nvrtc: Builder, emptied: Path, tmp_path: Path) -> None:
 
 
 def test_the_first_publish(nvrtc: Builder, tmp_path: Path) -> None:
-    """The same where the root has to be made first."""
+    """The same if the root has to be made first."""
     _attack("a first publish", nvrtc, tmp_path / "nothing", tmp_path, every=12)
 
 

@@ -1,4 +1,4 @@
-"""Disks and servers that fail while they are read: the rest is reported, and nothing is lost or claimed."""
+"""Disks and servers that fail while they are read: the rest is reported, and nothing is lost or invented."""
 
 import errno
 import json
@@ -61,7 +61,7 @@ def _folders(root: Path) -> list[Path]:
 def test_a_folder_that_cannot_be_listed_is_told_and_stops_nothing(
     root: Path, error: int, words: tuple[str, ...], code: int, told: Callable[[Any], bool]
 ) -> None:
-    """The other entries are answered for, the folder is named, and exit 5 says so, whatever else is wrong."""
+    """The other entries are reported, the directory is named, and exit 5 says so, whatever else is wrong."""
     folder = _folders(root)[0]
     done = _failing(folder, "getdents64", error, *words, "--json", root=root)
     assert (done.returncode, told(json.loads(done.stdout))) == (code, True), done

@@ -1,4 +1,4 @@
-"""A root on a file system whose server goes on failing: the program runs, and it is said at most once."""
+"""A root on a file system whose server keeps failing: the program runs, with at most one warning."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.stress]
 
 
 class Disk:
-    """A directory shown at ``place`` by a process that lets operations fail."""
+    """A directory shown at ``place`` by a process that makes operations fail."""
 
     def __init__(self, place: Path) -> None:
         self.place, self.folder = place / "shown", place / "folder"
@@ -44,7 +44,7 @@ class Disk:
             pytest.skip(f"no file system in user space here: {self._process.stderr.read()[-200:]}")
 
     def fail(self, words: str = "") -> None:
-        """Let an operation fail from now on, such as ``WRITE EIO``; none without words."""
+        """Make an operation fail from now on, such as ``WRITE EIO``; none without words."""
         assert self._process.stdin is not None and self._process.stdout is not None
         print(words, file=self._process.stdin, flush=True)
         self._process.stdout.readline()

@@ -27,7 +27,7 @@ _ROUNDS = 5
     "name", [pytest.param(name, marks=[pytest.mark.slow] if name in _FOREIGN else []) for name in SUBJECTS]
 )
 def test_damaged_content_is_answered(name: str, tmp_path: Path) -> None:
-    """No exception but ours, no memory beyond a bound, nothing unpickled, started or written elsewhere."""
+    """No exception but ours, bounded memory, and nothing unpickled, started or written elsewhere."""
     count = failed = 0
     for seed in range(trials(1, _ROUNDS)):
         folder = tmp_path / str(seed)

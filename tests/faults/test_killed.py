@@ -28,7 +28,7 @@ def test_a_process_killed_at_any_system_call_loses_its_own_entry_at_most(place: 
 
 
 def test_writers_killed_at_random_moments_spoil_nothing_for_others(place: Path) -> None:
-    """Others go on reading: every entry is sound or not there, and no lock outlives its holder."""
+    """Others go on reading: every entry is sound or missing, and no lock outlives its holder."""
     told = said("killed_process", "moments", place, trials(200, 10_000), 1)
     tell("kill -9 of one of 4 writers at random moments", told["trials"]["kills"], len(told["problems"]))
     tell("reads by 2 readers meanwhile", told["trials"]["reads"], len(told["problems"]))

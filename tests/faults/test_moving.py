@@ -29,14 +29,14 @@ def test_a_push_or_pull_that_is_killed_is_ended_by_the_next_one(place: Path) -> 
 
 
 def test_pushes_and_pulls_at_once_lose_nothing(place: Path) -> None:
-    """With catalogues that are put together all the time, and a reader of a cache that is being filled."""
+    """Catalogues are merged all the time, and a reader reads the cache being filled."""
     told = said("moving_process", "together", place, trials(30, 150), trials(1, 20))
     tell("entries pushed and pulled by 8 processes at once", told["trials"]["entries"], len(told["problems"]))
     assert told["problems"] == []
 
 
 def test_pulls_into_a_cache_that_others_change_go_on(place: Path) -> None:
-    """Two pulls next to removals, damage and repairs of the same entries; the next pull brings all."""
+    """Two pulls next to removals, damage and repairs of the same entries; the next pull restores all."""
     told = said("moving_process", "contested", place, trials(20, 100), trials(4, 200))
     tell("entries pulled beside evict, damage and repair", told["trials"]["entries"], len(told["problems"]))
     assert told["problems"] == []

@@ -47,7 +47,7 @@ def _said(*words: object) -> Any:
     [("processes", 64, 1), ("threads", 64, 1), ("processes", 8, 6), ("threads", 8, 6)],
 )
 def test_programs_that_want_the_same_keys_at_once_compile_each_once(how: str, count: int, keys: int) -> None:
-    """However many they are and in whichever order each wants them, all get the right programs."""
+    """However many they are, and in any order, all get the right programs."""
     rounds = trials(1, 10)
     said = _said(how, count, rounds, keys)
     wrong = [one for one in said if one != {"asked": keys, "right": count * keys, "failed": 0}]
@@ -196,7 +196,7 @@ print(type(store.get(build_entry().key)).__name__, end="")
 
 @pytest.fixture
 def other_version(tmp_path: Path) -> str:
-    """A gpucache whose entries have another format, to be found before ours."""
+    """A gpucache whose entries have another format, found before ours."""
     package = tmp_path / "other" / "gpucache"
     shutil.copytree(Path(gpucache.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
     for file, before, after in [

@@ -1,4 +1,4 @@
-"""Wrong bytes in entries of real compilers: each is seen at every offset, before a driver gets the bytes."""
+"""Wrong bytes in entries of real compilers: each is noticed at any offset, before a driver gets the bytes."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.stress]
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory, icd_vendors: Path) -> DirectoryStore:
-    """An entry each of Intel's runtime, of PoCL where it compiles here, and of NVRTC a cubin and PTX."""
+    """An entry each of Intel's runtime, of PoCL if it compiles, and of NVRTC a cubin and PTX."""
     place = tmp_path_factory.mktemp("real")
     for name, text in _SOURCES.items():
         (place / name).write_text(text, encoding="ascii")
@@ -55,7 +55,7 @@ def scanned(store: DirectoryStore, request: pytest.FixtureRequest) -> ScannedEnt
 
 @pytest.fixture
 def kept(scanned: ScannedEntry) -> Iterator[int]:
-    """The open file of an entry, which is put right again."""
+    """The open file of an entry, which is restored afterwards."""
     sound = scanned.path.read_bytes()
     fd = os.open(scanned.path, os.O_RDWR)
     yield fd
@@ -69,7 +69,7 @@ def _name(scanned: ScannedEntry) -> str:
 
 
 def _told_by_verify(store: DirectoryStore, scanned: ScannedEntry) -> bool:
-    """Whether verify has something to say of an entry as it is now, asked for it alone and for all."""
+    """Whether verify has a finding about an entry as it is now, checked alone and with all."""
     cache = own(store)
     (entry,) = cache.find(scanned.key.hex)
     of_all = [checked for one, checked in cache.checked() if one.key == entry.key]
@@ -79,7 +79,7 @@ def _told_by_verify(store: DirectoryStore, scanned: ScannedEntry) -> bool:
 
 
 def test_every_changed_byte_is_seen(store: DirectoryStore, scanned: ScannedEntry, kept: int) -> None:
-    """A hit and verify see it; only a change of the version is that of an entry for somebody else."""
+    """A hit and verify notice it; only a changed version makes it an entry of another version."""
     sound = scanned.path.read_bytes()
     step, masks = trials(max(1, len(sound) // 150), 1), _MASKS[: trials(1, len(_MASKS))]
     offsets = sorted({*range(HEADER.size), *range(0, len(sound), step), len(sound) - 1})
@@ -99,7 +99,7 @@ def test_every_changed_byte_is_seen(store: DirectoryStore, scanned: ScannedEntry
 
 
 def test_every_truncation_is_seen(store: DirectoryStore, scanned: ScannedEntry, kept: int) -> None:
-    """An entry that is cut is truncated, to a hit and to verify."""
+    """A cut entry is truncated, for a hit and for verify."""
     size = scanned.path.stat().st_size
     lengths = range(size - 1, -1, -trials(max(1, size // 150), 1))
     failures: list[object] = []

@@ -27,7 +27,7 @@ COMMANDS = {
 }
 _SIGNALS = (signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _READY_S = 0.4
-"""Python itself needs about so long until anybody can hear a signal."""
+"""Python itself needs about so long until it can handle a signal."""
 
 
 class Place:
@@ -68,7 +68,7 @@ class Place:
 
 @pytest.mark.parametrize("verb", COMMANDS)
 def test_a_signal_ends_a_command_in_peace(tmp_path: Path, contrary: Path, verb: str) -> None:
-    """Exit 130 with one document and no word of Python's, or the command was done before; nothing is left."""
+    """Exit 130 with one document and no traceback, or the command was done before; nothing is left."""
     place, words = Place(tmp_path, contrary), COMMANDS[verb]
     place.start(COMMANDS["warm"]).communicate(timeout=PATIENCE_S)
     begun = time.monotonic()

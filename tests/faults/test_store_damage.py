@@ -1,4 +1,4 @@
-"""Wrong bytes in a cache: every one is seen, and none raises."""
+"""Wrong bytes in a cache: every one is noticed, and none raises."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Disks that are full, read-only or somebody else's: a program runs uncached, and nothing is left behind."""
+"""Disks that are full, read-only or another user's: a program runs uncached, and nothing is left behind."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ if os.geteuid() == 0:
 
 @pytest.fixture
 def open_place() -> Iterator[Path]:
-    """A folder that other users can reach, which pytest's own is not; it is theirs where we may give it."""
+    """A directory that other users can reach, unlike pytest's own; it is theirs if we may give it."""
     place = Path(tempfile.mkdtemp(prefix="gpucache-test-"))
     yield place
     for path in [place, *place.rglob("*")]:
@@ -70,7 +70,7 @@ say(store.quarantine(scanned, "odd"))
 
 
 def test_file_size_limit(start: Start, tmp_path: Path) -> None:
-    """A write that is cut short raises OSError and leaves no half of an entry."""
+    """A write that is cut short raises OSError and leaves no half entry."""
     script = """
 import errno, resource
 resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))

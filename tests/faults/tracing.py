@@ -1,6 +1,6 @@
-"""Kills a function between two of its system calls; Linux alone.
+"""Kills a function between two of its system calls; Linux only.
 
-Asks the kernel itself (``ptrace``) rather than strace, which would start an interpreter for every trial.
+Uses the kernel itself (``ptrace``) rather than strace, which would start an interpreter for every trial.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""Programs that launch kernels, tests of them on a GPU, and ``python -m tests.gpu``, which runs all of it."""
+"""Programs that launch kernels, their tests on a GPU, and ``python -m tests.gpu``, which runs all of them."""
 
 import subprocess
 import sys
@@ -26,7 +26,7 @@ def no_gpu() -> str:
 
 @cache
 def no_nvidia_opencl() -> str:
-    """Why NVIDIA's OpenCL cannot be used here; empty where it can."""
+    """Why NVIDIA's OpenCL cannot be used on this machine; empty if it can."""
     return no_gpu() or _said("needs the OpenCL library of NVIDIA's driver", _LOAD)
 
 

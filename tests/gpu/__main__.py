@@ -39,7 +39,7 @@ _SHOWN_LINES = 40
 
 
 class Exit(IntEnum):
-    """Exit codes, which are those of gpucache."""
+    """Gpucache's exit codes."""
 
     DONE = 0
     FAILURES = 3
@@ -70,7 +70,7 @@ class Row:
 
 
 class Ended(NamedTuple):
-    """A command that has ended, and the file that it was to write."""
+    """A command that has ended, and the file that it should have written."""
 
     code: int
     output: str
@@ -91,11 +91,11 @@ class Part:
     alone: bool = False
     """It measures, so nothing runs next to it."""
     lacking: Callable[[], str] = str
-    """Why it cannot run here; empty where it can."""
+    """Why it cannot run on this machine; empty if it can."""
 
 
 def collected() -> list[Part]:
-    """A part for each test function that has cases marked ``gpu``."""
+    """A part for each test function with cases marked ``gpu``."""
     files = [file for file in sorted(_CHECKOUT.glob("tests/**/test_*.py")) if "mark.gpu" in file.read_text()]
     found = _Collected()
     with redirect_stdout(io.StringIO()) as told:
@@ -162,7 +162,7 @@ def _bench(name: str, *words: object, text: str = "", lacking: Callable[[], str]
 
 
 def _need(*modules: str) -> Callable[[], str]:
-    """A function that says which of some modules are not installed; they are not imported."""
+    """A function that returns which of some modules are not installed; they are not imported."""
     return lambda: ", ".join(f"{one} is not installed" for one in modules if find_spec(one) is None)
 
 
@@ -226,7 +226,7 @@ def _failed(part: Part, ended: Ended, why: str) -> Row:
 
 
 class Run:
-    """Parts that run until a time, and the rows that they gave."""
+    """Parts that run until a time, and their rows."""
 
     def __init__(self, ends: float, file: Path | None, devices: Sequence[str]) -> None:
         self.rows: list[Row] = []
@@ -341,7 +341,7 @@ class Run:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """The OpenCL of NVIDIA's driver is found, also where no file of the system names it."""
+    """The OpenCL of NVIDIA's driver is found, even if no system file names it."""
     path = os.pathsep.join(filter(None, [str(_CHECKOUT), os.environ.get("PYTHONPATH")]))
     own = {"PYTHONPATH": path, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     if not no_nvidia_opencl():

@@ -55,7 +55,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def command(tmp_path: Path) -> Callable[..., list[str]]:
-    """The command that runs a program, whose file Triton reads again."""
+    """The command that runs a program in a file, which Triton reads again."""
 
     def write(text: str, *words: object) -> list[str]:
         program = tmp_path / "program.py"
@@ -81,7 +81,7 @@ def start(environ: dict[str, str], command: Callable[..., list[str]], tmp_path: 
 
 @pytest.fixture
 def gpucache(environ: dict[str, str], tmp_path: Path) -> GPUcache:
-    """The command ``gpucache``, which has to end well."""
+    """The command ``gpucache``, which has to succeed."""
 
     def run(*words: object, **more: str) -> subprocess.CompletedProcess[str]:
         done = run_text([sys.executable, "-m", "gpucache", *words], env=environ | more, cwd=tmp_path)
@@ -136,7 +136,7 @@ def test_a_hit_of_cupy_launches(start: Start, tmp_path: Path) -> None:
 
 @on_gpu
 def test_a_hit_of_triton_launches(start: Start, gpucache: GPUcache, tmp_path: Path) -> None:
-    """A kernel comes from its entry alone, into a directory of Triton's that is new."""
+    """A kernel comes only from its entry, into a new directory of Triton's."""
     need("triton", "torch")
     assert start(programs.TRITON, **programs.TRITON_OURS) == RESULT
     shutil.rmtree(tmp_path / "triton")
@@ -186,7 +186,7 @@ def test_a_hit_below_run_launches_in_cupy(start: Start, tmp_path: Path) -> None:
 def test_a_layer_serves_what_is_launched(
     start: Start, gpucache: GPUcache, command: Callable[..., list[str]], tmp_path: Path, how: str
 ) -> None:
-    """Without gpucache, and where a miss is an error."""
+    """Without gpucache, and with a miss as an error."""
     need_nvrtc()
     layer = tmp_path / "layer"
     gpucache("export", "layer", layer, "--", *command(programs.CUDA_CORE, how))
@@ -212,7 +212,7 @@ def test_the_gpu_is_a_target(gpucache: GPUcache) -> None:
 
 @on_gpu
 def test_what_warm_built_launches_without_a_target(start: Start, gpucache: GPUcache, tmp_path: Path) -> None:
-    """A program that names no architecture asks for that of its device."""
+    """A program that names no architecture gets that of its device."""
     source = tmp_path / "scale.cu"
     source.write_text('extern "C" __global__ void scale(float *y) { y[threadIdx.x] *= 2; }', encoding="ascii")
     gpucache("warm", source)
@@ -222,13 +222,13 @@ def test_what_warm_built_launches_without_a_target(start: Start, gpucache: GPUca
 
 
 def _cache(system: str, environ: Mapping[str, str]) -> Cache | None:
-    """Another system's cache; None where it was not made."""
+    """Another system's cache; None if it was not made."""
     opened = [of_others(system).open(one) for one in of_others(system).locations(environ)]
     return next((one for one in opened if Path(one.location().root).is_dir()), None)
 
 
 def _names(cache: Cache) -> set[str]:
-    """Its entries, none of which has a finding."""
+    """Its entries, which are without findings."""
     entries = list(cache.scan())
     assert not [finding for entry in entries for finding in cache.check(entry).findings]
     return {entry.key for entry in entries}
@@ -264,7 +264,7 @@ def test_a_cache_that_its_owner_made_on_a_gpu_is_sound(
 
 @on_gpu
 def test_a_cubin_that_hits_leaves_the_drivers_cache_alone(start: Start, environ: dict[str, str]) -> None:
-    """A driver compiles PTX, and nothing that comes from our cache as a cubin."""
+    """A driver compiles PTX, but nothing that our cache returns as a cubin."""
     for _ in range(2):
         start(programs.CUDA["compile_program"], "launch")
     cache = _cache("cuda", environ)

@@ -37,7 +37,7 @@ def _rows(tmp_path: Path, *parts: Part, ends_in_s: float = 600) -> list[Row]:
 
 @pytest.mark.slow
 def test_every_test_marked_gpu_and_every_benchmark_is_listed() -> None:
-    """Without a GPU, and nothing is run."""
+    """The list needs no GPU, and nothing is run."""
     done = _main("--collect-only")
     assert done.returncode == Exit.DONE, done.stderr
     marked = run_text([sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "gpu"], cwd=_CHECKOUT)
@@ -89,7 +89,7 @@ def test_a_part_that_hangs_or_does_not_fit_is_in_the_table(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_benchmarks_are_rows_with_ratios(tmp_path: Path) -> None:
-    """Of ``gpucache bench`` for a target that needs no device, and of a benchmark with launches."""
+    """Of ``gpucache bench`` for a target without a device, and of a benchmark with launches."""
     need_nvrtc()
     example = _CHECKOUT / "gpucache/examples/vector_add.cu"
     command = (

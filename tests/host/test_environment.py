@@ -21,7 +21,7 @@ def test_every_change_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_did_not_change_is_not_read_again() -> None:
-    """Two calls without a change between them give one mapping."""
+    """Two calls without a change between them return one mapping."""
     assert environment() is environment()
 
 

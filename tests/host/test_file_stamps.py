@@ -1,4 +1,4 @@
-"""Which files are known by their status alone."""
+"""Which files are recognised as unchanged by their status alone."""
 
 import os
 import sys
@@ -52,7 +52,7 @@ def test_a_file_is_known_where_its_file_system_sets_the_time_of_each_change(
 def test_a_file_is_known_when_pages_of_a_mapping_are_surely_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A later write through it changes the time then; and a time in the future says nothing at all."""
+    """A later write through it then changes the time; and a time in the future proves nothing."""
     file = tmp_path / "header.h"
     file.touch()
     os.utime(file, (1, 1))
@@ -77,7 +77,7 @@ def test_a_file_of_an_overlay_is_known_where_it_is_on_the_file_system_that_is_wr
 def test_an_inode_number_of_another_layer_is_not_taken_for_a_file_of_the_overlay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where an overlay gives files of all layers one device, the number of the layer is in the inode."""
+    """If an overlay gives files of all layers one device, the number of the layer is in the inode."""
     status = tmp_path.stat()
     monkeypatch.setattr(file_stamps, "_local", {status.st_dev: True})
     times = {name: getattr(status, name) for name in ("st_atime_ns", "st_mtime_ns", "st_ctime_ns")}

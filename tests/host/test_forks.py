@@ -1,4 +1,4 @@
-"""Work that is shared out among copies of a process."""
+"""Work distributed among copies of a process."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ def _no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_share_is_done_elsewhere() -> None:
-    """Each share is done once, in a separate process, and all that it yields arrives."""
+    """Each share is done once, in a separate process, and all its results arrive."""
 
     def work(share: int) -> Iterator[tuple[int, int, int]]:
         return ((share, number, os.getpid()) for number in range(1000))
@@ -52,7 +52,7 @@ def test_what_a_copy_raises_is_raised_here() -> None:
 
 
 def test_a_killed_copy_is_told() -> None:
-    """A copy that is killed before its end does not seem to have done its share."""
+    """A copy that is killed before its end is not taken for finished."""
 
     def work(share: int) -> Iterator[int]:
         yield share

@@ -1,4 +1,4 @@
-"""Temporary directories: gone at the end, and where a process was killed gone when the next makes its own."""
+"""Temporary directories: gone at the end, and after a kill gone when the next process makes its own."""
 
 import os
 import signal
@@ -21,14 +21,14 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory for temporary files of this test, which no program has swept yet."""
+    """This test's directory for temporary files, not swept yet."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(scratch_module, "_swept", set())
     return tmp_path
 
 
 def test_a_folder_is_there_and_then_gone(parent: Path) -> None:
-    """It can be used while the block lasts, and goes with all that is in it."""
+    """It can be used during the block, and goes with its contents."""
     with scratch("test") as place:
         (place / "folder").mkdir()
         (place / "folder" / "file").touch()
@@ -37,7 +37,7 @@ def test_a_folder_is_there_and_then_gone(parent: Path) -> None:
 
 
 def test_a_folder_needs_no_place_for_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where Python finds no place for files, as with ``ulimit -f 0``, one for directories is taken."""
+    """If Python finds no place for files, as with ``ulimit -f 0``, a place for directories is used."""
 
     def none() -> str:
         raise FileNotFoundError
@@ -50,7 +50,7 @@ def test_a_folder_needs_no_place_for_files(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_one_in_use_is_left_to_its_process(parent: Path) -> None:
-    """A sweep by another process takes nothing from one that lives."""
+    """A sweep by another process removes nothing of a living one."""
     with scratch("test") as place:
         code = "import sys; from gpucache.host.scratch import sweep; sweep(sys.argv[1])"
         subprocess.run([sys.executable, "-c", code, str(parent)], check=True)
@@ -86,7 +86,7 @@ def test_what_a_killed_process_left_is_swept(parent: Path) -> None:
 
 
 def test_what_a_dying_child_still_wrote_is_swept(parent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder that cannot go at the end, as something is written there meanwhile, goes in the next sweep."""
+    """A directory that a child still writes to at the end is removed by the next sweep."""
     remove = os.rmdir
 
     def late(path: str) -> None:
@@ -130,6 +130,6 @@ except KeyboardInterrupt:
 
 
 def test_a_second_interrupt_does_not_stop_the_tidying(parent: Path) -> None:
-    """An interrupt while a directory is removed waits until it is."""
+    """An interrupt during the removal of a directory waits until that is done."""
     done = run_text([sys.executable, "-c", _STRUCK], env={**os.environ, "TMPDIR": str(parent)})
     assert (done.stdout, done.stderr, list(parent.iterdir())) == ("interrupted\n", "", [])

@@ -42,7 +42,7 @@ _OPENCL = [
 
 
 def _door(name: str) -> Callable[..., Any]:
-    """One of the library's two functions, with arguments that are sound unless they are given."""
+    """One of the library's two functions, with valid arguments unless others are given."""
     if name == "cuda":
         pytest.importorskip("cuda.core")
         from gpucache.cuda import compile_program

@@ -22,12 +22,12 @@ def _written(*sources: str) -> list[str]:
 
 
 def test_one_source_is_left_as_it_is() -> None:
-    """A batch of one, or of one source several times, is that program, so that it has the same key."""
+    """A batch of one source, or of one several times, is that program, with the same key."""
     assert _join("void a() {}") == _join("void a() {}", "void a() {}") == Joined("a.cl", b"void a() {}")
 
 
 def test_sources_stand_behind_their_names_and_lines() -> None:
-    """Each source begins behind a line that names it, so that messages do."""
+    """Each source begins after a line that names it, and so do its messages."""
     assert _written("void a() {}", "void b() {}") == [
         *('#line 1 "a.cl"', ""),
         *('#line 1 "a.cl"', "void a() {}"),
@@ -60,7 +60,7 @@ def test_a_declaration_is_not_cut_in_two() -> None:
 
 
 def test_a_macro_ends_with_its_source() -> None:
-    """A macro is undefined behind its source, and an error if it is defined before."""
+    """A macro is undefined after its source, and an error if it was defined before."""
     lines = _written("#define N 1\nvoid a() { N; }", "void b() { }")
     assert lines[2:6] == [
         '#line 1 "a.cl"',

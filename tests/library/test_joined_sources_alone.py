@@ -38,7 +38,7 @@ _BLOCK = re.compile(r"\$L__BB\d+_")
 
 
 def _entries(source: str) -> dict[str, str] | None:
-    """The PTX of each kernel; None where the source does not compile."""
+    """The PTX of each kernel; None if the source does not compile."""
     from cuda.bindings import nvrtc
 
     _, handle = nvrtc.nvrtcCreateProgram(source.encode(), b"program.cu", 0, [], [])
@@ -54,7 +54,7 @@ def _entries(source: str) -> dict[str, str] | None:
 
 
 def _made_up(chance: random.Random, number: int) -> tuple[str, str]:
-    """A source and the PTX of its kernel, which says everything of the pieces that can be said there."""
+    """A source and the PTX of its kernel, which uses all the pieces that are possible there."""
     begin = _SHARED if chance.random() < 0.5 else ""
     while True:
         pieces = chance.sample(_PIECES, chance.randrange(1, 5))

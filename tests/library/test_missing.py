@@ -47,7 +47,7 @@ def stores(tmp_path: Path) -> Stores:
 
 @contextmanager
 def _waiting() -> Iterator[None]:
-    """The thread does nothing until the block ends, and all of it then."""
+    """The thread does nothing until the block ends, and then all of it."""
     with LATER._running:
         yield
     flush()
@@ -65,7 +65,7 @@ def _journaled(stores: Stores) -> list[object]:
 
 
 def test_a_program_goes_on_before_its_miss_is_explained_and_published(stores: Stores) -> None:
-    """Until then its key is locked; afterwards the journal and the cache have it."""
+    """Until then its key is locked; afterwards journal and cache have it."""
     assert stores.user is not None
     with _waiting():
         assert isinstance(_built(stores, Compiler()), Artifact)
@@ -148,7 +148,7 @@ def test_a_fork_leaves_the_publication_to_the_parent(stores: Stores) -> None:
 
 
 def test_work_may_add_more_than_waits_at_most(stores: Stores) -> None:
-    """A handler of the log may compile: the thread that does the work does not wait for itself."""
+    """A handler of the log may compile: the working thread does not wait for itself."""
     done: list[int] = []
 
     def work() -> None:
@@ -161,7 +161,7 @@ def test_work_may_add_more_than_waits_at_most(stores: Stores) -> None:
 
 
 def test_a_fork_waits_for_the_work_that_runs(stores: Stores) -> None:
-    """So its child meets no lock or import of the thread's in the middle."""
+    """So its child has no lock or import of the thread's half done."""
     running, done = Event(), []
 
     def work() -> None:
@@ -177,7 +177,7 @@ def test_a_fork_waits_for_the_work_that_runs(stores: Stores) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("ending", "entries"), [("return", 1), ("os._exit", 0)])
 def test_an_exit_waits_for_the_publication(tmp_path: Path, ending: str, entries: int) -> None:
-    """``os._exit`` loses the entry, and leaves no lock that anybody waits for."""
+    """``os._exit`` loses the entry, and leaves no lock that blocks a process."""
     need_nvrtc()
     root = tmp_path / "cache"
     command = [sys.executable, "-c", _ENDING]

@@ -46,7 +46,7 @@ def test_what_is_kept_is_found_under_the_key_of_its_owner_alone(stores: Stores) 
 
 
 def test_a_miss_is_explained_by_the_nearest_description(stores: Stores) -> None:
-    """First there is nothing; then the field that differs is named; equal ones leave the key alone."""
+    """First there is nothing; then the differing field is named; for equal ones only the key differs."""
     opaque.keep(stores, _OWNER, _entry("a", warps="4", stages="2"))
     assert _verdict(stores) == ("never-built", "nothing was built as scale for cuda:sm_90")
     opaque.keep(stores, _OWNER, _entry("b", warps="8", stages="3"))
@@ -69,7 +69,7 @@ def test_an_evicted_entry_is_missed_as_evicted(stores: Stores) -> None:
 
 
 def test_a_damaged_entry_is_missed(stores: Stores, tmp_path: Path) -> None:
-    """And put out of the way."""
+    """And is moved away."""
     made = _entry("a", warps="4")
     opaque.keep(stores, _OWNER, made)
     (file,) = tmp_path.rglob("*.gpc")
@@ -80,7 +80,7 @@ def test_a_damaged_entry_is_missed(stores: Stores, tmp_path: Path) -> None:
 
 
 def test_a_required_hit_raises(stores: Stores) -> None:
-    """At the lookup, as nothing was compiled yet."""
+    """The lookup raises, as nothing was compiled yet."""
     with pytest.raises(CacheMissError, match="opaque-key: it tells nothing"):
         opaque.find(stores._replace(require=True), _OWNER, _entry("a").key)
 

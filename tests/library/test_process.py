@@ -41,7 +41,7 @@ def environment(root: Path) -> dict[str, str]:
 
 @pytest.fixture
 def run(tmp_path: Path, environment: dict[str, str]) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run a program that compiles each of so many kernels twice."""
+    """Run a program that compiles each of a number of kernels twice."""
     need_nvrtc()
     program = tmp_path / "solver.py"
     program.write_text(_PROGRAM, encoding="ascii")
@@ -75,7 +75,7 @@ def test_hits_and_misses_are_counted_when_a_process_ends(
 def test_nothing_is_counted_where_nothing_may_be_written(
     run: Callable[..., subprocess.CompletedProcess[str]], root: Path, setting: str
 ) -> None:
-    """A cache that is read only or disabled gets no line and is not made."""
+    """A read-only or disabled cache gets no line and is not made."""
     assert run(1, **{setting: "1"}).returncode == 0
     assert not root.exists()
 
@@ -92,7 +92,7 @@ def test_log_lines_need_no_change_of_code(run: Callable[..., subprocess.Complete
 
 
 def test_no_name_breaks_a_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """Names of programs and values of options come from outside, and a log is read on terminals."""
+    """Names of programs and values of options are foreign text, and a log is read on terminals."""
     process.say_once("no \x1b[31m\nsecond line: \x9b1m\r\u202e")
     assert [record.getMessage() for record in caplog.records] == [
         "no \ufffd[31m\ufffdsecond line: \ufffd1m\ufffd\ufffd"
@@ -100,7 +100,7 @@ def test_no_name_breaks_a_line_of_the_log(caplog: pytest.LogCaptureFixture) -> N
 
 
 def test_a_misspelt_variable_is_a_warning(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    """A program is warned once of a variable that looks like ours and is not."""
+    """A program is warned once of a variable similar to ours."""
     (told,) = run(2, GPUCACHE_DISABEL="1").stderr.splitlines()
     assert "GPUCACHE_DISABEL" in told and "GPUCACHE_DISABLE does" in told
 
@@ -144,7 +144,7 @@ def test_only_an_interpreter_is_started_to_learn(
 def test_a_limit_holds_for_what_is_no_entry_too(
     run: Callable[..., subprocess.CompletedProcess[str]], root: Path
 ) -> None:
-    """Where programs bound the cache, records of programs that are gone take no more than a quarter of it."""
+    """If programs bound the cache, records of removed programs take at most a quarter of it."""
     store = DirectoryStore(root, writable=True)
     for number in range(40):
         store.record(f"program {number}", Event(number, "built", 64 * "0", "cuda:sm_90"))

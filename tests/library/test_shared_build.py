@@ -1,4 +1,4 @@
-"""Builds that threads share: once, once more after a failure, never for ever, and not over a fork."""
+"""Builds that threads share: once, again after a failure, never forever, and not across a fork."""
 
 import os
 import threading
@@ -41,7 +41,7 @@ def _ask(shared: SharedBuild[object], build: Callable[[], object], threads: int)
 
 
 def test_all_threads_get_one_build() -> None:
-    """However many ask while it is built and after, it is built once."""
+    """However many threads request it during and after the build, it is built once."""
     shared, build = SharedBuild[object](), _Builder("built")
     assert _ask(shared, build, 8) == ["built"] * 8
     assert shared.get(build) == "built"
@@ -58,7 +58,7 @@ def test_a_failed_build_is_tried_once_more() -> None:
 
 
 def test_a_build_that_fails_twice_is_left_alone() -> None:
-    """One thread gets the first error, all others the second, and no program builds a third time."""
+    """One thread gets the first error, all others the second, and no third build is made."""
     shared, build = SharedBuild[object](), _Builder(RuntimeError("first"), RuntimeError("second"), "built")
     answers = _ask(shared, build, 8)
     assert sorted(map(str, answers)) == ["first"] + ["second"] * 7
@@ -68,7 +68,7 @@ def test_a_build_that_fails_twice_is_left_alone() -> None:
 
 
 def test_an_interrupt_is_no_failure() -> None:
-    """A build that was interrupted is as if it had not begun."""
+    """After an interrupted build the next request builds."""
     shared = SharedBuild[object]()
     build = _Builder(RuntimeError(), KeyboardInterrupt(), KeyboardInterrupt(), "built")
     build.leave.set()
@@ -79,7 +79,7 @@ def test_an_interrupt_is_no_failure() -> None:
 
 
 def test_a_build_that_asks_for_itself_is_told() -> None:
-    """Waiting for oneself would be for ever, so it is an error."""
+    """Waiting for oneself would never end, so it is an error."""
     shared = SharedBuild[object]()
     with pytest.raises(RuntimeError, match="asks for its own result"):
         shared.get(lambda: shared.get(lambda: 1))

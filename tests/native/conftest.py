@@ -61,7 +61,7 @@ def layer(libraries: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def opencl_headers(compiler: build.Compiler) -> None:
-    """Khronos' headers, which the layer does without."""
+    """Khronos' headers, which the layer does not need."""
     command = [*compiler.command, "-xc", "-E", "-include", "CL/cl_layer.h", os.devnull]
     if subprocess.run(command, check=False, capture_output=True).returncode:
         pytest.skip("there is no <CL/cl_layer.h> (opencl-c-headers of Debian, opencl-headers of Fedora)")
@@ -82,19 +82,19 @@ def program(
 
 @pytest.fixture(scope="session")
 def wire_program(compiler: build.Compiler, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A program that asks as the libraries do, and stops at whatever C leaves undefined."""
+    """A program that uses the libraries' client, and stops at undefined behaviour in C."""
     return _sanitized(compiler, tmp_path_factory, "wire_program")
 
 
 @pytest.fixture(scope="session")
 def index_program(compiler: build.Compiler, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A program that asks an index as the libraries do, and stops at whatever C leaves undefined."""
+    """A program that reads an index like the libraries, and stops at undefined behaviour in C."""
     return _sanitized(compiler, tmp_path_factory, "index_program")
 
 
 @pytest.fixture(scope="session")
 def stopwatch_program(compiler: build.Compiler, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A program whose threads compile at a time."""
+    """A program whose threads compile simultaneously."""
     made = tmp_path_factory.mktemp("stopwatch") / "program"
     _compile(compiler, made, _HERE / "stopwatch_program.c", "-Wall", "-Wextra", "-Werror")
     return made

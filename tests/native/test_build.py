@@ -23,7 +23,7 @@ _LAYER = build.file_name("opencl_layer")
 
 
 def test_the_layer_says_who_it_is(layer: Path) -> None:
-    """A loader gets a name and the version of the interface, and room that is too small is refused."""
+    """A loader gets a name and the version of the interface, and too small a buffer is refused."""
     library = ctypes.CDLL(str(layer))
     text, size = ctypes.create_string_buffer(64), ctypes.c_size_t()
     assert library.clGetLayerInfo(0x4241, len(text), text, ctypes.byref(size)) == 0
@@ -36,7 +36,7 @@ def test_the_layer_says_who_it_is(layer: Path) -> None:
 
 
 def test_a_compile_does_not_count_its_wait_for_another(stopwatch_program: Path) -> None:
-    """A driver's lock lets one thread compile at a time; alone, a compile counts as it is."""
+    """A driver's lock lets one thread compile at a time; without waiting, all of the time counts."""
     told = run_text([stopwatch_program], check=True)
     assert told.stdout == "1 1 1\n"
 
@@ -108,7 +108,7 @@ def test_without_a_compiler_there_is_none(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_build_asks_for_ziglang_where_it_serves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_cc: bool, machine: str, libc: str, asked: bool
 ) -> None:
-    """Without a compiler, on machines that PyPI has it for and whose C library it builds for."""
+    """Without a compiler, on machines for which PyPI has it and whose C library it supports."""
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     if has_cc:
@@ -132,7 +132,7 @@ def test_a_library_that_is_not_built_is_one_sentence(tmp_path: Path, monkeypatch
 def test_a_wheel_has_the_libraries_where_there_is_a_compiler(
     libraries: Path, tmp_path: Path, with_compiler: bool
 ) -> None:
-    """Then it is for this platform; without a compiler it is for all, and can be made all the same."""
+    """Then it is for this platform; without a compiler it is for all, and still can be made."""
     pytest.importorskip("hatchling", reason="hatchling is not installed")
     project = tmp_path / "project"
     shutil.copytree(_PROJECT, project, ignore=shutil.ignore_patterns(".*", "lib", "__pycache__", "tests"))

@@ -25,7 +25,7 @@ _LIES = 700
 
 
 class Layer:
-    """A directory with an index, and a program that asks it."""
+    """A directory with an index, and a program that reads it."""
 
     def __init__(self, program: Path, folder: Path) -> None:
         self._program = program
@@ -107,14 +107,14 @@ def _with(answered: Answered, place: int, value: bytes) -> Answered:
 
 @pytest.mark.parametrize("mode", "-ctf")
 def test_a_question_that_was_answered_is_answered(layer: Layer, mode: str) -> None:
-    """Byte for byte, also with all descriptors closed, by threads and in a child of a child."""
+    """Byte for byte, even with all descriptors closed, by threads and in a child of a child."""
     one, other = _build(), _compile()
     layer.export(one, other)
     assert layer.ask_all([one, other], mode) == [_said(one), _said(other)]
 
 
 def test_each_hit_and_each_miss_is_told(layer: Layer) -> None:
-    """On standard error where GPUCACHE_LAYER_TELL is set, else nothing is."""
+    """On standard error if GPUCACHE_LAYER_TELL is set, else not at all."""
     one = _build()
     layer.export(one)
     layer.ask_all([one, _build(source=b"other"), _with(one, 10, b"GPU")])
@@ -158,7 +158,7 @@ def test_every_field_of_a_question_is_compared(layer: Layer, answered: Answered)
 
 
 def test_what_a_program_makes_up_is_put_into_the_answer(layer: Layer) -> None:
-    """Where its name stood when it was exported, and only for names that are made up alike."""
+    """Where its name was at the export, and only for names made up in the same way."""
     given = _compile(b"/tmp/tmpabcdefgh.cu")
     exported = replace(
         given,
@@ -201,7 +201,7 @@ def _changed(path: Path) -> None:
 
 
 def _linked(path: Path) -> None:
-    """Put a second name of the file in the place of an equal file."""
+    """Replace an equal file by a second name of the file."""
     path.unlink()
     path.hardlink_to(path.with_name("twin"))
 
@@ -339,7 +339,7 @@ _ENVIRONMENT = Condition("E", b"", b"POCL_*\0OPENCL_LAYERS\0", b"POCL_DE?UG\0", 
     ],
 )
 def test_variables_that_reach_a_compiler_are_compared(layer: Layer, environment: bytes, why: str) -> None:
-    """All whose names fit a pattern, but for those that change nothing, and for our own layer."""
+    """All whose names match a pattern, except those that change nothing, and our own layer."""
     layer.export(_build(_ENVIRONMENT))
     said = layer.ask(_build(environment=environment))
     assert (said == _NONE) is bool(why)

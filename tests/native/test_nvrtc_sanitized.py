@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def place(compiler: build.Compiler, libraries: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the program and the shims, all with sanitizers, and the library for LD_AUDIT without."""
+    """A directory with the program and the shims, with sanitizers, and the library for LD_AUDIT without."""
     folder = tmp_path_factory.mktemp("sanitized")
     for flags in (_SANITIZED, ("-g", "-O1")):  # where a compiler has no sanitizers the rest is tested
         problems = build.build(compiler, folder, flags)
@@ -68,7 +68,7 @@ def run(place: Path, library: Path) -> Run:
     ],
 )
 def test_nothing_is_undefined_or_leaked(run: Run, mode: str, hits: int) -> None:
-    """Bare, at a miss and at a hit the program says the same, and no sanitizer says anything.
+    """Without us, at a miss and at a hit the output is the same, and no sanitizer reports anything.
 
     By four threads, in a forked child, compiled three times, with all descriptors closed, and with a callback
     that may cancel a compile, which is not served.

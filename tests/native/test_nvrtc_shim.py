@@ -106,7 +106,7 @@ def peer(keeper: NVRTCKeeper) -> Iterator[Peer]:
 def test_every_answer_is_nvrtcs_own(
     bare: Run, shimmed: Run, peer: Peer, keeper: NVRTCKeeper, library: Path, way: str
 ) -> None:
-    """Bytes, logs, names and errors are the same bare, at a miss and at a hit, however NVRTC is found."""
+    """Bytes, logs, names and errors are the same without us, at a miss and at a hit, however it is found."""
     where = {"LD_LIBRARY_PATH": str(library.parent)} if way == "linked" else {}
     plain = bare("plain", way, **where)
     assert "warned.cu(1): warning" in plain
@@ -117,7 +117,7 @@ def test_every_answer_is_nvrtcs_own(
 
 
 def test_it_says_what_came_out(shimmed: Run, peer: Peer, library: Path) -> None:
-    """A request has all that counts, and the report all that can be fetched."""
+    """A request has every input, and the report every result."""
     shimmed(peer, "plain")
     seen, folder, environment, version, path, name, source, *rest = peer.of_kind(Kind.COMPILE)[1]
     assert os.fsdecode(seen) == files_seen()
@@ -136,20 +136,19 @@ def test_it_says_what_came_out(shimmed: Run, peer: Peer, library: Path) -> None:
 
 
 def test_headers_in_memory_are_sent(shimmed: Run, peer: Peer) -> None:
-    """By name and content."""
     shimmed(peer, "plain")
     (asked,) = (fields for fields in peer.of_kind(Kind.COMPILE) if fields[5] == b"memory.cu")
     assert asked[7:12] == (b"2", b"a/b.h", b"#include <c.h>\n", b"c.h", b"#define SEVEN 7\n")
 
 
 def test_it_has_the_functions_of_nvrtc(bare: Run, shimmed: Run, peer: Peer) -> None:
-    """A program that looks for a function finds exactly those that its NVRTC has."""
+    """A program finds exactly the functions that its NVRTC has."""
     assert shimmed(peer, "functions") == bare("functions")
 
 
 @pytest.mark.parametrize("what", ["no server", "gone at once", "garbage", "silence", "pass", "pass and told"])
 def test_whatever_the_server_does(bare: Run, shimmed: Run, tmp_path: Path, what: str) -> None:
-    """A server that is not there, goes, is silent or talks nonsense changes nothing."""
+    """A missing, ending, silent or broken server changes nothing."""
     plain = bare("plain")
     if what == "no server":
         assert shimmed(tmp_path / "nobody", "plain") == plain
@@ -209,7 +208,7 @@ def test_a_hit_that_does_not_read_is_none(bare: Run, shimmed: Run, answer: tuple
 def test_a_handle_that_is_compiled_again_otherwise(
     bare: Run, shimmed: Run, peer: Peer, keeper: NVRTCKeeper, left: str
 ) -> None:
-    """As with NVRTC a log and a PTX are of the last compile, all else is of the last one that gave it."""
+    """As with NVRTC a log and a PTX are of the last compile, other results of the last compile with them."""
     plain = bare("change")
     assert shimmed(peer, "change") == plain
     ways = {"all": slice(None), "even": slice(0, None, 2), "odd": slice(1, None, 2)}
@@ -223,7 +222,7 @@ def test_a_handle_that_is_compiled_again_otherwise(
 def test_another_nvrtc_of_the_same_version_stays_as_it_is(
     programs: Path, library: Path, audit: Path, peer: Peer, tmp_path: Path
 ) -> None:
-    """A program that loads two files gets both, of which the first is served."""
+    """A program that loads two files gets both, and the first is served."""
     other = tmp_path / library.name
     shutil.copyfile(library, other)
     for builtins in library.parent.glob("libnvrtc-builtins.so*"):
@@ -252,7 +251,7 @@ def test_a_library_of_another_machine_is_passed_over(
 
 
 def test_what_is_loaded_is_told_once(audit: Path, peer: Peer, shimmed: Run, tmp_path: Path) -> None:
-    """Of NVRTC and of OpenCL the server hears as they are looked for, so that it makes ready meanwhile."""
+    """The server is notified of NVRTC and of OpenCL before they load, so that it prepares meanwhile."""
     shimmed(peer, "functions")
     wait_until(lambda: peer.loaded == [Kind.NVRTC_LOADED])
     code = "import ctypes\nfor name in 'libOpenCL.so.0', 'libOpenCL-a1.so.1', 'libm.so.6':\n"
@@ -291,7 +290,7 @@ def test_the_users_own_audit_library_is_asked_too(
 def test_an_old_glibc_is_left_alone(
     audit: Path, monkeypatch: pytest.MonkeyPatch, version: tuple[int, ...], fits: bool
 ) -> None:
-    """Its linker would slow whatever the program calls."""
+    """Its linker would slow down every call of the program."""
     monkeypatch.setattr(locate, "BUILT", audit.parent)
     monkeypatch.setattr(locate, "_glibc", lambda: version)
     if fits:

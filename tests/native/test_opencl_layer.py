@@ -77,7 +77,7 @@ def _hits(keeper: Keeper) -> int:
 
 @pytest.mark.parametrize("mode", _MODES)
 def test_a_program_learns_the_same_bare_on_a_miss_and_on_a_hit(run: Run, platform: str, mode: str) -> None:
-    """Every fact that a program asks for is the same, the process that compiled."""
+    """Every fact that a program queries is the same, whichever process compiled."""
     bare = run(mode)
     keeper = Keeper()
     with Peer(keeper) as peer:
@@ -124,7 +124,7 @@ def test_a_build_is_described_in_full(run: Run, platform: str) -> None:
 
 
 def test_a_server_hears_of_each_process_that_may_build(run: Run) -> None:
-    """It makes ready while the program does, and hears nothing of programs that use no OpenCL."""
+    """It prepares meanwhile, and gets no message from programs that use no OpenCL."""
     with Peer(Keeper()) as peer:
         run("exit", peer)
         run("exit", peer)
@@ -132,7 +132,7 @@ def test_a_server_hears_of_each_process_that_may_build(run: Run) -> None:
 
 
 def test_compilers_that_build_late_are_not_asked_for_binaries(run: Run) -> None:
-    """Where the server wants no binary none is fetched, and each different launch is reported once."""
+    """If the server wants no binary none is fetched, and each different launch is reported once."""
     with Peer(Keeper(wanted=False)) as peer:
         run("facts", peer)
     built = peer.of_kind(Kind.BUILT)
@@ -143,7 +143,7 @@ def test_compilers_that_build_late_are_not_asked_for_binaries(run: Run) -> None:
 
 
 def test_what_is_only_recorded_is_told_without_binaries(run: Run) -> None:
-    """A PASS with a token still gets the end of the build and its launches, one without gets nothing more."""
+    """A PASS with a token still gets the end of the build and its launches; without one nothing follows."""
     bare = run("exit")
     with Peer(always(frame(Kind.PASS, b"t"))) as peer:
         assert run("exit", peer) == bare
@@ -155,7 +155,7 @@ def test_what_is_only_recorded_is_told_without_binaries(run: Run) -> None:
 
 
 def test_the_end_of_a_served_build_is_told(run: Run) -> None:
-    """A hit is followed by its end, so that the server knows how long the program waited for it."""
+    """A hit is followed by its end, so that the server knows the program's wait."""
     with Peer(Keeper()) as peer:
         run("exit", peer)
         heard = len(peer.heard)
@@ -261,7 +261,7 @@ _MISBEHAVING: Mapping[str, Answer] = {
 
 @pytest.mark.parametrize("answer", _MISBEHAVING.values(), ids=_MISBEHAVING)
 def test_a_server_that_makes_no_sense_is_asked_once(run: Run, answer: Answer) -> None:
-    """The program does as it would have, and asks no more."""
+    """The program goes on as without it, and stops asking."""
     bare = run("exit")
     with Peer(answer) as peer:
         assert run("exit", peer, GPUCACHE_RUN_TIMEOUT_MS="200") == bare
@@ -297,7 +297,7 @@ def test_without_a_server_the_layer_does_nothing(run: Run, layer: Path) -> None:
 
 
 def test_a_layer_that_is_named_twice_serves_once(run: Run, layer: Path) -> None:
-    """One command that runs another leads to a list with the layer in it twice."""
+    """One command that runs another may lead to a list with the layer twice."""
     keeper = Keeper()
     with Peer(keeper) as peer:
         twice = f"{layer}:{layer}"

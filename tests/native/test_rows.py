@@ -111,7 +111,7 @@ def root(answer: Path, tmp_path: Path) -> Root:
 
 
 def test_our_xxh3_is_xxh3(compiler: build.Compiler, tmp_path: Path) -> None:
-    """Of every length up to 2048, around every bound beyond, and of megabytes."""
+    """For every length up to 2048, around every limit beyond, and for megabytes."""
     made = tmp_path / "xxh3.so"
     flags = ("-std=c11", "-O2", "-fPIC", "-shared", f"-I{build.FOLDER}", "-o", made)
     subprocess.run([*compiler.command, *flags, build.FOLDER / "xxh3.c"], check=True)
@@ -142,7 +142,7 @@ def test_an_entry_of_another_root_is_found(root: Root, answer: Path, tmp_path: P
 
 
 def test_no_changed_byte_of_an_entry_is_served(root: Root) -> None:
-    """Every byte, one after another, and every truncation of the last ones."""
+    """Every byte, one after another, and every truncation at the end."""
     one = root.answered()
     root.keep(one)
     file = root.publish()
@@ -197,7 +197,7 @@ def test_eviction_quarantine_and_repair_hold_at_once(root: Root) -> None:
 def test_what_is_not_this_users_alone_is_not_believed(
     root: Root, what: str, spoil: Callable[[Path], object]
 ) -> None:
-    """A root, a row and an entry alike, that others may write to or that another user owns."""
+    """A root, a row or an entry that others may write, or of another user, is refused."""
     one = root.answered()
     files = {"root": root.path, "row": root.keep(one), "entry": root.publish()}
     spoil(files[what])
@@ -222,7 +222,7 @@ def test_no_link_leads_out_of_a_root(root: Root, tmp_path: Path, what: str) -> N
 def test_a_hit_sets_the_last_use_as_the_store_does(
     root: Root, age_ns: int, may_write: bool, set_: bool
 ) -> None:
-    """At the first hit, and where the last one is an hour ago; nothing is written where that is forbidden."""
+    """At the first hit, and if the last use is an hour ago; nothing is written if that is forbidden."""
     one = root.answered()
     root.keep(one)
     file = root.publish()
@@ -273,7 +273,7 @@ def test_a_stamp_stands_for_a_file_or_its_whole_content_does(
     by_content: bool,
     by_stamp: bool,
 ) -> None:
-    """A header counts by either, a compiler's file by its stamp alone; a young file has none."""
+    """A header is compared by either, a compiler's file by its stamp alone; a young file has no stamp."""
     path = tmp_path / "file"
     path.write_bytes(random.Random(size).randbytes(size))
     data = path.read_bytes()
@@ -291,7 +291,7 @@ def test_a_stamp_stands_for_a_file_or_its_whole_content_does(
 
 
 def test_a_file_that_appears_beside_a_compilers_is_seen(root: Root, tmp_path: Path) -> None:
-    """By the stamp of their directory."""
+    """Their directory's stamp shows it."""
     folder = tmp_path / "folder"
     folder.mkdir()
     one = root.answered(Condition("L", b"", bytes(folder), _stamped(folder.stat())))
@@ -359,7 +359,7 @@ def test_answers_under_other_conditions_stand_beside_each_other(root: Root) -> N
 
 
 def test_a_full_disk_keeps_no_row_and_harms_nobody(mount: Callable[[str], Path]) -> None:
-    """Nothing is raised, and nothing half of it is left."""
+    """Nothing is raised, and nothing half-written is left."""
     store = DirectoryStore(mount("size=16k") / "root", writable=True)
     store.keep_answers("0" * 16, bytes(1 << 20))
     assert store.answers("0" * 16) is None
@@ -375,7 +375,7 @@ def test_a_root_that_is_only_read_gets_no_row(root: Root) -> None:
 def test_a_row_answers_whole_builds_and_compiles_alone(
     root: Root, index_program: Path, tmp_path: Path
 ) -> None:
-    """Whatever the rows say of questions of other kinds, or of as few fields as asked."""
+    """Whatever the rows contain for other kinds of questions, or for questions with fewer fields."""
     builds = [(kind, root.answered()) for kind in Kind if kind is not Kind.COMPILE]
     compiles = replace(_compile(), answer=(b"", b"", b"log"), references=root.answered().references)
     questions = []
@@ -392,7 +392,7 @@ def test_a_row_answers_whole_builds_and_compiles_alone(
 def test_a_condition_of_a_field_that_is_not_there_never_holds(
     root: Root, index_program: Path, tmp_path: Path
 ) -> None:
-    """Fields are counted from 0, so the first of these is the one behind the last."""
+    """Fields are counted from 0, so the first of these is just after the last."""
     count = len(root.answered().question)
     questions = []
     for field in (count, 1 << 40):

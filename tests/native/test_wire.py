@@ -56,7 +56,7 @@ def _said(kind: int, *fields: bytes) -> bytes:
 
 @pytest.mark.parametrize("fields", [0, 1, 31, 32, 33, 64, 200])
 def test_a_request_arrives_as_it_was_given(wire_program: Path, fields: int) -> None:
-    """Any number of fields, empty and large ones among them, arrive byte for byte."""
+    """Any number of fields, including empty and large ones, arrive byte for byte."""
     with Peer(always(frame(Kind.OK))) as peer:
         assert _ask(wire_program, peer.path, "", fields=fields) == [_said(Kind.OK)]
         [sent] = peer.of_kind(Kind.BUILD)
@@ -68,7 +68,7 @@ def test_a_request_arrives_as_it_was_given(wire_program: Path, fields: int) -> N
 
 @pytest.mark.parametrize("line", ["plain", "alarms", "closed"])
 def test_a_reply_is_read_field_by_field(wire_program: Path, line: str) -> None:
-    """Empty and large fields are distinguished, under signals and with closed descriptors as well."""
+    """Empty and large fields are distinguished, also under signals and with closed descriptors."""
     fields = (b"", b"a\0b", b"y" * 300_000, b"")
     with Peer(always(frame(Kind.HIT, *fields))) as peer:
         assert _ask(wire_program, peer.path, line) == [_said(Kind.HIT, *fields)]
@@ -175,7 +175,7 @@ def _never(connection: socket.socket) -> None:
 
 
 def _slowly(connection: socket.socket) -> None:
-    """A byte of a promised reply now and then, for ever: each receive succeeds, the whole never ends."""
+    """A byte of a promised reply now and then, forever: each receive succeeds, the whole never ends."""
     connection.sendall(struct.pack("<IHH", 1 << 20, 1, Kind.OK))
     connection.settimeout(0.05)
     while True:
@@ -186,7 +186,7 @@ def _slowly(connection: socket.socket) -> None:
 
 
 def _deaf(connection: socket.socket) -> None:
-    """Never receives, so that a large request is never through."""
+    """Never receives, so that a large request is never sent in full."""
     hung_up = select.poll()
     hung_up.register(connection, select.POLLRDHUP)
     hung_up.poll()
@@ -207,7 +207,7 @@ def _endless(connection: socket.socket) -> None:
 def test_a_server_that_misbehaves_is_asked_once(
     wire_program: Path, serve: Callable[[socket.socket], None]
 ) -> None:
-    """Silence, a trickle, a full pipe, an end and a flood all come to nothing within the time-out."""
+    """Silence, a trickle, a full pipe, an end or a flood fail within the time-out."""
     with _listening(serve) as (path, connections):
         assert _ask(wire_program, path, "", fields=2, timeout_ms=_SHORT_MS) == [_BAD]
         wait_until(lambda: bool(connections))
@@ -222,7 +222,7 @@ def test_without_a_server_nothing_is_asked(wire_program: Path, tmp_path: Path) -
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can be somebody else")
 def test_the_server_of_another_user_is_not_believed(wire_program: Path) -> None:
-    """A reply is taken from a server of the same user alone."""
+    """Only a server of the same user is trusted."""
     stranger = 65534
     with Peer(always(frame(Kind.OK))) as peer, tempfile.TemporaryDirectory() as folder:
         reachable = Path(shutil.copy(wire_program, folder))

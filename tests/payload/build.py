@@ -87,7 +87,7 @@ def bitcode(
     triple: str = "x86_64-pc-linux-gnu",
     source: str = "/caches/pocl/tempfile_abcdef.cl",
 ) -> bytes:
-    """A program's bitcode with everything that is read of it, and a block that is stepped over."""
+    """A program's bitcode with all parts that are read, and a block that is skipped."""
     table = "".join(kernels) + "get_global_id"
     module = Block().record(1, [2]).record(2, triple.encode()).record(16, source.encode())
     at = 0
@@ -159,7 +159,7 @@ def library(
 
 
 def shared_library(order: str, bits: int) -> bytes:
-    """A library with a build id that needs two others and has search paths, as a loader reads it."""
+    """A library with a build id, two dependencies and search paths, as a loader reads it."""
     texts = b"\0libc.so.6\0libm.so.6\0/a:/b\0$ORIGIN\0"
     places = [(1, texts.index(b"libc")), (1, texts.index(b"libm")), (15, texts.index(b"/a"))]
     places += [(29, texts.index(b"$")), (5, 0x1000), (0, 0)]

@@ -21,7 +21,7 @@ def test_a_program_says_what_made_it() -> None:
 
 
 def test_wrapped_bitcode_is_read() -> None:
-    """Bitcode in Apple's wrapper says the same."""
+    """Bitcode in Apple's wrapper gives the same values."""
     wrapped = struct.pack("<IIIII", 0x0B17C0DE, 0, 20, len(_SOUND), 7) + _SOUND
     assert bitcode.read_module(wrapped) == bitcode.read_module(_SOUND)
     with pytest.raises(CutError):
@@ -29,7 +29,7 @@ def test_wrapped_bitcode_is_read() -> None:
 
 
 def test_every_cut_is_seen() -> None:
-    """A program that was cut anywhere is not taken for a whole one."""
+    """A program cut anywhere is not taken for a whole one."""
     for length in (0, *range(4, len(_SOUND))):
         with pytest.raises(CutError):
             bitcode.read_module(_SOUND[:length])
@@ -43,7 +43,7 @@ def test_what_is_no_bitcode_is_said_to_be_so() -> None:
 
 
 def test_zeros_at_the_end_are_damage() -> None:
-    """A file whose second half came back as zeros is seen."""
+    """A file whose second half was replaced by zeros is damaged."""
     with pytest.raises(FormatError):
         bitcode.read_module(_SOUND[: len(_SOUND) // 2] + bytes(len(_SOUND) // 2))
 
@@ -55,7 +55,7 @@ def test_zeros_at_the_end_are_damage() -> None:
 def test_an_array_that_cannot_be_is_refused_before_it_is_read(
     width: int, count: int, error: type[FormatError], words: str
 ) -> None:
-    """Its number is held against the bytes that are left, and elements without bits would cost only work."""
+    """Its length is compared with the remaining bytes, and elements without bits would only cost time."""
     block = build.Block().define((0, 2), (3, 0), (1, width))
     block.put(4, build.Block.width)
     block.vbr(count, 6)
@@ -66,7 +66,7 @@ def test_an_array_that_cannot_be_is_refused_before_it_is_read(
 
 
 def test_a_walk_reads_nested_records_and_the_abbreviations_that_block_0_defines() -> None:
-    """A nested record that nothing defines is found, which reading the module alone steps over."""
+    """A nested record without a definition is found, which reading the module alone skips."""
 
     def nested(defined_for: int) -> bytes:
         module = build.Block().record(1, [0])

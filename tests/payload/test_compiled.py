@@ -143,13 +143,13 @@ def test_ptx_of_nvrtc_is_whole_with_its_trailing_nul(arch: str, options: tuple[s
     ],
 )
 def test_ltoir_of_nvrtc_names_its_architecture(arch: str, expected: str) -> None:
-    """NVRTC's LTO-IR is recognised, with the architecture out of its header."""
+    """NVRTC's LTO-IR is recognised, with the architecture from its header."""
     info = describe(nvrtc_output("LTOIR", f"-arch={arch}", "-dlto"))
     assert (info.kind, info.architecture, info.problem) == (PayloadKind.LTOIR, expected, None)
 
 
 def test_poclbin_names_its_kernels_device_and_build(poclbins: list[bytes]) -> None:
-    """Binaries of the PoCLs that are installed are walked to their last byte."""
+    """Binaries of the installed PoCLs are walked to their last byte."""
     for data in poclbins:
         info = describe(data)
         assert (info.kind, info.architecture, info.problem) == (PayloadKind.POCLBIN, None, None)
@@ -171,7 +171,7 @@ def test_intel_cpu_binary_is_told_from_other_elf_files(intel_binary: bytes) -> N
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_100"])
 def test_every_cut_of_a_cubin_is_a_problem(arch: str) -> None:
-    """A cubin cut anywhere behind its magic number has a problem, and ahead of it is unknown."""
+    """A cubin cut anywhere after its magic number has a problem; cut before, it is unknown."""
     data = nvrtc_output("CUBIN", f"-arch={arch}")
     for size in range(4, len(data)):
         info = describe(data[:size])
@@ -181,7 +181,7 @@ def test_every_cut_of_a_cubin_is_a_problem(arch: str) -> None:
 
 
 def test_every_cut_of_a_poclbin_or_intel_binary_is_a_problem(samples: list[bytes]) -> None:
-    """Both say how long their last part is, so that no cut goes unnoticed."""
+    """Both have the length of their last part, so every cut is noticed."""
     for data in samples[4:]:
         cuts = [*range(8, 400), *range(400, len(data), 211), *range(len(data) - 100, len(data))]
         assert [size for size in cuts if describe(data[:size]).problem is None] == []
@@ -229,7 +229,7 @@ MAGICS += [
 @quick
 @given(st.sampled_from(MAGICS), st.binary(max_size=400), st.binary(max_size=64))
 def test_random_bytes_behind_a_magic_number_never_raise(magic: bytes, tail: bytes, filler: bytes) -> None:
-    """A magic number with anything behind it is recognised."""
+    """A magic number with any bytes after it is recognised."""
     assert describe(magic + tail + filler * 8).kind is not PayloadKind.UNKNOWN
 
 
@@ -250,7 +250,7 @@ def test_damaged_samples_never_raise(samples: list[bytes], data: st.DataObject) 
 
 
 def test_lengths_beyond_the_payload_allocate_nothing() -> None:
-    """Headers that claim enormous parts cost no memory."""
+    """Headers that claim enormous parts take no memory."""
     hostile = [magic + b"\xff" * 120 for magic in MAGICS]
     for data in hostile:
         describe(data)

@@ -32,7 +32,7 @@ def test_a_cut_or_longer_payload_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\\b", "a\0b", "a" * 256])
 def test_a_name_that_is_none_of_a_file_is_refused(name: str) -> None:
-    """So that nothing is written outside of the directory that gets the files."""
+    """No file could be written outside of the target directory."""
     with pytest.raises(FormatError, match="name of a file"):
         unpack(pack({name: b""}))
 
@@ -45,7 +45,6 @@ def test_lengths_are_bounded_before_anything_is_read() -> None:
 
 
 def test_two_files_of_one_name_are_refused() -> None:
-    """As only one of them could be given out."""
     one = pack({"a": b"", "b": b""}).replace(b"b", b"a")
     with pytest.raises(FormatError, match="name of a file"):
         unpack(one)

@@ -29,7 +29,7 @@ VULKAN = struct.pack("<4I", 32, 1, 0x10DE, 0x2330) + bytes(range(16))
 def test_architecture_of_a_cubin_follows_its_abi(
     abi_version: int, flags: int, architecture: str | None
 ) -> None:
-    """Flags as several NVRTCs wrote them give the architecture; of an unknown ABI version none is guessed."""
+    """Flags as written by several NVRTCs give the architecture; for an unknown ABI version there is none."""
     info = describe(elf64(190, flags=flags, abi_version=abi_version, sections=[(".text.k", b"code")]))
     assert (info.kind, info.architecture, info.problem) == (K.CUBIN, architecture, None)
     assert ("names of functions", "k") in info.detail
@@ -66,7 +66,7 @@ def test_formats_are_told_apart(data: bytes, kind: PayloadKind, architecture: st
 
 
 def test_a_vulkan_pipeline_cache_names_its_device() -> None:
-    """Vendor, device and the driver's UUID are in its header, whatever the driver put behind that."""
+    """Vendor, device and the driver's UUID are in its header, whatever data follow."""
     info = describe(VULKAN + b"the driver's own")
     assert (info.target, info.problem) == ("vulkan:10de:2330", None)
     assert {("vendor", "NVIDIA"), ("device", "0x2330"), ("UUID", bytes(range(16)).hex())} <= set(info.detail)
@@ -85,7 +85,7 @@ def test_a_vulkan_pipeline_cache_names_its_device() -> None:
     ids=["poclbin 8", "poclbin 11", "fatbin", "rusticl", "vulkan", "cubin"],
 )
 def test_every_cut_behind_the_magic_number_is_a_problem(data: bytes) -> None:
-    """Formats that say how long they are lose no byte unnoticed."""
+    """Formats that contain their length notice every missing byte."""
     assert [size for size in range(8, len(data)) if describe(data[:size]).problem is None] == []
 
 
@@ -119,7 +119,7 @@ def test_contradictions_are_problems(data: bytes, words: str) -> None:
 
 
 def test_payloads_inside_others_are_read_on_request() -> None:
-    """Damage to bitcode in an ELF section or a poclbin is found where ``inside`` asks for it."""
+    """Damage to bitcode in an ELF section or a poclbin is found with ``inside``."""
     sound = bitcode()
     damaged = sound[:48] + bytes(16) + sound[64:]
 
@@ -142,7 +142,7 @@ def test_braces_in_comments_and_strings_of_ptx_do_not_count() -> None:
 
 
 def test_ptx_may_end_with_its_compilers_version() -> None:
-    """The section that NVRTC's --version-ident adds is sound, and no cut inside its text goes unnoticed."""
+    """The section that NVRTC's --version-ident adds is sound, and every cut inside its text is noticed."""
     head = b".version 9.5\n.target sm_90\n.address_size 64\n\n.visible .entry k()\n{\nret;\n}\n\n"
     section = b'\t.section .comment\t"Cuda compilation tools, V13.5.37; Based on NVVM 7.0.1"\n\0'
     assert describe(head + section).problem is None
@@ -151,7 +151,7 @@ def test_ptx_may_end_with_its_compilers_version() -> None:
 
 
 def test_names_are_printable_and_bounded_in_number() -> None:
-    """Kernel names out of a payload cannot move a terminal's cursor, and only the first are listed."""
+    """Kernel names from a payload cannot move a terminal's cursor, and only the first are listed."""
     detail = dict(describe(poclbin(9, ["\x1b[2Jk", *(f"k{i}" for i in range(40))])).detail)
     assert detail["kernels"] == "41"
     assert detail["names of kernels"].startswith("\N{REPLACEMENT CHARACTER}[2Jk, k0, k1")
@@ -174,7 +174,7 @@ def test_images_of_a_fatbin_are_listed() -> None:
 
 
 def test_section_without_content_may_lie_anywhere() -> None:
-    """A section that occupies no file space is not read, however far away it claims to be."""
+    """A section that occupies no file space is not read, whatever its offset."""
     data = bytearray(
         elf64(190, flags=0x5A00, abi_version=8, sections=[(".note.nv.tkinfo", b"-arch sm_90a ")])
     )
@@ -200,7 +200,7 @@ def test_extended_section_numbering_is_read() -> None:
 
 
 def test_segments_must_lie_in_the_file() -> None:
-    """Program headers are held against the file's size, of 32-bit big-endian files too."""
+    """Program headers are compared with the file's size, also in 32-bit big-endian files."""
     ident = bytes([*b"\x7fELF", 1, 2, 1]).ljust(16, b"\0")
     header = ident + struct.pack(">HHIIIIIHHHHHH", 2, 20, 1, 0, 52, 0, 0, 52, 32, 1, 0, 0, 0)
     assert describe(header + struct.pack(">8I", 1, 0, 0, 0, 84, 84, 0, 0)).problem is None

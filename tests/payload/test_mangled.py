@@ -46,11 +46,11 @@ def test_the_identifiers_of_a_name_are_shown(mangled: str, shown: str) -> None:
     ],
 )
 def test_what_is_not_simple_stays_as_it_is(name: str) -> None:
-    """Nothing is made up."""
+    """No readable name is invented."""
     assert readable(name) == name
 
 
 @given(st.text(alphabet="_ZTSNIEfi0123456789abSt:", max_size=60).map("_ZTS".__add__))
 def test_any_name_is_shown_somehow(name: str) -> None:
-    """Nothing raises, and nothing becomes empty or long."""
+    """No name raises, or becomes empty or long."""
     assert 0 < len(readable(name)) <= 2 * len(name) + 40

@@ -24,7 +24,7 @@ from tests.patience import PATIENCE_S
     ],
 )
 def test_a_name_is_soon_found_or_not(source: str) -> None:
-    """A declaration of many attributes that never becomes a kernel ends without trying every split."""
+    """A declaration with many attributes that never becomes a kernel ends without trying every split."""
     asked = f"assert list(kernel_names(({source}).encode())) == []"
     script = f"from gpucache.payload.source import kernel_names; {asked}"
     subprocess.run([sys.executable, "-c", script], check=True, timeout=PATIENCE_S)

@@ -39,10 +39,10 @@ class User:
     uid: int
     home: Path
     site: Path | None = None
-    """The directory of packages of an own install; None for that of the tests."""
+    """The directory of packages of the user's own install; None for that of the tests."""
     hidden: Sequence[Path] = ()
     private: Path | None = None
-    """A directory of which each user has another, ``own``."""
+    """A directory that differs for each user, ``own``."""
 
     @property
     def project(self) -> Path:
@@ -69,7 +69,7 @@ class User:
     def run(
         self, program: str, environ: Mapping[str, str], *, said: str = "", fails: bool = False
     ) -> tuple[str, list[str]]:
-        """The output of a Python program that is reported something, and the programs that it starts."""
+        """The output of a Python program that prints, and of the programs that it starts."""
         self.project.mkdir(parents=True, exist_ok=True)
         (self.project / "program.py").write_text(program, encoding="ascii")
         trace = self.home / "trace"
@@ -99,7 +99,7 @@ class User:
 
 
 def users(tmp_path: Path, *packages: str) -> tuple[User, User]:
-    """The two; the second has another install of some packages, and sees none of the first's places."""
+    """The two users; the second has another install of some packages, and cannot see the first's places."""
     there, here = tmp_path / "there", tmp_path / "here"
     there.mkdir(0o755)
     here.mkdir(0o755)
@@ -117,7 +117,7 @@ def users(tmp_path: Path, *packages: str) -> tuple[User, User]:
 
 
 def with_private(tmp_path: Path, *some: User) -> Iterator[User]:
-    """Users of whom each has another directory in one place, which the programs find as ``PRIVATE``."""
+    """Users who each have another directory in one place, which the programs find as ``PRIVATE``."""
     (tmp_path / "private").mkdir()
     return (replace(one, private=tmp_path / "private") for one in some)
 
@@ -134,7 +134,7 @@ def packed(system: str, place: Path) -> list[PortableEntry]:
 
 
 def move(system: str, there: Path, here: Path) -> list[PortableEntry]:
-    """Take all entries of a cache to another place; the entries."""
+    """Move all entries of a cache to another place; returns the entries."""
     found = packed(system, there)
     done = restore(system, here, found)
     assert found and all(one.done for one in done), done
@@ -147,7 +147,7 @@ def restore(system: str, place: Path, entries: Sequence[PortableEntry]) -> list[
 
 
 def seen(place: Path) -> dict[str, tuple[int, int]]:
-    """All files below a place that have content, by path, with inode and time of writing."""
+    """All non-empty files below a place by path, with inode and time of writing."""
     found = ((path, path.stat()) for path in place.rglob("*") if path.is_file())
     return {
         str(path.relative_to(place)): (status.st_ino, status.st_mtime_ns)

@@ -45,7 +45,6 @@ class Owner:
     on_pocl: bool = False
 
     def need(self) -> None:
-        """Skip where the owner is not installed."""
         if importlib.util.find_spec(self.package) is None:
             pytest.skip(f"{self.package} is not installed")
         if self.on_pocl and not SYSTEM_ICD.is_file():

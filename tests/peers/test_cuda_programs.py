@@ -11,9 +11,9 @@ _PROGRAMS = Path(__file__).with_name("cuda")
 
 
 def test_a_program_over_a_large_library_compiles_as_without_a_cache(tmp_path: Path) -> None:
-    """It does exactly when NVRTC compiles it, to the same bytes; every header that was opened is keyed.
+    """It does exactly when NVRTC compiles it, to the same bytes; every opened header is keyed.
 
-    Which of them compile is these libraries' own matter: CUTLASS often wants another CCCL.
+    Which of them compile depends on these libraries: CUTLASS often needs another CCCL.
     """
     options = {path.name: ["-default-device"] for path in _PROGRAMS.glob("*.cu")}
     compared = compare(_PROGRAMS, [_NVIDIA / folder for folder in _FOLDERS], tmp_path, options)

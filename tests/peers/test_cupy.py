@@ -38,7 +38,7 @@ def owner(tmp_path: Path) -> Any:
 
 
 def test_what_cupy_writes_is_sound_and_gives_what_it_was_given(owner: Any, tmp_path: Path) -> None:
-    """Byte by byte."""
+    """Byte for byte."""
     owner.save(f"{key(0)}.cubin", PTX, "source")
     cache = SYSTEM.open(Location("cupy", str(tmp_path), "--cache", enabled=True))
     (entry,) = cache.scan()
@@ -62,7 +62,7 @@ def _emptied(_: bytes) -> bytes:
 def test_damage_is_a_miss_to_cupy_and_is_written_anew(
     damage: Callable[[bytes], bytes], owner: Any, tmp_path: Path
 ) -> None:
-    """As the finding says."""
+    """CuPy's behaviour is as in the finding."""
     name = f"{key(0)}.cubin"
     owner.save(name, PTX, "source")
     (tmp_path / name).write_bytes(damage((tmp_path / name).read_bytes()))

@@ -33,7 +33,7 @@ def _tested(home: Path) -> str:
 
 
 def _allow_cpus(home: Path) -> None:
-    """Enable in darktable's settings the devices that it disabled, as they are no GPUs."""
+    """Enable in darktable's settings the devices that it disabled because they are not GPUs."""
     settings = home / ".config" / "darktable" / "darktablerc"
     text = settings.read_text(encoding="utf-8")
     settings.write_text(re.sub(r"(?m)^(cldevice_v\d_\w+=(?:\S+ ){7})1", r"\g<1>0", text), encoding="utf-8")

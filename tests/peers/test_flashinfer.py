@@ -1,4 +1,4 @@
-"""FlashInfer's own cache, built by ninja and nvcc for a GPU that is not here, and loaded without a driver."""
+"""FlashInfer's own cache, built by ninja and nvcc for an absent GPU, and loaded without a driver."""
 
 import importlib.util
 import os
@@ -62,7 +62,7 @@ def work(tmp_path: Path) -> Path:
 
 
 def test_what_flashinfer_builds_is_sound_and_says_what_it_is(work: Path) -> None:
-    """Module, architecture and version; all commands are reported, and nothing of it is a stranger."""
+    """Module, architecture and version; all commands are reported, and every file is known."""
     cache = opened(SYSTEM, work / ".cache" / "flashinfer")
     entry = only(cache)
     assert (entry.program, entry.target, entry.gone) == ("tiny", "cuda:sm_90a", "")
@@ -100,7 +100,7 @@ def _object_cut_without_library(folder: Path) -> None:
 def test_damage_that_ninja_does_not_notice_is_found_and_repaired(
     damage: Callable[[Path], None], found: list[FindingKind], loads: bool, work: Path
 ) -> None:
-    """Ninja goes by times, so FlashInfer fails again and again, until the directory is gone."""
+    """Ninja goes by times, so FlashInfer fails again and again until the directory is removed."""
     cache = opened(SYSTEM, work / ".cache" / "flashinfer")
     folder = Path(only(cache).path).parent
     damage(folder)

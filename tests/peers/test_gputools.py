@@ -1,4 +1,4 @@
-"""gputools, which knows nothing of gpucache, after the one line ``gpucache.opencl.install()``."""
+"""gputools, without any knowledge of gpucache, after the one line ``gpucache.opencl.install()``."""
 
 import importlib.util
 import json

@@ -22,7 +22,7 @@ _MD5_OF_PASSWORD = "5f4dcc3b5aa765d61d8327deb882cf99"
 
 
 def _found(home: Path) -> bool:
-    """Whether hashcat finds the password, which needs its kernels."""
+    """Whether hashcat finds the password, for which it needs its kernels."""
     environ = {
         "XDG_CACHE_HOME": str(home),
         "HOME": str(home),

@@ -50,7 +50,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def root(made: Path) -> Path:
-    """The same, which a test may damage: at its own place, as graphs name their code by that."""
+    """The same, which a test may damage: at its original place, as graphs name their code by that."""
     kept = made.with_name("kept")
     if not kept.exists():
         shutil.copytree(made, kept)
@@ -99,7 +99,7 @@ def _graph_cut(root: Path) -> Path:
 def test_damage_is_found_and_after_a_repair_it_compiles_again(
     damage: Callable[[Path], Path], kind: FindingKind, status: int, root: Path
 ) -> None:
-    """It loads an empty library and runs a module that was changed; only a graph that is cut is missed."""
+    """It loads an empty library and runs a changed module; only a cut graph is missed."""
     path = damage(root)
     assert _run(root).returncode == status
     cache = opened(SYSTEM, root)

@@ -36,7 +36,7 @@ with_jax = pytest.mark.skipif(None in _FOUND, reason="jax and filelock are not i
 
 
 def _environ(root: Path, **more: str) -> dict[str, str]:
-    """The environment of a program that keeps all it compiles below a directory."""
+    """The environment of a program that keeps all its compiles below a directory."""
     isolation = SYSTEM.isolation(root)
     variables = dict((*isolation.environment, *isolation.turn_on))
     return {**os.environ, **variables, "JAX_PLATFORMS": "cpu", **SYSTEM.tracing, **more}
@@ -60,7 +60,7 @@ def _entry(cache: Cache) -> CacheEntry:
 
 @with_jax
 def test_a_cache_as_jax_makes_it_is_sound(tmp_path: Path) -> None:
-    """Its executables are given out, and the next run finds all of them, by the keys that JAX logs."""
+    """Its executables can be extracted, and the next run finds all of them, by the keys that JAX logs."""
     environ = _environ(tmp_path)
     said = _run(environ)
     cache = _opened(environ)
@@ -74,7 +74,7 @@ def test_a_cache_as_jax_makes_it_is_sound(tmp_path: Path) -> None:
 
 @with_jax
 def test_jax_never_replaces_a_damaged_entry_and_a_repair_has_it_do_so(tmp_path: Path) -> None:
-    """As the finding says."""
+    """JAX's behaviour is as in the finding."""
     environ = _environ(tmp_path)
     _run(environ)
     path = Path(_entry(_opened(environ)).path)
@@ -93,7 +93,7 @@ def test_jax_never_replaces_a_damaged_entry_and_a_repair_has_it_do_so(tmp_path: 
 
 @with_jax
 def test_an_entry_without_its_last_use_stops_jax_from_writing_others(tmp_path: Path) -> None:
-    """Where the cache has a limit; once it is removed, JAX writes again."""
+    """If the cache has a limit; once it is removed, JAX writes again."""
     environ = _environ(tmp_path, JAX_COMPILATION_CACHE_MAX_SIZE="100000000")
     _run(environ)
     cache = _opened(environ)
@@ -118,7 +118,7 @@ def test_what_was_warmed_is_hit_at_another_place(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not _OLD_PYTHON, reason=f"{_VARIABLE} names no interpreter with JAX 0.4.30")
 def test_the_cache_of_jax_0_4_30_is_known_and_repaired(tmp_path: Path) -> None:
-    """Its files have no ending; bytes behind the data do no harm, and damage stays until a repair."""
+    """Its files have no suffix; bytes after the data do no harm, and damage stays until a repair."""
     environ, python = _environ(tmp_path), _OLD_PYTHON
     _run(environ, python=python)
     cache = _opened(environ)

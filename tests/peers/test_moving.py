@@ -50,7 +50,7 @@ print("hits", *hits)
 
 @_needs("triton")
 def test_triton_hits_what_another_user_and_install_compiled(tmp_path: Path) -> None:
-    """Its listener says so, and it gives the same bytes from the new place; it asks for a version alone."""
+    """Its listener reports that, and the bytes from the new place are equal; only a version is required."""
     first, second = users(tmp_path, "triton")
     made, started = first.run(_OF_TRITON, {})
     assert "hits False False" in made
@@ -87,7 +87,7 @@ def _jax(home: Path, **more: str) -> dict[str, str]:
 
 @_needs("jax")
 def test_jax_without_xlas_caches_hits_what_another_user_and_install_compiled(tmp_path: Path) -> None:
-    """Its events say so; the entry reports the setting, and the CPU, whose features are in the key."""
+    """Its events report that; the entry has the setting, and the CPU, whose features are in the key."""
     zstd = [name for name in ("zstandard",) if _installed(name)]  # which decides about the compression
     first, second = users(tmp_path, "jax", "jaxlib", *zstd)
     alone = {"JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES": "none"}
@@ -145,7 +145,7 @@ def test_warp_hits_what_another_user_and_install_compiled(tmp_path: Path) -> Non
 
 
 def _nvrtc_of(user: User) -> dict[str, str]:
-    """Where a user's own NVRTC is, which is not looked for along PYTHONPATH."""
+    """The place of a user's own NVRTC, which is not searched along PYTHONPATH."""
     return {"LD_LIBRARY_PATH": f"{user.site}/nvidia/cu13/lib"}
 
 
@@ -224,7 +224,7 @@ def test_cupy_hits_what_another_user_compiled_and_another_install_without_its_he
 @_needs("opencv-python-headless")
 @pytest.mark.skipif(not SYSTEM_ICD.is_file(), reason="the system has no PoCL")
 def test_opencv_takes_what_another_user_and_install_compiled(tmp_path: Path) -> None:
-    """PoCL says that it got a binary, and no source; no file of OpenCV's changes."""
+    """PoCL reports a binary and no source; no file of OpenCV's changes."""
     vendors = tmp_path / "vendors"
     vendors.mkdir()
     shutil.copy(SYSTEM_ICD, vendors)
@@ -264,7 +264,7 @@ print("hits", counters["aot_autograd"]["autograd_cache_hit"], counters["inductor
 @_needs("torch")
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++, TorchInductor's compiler, is missing")
 def test_inductor_hits_graphs_of_another_user_and_install_that_have_no_code_for_a_cpu(tmp_path: Path) -> None:
-    """Its counters say so; the program's source is in them."""
+    """Its counters report that; the program's source is in them."""
     first, second = users(tmp_path, "torch", "setuptools", *_runtimes())
     program = _OF_INDUCTOR.format(result="x @ y")
     said, _ = first.run(program, {"TORCHINDUCTOR_CACHE_DIR": str(first.home / "inductor")})
@@ -316,7 +316,7 @@ for target in ({"kind": "cuda", "arch": "sm_90"}, "c"):
 @_needs("tilelang", "torch")
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc, TileLang's compiler, is missing")
 def test_tilelang_hits_what_another_user_and_install_compiled(tmp_path: Path) -> None:
-    """It says so, for a GPU and a CPU, and starts no compiler."""
+    """It reports that, for a GPU and a CPU, and starts no compiler."""
     first, second = users(tmp_path, "tilelang", "torch", "setuptools", *_runtimes())
     said, _ = first.run(_OF_TILELANG, {"TILELANG_CACHE_DIR": str(first.home / "tilelang")})
     assert said.splitlines().count("miss") == 2

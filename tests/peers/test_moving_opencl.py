@@ -62,7 +62,7 @@ def _of_pyopencl(home: Path) -> Path:
 
 
 def test_pyopencl_hits_what_another_user_built(intel: Mapping[str, str], tmp_path: Path) -> None:
-    """Its log says so; the entry reports the Python, the CPU and the install that it needs."""
+    """Its log reports that; the entry has the Python, the CPU and the install that it needs."""
     first, second = users(tmp_path)
     assert "binary cache miss" in first.run(_BUILD, intel)[0]
     (entry,) = move("pyopencl", _of_pyopencl(first.home), _of_pyopencl(second.home))
@@ -89,7 +89,7 @@ def test_pyopencl_misses_what_another_install_built(intel: Mapping[str, str], tm
 def test_an_entry_for_a_better_cpu_ends_programs_so_it_tells_what_that_must_have(
     level: str, feature: str, intel: Mapping[str, str], tmp_path: Path
 ) -> None:
-    """Intel's runtime takes binaries of lower levels alone, and PyOpenCL does not build the others again."""
+    """Intel's runtime accepts only binaries of lower levels, and PyOpenCL does not rebuild the others."""
     first, second = users(tmp_path)
     first.run(_BUILD, {**intel, "CL_CONFIG_CPU_TARGET_ARCH": level})
     (entry,) = move("pyopencl", _of_pyopencl(first.home), _of_pyopencl(second.home))
@@ -129,7 +129,7 @@ assert found[60] == 7
 
 
 def test_pocl_takes_programs_and_kernels_of_another_user(debian: Mapping[str, str], tmp_path: Path) -> None:
-    """It says that it uses the kernel from its cache, writes no program, and starts no linker."""
+    """It reports the use of the cached kernel, writes no program, and starts no linker."""
     first, second = users(tmp_path, "pyopencl")
     said, started = first.run(_OF_POCL, debian)
     assert "Writing program.bc" in said and "Built a specialized" in said
@@ -164,7 +164,7 @@ _INCLUDES = (
 def test_pyopencl_entries_move_where_their_headers_are_the_same(
     include: str, seven: int, why: str, intel: Mapping[str, str], tmp_path: Path
 ) -> None:
-    """PyOpenCL looks at a header's time first, and at no header with a comment behind it."""
+    """PyOpenCL compares a header's time first, and ignores headers with a comment after them."""
     first, second = with_private(tmp_path, *users(tmp_path))
     for user, number in ((first, 7), (second, seven)):
         header = user.own / "own.h"
@@ -351,7 +351,7 @@ def _sycl(user: User, library: Path) -> Mapping[str, str]:
 
 @needs("dpnp")
 def test_sycl_takes_what_another_user_built(tmp_path: Path) -> None:
-    """libsycl says that it uses each binary, and adds none; its total and times of use are kept."""
+    """libsycl reports each binary as used, and adds none; its total and times of use are kept."""
     library = Path(sys.prefix, "lib", "libintelocl.so")
     if not library.is_file():
         pytest.skip("intel-opencl-rt is not installed: no libintelocl.so below sys.prefix")
@@ -392,7 +392,7 @@ print("the answer is", compiled(np.ones(4, np.float32))[0][0])
 
 @needs("openvino")
 def test_openvino_entries_stay_as_they_have_no_digest_of_their_model(tmp_path: Path) -> None:
-    """OpenVINO takes a copy for another model in the place of the first machine's, of the same time."""
+    """OpenVINO uses a copy for another model in place of the first machine's, of the same time."""
     first, second = with_private(tmp_path, *users(tmp_path, "openvino"))
     assert "the answer is 2.0" in first.run(_OF_OPENVINO, {}, said="2")[0]
     there, here = (user.project / "models" for user in (first, second))

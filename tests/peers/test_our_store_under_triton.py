@@ -1,4 +1,4 @@
-"""Our store as Triton's cache, with kernels that it compiles ahead of time for a GPU that is not here.
+"""Our store as Triton's cache, with kernels that it compiles ahead of time for an absent GPU.
 
 The environment variable GPUCACHE_TEST_TRITON_3_2_PYTHON names an interpreter with that version.
 """
@@ -145,7 +145,7 @@ def _run(
 
 
 def _outcomes(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """Hit or miss with its reason, of each kernel that was looked up."""
+    """Hit or miss with its reason, for each kernel that was looked up."""
     lines = [line.removeprefix("gpucache: ") for line in done.stderr.splitlines()]
     told = [line for line in lines if line.startswith(("hit", "miss"))]
     return [line.split(" ")[0] if line.startswith("hit") else line.split(": ")[1] for line in told]
@@ -156,7 +156,7 @@ _FIRST = ["never-built", "hit", "key-changed", "hit"]
 
 @pytest.mark.parametrize("python", [sys.executable, _OLD], ids=["installed", "3.2"])
 def test_a_second_start_hits_and_runs_no_compiler(tmp_path: Path, python: str | None) -> None:
-    """The same kernels come from the entries alone, into a directory of Triton's that is new."""
+    """The same kernels come only from the entries, into a new directory of Triton's."""
     if python is None:
         pytest.skip("GPUCACHE_TEST_TRITON_3_2_PYTHON is not set")
     first = _run(tmp_path, python=python)
@@ -215,7 +215,7 @@ def test_a_damaged_directory_of_triton_is_not_served(tmp_path: Path, damage: obj
 
 
 def test_a_damaged_entry_is_compiled_again(tmp_path: Path) -> None:
-    """And says so."""
+    """And reports that."""
     _run(tmp_path)
     for file in (tmp_path / "root").rglob("*.gpc"):
         _changed(file)
@@ -245,7 +245,7 @@ def test_without_a_root_triton_uses_its_own_cache(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_cannot_be_written_costs_no_hit(tmp_path: Path) -> None:
-    """The files are in a directory of the process, which goes with it; the reason is logged once."""
+    """The files are in a directory of the process, which is removed with it; the reason is logged once."""
     (tmp_path / "triton").write_bytes(b"")
     (tmp_path / "tmp").mkdir()
     assert _run(tmp_path, TMPDIR=str(tmp_path / "tmp")).stdout == "4 True\n8 True\n"
@@ -265,7 +265,7 @@ def test_triton_reads_what_ours_left(tmp_path: Path) -> None:
 
 
 def test_files_that_are_no_kernel_are_kept_alone(tmp_path: Path) -> None:
-    """Such as a library for the host, also where two have one key; each is served as it was put."""
+    """Such as a library for the host, even if two have one key; each is served as it was stored."""
     script = """
 from triton.runtime.cache import get_cache_manager
 manager = get_cache_manager("00" * 32)
@@ -291,7 +291,7 @@ def test_another_machine_hits_what_a_store_has(tmp_path: Path) -> None:
 
 
 def test_a_compile_that_fails_keeps_nobody_waiting(tmp_path: Path) -> None:
-    """Its lock is free for the next one, also in the same process."""
+    """Its lock is free for the next compile, also in the same process."""
     assert _run(tmp_path, _FAILING).stdout == "failed\nfailed\n"
     assert not [*(tmp_path / "root").rglob("*.lock")]
 

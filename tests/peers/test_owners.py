@@ -22,7 +22,7 @@ _OLDER = [one for one in os.environ.get("GPUCACHE_TEST_OLDER_PYTHONS", "").split
 
 
 def _cut(size: int, name: str = "") -> Damage:
-    """Cuts the file, or another next to it, to a size; from its end where that is negative."""
+    """Cuts the file, or another next to it, to a size; from its end if that is negative."""
 
     def damage(path: Path) -> None:
         path = next(path.parent.glob(name)) if name else path
@@ -74,7 +74,7 @@ _HELD = {
     "warp": ("", "cpu", ""), "numba": ("program.scale", "", ""), "pytools": ("peer-v1", "", ""),
     "opencv": ("imgproc--resize", "", "poclbin"), "clesperanto": ("", "", "poclbin"),
 }  # fmt: skip
-"""Program, target and kind of an entry, where they are known."""
+"""Program, target and kind of an entry, if they are known."""
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_cache_of_an_older_version_is_checked_and_fixed(python: str, owner: Ow
 
 @pytest.mark.slow
 def test_clesperanto_builds_again_what_the_driver_refuses(tmp_path: Path) -> None:
-    """It fixes that by itself."""
+    """It repairs that by itself."""
     CLESPERANTO.need()
     assert CLESPERANTO.run(tmp_path) == "runs"
     (path,) = (tmp_path / CLESPERANTO.place).rglob("*.bin")

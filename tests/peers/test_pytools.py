@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 def test_warm_counts_what_a_program_stores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By dictionaries, not by the files that SQLite makes; the second run stores nothing."""
+    """It counts dictionaries, not the files that SQLite makes; the second run stores nothing."""
     monkeypatch.setenv("HOME", str(tmp_path))
     program = PYTOOLS.program.replace("input()", "")
     into = tmp_path / "warmed"
@@ -35,7 +35,7 @@ def test_warm_counts_what_a_program_stores(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="leases are Linux's")
 def test_a_dictionary_that_a_program_has_open_goes_once_it_ended(tmp_path: Path) -> None:
-    """A removal before that would make the next store of the program fail."""
+    """An earlier removal would make the program's next store fail."""
     environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     pipe = subprocess.PIPE
     with subprocess.Popen(

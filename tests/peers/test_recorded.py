@@ -1,4 +1,4 @@
-"""Programs of others, recorded, built from the recording in another directory, and served from that."""
+"""Real programs, recorded, built from the recording in another directory, and served from that."""
 
 import importlib.util
 import json
@@ -99,7 +99,7 @@ def test_gputools_on_intels_runtime(tmp_path: Path) -> None:
 def test_tinygrads_kernels_for_a_gpu_that_is_not_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Kernels that a program writes itself, all under one name: each binary is the same to the last byte."""
+    """Kernels that a program generates, all under one name: each binary is the same to the last byte."""
     try:
         library, _ = nvrtc.nvrtc_libraries(nvrtc.version())
     except NoDeviceError as error:

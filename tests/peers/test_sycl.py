@@ -79,7 +79,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
 
 @pytest.fixture(scope="module")
 def made(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache as one cold run leaves it."""
+    """A cache after one cold run."""
     root = tmp_path_factory.mktemp("made") / "libsycl_cache"
     traced = program.run(root)
     assert len(traced.added) >= 2 and not traced.used

@@ -94,7 +94,7 @@ def _emptied(path: Path) -> None:
 def test_taichi_never_writes_a_damaged_kernel_anew_until_a_repair(
     damage: Callable[[Path], None], kind: FindingKind | None, root: Path
 ) -> None:
-    """As the findings say: of a file that is gone, and of every damaged one."""
+    """As in the findings: a missing file or any damaged one."""
     (path,) = root.glob("*.tic")
     sound = path.read_bytes()
     damage(path)

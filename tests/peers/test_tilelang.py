@@ -119,7 +119,7 @@ def _source_changed(folder: Path) -> None:
 def test_damage_is_found_and_tilelang_does_with_it_what_findings_say(
     damage: Callable[[Path], None], kind: FindingKind, served: str, root: Path
 ) -> None:
-    """It compares all but the sources; after a repair it compiles that kernel alone."""
+    """It compares all but the sources; after a repair it compiles only that kernel."""
     cache, entry = _held(root, "kernels", "cuda:sm_90")
     folder = Path(entry.path).parent
     damage(folder)
@@ -132,7 +132,7 @@ def test_damage_is_found_and_tilelang_does_with_it_what_findings_say(
 
 
 def test_a_broken_cubin_is_never_written_anew_until_it_is_removed(root: Path) -> None:
-    """It is compiled at every start instead, wherever its kernel is not cached."""
+    """It is compiled at every start instead, unless its kernel is cached."""
     cache, entry = _held(root, "cuda-binaries", "cuda:sm_90")
     path = Path(entry.path)
     cut = path.read_bytes()[:100]

@@ -82,7 +82,7 @@ def root(made: Path) -> Path:
 
 
 def test_what_triton_writes_is_sound_and_says_what_it_is(root: Path) -> None:
-    """Kernel, target and binary of both; Triton finds both."""
+    """Kernel, target and binary of both; Triton hits both."""
     cache = SYSTEM.open(Location("triton", str(root), "--cache", enabled=True))
     found = sorted((entry.program, entry.target, entry.artifact_kind) for entry in cache.scan())
     assert found == [("scale", "cuda:sm_80", "cubin"), ("scale", "hip:gfx942", "amdgpu")]
@@ -134,7 +134,7 @@ def _stage_gone(folder: Path) -> None:
 def test_damage_is_found_and_after_a_repair_triton_compiles_that_kernel_alone(
     damage: Callable[[Path], None], kind: FindingKind, served: bool, root: Path
 ) -> None:
-    """Triton itself takes a broken binary for a hit, and misses the rest without a word, as findings say."""
+    """Triton itself takes a broken binary for a hit, and silently misses the rest, as in the findings."""
     folder = next(root.glob("*/*.cubin")).parent
     damage(folder)
     cache = SYSTEM.open(Location("triton", str(root), "--cache", enabled=True))

@@ -60,7 +60,7 @@ print(f"{numbers[2]:04x}:{numbers[3]:04x}", bytes(properties[276:292]).hex())
 
 
 def _ask(out: Path, *kept: Path) -> list[str]:
-    """Let a program store the driver's pipeline cache, begun with a kept one; device and UUID of it."""
+    """Let a program store the driver's pipeline cache, starting from a kept one; its device and UUID."""
     done = run_text(
         [sys.executable, "-c", _PROGRAM, out, *kept], env={**os.environ, "MESA_SHADER_CACHE_DISABLE": "1"}
     )
@@ -76,7 +76,7 @@ def _loader() -> None:
 
 
 def test_what_a_driver_gives_names_that_driver(tmp_path: Path) -> None:
-    """The numbers and the UUID that the driver says are those that are read from its bytes."""
+    """The numbers and the UUID that the driver reports are those read from its bytes."""
     device, uuid = _ask(tmp_path / "my.cache")
     info = describe((tmp_path / "my.cache").read_bytes())
     assert (info.kind, info.target, info.problem) == (PayloadKind.VULKAN_PIPELINES, f"vulkan:{device}", None)
@@ -86,7 +86,7 @@ def test_what_a_driver_gives_names_that_driver(tmp_path: Path) -> None:
 
 
 def test_after_a_repair_the_program_writes_it_anew(tmp_path: Path) -> None:
-    """A cut one is found and removed, and the driver begins a new one as if there had been none."""
+    """A cut one is found and removed, and the driver begins a new one as on a first start."""
     _, uuid = _ask(tmp_path / "first")
     parts = (uuid[:8], uuid[8:12], uuid[12:16], uuid[16:20], uuid[20:])
     file = tmp_path / "cache" / ("-".join(parts) + ".1")  # as GTK calls it

@@ -144,7 +144,6 @@ def test_each_backend_has_its_own_child() -> None:
 
 
 def test_asking_for_no_backend_asks_nobody() -> None:
-    """An empty list of backends has no rows."""
     assert ask([], command=("no-such-program-anywhere",)) == []
 
 
@@ -232,7 +231,7 @@ def test_the_probe_does_not_import_from_the_current_directory(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no named pipes in folders")
 def test_something_else_is_done_while_drivers_think(tmp_path: Path) -> None:
-    """The function that is given is called when the children are started and none is waited for yet."""
+    """The given function is called while the children run."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     code = f"print(open({str(pipe)!r}).read())"  # waits for the process that writes

@@ -35,7 +35,7 @@ _DEVICES = st.builds(
 
 @given(_DEVICES)
 def test_a_device_comes_back_as_it_was(device: Device) -> None:
-    """A device survives the way through a JSON document."""
+    """A device is unchanged after JSON and back."""
     assert device_from_json(json.loads(json.dumps(device_to_json(device)))) == device
 
 
@@ -87,7 +87,7 @@ def test_one_bad_value_is_refused(key: str, value: object, inside: bool) -> None
 
 @pytest.mark.parametrize("key", ["backend", "name", "driver_version", "detail"])
 def test_texts_are_needed(key: str) -> None:
-    """A device lacks no text."""
+    """A device without one of its texts is refused."""
     with pytest.raises(ValueError, match="expected text"):
         device_from_json({name: value for name, value in _GOOD.items() if name != key})
 

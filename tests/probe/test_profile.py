@@ -27,7 +27,7 @@ def _document(**changes: Any) -> dict[str, Any]:
 
 
 def test_a_profile_comes_back_as_it_was(tmp_path: Path) -> None:
-    """Devices, toolchains and variables survive the file, odd characters included."""
+    """Devices, toolchains and variables are read back unchanged, odd characters included."""
     odd = Profile((DEVICE, DEVICE._replace(target=None, toolchain=None, name="\u00e4\n")), {"A": "\udcff"})
     for profile in (PROFILE, odd):
         save_profile(tmp_path / "p.json", profile)

@@ -41,7 +41,7 @@ def test_rows_come_back_as_they_were(row: Device) -> None:
 def test_a_change_makes_the_memory_worthless(
     change: str, row: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another file, another file next to it, another search path or a damaged memory means to ask again."""
+    """Another file, another file next to it, another search path or a damaged memory needs a new probe."""
     kept = Kept()
     remember(kept, "cuda", [row])
     library = Path(row.files[0])

@@ -35,14 +35,14 @@ def lines_of(folder: Path) -> Path:
 
 
 def test_only_its_owner_may_read_a_recording(folder: Path) -> None:
-    """Sources are secret, whatever the umask says."""
+    """Sources are secret, whatever the umask."""
     modes = {path: path.stat().st_mode & 0o777 for path in (folder, *folder.rglob("*"))}
     assert {modes.pop(folder), modes.pop(folder / "blobs")} == {0o700}
     assert set(modes.values()) == {0o600}
 
 
 def test_a_folder_that_others_may_enter_is_refused(tmp_path: Path) -> None:
-    """A directory that was there before is not made private behind its owner's back."""
+    """An existing directory is not made private without its owner's knowledge."""
     tmp_path.chmod(0o755)
     with pytest.raises(UsageError, match="chmod 700"):
         Writer(tmp_path)
@@ -91,7 +91,7 @@ def test_writers_and_threads_share_a_folder(tmp_path: Path) -> None:
 
 
 def test_a_recording_is_merged_by_copying(folder: Path, tmp_path: Path) -> None:
-    """Files of another recording may be put into a directory by anyone's tools."""
+    """Anyone's tools may copy files of another recording into a directory."""
     other = replace(BUILD, options=("-DN=3",))
     Writer(tmp_path / "other").build(other, SEEN, CONTENTS)
     file = lines_of(tmp_path / "other")
@@ -101,7 +101,7 @@ def test_a_recording_is_merged_by_copying(folder: Path, tmp_path: Path) -> None:
 
 
 def test_what_could_not_be_read_is_not_written(tmp_path: Path) -> None:
-    """A build beyond the bounds of a line is reported when it is written, and not when it is missed."""
+    """A build beyond the limits of a line is reported when it is written, not later when it misses."""
     writer = Writer(tmp_path / "recording")
     assert "65536" in writer.build(replace(BUILD, options=("x" * 70_000,)), SEEN, CONTENTS)
     assert writer.build(BUILD, SEEN, CONTENTS) == ""
@@ -118,7 +118,7 @@ def test_what_is_known_is_not_written_again(folder: Path, tmp_path: Path) -> Non
 
 
 def test_half_a_line_costs_that_line(folder: Path) -> None:
-    """A writer that was killed leaves half a line, which is reported and passed over."""
+    """A killed writer leaves half a line, which is reported and skipped."""
     file = lines_of(folder)
     file.write_bytes(file.read_bytes() + file.read_bytes()[:100])
     found = read_recording(folder)
@@ -127,7 +127,7 @@ def test_half_a_line_costs_that_line(folder: Path) -> None:
 
 
 def test_a_line_without_end_is_not_read_into_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line beyond its bound is passed over, and the next one is read."""
+    """A line beyond its limit is skipped, and the next one is read."""
     file = lines_of(folder)
     for module in (reading, lines):
         monkeypatch.setattr(module, "LINE_CAP", len(file.read_bytes()))
@@ -138,7 +138,7 @@ def test_a_line_without_end_is_not_read_into_memory(folder: Path, monkeypatch: p
 
 
 def test_lines_are_read_up_to_a_bound(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A recording of any size takes bounded memory, and says where it was cut."""
+    """A recording of any size takes bounded memory, and the report says where it was cut."""
     monkeypatch.setattr(reading, "BYTES_CAP", 10)
     found = read_recording(folder)
     assert not found.recording.rows()
@@ -146,7 +146,7 @@ def test_lines_are_read_up_to_a_bound(folder: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_what_adds_to_nothing_is_told(folder: Path) -> None:
-    """A line about a build that is not there says so."""
+    """A line about an unknown build is reported."""
     file = lines_of(folder)
     writer = Writer(folder)
     writer.build(BUILD, Seen(), CONTENTS)
@@ -228,7 +228,7 @@ def test_what_cannot_be_laid_out_costs_that_build(tmp_path: Path) -> None:
 
 
 def test_two_recordings_are_one(folder: Path) -> None:
-    """Reading is the same the process that wrote first."""
+    """The result is the same whichever process wrote first."""
     found: RecordingFolder = read_recording(folder)
     assert found.recording.union(found.recording) == found.recording
 

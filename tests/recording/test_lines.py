@@ -63,7 +63,7 @@ def test_counters_are_no_part_of_a_digest(seen: Seen) -> None:
 
 @given(st.data())
 def test_a_changed_line_is_read_or_refused(data: st.DataObject) -> None:
-    """Whatever bytes a line has, it is a line or a damaged line, and nothing else is raised."""
+    """Any bytes are a valid line or a damaged line, and nothing else is raised."""
     line = bytearray(build_line(ONE, Seen()))
     for _ in range(data.draw(st.integers(1, 4))):
         line[data.draw(st.integers(0, len(line) - 1))] = data.draw(st.integers(0, 255))
@@ -101,7 +101,7 @@ _BAD: dict[str, list[object]] = {
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, bad in _BAD.items() for value in bad])
 def test_a_field_that_does_not_fit_is_refused(name: str, value: object) -> None:
-    """Paths stay below their directory, digests are digests, and every length and number has a bound."""
+    """Paths stay below their directory, digests are digests, and every length and number is bounded."""
     values = json.loads(build_line(ONE, Seen()))
     values["seen" if name in values["seen"] else "build"][name] = value
     with pytest.raises(DamagedLineError, match=name):
@@ -115,7 +115,7 @@ _LINE = json.loads(build_line(ONE, Seen()))
     ("part", "name"), [(part, name) for part in ("build", "seen") for name in _LINE[part]]
 )
 def test_a_missing_field_is_told(part: str, name: str) -> None:
-    """Older lines have no calls, and some no first; where another field is missing the line was changed."""
+    """Older lines have no calls, and some no first; any other missing field is damage."""
     values = {**_LINE, part: {field: value for field, value in _LINE[part].items() if field != name}}
     if name in {"calls", "first"}:
         assert read_line(json.dumps(values).encode()).of == ONE.digest
@@ -134,6 +134,6 @@ def test_a_path_that_leads_elsewhere_is_told_as_such() -> None:
 
 
 def test_a_newer_format_is_told_as_such() -> None:
-    """A line of another version is not half understood."""
+    """A line of another version is not read in part."""
     with pytest.raises(DamagedLineError, match="newer gpucache"):
         read_line(json.dumps({**_LINE, "gpucache recording": 2}).encode())

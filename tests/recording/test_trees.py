@@ -1,4 +1,4 @@
-"""Headers that are laid out elsewhere are found as where they were recorded, by every compiler's rules."""
+"""Headers laid out elsewhere are found as where they were recorded, by every compiler's rules."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -114,7 +114,7 @@ def test_headers_that_are_where_they_were_are_used_there(tmp_path: Path) -> None
 
 
 def test_a_recording_keeps_what_other_rules_would_find(tmp_path: Path) -> None:
-    """A program recorded for one device has on another kind of device the key that it would have there."""
+    """A program recorded for one device has, on another kind of device, the key that it would have there."""
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "a.h").write_text(folder)
@@ -148,7 +148,7 @@ FOLDERS = st.lists(PARTS, min_size=1, max_size=4).map(lambda parts: "/" + "/".jo
     climbs=st.integers(0, 3),
 )
 def test_a_tree_keeps_how_files_lie(folders: list[str], files: list[str], climbs: int) -> None:
-    """Files stay apart, none leaves the tree, and a way of so many steps up leads where it led."""
+    """Files stay apart, none leaves the tree, and a path with steps up leads to the same file."""
     tree = Tree(folders, files, ["../" * climbs + "x.h"])
     places = {file: tree.place(file) for file in (*files, *folders)}
     assert len(set(places.values())) == len({*files, *folders})

@@ -26,7 +26,7 @@ def cuda_job(value: int = 7, **more: object) -> dict[str, object]:
 
 @dataclass
 class Fleet:
-    """One store, and the directory in which everything else is."""
+    """One store, and the directory of everything else."""
 
     place: Path
 
@@ -47,7 +47,7 @@ class Fleet:
         return key
 
     def others(self) -> None:
-        """Make the store one that another user could write to, so that only signatures count."""
+        """Let another user write to the store, so that only signatures count."""
         self.store.mkdir(exist_ok=True)
         self.store.chmod(0o777)
 
@@ -62,7 +62,7 @@ class Fleet:
         return {"GPUCACHE_REMOTE_WRITE": "1", "GPUCACHE_SIGNING_KEY": self.place / name}
 
     def trusting(self, *names: str) -> dict[str, Any]:
-        """The variables of a machine that believes keys."""
+        """The variables of a machine that trusts keys."""
         return {"GPUCACHE_TRUSTED_KEYS": " ".join(self.key(name).text for name in names or ("ci",))}
 
     def start(
@@ -83,7 +83,7 @@ class Fleet:
         return program
 
     def finish(self, program: "subprocess.Popen[str]", *jobs: Mapping[str, object]) -> list[Outcome]:
-        """The fate of its jobs, once it has ended."""
+        """The outcomes of its jobs, once it has ended."""
         out, errors = program.communicate(json.dumps(jobs), timeout=PATIENCE_S)
         assert program.returncode == 0, errors
         outcomes: list[Outcome] = json.loads(out)
@@ -110,7 +110,7 @@ class Fleet:
 
 
 def compiled(outcomes: list[Outcome]) -> list[int]:
-    """How often each job asked the compiler."""
+    """How often each job called the compiler."""
     return [one["compiled"] for one in outcomes]
 
 

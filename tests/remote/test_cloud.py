@@ -130,7 +130,7 @@ def test_more_objects_than_a_page_are_listed_and_removed(moto: str, use: Use) ->
 
 @pytest.mark.parametrize("call", ["listed", "read", "create", "replace"])
 def test_a_missing_bucket_is_one_sentence(moto: str, use: Use, call: str) -> None:
-    """It names the bucket; to remove something from it is not an error."""
+    """It names the bucket; removing something from it is not an error."""
     use(AWS_ENDPOINT_URL=moto, **_KEYS)
     store = open_objects("s3://never")
     assert "the bucket never does not exist" in _failure(_calls(store)[call])
@@ -164,7 +164,7 @@ def _hang(_: socket.socket, server: Scripted) -> None:
     ],
 )
 def test_a_server_that_fails_is_one_sentence(use: Use, scheme: str, call: str) -> None:
-    """One that is gone, hangs, closes early, has an unknown name, fails, or speaks another language."""
+    """It is gone, hangs, closes early, has an unknown name, fails, or speaks another language."""
 
     def said(endpoint: str, limits: Limits = _PATIENT) -> str:
         use(**{_ENDPOINTS[scheme]: endpoint})
@@ -182,7 +182,7 @@ def test_a_server_that_fails_is_one_sentence(use: Use, scheme: str, call: str) -
 
 
 def test_a_large_object_has_more_time(use: Use) -> None:
-    """A second for each MiB that it has, beyond the time of a request; one that only may be large has not."""
+    """A second for each MiB that it has, beyond the time of a request; an unread limit gives no more."""
     reply = f"{_FOUND}2\r\n\r\nok"
     for place in (len(reply) - 2, 0):
         with scripted(pausing(reply[:place])) as server:
@@ -196,7 +196,7 @@ def test_a_large_object_has_more_time(use: Use) -> None:
 
 
 def test_bytes_that_do_not_come_are_one_sentence(use: Use) -> None:
-    """A length that is not kept; of one beyond the limit nothing is read."""
+    """A length that is not kept; beyond the limit nothing is read."""
     with scripted(saying(f"{_FOUND}9\r\n\r\nless")) as server:
         use(AWS_ENDPOINT_URL=server.url)
         store = open_objects("s3://bucket", _PATIENT)
@@ -245,7 +245,7 @@ def test_the_metadata_address_is_asked_only_where_a_variable_allows_it(use: Use,
 
 
 def test_nothing_on_this_machine_is_reached_through_a_proxy(moto: str, use: Use) -> None:
-    """A proxy is for other machines, and NO_PROXY excepts some of them."""
+    """A proxy is for other machines, and NO_PROXY excludes some of them."""
     with scripted(saying(_EMPTY)) as proxy:
         use(**dict.fromkeys(("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY"), proxy.url))
         for host in ("127.0.0.1", "localhost"):
@@ -307,7 +307,7 @@ def test_variables_that_are_not_complete_are_a_usage_error(use: Use, variables: 
 
 
 def test_without_its_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the command that installs it."""
+    """The message has the command that installs it."""
     monkeypatch.setitem(sys.modules, "obstore", None)
     monkeypatch.setitem(sys.modules, "obstore.store", None)
     with pytest.raises(UsageError, match=r"pip install 'gpucache\[remote\]'"):

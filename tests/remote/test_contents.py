@@ -1,4 +1,4 @@
-"""A store looked at, verified, repaired and bounded as any other cache."""
+"""A store inspected, verified, repaired and bounded like any other cache."""
 
 import os
 import time
@@ -45,7 +45,7 @@ def _objects(fleet: Fleet) -> set[str]:
 
 
 def test_a_store_is_a_cache_for_each_system(filled: Fleet) -> None:
-    """Its entries are those that were pushed, with the sizes of their files."""
+    """Its entries are the pushed ones, with the sizes of their files."""
     caches = _caches(filled)
     assert [cache.name for cache in caches] == list(_SYSTEMS)
     for cache in caches:
@@ -53,7 +53,7 @@ def test_a_store_is_a_cache_for_each_system(filled: Fleet) -> None:
 
 
 def test_a_sound_store_has_no_findings(filled: Fleet) -> None:
-    """Every record is believed, and every byte is that of its record."""
+    """Every record is trusted, and every byte matches its record."""
     for cache in _caches(filled):
         assert isinstance(cache, StoredCache)
         assert [len(checked.findings) for _, checked in cache.checked()] == [0, 0, 0]
@@ -61,7 +61,7 @@ def test_a_sound_store_has_no_findings(filled: Fleet) -> None:
 
 
 def test_damage_is_found_repaired_and_pushed_again(filled: Fleet) -> None:
-    """A repair takes the entry out of the store whole, so that the next push sends it again."""
+    """A repair removes the whole entry from the store, so that the next push sends it again."""
     damaged = next(path for path in (filled.place / "store" / "blobs").rglob("*") if path.is_file())
     damaged.write_bytes(damaged.read_bytes()[:-1])
     wrong = [
@@ -82,7 +82,7 @@ def test_damage_is_found_repaired_and_pushed_again(filled: Fleet) -> None:
 
 
 def test_what_no_trusted_key_signed_is_told_and_stays(filled: Fleet) -> None:
-    """The store is that of many; whom one machine does not believe, another may."""
+    """Many machines share the store; a signer that one does not trust may be another's."""
     [cache, *_] = stored_caches(filled.store, TrustedKeys({}), None, unsigned=False)
     cache._contents.unsigned = False  # type: ignore[attr-defined]
     entry = first(cache)
@@ -103,13 +103,13 @@ def test_an_eviction_removes_entries_with_their_files(filled: Fleet) -> None:
 
 
 def test_evicting_everything_leaves_no_object(filled: Fleet) -> None:
-    """Not a file is lost in the store."""
+    """No file is left in the store."""
     assert _evict(filled, Limits(everything=True)).removed == 9
     assert _objects(filled) == set()
 
 
 def test_a_file_that_no_record_names_is_a_leftover_after_a_day(filled: Fleet) -> None:
-    """A younger one may belong to a push that is under way."""
+    """A younger one may belong to a push in progress."""
     list(filled.store.create([("blobs/ab/" + "ab" * 32, b"x")]))
     assert not [one for cache in _caches(filled) for one in cache.leftovers()]
     path = filled.place / "store" / "blobs" / "ab" / ("ab" * 32)
@@ -139,7 +139,7 @@ def _repaired(fleet: Fleet) -> None:
 
 
 def test_a_repair_leaves_the_files_of_other_entries(fleet: Fleet) -> None:
-    """Equal files are kept once: a damaged entry takes along only those that are damaged or its alone."""
+    """Equal files are kept once: a damaged entry is removed with only the files that no other entry has."""
     cache = fleet.make("a", "triton")
     fleet.push(cache, key=fleet.key)
     blobs = [path for path in (fleet.place / "store" / "blobs").rglob("*") if path.is_file()]

@@ -38,7 +38,7 @@ def test_a_directory_of_somebody_else_is_nobodys_own(tmp_path: Path) -> None:
 
 
 def test_what_killed_writers_left_is_removed_after_an_hour(tmp_path: Path) -> None:
-    """By the first write of a process and the clock of the file system; nothing else is."""
+    """The first write of a process removes them, by the file system's clock, and nothing else."""
     list(open_objects(str(tmp_path)).create([("a/b", b"1")]))
     old, young = (tmp_path / "tmp" / f"{number}-{'ab' * 16}" for number in (1, 2))
     stranger = tmp_path / "tmp" / "notes.txt"

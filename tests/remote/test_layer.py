@@ -52,7 +52,7 @@ def test_what_one_machine_compiled_is_a_hit_on_the_next(filled: Fleet) -> None:
 
 
 def test_an_explanation_names_the_field_that_differs_from_a_fetched_entry(filled: Fleet) -> None:
-    """The record of a fetched entry is as that of one compiled here."""
+    """The record of a fetched entry is like that of a local compile."""
     filled.run("next", cuda_job(1), **filled.trusting())
     changed = cuda_job(1)
     changed["arguments"] = {"target": "compute_90", "options": ["-DX=1"]}
@@ -72,7 +72,7 @@ print("cryptography" in sys.modules)
 
 
 def test_local_hits_open_and_import_nothing_of_a_remote_store(filled: Fleet, tmp_path: Path) -> None:
-    """A start whose hits are all local does not know of it, whatever the variables say."""
+    """A start with local hits only does not use it, whatever the variables say."""
     settings = {**filled.trusting(), **filled.signing(), "GPUCACHE_REMOTE": "s3://nowhere/at-all"}
     told = run_python("-c", _LOCAL, env=filled.environment("maker", **settings))
     assert told.splitlines() == ["[]", "False"]
@@ -80,7 +80,7 @@ def test_local_hits_open_and_import_nothing_of_a_remote_store(filled: Fleet, tmp
 
 @pytest.mark.parametrize("how", ["none", "wrong", "revoked"])
 def test_without_a_key_that_is_trusted_every_lookup_misses(filled: Fleet, how: str) -> None:
-    """The program compiles, and nothing unbelieved reaches its cache; one warning where no key is named."""
+    """The program compiles, and nothing untrusted reaches its cache; one warning if no key is named."""
     keys = {"none": {}, "wrong": filled.trusting("other"), "revoked": filled.trusting("other", "third")}[how]
     outcomes = filled.run("next", cuda_job(1), cuda_job(2), **keys)
     assert compiled(outcomes) == [1, 1]
@@ -98,7 +98,7 @@ def test_keys_that_are_no_keys_are_one_warning(filled: Fleet) -> None:
 
 
 def test_the_own_directory_needs_no_keys(fleet: Fleet) -> None:
-    """As the user's own caches are trusted; a directory that others may write to is not."""
+    """They are trusted like the user's own caches; a directory that others may write to is not."""
     assert compiled(fleet.run("maker", cuda_job(1), GPUCACHE_REMOTE_WRITE="1")) == [1]
     [path] = fleet.objects()
     assert path.name.endswith("-unsigned")
@@ -109,7 +109,7 @@ def test_the_own_directory_needs_no_keys(fleet: Fleet) -> None:
 
 
 def test_sending_to_another_store_needs_a_signing_key(fleet: Fleet) -> None:
-    """The program's own result is as ever; one warning, and nothing is sent."""
+    """The program's own result is as usual; one warning, and nothing is sent."""
     fleet.others()
     outcomes = fleet.run("maker", cuda_job(1), cuda_job(2), GPUCACHE_REMOTE_WRITE="1", **fleet.trusting())
     assert compiled(outcomes) == [1, 1]
@@ -145,7 +145,7 @@ def test_a_setting_means_the_same_for_a_remote_store(
 
 
 def test_a_program_without_a_root_uses_a_remote_store(filled: Fleet) -> None:
-    """Where nothing can be kept, each start fetches."""
+    """If nothing can be stored, each start fetches."""
     (filled.place / "file").write_text("")
     for _ in range(2):
         outcomes = filled.run("file", cuda_job(1), **filled.trusting())
@@ -197,7 +197,7 @@ class _Slow(SimpleHTTPRequestHandler):
 
 
 def test_the_time_of_a_compile_elsewhere_does_not_bound_the_wait(filled: Fleet) -> None:
-    """The machine that compiled may have been idle; this one asks until the store is too slow for itself."""
+    """The machine that compiled may have been idle; this one asks until the store is too slow for it."""
     serving = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Slow, directory=filled.store))
     thread = threading.Thread(target=serving.serve_forever, args=(0.01,))
     thread.start()

@@ -28,7 +28,7 @@ every_system = pytest.mark.parametrize("system", SYSTEMS)
 
 
 def _catalogued(fleet: Fleet, *lines: bytes) -> Path:
-    """A catalogue of some lines in the store, put there by somebody without a key."""
+    """A catalogue of some lines in the store, written by somebody without a key."""
     data = b"".join(lines)
     path = fleet.place / "store" / "catalogues" / sha256(data).hexdigest()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -45,7 +45,7 @@ def _lines(fleet: Fleet) -> list[Signed]:
 
 
 def _junk(one: Signed, **changes: Any) -> bytes:
-    """The line of a record with something else in it, below the name of its signer."""
+    """The line of a record with changes, under the name of its signer."""
     record = json.loads(one.line)
     record["record"] |= changes
     record["signature"] = "A" * 86 + "=="
@@ -118,7 +118,7 @@ def test_an_older_object_of_the_same_own_entry_is_sound(fleet: Fleet) -> None:
 
 
 class _Odd:
-    """A store whose listing or reading is done by somebody else at the same time."""
+    """A store that another process lists or reads at the same time."""
 
     is_own_folder = False
 
@@ -199,7 +199,7 @@ def _replaced(path: Path, what: str) -> None:
 @every_system
 @pytest.mark.parametrize("what", ["link", "directory", "pipe", "larger", "gone"])
 def test_what_is_no_object_damages_its_entry_alone(fleet: Fleet, system: str, what: str) -> None:
-    """Others are pulled, and nothing is read of it."""
+    """Others are pulled, and none of it is read."""
     fleet.push(fleet.make("a", system), key=fleet.key)
     folder = fleet.place / "store" / ("entries" if system == "gpucache" else "blobs")
     _replaced(next(path for path in sorted(folder.rglob("*")) if path.is_file()), what)
@@ -210,7 +210,7 @@ def test_what_is_no_object_damages_its_entry_alone(fleet: Fleet, system: str, wh
 
 @pytest.mark.parametrize("what", ["link", "directory", "pipe", "larger", "lines", "newlines", "deep"])
 def test_what_is_no_catalogue_is_one_finding(fleet: Fleet, what: str) -> None:
-    """Of whatever size and however many lines; entries of others are pulled."""
+    """Of any size and any number of lines; entries of others are pulled."""
     fleet.push(fleet.make("a", "cupy"), key=fleet.key)
     if what == "lines":
         _catalogued(fleet, *(b"{%d}\n" % number for number in range(1000)))
@@ -245,7 +245,7 @@ def _bounded(work: Callable[[], object]) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="bounds memory as Linux does")
 def test_sizes_of_a_store_are_not_believed(fleet: Fleet) -> None:
-    """Objects of a terabyte, and 256 objects as large as the largest of a batch, take no memory."""
+    """Objects of a terabyte, and 256 objects as large as a batch's largest, take no memory."""
     fleet.push(fleet.make("a", "cupy", 100), key=fleet.key)
     blobs = [path for path in (fleet.place / "store" / "blobs").rglob("*") if path.is_file()]
     for number, path in enumerate(blobs):
@@ -275,7 +275,7 @@ NAMES = (
 
 @pytest.mark.parametrize("name", NAMES)
 def test_names_that_leave_a_cache_are_refused(name: str) -> None:
-    """A record with such a file is not a record."""
+    """A record with such a file is invalid."""
     record = Record("triton", "k", (RecordedFile(name, "a" * 64, 1, 0o600),))
     with pytest.raises((FormatError, UnicodeEncodeError)):
         parse_line(Signed(record).line)
@@ -323,7 +323,7 @@ def test_records_beyond_their_bounds_are_refused(changes: dict[str, Any]) -> Non
     ],
 )
 def test_what_only_people_read_keeps_no_entry_back(changes: dict[str, Any]) -> None:
-    """Times before 1970 or far away, and names that are no text, are brought to the form of a record."""
+    """Times before 1970 or far away, and names that are not text, are converted to a record's form."""
     entry = PortableEntry("triton", "k", (PortableFile("a", b"x", 0o600),))
     record = record_of(entry._replace(**changes))
     assert parse_line(Signed(record).line).record == record
@@ -341,14 +341,14 @@ def test_what_only_people_read_keeps_no_entry_back(changes: dict[str, Any]) -> N
     ],
 )
 def test_what_no_machine_would_take_is_not_recorded(changes: dict[str, Any]) -> None:
-    """A push says so instead of sending it again each time."""
+    """A push reports that instead of sending it again each time."""
     entry = PortableEntry("triton", "k", (PortableFile("a", b"x", 0o600),))
     with pytest.raises(FormatError):
         record_of(entry._replace(**changes))
 
 
 def test_texts_of_a_store_are_shown_safely(fleet: Fleet) -> None:
-    """Escapes and line breaks of programs, facts and names reach no terminal."""
+    """Escapes and line breaks in programs, facts and names do not reach a terminal."""
     evil = "\x1b]0;gotcha\x07\n\r\u202e\x9b31m"
     facts = tuple((f"{evil}{number}", evil * 100) for number in range(64))
     record = Record("cupy", evil, (_FILE,), facts, program=evil, target=evil, kind=evil)

@@ -44,7 +44,7 @@ def _record(*facts: tuple[str, str], system: str = "triton") -> Record:
 def test_a_fact_differs_if_it_is_known_and_another(
     facts: list[tuple[str, str]], differs: tuple[str, ...]
 ) -> None:
-    """Unknown facts do not keep an entry away; of several values one has to fit."""
+    """Unknown facts do not keep an entry away; of several values one suffices."""
     assert tuple(one.fact for one in _HERE.differences(_record(*facts))) == differs
 
 
@@ -88,7 +88,7 @@ def test_opencl_is_not_asked_for_what_cuda_tells(
 
 
 def test_devices_tell_what_their_machine_has() -> None:
-    """The features of the CPU one by one, none where they are not known; the LLVM that a compiler names."""
+    """The features of the CPU one by one, none if they are not known; the LLVM that a compiler names."""
     fields = (("platform version", "OpenCL 3.0 PoCL 3.1, None+Asserts, LLVM 15.0.6, SLEEF"),)
     known = [("CPU features", "avx avx2"), ("CPU features", "unknown: riscv64")]
     first, second = (Toolchain("pocl", (*fields, one), ()) for one in known)

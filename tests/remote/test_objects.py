@@ -45,7 +45,7 @@ def _redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(name="bucket", scope="module")
 def _bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A bucket, and the variables that lead to it."""
+    """A bucket, and the variables for it."""
     folder = tmp_path_factory.mktemp("moto")
     with moto_url(folder) as url, pytest.MonkeyPatch.context() as patch:
         keys = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any"}
@@ -104,7 +104,6 @@ def test_an_object_beyond_the_limit_is_not_read(opened: Opener) -> None:
 
 
 def test_removed_objects_are_gone(opened: Opener) -> None:
-    """Others stay."""
     list(opened().create([("a", b"1"), ("b", b"2")]))
     opened().remove(["a", "never"])
     assert _names(opened()) == ["b"]
@@ -119,7 +118,7 @@ def test_replacing_sees_what_was_there(opened: Opener) -> None:
 
 @pytest.mark.parametrize("name", ["../a", "/a", "a//b", "", "A", "a b"])
 def test_a_name_that_could_leave_the_store_is_refused(opened: Opener, name: str) -> None:
-    """No request is made for it."""
+    """No request is made with it."""
     with pytest.raises(RemoteError):
         list(opened().read([name], 10))
 
@@ -138,14 +137,14 @@ _MALFORMED = {
     ("form", "url"), [(form, url) for form, urls in _MALFORMED.items() for url in urls.split(", ")]
 )
 def test_a_malformed_url_is_a_usage_error(form: str, url: str) -> None:
-    """The sentence shows the form, and not the URL, as that may have a password."""
+    """The message shows the form, and not the URL, which may have a password."""
     with pytest.raises(UsageError, match=form) as caught:
         open_objects(url)
     assert "s3cret" not in caught.value.message
 
 
 def test_a_web_server_serves_what_a_directory_contains(tmp_path: Path) -> None:
-    """It reads the same objects, within the same limits, and does nothing else."""
+    """It reads the same objects, within the same limits, and cannot do anything else."""
     folder = open_objects(str(tmp_path / "store" / "deep"))
     made = {"blobs/ab/one": b"1" * 3_000_000, "index": b""}
     assert all(dict(folder.create(made.items())).values())

@@ -87,7 +87,7 @@ def test_a_record_of_something_else_is_refused(made: Made, tmp_path: Path, wrong
 
 
 def test_an_object_below_the_name_of_another_signer_is_refused(made: Made) -> None:
-    """A record says who signed it, and the name of its object says the same."""
+    """A record names its signer, and so must the name of its object."""
     trusted = read_trusted(made.key.public.text)
     for signer in ("", "0" * 16):
         with pytest.raises(FormatError):
@@ -95,7 +95,7 @@ def test_an_object_below_the_name_of_another_signer_is_refused(made: Made) -> No
 
 
 def test_adopted_bytes_are_the_entry_of_another_root(made: Made, tmp_path: Path) -> None:
-    """They are kept as they are, and hit; a sound entry is never replaced."""
+    """They are stored unchanged, and hit; a sound entry is never replaced."""
     store = DirectoryStore(tmp_path / "root", writable=True)
     assert store.adopt(made.entry.key, made.file)
     [path] = (tmp_path / "root" / "v1" / "entries").rglob("*.gpc")

@@ -27,7 +27,7 @@ SYSTEMS = ("gpucache", "triton", "cupy")
 
 @dataclass
 class Fleet:
-    """A store, the key of who pushes, and machines that are directories."""
+    """A store, the key of the pushing machine, and machines that are directories."""
 
     place: Path
     key: SigningKey
@@ -139,7 +139,7 @@ def test_what_one_machine_pushed_another_has(fleet: Fleet, system: str) -> None:
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_push_after_a_pull_moves_nothing_with_another_key(fleet: Fleet, system: str) -> None:
-    """A machine that believes the first signer does not sign the same entries again."""
+    """A machine that trusts the first signer does not sign the same entries again."""
     fleet.push(fleet.make("a", system), key=fleet.key)
     fleet.pull(fleet.cache("b", system), trusted=fleet.trusted)
     make_pair(fleet.place / "other")
@@ -172,14 +172,14 @@ def test_what_nobody_signed_stays_away(fleet: Fleet, system: str) -> None:
 
 
 def test_a_revoked_key_is_not_believed(fleet: Fleet) -> None:
-    """A key that is taken out of the trusted ones counts as none."""
+    """A key that was removed from the trusted ones no longer counts."""
     fleet.push(fleet.make("a", "cupy"), key=fleet.key)
     assert _results(fleet.pull(fleet.cache("b", "cupy"), trusted=TrustedKeys({}))) == ["unsigned"] * 3
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_changed_and_missing_objects_are_damage(fleet: Fleet, system: str) -> None:
-    """Whatever object of files is changed or gone, its entry does not reach the cache, and others do."""
+    """An entry with a changed or missing object does not reach the cache, and others do."""
     fleet.push(fleet.make("a", system), key=fleet.key)
     objects = sorted(
         path
@@ -203,7 +203,7 @@ def test_changed_and_missing_objects_are_damage(fleet: Fleet, system: str) -> No
 
 
 def test_changed_catalogues_are_findings(fleet: Fleet) -> None:
-    """A catalogue of other bytes than its name says, and garbage next to it, are reported and not used."""
+    """A catalogue whose bytes contradict its name, and garbage next to it, are reported and not used."""
     fleet.push(fleet.make("a", "cupy"), key=fleet.key)
     [catalogue] = (fleet.place / "store" / "catalogues").iterdir()
     kept = catalogue.read_bytes()
@@ -232,7 +232,7 @@ def test_records_that_were_swapped_are_not_believed(fleet: Fleet) -> None:
 
 
 def test_entries_for_another_machine_are_told_by_the_fact(fleet: Fleet) -> None:
-    """A fact that is known here and another there keeps an entry away; an unknown one is named."""
+    """A known fact that differs keeps an entry away; an unknown one is named."""
     fleet.push(fleet.make("a", "triton"), key=fleet.key)
     here = fleet.cache("b", "triton")
     machine = Machine({"architecture": frozenset({"sm_12345"})})
@@ -255,7 +255,7 @@ def test_two_variants_of_a_key_live_side_by_side(fleet: Fleet) -> None:
 
 
 def test_equal_files_are_kept_once(fleet: Fleet) -> None:
-    """The number of objects is that of different contents."""
+    """The number of objects is the number of different contents."""
     fleet.push(fleet.make("a", "triton"), key=fleet.key)
     files = [path for path in (fleet.place / "a").rglob("*") if path.is_file()]
     blobs = [path for path in (fleet.place / "store" / "blobs").rglob("*") if path.is_file()]
@@ -263,7 +263,7 @@ def test_equal_files_are_kept_once(fleet: Fleet) -> None:
 
 
 def test_many_pushes_leave_few_catalogues(fleet: Fleet) -> None:
-    """They are put together, and nothing is lost."""
+    """They are merged, and nothing is lost."""
     for number in range(40):
         cache = fleet.make(f"m{number}", "gpucache", number % 3 + 1)
         make_pair(fleet.place / f"k{number}")
@@ -291,7 +291,7 @@ def test_a_damaged_entry_is_not_pushed(fleet: Fleet) -> None:
 
 
 def test_what_no_entry_names_is_listed_as_not_compared(fleet: Fleet) -> None:
-    """Facts that decide about a hit and are stored nowhere are reported with each entry that is pulled."""
+    """Facts that decide about a hit but are stored nowhere are reported with each pulled entry."""
     fleet.push(fleet.make("a", "cupy"), key=fleet.key)
     outcomes = fleet.pull(fleet.cache("b", "cupy"), trusted=fleet.trusted)
     assert {one for outcome in outcomes if isinstance(outcome, Pulled) for one in outcome.unknown} >= {
@@ -300,7 +300,7 @@ def test_what_no_entry_names_is_listed_as_not_compared(fleet: Fleet) -> None:
 
 
 def test_an_entry_with_nothing_in_it_is_left_and_no_failure(fleet: Fleet) -> None:
-    """A dictionary of pytools without rows is sound, and no other machine needs it."""
+    """A dictionary of pytools without rows is sound, but useless to other machines."""
     path = Path(first(fleet.make("a", "pytools", 1)).path)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("DELETE FROM dict")

@@ -30,7 +30,7 @@ def _trusted(key: SigningKey) -> TrustedKeys:
 
 
 def test_a_line_comes_back_as_it_was_and_is_believed(key: SigningKey) -> None:
-    """A signed record is the same after a round trip, and its entry is that of the files' bytes."""
+    """A signed record is the same after a round trip, and its entry has the files' bytes."""
     written = signed(record_of(_ENTRY), key)
     found = parse_line(written.line)
     assert found == written
@@ -40,7 +40,6 @@ def test_a_line_comes_back_as_it_was_and_is_believed(key: SigningKey) -> None:
 
 
 def test_each_changed_byte_of_a_line_is_refused_or_not_believed(key: SigningKey) -> None:
-    """No single byte of a signed line can be changed."""
     line = signed(record_of(_ENTRY), key).line
     trusted = _trusted(key)
     for at in range(len(line) - 1):
@@ -53,7 +52,7 @@ def test_each_changed_byte_of_a_line_is_refused_or_not_believed(key: SigningKey)
 
 
 def test_an_unknown_key_and_no_key_are_not_believed(key: SigningKey, tmp_path: Path) -> None:
-    """A signature of another key, and a record without one, are worth nothing."""
+    """A record signed by another key, and an unsigned one, are not trusted."""
     make_pair(tmp_path / "other")
     other = load_signing_key(tmp_path / "other")
     assert not signed(record_of(_ENTRY), other).is_believed(_trusted(key))
@@ -64,7 +63,7 @@ def test_an_unknown_key_and_no_key_are_not_believed(key: SigningKey, tmp_path: P
     "name", ["../x", "/x", "a//b", "a/./b", "C:x", "a\\b", "a\nb", "x" * 2000, "a/" * 20 + "b", ""]
 )
 def test_a_name_outside_of_the_cache_is_refused(name: str) -> None:
-    """No file of a record can be written outside of the root."""
+    """No record can write a file outside of the root."""
     entry = _ENTRY._replace(files=(PortableFile(name, b"", 0o644),))
     with pytest.raises(FormatError):
         parse_line(Signed(record_of(entry)).line)
@@ -75,7 +74,7 @@ def test_a_name_outside_of_the_cache_is_refused(name: str) -> None:
     [("mode", 0o4755), ("mode", -1), ("size_bytes", 1 << 40), ("sha256", "AB" * 32), ("more", 1)],
 )
 def test_a_file_beyond_its_bounds_is_refused(field: str, value: object) -> None:
-    """Sizes, modes and digests are held to their form."""
+    """Invalid sizes, modes and digests are refused."""
     told = json.loads(Signed(record_of(_ENTRY)).line)
     told["record"]["files"][0][field] = value
     with pytest.raises(FormatError):
@@ -93,7 +92,7 @@ def test_the_digest_of_an_entry_is_that_of_its_files_alone() -> None:
 
 
 def test_other_bytes_than_the_recorded_are_no_entry() -> None:
-    """A store that returns other bytes, fewer or none is seen."""
+    """A store that returns other bytes, fewer or none is noticed."""
     record = record_of(_ENTRY)
     good = {one.sha256: two.data for one, two in zip(record.files, _ENTRY.files, strict=True)}
     for wrong in ({}, good | {record.files[0].sha256: b"Binary"}, good | {record.files[0].sha256: b""}):
@@ -102,7 +101,7 @@ def test_other_bytes_than_the_recorded_are_no_entry() -> None:
 
 
 def test_a_secret_key_that_others_may_read_is_refused(tmp_path: Path) -> None:
-    """The sentence says how to fix it; nothing is overwritten by a second pair."""
+    """The message says how to fix it; a second pair overwrites nothing."""
     make_pair(tmp_path / "mine")
     before = (tmp_path / "mine").read_bytes()
     with pytest.raises(UsageError, match="exists"):

@@ -37,7 +37,7 @@ def _opened(url: str) -> Iterator[Objects]:
 
 
 def test_a_password_is_used_and_never_shown(tmp_path: Path) -> None:
-    """The right one opens the store; the wrong one and none are refused, without it in the message."""
+    """The right one opens the store; a wrong one or none is refused, without showing it."""
     with redis_server(tmp_path, "--requirepass", "s3cret/word") as url:
         right = url.replace("//", "//:s3cret%2Fword@")
         assert _create(right, ("a", b"1")) == {"a": True}
@@ -50,7 +50,7 @@ def test_a_password_is_used_and_never_shown(tmp_path: Path) -> None:
 
 
 def test_a_server_without_room_says_how_to_make_some(tmp_path: Path) -> None:
-    """A server that evicts nothing refuses at its limit."""
+    """A server without eviction refuses at its limit."""
     with redis_server(tmp_path, "--maxmemory", "1") as url:
         assert "maxmemory" in _refusal(url)
 
@@ -75,7 +75,7 @@ def test_a_replica_says_that_it_is_one(tmp_path: Path) -> None:
 
 
 def test_nobody_on_the_port_is_one_sentence() -> None:
-    """A server that does not run is refused after the retries, without the numbers of the system."""
+    """A server that does not run is reported after the retries, without the system's error numbers."""
     url = f"redis://127.0.0.1:{free_port()}"
     assert _refusal(url).startswith(f"{url} cannot be used (Connection refused); check that it runs")
 
@@ -137,7 +137,7 @@ def _answering(answer: bytes) -> Iterator[int]:
 def test_an_object_beyond_the_largest_value_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server is not asked; the sentence names the object."""
+    """The server gets no request; the message names the object."""
     monkeypatch.setattr(store, "MOST_BYTES", 10)
     with redis_server(tmp_path) as url:
         with pytest.raises(RemoteError, match="big has 11 bytes"):

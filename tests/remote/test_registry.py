@@ -76,7 +76,7 @@ def _small_layers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_skopeo_inspects_a_pack_and_copies_it_to_another_repository(url: str, tmp_path: Path) -> None:
-    """Through a directory and back, its objects are those that were created."""
+    """After a copy through a directory and back, its objects are unchanged."""
     here, there = f"{url}/from:kernels", f"{url}/to:kernels"
     objects = {"blobs/a": b"1" * 5000, "blobs/b": b"", "c": b"3"}
     _create(here, *objects.items())
@@ -121,7 +121,7 @@ def test_objects_of_many_layers_come_back_however_few_are_wanted(url: str, small
 
 
 def test_a_removed_object_is_gone_and_the_others_of_its_pack_stay(url: str, small_layers: None) -> None:
-    """The pack is written anew without it, with the layers that are still needed alone."""
+    """The pack is written anew without it, with only the layers that are still needed."""
     place = f"{url}/removed"
     _create(place, ("a", b"1" * 600), ("b", b"2" * 600), ("c", b"3" * 300))
     (before,) = _tags(place)
@@ -141,7 +141,7 @@ def _appended(new: bytes, old: bytes | None) -> bytes:
 
 
 def test_a_replaced_object_has_one_tag(url: str) -> None:
-    """However often it is replaced; who listed before sees it, and not the object that a pack has."""
+    """However often it is replaced; an earlier reader sees it, and not the object in a pack."""
     place = f"{url}/replaced"
     _create(place, ("index", b"!"))
     with _opened(place) as reader:
@@ -162,7 +162,7 @@ def test_an_object_that_comes_twice_is_created_once(url: str) -> None:
 
 
 def test_objects_are_removed_where_the_registry_removes_nothing(tmp_path: Path) -> None:
-    """Its tags then lead to nothing; the same objects can be created again."""
+    """Its tags then lead to an empty pack; the same objects can be created again."""
     with docker_registry(tmp_path, {"REGISTRY_STORAGE_DELETE_ENABLED": "false"}) as url:
         _create(url, ("a", b"1"), ("b", b"2"))
         _create(url, ("c", b"3"))
@@ -299,7 +299,7 @@ def _honest(
 
 
 def test_a_pack_has_the_form_that_is_documented() -> None:
-    """A pack made by hand is read, by a server that knows no ranges, too."""
+    """A pack made by hand is read, also from a server without ranges."""
     with _fake(_told(_honest())) as url:
         assert _contents(url) == {"a": b"one", "b": b"B!"}
         with _opened(url) as opened:
@@ -367,7 +367,7 @@ def test_a_registry_that_lies_is_refused(lie: str, monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_a_pack_that_is_none_is_refused(answers: Mapping[str, Reply]) -> None:
-    """Places outside of a layer, names that leave the store, and other artifacts below our tags."""
+    """Places outside of a layer, names that leave the store, and other artifacts under our tags."""
     with _fake(_told(answers)) as url, _opened(url) as opened, pytest.raises(RemoteError):
         list(opened.listed(""))
 
@@ -405,14 +405,14 @@ def test_a_large_object_has_more_time(url: str, verb: str, monkeypatch: pytest.M
 
 
 def test_nobody_on_the_port_is_one_sentence() -> None:
-    """Of the system's words only the innermost are shown."""
+    """Only the innermost message of the system is shown."""
     message = _refuse(f"oci://127.0.0.1:{free_port()}/team/caches")
     assert "Connection refused" in message
     assert len(message) < 200
 
 
 def test_a_registry_without_tls_elsewhere_is_named_as_such() -> None:
-    """Only loopback addresses are spoken to in plain text by themselves."""
+    """Only loopback addresses are used without TLS by default."""
     with _fake(_told(_honest())) as url:
         port = urlsplit(url).port
         assert "oci+http://" in _refuse(f"oci://0.0.0.0:{port}/team/caches")
@@ -420,7 +420,7 @@ def test_a_registry_without_tls_elsewhere_is_named_as_such() -> None:
 
 
 def test_a_token_is_asked_for_with_the_credentials_and_again_when_it_no_longer_serves() -> None:
-    """As registries do that issue tokens for one thing and a few minutes."""
+    """Some registries issue tokens for one action and a few minutes."""
     asked: list[str] = []
     honest = _told(_honest())
 
@@ -442,7 +442,7 @@ def test_a_token_is_asked_for_with_the_credentials_and_again_when_it_no_longer_s
 
 
 def test_credentials_are_not_sent_without_tls() -> None:
-    """A registry can name any place for its tokens."""
+    """A registry can name any server for its tokens."""
 
     def reply(path: str, headers: Mapping[str, str]) -> Reply:
         return _Said(401, {"WWW-Authenticate": 'Bearer realm="ftp://127.0.0.1/token"'})

@@ -23,7 +23,7 @@ _ONE, _OTHER = made_entry("-O3"), made_entry("-O2")
 
 
 class Machine:
-    """A process that asks a store, and the sentences that it gives its user."""
+    """A process that uses a store, and its messages for the user."""
 
     def __init__(self, fleet: Fleet, **settings: object) -> None:
         self.told: list[str] = []
@@ -172,7 +172,7 @@ def test_what_is_sent_is_signed_and_created_once(fleet: Fleet) -> None:
 
 
 def test_a_machine_that_only_sends_needs_no_trusted_key(fleet: Fleet) -> None:
-    """It is reported once that nothing is believed, and sends all the same."""
+    """It is reported once that nothing is trusted, but entries are sent."""
     machine = Machine(fleet, trusted="", writes=True, signing=fleet.place / "ci")
     fleet.key()
     assert machine.finds(_ONE.key) == [False]
@@ -184,7 +184,7 @@ def test_a_machine_that_only_sends_needs_no_trusted_key(fleet: Fleet) -> None:
 
 @pytest.mark.parametrize("how", ["no key", "a public key", "no file", "open to others", "cannot be written"])
 def test_what_cannot_be_sent_is_one_warning(fleet: Fleet, how: str) -> None:
-    """Nothing is sent unsigned or half, and no error reaches the program."""
+    """Nothing is sent unsigned or in part, and no error reaches the program."""
     fleet.key()
     signing: Path | None = fleet.place / "ci"
     if how == "no key":
@@ -230,7 +230,7 @@ def test_a_store_that_takes_nothing_is_one_warning_and_still_read(
 
 
 def test_a_web_server_is_not_written_to(fleet: Fleet, silent: Silent) -> None:
-    """It can only be read; nothing is sent, and the sentence names the variable."""
+    """It can only be read; nothing is sent, and the message names the variable."""
     fleet.key()
     machine = Machine(fleet, url=f"http://{silent.address}/", writes=True, signing=fleet.place / "ci")
     machine.store.send(_ONE)
@@ -257,6 +257,6 @@ def test_more_than_may_wait_is_left_to_push(fleet: Fleet, monkeypatch: pytest.Mo
 
 
 def test_a_name_is_of_key_and_signer(fleet: Fleet) -> None:
-    """So a program finds an entry with one request for each key that it trusts."""
+    """So a program finds an entry with one request for each trusted key."""
     path = _put(fleet, _ONE)
     assert path == fleet.store / object_name(_ONE.key, fleet.key().id)

@@ -78,7 +78,7 @@ def _killed(operation: Callable[[], object], after: Callable[[], object]) -> int
 
 
 def test_a_program_killed_while_it_keeps_a_fetched_entry_loses_that_at_most(fleet: Fleet) -> None:
-    """The root is sound at each moment, and the next program fetches the entry again or hits it."""
+    """The root is sound at any time, and the next program fetches the entry again or hits it."""
     entry = _made(fleet)
     _, remote = _machine(fleet, "maker", [])
     remote.send(entry)

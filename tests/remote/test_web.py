@@ -1,4 +1,4 @@
-"""A web server is a store whose replies are bounded in time and size, the process that writes them."""
+"""A web server is a store whose replies are bounded in time and size, whatever it sends."""
 
 import socket
 import time
@@ -80,7 +80,7 @@ def test_a_slow_server_is_bounded_in_time(answer: Answer, says: str) -> None:
 
 
 def test_what_was_received_gives_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second for each MiB, beyond the time of a request; bytes that only may come give none."""
+    """A second for each MiB, beyond the time of a request; unreceived bytes give none."""
     head = "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n"
     with (
         _store(pausing(head.format(4 << 20)), _SHORT) as (store, _),
@@ -121,7 +121,7 @@ def test_what_was_received_gives_more_time(monkeypatch: pytest.MonkeyPatch) -> N
     ],
 )
 def test_what_is_no_object_is_one_sentence(answer: Answer, says: str) -> None:
-    """A lying length, an early end, an endless page of an error, and other protocols."""
+    """A wrong length, an early end, an endless error page, and other protocols."""
     with _store(answer) as (store, _), pytest.raises(RemoteError, match=says):
         _read(store)
 
@@ -130,7 +130,7 @@ def test_what_is_no_object_is_one_sentence(answer: Answer, says: str) -> None:
     "head", ["\r\n", "Content-Length: 9999999999\r\n\r\n", _CHUNKED[17:] + "fffffff\r\n"]
 )
 def test_an_endless_object_is_none(head: str) -> None:
-    """No more than the limit of it is read."""
+    """No more than its limit is read."""
     with _store(partial(_endless, f"HTTP/1.1 200 OK\r\n{head}")) as (store, _):
         assert _read(store) is None
 
@@ -161,7 +161,7 @@ def test_connections_are_kept_and_replaced() -> None:
 
 
 def test_a_busy_server_is_asked_again_within_the_limits() -> None:
-    """As often as the limits say."""
+    """As often as the limits allow."""
     replies = iter(["HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", "", _OK])
     with _store(lambda client, server: saying(next(replies))(client, server), Limits(retries=2)) as (
         store,

@@ -83,7 +83,7 @@ class Parts:
         return DirectoryStore(self.root, writable=True)
 
     def stores(self, *, root: Path | None = None, **environ: str) -> Stores:
-        """The stores that an environment names."""
+        """The stores of an environment."""
         return open_stores(read_settings({"GPUCACHE_DIR": str(root or self.root), **environ}))
 
     def built(self, source: str = PLAIN, **how: Any) -> Prepared:

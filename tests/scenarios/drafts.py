@@ -97,7 +97,7 @@ def _possible(random: Random, draft: Draft) -> Iterator[Changed]:
 
 
 def _options(random: Random, given: Options) -> Iterator[Options]:
-    """One more, one less, one again, another value, another order."""
+    """One more, one less, one repeated, another value, another order."""
     place = random.randint(0, len(given))
     for option in _some(random, {*_OPTIONS} - {*given}):
         yield (*given[:place], option, *given[place:])

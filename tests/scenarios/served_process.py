@@ -1,6 +1,6 @@
-"""Asks NVRTC or Intel's OpenCL runtime as their programs do, state by state; run as a child process.
+"""Calls NVRTC or Intel's OpenCL runtime like their programs, state by state; run as a child process.
 
-Its arguments are ``nvrtc`` or ``intel``, a JSON file of states and the file that the outcomes go to. A state
+Its arguments are ``nvrtc`` or ``intel``, a JSON file of states and the file for the outcomes. A state
 has a directory ``root`` with ``files`` (a content that begins with ``->`` is the target of a link), the
 program's current directory ``cwd`` below it, ``source`` and ``options``, and for NVRTC ``name``, ``headers``
 and ``expressions``.

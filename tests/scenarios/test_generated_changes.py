@@ -1,4 +1,4 @@
-"""Whatever a program is made of and whichever one thing changes, the field named is the one that changed."""
+"""Whatever the program and whichever one thing changes, exactly that field is named."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +24,7 @@ def test_the_field_named_is_the_one_that_changed(
     tmp_path: Path,
     seed: int,
 ) -> None:
-    """After one change to a program the verdict is key-changed, and nothing but that change is named."""
+    """After one change to a program the verdict is key-changed, and only that change is named."""
     random = Random(seed)
     for number in range(_PER_SEED):
         draft = drawn(random)

@@ -54,7 +54,7 @@ _BODIES = (
 def test_what_differs_by_folder_is_tied_to_it(
     tmp_path: Path, name: str, use: str, body: str, option: str, defined: bool
 ) -> None:
-    """Whatever a header makes of its path, an artifact that others may share is the same for all."""
+    """Whatever a header does with its path, an artifact that others may share is the same for all."""
     need_nvrtc()
     another = "__device__ int another(const char *s) { return length(s); }\n"
     header = _LENGTH + another + body.format(use.format(name)) + "\n"

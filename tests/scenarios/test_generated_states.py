@@ -41,7 +41,7 @@ class Family:
 
 @pytest.fixture
 def family(ready: Ready, keep: Keep, tmp_path: Path) -> Callable[[Random, str], Family]:
-    """Build variants of a made-up program, each one to three changes away from another."""
+    """Build variants of a random program, each one to three changes away from another."""
 
     def build(random: Random, root: str) -> Family:
         drafts = [replace(drawn(random), name=random.choice(_NAMES))]

@@ -81,7 +81,7 @@ def _value(random: Random) -> str:
 
 
 def _changed(random: Random, state: State, compiler: str) -> State:
-    """The same program after something around it changed, most often a header."""
+    """The same program after a change around it, most often of a header."""
     kind = random.random()
     if kind < 0.7:
         place = random.choice(_PLACES)
@@ -94,7 +94,7 @@ def _changed(random: Random, state: State, compiler: str) -> State:
 
 
 def states(random: Random, compiler: str, count: int) -> list[State]:
-    """Programs, each in a few states that differ by little."""
+    """Programs, each in a few states that differ slightly."""
     found: list[State] = []
     while len(found) < count:
         state = _begun(random, compiler)

@@ -119,7 +119,7 @@ def _changed(random: Random, state: State, compiler: str) -> State:
 
 
 def _families(random: Random, compiler: str, count: int, tmp: Path) -> list[list[State]]:
-    """Programs with a directory each, and of each four states."""
+    """Programs with a directory each, in four states each."""
     families = []
     for number in range(count // 4):
         family = [{**_begun(random, compiler), "root": "{root}"}]
@@ -130,7 +130,7 @@ def _families(random: Random, compiler: str, count: int, tmp: Path) -> list[list
 
 
 class Asking:
-    """Has states asked by a program, alone or behind another command."""
+    """Runs states by a program, alone or under another command."""
 
     def __init__(self, compiler: str, tmp: Path, environment: Mapping[str, str]) -> None:
         self.compiler, self.tmp = compiler, tmp
@@ -157,7 +157,7 @@ class Asking:
 
 @pytest.fixture(params=["nvrtc", "intel"])
 def asking(request: pytest.FixtureRequest, tmp_path: Path) -> Asking:
-    """A program that asks NVRTC or Intel's runtime."""
+    """A program that uses NVRTC or Intel's runtime."""
     try:
         locate("opencl_layer")
     except NoDeviceError as error:

@@ -27,7 +27,7 @@ def made(tmp_path: Path) -> Callable[[int, int], Path]:
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_large_cache_is_verified_as_a_small_one(made: Callable[[int, int], Path]) -> None:
-    """Where the entries are shared out among the cores, the same is found as where they are not."""
+    """If the entries are distributed among the cores, the findings are the same."""
     root = made(60, 3)
     first, second, *_ = sorted(root.rglob("*.gpc"))
     first.write_bytes(first.read_bytes()[:-1])

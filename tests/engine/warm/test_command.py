@@ -23,7 +23,7 @@ def _looks(*sizes: int) -> Callable[[], Snapshot]:
 
 
 def test_it_ends_with_the_first_run_that_adds_nothing() -> None:
-    """Three runs may be needed: the last one is the proof."""
+    """Three runs may be needed: the last one adds nothing."""
     runs = list(settle(lambda: _GOOD, _looks(0, 2, 3, 3)))
     assert [sum(one.entries for one in run.growth) for run in runs] == [2, 1, 0]
     summary = summarise_settle(runs)
@@ -39,7 +39,7 @@ def test_it_gives_up_on_what_never_settles() -> None:
 
 
 def test_a_failure_ends_it() -> None:
-    """A command that fails is not run again, and is not called settled although it wrote nothing."""
+    """A failed command is not run again, and is not called settled although it wrote nothing."""
     runs = list(settle(lambda: CommandRun(5, "it ended with exit code 1", ""), _looks(0, 0, 0)))
     summary = summarise_settle(runs)
     assert (len(runs), summary.settled, summary.failed) == (1, False, "it ended with exit code 1")
@@ -89,14 +89,14 @@ def test_a_place_that_only_the_command_knows_is_told_with_times(
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 def test_a_place_that_only_the_command_knows_is_named(tmp_path: Path) -> None:
-    """Where a trace can be had the directory is reported."""
+    """If it can be traced, the directory is reported."""
     summary = _warm(tmp_path, tmp_path / "into", PINNED=str(tmp_path / "pinned"))
     assert summary.missed[0] == f"it also caches in {tmp_path / 'pinned'}, which was not moved"
 
 
 @pytest.mark.slow
 def test_a_command_that_keeps_nothing_is_not_warm(tmp_path: Path) -> None:
-    """It works as hard as ever, and that is reported with both times, below a directory and in place."""
+    """It computes as long as before, and that is reported with both times, below a directory and in place."""
     hard = "sum(i * i for i in range(3_000_000))"
     (missed,) = _warm(tmp_path, tmp_path / "into", hard).missed
     assert "it wrote into no cache that is known, and run 2 used" in missed
@@ -105,7 +105,7 @@ def test_a_command_that_keeps_nothing_is_not_warm(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_was_warm_already_is_told_by_empty_caches(tmp_path: Path) -> None:
-    """In place a command that adds nothing was warm if it fills empty caches, but for those that are off."""
+    """In place, a command that adds nothing was warm if it fills empty caches, except disabled ones."""
     assert _warm(tmp_path, None).settled
     summary = _warm(tmp_path, None)
     assert (summary.runs, summary.growth, summary.missed) == (1, (), ())
@@ -120,7 +120,7 @@ def test_a_folder_may_be_named_in_a_roundabout_way(tmp_path: Path) -> None:
 
 
 def test_what_still_goes_into_the_users_own_caches_is_told(tmp_path: Path) -> None:
-    """A command that knows the usual place does not follow a variable."""
+    """A command that uses its default place does not follow a variable."""
     own = f"import os; os.environ['PLACE'] = {str(tmp_path / 'own')!r};"
     summary = _warm(tmp_path, tmp_path / "into", own + _APP)
     assert any("own cache of app" in one or str(tmp_path / "own") in one for one in summary.missed)
@@ -128,6 +128,6 @@ def test_what_still_goes_into_the_users_own_caches_is_told(tmp_path: Path) -> No
 
 
 def test_a_failing_command_misses_nothing_else(tmp_path: Path) -> None:
-    """Its failure is all there is to say."""
+    """Only its failure is reported."""
     summary = _warm(tmp_path, tmp_path / "into", "raise SystemExit('no device')")
     assert "no device" in summary.failed and summary.missed == ()

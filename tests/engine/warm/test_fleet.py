@@ -50,7 +50,7 @@ def _checked(
 
 
 def _made(words: tuple[str, ...], profile: Path) -> set[str]:
-    """The keys of all that a command builds on a machine."""
+    """The keys of all builds that a command makes on a machine."""
     pairs = list(zip(words[2::2], words[3::2], strict=True))
     folders = [Path(value) for option, value in pairs if option == "--recording"]
     targets = [value for option, value in pairs if option == "--target"]
@@ -69,7 +69,7 @@ def _made(words: tuple[str, ...], profile: Path) -> set[str]:
 def test_the_commands_make_every_missing_build(
     machines: list[tuple[frozenset[str], str, bool]], programs: list[tuple[str, str]]
 ) -> None:
-    """On any machine that is named for a command; and each build is counted once for each machine."""
+    """The commands work on any machine that they name; each build is counted once for each machine."""
     with tempfile.TemporaryDirectory() as place:
         outcomes, summary = _checked(Path(place), machines, programs)
         made = [_made(one.words, Path(one.machines[-1])) for one in summary.commands]

@@ -31,12 +31,12 @@ def _skipped(*devices: Device) -> str:
 
 
 def test_a_compiler_that_is_missing_is_named() -> None:
-    """Where nothing of the backend is here, another target would not help, and the remedy is its own."""
+    """If the machine has nothing of the backend, no other target helps, and the remedy is to install it."""
     assert _skipped(_NO_DRIVER, _NO_NVRTC) == "no driver is here; NVRTC does not load; install it"
 
 
 def test_a_device_that_is_missing_is_told_with_another_target() -> None:
-    """Where the compiler is here, one of its targets can be named."""
+    """If the compiler is present, the message names one of its targets."""
     toolchain = Toolchain("nvrtc", (("architecture", "sm_50"),), ("architecture",))
     other = Device(
         Target("cuda", "sm_50"), "cuda", "sm_50", "", available=True, detail="", toolchain=toolchain
@@ -91,7 +91,7 @@ def test_a_program_elsewhere_asks_for_the_gpu_of_its_machine(
 def test_a_program_elsewhere_asks_for_a_device_with_the_same_kind_of_compiler(
     names: tuple[str, ...], asked: list[str]
 ) -> None:
-    """A program that was recorded on a GPU does not run on a CPU of another vendor without being asked to."""
+    """A program recorded on a GPU does not run on another vendor's CPU unless requested."""
     build = replace(ONE, target="opencl:x/gpu", implementation="nvidia", identity=("device name",))
     build = replace(build, toolchain=(("device name", "gpu"),))
     devices = [_opencl(*name.split(":")) for name in names]

@@ -126,7 +126,7 @@ def test_cores_are_those_of_the_narrowest_group(
 
 
 def test_a_group_without_a_quota_has_all_cores(kernel: Callable[..., tuple[Path, Path]]) -> None:
-    """In the first version that is written as -1."""
+    """The first version writes that as -1."""
     files = {
         "proc/self/cgroup": "2:cpu:/\n",
         "groups/cpu/cpu.cfs_quota_us": "-1\n",
@@ -142,7 +142,7 @@ def test_no_more_workers_than_items() -> None:
 
 
 def test_workers_share_some_of_the_free_memory() -> None:
-    """More workers get less each, never so little that a compiler cannot run, and none gets all."""
+    """More workers get less each, never too little for a compiler, and none gets all."""
     alone, crowded = memory_share(1), memory_share(10_000)
     assert alone is not None and crowded is not None
     assert alone >= crowded == 2 * GIB

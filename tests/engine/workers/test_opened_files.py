@@ -80,7 +80,7 @@ def test_an_open_is_seen(path: Path, way: str) -> None:
 
 @pytest.mark.parametrize("case", UNSEEN)
 def test_what_is_no_reading_of_the_compile_is_not_told(path: Path, case: str) -> None:
-    """Only files that are opened for reading, and while the compile runs, are reported."""
+    """Only files opened for reading, and during the compile, are reported."""
     seen = _seen(UNSEEN[case], path)
     assert not {one for one in seen if path.parent in (one, one.parent) or one.name == "here"}
 
@@ -120,7 +120,7 @@ def test_where_nobody_can_look_all_works_as_without(path: Path, before: str, bou
 
 
 def test_a_worker_ends_when_nobody_answers(tmp_path: Path) -> None:
-    """Its opens fail then, so that no compile can be trusted: it dies, and the item is tried again."""
+    """Its opens would fail, so no compile could be trusted: it dies, and the item is tried again."""
     inside, outside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     script = f"""
 import socket, sys

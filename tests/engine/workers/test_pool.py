@@ -1,4 +1,4 @@
-"""Workers that crash, hang, eat memory or raise cost their own item, and leave nothing behind."""
+"""A worker that crashes, hangs, takes too much memory or raises fails only its own item."""
 
 import operator
 import os
@@ -45,7 +45,7 @@ def _run(items: list[Item], bounds: Bounds) -> list[tuple[Item, Done[Any] | Fail
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
 def test_a_workers_stack_has_a_limit() -> None:
-    """Also where that of its parent has none, as no other limit of memory counts a stack."""
+    """Even if its parent's stack has none, as no other memory limit includes the stack."""
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_STACK)
     if before[1] != resource.RLIM_INFINITY:
@@ -60,7 +60,7 @@ def test_a_workers_stack_has_a_limit() -> None:
 
 @pytest.fixture(scope="module")
 def answers() -> Answers:
-    """The fate of one good item before, one after, and of every disaster between them."""
+    """The results of one good item before, one after, and of every failing one between them."""
     names = {id(item): name for name, item in ITEMS.items()}
     endless = [ITEMS["hang"], ITEMS["spin"]]  # a limit that others could run into is for these alone
     others = [item for item in ITEMS.values() if item not in endless]
@@ -80,7 +80,7 @@ def answers() -> Answers:
     ],
 )
 def test_a_dead_worker_is_told_in_words(answers: Answers, name: str, expected: Died) -> None:
-    """A crash is named by its signal, an exit by its status, and a hang by the limit it ran into."""
+    """A crash is reported by its signal, an exit by its status, and a hang by its time limit."""
     assert answers[name] == expected
 
 
@@ -89,7 +89,7 @@ def test_a_dead_worker_is_told_in_words(answers: Answers, name: str, expected: D
     [("memory", "more memory"), ("raise", "invalid literal"), ("refuse", "no such target")],
 )
 def test_what_an_item_raises_is_its_answer(answers: Answers, name: str, words: str) -> None:
-    """An exception comes back with its words; memory beyond the limit is refused to who asks for it."""
+    """An exception comes back with its message; memory beyond the limit is refused to the allocating code."""
     answer = answers[name]
     assert isinstance(answer, Failed) and words in str(answer.error)
 
@@ -101,7 +101,7 @@ def test_our_own_errors_come_back_as_they_are(answers: Answers) -> None:
 
 
 def test_a_worker_that_could_not_be_watched_is_no_death() -> None:
-    """Where no thread can be started to watch a compiler, that is reported, and not held against the item."""
+    """If no thread can watch a compiler, that is reported, and the item is not blamed."""
     ((_, answer),) = _run([partial(os._exit, UNANSWERED)], Bounds())
     assert isinstance(answer, Failed) and "limit of processes" in str(answer.error)
 
@@ -113,7 +113,7 @@ def test_neighbours_are_unharmed(answers: Answers) -> None:
 
 
 def test_workers_run_in_an_empty_directory_of_their_own() -> None:
-    """A worker starts in a directory with nothing in it, which is gone afterwards."""
+    """A worker starts in an empty directory, which is gone afterwards."""
     items: list[Item] = [os.getcwd, partial(os.listdir, ".")]
     values = [answer.value for _, answer in _run(items, Bounds()) if isinstance(answer, Done)]
     (place,) = [value for value in values if isinstance(value, str)]  # answers come as they are ready
@@ -130,7 +130,7 @@ def test_workers_are_silent(capfd: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(("fresh", "processes"), [(True, 3), (False, 1)])
 def test_a_fresh_process_for_every_item_on_demand(fresh: bool, processes: int) -> None:
-    """Items share a worker, unless each is to have its own process."""
+    """Items share a worker, unless each requires its own process."""
     items: list[Item] = [partial(os.getpid) for _ in range(3)]
     answers = _run(items, Bounds(fresh=fresh))
     assert len({answer.value for _, answer in answers if isinstance(answer, Done)}) == processes
@@ -158,7 +158,7 @@ def test_what_is_being_worked_on_is_told(tmp_path: Path) -> None:
 
 
 def test_leaving_early_ends_the_workers() -> None:
-    """Closing the iterator ends a worker that would never have ended."""
+    """Closing the iterator ends a worker that would never end."""
     items: list[Item] = [os.getpid, signal.pause]
     answers = run_isolated(operator.call, items, Bounds())
     _, first = next(answers)
@@ -223,7 +223,7 @@ if __name__ == "__main__":
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent died")
 def test_workers_die_with_their_parent(tmp_path: Path) -> None:
-    """Workers of a process that is killed without a chance to clean up do not live on."""
+    """Workers of a killed process do not live on, although it had no chance to clean up."""
     script = tmp_path / "parent.py"
     script.write_text(_PARENT, encoding="utf-8")
     files = [tmp_path / "first", tmp_path / "second"]
@@ -257,7 +257,7 @@ def _python(script: Path, text: str, **options: Any) -> tuple[int, str, str]:
 
 @pytest.mark.parametrize("name", ["signal.py", "struct.py", "pickle.py", "gpucache.py"])
 def test_workers_import_nothing_from_the_current_directory(tmp_path: Path, name: str) -> None:
-    """A file there that is called like a module of Python's is never run."""
+    """A file there with the name of a Python module is never run."""
     (tmp_path / name).write_text("raise SystemExit('run by mistake')", encoding="utf-8")
     assert _python(tmp_path / "scripts" / "run.py", _RUN, cwd=tmp_path) == (0, "['Done']\n", "")
 
@@ -272,7 +272,7 @@ def test_the_environment_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.fixture
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """The start of workers is not known to work, before and after."""
+    """A successful start of workers is not remembered, before and after."""
     require_start.cache_clear()
     yield monkeypatch
     require_start.cache_clear()
@@ -316,7 +316,7 @@ def test_workers_that_die_before_they_begin_are_told(capfd: pytest.CaptureFixtur
 
 
 def test_a_umask_that_takes_the_owners_rights_is_no_obstacle(tmp_path: Path) -> None:
-    """Workers can use the directories that were made for them."""
+    """Workers can use the directories made for them."""
     text = "import os\nos.umask(0o777)\n" + _RUN
     assert _python(tmp_path / "scripts" / "run.py", text) == (0, "['Done']\n", "")
 
@@ -342,7 +342,7 @@ if __name__ == "__main__":
 
 @pytest.mark.skipif(sys.platform == "win32" or os.geteuid() != 0, reason="only root becomes another user")
 def test_a_python_that_this_user_may_not_run_is_told(tmp_path: Path) -> None:
-    """A process that became a user without a name, and without the right to Python, ends in one sentence."""
+    """A process without a user name and without access to Python ends in one sentence."""
     python = tmp_path / "python"
     python.touch(mode=0o700)
     text = _FORBIDDEN.format(python=str(python), uid=_NOBODY)
@@ -361,7 +361,7 @@ print([answer for _, answer in run_isolated(operator.call, [Path.home], Bounds()
 
 @pytest.mark.skipif(sys.platform == "win32" or os.geteuid() != 0, reason="only root becomes another user")
 def test_a_user_without_a_name_has_a_home_in_workers(tmp_path: Path) -> None:
-    """Where a user has no home a worker is given one: PyOpenCL loads no binary without."""
+    """A worker of a user without a home gets one: PyOpenCL loads no binary without."""
     become = ["setpriv", f"--reuid={_NOBODY}", "--clear-groups", "env", "-u", "HOME", sys.executable, "-P"]
     options: dict[str, Any] = {"capture_output": True, "text": True, "check": False, "timeout": PATIENCE_S}
     if shutil.which("setpriv") is None or subprocess.run([*become, "-c", ""], **options).returncode != 0:
