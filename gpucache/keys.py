@@ -198,22 +198,22 @@ class Difference(NamedTuple):
 
 def difference(left: Sequence[KeyField], right: Sequence[KeyField]) -> tuple[Difference, ...]:
     """The differences between two lists of key fields, by label, in the order of the left list."""
-    left_values, right_values = _by_label(left), _by_label(right)
+    one, two = _by_label(left), _by_label(right)
     sides = (
-        (label, left_values.get(label, ()), right_values.get(label, ()))
-        for label in dict.fromkeys((*left_values, *right_values))
+        (label, one.get(label, ()), two.get(label, ()))
+        for label in {**one, **two}
+        if one.get(label) != two.get(label)
     )
     return tuple(
         Difference(label, _joined(one), _joined(two), (one, two) if len(one) > 1 or len(two) > 1 else None)
         for label, one, two in sides
-        if one != two
     )
 
 
-def _by_label(fields: Sequence[KeyField]) -> dict[str, tuple[str, ...]]:
+def _by_label(fields: Iterable[KeyField]) -> dict[str, tuple[str, ...]]:
     values: dict[str, tuple[str, ...]] = {}
-    for item in fields:
-        values[item.label] = (*values.get(item.label, ()), item.value)
+    for label, value in fields:
+        values[label] = (*values[label], value) if label in values else (value,)
     return values
 
 

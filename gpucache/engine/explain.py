@@ -392,8 +392,8 @@ def nearest(records: Sequence[Record], prepared: Prepared) -> Nearest | None:
     a closer one, and its detail the rank itself. So of hundreds of entries only a few are opened.
     """
     found: tuple[_Rank, _Candidate, tuple[Difference, ...]] | None = None
-    wanted, details = _known(prepared), 0
-    pending = list(_candidates(records, prepared))
+    pending, details = list(_candidates(records, prepared)), 0
+    wanted = _known(prepared) if len(pending) > 1 else None  # one alone needs no bound
     heapq.heapify(pending)
     while pending and details < _DETAILS_READ:
         least, number, candidate = heapq.heappop(pending)
@@ -437,15 +437,18 @@ def _candidates(records: Sequence[Record], prepared: Prepared) -> Iterator[tuple
 
 
 def _by_head(
-    candidate: _Candidate, prepared: Prepared, wanted: Sequence[KeyField]
+    candidate: _Candidate, prepared: Prepared, wanted: Sequence[KeyField] | None
 ) -> tuple[_Rank, _Candidate] | None:
-    """A closer bound: the rank if nothing differs beyond what the head shows. None if the entry is gone."""
+    """A closer bound: the rank if nothing differs beyond what the head shows. None if the entry is gone.
+
+    ``wanted`` are the fields of the request that a head shows.
+    """
     record, event = candidate.record, candidate.event
     scanned = record.store.look_at(CacheKey(event.key))
     if scanned is None or scanned.head is None:
         return None
     same_device = event.target == str(prepared.request.target) or _is_for(scanned.head, prepared)
-    differing = difference(_told(scanned.head), wanted)
+    differing = () if wanted is None else difference(_told(scanned.head), wanted)
     least = (
         not record.is_kin(event),
         not same_device,

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
     from gpucache.answers.evict import Kept
     from gpucache.answers.lookup import Noted
 
+_ANSWERS = 1 << 13
+"""How many answers of each kind a snapshot keeps."""
 _INDEX_BOUNDS = Bounds(files=8192, file_bytes=4 << 20, total_bytes=128 << 20, seldom=True)
 
 
@@ -355,6 +358,25 @@ class DirectoryStore(EntryReader):
         self, place: tuple[str, ...], name: str, status: os.stat_result, key: CacheKey, why: str
     ) -> bool:
         return self._quarantine.take(place, name, scan.identity_of(status), key, why)
+
+
+class Snapshot(DirectoryStore):
+    """A store whose files are read once, for a run that looks up the same programs for many machines."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root, writable=False)
+        for name in ("history", "removed_record", "look_at", "detail"):
+            setattr(self, name, lru_cache(_ANSWERS)(getattr(self, name)))
+        self._keys = cache(lambda prefix: {*self.find(prefix)})
+        self._absent = cache(lambda prefix: super(Snapshot, self).get(CacheKey(prefix.ljust(64, "0"))))
+
+    def contains(self, key: CacheKey) -> bool:
+        """Whether a file for this key exists; lists its directory."""
+        return key in self._keys(key.hex[:2])
+
+    def get(self, key: CacheKey) -> Found | Absent | Damaged:
+        """The entry of a key; if it has no file, what is true of any such key of its directory."""
+        return super().get(key) if self.contains(key) else self._absent(key.hex[:2])
 
 
 FILE_CAP = 32

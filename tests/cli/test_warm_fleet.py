@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpucache.answers.fleet import Shell
+from gpucache.engine.warm.run import prepare_item
 from gpucache.probe.profile import Profile, save_profile
 from gpucache.store import DirectoryStore
-from gpucache.store.reading import HitStore
+from gpucache.store.history import History
 from tests.fleets import asked, device_of, gpu_machine, recorded, words
 from tests.remote.servers import nginx
 
@@ -19,7 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from gpucache.model import CacheKey, Device
+    from gpucache.answers.warm import WarmOutcome
+    from gpucache.engine.prepare import Prepared
+    from gpucache.engine.stores import Stores
+    from gpucache.engine.warm.plan import WarmItem
+    from gpucache.engine.warm.run import Session
+    from gpucache.model import Device
+    from gpucache.store import Event
     from tests.cli.conftest import Answer, Run
 
 OLD = {"NVRTC version": "12.8", "NVRTC build id": "0" * 40}
@@ -103,7 +110,7 @@ def test_the_keys_are_those_of_the_programs(
     assert [one["key"] for one in answer.document["outcomes"]] == keys
 
 
-def test_machines_whose_keys_agree_are_looked_up_once(
+def test_what_machines_share_is_read_once(
     run: Run,
     root: Path,
     devices: Sequence[Device],
@@ -111,18 +118,29 @@ def test_machines_whose_keys_agree_are_looked_up_once(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Ten machines with one GPU ask the cache for the two keys of each program once."""
+    """One key is looked up for all machines with it, and a history is read once for machines that differ."""
     DirectoryStore(root, writable=True).prepare()
-    got, get = [], HitStore.get
+    asked_for: list[object] = []
+    read: list[str] = []
+    events = History.events
 
-    def counted(store: HitStore, key: CacheKey) -> Any:
-        got.append(key)
-        return get(store, key)
+    def counted(session: Session, stores: Stores, item: WarmItem) -> WarmOutcome | Prepared:
+        asked_for.append(item)
+        return prepare_item(session, stores, item)
 
-    monkeypatch.setattr(HitStore, "get", counted)
-    fleet = [gpu_machine(tmp_path / f"{number}.json", devices, "sm_90") for number in range(10)]
+    def noted(history: History, program: str) -> list[Event]:
+        read.append(program)
+        return events(history, program)
+
+    monkeypatch.setattr("gpucache.engine.warm.run.prepare_item", counted)
+    monkeypatch.setattr(History, "events", noted)
+    fleet = [
+        gpu_machine(tmp_path / f"{number}.json", devices, "sm_90", fields=OLD if number % 2 else {})
+        for number in range(10)
+    ]
     answer = check(run, [recording], fleet, "--json")
-    assert len(answer.document["outcomes"]) == 2 and len(got) == len({*got}) == 4
+    assert len(answer.document["outcomes"]) == len(asked_for) == 4
+    assert read and len(read) == len({*read})
     assert answer.document["summary"]["machines"][9]["missing"] == 2
 
 

@@ -27,6 +27,7 @@ from gpucache.keys import difference
 from gpucache.model import Device, KeyField, Target, Toolchain
 from gpucache.recording.builds import RecordedBuild
 from gpucache.recording.reading import RecordingFolder, Replayed, as_recorded, replay
+from gpucache.store.directory import Snapshot
 
 _PHRASES = 4
 _NAMES_TARGET = re.compile("the option (-arch|--gpu-architecture)=")
@@ -270,6 +271,12 @@ def _look_up(
 ) -> Iterator[_Lookup]:
     """Each key once, in a run of warm for each kind."""
     stores = run.open_stores(run.settings)
+    unasked = [Snapshot(store.root) for store in stores.unasked()]
+    stores = stores._replace(
+        user=stores.user and Snapshot(stores.user.root),
+        systems=tuple(Snapshot(store.root) for store in stores.systems),
+        unasked=lambda: unasked,
+    )
     stopped = False
     for kind, one in asked.items():
         environment = one.machines[0].environment
@@ -382,7 +389,7 @@ def _is_as_recorded(
 ) -> bool:
     """Whether warm without a target makes all these builds on a machine, and no others."""
     kinds: dict[tuple[object, ...], _Kind | None] = {}
-    would: set[tuple[_Kind, int]] = set()
+    would: dict[_Kind, set[int]] = {}
     for number, build in enumerate(builds):
         for one in build.replayed if any(folder in folders for folder in build.folders) else ():
             recorded_for = _recorded_for(one.build)
@@ -390,8 +397,9 @@ def _is_as_recorded(
                 device = recorded_device(one.build, some.devices)
                 kinds[recorded_for] = None if device is None else _kind(device, some, backends)
             kind = kinds[recorded_for]
-            would |= set() if kind is None else {(kind, number)}
-    wanted = {
-        (kind, number) for each in machines for kind, numbers in each.asks.items() for number in numbers
-    }
-    return would <= wanted and all(any((one.kind, number) in would for number in one.numbers) for one in made)
+            if kind is not None:
+                would.setdefault(kind, set()).add(number)
+    return all(
+        numbers <= set().union(*(each.asks.get(kind, ()) for each in machines))
+        for kind, numbers in would.items()
+    ) and all(not one.numbers.isdisjoint(would.get(one.kind, ())) for one in made)

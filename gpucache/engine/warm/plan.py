@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from gpucache.answers.lookup import Built, Hit, Verdict
+from gpucache.answers.lookup import Built, Hit, Miss, Verdict
 from gpucache.answers.warm import WarmOutcome, WarmResult
 from gpucache.backends.interface import Backend
 from gpucache.checks import include_dirs
@@ -78,6 +78,19 @@ class WarmItem:
         key = str(prepared.key) if prepared is not None else None
         return WarmOutcome(
             self.program, self.target, result, self.variant, key, reason=reason, log=log, verdict=verdict
+        )
+
+    def missing(self, prepared: Prepared, miss: Miss) -> WarmOutcome:
+        """Its outcome if there is no entry, and it is not to be built."""
+        return WarmOutcome(
+            self.program,
+            self.target,
+            WarmResult.MISSING,
+            self.variant,
+            str(prepared.key),
+            reason=f"{miss.verdict}: {miss.detail}",
+            verdict=miss.verdict,
+            differences=miss.differences,
         )
 
     def hit(self, prepared: Prepared, hit: Hit) -> WarmOutcome:

@@ -72,6 +72,8 @@ class Session:
     def outcomes(self, items: Sequence[WarmItem]) -> list[WarmOutcome]:
         """The outcome of each item, in their order; an interrupt ends the run and loses none of them."""
         stores = self.opened()
+        if self.check:
+            stores = stores._replace(read_only=True)
         outcomes: list[WarmOutcome] = []
         running: list[Named] = []
 
@@ -345,7 +347,6 @@ def _without_compiling(
             yield item, prepared
         else:
             asked.append((item, prepared))
-    stores = stores._replace(read_only=True) if session.check else stores
     for (item, prepared), found in zip(
         asked, find_all(stores, [one for _, one in asked], whole=True), strict=True
     ):
@@ -363,12 +364,9 @@ def prepare_item(session: Session, stores: Stores, item: WarmItem) -> WarmOutcom
         result = WarmResult.FAILED if item.unread else WarmResult.SKIPPED
         return item.outcome(result, reason=item.skipped)
     try:
-        backend, memos = (
-            session.backends[item.request.target.backend],
-            stores._replace(read_only=session.check),
-        )
+        backend = session.backends[item.request.target.backend]
         known = item.known if item.absent else None
-        prepared = prepare(backend, item.request, item.toolchain, session.environ, memos, known)
+        prepared = prepare(backend, item.request, item.toolchain, session.environ, stores, known)
     except GpucacheError as error:
         return item.outcome(WarmResult.FAILED, reason=str(error))
     if item.known is not None and (why := in_vain(item, prepared, item.known.closure)):
@@ -396,9 +394,7 @@ def _missed(
     if miss.verdict is Verdict.POISONED and poisoned():
         return item.outcome(WarmResult.POISONED, prepared=prepared, reason=miss.detail, verdict=miss.verdict)
     if session.check:
-        reason = f"{miss.verdict}: {miss.detail}"
-        missing = item.outcome(WarmResult.MISSING, prepared=prepared, reason=reason, verdict=miss.verdict)
-        return replace(missing, differences=miss.differences)
+        return item.missing(prepared, miss)
     require_hit(stores, prepared, miss)
     return prepared
 
