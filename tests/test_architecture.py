@@ -203,7 +203,7 @@ def _may_import(module: str, wanted: str) -> bool:
 
 
 def test_imports_point_one_way() -> None:
-    """A module imports only from its own room and from the rooms that its room may know."""
+    """A module imports only from its own room and from the rooms that its room may use."""
     wrong = [
         f"{module} imports {wanted}"
         for module in _modules()

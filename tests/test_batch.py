@@ -132,7 +132,7 @@ def test_a_batch_is_one_program(
 
 
 def test_devices_of_one_configuration_share_one_compile(opencl: Run, root: Path) -> None:
-    """A context of two devices alike compiles once and keeps one entry, which serves a device by itself."""
+    """A context of two equal devices compiles once and keeps one entry, which also serves one device."""
     (built,) = opencl("intel", {"sources": _SOURCES, "contexts": "sub-devices"})
     assert built["values"] == [[9, 9], [4, 4], [9, 9]]
     assert built["calls"][1] == {"clCreateProgramWithSource": 1, "clBuildProgram": 1}
@@ -142,14 +142,14 @@ def test_devices_of_one_configuration_share_one_compile(opencl: Run, root: Path)
 
 
 def test_threads_share_one_build(opencl: Run) -> None:
-    """Many threads that ask for kernels at once compile them once."""
+    """Many threads that request kernels at once compile them once."""
     (built,) = opencl("intel", {"sources": _SOURCES, "threads": 8})
     assert built["values"] == [[9], [4], [9]]
     assert built["calls"][1] == {"clCreateProgramWithSource": 1, "clBuildProgram": 1}
 
 
 def test_sources_that_share_a_name_are_built_one_by_one(opencl: Run) -> None:
-    """Two sources that both have a helper are reported by its name, and compute as they do alone."""
+    """Two sources with a helper of the same name are reported by it, and compute as when alone."""
     text = "static int help() {{ return {}; }} kernel void {}(global int *o) {{ *o = help(); }}"
     clashing = [[f"{name}.cl", text.format(value, name)] for name, value in (("up", 1), ("down", 2))]
     (built,) = opencl("intel", {"sources": clashing})
@@ -162,7 +162,7 @@ def test_sources_that_share_a_name_are_built_one_by_one(opencl: Run) -> None:
 
 @pytest.mark.parametrize("platform", _PLATFORMS)
 def test_what_only_the_compiler_refuses_is_told_in_its_words(opencl: Run, platform: str) -> None:
-    """A source that gives another meaning to a macro of the build options is kept apart."""
+    """A source that gives another meaning to a macro of the build options is built separately."""
     other = ["fourth.cl", _HEAD + "#undef W\n#define W 3\nkernel void fourth(global int *o) { *o = W; }"]
     arguments = {"options": ["-DW=2", "-DV=7"]}
     plain = [[name, text.replace(_INCLUDE, "")] for name, text in (*_SOURCES, other)]
@@ -202,7 +202,7 @@ def test_a_batch_of_cuda_is_one_module(cuda: Run, root: Path) -> None:
 
 
 def test_a_module_of_cuda_is_loaded_once(cuda: Run, tmp_path: Path) -> None:
-    """Kernels of several sources, asked for twice, are had of one module that the driver loads once."""
+    """Kernels of several sources, requested twice, come from one module that the driver loads once."""
     _library("cuda_driver.c", tmp_path / "libcuda.so.1")
     log = tmp_path / "log"
     (built,) = cuda(

@@ -105,7 +105,7 @@ def _closures(root: Path) -> list[Path]:
 
 
 def test_what_headers_include_is_remembered_for_the_next_start(tmp_path: Path, root: Path) -> None:
-    """``warm`` and a program in another directory share one memo, and an edited header is seen past it."""
+    """``warm`` and a program in another directory share one memo, and an edited header is still noticed."""
     folder = _tree(tmp_path)
     for number in range(WORTH_FILES):
         (folder / f"include/{number}.h").touch()
@@ -137,7 +137,7 @@ def test_a_failure_begins_with_what_the_compiler_said(root: Path) -> None:
 
 
 def test_a_program_without_a_kernel_is_told(root: Path) -> None:
-    """A template of which no instance is named gives nothing that can be launched, and that is logged."""
+    """A template without a named instance gives nothing to launch, and that is logged."""
     silent, named, linked = _run(
         root,
         _job("template <class T> __global__ void show(T *out) { *out = 7; }"),
@@ -151,7 +151,7 @@ def test_a_program_without_a_kernel_is_told(root: Path) -> None:
 
 
 def test_a_caller_is_told_of_the_argument_that_names_headers(tmp_path: Path, root: Path) -> None:
-    """Where an include through a macro cannot be covered, the remedy is the library's argument."""
+    """If an include through a macro cannot be covered, the remedy is the library's argument."""
     (tmp_path / "large.h").write_bytes(b"/" * (64 * 1024**2 + 1))
     source = f"#define HEADER <large.h>\n#ifdef NEVER\n#include HEADER\n#endif\n{_SHOW}"
     (outcome,) = _run(root, _job(source, include_path=[str(tmp_path)]))
@@ -161,7 +161,7 @@ def test_a_caller_is_told_of_the_argument_that_names_headers(tmp_path: Path, roo
 
 
 def test_what_warm_built_needs_no_compiler(tmp_path: Path, root: Path) -> None:
-    """A template that warm compiled comes back without NVRTC: the same bytes, the same lowered names."""
+    """A template that warm compiled is returned without NVRTC: the same bytes, the same lowered names."""
     tree = _tree(tmp_path / "tree")
     (tree / "show.cu").write_text(_TEMPLATE, encoding="ascii")
     (tree / "gpucache.toml").write_text(
@@ -196,7 +196,7 @@ def test_a_plain_source_that_warm_built_is_a_hit(tmp_path: Path, root: Path) -> 
 
 @pytest.mark.parametrize("option", ["-DN=7", "-lineinfo"])
 def test_line_ends_of_a_source_do_not_matter(root: Path, option: str) -> None:
-    """NVRTC makes the same of CR LF and of LF, after a backslash and in a raw string too, so one will do."""
+    """NVRTC returns the same for CR LF and LF, even after a backslash and in a raw string."""
     more = """#define ONE \\
   1
 __device__ const char *text = R"(a
@@ -212,7 +212,7 @@ __device__ int x = ONE;"""
 
 
 def test_a_tree_may_move(tmp_path: Path, root: Path) -> None:
-    """Another place, another time stamp or another spelling of -I is a hit; another content is not."""
+    """Another place, time stamp or spelling of -I is a hit; another content is not."""
     tree = _tree(tmp_path / "tree")
     moved = Path(shutil.copytree(tree, tmp_path / "moved"))
     os.utime(moved / "include" / "value.h", (1, 1))
@@ -266,7 +266,7 @@ _CASES: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.fixture(scope="module")
 def unusable(tmp_path_factory: pytest.TempPathFactory, nvrtc: None) -> tuple[Path, dict[str, Outcome]]:
-    """The fate of one program in every state of the cache, and in a sound one (``sound``)."""
+    """The outcome of one program in every state of the cache, and in a sound one (``sound``)."""
     tmp = tmp_path_factory.mktemp("unusable")
     (tmp / "file").write_bytes(b"")
     (tmp / "open").mkdir()
@@ -288,7 +288,7 @@ def unusable(tmp_path_factory: pytest.TempPathFactory, nvrtc: None) -> tuple[Pat
 def test_a_program_never_fails_because_of_the_cache(
     unusable: tuple[Path, dict[str, Outcome]], name: str
 ) -> None:
-    """Whatever state the cache is in, the same program is compiled once, and a line says why."""
+    """In any state of the cache the same program is compiled once, and a line says why."""
     tmp, outcomes = unusable
     sentence = _CASES[name][1].replace("{tmp}", str(tmp))
     assert _compiled([outcomes[name]]) == [1]
@@ -307,7 +307,7 @@ def test_what_cannot_be_keyed_is_compiled_each_time(root: Path) -> None:
 
 
 def test_a_damaged_entry_is_compiled_again(root: Path) -> None:
-    """A flipped byte is a miss that says corrupt; the entry goes to quarantine and a sound one takes over."""
+    """A flipped byte is a miss with the verdict corrupt; the entry goes to quarantine and is replaced."""
     assert _compiled(_run(root, _job())) == [1]
     (entry,) = root.rglob("*.gpc")
     sound = entry.read_bytes()
@@ -386,7 +386,7 @@ def _finish_told(program: subprocess.Popen[str]) -> Outcome:
 
 
 def test_errors_are_those_of_the_program(root: Path) -> None:
-    """A source, a target or a device that is wrong raises its own error, as it would without a cache."""
+    """A wrong source, target or device raises its own error, as without a cache."""
     broken = 'extern "C" __global__ void show(int *out) { out = ; }'
     outcomes = _run(root, _job(broken, name="solver.cu"), _job(target="sm_1"), _job(target=None))
     assert outcomes[0]["error"].startswith("CompileError: solver.cu does not compile")
@@ -452,7 +452,7 @@ def test_cuda_core_keeps_its_programs(root: Path) -> None:
 
 
 def test_cuda_core_is_not_served_a_damaged_entry(root: Path) -> None:
-    """A flipped byte is a miss to cuda.core, which compiles and puts a sound entry in its place."""
+    """A flipped byte is a miss for cuda.core, which compiles and stores a sound entry in its place."""
     assert _program_cache(root, "compiled(); print(len(cache))") == 1
     (entry,) = root.rglob("*.gpc")
     sound = entry.read_bytes()
@@ -508,7 +508,7 @@ print(json.dumps([[refused(one, call) for call in calls] for one in caches]))
 
 
 def test_cuda_core_never_fails_because_of_the_cache(tmp_path: Path) -> None:
-    """Where nothing can be kept cuda.core compiles each time, and counts no entries."""
+    """If nothing can be stored cuda.core compiles each time, and counts no entries."""
     (tmp_path / "file").write_bytes(b"")
     script = "print(json.dumps([compiled() == compiled(), answers, len(cache)]))"
     assert _program_cache(tmp_path / "file", script) == [True, ["miss", "miss"], 0]

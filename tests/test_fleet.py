@@ -69,14 +69,14 @@ class Site:
         return self.sh(topics.CI_JOB, self.checkout(name, factor), FLEET_PUBLIC_KEY=self.public, **variables)
 
     def said(self, what: str) -> str:
-        """The words of a failure that the page shows."""
+        """The words of a failure on the page."""
         told = topics.FAILURES[what].said.replace("STORE", self.store)
         return told.replace("key KEY", f"key {self.key_id}")
 
 
 @contextmanager
 def _directory(place: Path) -> Iterator[Site]:
-    """A store that others may write to, too, so that only signatures count."""
+    """A store that others may write to, so that only signatures count."""
     need_nvrtc()
     store = place / "store"
     store.mkdir()
@@ -143,14 +143,14 @@ def test_a_key_that_leaked_is_replaced(site: Site) -> None:
 
 
 def test_a_key_that_others_may_read_signs_nothing(site: Site) -> None:
-    """The sentence has the command."""
+    """The message has the command."""
     site.sh("gpucache run -- python app.py; chmod 644 ../fleet.key; ln ../fleet.key", site.checkout("job"))
     pushed = site.sh('gpucache push "$STORE" --key fleet.key', site.place / "job")
     assert pushed.returncode == 2 and site.said("readable") in pushed.stderr
 
 
 def test_a_bucket_that_is_down_stops_no_program(site: Site) -> None:
-    """A pull ends with 5, or with 0 where it may fail, and a program compiles after one sentence."""
+    """A pull ends with 5, or with 0 if it may fail, and a program compiles after one sentence."""
     site = Site(site.checkout("down"), "s3://fleet/caches", **_DEAD)
     said = site.said("down").replace(site.store, f"{site.store} at {_DEAD['AWS_ENDPOINT_URL']}")
     keys = {"GPUCACHE_TRUSTED_KEYS": site.public}
@@ -171,7 +171,7 @@ def test_a_store_that_is_too_slow_is_left(site: Site) -> None:
 
 
 def test_an_entry_with_paths_is_missed_in_another_directory(site: Site) -> None:
-    """The check that a deployment can make names the reason."""
+    """The check before a deployment gives the reason."""
     for name in ("there", "here"):
         (site.checkout(name) / "n.h").write_text(
             "static __device__ __noinline__ float twice(float x) { return x * 2; }\n"
@@ -189,7 +189,7 @@ def test_an_entry_with_paths_is_missed_in_another_directory(site: Site) -> None:
 def test_an_entry_for_another_cpu_is_left_in_the_store(
     site: Site, opencl_environment: Mapping[str, str]
 ) -> None:
-    """Pull names the fact, and the check by a profile the reason."""
+    """Pull names the fact, and the check with a profile the reason."""
     runtime = {"OCL_ICD_VENDORS": opencl_environment["OCL_ICD_VENDORS"]}
     trusting = {"GPUCACHE_TRUSTED_KEYS": site.public, **runtime}
     kernel = site.checkout("kernel") / "scale.cl"
@@ -309,7 +309,7 @@ def test_a_container_starts_with_hits_alone(pod: Pod) -> None:
 
 @needs_root
 def test_what_root_pulls_is_for_root_or_for_one_user(pod: Pod, site: Site) -> None:
-    """The remedy of the page works, also where the volume is only read."""
+    """The remedy on the page works, also with a volume mounted read-only."""
     assert pod.run(topics.INIT_CONTAINER, 0, writes=True).returncode == 0
     started = pod.run(topics.MAIN_CONTAINER, GPUCACHE_REQUIRE="1")
     assert started.returncode != 0 and site.said("user") in started.stderr
@@ -328,7 +328,7 @@ def test_a_volume_of_root_cannot_be_filled_by_others(pod: Pod, site: Site) -> No
 
 
 def test_nodes_that_start_at_once_compile_nothing(site: Site) -> None:
-    """Each asks the one web server twice for an entry, and never again; ``srun`` starts processes here."""
+    """Each sends the web server two requests for an entry, and no more; ``srun`` starts processes here."""
     site.job("protected", FLEET_KEY=site.secret)
     tools = site.place / "tools"
     tools.mkdir()

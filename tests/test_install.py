@@ -69,7 +69,7 @@ Run = Callable[..., Any]
 
 @pytest.fixture
 def environment(opencl_environment: Mapping[str, str], tmp_path: Path) -> dict[str, str]:
-    """A cache of this test alone, and a PoCL that keeps nothing from elsewhere."""
+    """A cache of this test alone, and a PoCL with an empty cache."""
     (tmp_path / "pocl").mkdir()
     return {
         **opencl_environment,
@@ -166,7 +166,7 @@ print(json.dumps(value(program().build("-DA=3"))))
 
 @pytest.mark.parametrize("order", ["before", "after"])
 def test_somebody_elses_function_is_called_too(run: Run, order: str) -> None:
-    """A function that was put there before ours or after it does its work, and each build ends."""
+    """A function that was installed there before or after ours is called, and each build ends."""
     other = """
 from gpucache.opencl import build_program, install, uninstall
 seen = []
@@ -199,7 +199,7 @@ print(json.dumps([values, len(seen)]))
 
 
 def test_a_build_inside_a_build_is_left_alone(run: Run) -> None:
-    """Where PyOpenCL's function was replaced by one that asks gpucache, no build goes round in a circle."""
+    """If PyOpenCL's function was replaced by one that calls gpucache, no build recurses forever."""
     script = """
 from gpucache.opencl import build_program, install
 def theirs(self, options=None, devices=None, cache_dir=None):
@@ -231,7 +231,7 @@ print(json.dumps([value(of_binary), value(asked.build("-DA=4"))]))
 def test_pyopencls_cache_is_where_the_program_says(
     run: Run, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """A build that gpucache leaves to PyOpenCL keeps to ``cache_dir``."""
+    """A build that gpucache leaves to PyOpenCL uses ``cache_dir``."""
     del environment["PYOPENCL_NO_CACHE"]
     script = f"""
 from gpucache.opencl import install

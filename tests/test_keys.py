@@ -133,7 +133,7 @@ def test_what_cannot_change_the_artifact_leaves_the_key(change: str) -> None:
 
 @pytest.mark.parametrize("change", DIFFERS)
 def test_every_changed_key_has_a_difference_to_show(change: str) -> None:
-    """Where keys differ, some field does, so that a miss is never explained by a hash alone."""
+    """If keys differ, some field does, so a miss is never explained by a hash alone."""
     assert difference(make_fields(), make_fields(**DIFFERS[change]))
 
 
@@ -174,13 +174,13 @@ _SOME_FIELDS = st.lists(st.builds(KeyField, _TEXT, _TEXT), max_size=4)
 
 @given(_SOME_FIELDS, _SOME_FIELDS)
 def test_different_fields_have_different_keys(left: list[KeyField], right: list[KeyField]) -> None:
-    """Keys are equal exactly where the fields are."""
+    """Keys are equal exactly if the fields are."""
     assert (cache_key(left) == cache_key(right)) == (left == right)
 
 
 @given(st.text(min_size=1, max_size=8), st.text(min_size=1, max_size=8), st.data())
 def test_bytes_cannot_move_between_fields(label: str, value: str, data: st.DataObject) -> None:
-    """The same characters divided otherwise over label, value and fields give another key."""
+    """The same characters divided differently over label, value and fields give another key."""
     whole = label + value
     cut = data.draw(st.integers(0, len(whole)).filter(lambda place: place != len(label)))
     keys = {
@@ -195,7 +195,7 @@ def test_bytes_cannot_move_between_fields(label: str, value: str, data: st.DataO
 
 @given(st.text(alphabet=st.characters(), max_size=5), st.text(alphabet=st.characters(), max_size=5))
 def test_undecodable_names_have_keys_of_their_own(left: str, right: str) -> None:
-    """Any text has a key, also one with escaped bytes in it, and no other text has the same."""
+    """Any text has a key, also with escaped bytes, and no other text has the same."""
     assert (cache_key([KeyField("x", left)]) == cache_key([KeyField("x", right)])) == (left == right)
 
 
@@ -264,7 +264,7 @@ def test_differences_are_named_by_label(
 def test_what_is_on_both_sides_is_left_out(
     left: list[str], right: list[str], apart: tuple[str | None, str | None]
 ) -> None:
-    """Of many options only those that differ are reported; of another order alone all of them."""
+    """Of many options only differing ones are reported; if only the order differs, all of them."""
     (found,) = difference(
         [KeyField("option", one) for one in left], [KeyField("option", one) for one in right]
     )

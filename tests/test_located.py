@@ -139,7 +139,7 @@ def test_programs_over_the_cuda_toolkit_are_found_from_anywhere(tmp_path: Path, 
 
 @pytest.mark.parametrize("option", ["-G", "--device-debug"])
 def test_a_debug_build_holds_no_directory(tmp_path: Path, option: str) -> None:
-    """Neither the one that it was compiled in: one from elsewhere is a hit, and warm's is as well."""
+    """Not even the directory of the compile: a build from elsewhere is a hit, and so is warm's."""
     source = 'extern "C" __global__ void show(int *out) { *out = 7; }\n'
     (tmp_path / "show.cu").write_text(source, encoding="ascii")
     places = [tmp_path / name for name in ("first", "second")]
@@ -195,7 +195,7 @@ def test_a_path_written_into_an_artifact_binds_it(
 def test_ptx_without_a_path_is_found_from_anywhere(
     compiled: Compile, folder: Callable[[str, str], str]
 ) -> None:
-    """A header that does not name its file gives PTX that serves a copy of it elsewhere."""
+    """A header that does not name its file gives PTX that also serves a copy of it elsewhere."""
     places = [folder(name, _PLAIN) for name in ("first", "second")]
     outcomes = compiled(*({**_PTX, "include_path": [place]} for place in places))
     assert [outcome["compiled"] for outcome in outcomes] == [1, 0]
@@ -212,7 +212,7 @@ def test_ptx_without_a_path_is_found_from_anywhere(
 def test_line_information_binds_an_artifact_to_headers_that_code_came_from(
     compiled: Compile, folder: Callable[[str, str], str], target: str, header: str, compilations: list[int]
 ) -> None:
-    """With -lineinfo a header of which no code is left gives an artifact that serves a copy elsewhere."""
+    """With -lineinfo, a header without any code in the artifact does not bind it to its place."""
     places = [folder(name, header) for name in ("first", "second")]
     arguments = [{"target": target, "options": "-lineinfo", "include_path": [place]} for place in places]
     outcomes = compiled(*arguments)
@@ -248,7 +248,7 @@ def test_line_information_of_a_renamed_text_holds_no_directory(tmp_path: Path, w
 def test_a_folder_that_gave_no_header_binds_nothing(
     tmp_path: Path, compiled: Compile, folder: Callable[[str, str], str], kind: dict[str, str]
 ) -> None:
-    """Where an artifact is bound to its folders, an unrelated -I before or after the used one is a hit."""
+    """If an artifact is bound to its directories, an unrelated -I before or after the used one is a hit."""
     place, unrelated = folder("first", _PLAIN), str(tmp_path / "unrelated")
     Path(unrelated).mkdir()
     paths = ([place], [place, unrelated], [unrelated, place])

@@ -53,7 +53,7 @@ def test_a_source_is_enough(read: Read, folder: Path) -> None:
 
 @pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
 def test_a_field_is_taken_as_it_is_told(field: Field, folder: Path) -> None:
-    """The example of every field is a value that it takes; defaults take it where the page says so."""
+    """The example of every field is a valid value; defaults accept it if the page says so."""
     (folder / "include").mkdir()
     (folder / "kernels").mkdir()
     (folder / "kernels" / "a.cl").touch()
@@ -71,7 +71,7 @@ def test_a_field_is_taken_as_it_is_told(field: Field, folder: Path) -> None:
 
 
 def test_every_field_of_a_program(read: Read, folder: Path) -> None:
-    """Each field of a program comes out as it was meant."""
+    """Each field of a program is read as documented."""
     (spec,) = read(
         """
         [[program]]
@@ -244,7 +244,7 @@ _MISTAKES = [
 
 
 def test_a_glob_does_not_walk_a_disk(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pattern that more files and directories may fit than any project has costs its own program alone."""
+    """A pattern that matches more files and directories than any project has fails only its own program."""
     monkeypatch.setattr("gpucache.manifest._MAX_ENTRIES", 2)
     for pattern in ("**/*.cl", "*/*.cl", "k/**"):
         far, near = read(f'[[program]]\nsource = "{pattern}"\n[[program]]\nsource = "a.cl"')
@@ -254,14 +254,14 @@ def test_a_glob_does_not_walk_a_disk(read: Read, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_pattern_follows_no_circle_of_links(read: Read, folder: Path) -> None:
-    """A directory is gone through once, and not again by a link in it that leads to itself."""
+    """A directory is searched once, and not again through a link in it that leads to itself."""
     (folder / "k" / "deep" / "round").symlink_to(folder, target_is_directory=True)
     names = [spec.program.name for spec in read('[[program]]\nsource = "**/*.cl"')]
     assert names == ["a.cl", "b.cl", "k/c.cl", "k/deep/f.cl"]
 
 
 def test_a_deep_pattern_is_refused(read: Read) -> None:
-    """Each part takes a call of Python."""
+    """Each part takes a Python call."""
     with pytest.raises(ManifestError, match="at most 100 parts"):
         read(f'[[program]]\nsource = "{"k/../" * 2000}*.cl"')
 

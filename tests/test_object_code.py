@@ -1,4 +1,4 @@
-"""Objects of ``compile_program`` next to cuda.core's: the same fields, the same questions to the driver."""
+"""Objects of ``compile_program`` next to cuda.core's: the same fields, the same calls of the driver."""
 
 import json
 import os
@@ -100,7 +100,7 @@ def objects(driver: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[s
 
 @pytest.mark.parametrize("kind", ["cubin", "ptx", "ltoir"])
 def test_an_object_is_as_cuda_core_makes_it(objects: Mapping[str, Mapping[str, Any]], kind: str) -> None:
-    """Fresh, from disk, from memory or without a cache: fields, pickles and the driver's questions agree."""
+    """New, from disk, from memory or without a cache: fields, pickles and the driver's calls agree."""
     made = objects[kind]
     assert {way: one for way, one in made.items() if one != made["theirs"]} == {}
     fields, survives_pickling, asked, _ = made["theirs"]

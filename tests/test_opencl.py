@@ -46,7 +46,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def settings(opencl_environment: Mapping[str, str], root: Path, tmp_path: Path) -> dict[str, str]:
-    """Without a layer in memory, so that every build asks the disk, and with a place for PoCL alone."""
+    """Without a layer in memory, so that every build reads the disk, and with a place for PoCL alone."""
     own = {"GPUCACHE_DIR": str(root), "GPUCACHE_MEMORY_BYTES": "0", "POCL_CACHE_DIR": str(tmp_path / "pocl")}
     (tmp_path / "pocl").mkdir()
     return {**opencl_environment, **own}
@@ -151,7 +151,7 @@ def test_pocl_launches_what_warm_built_without_compiling(
 
 
 def test_a_miss_on_a_late_compiler_is_the_plain_build(run: Run, root: Path) -> None:
-    """A miss on PoCL asks for no binary, which would compile every kernel, and says how to warm it."""
+    """A miss on PoCL requests no binary, which would compile every kernel, and says how to warm it."""
     (outcome,) = run(_job("pocl", launches=[]))
     assert (_compiled([outcome]), outcome["shared_objects"]) == ([1], [0])
     assert outcome["source"] == _SHOW
@@ -174,7 +174,7 @@ def test_warm_builds_what_a_program_missed(run: Run, settings: dict[str, str], r
 def test_what_was_built_for_local_sizes_answers_who_knows_none(
     run: Run, settings: dict[str, str], tmp_path: Path
 ) -> None:
-    """A lookup hits whatever local sizes it names; one that is lacking is added by warm to those there."""
+    """A lookup hits whatever local sizes it names; a missing one is added by warm to the existing ones."""
     source = tmp_path / "show.cl"
     source.write_text(_SHOW, encoding="ascii")
     _warm(settings, str(source), "--target", "opencl:pocl", "-D", "V=7", "--local-size", "64")
@@ -187,7 +187,7 @@ def test_what_was_built_for_local_sizes_answers_who_knows_none(
 
 @pytest.mark.parametrize("platform", _PLATFORMS)
 def test_a_program_after_a_miss_is_what_the_compiler_gave(run: Run, platform: str) -> None:
-    """After a miss a program knows its source and arguments as one that PyOpenCL built alone does."""
+    """After a miss a program has its source and arguments, like one that PyOpenCL built alone."""
     options = ["-cl-kernel-arg-info"]
     missed, plain = run(
         _job(platform, options=options),
@@ -294,7 +294,7 @@ def test_only_a_path_in_the_artifact_ties_it(
 
 @pytest.mark.parametrize("platform", _PLATFORMS)
 def test_a_constant_made_of_the_sources_name_is_not_kept(run: Run, tmp_path: Path, platform: str) -> None:
-    """PoCL calls the source after a temporary file, Intel by a number that rises with each program."""
+    """PoCL names the source after a temporary file, Intel by a running number."""
     place = _tree(tmp_path / "first", "#define V (sizeof(__FILE__) ? 7 : 8)\n")
     (outcome,) = run(_job(platform, _FROM_HEADER, include_path=[place]))
     assert outcome["values"] == [[7]]
@@ -332,7 +332,7 @@ def test_the_configuration_that_intels_runtime_reads_is_keyed(run: Run, tmp_path
 
 
 def _publish_garbage(root: Path) -> Path:
-    """Put bytes that no driver takes into the one entry of a root, as a sound entry."""
+    """Put bytes that no driver accepts into the one entry of a root, as a sound entry."""
     store = DirectoryStore(root, writable=True)
     (scanned,) = store.scan()
     found, detail = store.get(scanned.key), store.detail(scanned.key)
@@ -404,7 +404,7 @@ def test_a_program_never_fails_because_of_the_cache(run: Run, tmp_path: Path) ->
 
 
 def test_a_source_that_does_not_compile_raises_as_without_a_cache(run: Run, root: Path) -> None:
-    """PyOpenCL's own error comes out, with the compiler's words in it, and nothing is kept."""
+    """PyOpenCL's own error is raised, with the compiler's message, and nothing is kept."""
     (outcome,) = run(_job("intel", "kernel void show(global int *out) { out[0] = ; }"))
     assert outcome["error"].startswith("RuntimeError: clBuildProgram failed: BUILD_PROGRAM_FAILURE")
     assert "expected expression" in outcome["error"]
@@ -439,7 +439,7 @@ def test_one_build_gives_every_device_its_binary(settings: dict[str, str], root:
 
 
 def test_a_miss_that_cannot_be_noted_is_told(run: Run, root: Path) -> None:
-    """Where a late compiler's miss cannot be written down either, the program runs, and one line says so."""
+    """If a late compiler's miss cannot be noted either, the program runs, and one line says so."""
     (root / "v1").mkdir(parents=True)
     (root / "v1" / "missed").touch()
     first, second = run(_job("pocl"), _job("pocl"))
@@ -452,7 +452,7 @@ def test_a_miss_that_cannot_be_noted_is_told(run: Run, root: Path) -> None:
 def test_what_was_missed_is_built_after_the_programs_end(
     settings: dict[str, str], root: Path, tmp_path: Path
 ) -> None:
-    """With GPUCACHE_LEARN its own process builds the misses; the program's end waits for nothing."""
+    """With GPUCACHE_LEARN a separate process builds the misses; the program's end does not wait."""
     python, ended = tmp_path / "python", tmp_path / "ended"
     os.mkfifo(ended)
     python.write_text(f'#!/bin/sh\n"{sys.executable}" "$@"\necho "$@" > "{ended}"\n', encoding="ascii")

@@ -116,7 +116,7 @@ def test_pyopencls_variable_means_what_it_means_to_pyopencl(
 
 
 def test_what_the_compiler_refuses_is_refused(beside: Beside) -> None:
-    """A spelling that PoCL's and Intel's compilers do not take is not a hit on one that they take."""
+    """A spelling that PoCL's and Intel's compilers refuse is not a hit on one that they accept."""
     script = """
 def outcome(build, options):
     try:
@@ -133,7 +133,7 @@ print(json.dumps([[outcome(ours, options), outcome(theirs, options)] for options
 
 
 def test_an_open_quote_raises_what_pyopencl_raises(beside: Beside) -> None:
-    """Options as a text whose quotes do not match end in PyOpenCL's own error, with folders and without."""
+    """Options in a text with an open quote end in PyOpenCL's own error, with and without directories."""
     script = """
 def error(build, **more):
     try:

@@ -176,7 +176,7 @@ print(json.dumps(outcomes))
 
 
 def test_a_warning_that_is_an_error_is_pyopencls(run: Run) -> None:
-    """Where warnings are errors a hit raises PyOpenCL's as the build from source does, and builds nothing."""
+    """If warnings are errors, a hit raises PyOpenCL's like the build from source, and builds nothing."""
     script = """
 warnings.simplefilter("error", cl.CompilerWarning)
 outcomes = []
@@ -220,7 +220,7 @@ def spir_v(order):
 
 
 def test_spir_v_is_built_as_pyopencl_does(run: Run, tmp_path: Path) -> None:
-    """IL in place of a source runs where PyOpenCL runs it, raises its error elsewhere, and is reported."""
+    """IL in place of a source runs if PyOpenCL runs it, else raises its error, and is reported."""
     script = """
 import logging
 told = io.StringIO()
@@ -263,7 +263,7 @@ print(json.dumps([[built(build, devices) for devices in chosen] for build in (th
 
 
 def test_what_pyopencl_adds_for_a_platform_is_keyed(run: Run) -> None:
-    """Options that PyOpenCL puts to every build of a platform, as for debugging, make another program."""
+    """Options that PyOpenCL adds to every build of a platform, as for debugging, make another program."""
     script = """
 before = value(ours())
 cl._PLAT_BUILD_OPTIONS[device.platform.name] = ["-D", "A=4"]
@@ -276,7 +276,7 @@ print(json.dumps([before, value(ours()), value(ours()), value(theirs())]))
 def test_a_program_may_put_it_in_the_place_of_pyopencls(
     run: Run, warm: Callable[[], None], platform: str
 ) -> None:
-    """Where ``Program.build`` was made to call it, a miss, a hit and an uncached build still end."""
+    """If ``Program.build`` was made to call it, a miss, a hit and an uncached build still end."""
     script = """
 def build(self, options=None, devices=None, cache_dir=None):
     return build_program(self._context, self._source, options=options, devices=devices)

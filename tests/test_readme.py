@@ -49,7 +49,7 @@ def _pattern(shown: str) -> str:
 
 
 def newcomer(place: Path) -> dict[str, str]:
-    """The environment of somebody with an empty home directory, which it makes below an empty directory."""
+    """The environment of a user with an empty home directory, which it makes below an empty directory."""
     home = place / "home"
     home.mkdir(exist_ok=True)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("GPUCACHE_", "XDG_"))}

@@ -12,13 +12,13 @@ from gpucache.settings import DEFAULT_MEMORY_BYTES, Settings, read_settings, unk
 
 
 def test_the_option_wins_over_the_environment(tmp_path: Path) -> None:
-    """A root named by the option is taken whatever the environment says."""
+    """A root named by the option is used, whatever the environment says."""
     found = read_settings({"GPUCACHE_DIR": str(tmp_path / "b")}, root=str(tmp_path / "a"))
     assert (found.root, found.root_origin) == (tmp_path / "a", "--root")
 
 
 def test_the_environment_wins_over_the_default(tmp_path: Path) -> None:
-    """A root named by the environment is taken where no option is given."""
+    """A root named by the environment is used if no option is given."""
     found = read_settings({"GPUCACHE_DIR": str(tmp_path)})
     assert (found.root, found.root_origin) == (tmp_path, "GPUCACHE_DIR")
 

@@ -1,4 +1,4 @@
-"""A cache warmed by the administrator, used by somebody without a home, a name or a right to write."""
+"""A cache warmed by the administrator, used by a user without a home, a name or write permission."""
 
 import json
 import os
@@ -38,7 +38,7 @@ AsStranger = Callable[..., Outcome]
 
 @pytest.fixture(scope="module")
 def ground() -> Iterator[Path]:
-    """A directory that every user can reach, which pytest's own is not."""
+    """A directory that every user can reach, unlike pytest's own."""
     folder = Path(tempfile.mkdtemp(prefix="gpucache-test-"))
     folder.chmod(0o755)
     name_pocl(folder)
@@ -100,7 +100,7 @@ def _environment(**settings: str) -> dict[str, str]:
 
 @pytest.fixture
 def as_stranger(interpreter: str, ground: Path) -> AsStranger:
-    """The fate of one job of a program that runs as another user without a home."""
+    """The outcome of one job of a program that runs as another user without a home."""
     pocl = ground / "pocl"
     pocl.mkdir(exist_ok=True)
     pocl.chmod(0o777)
@@ -138,7 +138,7 @@ _JOBS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def shared(ground: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A root that was warmed for everybody, for PoCL and for NVRTC."""
+    """A root warmed for every user, for PoCL and for NVRTC."""
     need_pocl()
     root, sources = ground / "shared", tmp_path_factory.mktemp("sources")
     (sources / "show.cl").write_text(_OPENCL, encoding="ascii")
@@ -192,7 +192,7 @@ def test_a_shared_cache_may_be_read_and_archived(shared: Path) -> None:
 
 
 def test_a_private_cache_is_not_another_users(as_stranger: AsStranger, ground: Path) -> None:
-    """A root that belongs to root and cannot be read costs a compile and a line, not the program."""
+    """A root of the administrator that cannot be read costs a compile and a line, not the program."""
     root = ground / "private"
     root.mkdir(mode=0o700)
     outcome = as_stranger("cuda", _JOBS["cuda"], GPUCACHE_DIR=str(root))

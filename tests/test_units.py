@@ -53,7 +53,7 @@ def test_what_is_no_age_is_refused(text: str) -> None:
 
 @given(st.text())
 def test_any_text_is_read_or_refused(text: str) -> None:
-    """No text makes the readers fail in any other way than by refusing it."""
+    """Any text is read or refused, and raises nothing else."""
     for parse in (units.parse_size, units.parse_age_ns):
         try:
             assert parse(text) >= 0
@@ -97,7 +97,7 @@ def test_durations_are_shown(duration_ns: int, text: str) -> None:
     [(-5, "now"), (59, "now"), (300, "5 min"), (3 * 3600 + 59, "3 h"), (12 * 86_400, "12 d")],
 )
 def test_ages_are_shown(seconds: int, text: str) -> None:
-    """An age is shown in its largest fitting unit, and as now where a clock ran backwards."""
+    """An age is shown in its largest fitting unit, and as now if a clock ran backwards."""
     assert units.format_age(seconds * 1_000_000_000) == text
 
 
@@ -112,7 +112,7 @@ def test_ages_are_shown(seconds: int, text: str) -> None:
     ],
 )
 def test_instants_are_shown(instant_ns: int, text: str) -> None:
-    """An instant is shown in UTC, and one that no calendar has as the nearest that it has."""
+    """An instant is shown in UTC, and one outside every calendar as the nearest date."""
     assert units.format_instant(instant_ns) == text
 
 
@@ -133,7 +133,7 @@ def test_a_count_is_in_the_singular_for_one_alone(number: int, text: str) -> Non
     [([], ""), (["a"], "a"), (["a", "b"], "a, b"), (["a", "b", "c", "d"], "a, b and 2 more")],
 )
 def test_of_many_names_some_are_said(names: list[str], text: str) -> None:
-    """The first ones, three unless somebody asks for another number, and how many more there are."""
+    """The first ones, three by default, and the number of others."""
     assert units.format_list(names, 2) == text
     assert units.format_list(list("abcde")) == "a, b, c and 2 more"
 
@@ -143,7 +143,7 @@ def test_of_many_names_some_are_said(names: list[str], text: str) -> None:
     [("a\x1b[31mb", "a\ufffd[31mb"), ("caf\udce9", "caf\ufffd"), ("a\tb\nc", "a\tb\nc"), ("é", "é")],
 )
 def test_what_a_terminal_would_obey_is_replaced(text: str, safe: str) -> None:
-    """Escapes and bytes that are no text are shown as a mark; tabs, lines and letters stay."""
+    """Escapes and bytes that are not text are shown as a mark; tabs, lines and letters stay."""
     assert units.printable_lines(text) == safe
 
 

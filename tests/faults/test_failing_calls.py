@@ -124,7 +124,7 @@ def test_the_first_publish(nvrtc: Builder, tmp_path: Path) -> None:
 
 
 def test_a_miss_that_is_noted(place: Path, tmp_path: Path, opencl_environment: Mapping[str, str]) -> None:
-    """Whatever fails while a late compiler's request is noted, the program is built; a loss is said once."""
+    """Whatever fails while a late compiler's request is noted, the program is built; a loss is logged."""
     need_pocl()
     builder = Builder("opencl", PLATFORM, source=OPENCL, place=place, environ=opencl_environment)
     try:

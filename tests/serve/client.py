@@ -1,4 +1,4 @@
-"""The other end of the wire, as a program has it: one connection for each request."""
+"""The other end of the wire, as in a program: one connection for each request."""
 
 import socket
 from pathlib import Path

@@ -32,7 +32,7 @@ class Done:
 
     @property
     def results(self) -> list[str]:
-        """The fate of each build."""
+        """The result of each build."""
         return [one["result"] for one in self.report["outcomes"]]
 
 

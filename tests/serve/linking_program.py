@@ -1,4 +1,4 @@
-"""A PyOpenCL program that compiles and links apart: ``linking_program.py PLATFORM STEP...``.
+"""A PyOpenCL program that compiles and links separately: ``linking_program.py PLATFORM STEP...``.
 
 ``header=N`` writes the header of ``main``, in the current directory; a name of ``SOURCES`` compiles that
 part, with options after a ``:``; ``link=main+lib`` links parts, with options after a ``:``, and prints the

@@ -1,6 +1,6 @@
-"""Programs that call NVRTC as their authors wrote them: ``core``, ``bindings`` or ``names``, then the mode.
+"""Unmodified programs that call NVRTC: ``core``, ``bindings`` or ``names``, then the mode.
 
-Every line that is printed must be the same whether the compile is served or not.
+Every printed line must be the same whether or not the compile is served.
 """
 
 import hashlib

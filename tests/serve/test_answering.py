@@ -91,7 +91,7 @@ def _all_stand(fields: Sequence[KeyField], conditions: set[Condition]) -> None:
 
 
 def test_every_field_of_an_opencl_key_has_a_condition(opencl: Build) -> None:
-    """Of both keys; the names come from the keys themselves."""
+    """Both keys are covered; the names come from the keys themselves."""
     prepared = opencl.prepared
     assert any(variable_of(item.label) for item in prepared.fields)
     _all_stand(prepared.fields, opencl.conditions(prepared.key))
@@ -118,7 +118,6 @@ def _call(library: Path, folder: Path, before: bytes = b"", more: bytes = b"-lin
 
 @pytest.mark.usefixtures("installed")
 def test_every_field_of_an_nvrtc_key_has_a_condition(tmp_path: Path) -> None:
-    """Likewise."""
     library, _ = nvrtc.nvrtc_libraries(nvrtc.version())
     assert library is not None
     call = _call(library, tmp_path)
@@ -149,7 +148,7 @@ def test_an_include_through_a_macro_depends_on_the_names_in_its_folders(
 
 
 def test_a_field_that_no_condition_stands_for_is_left_to_the_server(opencl: Build) -> None:
-    """A key may grow; until the index knows of that, nothing is answered there."""
+    """A key may get new fields; until the index knows them, nothing is served from there."""
     grown = opencl.prepared._replace(fields=(*opencl.prepared.fields, KeyField("moon", "full")))
     with pytest.raises(UncoveredError, match="cannot check the moon"):
         opencl.conditions(grown.key, grown)
@@ -187,7 +186,7 @@ def test_a_plain_command_finds_the_root_of_the_settings(
 
 
 def test_hits_are_counted_in_a_journal_that_is_there(tmp_path: Path) -> None:
-    """In one line as its own room writes them; one that is not ours or has a strange name is left to that."""
+    """In one line, like the journal's own module; a foreign journal or a strange name is left to that."""
     journal = tmp_path / "v1" / "journal" / "misses.jsonl"
     assert not note_hits(str(tmp_path), "app", 3)
     journal.parent.mkdir(parents=True)
@@ -212,7 +211,7 @@ def test_what_hits_is_answered_without_a_server(
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nothing in Python is imported or made for it, and its hits are counted all the same."""
+    """No Python code is imported or run for it, and its hits are counted nevertheless."""
     missed, hit = run(sys.executable, *words), run(sys.executable, *words)
     assert {*missed.results} == {"kept"} and {*hit.results} == {"hit"}
     assert hit.out == missed.out
@@ -232,7 +231,7 @@ def test_what_hits_is_answered_without_a_server(
 def test_a_program_that_loads_nvrtc_and_compiles_nothing_is_seen(
     run: Callable[..., Done], root: Path
 ) -> None:
-    """Also where an index keeps it from saying so to a server."""
+    """Also if an index keeps it from reporting that to a server."""
     (root / "v1" / "index").mkdir(mode=0o700, parents=True)
     root.chmod(0o700)
     done = run(sys.executable, "-c", "from cuda.bindings import nvrtc; nvrtc.nvrtcVersion()")
@@ -256,7 +255,7 @@ def test_what_was_evicted_or_damaged_misses_at_once(run: Callable[..., Done], ro
 
 @pytest.mark.slow
 def test_an_entry_without_a_row_gets_one_at_its_first_hit(run: Callable[..., Done], root: Path) -> None:
-    """As one that came by warm or with a copied root; a root that is only read gets none."""
+    """Such as one from warm or from a copied root; a root that is only read gets none."""
     words = (sys.executable, PROGRAM, "Intel", "2")
     run(*words)
     (row,) = root.rglob("*.idx")

@@ -38,7 +38,7 @@ _TELL = "import signal, sys, time\ndef tell(number, _):\n    print(number, flush
 
 @pytest.mark.parametrize("code", [0, 1, 2, 130, 255])
 def test_the_exit_code_is_the_commands(run: Run, code: int) -> None:
-    """Whatever it means."""
+    """Whatever the code means."""
     assert run("sh", "-c", f"exit {code}").code == code
 
 
@@ -51,13 +51,13 @@ def test_a_signal_ends_both(run: Run, number: signal.Signals) -> None:
 
 
 def test_streams_are_the_commands(environment: Mapping[str, str]) -> None:
-    """It reads our input and writes our output, to which nothing is added."""
+    """It reads our input and writes our output, and nothing is added."""
     done = run_text([*RUN, "sh", "-c", "cat; echo done >&2"], env=environment, input="through\n", check=True)
     assert (done.stdout, done.stderr) == ("through\n", "done\n")
 
 
 def test_the_summary_is_a_line_on_stderr(run: Run) -> None:
-    """Also of a command that builds nothing."""
+    """Also for a command that builds nothing."""
     done = run("echo", "words")
     assert (done.out, done.err) == ("words\n", f"gpucache: {UNSEEN}\n")
 
@@ -76,7 +76,7 @@ def test_json_goes_to_stderr(gpucache: Callable[..., "subprocess.CompletedProces
 
 
 def test_a_script_that_names_no_interpreter_is_run_as_shells_run_it(run: Run, tmp_path: Path) -> None:
-    """By the shell, with the words that it was given."""
+    """By the shell, with the given words."""
     script = tmp_path / "script"
     script.write_text('echo "$@" >"$1"\n')
     script.chmod(0o700)
@@ -85,7 +85,7 @@ def test_a_script_that_names_no_interpreter_is_run_as_shells_run_it(run: Run, tm
 
 
 def test_a_command_that_cannot_be_started_is_told(run: Run) -> None:
-    """With the exit codes of a shell: one of a name that is not there, another of no program."""
+    """With the exit codes of a shell: one for a missing name, another for a file that is not a program."""
     done = run("/nowhere/app")
     assert done.code == 127
     assert "'/nowhere/app' cannot be started (No such file or directory); check its name\n" in done.err
@@ -95,7 +95,7 @@ def test_a_command_that_cannot_be_started_is_told(run: Run) -> None:
 
 
 def test_a_command_has_to_be_named(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
-    """The sentence says how."""
+    """The message says how."""
     assert main(["run"]) == 2
     assert "write it after '--'" in capfd.readouterr().err
 
@@ -122,7 +122,7 @@ def test_without_a_place_for_a_socket_a_command_runs_alone(
 def test_where_no_file_can_be_written_a_command_is_started(
     environment: Mapping[str, str], tmp_path: Path, verb: str
 ) -> None:
-    """A limit on the size of files, as ``ulimit -f`` sets, leaves room for a socket."""
+    """A limit on the size of files, such as ``ulimit -f``, leaves room for a socket."""
     line = f"ulimit -f 0; exec {shlex.quote(sys.executable)} -m gpucache {verb} -- sh -c 'exit 3'"
     done = subprocess.run(
         ["bash", "-c", line], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
@@ -134,7 +134,7 @@ def test_where_no_file_can_be_written_a_command_is_started(
 def test_without_its_library_nothing_is_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing could be served, so that is refused with how to get it."""
+    """Nothing could be served, so the run is refused with the remedy."""
     monkeypatch.setattr("gpucache.native.locate.BUILT", tmp_path)
     assert main(["run", "--", "echo", "words"]) == 4
     out, err = capfd.readouterr()
@@ -165,7 +165,7 @@ def test_the_commands_signals_are_as_we_found_them(run: Run) -> None:
 
 
 class Terminal:
-    """A terminal with a shell, as a person has it."""
+    """A terminal with a shell, as a user has it."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.child, self._end = pty.fork()
@@ -220,7 +220,7 @@ print(*heard, "alone", flush=True)
 
 
 def test_an_interrupt_reaches_the_command_once(terminal: Terminal, tmp_path: Path) -> None:
-    """Ctrl-C is the terminal's to send, and the command's to handle."""
+    """The terminal sends Ctrl-C, and the command handles it."""
     program = tmp_path / "hears.py"
     program.write_text(_HEARS)
     terminal.type(_typed(sys.executable, str(program)))
@@ -242,7 +242,7 @@ def test_an_interrupt_ends_the_command_and_us(terminal: Terminal) -> None:
 
 
 def test_a_stopped_command_is_a_stopped_job(terminal: Terminal) -> None:
-    """Ctrl-Z gives the shell its terminal back, and fg has the command go on where it was."""
+    """Ctrl-Z gives the shell its terminal back, and fg continues the command."""
     terminal.type(_typed("sh", "-c", "echo rea''dy; read word; echo got $word"))
     terminal.expect("ready")
     terminal.type("\x1a")
@@ -254,7 +254,7 @@ def test_a_stopped_command_is_a_stopped_job(terminal: Terminal) -> None:
 
 
 def test_a_command_that_ignores_the_stop_goes_on(terminal: Terminal) -> None:
-    """Then we go on, too, as its terminal is in use."""
+    """We go on too, as its terminal is in use."""
     terminal.type(_typed("sh", "-c", "trap '' TSTP; echo rea''dy; read word; echo got $word"))
     terminal.expect("ready")
     terminal.type("\x1athere\n")
@@ -262,7 +262,7 @@ def test_a_command_that_ignores_the_stop_goes_on(terminal: Terminal) -> None:
 
 
 class _Answers:
-    """A service that has heard everything."""
+    """A service that records every request."""
 
     handlers: Handlers = {Kind.OTHER: lambda _: HEARD}
 
@@ -280,7 +280,7 @@ sys.exit(ask(Path(os.environ["GPUCACHE_RUN_SOCKET"]), {Kind.OTHER.value}, b"1").
 
 
 def test_a_service_is_made_when_it_is_asked(tmp_path: Path) -> None:
-    """The command is at work by then; its first question waits for that, and is answered."""
+    """The command is running by then; its first question waits for the service, and is answered."""
     begun = tmp_path / "begun"
     made: list[str] = []
 
@@ -294,7 +294,7 @@ def test_a_service_is_made_when_it_is_asked(tmp_path: Path) -> None:
 
 
 def test_a_command_that_asks_nothing_has_no_service_made() -> None:
-    """It costs nothing, and nothing became of any build."""
+    """It costs nothing, and no build is reported."""
     later = Later(lambda: pytest.fail("it was made"), [Kind.OTHER])
     assert run_command(["true"], os.environ, Libraries(), later.handlers) == Ended(0)
     assert (later.made, later.finish()) == (None, ())
@@ -330,7 +330,7 @@ sys.exit(said + len(Path(sys.argv[1]).read_text()))
 
 
 def test_a_loaded_layer_has_its_service_made(tmp_path: Path) -> None:
-    """The layer is answered at once, and the service is made while the command's driver starts."""
+    """The layer is answered at once, and the service is started while the command's driver starts."""
     made = tmp_path / "made"
     os.mkfifo(made)
 
@@ -344,7 +344,7 @@ def test_a_loaded_layer_has_its_service_made(tmp_path: Path) -> None:
 
 
 def test_a_build_that_comes_before_its_service_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It waits no longer than is fit, and is counted among those that were not served."""
+    """It waits only a limited time, and is counted among the unserved builds."""
     asked = Event()
 
     def make() -> _Answers:
@@ -360,7 +360,7 @@ def test_a_build_that_comes_before_its_service_is_told(monkeypatch: pytest.Monke
 
 
 def test_a_service_that_cannot_be_made_is_told_and_no_error(tmp_path: Path) -> None:
-    """The command is passed, runs as without us and keeps its exit code; why comes afterwards."""
+    """The command is passed, runs as without us and keeps its exit code; the reason comes afterwards."""
 
     def make() -> _Answers:
         raise OSError("nothing can be opened")

@@ -1,4 +1,4 @@
-"""The environment of a command: ours is added, and taken away again for keys."""
+"""The environment of a command: our additions, and their removal for keys."""
 
 import pytest
 
@@ -27,7 +27,6 @@ def test_our_libraries_stand_before_the_users() -> None:
 
 
 def test_a_library_that_is_not_there_is_not_named() -> None:
-    """The loader would complain of it."""
     assert intercepted({}, SOCKET, Libraries()) == {"GPUCACHE_RUN_SOCKET": "/run/s"}
 
 
@@ -50,7 +49,7 @@ def test_nothing_of_ours_is_left_for_keys() -> None:
 def test_the_steps_of_an_answer_end_before_its_program_gives_up(
     monkeypatch: pytest.MonkeyPatch, given: str, expected: float
 ) -> None:
-    """Else a program that waits for all three would ask no more; a limit that is refused is the usual one."""
+    """Otherwise a program that waits for all three would stop asking; an invalid limit means the default."""
     monkeypatch.setenv(TIMEOUT, given)
     assert time_out_s() == expected
     assert 3 * step_s() < time_out_s()

@@ -110,7 +110,7 @@ def test_what_a_command_built_is_served_without_gpucache(
 
 
 def test_links_are_served_without_gpucache(exported: Exported, tmp_path: Path) -> None:
-    """Of a program that is compiled and linked apart the link is; with another header it has other parts."""
+    """If a program is compiled and linked separately, its link is; with another header the parts differ."""
     steps = (
         "header=1",
         "main",
@@ -135,14 +135,14 @@ def test_links_are_served_without_gpucache(exported: Exported, tmp_path: Path) -
 
 
 def test_pyopencls_mark_against_caches_does_not_matter(exported: Exported) -> None:
-    """With its own cache on, PyOpenCL appends another constant to each source."""
+    """With its own cache on, PyOpenCL appends a different constant to each source."""
     exported.export("env", "PYOPENCL_NO_CACHE=0", *_python(PROGRAM, INTEL, 2))
     own = {"PYOPENCL_NO_CACHE": "0", "XDG_CACHE_HOME": str(exported.folder.parent / "fresh")}
     assert _results(exported.run(*_python(PROGRAM, INTEL, 2), variables=own)[1]) == ["hit"]
 
 
 def test_a_program_that_does_not_compile_is_left(exported: Exported) -> None:
-    """It gets its own compiler's error, and the export says so."""
+    """It gets its own compiler's error, and the export reports it."""
     done = exported.export(*_python(PROGRAM, INTEL, "+", 2))
     assert "left (1): " in done.stderr and "exported 1 build " in done.stderr
     out, told = exported.run(*_python(PROGRAM, INTEL, "+", 2))
@@ -151,7 +151,7 @@ def test_a_program_that_does_not_compile_is_left(exported: Exported) -> None:
 
 @pytest.fixture
 def headers(tmp_path: Path) -> tuple[Path, Path]:
-    """Two directories that are searched one after the other; the header is in the second."""
+    """Two directories that are searched in order; the header is in the second."""
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     second.mkdir()
@@ -161,7 +161,7 @@ def headers(tmp_path: Path) -> tuple[Path, Path]:
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    """A program that includes a header."""
+    """A program that includes the header."""
     path = tmp_path / "with_header.py"
     path.write_text(_WITH_HEADER)
     return path
@@ -171,7 +171,7 @@ def program(tmp_path: Path) -> Path:
 def test_a_header_counts_by_its_content(
     exported: Exported, headers: tuple[Path, Path], program: Path, name: str, tmp_path: Path
 ) -> None:
-    """It may be touched and not changed, and no other may appear before it, also in the current directory."""
+    """It may be touched but not changed, and no other may appear before it, also in the current directory."""
     if name == PLATFORM:
         need_pocl()
     first, second = headers
@@ -210,7 +210,7 @@ def test_headers_in_relative_folders_move_with_the_program(
 
 
 def test_a_variable_that_reaches_the_compiler_counts(exported: Exported) -> None:
-    """Set, changed or unset since the export it is a miss; others do not matter."""
+    """A variable set, changed or unset since the export is a miss; others do not matter."""
     exported.export("env", "CL_CONFIG_A=1", *_python(PROGRAM, INTEL, 2))
     command = _python(PROGRAM, INTEL, 2)
     harmless = {"CL_CONFIG_A": "1", "CL_CONFIG_CPU_TBB_NUM_WORKERS": "2", "A": "B"}
@@ -293,7 +293,7 @@ def test_libraries_of_a_driver_on_the_librarys_path_are_others(
 
 
 def test_a_layer_may_be_used_elsewhere(gpucache: Call, exported: Exported, tmp_path: Path) -> None:
-    """As in an image: with ``--at`` its variables name the place that it is copied to."""
+    """As in an image: with ``--at`` its variables name the place to which it is copied."""
     place = tmp_path / "image"
     command = _python(PROGRAM, INTEL, 2)
     done = gpucache("export", "layer", exported.folder, "--at", place, "--", *command)
@@ -319,7 +319,7 @@ def test_a_run_around_a_layer_answers_itself(run: Callable[..., Done], exported:
 def test_a_program_sees_what_is_exported_while_it_runs(
     exported: Exported, headers: tuple[Path, Path], program: Path
 ) -> None:
-    """An index is replaced as a whole, and the next build finds the new one."""
+    """An index is replaced as a whole, and the next build reads the new one."""
     include = f"-I{headers[1]}"
     exported.export(*_python(program, INTEL, include, 1))
     with subprocess.Popen(
@@ -356,7 +356,7 @@ def test_a_damaged_layer_makes_no_program_fail(exported: Exported, damage: str) 
 
 
 def test_a_source_that_is_not_in_a_layer_names_the_nearest(exported: Exported, tmp_path: Path) -> None:
-    """Where only the source differs, with the line from which on it does."""
+    """If only the source differs, the first differing line is named."""
     changed = tmp_path / "changed.py"
     changed.write_text(PROGRAM.read_text().replace("*= FACTOR", "*= FACTOR + 1"))
     exported.export(*_python(PROGRAM, INTEL, 2))
@@ -397,7 +397,7 @@ def test_a_miss_of_a_layer_fails_where_a_hit_is_required(exported: Exported) -> 
 def test_what_nvrtc_compiled_is_served_without_gpucache(
     exported: Exported, arguments: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """Through either library, with file names that are made up for each run as well."""
+    """Through either library, also with temporary file names."""
     _need_nvrtc()
     command = _python(NVRTC_PROGRAM, *arguments)
     done = exported.export(*command, cwd=tmp_path)
@@ -409,7 +409,7 @@ def test_what_nvrtc_compiled_is_served_without_gpucache(
 def test_a_header_of_nvrtc_counts_by_its_content(
     exported: Exported, headers: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    """As for OpenCL; and builtins that appear on LD_LIBRARY_PATH are others."""
+    """As for OpenCL; and new builtins on LD_LIBRARY_PATH are a difference."""
     _need_nvrtc()
     header = headers[1] / "value.h"
     header.write_text("#define VALUE T(1)\n")
@@ -457,7 +457,7 @@ def test_commands_add_to_a_layer(exported: Exported, gpucache: Call) -> None:
 
 @pytest.mark.usefixtures("layer")
 def test_everybody_may_read_a_layer(tmp_path: Path) -> None:
-    """Whatever the umask of who exports."""
+    """Whatever the umask of the exporting user."""
     before = os.umask(0o077)
     try:
         Layer(tmp_path / "out").add([Kind.BUILD], [])
@@ -468,7 +468,7 @@ def test_everybody_may_read_a_layer(tmp_path: Path) -> None:
 
 
 def test_a_layer_that_would_answer_nothing_is_not_made(exported: Exported, gpucache: Call) -> None:
-    """Its builds do not compile, which the command bears: it is a finding."""
+    """None of its builds compile, which the command tolerates: that is a finding."""
     done = gpucache("export", "layer", exported.folder, "--", *_python(PROGRAM, INTEL, "+"))
     assert (done.returncode, exported.folder.exists()) == (3, False)
     assert "nothing was exported, and no layer is made: 1 build was left" in done.stderr
@@ -497,7 +497,7 @@ def interrupted(environment: Mapping[str, str]) -> Call:
 
 
 def test_an_interrupted_export_leaves_the_layer_as_it_was(exported: Exported, interrupted: Call) -> None:
-    """It says so and exits as interrupted, whether there was a layer or not."""
+    """It reports that and exits as interrupted, whether or not there was a layer."""
     need_pocl()
     done = interrupted("export", "layer", exported.folder, "--", *_python(PROGRAM, PLATFORM, 2, 3))
     assert (done.returncode, exported.folder.exists()) == (130, False)

@@ -104,7 +104,7 @@ def test_a_link_is_served_if_nothing_changed(
 def test_a_required_link_fails_unless_it_is_a_hit(
     link: Callable[..., Done], plain: Callable[[str], str]
 ) -> None:
-    """Parts are compiled, as they are needed for a hit; a program that is not a part is not."""
+    """Parts are compiled, as a hit needs them; a program that is not a part is not."""
     assert link(FIRST, GPUCACHE_REQUIRE="1").out == f"{LINK_FAILED}\n"
     assert link(FIRST).results == ["kept"]
     done = link(FIRST, GPUCACHE_REQUIRE="1")
@@ -129,7 +129,7 @@ def test_a_damaged_link_is_linked_again(
 def test_links_are_not_recorded(
     gpucache: Callable[..., "subprocess.CompletedProcess[str]"], folder: Path
 ) -> None:
-    """The program compiles as alone, and it is said."""
+    """The program compiles as alone, and a message says so."""
     done = gpucache(
         "record", "-o", folder / "recording", "--", sys.executable, PROGRAM, INTEL, *FIRST.split()
     )

@@ -1,4 +1,4 @@
-"""Programs that call NVRTC, under ``gpucache run``: served, kept and explained, and no different for it."""
+"""Programs that call NVRTC, under ``gpucache run``: served, stored and explained, with equal results."""
 
 import json
 import os
@@ -74,7 +74,6 @@ def installed() -> None:
 
 @pytest.fixture
 def command(tmp_path: Path) -> Command:
-    """Run a command with this test's own cache."""
 
     def call(*words: object) -> "subprocess.CompletedProcess[str]":
         return run_text(
@@ -118,7 +117,7 @@ def run(gpucache: Command, tmp_path: Path) -> Run:
 def test_a_program_is_served_what_it_would_have_compiled(
     command: Command, run: Run, words: tuple[str, ...]
 ) -> None:
-    """It prints the same bare, at a miss and at a hit: bytes, logs, and the file name that it made up."""
+    """It prints the same without us, at a miss and at a hit: bytes, logs, and its temporary file name."""
     bare = command(sys.executable, _PROGRAM, *words)
     assert bare.returncode == 0, bare.stderr
     for result in ("kept", "hit"):
@@ -137,7 +136,7 @@ def test_a_program_that_may_write_no_file_is_served(run: Run) -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_a_program_whose_current_directory_is_gone_is_passed_and_told(run: Run) -> None:
-    """No program knows where its relative names would have led."""
+    """Its relative names cannot be resolved."""
     _, (outcome,) = run("bindings", "gone")
     assert (outcome["result"], "is gone" in outcome["reason"]) == ("passed", True)
 
@@ -145,7 +144,7 @@ def test_a_program_whose_current_directory_is_gone_is_passed_and_told(run: Run) 
 @pytest.mark.slow
 @pytest.mark.usefixtures("installed")
 def test_a_compile_that_fails_fails_alike(command: Command, run: Run) -> None:
-    """The program gets NVRTC's own words each time, and nothing is kept."""
+    """The program gets NVRTC's own message each time, and nothing is kept."""
     bare = command(sys.executable, _PROGRAM, "core", "wrong")
     for _ in range(2):
         printed, (outcome,) = run("core", "wrong")
@@ -164,7 +163,7 @@ def test_a_source_under_a_name_made_up_for_each_run_is_served(run: Run) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("installed")
 def test_what_is_kept_is_an_entry_like_others(run: Run, gpucache: Command) -> None:
-    """The cubin and the PTX of one compile are entries that are listed, sound, taken out and evicted."""
+    """The cubin and the PTX of one compile are entries that can be listed, verified, extracted, evicted."""
     run("core", "plain")
     listed = json.loads(gpucache("--json", "inspect", "--list").stdout)["outcomes"]
     own = sorted((one["program"], one["artifact_kind"]) for one in listed if one["cache"] == "gpucache")
@@ -179,7 +178,7 @@ def test_what_is_kept_is_an_entry_like_others(run: Run, gpucache: Command) -> No
 @pytest.mark.slow
 @pytest.mark.usefixtures("installed")
 def test_a_miss_is_explained(run: Run, gpucache: Command, tmp_path: Path) -> None:
-    """A header that was edited is named, to the command's user and to the process that asks later."""
+    """An edited header is named, to the command's user and later by inspect."""
     header = tmp_path / "value.h"
     header.write_text("#define VALUE 7\n")
     run("core", "header", tmp_path)
@@ -290,7 +289,7 @@ def test_a_program_that_sees_other_files_is_passed(
 def test_a_compile_that_misses_fails_where_a_hit_is_required(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The program sees a compile that failed, and its log says why."""
+    """The program sees a failed compile, and its log says why."""
     monkeypatch.setenv("GPUCACHE_REQUIRE", "1")
     printed, (outcome,) = run("core", "plain")
     assert outcome["result"] == "refused"
@@ -338,7 +337,7 @@ class _Program:
         return reply.kind, reply.fields
 
     def compile(self) -> bytes:
-        """A cubin as NVRTC makes it now."""
+        """A cubin from NVRTC."""
         request = request_as_asked(
             _SHOW,
             "show.cu",
@@ -373,7 +372,7 @@ class _Program:
 
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Program:
-    """Its lookups are waited for however long they take on this machine."""
+    """Its lookups may take any time on this machine."""
     monkeypatch.setenv(TIMEOUT, TIME_OUT_MS)
     if sys.platform == "darwin":
         pytest.skip("there is no NVRTC for macOS")
@@ -396,7 +395,7 @@ def test_a_compile_is_kept_and_found(program: _Program, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("gone", ["cubin", "ptx"])
 def test_a_hit_has_all_kinds_or_is_none(program: _Program, tmp_path: Path, gone: str) -> None:
-    """Where one entry of a compile is gone the next one is a miss that says so, and keeps all again."""
+    """If one entry of a compile is gone the next one is a miss that says so, and all are stored again."""
     root = tmp_path / "root"
     cubin = program.compile()
     program.tell(program.ask()[1][0], cubin)
@@ -413,7 +412,7 @@ def test_a_hit_has_all_kinds_or_is_none(program: _Program, tmp_path: Path, gone:
 
 @pytest.mark.usefixtures("installed")
 def test_nothing_is_kept_of_a_compile_that_lacks_a_kind(program: _Program, tmp_path: Path) -> None:
-    """The missing kind could not be served later."""
+    """A kind that was never stored could not be distinguished from one that is gone."""
     outcome = program.tell(program.ask()[1][0], program.compile(), ptx=b"")
     assert (outcome.result, "did not return all" in outcome.reason) == (RunResult.LEFT, True)
     assert not list((tmp_path / "root").rglob("*.gpc"))
@@ -421,7 +420,7 @@ def test_nothing_is_kept_of_a_compile_that_lacks_a_kind(program: _Program, tmp_p
 
 @pytest.mark.usefixtures("installed")
 def test_why_nothing_is_kept_is_told(program: _Program) -> None:
-    """Artifacts that were not asked for are no reason."""
+    """Artifacts that were not requested are not a reason."""
     kind, (token, wanted) = program.ask(source=b"// __TIME__\n__device__ const char *when = __TIME__;")
     assert (kind, wanted) == (Kind.MISS, b"0")
     outcome = program.tell(token, b"", ptx=b"")
@@ -430,7 +429,7 @@ def test_why_nothing_is_kept_is_told(program: _Program) -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_what_an_older_gpucache_kept_is_told(tmp_path: Path) -> None:
-    """Its keys lacked the name of the source: the miss after an upgrade says so, and that it passes."""
+    """Its keys lacked the name of the source: the miss after an upgrade says so, and that it happens once."""
     stores = open_stores(Settings(root=tmp_path / "root", root_origin="test"), command="test")
     source = b'extern "C" __global__ void show(int *out) { *out = 7; }'
     request = request_as_asked(source, "a/show.cu", ("-arch=sm_90",), version=nvrtc.version(), cwd="/")
@@ -454,7 +453,7 @@ def test_what_an_older_gpucache_kept_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_a_header_that_changes_while_it_is_compiled(program: _Program, tmp_path: Path) -> None:
-    """Which of both was compiled is unknown, so nothing is kept."""
+    """It is unknown which version was compiled, so nothing is kept."""
     _, (token, _) = program.ask()
     cubin = program.compile()
     (tmp_path / "value.h").write_text("#define VALUE 8\n")
@@ -495,7 +494,7 @@ def test_a_program_that_removes_its_headers_is_kept(run: Run, tmp_path: Path, wh
 def test_a_source_whose_headers_take_too_long_is_passed(
     program: _Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are read to their end, so that the next run finds them remembered."""
+    """They are read to their end, so that the next run finds them in memos."""
     answered, prepared = Event(), Event()
 
     def prepare_later(call: Call, memos: Any) -> Prepared:
@@ -560,14 +559,14 @@ def test_a_program_waits_for_nothing_that_follows_its_compile(tmp_path: Path) ->
 
 @pytest.mark.usefixtures("installed")
 def test_a_source_that_is_asked_for_pushes_no_closure_out(program: _Program, tmp_path: Path) -> None:
-    """The bounded directory of remembered closures has no file for a source with few headers."""
+    """The bounded directory of memos gets no file for a source with few headers."""
     program.ask()
     assert not list((tmp_path / "root").glob("v1/closures/*"))
 
 
 @pytest.mark.usefixtures("installed")
 def test_a_log_that_is_too_long_is_not_kept(program: _Program) -> None:
-    """An entry would cut it, and the program would be reported less than before."""
+    """An entry would truncate it, and the program would get less than before."""
     _, (token, _) = program.ask()
     outcome = program.tell(token, program.compile(), b"x" * 70_000)
     assert outcome.result is RunResult.LEFT
@@ -605,7 +604,7 @@ def test_a_compile_that_is_still_being_kept_at_the_end_is_told_once(program: _Pr
 
 @pytest.mark.usefixtures("installed")
 def test_a_compile_whose_keeping_fails_is_told(program: _Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing that goes wrong behind a reply loses the outcome of a build."""
+    """A failure after a reply loses no outcome of a build."""
 
     def fail(*_: object) -> str:
         raise RuntimeError("no memory is left")
@@ -622,7 +621,7 @@ def test_a_compile_whose_keeping_fails_is_told(program: _Program, monkeypatch: p
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("source", [b"int a = __TIME__[0];", b'#include MACRO\n#define MACRO __TIME__ ".h"'])
 def test_what_cannot_be_keyed_is_not_asked_for(program: _Program, source: bytes) -> None:
-    """The command compiles it, and sends nothing of it."""
+    """The command compiles it, and sends no result."""
     kind, (_, wanted) = program.ask(source=source)
     assert (kind, wanted) == (Kind.MISS, b"0")
 
@@ -649,7 +648,7 @@ def test_what_may_lie_beside_a_made_up_folder_is_not_asked_for(program: _Program
     ],
 )
 def test_what_a_name_has_of_its_run_is_replaced(tmp_path: Path, given: str, kept: str) -> None:
-    """As much of it as Python's module for temporary files makes up."""
+    """Exactly the characters that Python's tempfile module makes up."""
     path = tmp_path / given
     path.parent.mkdir(0o700, exist_ok=True)
     path.touch(0o600)

@@ -83,7 +83,7 @@ class Command:
         source: bytes = SOURCE,
         kind: Kind = Kind.BUILD,
     ) -> Frame:
-        """Ask for a build in an empty environment; ``driver`` replaces the driver's version."""
+        """Request a build in an empty environment; ``driver`` replaces the driver's version."""
         told = _facts(_row(self._rows, device))
         told[-1] = driver.encode() or told[-1]
         fields = (
@@ -104,7 +104,7 @@ class Command:
         return mark
 
     def link(self, *marks: bytes, **asked: Any) -> Frame:
-        """Ask for a link of parts."""
+        """Request a link of parts."""
         return self.build(source=b"".join(mark + b"\n" for mark in marks), kind=Kind.LINK, **asked)
 
     def built(self, token: bytes, binary: bytes = BINARY, code: int = 0) -> Frame:
@@ -112,7 +112,7 @@ class Command:
         return ask(self.path, Kind.BUILT, token, number(code), number(10**9), binary, b"a log\0")
 
     def end(self) -> Sequence[Intercepted]:
-        """The fate of each build."""
+        """The result of each build."""
         self._ends.close()
         return self._serving.finish()
 
@@ -202,7 +202,7 @@ def test_a_late_compiler_is_not_asked_for_binaries(command: Command, stores: Sto
 
 
 def test_a_device_that_is_not_seen_is_passed(command: Command) -> None:
-    """Its time counts, and the reason is reported; nothing is kept of it."""
+    """Its time counts, and the reason is reported; nothing of it is stored."""
     passed = command.build(driver="1.2.3")
     assert passed.kind == Kind.PASS and passed.fields[0]
     assert command.built(passed.fields[0], b"").kind == Kind.OK
@@ -212,7 +212,7 @@ def test_a_device_that_is_not_seen_is_passed(command: Command) -> None:
 
 
 class Late:
-    """A command whose devices are known only after it has asked for a build."""
+    """A command whose devices are known only after its request for a build."""
 
     def __init__(self, stores: Stores, rows: Sequence[Device], ends: ExitStack) -> None:
         self._known = Event()
@@ -225,7 +225,7 @@ class Late:
         return self._rows
 
     def end_probe(self) -> None:
-        """Have the devices known."""
+        """Make the devices known."""
         self._known.set()
         facts = _told(_row(self._rows, "intel"))
 
@@ -239,7 +239,7 @@ class Late:
 
 @pytest.fixture
 def late(stores: Stores, rows: Sequence[Device]) -> Iterator[Late]:
-    """A command that a probe does not keep up with."""
+    """A command that is faster than its probe."""
     with ExitStack() as ends:
         yield Late(stores, rows, ends)
 
@@ -275,7 +275,7 @@ def test_a_header_that_is_younger_than_its_build_is_not_believed(
 def test_parts_that_are_never_compiled_are_forgotten(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The oldest of too many is passed, and a link of a part that was forgotten is answered all the same."""
+    """The oldest of too many is passed, and a link of a forgotten part still gets a reply."""
     monkeypatch.setattr("gpucache.serve.opencl._COMPILING_CAP", 2)
     monkeypatch.setattr("gpucache.serve.opencl._PARTS_CAP", 1)
     tokens = [command.build(source=SOURCE, kind=Kind.PART).fields[0] for _ in range(3)]
@@ -321,7 +321,7 @@ def test_a_build_that_failed_is_a_miss_and_keeps_nothing(command: Command, store
 
 
 def test_a_build_that_never_ended_is_a_miss(command: Command) -> None:
-    """Its process was killed, or asks no more."""
+    """Its process was killed, or stopped reporting."""
     command.build()
     (one,) = command.end()
     assert (one.result, one.reason) == (RunResult.LEFT, "its process ended before the build did")
@@ -349,7 +349,7 @@ def test_a_token_that_nobody_has_is_passed(command: Command, kind: Kind) -> None
 
 @pytest.mark.parametrize("size", [b"8,x", b"1,2,3,4", b"-1", "\u0665".encode()])
 def test_what_is_no_local_size_is_passed(command: Command, size: bytes) -> None:
-    """Nothing is remembered of it."""
+    """It is not stored."""
     token = command.build(device="pocl").fields[0]
     assert ask(command.path, Kind.LAUNCHED, token, b"scale", size).kind == Kind.PASS
 
@@ -376,7 +376,7 @@ def test_a_link_is_known_by_its_parts_and_its_options(start: Callable[[], Comman
 
 
 def test_a_mark_has_all_that_its_object_depends_on(command: Command, tmp_path: Path) -> None:
-    """Source, options and driver; and the places of headers, which objects may name."""
+    """Source, options and driver; and the places of headers, which objects may contain."""
     marks = [
         command.part(),
         command.part(options="-DN=1"),
@@ -457,7 +457,7 @@ def test_a_part_is_named_though_its_device_was_identified_while_it_was_compiled(
 
 @pytest.mark.parametrize("option", ["-create-library", "-create-library -enable-link-options"])
 def test_libraries_are_not_linked_from_the_cache(command: Command, option: str) -> None:
-    """They are no programs."""
+    """They are not programs."""
     assert command.link(command.part(), options=option).kind == Kind.PASS
 
 

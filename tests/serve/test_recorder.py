@@ -42,7 +42,7 @@ def recorder(tmp_path: Path) -> Recorder:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Where the command runs."""
+    """The directory of the command."""
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "n.h").write_text("#define N 2\n")
     return tmp_path / "project"
@@ -65,7 +65,7 @@ def rows(tmp_path: Path) -> list[tuple[RecordedBuild, Seen]]:
 
 
 def test_every_process_of_a_command_is_recorded(recorder: Recorder, project: Path, tmp_path: Path) -> None:
-    """Each says that it has loaded OpenCL, and the devices are known from the first on."""
+    """Each reports that it has loaded OpenCL, and the devices are known from the first on."""
     for value in (b"2", b"3"):
         asked(recorder, Kind.LOADED)
         asked(recorder, Kind.BUILD, *build(project, SOURCE.replace(b"N", value)))
@@ -100,7 +100,7 @@ def test_what_is_known_later_is_added(recorder: Recorder, project: Path, tmp_pat
 def test_only_a_compilers_refusal_is_a_failure(
     recorder: Recorder, project: Path, tmp_path: Path, code: int, failed: bool
 ) -> None:
-    """A build that ended for want of memory says nothing of its program."""
+    """A build that ended for want of memory proves nothing about its program."""
     [token] = asked(recorder, Kind.BUILD, *build(project)).fields
     asked(recorder, Kind.BUILT, token, number(code), b"5", b"", b"")
     [(_, seen)] = rows(tmp_path)
@@ -126,7 +126,7 @@ def test_a_device_that_nobody_knows_is_told(recorder: Recorder, project: Path) -
 
 
 def test_what_is_never_served_is_told(recorder: Recorder) -> None:
-    """A program that compiles and links by itself is not recorder."""
+    """A program that compiles and links separately is not recorded."""
     asked(recorder, Kind.OTHER, b"7", b"clCompileProgram", b"", b"")
     assert dict(recorder.unrecorded) == {"clCompileProgram is not recorded": 1}
 
@@ -138,7 +138,7 @@ def test_a_token_that_nobody_gave_is_refused(recorder: Recorder) -> None:
 
 
 def test_a_command_is_answered_over_the_socket(recorder: Recorder, project: Path, tmp_path: Path) -> None:
-    """The frames of a command reach it as they are written."""
+    """The frames of a command arrive as they are written."""
     with serve(recorder.handlers) as path:
         answer = ask(path, Kind.BUILD, *build(project))
         ask(path, Kind.LAUNCHED, answer.fields[0], b"twice", b"64")

@@ -73,7 +73,7 @@ def test_a_remote_hit_is_one_where_hits_are_required(start: Program, fleet: Flee
 
 
 def test_a_store_that_does_not_answer_costs_no_build(start: Program, fleet: Fleet) -> None:
-    """The program compiles and its result is kept; one line says why the store is not used."""
+    """The program compiles and its result is stored; one line says why the store is not used."""
     alone = start("alone", GPUCACHE_REMOTE="")
     with Silent() as silent:
         settings = {"GPUCACHE_REMOTE": f"http://{silent.address}", "GPUCACHE_REMOTE_TIMEOUT_MS": "300"}

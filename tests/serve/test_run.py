@@ -181,7 +181,7 @@ def test_a_program_that_does_not_compile_fails_as_without_us(
 
 @pytest.mark.parametrize("variable", ["GPUCACHE_READ_ONLY", "GPUCACHE_DISABLE"])
 def test_settings_never_make_a_command_fail(program: Program, root: Path, variable: str) -> None:
-    """Where nothing is kept the command compiles, and the reason is reported."""
+    """If nothing can be kept the command compiles, and the reason is reported."""
     done = program(INTEL, 2, **{variable: "1"})
     assert (done.code, done.out) == (0, "128.0\n")
     assert done.results == ["left"]
@@ -214,7 +214,7 @@ _REQUIRE = {"GPUCACHE_REQUIRE": "1"}
 
 
 def test_a_miss_fails_where_a_hit_is_required(program: Program) -> None:
-    """The program sees a build that failed, its log says why, and the exit code is its own."""
+    """The program sees a failed build, its log says why, and the exit code is its own."""
     done = program(INTEL, "log", "2", **_REQUIRE)
     assert (done.code, done.results, done.report["summary"]["refused"]) == (0, ["refused"], 1)
     assert done.out.startswith("RuntimeError -11 ")
@@ -238,7 +238,7 @@ def test_what_is_not_served_or_not_reached_is_a_miss_as_well(
 
 
 def test_hits_and_misses_are_told_as_the_library_tells_them(program: Program) -> None:
-    """With GPUCACHE_LOG each is a line when it is known."""
+    """With GPUCACHE_LOG each is printed when it is known."""
     missed, hit = (program(INTEL, 2, GPUCACHE_LOG=level) for level in ("info", "debug"))
     assert re.search(
         r"^gpucache: miss scale for opencl:\S+: never-built: .*; compiled in \d+ ms$", missed.err, re.M
@@ -273,7 +273,7 @@ def test_a_full_disk_is_told_and_harms_nobody(program: Program, tmp_path: Path) 
 
 
 def test_a_command_outlives_a_killed_server(environment: Mapping[str, str], root: Path) -> None:
-    """Its later builds are compiled as without us, and it ends as it would have."""
+    """Its later builds are compiled as without us, and it ends normally."""
     done = run_text(
         [sys.executable, "-m", "gpucache", "run", "--", sys.executable, PROGRAM, INTEL, "2", "kill", "3"],
         env=environment,
@@ -290,7 +290,7 @@ def test_a_service_that_forks_is_served_in_its_children(program: Program, run: C
 
 
 def test_a_cache_that_answered_before_us_is_named(program: Program) -> None:
-    """PyOpenCL's own gives binaries: our layer was there, and nothing was built from source."""
+    """PyOpenCL's own cache returns binaries: our layer was loaded, and nothing was built from source."""
     assert program(INTEL, 2, PYOPENCL_NO_CACHE="0").results == ["kept"]
     again = program(INTEL, 2, PYOPENCL_NO_CACHE="0")
     assert again.err.startswith("gpucache: no build from source was seen; 1 program was loaded from a binary")
@@ -298,7 +298,7 @@ def test_a_cache_that_answered_before_us_is_named(program: Program) -> None:
 
 
 def test_a_loader_that_was_reached_is_not_doubted(run: Callable[..., Done]) -> None:
-    """A program that loads OpenCL and builds nothing has loaded our layer, too; one that fails is said to."""
+    """A program that loads OpenCL and builds nothing has loaded our layer, too; a failed one is reported."""
     done = run(sys.executable, "-c", "import pyopencl; pyopencl.get_platforms()")
     assert done.err == f"gpucache: {unbuilt(0, loaded=True)}\n"
     done = run(sys.executable, "-c", "import pyopencl; pyopencl.get_platforms(); raise SystemExit(2)")
@@ -352,7 +352,7 @@ os.kill(os.getpid(), int(sys.argv[1]))
 def test_a_command_that_ends_before_its_devices_are_known_leaves_nothing(
     run: Callable[..., Done], tmp_path: Path, number: int
 ) -> None:
-    """The probe that is under way ends with the command, and its directory goes."""
+    """The probe in progress ends with the command, and its directory is removed."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     done = run(sys.executable, "-c", _ENDS_FIRST, int(number), TMPDIR=str(temporary))

@@ -44,7 +44,7 @@ def test_a_kind_that_nobody_handles_is_passed(kind: int) -> None:
 
 
 def test_a_handler_that_raises_passes_and_the_server_goes_on() -> None:
-    """A defect of ours costs one hit."""
+    """Our own defect costs one hit."""
     with serve({Kind.BUILD: _raise, Kind.OTHER: _echo}) as path:
         assert ask(path, Kind.BUILD) == _PASS
         assert ask(path, Kind.OTHER, b"x") == Frame(Kind.HIT, (b"x",))
@@ -61,7 +61,7 @@ def test_what_is_no_frame_is_passed(data: bytes) -> None:
 
 
 def test_whoever_hangs_up_harms_nobody() -> None:
-    """A program that is killed in its request leaves the server to the others."""
+    """A program that is killed in its request does not affect others."""
     with serve({Kind.OTHER: _echo}) as path:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.connect(str(path))
@@ -70,7 +70,7 @@ def test_whoever_hangs_up_harms_nobody() -> None:
 
 
 def test_requests_are_answered_at_the_same_time() -> None:
-    """A slow one is not waited for by the next."""
+    """A slow one does not delay the next."""
     both = threading.Barrier(2)
 
     def meet(fields: Fields) -> Reply:
@@ -130,7 +130,7 @@ def test_what_follows_a_reply_may_fail() -> None:
 
 
 def test_only_this_user_may_enter_its_folder() -> None:
-    """No program else can ask, and nothing is left behind."""
+    """No other program can connect, and nothing is left behind."""
     with serve({}) as path:
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert not path.parent.exists()

@@ -63,7 +63,7 @@ def test_a_frame_that_ends_early_is_none(data: st.DataObject) -> None:
 
 
 def test_a_length_is_not_believed() -> None:
-    """A frame that promises more than may be is refused before anything is read or allocated."""
+    """A frame that promises more than the maximum is refused before anything is read or allocated."""
     with pytest.raises(WireError, match="cannot be"):
         _read(struct.pack("<I", FRAME_BYTES_CAP + 1))
 
@@ -92,13 +92,13 @@ def test_fields_are_taken_in_order() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"1x", b" 1", b"-", b"9" * 20, b"0x10"])
 def test_what_is_no_number_is_refused(data: bytes) -> None:
-    """Also a number that nothing here can be."""
+    """A number out of range is refused too."""
     with pytest.raises(WireError):
         Fields((data,)).number()
 
 
 def test_too_few_and_too_many_fields_are_told() -> None:
-    """A request that is not of its kind's form is refused from either side."""
+    """A request of the wrong form for its kind is refused on either side."""
     with pytest.raises(WireError, match="few"):
         Fields(()).take()
     with pytest.raises(WireError, match="many"):

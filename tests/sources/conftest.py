@@ -58,7 +58,7 @@ class RealCompiler:
 
 
 def _rule(name: str, environ: Mapping[str, str]) -> SearchRule:
-    """The rule that a build for this implementation is planned with."""
+    """The rule with which a build for this implementation is planned."""
     backend = load_backend("cuda" if name == "nvrtc" else "opencl")
     program = Program("show", backend.language, b"")
     return backend.plan(BuildRequest(program, _TARGET), Toolchain(name, (), ()), environ).rule
@@ -77,7 +77,7 @@ _PACKAGES = {"intel": "intel-opencl-rt", "nvrtc": "nvidia-cuda-nvrtc"}
 
 @pytest.fixture
 def compiler(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], RealCompiler]:
-    """A real compiler by name; skips where its package is not installed."""
+    """A real compiler by name; skips if its package is not installed."""
 
     def find(name: str) -> RealCompiler:
         vendors = tmp_path_factory.mktemp("vendors")

@@ -26,7 +26,7 @@ def _closure(source: bytes, root: Path, *dirs: str, rule: SearchRule = RULE, **c
 
 
 def test_headers_of_headers_are_covered_by_name_and_content(tree: Tree) -> None:
-    """Each header appears once, sorted, as spelled, with the digest of its content, or without one."""
+    """Each header appears once, sorted, as spelled, with the digest of its content or without one."""
     root = tree({"a/x.h": b'#include "sub/y.h"\n#include <gone.h>', "a/sub/y.h": b"y"})
     closure = _closure(b"#include <x.h>", root, "a")
     assert closure.includes == (
@@ -72,7 +72,7 @@ def test_moving_and_touching_a_tree_changes_nothing(tree: Tree, tmp_path: Path) 
 def test_a_change_of_what_a_name_leads_to_changes_the_closure(
     tree: Tree, changed: Mapping[str, bytes]
 ) -> None:
-    """New content, a file earlier in the search, and a name that begins to resolve are all seen."""
+    """New content, a file earlier in the search, and a name that begins to resolve are noticed."""
     source = b"#include <x.h>\n#include <gone.h>\n#if __has_include(<probed.h>)\n#endif\n#include_next <x.h>"
     root = tree({"a/.keep": b"", "b/x.h": b"x", "b/next/x.h": b"n"})
     dirs = ("a", "b", "b/next")
@@ -105,7 +105,7 @@ def test_the_form_of_an_include_is_part_of_how_it_was_found(tree: Tree) -> None:
 
 @pytest.mark.parametrize("others", [("a", "b"), ("a", "b", "a/sub")])
 def test_where_a_header_is_its_own_next_one_counts(tree: Tree, others: tuple[str, ...]) -> None:
-    """A compiler may find the includer again in a later directory, before or after another one."""
+    """A compiler may find the includer again in a later directory, before or after another header."""
     root = tree({"a/sub/x.h": b"#ifndef X\n#define X\n#include_next <x.h>\n#endif", "b/x.h": b""})
     source = b"#include <sub/x.h>"
     itself, other = (_closure(source, root, *dirs) for dirs in (("a", "a/sub", "b"), others))
@@ -134,7 +134,7 @@ def test_a_linked_header_differs_from_a_copy(tree: Tree) -> None:
 def test_without_a_current_directory_relative_names_lead_nowhere(
     tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The directory this process happens to be in is never searched."""
+    """The current directory of this process is never searched."""
     root = tree({"x.h": b"x"})
     monkeypatch.chdir(root)
     closure = read_closure(Wanted(b'#include "x.h"', rule=RULE, include_dirs=["."]))
@@ -182,7 +182,7 @@ def test_undecodable_names_are_found(tree: Tree) -> None:
 
 
 def test_an_include_through_a_macro_covers_all_that_it_can_come_to(tree: Tree) -> None:
-    """Every definition of a macro counts, whatever is in force with it, and nothing else does."""
+    """Every definition of a macro counts, whichever is in force, and nothing else does."""
     files = {
         "a/x.h": b"#include <y>",
         "a/sub/y": b"y",
@@ -237,7 +237,7 @@ def test_what_lies_outside_is_covered_where_a_macro_can_name_it(
 
 
 def test_a_header_that_an_absolute_macro_names_is_told_by_its_path(tree: Tree) -> None:
-    """It is named as it is on the disk, and not as if it was below a directory that is searched."""
+    """It has its path on disk as its name, not one below a searched directory."""
     root = tree({"a/.keep": b"", "far/x.h": b"1"})
     source = b"#define STR_(name) #name\n#define STR(name) STR_(name)\n#include STR(P/x.h)"
     closure = _closure(source, root, "a", definitions=[f"P={root}/far"])
@@ -268,7 +268,7 @@ def test_a_current_directory_that_gives_nothing_changes_nothing(tree: Tree) -> N
 def test_an_include_through_an_option_is_covered_however_the_compiler_takes_its_quotes(
     option: str, tree: Tree
 ) -> None:
-    """A compiler may take quotes and backslashes out of an option before it defines the macro."""
+    """A compiler may remove quotes and backslashes from an option before it defines the macro."""
     root = str(tree({"x.h": b"x"}))
     closure = read_closure(Wanted(b"#include H", rule=RULE, include_dirs=[root], definitions=[option]))
     assert closure.includes == (Include("x.h", digest(b"x")),)
@@ -289,7 +289,7 @@ def test_an_include_through_a_macro_covers_what_lies_beside_its_header(tree: Tre
 
 
 def test_it_counts_in_which_directory_an_include_through_a_macro_may_find_a_header(tree: Tree) -> None:
-    """A header next to the source is not the equal one in an include directory, where ``<x.h>`` finds it."""
+    """A header next to the source differs from the equal one in an include directory, found by ``<x.h>``."""
     source = b"#define M(name) <name>\n#include M(x.h)\n"
     root = tree({"home/x.h": b"x", "a/y.h": b"y", "b/x.h": b"x"})
     rule = SearchRule((Place.INCLUDER, Place.DIRS), (Place.DIRS,), home=str(root / "home"))
@@ -301,7 +301,7 @@ def test_it_counts_in_which_directory_an_include_through_a_macro_may_find_a_head
 
 
 def test_a_macro_around_a_probe_in_another_header_is_followed(tree: Tree) -> None:
-    """CCCL's wrapper around ``__has_include`` sweeps only where it is given something else than a literal."""
+    """CCCL's wrapper around ``__has_include`` sweeps only if its argument is not a literal."""
     files = {"a/has.h": b"#define HAS(n) __has_include(n)", "a/other.h": b"o"}
     root = tree(files)
     literal = _closure(b"#include <has.h>\n#if HAS(<x.h>)\n#endif", root, "a")
@@ -316,7 +316,7 @@ def test_a_macro_around_a_probe_in_another_header_is_followed(tree: Tree) -> Non
 def test_a_sweep_beyond_the_limits_is_uncacheable_and_named_headers_cure_it(
     tree: Tree, limits: Limits
 ) -> None:
-    """The reason reports the remedy, and the remedy works."""
+    """The reason has the remedy, and the remedy works."""
     root = tree({"a/x.h": b"1", "a/y.h": b"2", "a/z.h": b"3"})
     source = b"#define HEADER <x.h>\n#define OTHER <y.h>\n#include HEADER\n#include OTHER"
     reason = _closure(source, root, "a", limits=limits).uncacheable
@@ -401,7 +401,7 @@ def test_assembly_that_reads_nothing_is_cacheable(tree: Tree, text: str) -> None
     ],
 )
 def test_a_program_that_asks_for_the_age_of_a_file_is_uncacheable(text: str) -> None:
-    """No key has the age of a file, by which clang warns; NVRTC does not look."""
+    """No key contains the age of a file, which decides a warning of clang; NVRTC does not look."""
     source = text.encode()
     reason = read_closure(Wanted(source, rule=RULE)).uncacheable
     assert reason is not None and "leave it out" in reason
@@ -419,7 +419,7 @@ def test_the_clock_in_a_header_makes_a_program_uncacheable(tree: Tree) -> None:
 
 
 def test_a_probe_put_together_in_a_header_is_told_and_named_headers_cure_it(tree: Tree) -> None:
-    """The reason names the macro and its header, and the remedy works without a change of that header."""
+    """The reason names the macro and its header, and the remedy works without a change to that header."""
     root = tree({"a/x.h": b"#define CAT(a, b) a##b\n#if CAT(__has_, include)(<y.h>)\n#endif", "a/y.h": b"y"})
     reason = _closure(b"#include <x.h>", root, "a").uncacheable
     assert reason is not None
@@ -431,7 +431,7 @@ def test_a_probe_put_together_in_a_header_is_told_and_named_headers_cure_it(tree
 
 
 def test_naming_headers_cures_no_clock_put_together(tree: Tree) -> None:
-    """A clock that may be put together stays uncacheable whatever headers are named."""
+    """A clock that may be pasted together stays uncacheable, whatever headers are named."""
     root = tree({"a/x.h": b"#define CAT(a, b) a##b\nchar *s = CAT(__TI, ME__);"})
     named = [str(root / "a/x.h")]
     reason = _closure(b"#include <x.h>", root, "a", named_headers=named).uncacheable
@@ -440,7 +440,7 @@ def test_naming_headers_cures_no_clock_put_together(tree: Tree) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 def test_a_pipe_is_never_read(tree: Tree) -> None:
-    """A name that leads to something else than a file is uncacheable instead of a hang."""
+    """A name that leads to anything but a file is uncacheable, and never blocks."""
     root = tree({})
     os.mkfifo(root / "x.h")
     reason = _closure(b'#include "x.h"', root, ".").uncacheable
@@ -515,7 +515,7 @@ def test_a_text_without_any_sign_of_a_question_has_the_closure_of_the_walk(
 
 @pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="processes have no such files here")
 def test_what_each_process_finds_anew_is_uncacheable(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A path through /proc leads another process elsewhere, by whatever link it is reached, or nowhere."""
+    """A path through /proc leads another process elsewhere, by whatever link, or nowhere."""
     root = tree({"a/x.h": b"x"})
     (root / "links").symlink_to("/proc/self/cwd")
     (root / "a" / "gone.h").symlink_to("/proc/self/fd/1000")
@@ -533,7 +533,7 @@ def test_what_each_process_finds_anew_is_uncacheable(tree: Tree, monkeypatch: py
 
 
 def test_a_link_that_leads_to_itself_is_uncacheable(tree: Tree) -> None:
-    """Some compilers search on behind it, and for others it is an error."""
+    """Some compilers go on searching after it, and for others it is an error."""
     root = tree({"a/y.h": b"", "b/x.h": b"x"})
     (root / "a" / "x.h").symlink_to("x.h")
     assert "cannot be read" in (_closure(b"#include <x.h>", root, "a", "b").uncacheable or "")
@@ -541,7 +541,7 @@ def test_a_link_that_leads_to_itself_is_uncacheable(tree: Tree) -> None:
 
 @needs_root
 def test_a_header_that_may_not_be_read_is_uncacheable() -> None:
-    """NVRTC searches on behind it, and for clang it is an error."""
+    """NVRTC goes on searching after it, and for clang it is an error."""
     with TemporaryDirectory() as place:
         root = Path(place)
         for name, mode in (("a", 0o600), ("b", 0o644)):

@@ -1,4 +1,4 @@
-"""Closures remembered between processes: the one that a walk finds, at any time, or none."""
+"""Remembered closures equal the walk's at any time, or are not used."""
 
 import json
 import os
@@ -62,7 +62,7 @@ class Shelf:
 
 @pytest.fixture
 def many(tree: Tree) -> Path:
-    """A tree whose program includes enough to be remembered."""
+    """A tree whose program includes enough headers for a memo."""
     return tree(
         {f"a/many/{number}.h": b"" for number in range(closure_memos.WORTH_FILES)} | {"b/other.h": b""}
     )
@@ -90,7 +90,7 @@ def _asked(kept: Shelf, root: Path, source: bytes = _MANY, **changes: Any) -> bo
 
 
 def test_a_closure_is_remembered(many: Path) -> None:
-    """Where nothing changed it is recalled with all that belongs to it, stamps of the files as they are."""
+    """If nothing changed it is recalled in full, with the files' current stamps."""
     memos = Shelf()
     first = _closure(many, memos)
     os.utime(many / "a/many/0.h", (1, 1))
@@ -134,7 +134,7 @@ _CHANGES = (
 def test_files_whose_status_is_as_it_was_are_not_read(
     many: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
-    """Any change is seen all the same, whatever it leaves of size and time."""
+    """Any change is noticed nevertheless, even with unchanged size and time."""
     monkeypatch.setattr(file_stamps, "_local", {many.stat().st_dev: True})
     memos, source = Shelf(), b'#include "many/1.h"\n' + _MANY
     (many / "a/many/1.h").write_bytes(b"    ")
@@ -190,7 +190,7 @@ def test_a_memo_answers_what_it_was_made_for(many: Path, source: bytes, changes:
 
 
 def test_a_reason_is_told_with_the_remedy_that_is_asked_for(many: Path) -> None:
-    """A program and the command line share a memo, but not one that names the remedy of the other."""
+    """A program and the command line share a memo, but not one with the other's remedy."""
     memos, dated = Shelf(), _MANY + b"#define H(x) x\n#include H(Y)\n__DATE__"
     for source, shared in ((_MANY, True), (dated, False)):
         before = _closure(many, memos, source, name_them="do one thing")
@@ -368,7 +368,7 @@ def test_a_text_that_no_pack_has_room_for_leaves_the_others_there(
 
 
 def test_nothing_is_made_ready_where_nothing_is_kept(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A start with a cache that may not be written spends no time on closures and scans for it."""
+    """If the cache cannot be written, a start spends no time on closures and scans for it."""
     monkeypatch.setattr(scan_memos, "WORTH_BYTES", 0)
     monkeypatch.setattr(scan_memos, "_scans", {})
     for number in range(closure_memos.WORTH_FILES):
@@ -406,7 +406,7 @@ def test_a_scan_is_packed_whole(text: bytes) -> None:
 
 @pytest.mark.parametrize("line", [b"", b"{}", b"\x90", b"\x9b" + b"\1" * 11, b"\x91" * 10_000, b"\xa1\xff"])
 def test_what_is_no_scan_is_passed_over(line: bytes) -> None:
-    """A line that was not written by us gives nothing."""
+    """A foreign line gives nothing."""
     assert scan_memos.decode(line, Scan) is None
 
 
@@ -430,7 +430,7 @@ _STATES = 40
 
 
 def _edit(random: Random, root: Path) -> None:
-    """Change one thing in a tree, or nothing where that cannot be done."""
+    """Change one thing in a tree, or nothing if that is impossible."""
     path = root / random.choice(_PLACES) / random.choice(_NAMES)
     other = root / random.choice(_PLACES) / random.choice(_NAMES)
     edits: list[Callable[[], object]] = [
@@ -458,7 +458,7 @@ def _lead(link: Path, folder: Path) -> None:
 @pytest.mark.parametrize("every", [False, True])
 @pytest.mark.parametrize("source", [_SOURCE, _SOURCE + _UNTOLD])
 def test_a_memo_gives_what_the_walk_gives(tmp_path: Path, source: bytes, every: bool) -> None:
-    """Over any edits of a tree the closure is the same with memos, here or in a process, and without."""
+    """After any edits of a tree the closure is the same with memos as without, in any process."""
     random = Random(every + 2 * len(source))
     for place in ("a/many", "a/deep", "b", "w"):
         (tmp_path / place).mkdir(parents=True)
@@ -494,7 +494,7 @@ def test_a_memo_gives_what_the_walk_gives(tmp_path: Path, source: bytes, every: 
 
 
 def test_a_closure_is_settled_once_all_that_it_was_found_by_is_older(tmp_path: Path) -> None:
-    """A header, a folder on the way to it, or one where it was looked for in vain: each may have changed."""
+    """A header, a directory on the way to it, or one searched in vain: each may have changed."""
     first, second = tmp_path / "first", tmp_path / "second"
     for folder in (first, second / "deep" / "sub"):
         folder.mkdir(parents=True)
@@ -532,7 +532,7 @@ def test_a_closure_with_build_options_is_settled_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["link", "folder"])
 def test_a_closure_is_not_settled_where_the_way_to_it_is_younger(tmp_path: Path, kind: str) -> None:
-    """A link above the headers that was made anew, or a folder that was moved: it may have led elsewhere."""
+    """A link above the headers that was made anew, or a moved directory, may have led elsewhere."""
     (tmp_path / "real/deep/include").mkdir(parents=True)
     (tmp_path / "real/deep/include/a.h").touch()
     way = tmp_path / "way"

@@ -39,7 +39,7 @@ class Layout:
     forced: tuple[str, ...] = ()
     only: tuple[str, ...] = ("pocl", "intel", "nvrtc")
     superset: bool = False
-    """Whether other headers could be meant too: through macros, ``include_next``, or read both ways."""
+    """Whether other headers are possible too: through macros, ``include_next``, or read both ways."""
     refused: tuple[str, ...] = ()
     dirs: Sequence[str] = ("a", "b")
 
@@ -227,7 +227,7 @@ def strace(tmp_path: Path) -> list[str]:
 def test_every_header_that_pocl_opens_is_covered(
     strace: list[str], tmp_path: Path, compiler: Callable[[str], Any], job: Callable[..., Any]
 ) -> None:
-    """PyOpenCL's random numbers: all that is opened is covered, and little more. Of NVRTC see contracts."""
+    """PyOpenCL's random numbers: all opened headers are covered, and few others. For NVRTC see contracts."""
     folder = _PACKAGES / "pyopencl/cl"
     real = compiler("pocl")
     source = (
@@ -262,7 +262,7 @@ def test_the_closure_looks_where_a_real_compiler_looks(
     job: Callable[..., Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """For a name that is nowhere, both look through the same places in the same order, to the last."""
+    """For a missing name, both search the same places in the same order, to the last."""
     real = compiler(name)
     probes = [
         f"#if __has_include({spelled})\n#endif\n" for spelled in ('"absent-quoted.h"', "<absent-angled.h>")

@@ -39,7 +39,7 @@ def _comes_to(operand: bytes, definitions: bytes, name: bytes) -> bool:
 def test_every_name_that_it_can_come_to_is_told(
     operand: bytes, definitions: bytes, names: list[bytes]
 ) -> None:
-    """Each definition counts, arguments are expanded except behind ``#``, and any word may be a number."""
+    """Each definition counts, arguments are expanded except after ``#``, and any word may be a number."""
     assert [name for name in names if not _comes_to(operand, definitions, name)] == []
 
 
@@ -74,5 +74,5 @@ def test_what_no_definition_leads_to_is_not_told(operand: bytes, definitions: by
     ],
 )
 def test_what_gets_out_of_hand_is_left_to_the_words(operand: bytes, definitions: bytes) -> None:
-    """Pastes, any number of arguments, names of files, probes and too many ways are not followed."""
+    """Pastes, any number of arguments, names of files, probes and too many expansions are not followed."""
     assert names_of(operand, macros_of([definitions])) is None

@@ -105,7 +105,7 @@ def test_a_path_counts_unless_it_can_only_be_printed(code: str, counts: bool) ->
 def test_what_a_constant_is_made_of_ties_to_a_place_or_to_one_build(
     tmp_path: Path, source: str, header: str, option: str, tells: bool, refused: bool
 ) -> None:
-    """A header's path ties to its place; the source's name is refused where a compiler makes it up."""
+    """A header's path ties to its place; the source's name is refused if the compiler makes it up."""
     (tmp_path / "h.h").write_text(header, encoding="ascii")
     for rule in (_NAMED, _MADE_UP):
         closure = read_closure(
@@ -140,7 +140,7 @@ _WITHOUT_EFFECT = PathConstants.TYPES | PathConstants.PRINTED | PathConstants.AS
 def test_whether_a_source_tells_its_name(
     tmp_path: Path, source: str, header: str, option: str, tells: bool
 ) -> None:
-    """To NVRTC, of whose prints a source may make texts, and which names no types after files."""
+    """For NVRTC: a source's prints may become texts, and no types are named after files."""
     (tmp_path / "h.h").write_text(header, encoding="ascii")
     definitions = [option] if option else []
     folders = [str(tmp_path)]
@@ -151,7 +151,7 @@ def test_whether_a_source_tells_its_name(
 
 
 def test_headers_of_the_cuda_toolkit_make_no_constants_of_their_places() -> None:
-    """Of all of them, with CUB, Thrust and libcu++: programs that include them may be found from anywhere."""
+    """For all of them, with CUB, Thrust and libcu++: programs that include them may hit from any place."""
     include = Path(sysconfig.get_path("purelib"), "nvidia/cu13/include")
     if not (include / "cccl").is_dir():
         pytest.skip("nvidia-cuda-cccl is not installed")

@@ -49,7 +49,7 @@ def _names(text: bytes, *, trigraphs: bool = True) -> list[bytes]:
     ],
 )
 def test_a_header_is_found_however_it_is_written(text: bytes) -> None:
-    """Every spelling that some compiler takes for an include, embed or probe names its header."""
+    """Every spelling that some compiler accepts for an include, embed or probe names its header."""
     assert _names(text) == [b"x.h"]
 
 
@@ -62,7 +62,7 @@ def test_signs_in_a_probed_name_are_part_of_it(name: str, probe: str) -> None:
 
 
 def test_signs_in_a_name_that_is_skipped_may_begin_a_comment() -> None:
-    """Where a compiler skips a directive, the comment in its brackets ends in a later line."""
+    """If a compiler skips a directive, the comment in its brackets ends in a later line."""
     assert b"x.h" in _names(b"#if 0\n#include <y/*z.h>\n*/ #elif __has_include(<x.h>)\n#endif")
 
 
@@ -103,7 +103,7 @@ def test_trigraphs_count_only_where_the_rule_has_them() -> None:
 
 
 def test_both_readings_count_where_a_trigraph_may_continue_a_comment() -> None:
-    """The include after ``??/`` is one for a compiler without trigraphs, so it is covered."""
+    """For a compiler without trigraphs the include after ``??/`` is one, so it is covered."""
     assert _names(b"// what??/\n#include <x.h>") == [b"x.h"]
 
 
@@ -131,7 +131,7 @@ def test_a_comment_after_the_sign_ends_at_its_own_end() -> None:
     ],
 )
 def test_a_name_behind_a_macro_is_told(text: bytes) -> None:
-    """An include or probe whose name only the preprocessor knows is not passed over."""
+    """An include or probe whose name only the preprocessor knows is not ignored."""
     assert scan(text).asked
 
 
@@ -147,7 +147,7 @@ def test_a_name_behind_a_macro_is_told(text: bytes) -> None:
     ],
 )
 def test_a_probe_that_is_only_spoken_of_is_no_name_behind_a_macro(text: bytes) -> None:
-    """Asking whether probes exist, or wrapping them, does not make directories be swept."""
+    """Asking whether probes exist, or wrapping them, causes no sweep of directories."""
     assert not scan(text).asked
 
 
@@ -194,13 +194,13 @@ _CAT = b"#define C(a, b) a##b\n"
     ],
 )
 def test_a_probe_a_clock_or_a_file_put_together_is_told(texts: list[bytes], name: bytes | None) -> None:
-    """Where names are pasted and the parts of such a name can meet, in any number of steps, it counts."""
+    """If names are pasted and the parts of such a name can meet, in any number of steps, it counts."""
     paste = can_paste([scan(text) for text in texts])
     assert (paste.name if paste else None) == name
 
 
 def test_the_macro_that_puts_a_name_together_is_told() -> None:
-    """The comma of a macro with any number of arguments puts nothing together."""
+    """The comma of a variadic macro pastes nothing."""
     paste = can_paste([scan(b"#define LOG(f, ...) g(f, ##__VA_ARGS__)\n" + _CAT + b"C(__TI, ME__)")])
     assert paste is not None and paste.chain.macro == b"C"
 

@@ -52,7 +52,7 @@ def test_a_publish_removes_what_killed_writers_left(
 
 
 def test_a_lock_that_is_held_stays(store: DirectoryStore, aged: Callable[[], None]) -> None:
-    """However old its file is."""
+    """However old its file."""
     aged()
     with store.single_flight(build_entry().key, 0) as held:
         store.publish(build_entry())
@@ -60,7 +60,7 @@ def test_a_lock_that_is_held_stays(store: DirectoryStore, aged: Callable[[], Non
 
 
 def test_all_that_is_no_entry_is_counted(store: DirectoryStore) -> None:
-    """In allocated blocks, in whichever of our directories it is; entries and strange files do not count."""
+    """In allocated blocks, in all our directories; entries and foreign files do not count."""
     store.publish(build_entry())
     assert store.beside_bytes() == 0
     for name in (
@@ -93,7 +93,7 @@ def test_a_sweep_for_a_limit_removes_the_oldest_first(store: DirectoryStore) -> 
 
 
 def test_nothing_is_swept_where_nothing_shows_that_a_root_is_ours(root: Path) -> None:
-    """Another program's directory may have our names by chance; a store that only reads removes nothing."""
+    """Another program's directory may have our names by chance; a read-only store removes nothing."""
     left = put(root / "v1" / "missed" / f"{KEY}.json", b"a thesis")
     root.chmod(0o700)
     assert DirectoryStore(root, writable=True).sweep(0).files == 0 and left.exists()
@@ -114,7 +114,7 @@ def test_a_clock_in_the_future_keeps_nothing_for_ever(store: DirectoryStore) -> 
 
 
 def test_what_was_removed_for_a_limit_is_known(store: DirectoryStore) -> None:
-    """Of each program whose history gave way, by its name alone; of no other."""
+    """For each program whose history was removed, by its name; for no other."""
     store.publish(build_entry())
     _record(store, 3)
     before_ns = time.time_ns()
@@ -127,7 +127,7 @@ def test_what_was_removed_for_a_limit_is_known(store: DirectoryStore) -> None:
 def test_histories_beyond_the_number_are_known_to_be_gone(
     store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beyond so many those that were added to last stay, and of the others it is known that they were."""
+    """Of too many, those with the newest events stay, and the others are recorded as removed."""
     monkeypatch.setattr("gpucache.store.history.PROGRAM_CAP", 10)
     _record(store, 10)
     store.record("program-0", _event(0))

@@ -25,7 +25,7 @@ def any_umask(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
 
 
 def _modes(root: Path) -> set[tuple[bool, int]]:
-    """Whether it is a directory, and its mode, of the root and all below it."""
+    """Whether it is a directory, and its mode, for the root and everything below it."""
     places = [root, *root.rglob("*")]
     return {(path.is_dir(), stat.S_IMODE(path.stat().st_mode)) for path in places}
 
@@ -38,7 +38,7 @@ def _fill(store: DirectoryStore, entry: Entry) -> None:
 
 @pytest.mark.usefixtures("any_umask")
 def test_private_modes_under_any_umask(tmp_path: Path) -> None:
-    """Everything that is made, missing parents of the root included, is for its owner alone."""
+    """Everything that is made, missing parents of the root included, is private to its owner."""
     _fill(DirectoryStore(tmp_path / "new" / "cache", writable=True), build_entry())
     assert _modes(tmp_path / "new") == {(True, 0o700), (False, 0o600)}
 
@@ -51,7 +51,7 @@ def test_shared_modes_under_any_umask(root: Path) -> None:
 
 
 def test_tag_marks_only_a_private_root_of_our_own(tmp_path: Path) -> None:
-    """A new private root carries the cache tag; a shared one or a directory with other things does not."""
+    """A new private root has the cache tag; a shared one or a directory with other files does not."""
     (tmp_path / "used").mkdir(0o700)
     (tmp_path / "used" / "thesis.tex").write_text("")
     DirectoryStore(tmp_path / "private", writable=True).publish(build_entry())
@@ -64,7 +64,7 @@ def test_tag_marks_only_a_private_root_of_our_own(tmp_path: Path) -> None:
 
 
 def test_reading_makes_no_root(root: Path, store: DirectoryStore) -> None:
-    """Looking into a cache that is not there finds nothing and leaves nothing."""
+    """Reading a missing cache finds nothing and leaves nothing."""
     key = build_entry().key
     assert store.get(key) == Absent()
     assert not store.contains(key) and store.detail(key) is None and store.find("ab") == []
@@ -73,7 +73,7 @@ def test_reading_makes_no_root(root: Path, store: DirectoryStore) -> None:
 
 
 def test_read_only_store_refuses_to_publish(root: Path) -> None:
-    """A store that may not write says so instead of trying."""
+    """A read-only store reports that instead of trying."""
     with pytest.raises(CacheUnusableError, match="read-only"):
         DirectoryStore(root, writable=False).publish(build_entry())
     assert not root.exists()
@@ -89,7 +89,7 @@ def test_publish_leaves_only_the_entry(root: Path, store: DirectoryStore) -> Non
 def test_a_published_entry_survives_a_power_cut(
     store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its bytes are synced before it has its name, and afterwards the directory in which it has it."""
+    """Its bytes are synced before it gets its name, and then the directory of that name."""
     path, synced = entry_path(store, build_entry()), list[tuple[bool, bool]]()
     monkeypatch.setattr(
         os, "fsync", lambda fd: synced.append((stat.S_ISDIR(os.fstat(fd).st_mode), path.exists()))
@@ -113,7 +113,7 @@ def test_detail_contains_and_find(store: DirectoryStore) -> None:
     ("age_ns", "writes"), [(None, True), (HOUR_NS // 2, False), (2 * HOUR_NS, True), (-240 * HOUR_NS, True)]
 )
 def test_a_hit_writes_down_the_use(store: DirectoryStore, age_ns: int | None, writes: bool) -> None:
-    """At the first one, and where the last is an hour ago or in the future; until then it is the creation."""
+    """At the first one, and if the last is an hour ago or in the future; until then it is the creation."""
     entry = build_entry()
     store.publish(entry)
     path = entry_path(store, entry)
@@ -168,7 +168,7 @@ def test_removals_that_are_broken_off_are_recorded(store: DirectoryStore) -> Non
 
 
 def test_a_whole_scan_reads_what_a_check_does(store: DirectoryStore) -> None:
-    """Sound entries come whole; damaged and misplaced ones come as a scan sees them, without the whole."""
+    """Sound entries come whole; damaged and misplaced ones as in a scan, without the whole."""
     for seed in "abcd":
         store.publish(build_entry(seed))
     damaged, cut, moved = (entry_path(store, build_entry(seed)) for seed in "bcd")

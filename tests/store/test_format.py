@@ -141,7 +141,7 @@ def test_a_table_of_other_rows_is_refused(row: object) -> None:
 
 @pytest.mark.parametrize("name", ["has_log", "place"])
 def test_a_head_of_before_there_was_a_field_is_read(name: str) -> None:
-    """It has none, and everything else of it counts."""
+    """The field is empty, and the rest of the head counts."""
     fields = json.loads(encode_head(build_entry().head))
     del fields[name]
     assert decode_head(json.dumps(fields).encode()) == build_entry().head
@@ -166,7 +166,7 @@ def test_head_of_other_types_is_corrupt(tmp_path: Path, name: str) -> None:
     "head", [b"", b"[]", b"null", b"{", b"\xff\xfe", b"[" * 200_000, b'{"a":NaN}', b"1" * 9999]
 )
 def test_head_that_is_no_object_is_corrupt(tmp_path: Path, head: bytes) -> None:
-    """Anything but a JSON object is refused, however deep or long it is."""
+    """Anything but a JSON object is refused, however deep or long."""
     assert _damage(tmp_path / "entry", _assemble(build_entry(), head, b"{}"), build_entry()) is Damage.CORRUPT
 
 
@@ -196,6 +196,6 @@ def test_an_entry_beyond_a_cap_is_neither_written_nor_read(
 
 
 def test_error_survives_a_process_boundary() -> None:
-    """The error can be sent back from a worker with its damage."""
+    """The error with its damage can be sent back from a worker."""
     error = pickle.loads(pickle.dumps(EntryFormatError(Damage.CORRUPT, "why")))
     assert (error.damage, str(error)) == (Damage.CORRUPT, "why")

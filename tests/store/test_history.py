@@ -1,4 +1,4 @@
-"""Histories and the journal: bounded, and readable whatever was written into them."""
+"""Histories and the journal: bounded, and readable with any content."""
 
 import json
 from pathlib import Path
@@ -39,7 +39,7 @@ def test_options_of_a_build_are_told_where_they_are_short(store: DirectoryStore)
 
 
 def test_programs_are_listed_by_their_own_names(store: DirectoryStore) -> None:
-    """Names come back as they were given, sorted, not as their directories are called."""
+    """Names come back as given, sorted, and not as their files are called."""
     for name in ("Zeta kernel", "a/b", "caf\udce9"):
         store.record(name, _event(1))
     assert store.programs() == ["Zeta kernel", "a/b", "caf\udce9"]
@@ -60,7 +60,7 @@ def test_history_is_bounded(root: Path, store: DirectoryStore) -> None:
 
 
 def test_garbage_in_a_history_is_skipped(root: Path, store: DirectoryStore) -> None:
-    """Torn, foreign and malformed lines cost themselves alone."""
+    """Only torn, foreign and malformed lines are lost."""
     store.record("saxpy", _event(1))
     torn = _file(root).read_bytes()[:30]
     garbage = [torn, b"\xff\xfe", b"[]", b"{}", b"[" * 3000, b'{"program":"saxpy","when_ns":"x"}']
@@ -102,7 +102,7 @@ def test_journal_is_bounded(root: Path, store: DirectoryStore, monkeypatch: pyte
 
 
 def test_long_record_loses_items_not_its_form() -> None:
-    """A record beyond a line keeps the items that fit, and says that others are gone."""
+    """A record longer than a line keeps the items that fit, and says that others are missing."""
     line = line_of({"verdict": "key-changed", "fields": ["x" * 100] * 100, "program": "saxpy"})
     assert len(line) <= LINE_CAP and line.count(b"\n") == 1
     assert json.loads(line) == {"truncated": True, "verdict": "key-changed", "program": "saxpy"}

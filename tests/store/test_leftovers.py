@@ -29,7 +29,7 @@ def test_old_temporary_files_are_leftovers(root: Path, store: DirectoryStore) ->
 def test_what_a_stopped_build_of_misses_leaves_is_removed(
     name: str, root: Path, store: DirectoryStore
 ) -> None:
-    """A half-written request and the lock of those that are built are ours, and go."""
+    """A half-written request and the lock of its builds are ours, and are removed."""
     store.publish(build_entry())
     path = put(root / "v1" / name, b"")
     (leftover,) = store.leftovers(time.time_ns() + 2 * HOUR_NS)
@@ -77,7 +77,7 @@ def test_no_repair_eviction_or_sweep_takes_the_files_of_others(root: Path, share
 
 
 def test_where_nothing_shows_that_a_root_is_ours_nothing_is_removed(root: Path) -> None:
-    """The directory of another program may have our names in it by chance."""
+    """Another program's directory may contain our names by chance."""
     key = 64 * "b"
     damaged = put(root / "v1" / "entries" / "bb" / f"{key}.gpc", b"a recording")
     partial = put(root / "v1" / "tmp" / f"1-{16 * 'a'}-{key}.gpc", b"half")
@@ -105,7 +105,7 @@ def test_an_entry_a_history_or_the_tag_shows_that_a_root_is_ours(mark: str, root
 
 
 def test_only_leftovers_are_removed_as_such(tmp_path: Path, store: DirectoryStore) -> None:
-    """A leftover that changed, or a path elsewhere, is not removed."""
+    """A changed leftover, or a path elsewhere, is not removed."""
     store.publish(build_entry())
     name = f"1-{16 * 'a'}-{64 * 'b'}.gpc"
     left = put(store.root / "v1" / "tmp" / name, b"1")

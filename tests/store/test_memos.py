@@ -36,7 +36,7 @@ def test_what_is_remembered_is_recalled(store: DirectoryStore, path: Path) -> No
 
 
 def test_every_damage_is_seen(store: DirectoryStore, path: Path) -> None:
-    """A changed byte anywhere, a file cut anywhere or one with more behind it is recalled as nothing."""
+    """After a changed byte, a cut or an added byte a file is recalled as nothing."""
     store.remember(_NAME, _DATA)
     whole = path.read_bytes()
     flipped = [whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in range(len(whole))]
@@ -48,7 +48,7 @@ def test_every_damage_is_seen(store: DirectoryStore, path: Path) -> None:
 
 
 def test_a_file_that_unpacks_without_end_is_nothing(store: DirectoryStore, path: Path) -> None:
-    """No more is unpacked than may be kept, whatever a file comes to."""
+    """No more is unpacked than may be kept, whatever the file would expand to."""
     store.remember(_NAME, bytes(UNPACKED_BYTES_CAP))
     assert store.recall(_NAME) == bytes(UNPACKED_BYTES_CAP)
     path.unlink()
@@ -68,7 +68,7 @@ def test_a_file_of_somebody_else_is_nothing(store: DirectoryStore, path: Path) -
 
 
 def test_nothing_is_remembered_where_nothing_may_be_written(tmp_path: Path) -> None:
-    """A read-only cache, and a place that takes no directory, lose it and nothing else."""
+    """A read-only cache, or a place without directories, loses only the memo."""
     (tmp_path / "file").write_bytes(b"")
     for place, writable in (("no", False), ("file", True)):
         store = DirectoryStore(tmp_path / place, writable=writable)
@@ -92,7 +92,7 @@ def test_any_root_recalls_and_the_own_one_remembers(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_bounded_and_what_is_used_stays(tmp_path: Path) -> None:
-    """The files used longest ago give way to new ones, by number and by bytes; the rest stays."""
+    """The least recently used files are replaced by new ones, by number and by bytes; the rest stays."""
     bounded = BoundedFolder(RootFolder(tmp_path / "cache"), layout.MISSED, ".json", Bounds(3, 10, 20))
     names = [digest(bytes([number])) for number in range(5)]
     folder = tmp_path / "cache/v1/missed"

@@ -36,7 +36,7 @@ def store(tmp_path: Path) -> DirectoryStore:
 
 
 def test_a_request_is_kept_whole(store: DirectoryStore) -> None:
-    """Source, options, folders, sizes and variables come back as they were, whatever bytes a source has."""
+    """Source, options, directories, sizes and variables come back unchanged, whatever bytes a source has."""
     assert store.note_missed(_missed()) is Noted.NEW
     assert store.missed() == [_missed()]
 
@@ -50,7 +50,7 @@ def test_a_request_is_noted_once(store: DirectoryStore) -> None:
 
 
 def test_a_request_whose_entry_was_rejected_is_noted_as_such(store: DirectoryStore) -> None:
-    """That is news of a request that was noted before, once, and comes back with it."""
+    """That is new, once, for a request that was noted before, and comes back with it."""
     store.note_missed(_missed())
     rejected = _missed()._replace(rejected=True)
     assert [store.note_missed(rejected), store.note_missed(rejected)] == [Noted.NEW, Noted.KNOWN]
@@ -69,7 +69,7 @@ def test_a_request_is_news_again_after_an_hour(store: DirectoryStore) -> None:
 
 
 def test_what_was_built_is_forgotten(store: DirectoryStore) -> None:
-    """A request that is forgotten is gone, and forgetting it again is not an error."""
+    """A forgotten request is gone, and forgetting it again is not an error."""
     store.note_missed(_missed())
     for _ in range(2):
         store.forget_missed(_missed().key)
@@ -77,7 +77,7 @@ def test_what_was_built_is_forgotten(store: DirectoryStore) -> None:
 
 
 def test_requests_are_bounded(store: DirectoryStore, tmp_path: Path) -> None:
-    """There are never more than so many, and one that is too large is not kept."""
+    """There are never more than the maximum, and one that is too large is not kept."""
     for number in range(FILE_CAP + 3):
         store.note_missed(_missed(number))
     assert len(list((tmp_path / "cache/v1/missed").iterdir())) == FILE_CAP
@@ -93,7 +93,7 @@ def test_requests_are_private(store: DirectoryStore, tmp_path: Path) -> None:
 
 
 def test_nothing_is_noted_where_nothing_may_be_written(tmp_path: Path) -> None:
-    """A read-only cache, or a place that takes no directory, loses the request and nothing else."""
+    """A read-only cache, or a place without directories, loses only the request."""
     (tmp_path / "file").write_bytes(b"")
     stores = DirectoryStore(tmp_path / "no", writable=False), DirectoryStore(tmp_path / "file", writable=True)
     assert [store.note_missed(_missed()) for store in stores] == [Noted.LOST, Noted.LOST]

@@ -1,4 +1,4 @@
-"""Whatever is where an entry should: the program gets its own, verify names it, and a repair removes it."""
+"""Whatever is in place of an entry: the program gets its own, verify names it, and a repair removes it."""
 
 import os
 import shutil
@@ -115,7 +115,7 @@ _WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 def _is_of_the_payload(put: object) -> bool:
-    """Whether a scan, which reads heads alone, cannot see it."""
+    """Whether a scan, which reads only heads, cannot notice it."""
     return put is _WRONG["a byte of the payload"][0]
 
 
@@ -198,7 +198,7 @@ def test_an_entry_of_a_later_version_is_left_alone_until_its_key_is_built_anew(
 
 
 def test_two_entries_that_were_exchanged_are_both_misplaced(store: DirectoryStore) -> None:
-    """Each is a sound entry, and would be the wrong program."""
+    """Each is a sound entry, but of the wrong program."""
     path, other = _path(store), _other(_path(store))
     one, two = path.read_bytes(), other.read_bytes()
     path.write_bytes(two)

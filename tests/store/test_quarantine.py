@@ -1,4 +1,4 @@
-"""Damaged entries: out of the way, recorded and bounded."""
+"""Damaged entries: moved away, recorded and bounded."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tests.store.conftest import build_entry, entry_path
 
 
 def test_damaged_entry_is_quarantined_and_reported(root: Path, store: DirectoryStore) -> None:
-    """A hit on wrong bytes moves them out of the way, records it, and the next look finds nothing."""
+    """A hit on wrong bytes moves them away and records it, and the next lookup finds nothing."""
     entry = build_entry()
     store.publish(entry)
     data = bytearray(encode(entry))
@@ -58,7 +58,7 @@ def _folder(place: Path) -> None:
 
 
 def test_folders_in_quarantine_are_bounded(root: Path, store: DirectoryStore) -> None:
-    """The content of a directory is not ours to remove, so that no more than so many are taken."""
+    """The content of a directory is not ours to remove, so the number of directories is bounded."""
     entry = build_entry()
     store.publish(entry)
     entry_path(store, entry).unlink()

@@ -9,7 +9,7 @@ from tests.store.conftest import build_entry, entry_path
 
 
 def test_scan_tells_what_an_entry_is(store: DirectoryStore) -> None:
-    """A sound entry is scanned with key, head, allocated size and last use."""
+    """A scanned sound entry has key, head, allocated size and last use."""
     entry = build_entry()
     store.publish(entry)
     (scanned,) = store.scan()
@@ -38,7 +38,7 @@ def test_check_compares_the_digest_of_the_payload(store: DirectoryStore) -> None
 def test_read_error_is_a_miss_that_quarantines_nothing(
     store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A disk or server that fails to read says nothing about an entry's bytes."""
+    """A disk or server that fails to read proves nothing about an entry's bytes."""
     entry = build_entry()
     store.publish(entry)
 

@@ -52,7 +52,7 @@ def test_a_shared_root_is_read(root: Path) -> None:
 
 @pytest.mark.parametrize("inner", [".", "v1", "v1/entries", "v1/entries/*"])
 def test_a_private_folder_is_named_with_its_mode(root: Path, inner: str) -> None:
-    """A mode that shuts others out, of the root or of a directory below, names the place and two ways out."""
+    """A mode that excludes others, of the root or of a directory below, gives the place and two remedies."""
     (folder,) = root.glob(inner) if inner != "." else [root]
     folder.chmod(0o700)
     place = "it" if folder == root else str(folder)
@@ -63,7 +63,7 @@ def test_a_private_folder_is_named_with_its_mode(root: Path, inner: str) -> None
 
 
 def test_a_private_entry_is_named(root: Path) -> None:
-    """Directories that all may pass around entries that only their owner may read are seen, too."""
+    """Entries that only their owner may read, in directories that all may enter, are noticed too."""
     (entry,) = root.rglob("*.gpc")
     entry.chmod(0o600)
     assert "is closed to this user" in _told(root) and f"chmod -R go+rX {root}" in _told(root)
@@ -79,20 +79,20 @@ def test_another_owner_is_named(root: Path, what: str) -> None:
 
 
 def test_a_root_that_others_may_write_to_is_named(root: Path) -> None:
-    """A right to write for others is reported with its mode, and chmod is the remedy."""
+    """A mode that lets others write is reported, and chmod is the remedy."""
     root.chmod(0o777)
     told = _told(root)
     assert "others may write to it (mode 0777)" in told and f"chmod -R go-w {root}" in told
 
 
 def test_a_place_that_is_no_cache_is_named(root: Path) -> None:
-    """A name that leads nowhere, or to a file, is a mistake in the variable."""
+    """A path that does not exist, or a file, is a mistake in the variable."""
     (root / "file").write_bytes(b"")
     for name, problem in {"none": "it does not exist", "file": "it is not a directory"}.items():
         assert _told(root / name).endswith(f"as {problem}; correct GPUCACHE_SYSTEM_DIRS")
 
 
 def test_a_root_below_a_private_folder_is_told(root: Path) -> None:
-    """Where a directory above shuts this user out, nothing is claimed of the root itself."""
+    """If a directory above excludes this user, nothing is claimed of the root itself."""
     root.parent.chmod(0o700)
     assert "this user may not pass through a directory above it" in _told(root)

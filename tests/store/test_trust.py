@@ -1,4 +1,4 @@
-"""Which roots and files are believed."""
+"""Which roots and files are trusted."""
 
 import os
 from pathlib import Path
@@ -33,19 +33,19 @@ def test_own_root_is_usable(tmp_path: Path) -> None:
 
 
 def test_missing_root_is_no_fault(tmp_path: Path) -> None:
-    """A root that is not there yet is distinguished from one that is refused."""
+    """A root that does not exist yet is distinguished from one that is refused."""
     assert root_state(tmp_path / "none" / "yet") == Root.MISSING
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o775, 0o1777, 0o702])
 def test_root_others_can_write_to_is_refused(tmp_path: Path, mode: int) -> None:
-    """Group or others with a right to write, sticky or not, make a root unusable; the remedy is named."""
+    """A root that group or others can write to, sticky or not, is refused; the remedy is named."""
     tmp_path.chmod(mode)
     assert f"chmod go-w {tmp_path}" in _refusal(tmp_path)
 
 
 def test_root_that_is_a_file_is_refused(tmp_path: Path) -> None:
-    """A file in the root's place is named with the remedy, and every verb ends in our own error."""
+    """A file in place of the root is named with the remedy, and every verb ends in our own error."""
     root = tmp_path / "file"
     root.write_text("mine")
     store = DirectoryStore(root, writable=True)
@@ -59,7 +59,7 @@ def test_root_that_is_a_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_dangling_link_is_refused(tmp_path: Path) -> None:
-    """A root that is a link to nothing is not made at the link's other end."""
+    """A root that is a link to nothing is not created at the link's target."""
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(CacheUnusableError, match="link to nothing"):
         DirectoryStore(tmp_path / "link", writable=True).publish(build_entry())
