@@ -1,5 +1,5 @@
-/* Stands between PyOpenCL and the OpenCL loader, and writes the name of each call that builds or loads to the
-   file that CALLS names, before it hands the call on. */
+/* Wraps the OpenCL loader for PyOpenCL, and writes the name of each call that builds or loads to the
+   file that CALLS names, before it passes the call on. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>

@@ -1,6 +1,5 @@
-/* An OpenCL driver for machines that have none, whose compiler does what a source tells it to: a word
-   after "behave:" is done while that source is built, once for each time it stands there. A source without
-   such a word becomes a binary. CL_DRIVER_VERSION is the version of the driver; DRIVER_LOG names a file to
+/* An OpenCL driver for machines that have none, whose compiler behaves as a source says: each word
+   after "behave:" is done while that source is built. A source without such a word becomes a binary. CL_DRIVER_VERSION is the version of the driver; DRIVER_LOG names a file to
    which a line is added for each build: the process, and the first word, or "build".
    The order of the functions in the table is that of the ICD loader: cl_khr_icd. */
 #define _GNU_SOURCE
@@ -117,7 +116,7 @@ static void behave(struct Program *program, const char *word) {
     if (!strcmp(word, "abort")) abort();
     if (!strcmp(word, "overflow")) for (volatile char *at = (char *)&word;; at -= 4096) *at = 1;
     if (!strcmp(word, "hang")) for (;;) pause();
-    if (!strcmp(word, "deaf")) { /* hangs, and hears nothing that can be declined */
+    if (!strcmp(word, "deaf")) { /* hangs, and ignores every signal that can be ignored */
         sigset_t all;
         sigfillset(&all);
         sigprocmask(SIG_BLOCK, &all, NULL);

@@ -264,7 +264,7 @@ static int path_holds(const struct question *question, const struct condition *o
 
 /* ---- variables ---- */
 
-/* Whether a text fits a pattern, in which * stands for any text and ? for one character. */
+/* Whether a text fits a pattern, in which * matches any text and ? one character. */
 static int fits(const char *pattern, size_t size, const char *text, size_t length) {
     size_t star = SIZE_MAX, back = 0, at = 0, in = 0;
     while (at < length) {
@@ -316,7 +316,7 @@ static size_t without_ours(const char *value, size_t size, char left[PATH_MAX]) 
         if (!end) end = stop;
         size_t length = (size_t)(end - value);
         if (!length || (length > ours && !memcmp(end - ours, OUR_LAYER, ours))) continue;
-        if (used + length + 2 > PATH_MAX) return PATH_MAX; /* as long as no value that was kept */
+        if (used + length + 2 > PATH_MAX) return PATH_MAX; /* longer than any kept value */
         if (used) left[used++] = ':';
         memcpy(left + used, value, length);
         used += length;
@@ -336,7 +336,7 @@ static int variables_hold(const struct question *question, const struct conditio
         if (!length || !fits_any(one->text, each.at, length) || fits_any(one->value, each.at, length)) continue;
         const char *name = each.at; /* and the value after it */
         struct wire_bytes all = question->fields[AT_ENVIRONMENT], before = {all.at, (size_t)(name - (char *)all.at)};
-        if (is_among(before, each.at, each.size)) continue; /* a text that is listed twice is not a second one */
+        if (is_among(before, each.at, each.size)) continue; /* a text that is listed twice counts once */
         if (length == strlen(LAYERS) && !memcmp(name, LAYERS, length)) {
             size_t left = without_ours(sign + 1, each.size - length - 1, layers + length + 1);
             if (!left) continue;

@@ -79,7 +79,7 @@ int open_below(int root, const char *folder, const char *group, const char *name
     return -1;
 }
 
-/* Header, head and detail of an open file: whether they are sound, and those that the reference is of. */
+/* Header, head and detail of an open file: whether they are sound and match the reference. */
 static int is_described(struct entry *entry, const struct reference *reference, uint64_t size) {
     unsigned char header[HEADER], sum[16], *front;
     if (size < HEADER || !read_at(entry->fd, header, HEADER, 0)) return 0;
@@ -140,7 +140,7 @@ int entry_read(struct entry *entry, void *bytes, int may_write) {
     sound = sound && !memcmp(sum, entry->sum, 16);
     if (sound && entry->is_used && may_write) {
         struct timespec now[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_NOW}};
-        if (futimens(entry->fd, now)) sound = 1; /* that it was used is lost, and no more */
+        if (futimens(entry->fd, now)) sound = 1; /* only the record of this use is lost */
     }
     close(entry->fd);
     entry->fd = -1;

@@ -36,7 +36,7 @@ int open_below(int root, const char *folder, const char *group, const char *name
 /* Open the entry of a reference: 1, or 0 if it does not exist or has changed. */
 int entry_open(const char *roots, const struct reference *reference, struct entry *entry);
 
-/* Read its payload, check it, record that it was used, and close it. */
+/* Read its payload, check it, record its use, and close it. */
 int entry_read(struct entry *entry, void *bytes, int may_write);
 
 #endif

@@ -27,12 +27,12 @@
 #define REFERENCES_CAP 128
 #define REFERENCE 56 /* the key, the sum of the description, when the entry was made */
 #define TITLE_SIZE 100
-#define BLANKS " \t\r\n" /* not by sscanf, for which a new glibc would be needed where one compiles */
-#define TAIL 80           /* of a longer source: the part that a program makes up for each run may be there */
+#define BLANKS " \t\r\n" /* not by sscanf, which would need a new glibc if compiled with one */
+#define TAIL 80           /* of a longer source: it may have the part that a program makes up for each run */
 
 enum { AT_OPTIONS = 3, AT_SOURCE = 4, AT_NAME = 5, AT_NVRTC_SOURCE = 6 };
 
-/* The file of a layer, or the roots of a run; where this process was at the start. */
+/* The file of a layer, or the roots of a run; the directory of this process at the start. */
 static char folder[PATH_MAX], name[NAME_MAX + 1], roots[4 * PATH_MAX], start[PATH_MAX];
 static int tells, may_write;
 
@@ -88,7 +88,7 @@ int index_begin(int of_layer) {
     return 1;
 }
 
-/* ---- telling ---- */
+/* ---- messages ---- */
 
 /* A line on standard error, unless its reader has gone: the signal would end the program. */
 static void say(const char *format, ...) {
@@ -171,7 +171,7 @@ struct index {
     uint64_t size, rows;
     const char *roots; /* of the entries that its records refer to */
     int may_write;
-    int explains; /* whether the reason of a missing answer matters: where no server reports it */
+    int explains; /* whether the reason of a missing answer is needed, as no server reports it */
 };
 
 /* Read the header of an open file: 1, or 0 if it is not a sound index. */
@@ -183,7 +183,7 @@ static int begin_index(struct index *index, uint64_t size) {
     return index->size == size && index->rows <= ROWS_CAP && HEADER + index->rows * ROW <= size;
 }
 
-/* Open the index of the layer: 1, or 0 where it is not there or is not believed, and why. */
+/* Open the index of the layer: 1, or 0 if it is missing or not trusted, and why. */
 static int open_layer(struct index *index, char why[WHY_SIZE]) {
     struct stat status;
     int place = open_above(AT_FDCWD, *folder ? folder : "/", O_DIRECTORY);
@@ -343,7 +343,7 @@ static int fill_holes(const struct question *question, struct wire_reply *at_hol
     return wire_is_sound(answer);
 }
 
-/* Write a field where there is room for it; its bytes may follow later. */
+/* Write a field if there is room for it; its bytes may follow later. */
 static unsigned char *put_field(unsigned char *to, const void *bytes, size_t size) {
     for (int i = 0; i < 4; i++) *to++ = (unsigned char)(size >> 8 * i);
     if (bytes && size) memcpy(to, bytes, size);
@@ -451,7 +451,7 @@ static uint64_t first_row(const struct index *index, uint64_t of_source) {
     return from;
 }
 
-/* The source of a record that asks for the same but for that; 0 for any other. */
+/* The source of a record that is otherwise equal; 0 for any other. */
 static int has_other_source(const struct question *question, struct wire_reply *record, struct wire_bytes *source) {
     uint64_t holes, count;
     struct hole hole;

@@ -19,7 +19,7 @@
 
 #define WHY_SIZE 512
 
-/* A question as the program asks it, and where its process was when it began to ask. */
+/* A question as the program asks it, and the directory of its process at its first question. */
 struct question {
     enum wire_kind kind;
     const struct wire_bytes *fields;
@@ -30,7 +30,7 @@ struct question {
 /* The positions of the first fields of a request, and of the fields that say which library compiles. */
 enum { AT_FOLDER = 1, AT_ENVIRONMENT = 2, AT_DEVICES = 6, DEVICE_FIELDS = 8, AT_NVRTC = 4 };
 
-int is_true(const char *value); /* of a variable that says yes or no */
+int is_true(const char *value); /* of a variable that is yes or no */
 
 /* Whether the first root of a run has an index. If it has none, the server is needed for certain, and may get
    ready while the program starts. In this header, because its caller uses nothing else of the index. */
@@ -47,14 +47,14 @@ int index_begin(int of_layer);
 /* The answer to a question: 1 and a hit, which must be given to wire_done(), or 0. Changes no errno. */
 int index_answer(enum wire_kind kind, const struct wire_bytes *fields, size_t count, struct wire_reply *reply);
 
-/* The same from roots that a caller names; where it may write, an entry's last use is set. */
+/* The same from given roots; if it may write, an entry's last use is set. */
 int index_answer_below(const char *roots, int may_write, enum wire_kind kind, const struct wire_bytes *fields,
                        size_t count, struct wire_reply *reply);
 
 /* Take as many conditions as a record counts, and see whether all of them are met: 1, or 0 and why not. */
 int conditions_hold(const struct question *question, struct wire_reply *record, char why[WHY_SIZE]);
 
-/* XXH64 of some bytes; the result may be the seed of what follows. */
+/* XXH64 of some bytes; the result may be the seed for further bytes. */
 uint64_t digest(const void *bytes, size_t size, uint64_t seed);
 
 /* Eight bytes, little-endian. */

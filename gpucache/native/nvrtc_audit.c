@@ -51,7 +51,7 @@ static int major_of(const char *name, const char *prefix) {
     return major >= OLDEST && major <= NEWEST ? major : 0;
 }
 
-/* Whether a file is a library that the loader would take: it passes over those of other machines. */
+/* Whether a file is a library that the loader would take: it skips those of other machines. */
 static int is_library(const char *path) {
     ElfW(Ehdr) header;
     int file = open(path, O_RDONLY | O_CLOEXEC);

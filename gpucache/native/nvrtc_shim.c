@@ -73,7 +73,7 @@ struct texts {
 
 struct program {
     char *source, *name;
-    struct texts headers, expressions; /* of headers each name is followed by its content */
+    struct texts headers, expressions; /* each header's name is followed by its content */
     int followed;                      /* by a callback, which a hit would not call */
     int answered;                      /* whether any compile of it was */
     struct wire_bytes artifacts[KINDS]; /* copies of an answer's results; NULL if NVRTC is to be called */
@@ -155,7 +155,7 @@ struct request {
     size_t count, room;
 };
 
-/* Room was made for all of them, or none is put at all. */
+/* Puts all of them if there was room, else none. */
 static void put(struct request *request, struct wire_bytes field) {
     if (request->count < request->room) request->fields[request->count++] = field;
 }
@@ -357,7 +357,7 @@ static nvrtcResult compile(nvrtcProgram handle, struct program *program, int cou
     return result;
 }
 
-/* Have a compile fail that GPUCACHE_REQUIRE does not allow. */
+/* Make a compile fail that GPUCACHE_REQUIRE does not allow. */
 static void refuse(struct program *program, char *log) {
     drop(program, LOG, CUBIN);
     program->artifacts[LOG] = (struct wire_bytes){log, log ? strlen(log) + 1 : 0};

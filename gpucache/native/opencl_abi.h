@@ -71,7 +71,7 @@ enum {
     CL_LAYER_API_VERSION_100 = 100,
 };
 
-/* A loader's table of functions. Those that the layer has no use for are counted, and passed on as they are. */
+/* A loader's table of functions. Those that the layer does not need are counted, and passed on unchanged. */
 typedef struct cl_icd_dispatch {
     void *unused_0[1];
     cl_int (*clGetPlatformInfo)(cl_platform_id, cl_platform_info, size_t, void *, size_t *);

@@ -19,7 +19,7 @@
 #define FACTS (1 + PLATFORM_FACTS + DEVICE_FACTS) /* fields about each device, the driver's file first */
 #define MAX_PLATFORMS 16
 
-/* One build of one program, with its devices in the order that the program has them in. */
+/* One build of one program, with its devices in the order of the program. */
 struct build {
     struct program *program;
     cl_program handle;
@@ -51,7 +51,7 @@ static char *build_log(cl_program program, cl_device_id device) {
     return log;
 }
 
-/* Which devices a build is for: false where the driver would refuse them, or where there are too many. */
+/* Which devices a build is for: false if the driver would refuse them, or if there are too many. */
 static bool find_devices(struct build *build, cl_uint count, const cl_device_id *devices) {
     size_t size = 0;
     cl_program handle = build->handle;
@@ -139,7 +139,7 @@ static void free_description(struct wire_bytes fields[FACTS]) {
     for (int i = 1 + PLATFORM_FACTS; i < FACTS; i++) free((void *)fields[i].at);
 }
 
-/* The binaries of a program in the order of its devices. They are to be freed even where it says false. */
+/* The binaries of a program in the order of its devices. They are to be freed even if it returns false. */
 static bool fetch_binaries(const struct build *build, unsigned char **binaries, size_t *sizes) {
     size_t all = 0, count = build->total;
     cl_program handle = build->handle;
@@ -257,7 +257,7 @@ static bool read_hit(struct twin *twin, struct wire_reply *reply, const unsigned
     for (cl_uint i = 0; i < twin->count; i++) {
         struct wire_bytes binary, log;
         if (!wire_next(reply, &binary) || !wire_next(reply, &log)) {
-            wire_stop(); /* a server that counts otherwise is not understood */
+            wire_stop(); /* a server with another count is not understood */
             return false;
         }
         binaries[i] = binary.at;
@@ -331,7 +331,7 @@ struct report {
     atomic_int users; /* the asking program and, if there is one, the callback */
     atomic_bool told, ended;
     struct build build;
-    char *token; /* NULL if no program wants to hear of the build */
+    char *token; /* NULL if the server needs no report of the build */
     enum wire_wanted wanted; /* the binaries too */
     struct stopwatch compile;
     cl_program_notify notify;
@@ -351,12 +351,12 @@ static void finish_report(struct report *report, cl_int code) {
     if (atomic_exchange(&report->told, true)) return;
     uint64_t ns = end_compile(&report->compile);
     if (has_begun(code)) built_by_driver(report->build.program, report->build.mask);
-    /* Intel's runtime builds a program no more that has failed once, and that is left to it. */
+    /* Intel's runtime does not rebuild a program that has failed once, and that is left to it. */
     if (code != CL_SUCCESS && has_begun(code)) stop_serving(report->build.program);
     if (report->token && wire_asks()) tell_built(&report->build, report->token, report->wanted, code, ns);
 }
 
-/* A driver may notify before it returns, afterwards or, where a build fails, not at all. */
+/* A driver may notify before it returns, afterwards or, if a build fails, not at all. */
 static void end_build_once(struct report *report) {
     if (!atomic_exchange(&report->ended, true)) end_build(report->build.program);
 }
@@ -445,7 +445,7 @@ static struct twin *ask_twin(enum wire_kind kind, const struct build *build, con
                              struct wire_reply *reply, char **token) {
     struct twin *twin = ask_once(kind, build, marks, false, reply, token);
     if (twin || !reply->note.at) return twin;
-    wire_done(reply); /* the driver refused an index's binary, of which the server must know */
+    wire_done(reply); /* the driver refused an index's binary, which the server must know */
     free(*token);
     *token = NULL;
     return ask_once(kind, build, marks, true, reply, token);
@@ -539,7 +539,7 @@ static struct part *copy_parts(const struct inputs *inputs) {
     return NULL;
 }
 
-/* Link by the driver, with what is behind the handles of programs. */
+/* Link by the driver, with the programs behind the handles. */
 static cl_program link_programs(const struct asked *asked, const struct inputs *inputs, cl_int *error) {
     bool given = inputs->programs && inputs->count;
     struct twin **twins = given ? calloc(inputs->count, sizeof *twins) : NULL;

@@ -4,7 +4,7 @@
 
 #include "opencl_handles.h"
 
-/* How a command asks for a build. */
+/* A command's request for a build. */
 struct asked {
     cl_uint count;
     const cl_device_id *devices;
@@ -29,7 +29,7 @@ enum progress {
 cl_int build_known(struct program *program, cl_program handle, const struct asked *asked,
                    enum progress *progress);
 
-/* How a command asks for a compile that is to be linked, without its devices and options. */
+/* A command's request for a compile to be linked later, without its devices and options. */
 struct headers {
     cl_uint count;
     const cl_program *programs;
@@ -40,7 +40,7 @@ struct headers {
 cl_int compile_known(struct program *program, cl_program handle, const struct asked *asked,
                      const struct headers *headers);
 
-/* How a command asks for a link, without its devices and options. */
+/* A command's request for a link, without its devices and options. */
 struct inputs {
     cl_context context;
     cl_uint count;
@@ -52,13 +52,13 @@ cl_program link_known(const struct asked *asked, const struct inputs *inputs, cl
 /* Report a call that is not served. */
 void tell_other(const char *call, const char *options, cl_program of);
 
-/* Have a build fail that GPUCACHE_REQUIRE does not allow: its log, which the program owns from then on, says why. */
+/* Make a build fail that GPUCACHE_REQUIRE does not allow: its log, which the program then owns, says why. */
 void refuse_build(struct program *program, char *log);
 
 /* Whether an error comes from a build that has begun, so that an earlier build is no longer valid. */
 bool has_begun(cl_int code);
 
-/* The program of a twin compiled from source; NULL where that fails. */
+/* The program of a twin compiled from source; NULL if that fails. */
 cl_program model_of(cl_program handle, struct twin *twin);
 
 typedef cl_int (*get_info)(void *, cl_uint, size_t, void *, size_t *);

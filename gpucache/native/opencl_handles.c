@@ -38,7 +38,7 @@ struct program {
     char *token;
     char *refusal; /* the log of a build that had to fail */
     uint64_t turns, turn; /* builds that were begun, and the one that is under way */
-    char *mark;           /* of what it was compiled from, if it is a part; NULL otherwise */
+    char *mark;           /* of its inputs, if it is a part; else NULL */
     char *part_options;
     struct launch *launches;
     size_t told;
@@ -83,7 +83,7 @@ static void link_entry(struct entry **table, struct entry *entry) {
     *link = entry;
 }
 
-/* The program, out of the table, if nothing needs it any more; else NULL. */
+/* The program, out of the table, once nothing needs it; else NULL. */
 static struct program *take_if_unused(struct program *program) {
     if (!program || program->references || program->kernels || program->pins) return NULL;
     unlink_entry(programs, &program->entry);

@@ -37,7 +37,7 @@ struct twin {
 };
 
 struct local_size {
-    cl_uint dimensions; /* 0 where the driver chooses */
+    cl_uint dimensions; /* 0 if the driver chooses */
     size_t of[3];       /* 0 beyond the dimensions */
 };
 
@@ -120,7 +120,7 @@ void kernel_retained(cl_kernel handle);
 struct program *kernel_released(cl_kernel handle); /* as program_released() */
 cl_program program_of_kernel(cl_kernel handle);    /* the command's own handle; NULL for an unknown kernel */
 
-/* The program of a kernel, pinned, if a launch may have to be reported; else NULL, which is found quickly. */
+/* The program of a kernel, pinned, if a launch may have to be reported; else NULL, which is quick. */
 struct program *program_to_tell(cl_kernel handle, const struct local_size *size);
 
 /* Note a launch. A copy of the program's token if none like it was reported before, else NULL. */

@@ -240,7 +240,7 @@ static cl_kernel kernel_of_model(cl_kernel handle) {
     return kernel;
 }
 
-/* Binaries of Intel's runtime say nothing about arguments. Who asks all the same pays for a compile. */
+/* Binaries of Intel's runtime say nothing about arguments. A program that asks anyway pays for a compile. */
 static cl_int get_kernel_arg_info(cl_kernel handle, cl_uint index, cl_kernel_arg_info name,
                                   size_t room, void *to, size_t *size_ret) {
     cl_int code = below.clGetKernelArgInfo(handle, index, name, room, to, size_ret);
@@ -478,7 +478,7 @@ EXPORTED cl_int clInitLayer(cl_uint count, const cl_icd_dispatch *next, cl_uint 
         char pid[WIRE_NUMBER_SIZE];
         struct wire_bytes process = wire_number((uint64_t)getpid(), pid);
         wire_note("loaded");
-        if (!index_is_there()) wire_tell(WIRE_LOADED, &process, 1, 0); /* so that the server makes ready meanwhile */
+        if (!index_is_there()) wire_tell(WIRE_LOADED, &process, 1, 0); /* so that the server prepares meanwhile */
     }
     if (wire_asks() || wire_requires()) take_over(&tables[mine]);
     *count_ret = functions;
@@ -486,7 +486,7 @@ EXPORTED cl_int clInitLayer(cl_uint count, const cl_icd_dispatch *next, cl_uint 
     return CL_SUCCESS;
 }
 
-/* Newer loaders of Khronos' ask for this one alone, which none of the older headers declares. */
+/* Khronos' newer loaders look only for this one, which older headers do not declare. */
 EXPORTED cl_int clInitLayerWithProperties(cl_uint count, const cl_icd_dispatch *next,
                                           cl_uint *count_ret, const cl_icd_dispatch **table_ret,
                                           const cl_ulong *properties) {

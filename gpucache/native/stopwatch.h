@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <time.h>
 
-#define LEAST_COMPILE_NS 5000000 /* no compile takes less of a processor; to hand one to another thread does */
+#define LEAST_COMPILE_NS 5000000 /* no compile takes less CPU time; passing one to another thread does */
 
 struct stopwatch {
     uint64_t began, used; /* by the clock, and by the thread, in ns */

@@ -32,7 +32,7 @@ extern char **environ;
 /* The only state. Atomic and without a lock, so that a child of fork() finds it usable at any moment. */
 enum { UNREAD, ASKING, READING, SILENT };
 static atomic_int state = UNREAD;
-static int stands; /* a server was named, whether or not it replies */
+static int stands; /* a server is named, whether or not it replies */
 static struct sockaddr_un address = {.sun_family = AF_UNIX};
 static long timeout_ms = USUAL_TIMEOUT_MS;
 static int has_roots; /* whether a question is looked up in an index before the server is asked */
@@ -115,7 +115,7 @@ static int64_t now_us(void) {
    because connect() of a local socket that does not block fails at once where the server is merely busy. */
 static int limit_wait(int fd, int64_t deadline_us) {
     int64_t left = deadline_us - now_us();
-    if (left <= 0) return 0; /* zero would mean for ever */
+    if (left <= 0) return 0; /* zero would mean forever */
     struct timeval wait = {.tv_sec = left / 1000000, .tv_usec = left % 1000000};
     return !setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof wait) &&
            !setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
@@ -340,7 +340,7 @@ static struct wire_bytes copy_environment(void) {
     return (struct wire_bytes){copy, used};
 }
 
-/* The value of the variable that an entry of an environment names; NULL where it is not set. */
+/* The value of the variable that an entry of an environment names; NULL if it is not set. */
 static const char *value_of(struct wire_bytes environment, const char *entry) {
     const char *each = environment.at, *end = each + environment.size;
     size_t name = strcspn(entry, "=") + 1;

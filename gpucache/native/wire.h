@@ -40,7 +40,7 @@ enum wire_kind {
     WIRE_REFUSED = 0x84,
 };
 
-/* Bytes that belong to somebody else. */
+/* Bytes that have another owner. */
 struct wire_bytes {
     const void *at;
     size_t size;
@@ -60,7 +60,7 @@ void wire_begin(void);
 /* Whether the server or the index may be asked: it exists, and nothing has failed yet. */
 int wire_asks(void);
 
-/* Whether a build that is not served has to fail: GPUCACHE_REQUIRE is set, and there is or was somebody to ask. */
+/* Whether a build that is not served has to fail: GPUCACHE_REQUIRE is set, and there is or was a server or index to ask. */
 int wire_requires(void);
 
 /* The log of such a build: the text of a reply of this kind, else that no server answered. To be freed. */
@@ -72,7 +72,7 @@ int wire_refuse(struct wire_reply *reply, const char *why);
 /* Whether an index of roots is searched before the server is asked. */
 int wire_has_roots(void);
 
-/* Ask no more: for who finds that a sound reply makes no sense. */
+/* Stop asking, after a sound reply that makes no sense. */
 void wire_stop(void);
 
 /* Ask, and wait for the reply: 1, or 0 if there is none. The fields are sent without a copy. A reply must be

@@ -13,23 +13,23 @@ from tests.benchmarks.measure import Comparison, Effort, show, show_growth
 ROUNDS = 15
 SIZES = (1_000, 10_000, 100_000)
 NAMES: Mapping[str, str] = {
-    "store-hit": "a checked hit in the store at four sizes, beside cuda.core's file cache and a raw read",
-    "library-hit": "a hit by compile_program, ProgramCache and build_program, beside cuda.core and PyOpenCL",
-    "library-start": "a start with a hit by the library, its import and hit, beside PyOpenCL and cuda.core",
-    "run": "a start below run whose builds hit, beside PyOpenCL, cuda.core and the same exported layer",
-    "launch": "a start to its first launch with a hit by the library, beside peers, on a GPU and on Intel",
-    "key": "CUB's key in a fresh process beside hashing its headers and ccache, and what its hit is worth",
-    "miss": "what a miss adds to its compile, whole and in parts, beside two syncs and the compile",
-    "warm": "gpucache warm beside a bare process pool, and where all are hits",
-    "warm-fleet": "warm --check of 200 machines' profiles by 500 recorded programs, beside reading the files",
-    "warm-on": "gpucache warm --on two workers of Dask and of mpiexec beside a bare Dask map and at home",
-    "processes": "hits by 16 processes beside one and beside cuda.core's cache, and a start of 64 processes",
-    "remote-layer": "a start whose 30 hits are in a store elsewhere, beside local hits, and many at once",
-    "start": "the command's start, beside importing click",
-    "scale": "inspect, verify and evict of large caches, beside find, reading and hashing all, and ccache",
-    "scale-triton": "inspect and verify of 5,000 entries of Triton's, beside find and reading all",
-    "remote-stores": "push and pull of 500 entries and of one large one, beside each store's library alone",
-    "remote-triton": "pull of 12 kernels of Triton's, beside compiling them",
+    "store-hit": "a checked hit in the store at four sizes, against cuda.core's file cache and a raw read",
+    "library-hit": "a hit by compile_program, ProgramCache and build_program, against cuda.core and PyOpenCL",
+    "library-start": "a start with a hit by the library, its import and hit, against PyOpenCL and cuda.core",
+    "run": "a start below run whose builds hit, against PyOpenCL, cuda.core and the same exported layer",
+    "launch": "a start to its first launch with a hit by the library, against peers, on a GPU and on Intel",
+    "key": "CUB's key in a fresh process against hashing its headers and ccache, and the gain of its hit",
+    "miss": "the overhead of a miss, whole and in parts, against two syncs and the compile",
+    "warm": "gpucache warm against a bare process pool, and with hits only",
+    "warm-fleet": "warm --check of 200 machine profiles by 500 recorded programs, against reading the files",
+    "warm-on": "gpucache warm --on two workers of Dask and of mpiexec against a bare Dask map and at home",
+    "processes": "hits by 16 processes against one and cuda.core's cache, and a start of 64 processes",
+    "remote-layer": "a start whose 30 hits are in a store elsewhere, against local hits, and many at once",
+    "start": "the command's start, against importing click",
+    "scale": "inspect, verify and evict of large caches, against find, reading and hashing all, and ccache",
+    "scale-triton": "inspect and verify of 5,000 entries of Triton's, against find and reading all",
+    "remote-stores": "push and pull of 500 entries and of one large one, against each store's library alone",
+    "remote-triton": "pull of 12 kernels of Triton's, against compiling them",
 }
 """Every benchmark with the subject of its measurement; its module has the same name."""
 
@@ -46,14 +46,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     told = "\n".join(f"  {name:13} {what}" for name, what in NAMES.items())
     parser = argparse.ArgumentParser(
         prog="python -m tests.benchmarks",
-        description=f"What gpucache costs beside its peers, in one run.\n\n{told}",
+        description=f"The costs of gpucache against its peers, in one run.\n\n{told}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("name", nargs="+", choices=[*NAMES, "all"], metavar="NAME")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"turns of each side ({ROUNDS})")
     parser.add_argument(
         "--entries", type=int, nargs="+", default=SIZES,
-        help=f"sizes of the cache for 'scale' ({', '.join(map(str, SIZES))}); its growth is told at the end",
+        help=f"sizes of the cache for 'scale' ({', '.join(map(str, SIZES))}); its growth is shown at the end",
     )  # fmt: skip
     parser.add_argument("--stores", nargs="+", default=(), help="kinds of stores for 'remote-stores'")
     parser.add_argument("--at-once", type=int, default=16, help="starts at once for 'remote-layer' (16)")

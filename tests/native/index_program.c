@@ -12,7 +12,7 @@
 
 #include "wire.h"
 
-static struct wire_bytes *fields; /* as many as there are, so that reading beyond them is seen */
+static struct wire_bytes *fields; /* exactly as many as needed, so that reading beyond them is noticed */
 static size_t count;
 static enum wire_kind kind;
 
@@ -26,7 +26,7 @@ static void load(const char *path) {
     while (at < size) {
         uint32_t length;
         memcpy(&length, bytes + at, 4);
-        /* In memory of its own, so that reading beyond it is seen. */
+        /* In separate memory, so that reading beyond it is noticed. */
         void *copy = length ? malloc(length) : NULL;
         if (length) memcpy(copy, bytes + at + 4, length);
         fields = realloc(fields, (count + 1) * sizeof *fields);

@@ -1,4 +1,4 @@
-/* A program that asks NVRTC everything it can be asked, and prints every answer. What it prints must not depend
+/* A program that makes every query to NVRTC, and prints every result. Its output must not depend
    on whether its compiles are served. Usage: program MODE [LIBRARY...]
 
    Linked with NVRTC it is compiled with LINKED; else it loads the library whose path is its second argument. */
@@ -197,7 +197,7 @@ int main(int given, char **arguments) {
         for (int i = 0; i < 3; i++) compile(stdout, i, 3);
     } else if (!strcmp(mode, "change")) {
         change();
-    } else if (!strcmp(mode, "often")) { /* what is not answered is compiled, so one answer may cost more */
+    } else if (!strcmp(mode, "often")) { /* a miss is compiled, so one answer may take longer */
         static const int some[] = {0, 1, 6, 8};
         for (int i = 0; i < (int)(sizeof some / sizeof *some); i++) compile(stdout, some[i], OFTEN);
     } else if (!strcmp(mode, "closed")) {

@@ -1,4 +1,4 @@
-/* A program that uses OpenCL as many do, and prints what it learns, a fact a line. What it prints must not
+/* A program that uses OpenCL in the usual ways, and prints a fact a line. Its output must not
    depend on whether its builds are served. Usage: program MODE PLATFORM */
 #define _GNU_SOURCE
 #define CL_TARGET_OPENCL_VERSION 300
@@ -370,7 +370,7 @@ static void apart(cl_platform_id platform) {
     FACT("compile %d", clCompileProgram(second, 1, &device, "-DF=missing", 0, NULL, NULL, NULL, NULL));
     char vendor[256] = "";
     clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof vendor, vendor, NULL);
-    if (strstr(vendor, "Intel")) use_linked(linked("", 2, first, second)); /* it links what was compiled before */
+    if (strstr(vendor, "Intel")) use_linked(linked("", 2, first, second)); /* it links the earlier compiles */
     FACT("compile %d", clCompileProgram(second, 1, &device, "-DF=2", 0, NULL, NULL, NULL, NULL));
     use_linked(linked("", 2, first, second));
     stage = "built";
@@ -440,7 +440,7 @@ static void apart(cl_platform_id platform) {
     }
 }
 
-/* Two halves of the device, or the device itself where it has none. */
+/* Two halves of the device, or the device itself if it has none. */
 static void two_devices(cl_platform_id platform) {
     cl_device_partition_property halves[] = {CL_DEVICE_PARTITION_BY_COUNTS, 1, 1, 0, 0};
     FACT("split %d", clCreateSubDevices(device, halves, 8, all, &devices));
@@ -616,7 +616,7 @@ static void forks(void) {
     clReleaseProgram(program);
 }
 
-/* One build before and one after every descriptor is closed that the program did not open itself. */
+/* One build before and one after closing every descriptor that the program did not open itself. */
 static void closed(void) {
     cl_program program = create();
     FACT("build %d", clBuildProgram(program, 0, NULL, "-DN=3", NULL, NULL));

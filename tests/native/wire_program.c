@@ -1,4 +1,4 @@
-/* Asks one question for each line of its input, each in a process of its own, and says what came of it.
+/* Asks one question for each line of its input, each in a separate process, and prints the result.
    Usage: wire_program [FIELDS] */
 #define _GNU_SOURCE
 #include <signal.h>
