@@ -1,12 +1,12 @@
 """The results of warm --check for other machines: who would miss what, and the builds that would serve all.
 
-Machines with the same results are one row for people, and so are programs; the JSON has each build once, with
+Machines with the same result are one row for people, and so are programs; the JSON has each build once, with
 the machines that ask for it. Must not know how a result is found.
 """
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import NamedTuple
@@ -25,7 +25,7 @@ from gpucache.answers.grid import (
     one_line,
     plain,
 )
-from gpucache.answers.warm import STYLES, WarmOutcome, WarmResult, WarmSummary
+from gpucache.answers.warm import STYLES, WarmOutcome, WarmResult, WarmSummary, summarise_warm
 from gpucache.errors import ExitCode
 from gpucache.json_keys import json_keys
 from gpucache.units import format_count, format_list
@@ -79,10 +79,6 @@ class FleetSummary:
     """The machines, and the smallest set of builds that would serve all of them."""
 
     warm: WarmSummary
-    builds: int
-    """How many different builds are missing; one may serve several machines."""
-    without_sources: int
-    """How many of them no command makes, as their recording contains no sources."""
     machines: tuple[FleetMachine, ...]
     """Every machine."""
     commands: tuple[FleetCommand, ...]
@@ -91,69 +87,42 @@ class FleetSummary:
     """The command that then sends them to the store of GPUCACHE_REMOTE."""
 
     @property
+    def builds(self) -> int:
+        """How many different builds are missing; one may serve several machines."""
+        return self.warm.counts[WarmResult.MISSING]
+
+    @property
+    def without_sources(self) -> int:
+        """How many of them no command makes, as their recording contains no sources."""
+        return self.builds - sum(one.builds for one in self.commands)
+
+    @property
     def exit_code(self) -> ExitCode:
         """As that of warm; 3 also if something could not be looked up."""
         code = self.warm.exit_code
         return ExitCode.FINDINGS if code is ExitCode.DONE and self.warm.counts[WarmResult.SKIPPED] else code
 
 
-def summarise_machines(outcomes: Iterable[FleetOutcome], profiles: Iterable[str]) -> tuple[FleetMachine, ...]:
-    """How many builds of each machine came out how."""
-    counts: dict[str, Counter[WarmResult]] = {profile: Counter() for profile in profiles}
-    same: Counter[tuple[tuple[str, ...], WarmResult]] = Counter()
-    for one in outcomes:
-        same[one.machines, one.outcome.result] += 1
-    for (machines, result), number in same.items():
-        for machine in machines:
-            counts[machine][result] += number
-    return tuple(
-        FleetMachine(profile, {result: count[result] for result in WarmResult})
-        for profile, count in counts.items()
-    )
+def summarise_fleet(
+    outcomes: Sequence[FleetOutcome],
+    profiles: Iterable[str],
+    commands: tuple[FleetCommand, ...] = (),
+    send: str | None = None,
+) -> FleetSummary:
+    """The summary of all builds."""
+    counts = Counter((machine, one.outcome.result) for one in outcomes for machine in one.machines)
+    machines = (FleetMachine(one, {result: counts[one, result] for result in WarmResult}) for one in profiles)
+    return FleetSummary(summarise_warm(one.outcome for one in outcomes), tuple(machines), commands, send)
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(NamedTuple):
     """Machines and builds with the same result."""
 
-    machines: Sequence[str]
+    machines: str
     targets: str
-    """A few of all that the machines ask for."""
-    outcomes: Sequence[FleetOutcome]
-    """Those of all the machines, whose targets may differ."""
-    builds: int
-    """How many each of the machines asks for."""
-
-    @property
-    def result(self) -> WarmResult:
-        return self.outcomes[0].outcome.result
-
-    @property
-    def cause(self) -> str:
-        return self.outcomes[0].cause
-
-    def programs(self) -> str:
-        """A few programs, and how many builds there are."""
-        names = list(dict.fromkeys(one.outcome.program for one in self.outcomes))
-        if self.builds == 1:
-            return named(names[0], "", self.outcomes[0].outcome.variant)
-        told = format_list(names, NAMED)
-        if self.builds <= NAMED:
-            return told
-        return f"{format_count(self.builds, 'program' if self.builds == len(names) else 'build')}: {told}"
-
-
-class _Names:
-    """What people call machines: their profiles without directory and suffix if these names differ."""
-
-    def __init__(self, profiles: Sequence[str]) -> None:
-        stems = {profile: PurePath(profile).stem for profile in profiles}
-        self._short = stems if len({*stems.values()}) == len(stems) else {}
-
-    def of(self, machines: Sequence[str]) -> str:
-        """A few machines, and how many there are."""
-        told = format_list([self._short.get(one, one) for one in machines], NAMED)
-        return told if len(machines) <= NAMED else f"{len(machines)} machines: {told}"
+    programs: str
+    result: WarmResult
+    cause: str
 
 
 def fleet(outcomes: Sequence[FleetOutcome], summary: FleetSummary, *, whole: bool = False) -> Iterator[Block]:
@@ -161,93 +130,106 @@ def fleet(outcomes: Sequence[FleetOutcome], summary: FleetSummary, *, whole: boo
 
     With ``whole`` there is a row for each build of each machine.
     """
-    names = _Names([machine.profile for machine in summary.machines])
-    rows = list(_each(outcomes, summary) if whole else _grouped(outcomes, summary))
+    short = _short(summary)
+    rows = list(_rows(outcomes, short, whole=whole))
     columns = (
-        Column("machines", lambda row: f"{names.of(row.machines)}: {row.targets}", shared=True),
-        Column("programs", _Row.programs, prose=True),
+        Column("machines", lambda row: f"{row.machines}: {row.targets}", shared=True),
+        Column("programs", lambda row: row.programs, prose=True),
         Column("result", lambda row: plain(row.result.value, STYLES[row.result]), whole=True),
         Column("reason", lambda row: row.cause, prose=True),
     )
     if rows:
         yield Grid(columns, rows if whole else rows[:ROWS_SHOWN], every=whole)
         yield from () if whole else more_rows(len(rows), "row")
-    unread = [one.outcome.reason for one in outcomes if not one.machines]
+    unread = [_unread(one.outcome) for one in outcomes if not one.machines]
     idle = [one.profile for one in summary.machines if not any(one.builds.values())]
     if idle:
-        unread.append(f"{names.of(idle)}: no device for any recorded program")
+        unread.append(f"{_machines(idle, short)}: no device for any recorded program")
     if unread:
         yield plain("")
         yield from (one_line(sentence, "yellow") for sentence in few(unread, whole=whole))
-    yield from _commands(summary, names)
-    yield plain(f"\n{_sum(summary)}", "bold")
+    yield from _commands(summary, short, whole=whole)
+    hit = WarmResult.HIT
+    lacking = sum(
+        any(one.builds[result] for result in WarmResult if result != hit) for one in summary.machines
+    )
+    told = f"{lacking} would not hit everything" if lacking else "all would hit"
+    builds = f"; {format_count(summary.builds, 'build')} would serve all" if summary.builds else ""
+    yield plain(f"\n{format_count(len(summary.machines), 'machine')}: {told}{builds}", "bold")
 
 
 def misses(outcomes: Sequence[FleetOutcome], summary: FleetSummary) -> Iterator[str]:
     """A sentence for each group of machines and programs that would not hit."""
-    names = _Names([machine.profile for machine in summary.machines])
-    yield from (one.outcome.reason for one in outcomes if not one.machines)
-    for row in _grouped(outcomes, summary):
+    yield from (_unread(one.outcome) for one in outcomes if not one.machines)
+    for row in _rows(outcomes, _short(summary)):
         if row.result is not WarmResult.HIT:
-            yield f"{row.programs()} on {names.of(row.machines)}: {row.result}: {row.cause}"
+            yield f"{row.programs} on {row.machines}: {row.result}: {row.cause}"
 
 
-def _sum(summary: FleetSummary) -> str:
-    """How many machines would hit everything, and how many builds are missing."""
-    machines, hit = summary.machines, WarmResult.HIT
-    lacking = sum(any(count for result, count in one.builds.items() if result != hit) for one in machines)
-    told = "all would hit" if not lacking else f"{lacking} would not hit everything"
-    builds = f"; {format_count(summary.builds, 'build')} would serve all" if summary.builds else ""
-    return f"{format_count(len(machines), 'machine')}: {told}{builds}"
+def _short(summary: FleetSummary) -> Mapping[str, str]:
+    """What people call machines: their profiles without directory and suffix if these names differ."""
+    stems = {one.profile: PurePath(one.profile).stem for one in summary.machines}
+    return stems if len({*stems.values()}) == len(stems) else {one: one for one in stems}
 
 
-def _each(outcomes: Sequence[FleetOutcome], summary: FleetSummary) -> Iterator[_Row]:
-    for machine, told in _by_machine(outcomes, summary).items():
-        for one in (one for some in told.values() for one in some):
-            yield _Row([machine], _targets([one]), [one], 1)
+def _machines(profiles: Sequence[str], short: Mapping[str, str]) -> str:
+    """A few machines, and how many there are."""
+    told = format_list([short[one] for one in profiles], NAMED)
+    return told if len(profiles) <= NAMED else f"{len(profiles)} machines: {told}"
 
 
-def _grouped(outcomes: Sequence[FleetOutcome], summary: FleetSummary) -> Iterator[_Row]:
-    """Machines with the same result for each program, and of these the programs with the same; hits last."""
-    answers = _by_machine(outcomes, summary)
-    alike: dict[tuple[bool, object], list[str]] = {}
-    for machine, told in answers.items():
-        programs = {what: Counter(one.outcome.program for one in some) for what, some in told.items()}
-        same = frozenset((what, frozenset(counts.items())) for what, counts in programs.items())
-        alike.setdefault((all(result is WarmResult.HIT for result, _ in told), same), []).append(machine)
-    for _, machines in sorted(alike.items(), key=lambda one: one[0][0]):
-        told = {
-            what: list({id(one): one for machine in machines for one in answers[machine][what]}.values())
-            for what in answers[machines[0]]
-        }
-        targets = _targets(one for some in told.values() for one in some)
-        for what, some in told.items():
-            yield _Row(machines, targets, some, len(answers[machines[0]][what]))
+def _programs(some: Sequence[FleetOutcome]) -> str:
+    """A few programs, and how many builds there are."""
+    names = list(dict.fromkeys(one.outcome.program for one in some))
+    if len(some) == 1:
+        return named(names[0], "", some[0].outcome.variant)
+    kind = "program" if len(some) == len(names) else "build"
+    count = f"{format_count(len(some), kind)}: " if len(some) > NAMED else ""
+    return f"{count}{format_list(names, NAMED)}"
 
 
-def _by_machine(
-    outcomes: Iterable[FleetOutcome], summary: FleetSummary
-) -> dict[str, dict[tuple[WarmResult, str], list[FleetOutcome]]]:
-    """The builds of each machine that asks for any, by result and cause."""
-    found: dict[str, dict[tuple[WarmResult, str], list[FleetOutcome]]]
-    found = {machine.profile: {} for machine in summary.machines}
+def _unread(outcome: WarmOutcome) -> str:
+    place, why = outcome.program, outcome.reason
+    return why if place in why else f"{place}: {why}"
+
+
+def _rows(
+    outcomes: Iterable[FleetOutcome], short: Mapping[str, str], *, whole: bool = False
+) -> Iterator[_Row]:
+    """Machines with the same result of the same programs, hits last; with ``whole`` each build of each."""
+    told: dict[str, dict[tuple[WarmResult, str], list[FleetOutcome]]] = {machine: {} for machine in short}
     for one in outcomes:
         for machine in one.machines:
-            found[machine].setdefault((one.outcome.result, one.cause), []).append(one)
-    return {machine: told for machine, told in found.items() if told}
+            told[machine].setdefault((one.outcome.result, one.cause), []).append(one)
+    alike: dict[tuple[WarmResult, str, object], list[tuple[str, Sequence[FleetOutcome]]]] = {}
+    for machine, results in told.items():
+        for (result, cause), some in results.items():
+            for part in [[one] for one in some] if whole else [some]:
+                same = frozenset(Counter(one.outcome.program for one in part).items())
+                alike.setdefault((result, cause, len(alike) if whole else same), []).append((machine, part))
+    for (result, cause, _), pairs in sorted(
+        alike.items(), key=lambda one: not whole and one[0][0] is WarmResult.HIT
+    ):
+        machines = _machines([machine for machine, _ in pairs], short)
+        targets = dict.fromkeys(one.outcome.target for _, some in pairs for one in some)
+        yield _Row(machines, format_list([*targets], NAMED), _programs(pairs[0][1]), result, cause)
 
 
-def _targets(outcomes: Iterable[FleetOutcome]) -> str:
-    return format_list(list(dict.fromkeys(one.outcome.target for one in outcomes)), NAMED)
-
-
-def _commands(summary: FleetSummary, names: _Names) -> Iterator[Block]:
-    """The commands, each with the machines on one of which it is run."""
+def _commands(summary: FleetSummary, short: Mapping[str, str], *, whole: bool) -> Iterator[Block]:
+    """The commands, each once, with the machines on which it is run."""
+    alike: dict[tuple[str, ...], list[FleetCommand]] = {}
     for one in summary.commands:
-        builds, serves = format_count(one.builds, "build"), format_count(one.serves, "machine")
-        some = f"one of {len(one.machines)} machines, such as " if one.machines[1:] else ""
-        yield plain(f"\nOn {some}{names.of(one.machines[:1])}, {builds} for {serves}:")
-        yield Shell(one.words)
+        alike.setdefault(one.words, []).append(one)
+    for words, same in alike.items():
+        names = [short[one.machines[0]] for one in same]
+        on, serves = names[0], f" for {format_count(same[0].serves, 'machine')}"
+        if len(same) > 1:
+            more = "" if whole or len(names) <= NAMED else " (-v names them)"
+            on, serves = f"each of {format_list(names, len(names) if whole else NAMED)}{more}", ""
+        elif same[0].machines[1:]:
+            on = f"one of {len(same[0].machines)} machines, such as {on}"
+        yield plain(f"\nOn {on}, {format_count(sum(one.builds for one in same), 'build')}{serves}:")
+        yield Shell(words)
     if summary.send is not None:
         yield plain("\nThen, to send them to the store:")
         yield Shell(tuple(shlex.split(summary.send)))

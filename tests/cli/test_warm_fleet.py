@@ -158,6 +158,20 @@ def test_what_serves_several_machines_is_built_once(
     assert rows == [(4, [*map(str, fleet[:2])], 2), (2, [*map(str, fleet[2:])], 2)]
 
 
+def test_a_command_that_several_machines_need_is_printed_once(
+    run: Run, devices: Sequence[Device], recording: Path, tmp_path: Path
+) -> None:
+    """Each NVRTC builds for itself, by the same command; -v names all machines."""
+    fleet = [
+        gpu_machine(tmp_path / f"n{number}.json", devices, "sm_90", fields={"NVRTC version": f"12.{number}"})
+        for number in range(4)
+    ]
+    answer = check(run, [recording], fleet)
+    assert answer.out.count("gpucache warm") == 1
+    assert "On each of n0, n1, n2 and 1 more (-v names them), 8 builds:" in answer.out
+    assert "On each of n0, n1, n2, n3, 8 builds:" in check(run, [recording], fleet, "-v").out
+
+
 def test_ptx_serves_every_gpu(run: Run, devices: Sequence[Device], tmp_path: Path, nvrtc: str) -> None:
     """A program that was recorded with PTX asks for it on each machine, and one build serves all."""
     recording = recorded(tmp_path / "rec", [asked("ptx", device_of("cuda:compute_80", devices))])
@@ -303,6 +317,8 @@ def test_a_recording_among_others_that_is_none_is_one_sentence(
     assert answer.code == 3
     first, *rest = answer.document["outcomes"]
     assert str(bad) in first["program"] and first["result"] == "failed" and len(rest) == 2
+    answer = check(run, [recording, bad], [gpu_machine(tmp_path / "a.json", devices, "sm_90")])
+    assert answer.out.count(str(bad)) == 1
 
 
 def test_a_machine_without_a_device_for_a_program_does_not_miss_it(

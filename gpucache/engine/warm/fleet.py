@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gpucache.answers.entries import CacheEntry
-from gpucache.answers.fleet import FleetCommand, FleetOutcome, FleetSummary, summarise_machines
-from gpucache.answers.lookup import Verdict
-from gpucache.answers.warm import ALIKE, WarmOutcome, WarmResult, summarise_warm
+from gpucache.answers.fleet import FleetCommand, FleetOutcome, FleetSummary, summarise_fleet
+from gpucache.answers.lookup import Miss, Verdict
+from gpucache.answers.warm import ALIKE, WarmOutcome, WarmResult
 from gpucache.engine.explain import phrases, weight
 from gpucache.engine.machine import Machine, find_machine, select_target
 from gpucache.engine.stores import Stores
@@ -46,18 +46,6 @@ class _Kind(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Machines:
-    """Machines whose profiles agree."""
-
-    devices: tuple[Device, ...]
-    environment: Mapping[str, str]
-    names: dict[str, int] = field(default_factory=dict)
-    """The profiles, with their places among all."""
-    asks: dict[_Kind, set[int]] = field(default_factory=dict)
-    """The numbers of the builds that they ask for, by kind."""
-
-
-@dataclass(slots=True)
 class _Build:
     """A recorded build without its target."""
 
@@ -68,21 +56,20 @@ class _Build:
 
 @dataclass(slots=True)
 class _Asked:
-    """The builds that some machines ask for on their devices of one kind."""
+    """The builds that machines ask for on their devices of one kind."""
 
     device: Device
-    machines: list[_Machines] = field(default_factory=list)
-    numbers: dict[int, None] = field(default_factory=dict)
+    environment: Mapping[str, str]
+    numbers: dict[str, set[int]] = field(default_factory=dict)
+    """Those of each machine."""
 
 
-@dataclass(slots=True)
-class _Lookup:
+class _Lookup(NamedTuple):
     """A key that was looked up, for all machines that ask for any of some builds on a kind."""
 
     kind: _Kind
-    outcome: WarmOutcome
     numbers: set[int]
-    machines: tuple[_Machines, ...] = ()
+    told: FleetOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,15 +108,12 @@ class Stored:
             for entry in self.by_program.get(item.program, ())
         )
         nearest = min(others, key=weight, default=None)
-        verdict, why = Verdict.KEY_CHANGED, "; ".join(phrases(nearest or ())) or _SOURCE_CHANGED
         if nearest is None:
-            verdict, why = Verdict.NEVER_BUILT, f"nothing of {item.program} is in {self.url}"
-        elif any(one.label in toolchain.identity for one in nearest):
-            verdict = Verdict.NEVER_BUILT
-        told = item.outcome(
-            WarmResult.MISSING, prepared=prepared, reason=f"{verdict}: {why}", verdict=verdict
-        )
-        return replace(told, differences=nearest or ())
+            why = f"nothing of {item.program} is in {self.url}"
+            return item.missing(prepared, Miss(Verdict.NEVER_BUILT, why))
+        another = any(one.label in toolchain.identity for one in nearest)
+        verdict = Verdict.NEVER_BUILT if another else Verdict.KEY_CHANGED
+        return item.missing(prepared, Miss(verdict, "; ".join(phrases(nearest)) or _SOURCE_CHANGED, nearest))
 
 
 def check_fleet(
@@ -150,52 +134,32 @@ def check_fleet(
     if stored is None:
         run.require_root()
     recordings, failed = read_recordings(run, folders)
-    machines, unread = _read_machines(profiles)
+    machines: dict[str, Machine] = {}
+    for profile in dict.fromkeys(profiles):
+        try:
+            machines[str(profile)] = find_machine(profile)
+        except UsageError as error:
+            if len(profiles) == 1:
+                raise
+            failed.append(WarmOutcome(str(profile), "", WarmResult.FAILED, reason=str(error)))
     with scratch("replay") as place:
         builds = _builds(recordings, place if targets else None)
         asked = _asked(machines, builds, targets, run.backends)
         lookups = list(_look_up(run, asked, builds, stored))
-    outcomes = [FleetOutcome(one, ()) for one in (*failed, *unread)]
-    outcomes += [FleetOutcome(one.outcome, _names(one.machines), _cause(one)) for one in lookups]
-    nowhere = {*range(len(builds))}.difference(*(one.numbers for one in asked.values()))
-    for recorded in (builds[number].replayed[0].build for number in sorted(nowhere) if machines):
-        skipped = WarmOutcome(
-            recorded.program, recorded.target, WarmResult.SKIPPED, recorded.short, reason=_NOWHERE
-        )
-        outcomes.append(FleetOutcome(skipped, _names(machines), _NOWHERE))
-    missing = [one for one in lookups if one.outcome.result is WarmResult.MISSING]
-    possible = [one for one in missing if any(builds[number].folders for number in one.numbers)]
-    return outcomes, FleetSummary(
-        summarise_warm(one.outcome for one in outcomes),
-        len(missing),
-        len(missing) - len(possible),
-        summarise_machines(outcomes, _names(machines)),
-        tuple(_commands(possible, machines, builds, run.backends, words)),
-        shlex.join(("gpucache", "push", send_to, *words)) if send_to and possible else None,
-    )
-
-
-def _read_machines(profiles: Sequence[Path]) -> tuple[list[_Machines], list[WarmOutcome]]:
-    """The machines, those that agree together; and a failure for each profile that cannot be read."""
-    found: dict[object, _Machines] = {}
-    unread: list[WarmOutcome] = []
-    for place, profile in enumerate(dict.fromkeys(profiles)):
-        try:
-            devices, environment, _ = find_machine(profile)
-        except UsageError as error:
-            if len(profiles) == 1:
-                raise
-            unread.append(WarmOutcome(str(profile), "", WarmResult.FAILED, reason=str(error)))
-            continue
-        rows = tuple((one.target, one.toolchain, one.present, one.available) for one in devices)
-        same = rows, tuple(sorted(environment.items()))
-        found.setdefault(same, _Machines(devices, environment)).names[str(profile)] = place
-    return list(found.values()), unread
-
-
-def _names(machines: Iterable[_Machines]) -> tuple[str, ...]:
-    places = {name: place for some in machines for name, place in some.names.items()}
-    return tuple(sorted(places, key=places.__getitem__))
+    outcomes = [FleetOutcome(one, ()) for one in failed] + [one.told for one in lookups]
+    somewhere = {number for one in asked.values() for numbers in one.numbers.values() for number in numbers}
+    for recorded in (one.replayed[0].build for number, one in enumerate(builds) if number not in somewhere):
+        result = WarmResult.SKIPPED
+        skipped = WarmOutcome(recorded.program, recorded.target, result, recorded.short, reason=_NOWHERE)
+        outcomes += [FleetOutcome(skipped, tuple(machines), _NOWHERE)] if machines else []
+    missing = [one for one in lookups if one.told.outcome.result is WarmResult.MISSING]
+    left: dict[_Kind, list[_Lookup]] = {}
+    for one in missing:
+        if any(builds[number].folders for number in one.numbers):
+            left.setdefault(one.kind, []).append(one)
+    send = shlex.join(("gpucache", "push", send_to, *words)) if send_to and left else None
+    commands = tuple(_commands(left, machines, asked, builds, run.backends, words))
+    return outcomes, summarise_fleet(outcomes, machines, commands, send)
 
 
 def _builds(recordings: Sequence[RecordingFolder], place: Path | None) -> list[_Build]:
@@ -211,36 +175,38 @@ def _builds(recordings: Sequence[RecordingFolder], place: Path | None) -> list[_
 
 
 def _asked(
-    machines: Sequence[_Machines], builds: Sequence[_Build], targets: Sequence[str], backends: Backends
+    machines: Mapping[str, Machine], builds: Sequence[_Build], targets: Sequence[str], backends: Backends
 ) -> dict[_Kind, _Asked]:
     """The builds that machines ask for, by kind; raises TargetError for a target that is on no machine."""
+    alike: dict[object, tuple[RecordedBuild, set[int]]] = {}
+    for number, build in enumerate(builds):
+        for one in build.replayed:
+            alike.setdefault(_recorded_for(one.build), (one.build, set()))[1].add(number)
+    selected = _selected(machines, targets)
     found: dict[_Kind, _Asked] = {}
-    for some, selected in zip(machines, _selected(machines, targets), strict=True):
-        meant: dict[tuple[object, ...], list[_Kind]] = {}
-        for number, build in enumerate(builds):
-            for one in build.replayed:
-                recorded_for = _recorded_for(one.build)
-                if recorded_for not in meant:
-                    devices = _devices(one.build, some.devices, selected if targets else None)
-                    meant[recorded_for] = [_kind(device, some, backends) for device in devices]
-                    for kind, device in zip(meant[recorded_for], devices, strict=True):
-                        found.setdefault(kind, _Asked(device))
-                for kind in meant[recorded_for]:
-                    some.asks.setdefault(kind, set()).add(number)
-        for kind, numbers in some.asks.items():
-            found[kind].machines.append(some)
-            found[kind].numbers |= dict.fromkeys(sorted(numbers))
+    for name, machine in machines.items():
+        for recorded, numbers in alike.values():
+            backend = Target.parse(recorded.target).backend
+            devices = [device for device in selected[name] if device.backend == backend]
+            for device in devices if targets else devices_there(recorded, machine.devices):
+                kind = _kind(device, machine, backends)
+                asked = found.setdefault(kind, _Asked(device, machine.environment))
+                asked.numbers.setdefault(name, set()).update(numbers)
     return found
 
 
-def _selected(machines: Sequence[_Machines], targets: Sequence[str]) -> list[list[Device]]:
+def _recorded_for(build: RecordedBuild) -> object:
+    return build.implementation, build.target, build.toolchain, build.identity
+
+
+def _selected(machines: Mapping[str, Machine], targets: Sequence[str]) -> dict[str, list[Device]]:
     """The devices of each machine that targets name; raises TargetError for one that is on no machine."""
-    found: list[list[Device]] = [[] for _ in machines]
+    found: dict[str, list[Device]] = {name: [] for name in machines}
     for target in targets:
         wrong: list[GpucacheError] = []
-        for devices, some in zip(found, machines, strict=True):
+        for name, machine in machines.items():
             try:
-                devices.append(select_target(target, some.devices))
+                found[name].append(select_target(target, machine.devices))
             except (TargetError, NoDeviceError) as error:
                 wrong.append(error)
         if wrong and len(wrong) == len(machines):
@@ -248,20 +214,8 @@ def _selected(machines: Sequence[_Machines], targets: Sequence[str]) -> list[lis
     return found
 
 
-def _recorded_for(build: RecordedBuild) -> tuple[object, ...]:
-    return build.implementation, build.target, build.toolchain, build.identity
-
-
-def _devices(
-    build: RecordedBuild, devices: Sequence[Device], selected: Sequence[Device] | None
-) -> Sequence[Device]:
-    if selected is None:
-        return devices_there(build, devices)
-    return [device for device in selected if device.backend == Target.parse(build.target).backend]
-
-
-def _kind(device: Device, machines: _Machines, backends: Backends) -> _Kind:
-    toolchain, environment = device.toolchain, machines.environment
+def _kind(device: Device, machine: Machine, backends: Backends) -> _Kind:
+    toolchain, environment = device.toolchain, machine.environment
     reaching = () if toolchain is None else backends[device.backend].environment(toolchain, environment)
     return _Kind(device.backend, toolchain, reaching, device.available)
 
@@ -279,36 +233,36 @@ def _look_up(
     )
     stopped = False
     for kind, one in asked.items():
-        environment = one.machines[0].environment
-        session = replace(run.session(Machine((one.device,), environment)), opened=lambda: stores)
-        numbers = {builds[number].replayed[0].build.what: number for number in one.numbers}
-        replayed = (each for number in one.numbers for each in builds[number].replayed)
-        items = recorded_items(replayed, [one.device], [one.device], run.backends, environment)
+        session = replace(run.session(Machine((one.device,), one.environment)), opened=lambda: stores)
+        numbers = {
+            builds[number].replayed[0].build.what: number
+            for number in sorted(set().union(*one.numbers.values()))
+        }
+        replayed = (each for number in numbers.values() for each in builds[number].replayed)
+        items = recorded_items(replayed, [one.device], [one.device], run.backends, one.environment)
         wanted = list(items.values())
         if stored is not None:
             outcomes = [stored.outcome(session, item) for item in wanted]
         else:
             outcomes = interrupted(wanted, (), ()) if stopped else session.outcomes(wanted)
         stopped = any(outcome.result is WarmResult.INTERRUPTED for outcome in outcomes)
-        found: dict[object, _Lookup] = {}
+        found: dict[object, tuple[WarmOutcome, set[int]]] = {}
         for (what, _, artifact_kind), outcome in zip(items, outcomes, strict=True):
             same = outcome.key or (what, artifact_kind)
-            found.setdefault(same, _Lookup(kind, outcome, set())).numbers.add(numbers[what])
-        for lookup in found.values():
-            asking = (some for some in one.machines if not lookup.numbers.isdisjoint(some.asks[kind]))
-            lookup.machines = tuple(asking)
-            yield lookup
+            found.setdefault(same, (outcome, set()))[1].add(numbers[what])
+        for outcome, some in found.values():
+            names = tuple(name for name, own in one.numbers.items() if not own.isdisjoint(some))
+            yield _Lookup(kind, some, FleetOutcome(outcome, names, _cause(outcome, kind)))
 
 
-def _cause(found: _Lookup) -> str:
+def _cause(outcome: WarmOutcome, kind: _Kind) -> str:
     """Why it would miss, without the names and instants that differ from program to program.
 
     A difference in the device itself is in the target, so its values are left out.
     """
-    outcome, toolchain = found.outcome, found.kind.toolchain
     if outcome.verdict is None:
         return outcome.reason
-    identity = () if toolchain is None else toolchain.identity
+    identity = () if kind.toolchain is None else kind.toolchain.identity
     others = [item.label for item in outcome.differences if item.label in identity]
     told = [f"another {label.removesuffix(' name')}" for label in others]
     rest = phrases([item for item in outcome.differences if item.label not in others])
@@ -320,86 +274,73 @@ def _cause(found: _Lookup) -> str:
 
 
 def _commands(
-    missing: Sequence[_Lookup],
-    machines: Sequence[_Machines],
+    left: dict[_Kind, list[_Lookup]],
+    machines: Mapping[str, Machine],
+    asked: Mapping[_Kind, _Asked],
     builds: Sequence[_Build],
     backends: Backends,
     words: Sequence[str],
 ) -> Iterator[FleetCommand]:
     """Commands that make all the missing builds, each on the machine that can make most of what is left."""
-    left: dict[_Kind, list[_Lookup]] = {}
-    for one in missing:
-        left.setdefault(one.kind, []).append(one)
-    able = [_able(some, left, backends) for some in machines]
+    able = {name: _able(machine, left, backends) for name, machine in machines.items()}
     while left:
-        makes = [{kind: target for kind, target in kinds.items() if kind in left} for kinds in able]
-        counts = [sum(len(left[kind]) for kind in kinds) for kinds in makes]
-        best = counts.index(max(counts))
-        made = [one for kind in makes[best] for one in left.pop(kind)]
-        same = [some for some, kinds in zip(machines, makes, strict=True) if kinds == makes[best]]
-        on_targets = dict.fromkeys(makes[best].values())
-        numbers = (number for one in made for number in one.numbers)
-        folders = list(dict.fromkeys(folder for number in numbers for folder in builds[number].folders))
-        if all(_is_as_recorded(made, machines, some, builds, folders, backends) for some in same):
-            on_targets = {}
-        else:
-            folders = _folders(made, builds)
-        options = [word for folder in folders for word in ("--recording", str(folder))]
-        options += [word for target in on_targets for word in ("--target", target)]
-        yield FleetCommand(
-            ("gpucache", "warm", *options, *words),
-            len(made),
-            _names(same),
-            len(_names({id(some): some for one in made for some in one.machines}.values())),
-        )
+        able = {name: {one: kinds[one] for one in kinds if one in left} for name, kinds in able.items()}
+        best = max(able.values(), key=lambda kinds: sum(len(left[kind]) for kind in kinds))
+        same = [name for name, kinds in able.items() if kinds == best]
+        made = [one for kind in best for one in left.pop(kind)]
+        folders = [folder for one in made for number in one.numbers for folder in builds[number].folders]
+        given, on = list(dict.fromkeys(folders)), []
+        if not all(_is_as_recorded(made, machines[name], asked, builds, given, backends) for name in same):
+            given, on = _folders(made, builds), list(dict.fromkeys(best.values()))
+        options = [word for folder in given for word in ("--recording", str(folder))]
+        options += [word for target in on for word in ("--target", target)]
+        serves = {name for one in made for name in one.told.machines}
+        command = ("gpucache", "warm", *options, *words)
+        yield FleetCommand(command, len(made), tuple(same), len(serves))
 
 
-def _able(some: _Machines, kinds: Iterable[_Kind], backends: Backends) -> dict[_Kind, str]:
-    """The targets by which some machines build for kinds that they or others have."""
-    found: dict[_Kind, str] = {}
-    rows = {_kind(device, some, backends): str(device.target) for device in some.devices}
+def _able(machine: Machine, kinds: Iterable[_Kind], backends: Backends) -> dict[_Kind, str]:
+    """The targets by which a machine builds for kinds that it or others have."""
+    rows = {_kind(device, machine, backends): str(device.target) for device in machine.devices}
     for kind in kinds:
-        with suppress(GpucacheError):  # an architecture with a suffix, of which a probe has no row
-            fields = {} if kind.toolchain is None else dict(kind.toolchain.fields)
-            if kind not in rows and "architecture" in fields:
-                device = select_target(f"{kind.backend}:{fields['architecture']}", some.devices)
-                rows[_kind(device, some, backends)] = str(device.target)
-        if kind in rows:
-            found[kind] = rows[kind]
-    return found
+        name = dict(kind.toolchain.fields).get("architecture", "") if kind.toolchain is not None else ""
+        if name.endswith(("a", "f")):  # of which a probe has no row
+            with suppress(GpucacheError):
+                device = select_target(f"{kind.backend}:{name}", machine.devices)
+                rows.setdefault(_kind(device, machine, backends), str(device.target))
+    return {kind: rows[kind] for kind in kinds if kind in rows}
 
 
 def _folders(made: Sequence[_Lookup], builds: Sequence[_Build]) -> list[Path]:
     """Recordings that together contain the sources of some builds."""
-    chosen: dict[Path, None] = {}
+    chosen: list[Path] = []
     for one in made:
         own = next(builds[number].folders for number in one.numbers if builds[number].folders)
         if not any(folder in chosen for folder in own):
-            chosen[own[0]] = None
-    return list(chosen)
+            chosen.append(own[0])
+    return chosen
 
 
 def _is_as_recorded(
     made: Sequence[_Lookup],
-    machines: Sequence[_Machines],
-    some: _Machines,
+    machine: Machine,
+    asked: Mapping[_Kind, _Asked],
     builds: Sequence[_Build],
     folders: Sequence[Path],
     backends: Backends,
 ) -> bool:
     """Whether warm without a target makes all these builds on a machine, and no others."""
-    kinds: dict[tuple[object, ...], _Kind | None] = {}
+    kinds: dict[object, _Kind | None] = {}
     would: dict[_Kind, set[int]] = {}
     for number, build in enumerate(builds):
         for one in build.replayed if any(folder in folders for folder in build.folders) else ():
             recorded_for = _recorded_for(one.build)
             if recorded_for not in kinds:
-                device = recorded_device(one.build, some.devices)
-                kinds[recorded_for] = None if device is None else _kind(device, some, backends)
-            kind = kinds[recorded_for]
-            if kind is not None:
+                device = recorded_device(one.build, machine.devices)
+                kinds[recorded_for] = None if device is None else _kind(device, machine, backends)
+            if (kind := kinds[recorded_for]) is not None:
                 would.setdefault(kind, set()).add(number)
     return all(
-        numbers <= set().union(*(each.asks.get(kind, ()) for each in machines))
+        kind in asked and numbers <= set().union(*asked[kind].numbers.values())
         for kind, numbers in would.items()
     ) and all(not one.numbers.isdisjoint(would.get(one.kind, ())) for one in made)
