@@ -219,8 +219,10 @@ def _show_everything() -> None:
     try:
         opened = open_named(())
     except CacheUnusableError:
-        with suppress(BrokenPipeError):  # a reader that closed the pipe early still gets the error
+        # A reader that closed the pipe early still gets the error; rich turns its own into SystemExit.
+        with suppress(BrokenPipeError, SystemExit):
             given().show(text.overview([foreign_state(cache) for cache in [*others, *unused]]))
+        streams.refusal()
         raise
     require_named(opened, ())
     found = overview(opened, others, unused, toolchains_for)

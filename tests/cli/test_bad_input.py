@@ -6,7 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,8 @@ import pytest
 
 from gpucache.cli.group import VERBS
 from gpucache.cli.parameters import PathName
+from tests.children import run_text
+from tests.contracts.examples import EXAMPLES
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Answer, Run
@@ -314,15 +316,21 @@ def test_a_root_that_cannot_be_used_is_exit_5(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a pipe there has no reader to lose")
-def test_a_root_that_is_a_file_is_told_where_the_reader_has_gone(root: Path) -> None:
+@pytest.mark.parametrize("variables", [{}, {"PYTHONUNBUFFERED": "1"}, {"FORCE_COLOR": "1"}], ids=str)
+def test_a_root_that_is_a_file_is_told_where_the_reader_has_gone(
+    root: Path, tmp_path: Path, variables: Mapping[str, str]
+) -> None:
     """head may cut the overview of the other caches; the sentence and the exit code stay."""
     root.touch()
     read, write = os.pipe()
     os.close(read)
+    other = {"CUPY_CACHE_DIR": str(EXAMPLES["cupy"].make(tmp_path / "other"))}
     command = [sys.executable, "-m", "gpucache", "--root", str(root), "inspect"]
-    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    environ = {**os.environ, **other, **variables}
+    done = run_text(command, stdout=write, stderr=subprocess.PIPE, capture_output=False, env=environ)
     os.close(write)
-    assert done.returncode == 5 and f"the cache root {root} is not a directory" in done.stderr
+    told = f"gpucache: the cache root {root} is not a directory"
+    assert done.returncode == 5 and done.stderr.startswith(told) and done.stderr.count("\n") == 1
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may list every folder")
