@@ -15,6 +15,7 @@ import pytest
 
 from tests.patience import PATIENCE_S
 from tests.peers.owners import TRITON_KERNEL
+from tests.remote.fleet import PATIENT
 
 _OLD = os.environ.get("GPUCACHE_TEST_TRITON_3_2_PYTHON")
 _INSTALLED = importlib.util.find_spec("triton") is not None
@@ -283,7 +284,7 @@ def test_another_machine_hits_what_a_store_has(tmp_path: Path) -> None:
     """With GPUCACHE_REMOTE, into a root that is empty."""
     store = tmp_path / "store"
     store.mkdir()
-    remote = {"GPUCACHE_REMOTE": str(store), "GPUCACHE_REMOTE_WRITE": "1"}
+    remote = {"GPUCACHE_REMOTE": str(store), "GPUCACHE_REMOTE_WRITE": "1", **PATIENT}
     assert _outcomes(_run(tmp_path, **remote)) == _FIRST
     for name in ("root", "triton"):
         shutil.rmtree(tmp_path / name)

@@ -12,9 +12,10 @@ from typing import Any
 
 from gpucache.remote.signing import PublicKey, make_pair
 from tests.children import run_text
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, TIME_OUT_MS
 
 LIBRARY = Path(__file__).parents[1] / "library_process.py"
+PATIENT = {"GPUCACHE_REMOTE_TIMEOUT_MS": TIME_OUT_MS}
 Outcome = dict[str, Any]
 
 
@@ -53,7 +54,7 @@ class Fleet:
 
     def environment(self, root: str, **settings: object) -> dict[str, str]:
         """The variables of a machine."""
-        ours = {"GPUCACHE_DIR": self.place / root, "GPUCACHE_REMOTE": self.store}
+        ours = {"GPUCACHE_DIR": self.place / root, "GPUCACHE_REMOTE": self.store, **PATIENT}
         return {**os.environ, **{name: str(value) for name, value in {**ours, **settings}.items()}}
 
     def signing(self, name: str = "ci") -> dict[str, Any]:

@@ -203,7 +203,7 @@ def test_the_time_of_a_compile_elsewhere_does_not_bound_the_wait(filled: Fleet) 
     thread.start()
     try:
         url = f"http://127.0.0.1:{serving.server_port}"
-        settings = {"GPUCACHE_REMOTE": url, "GPUCACHE_REMOTE_TIMEOUT_MS": "60000", **filled.trusting()}
+        settings = {"GPUCACHE_REMOTE": url, **filled.trusting()}
         outcomes = filled.run("next", cuda_job(1), cuda_job(2), **settings)
     finally:
         serving.shutdown()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.nvrtc import need_nvrtc
-from tests.remote.fleet import Fleet
+from tests.remote.fleet import PATIENT, Fleet
 from tests.remote.servers import Silent
 from tests.serve.conftest import Done
 
@@ -30,7 +30,8 @@ def _start(request: pytest.FixtureRequest, program: Program, run: Program, fleet
 
     def call(root: str, **settings: Any) -> Done:
         variables = {name: str(value) for name, value in settings.items()}
-        variables = {"GPUCACHE_DIR": str(fleet.place / root), "GPUCACHE_REMOTE": str(fleet.store)} | variables
+        ours = {"GPUCACHE_DIR": str(fleet.place / root), "GPUCACHE_REMOTE": str(fleet.store), **PATIENT}
+        variables = ours | variables
         if request.param == "opencl":
             return program("Intel", 2, **variables)
         need_nvrtc()
