@@ -1,6 +1,7 @@
 """Isolation of every test from its machine, and the places of real OpenCL runtimes."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -19,7 +20,11 @@ from tests.pocl import name_pocl
 # The hundreds of workers and programs that tests start share Python's compiled modules.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
-_INHERITED = ("GPUCACHE_", "POCL_", "CL_CONFIG_", "OCL_ICD_", "NVRTC_", "PYOPENCL_")
+_INHERITED = re.compile(
+    "PATH|LD_LIBRARY_PATH|PYTHON(PATH|HASHSEED)|TMPDIR|TE?MP|SYSTEMROOT|COMSPEC|PATHEXT|"
+    "(PYTEST|COV|COVERAGE|PIP|SSL_CERT|NVIDIA|CUDA_VISIBLE|OMPI)_.*"
+)
+"""The variables that tests and their programs inherit; any other may configure us or a compiler."""
 # The same examples in every run, however slow the machine; nothing is written next to the sources.
 settings.register_profile("repeatable", deadline=None, derandomize=True, database=None, max_examples=25)
 settings.load_profile("repeatable")
@@ -46,10 +51,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def clean_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No setting of ours or of a compiler is inherited; children import the package under test."""
+    before = os.umask(0o022)
     with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith(_INHERITED)]:
+        for name in [name for name in os.environ if not _INHERITED.fullmatch(name)]:
             patch.delenv(name)
-        patch.delenv("FORCE_COLOR", raising=False)
+        patch.setenv("LANG", "C.UTF-8")
+        patch.setenv("LOGNAME", "gpucache-tests")  # in the names of some caches below /tmp
         patch.setenv("NO_COLOR", "1")
         patch.setenv("COLUMNS", "80")
         patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
@@ -59,6 +66,7 @@ def clean_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         checkout = str(Path(__file__).parents[1])  # for those that import from tests
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(_PACKAGE_PARENT), checkout, path])))
         yield
+    os.umask(before)
 
 
 @pytest.fixture(scope="session")

@@ -93,8 +93,9 @@ def test_every_form_that_is_there_is_a_place(tmp_path: Path) -> None:
     assert after == ["mesa_shader_cache_db", "mesa_shader_cache_sf"]
 
 
-def test_home_does_not_move_it(tmp_path: Path) -> None:
+def test_home_does_not_move_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mesa asks for the user's record, whatever HOME is."""
+    monkeypatch.setattr("gpucache.caches.places._on_record", lambda _: "/record")
     first, *_ = SYSTEM.locations({"HOME": str(tmp_path)})
     assert first.decided_by == "the user's record" and not Path(first.root).is_relative_to(tmp_path)
 
