@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.children import run_text
+from tests.unprivileged import needs_root
 
 _NICE = """
 import os, subprocess, sys
@@ -26,6 +27,7 @@ if __name__ == "__main__":
 """
 
 
+@needs_root  # others may change one niceness every tenth of a second, all of them together
 @pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="sessions are not weighed here")
 def test_a_session_yields_as_niceness_says(tmp_path: Path) -> None:
     """Workers, probes and commands under nice stay nice although they are separate sessions."""

@@ -25,7 +25,7 @@ def _record(store: DirectoryStore, count: int) -> list[Path]:
     for number in range(count):
         store.record(f"program-{number}", _event(number))
         (path,) = store.root.glob(f"v1/programs/program-{number}-*.jsonl")
-        os.utime(path, ns=(number, number))
+        os.utime(path, (number, number))
         found.append(path)
     return found
 

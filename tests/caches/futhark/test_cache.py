@@ -51,10 +51,10 @@ def test_an_entry_of_a_file(file: Path) -> None:
 
 def test_times_of_an_entry(file: Path) -> None:
     """Made when it was written, used when it was read last."""
-    os.utime(file, ns=(5_000, 3_000))
-    assert (only_entry(file).created_ns, only_entry(file).last_used_ns) == (3_000, 5_000)
-    os.utime(file, ns=(1_000, 3_000))
-    assert only_entry(file).last_used_ns == 3_000
+    os.utime(file, ns=(5 * 10**9, 3 * 10**9))
+    assert (only_entry(file).created_ns, only_entry(file).last_used_ns) == (3 * 10**9, 5 * 10**9)
+    os.utime(file, ns=(10**9, 3 * 10**9))
+    assert only_entry(file).last_used_ns == 3 * 10**9
 
 
 def test_a_folder_holds_its_cache_files(file: Path) -> None:

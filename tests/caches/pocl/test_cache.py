@@ -44,9 +44,10 @@ def test_the_fields_of_an_entry_name_its_llvm(tmp_path: Path) -> None:
 def test_last_used_is_the_time_of_the_mark(tmp_path: Path) -> None:
     """PoCL touches last_accessed at every build, so its time counts and not the program's."""
     folder = build.program(tmp_path)
-    os.utime(folder / "last_accessed", ns=(build.NOW, build.NOW - 5))
+    used = build.NOW - 5 * 10**9
+    os.utime(folder / "last_accessed", ns=(build.NOW, used))
     [entry] = build.cache(tmp_path).scan()
-    assert (entry.created_ns, entry.last_used_ns) == (build.NOW - build.DAY, build.NOW - 5)
+    assert (entry.created_ns, entry.last_used_ns) == (build.NOW - build.DAY, used)
 
 
 def test_an_entry_is_found_by_digits_in_either_case(tmp_path: Path) -> None:
