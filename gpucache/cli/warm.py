@@ -142,9 +142,10 @@ def warm(
     $(printf -- '--device-profile %s ' fleet/*.json)
 
     --on builds for the devices and the environment variables of a cluster's workers, which need the same
-    version of gpucache. No shared file system is needed: sources, headers and options are sent, each build
-    runs in its own process, and its entry is checked before it is kept here; 'gpucache push' sends it on. A
-    build whose worker is lost is tried once more. Builds that contain the paths of their files fail. The
+    version of gpucache. No shared file system is needed: sources, headers and options are sent, builds run
+    in processes of their own, and an entry is checked before it is kept here; 'gpucache push' sends it on. A
+    build whose worker is lost, or does not answer within --timeout and 180 seconds, is tried once more. A
+    worker that does not answer gets no more builds. Builds that contain the paths of their files fail. The
     workers must be trusted: Dask and mpi4py can run code that a worker sends. --on mpi is for 'mpiexec -n N
     gpucache warm ...', whose first process asks and keeps, and whose others build; a lost one ends them all,
     and the next run goes on.

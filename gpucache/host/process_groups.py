@@ -39,13 +39,14 @@ def start_group(
     argv: Sequence[str],
     ends: ExitStack,
     *,
+    stdin: IO[bytes] | int = subprocess.DEVNULL,
     stdout: IO[bytes] | int,
     stderr: IO[bytes] | int,
     env: Mapping[str, str] | None = None,
 ) -> "subprocess.Popen[bytes]":
     """Start a child in a new session, whose group is killed when this process or the block ends.
 
-    Its standard input is empty. Raises OSError and ValueError.
+    Raises OSError and ValueError.
     """
     line = ends.enter_context(exit_pipe())
     # The child has a copy of the pipe's writing end until it runs its program, so the signal cannot
@@ -54,7 +55,7 @@ def start_group(
     child = subprocess.Popen(
         list(argv),
         env=env,
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=stdout,
         stderr=stderr,
         start_new_session=True,

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import ExitStack, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from msgspec import msgpack
 
 from gpucache import __version__
 from gpucache.engine.workers import clusters
-from gpucache.engine.workers.clusters import Cluster, Task, in_process, look
+from gpucache.engine.workers.clusters import LACKS_PARTS, Cluster, Job, Task, in_process, look
 from gpucache.engine.workers.pool import Died, Done, Failed
 from gpucache.errors import WorkersError
 from gpucache.model import CacheKey, Device, Entry, Target, Toolchain
@@ -152,11 +153,12 @@ def test_entries_are_those_of_a_build_at_home(
     texts = {"k.cu": GOOD_CU.format(1), "k.cl": CALLS_CL, "checked.cl": CHECKED_CL, "bad.cu": BAD_CU}
     texts |= {"inc/f.h": "#define FACTOR 2\n", "inc/named.h": "#define NAMED 3\n"}
     sources = write({**texts, "m.toml": MANIFEST.format(intel=intel, nvrtc=nvrtc)})
-    cluster = start({}, {})
+    cluster = start({})
     away = tmp_path / "away"
     answer = _warm(cluster, away, "--manifest", sources / "m.toml")
     assert answer.code == 0, answer.err or answer.out
-    assert run("warm", "--manifest", sources / "m.toml").code == 0
+    # Intel's binary depends on what its process compiled before.
+    assert run("warm", "--manifest", sources / "m.toml", "--jobs", "1").code == 0
     assert _entries(away) == _entries(root)
     assert _history(away) == _history(root)
     again = _warm(cluster, away, "--manifest", sources / "m.toml")
@@ -195,10 +197,10 @@ def test_a_lost_process_of_mpiexec_ends_the_run_and_the_next_one_goes_on(
     options = ("-I", sources / "inc", "--target", nvrtc)
     child = _begun(cluster, away, sources, *options)
     wait_until(lambda: len([*away.rglob("*.gpc")]) == 3)
-    [pid] = _compiling(cluster, child)
-    os.kill(parent(pid), signal.SIGKILL)
+    pids = _compiling(cluster, child)
+    os.kill(parent(min(pids)), signal.SIGKILL)
     assert _ended(child).code != 0
-    wait_until(lambda: has_ended(pid))
+    wait_until(lambda: all(map(has_ended, pids)))
     (sources / "endless.cu").unlink()
     assert {*_results(_warm(cluster, away, sources, *options)).values()} == {"hit"}
 
@@ -221,6 +223,40 @@ def test_a_lost_worker_costs_nothing_but_time(
     answer = _ended(child)
     assert {*_results(answer).values()} == {"built"}, answer.out
     wait_until(lambda: has_ended(pid))
+
+
+_HASTE = """
+import sys
+from gpucache.cli import main
+from gpucache.engine.workers import clusters
+clusters._GRACE_S, clusters._RETURN_S = -590.0, 0.0
+sys.exit(main())
+"""
+"""gpucache, which waits only seconds for a build with a time limit of 600."""
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_stopped_ends_no_run(
+    start: Start, write: Write, endless: str, nvrtc: str, tmp_path: Path
+) -> None:
+    """What it does not answer in time fails, and it gets nothing more; mpiexec ends."""
+    cluster = start({})
+    words = ("--json", "--root", tmp_path / "away", "warm", write({"endless.cu": endless}))
+    command = cluster.command((*words, "--target", nvrtc, "--timeout", "600"))
+    command = [{"-m": "-c", "gpucache": _HASTE}.get(word, word) for word in command]
+    pipe = subprocess.PIPE
+    child = subprocess.Popen(command, env=cluster.environ, stdout=pipe, stderr=pipe, text=True)
+    wait_until(lambda: bool(_compiling(cluster, child)) or child.poll() is not None)
+    stopped = [parent(pid) for pid in _compiling(cluster, child)]
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    answer = _ended(child)
+    for pid in stopped if isinstance(cluster, Dask) else ():
+        os.kill(pid, signal.SIGCONT)
+    [row] = answer.document["outcomes"]
+    assert row["result"] == "failed"
+    assert "is left" in row["reason"] and "gave no answer within 10 s" in row["reason"]
+    assert answer.code == 3 or isinstance(cluster, Mpi)  # of a process that mpiexec kills
 
 
 @pytest.mark.slow
@@ -343,6 +379,9 @@ class _Told:
     def cancel(self, worker: str, future: object) -> None:
         raise AssertionError(f"{worker} has nothing to stop: {future}")
 
+    def wait(self) -> None:
+        """Every answer is there at once."""
+
     def submit(self, worker: str, function: Callable[..., object], *_: object) -> Future[object]:
         return _answering(self.looks[worker] if function is look else self._answer)
 
@@ -353,6 +392,12 @@ TARGET, TOOLCHAIN = Target("cuda", "sm_90"), Toolchain("nvrtc", (), ())
 def _profile(**environment: str) -> bytes:
     device = Device(TARGET, "cuda", "", "", available=True, detail="", toolchain=TOOLCHAIN)
     return encode_profile(Profile((device,), environment))
+
+
+def _outcomes(cluster: Cluster, *parts: Mapping[str, bytes]) -> list[Done[Any] | Failed | Died]:
+    """What becomes of jobs with these parts, without a time limit of their own."""
+    tasks = [Task("", TARGET, TOOLCHAIN, partial(Job, b"", each)) for each in parts or [{}]]
+    return [outcome for _, outcome in cluster.run("", tasks, None, 0.0, lambda _: None)]
 
 
 @pytest.mark.parametrize(("most", "odd"), [({}, {"NVVM_A": "1"}), ({"NVVM_A": "1"}, {})])
@@ -370,6 +415,7 @@ def test_the_variables_are_those_of_most_workers(most: dict[str, str], odd: dict
         (b"1", Done, "", False),
         (-9, Died, "on a ended with status -9", False),
         (1, Died, "on a ended with status 1", True),
+        (Future(), Died, "its worker a gave no answer within 0 s", True),
         (_Late(), Died, "its worker a gave no answer (TimeoutError)", True),
         (ConnectionResetError("closed"), Died, "its worker a gave no answer (closed)", True),
         ("no room", Failed, "its worker a cannot run it: no room", False),
@@ -382,11 +428,51 @@ def test_only_a_signal_is_held_against_a_program(
 ) -> None:
     """Trouble of a worker, its host or the way there is not; no answer is waited for without an end."""
     monkeypatch.setattr(clusters, "_ANSWER_CAP", 7)
-    cluster = Cluster(_Told({"a": _profile()}, answer), "a test")
-    [(_, outcome)] = cluster.run("", [Task("", TARGET, TOOLCHAIN, lambda: b"")], None, lambda _: None)
+    monkeypatch.setattr(clusters, "_GRACE_S", 0.0)
+    [outcome] = _outcomes(Cluster(_Told({"a": _profile()}, answer), "a test"))
     assert isinstance(outcome, kind)
     assert told in str(outcome)
     assert (isinstance(outcome, Died) and outcome.lost) is lost
+
+
+class _Lacking(_Told):
+    """An engine whose worker's process is another one for each second job, and lacks its parts."""
+
+    def __init__(self) -> None:
+        super().__init__({"a": _profile()})
+        self.sent: list[object] = []
+
+    def submit(self, worker: str, function: Callable[..., object], *arguments: object) -> Future[object]:
+        if function is in_process:
+            self.sent.append(arguments[2])
+            return _answering(LACKS_PARTS if len(self.sent) == 2 else b"built")
+        return super().submit(worker, function)
+
+
+def test_a_part_is_sent_to_a_worker_once() -> None:
+    """A job names the parts that its worker received; all are sent if they are no longer there."""
+    engine, both = _Lacking(), {"x": b"X", "y": b"Y"}
+    assert _outcomes(Cluster(engine, "a test"), {"x": b"X"}, both, both) == [Done(b"built")] * 3
+    assert engine.sent == [{"x": b"X"}, {"x": None, "y": b"Y"}, both, {"x": None, "y": None}]
+
+
+def _asked(parts: Mapping[str, bytes | None]) -> bytes:
+    answer = in_process("gpucache.engine.warm.elsewhere", b"not a job", parts)
+    assert isinstance(answer, bytes)
+    return answer
+
+
+def test_a_process_keeps_parts_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says that it lacks some, answers with those of an earlier job, and is replaced when it has ended."""
+    monkeypatch.setattr(clusters, "_FREE", [])
+    assert _asked({"x": None}) == LACKS_PARTS
+    assert b"cannot build it" in _asked({"x": b"X"})
+    assert b"cannot build it" in _asked({"x": None})
+    [child] = clusters._FREE
+    child._process.kill()
+    assert _asked({"x": None}) == LACKS_PARTS
+    assert child not in clusters._FREE
+    assert clusters._FREE.pop().ask((b"", {}), lambda: False) == -signal.SIGKILL
 
 
 def test_a_worker_without_room_tells_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -396,14 +482,14 @@ def test_a_worker_without_room_tells_it(monkeypatch: pytest.MonkeyPatch) -> None
     def refuse(_: str) -> None:
         raise full
 
-    monkeypatch.setattr(clusters, "scratch", refuse)
-    assert in_process("", b"") == str(full)
+    monkeypatch.setattr(clusters, "_Child", refuse)
+    assert in_process("", b"", {}) == str(full)
 
 
 def test_a_worker_that_does_not_say_what_it_can_build_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """If none says it in time, the error says so."""
     monkeypatch.setattr(clusters, "_PROBE_S", 0.0)
-    with pytest.raises(WorkersError, match="none told within 0 s what it can build for"):
+    with pytest.raises(WorkersError, match="did not say within 0 s what it can build for"):
         Cluster(_Told({"a": Future()}), "a test")
 
 
@@ -426,7 +512,8 @@ class _Scheduler:
     def __init__(self) -> None:
         self.there = True
 
-    def nthreads(self) -> dict[str, int]:
+    def nthreads(self, callback_timeout: float) -> dict[str, int]:
+        assert callback_timeout > 0
         if not self.there:
             raise OSError("no answer")
         return {"a": 2}
@@ -471,6 +558,9 @@ class _Here:
 
     def cancel(self, worker: str, future: object) -> None:
         raise AssertionError(f"{worker} has nothing to stop: {future}")
+
+    def wait(self) -> None:
+        """Every answer is there at once."""
 
     def submit(self, _: str, function: Callable[..., Any], *arguments: object) -> Future[object]:
         answer = function(*arguments)

@@ -2,17 +2,19 @@
 
 Owns both ends. At home an item is packed when a worker is free, and the entry that comes back is checked in
 full and made again from what this process asked for, before it is published as if it had been compiled here.
-On the worker's host a process of its own lays the headers out and compiles in a worker of ``run_isolated``.
-Jobs and answers are msgpack of fixed types, with a line of a recording, blobs and the file of an entry in
-them. Dask and mpi4py pickle these bytes to send them, so the workers of a cluster must be trusted. Must not
-know how a cluster is reached.
+On the worker's host a process lays the headers of one job after another out, and compiles in a worker of
+``run_isolated``. Jobs and answers are msgpack of fixed types, with a line of a recording and the file of an
+entry in them; the parts of a job are its source and headers. Dask and mpi4py pickle these bytes to send them,
+so the workers of a cluster must be trusted. Must not know how a cluster is reached.
 """
 
 import os
+import platform
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,10 +34,10 @@ from gpucache.engine.warm.plan import Named, WarmItem, replayed_item
 from gpucache.engine.warm.rounds import HOLDS_PLACES, Answer, compile_watched, with_sizes
 from gpucache.engine.warm.run import in_vain
 from gpucache.engine.workers.capacity import memory_share, worker_count
-from gpucache.engine.workers.clusters import ANSWER, JOB, Cluster, Task
+from gpucache.engine.workers.clusters import Cluster, Job, Jobs, Task
 from gpucache.engine.workers.pool import Bounds, Died, Done, Failed, run_isolated
 from gpucache.errors import CompileError, FormatError, GpucacheError
-from gpucache.keys import digest
+from gpucache.host.scratch import scratch
 from gpucache.model import Artifact, Checks, Device, Target, Toolchain
 from gpucache.recording.builds import Path as TreePath
 from gpucache.recording.builds import RecordedBuild, Seen
@@ -51,9 +53,9 @@ class _Job:
 
     line: bytes
     """It as a line of a recording."""
-    blobs: tuple[bytes, ...]
-    """Its source and headers, in the order in which the line names them."""
     timeout_s: float
+    is_late: bool = False
+    """Whether its compiler builds late, which a process can do only once."""
     headers: tuple[TreePath, ...] = ()
     """Headers named by hand, below the tree of the line."""
     checks: Checks = Checks.NONE
@@ -111,7 +113,11 @@ class Elsewhere:
         tasks = [self._task(*pair, bounds.timeout_s) for pair in pending]
         try:
             for (item, prepared), answer in self._cluster.run(
-                __name__, tasks, self._jobs, lambda now: running([item.name for item, _ in now])
+                __name__,
+                tasks,
+                self._jobs,
+                bounds.timeout_s,
+                lambda now: running([item.name for item, _ in now]),
             ):
                 if sent := self._sent.pop(item.name, None):
                     with sent.lock:
@@ -126,9 +132,7 @@ class Elsewhere:
         toolchain = prepared.compilation.inputs.toolchain
         return Task((item, prepared), prepared.request.target, toolchain, pack)
 
-    def _pack(
-        self, item: WarmItem, prepared: Prepared, timeout_s: float
-    ) -> bytes | Done[Hit] | Failed | None:
+    def _pack(self, item: WarmItem, prepared: Prepared, timeout_s: float) -> Job | Done[Hit] | Failed | None:
         stores, toolchain = self._stores, prepared.compilation.inputs.toolchain
         backend, environ = load_backend(prepared.request.target.backend), self._cluster.machine.environment
         with ExitStack() as lock:
@@ -203,7 +207,7 @@ def _renamed(log: str, place: str, roots: Sequence[str]) -> str:
 
 def _packed(
     prepared: Prepared, environment: tuple[tuple[str, str], ...], timeout_s: float
-) -> tuple[bytes, Sequence[str]]:
+) -> tuple[Job, Sequence[str]]:
     """The job of a build, and the roots of its tree; raises OSError if a file of it is gone."""
     request, done = prepared.request, observe(prepared, environment)
     build, places = done.build, done.places
@@ -211,12 +215,12 @@ def _packed(
     headers = (os.path.realpath(os.path.join(request.cwd, name)) for name in request.headers)  # noqa: PTH118
     job = _Job(
         line=build_line(build, Seen(frozenset(("", size) for size in request.local_sizes))),
-        blobs=tuple(done.contents[name] for name in build.blobs()),
         timeout_s=timeout_s,
+        is_late=prepared.compilation.late,
         headers=tuple(_below(header, roots) for header in headers),
         checks=request.checks,
     )
-    return msgspec.msgpack.encode(job), roots
+    return Job(msgspec.msgpack.encode(job), {name: done.contents[name] for name in build.blobs()}), roots
 
 
 def _below(file: str, roots: Sequence[str]) -> str:
@@ -227,41 +231,80 @@ def _below(file: str, roots: Sequence[str]) -> str:
     raise GpucacheError(f"the named header {file} cannot be sent; warm it without --on")
 
 
-def answer_job(place: str) -> None:
-    """In a process on the worker's host: answer the job in a directory."""
-    folder = Path(place)
-    answer = _answered((folder / JOB).read_bytes(), folder / "tree")
-    (folder / ANSWER).write_bytes(msgspec.msgpack.encode(replace(answer, place=str(folder / "tree"))))
+class _Laid(NamedTuple):
+    """A job whose headers are laid out in a place, until ``ends`` is closed."""
+
+    item: WarmItem
+    bounds: Bounds
+    place: Path
+    ends: ExitStack
+
+    def answer(self, jobs: Jobs, answer: _Answer) -> None:
+        """Send its answer."""
+        jobs.answer(msgspec.msgpack.encode(replace(answer, place=str(self.place))))
+        self.ends.close()
 
 
-def _answered(data: bytes, place: Path) -> _Answer:
+def answer_jobs() -> None:
+    """In a process on the worker's host: answer jobs until none comes for a while."""
+    memory_bytes = memory_share(worker_count(sys.maxsize))
+    jobs, usual = Jobs(), Bounds(memory_bytes=memory_bytes, queued=True, watched=True)
+    laid = _laid(jobs, usual)
+    while laid is not None:
+        laid = _answered(jobs, laid, usual)
+
+
+def _answered(jobs: Jobs, laid: _Laid, usual: Bounds) -> _Laid | None:
+    """The next job that needs other bounds, after the answers of those before it."""
+    bounds, items = laid.bounds, deque([laid.item])
     try:
-        job = _JOBS.decode(data)
-        item = _item(job, place)
-        if item.skipped:
-            return _Answer(failed=item.skipped)
-        memory_bytes = memory_share(worker_count(sys.maxsize))
-        bounds = Bounds(1, job.timeout_s, memory_bytes, queued=True, watched=True)
-        for _, answer in run_isolated(_built, [item], bounds):
-            if isinstance(answer, Done):
-                return answer.value
-            if isinstance(answer, Died):
-                return _Answer(died=answer.reason, limit_s=answer.limit_s)
-            raise answer.error
-    except GpucacheError as error:
+        for _, answer in run_isolated(_built, items, bounds):
+            laid.answer(jobs, _told(answer))
+            following = _laid(jobs, usual)
+            if following is None or following.bounds != bounds:
+                return following
+            laid = following
+            items.append(laid.item)
+    except GpucacheError as error:  # no process can be started
+        laid.answer(jobs, _told(Failed(error)))
+    return _laid(jobs, usual)
+
+
+def _told(answer: Done[_Answer] | Failed | Died) -> _Answer:
+    """What came of a build as it travels."""
+    if isinstance(answer, Done):
+        return answer.value
+    if isinstance(answer, Died):
+        return _Answer(died=answer.reason, limit_s=answer.limit_s)
+    error = answer.error
+    if isinstance(error, GpucacheError):
         return _Answer(failed=error.message, log=error.log if isinstance(error, CompileError) else "")
-    except Exception as error:  # whatever is wrong with the job, or with its compiler
-        return _Answer(failed=f"its worker cannot build it: {error}")
-    return _Answer(failed="its worker gave no answer")
+    return _Answer(failed=f"its worker on {platform.node()} cannot build it: {error}")
 
 
-def _item(job: _Job, place: Path) -> WarmItem:
+def _laid(jobs: Jobs, usual: Bounds) -> _Laid | None:
+    """The next job that can be built, after the answers of those that cannot."""
+    while (taken := jobs.take()) is not None:
+        with ExitStack() as ends:
+            try:
+                place = ends.enter_context(scratch("elsewhere")) / "tree"
+                job = _JOBS.decode(taken.data)
+                item = _item(job, taken.parts, place)
+                if item.skipped:
+                    raise GpucacheError(item.skipped)
+                bounds = replace(usual, timeout_s=job.timeout_s, fresh=job.is_late)
+                return _Laid(item, bounds, place, ends.pop_all())
+            except Exception as error:  # whatever is wrong with the job or this host
+                jobs.answer(msgspec.msgpack.encode(_told(Failed(error))))
+    return None
+
+
+def _item(job: _Job, contents: Mapping[str, bytes], place: Path) -> WarmItem:
     """The build of a job, with its headers laid out; raises GpucacheError, DamagedLineError and OSError."""
     line = read_line(job.line)
     build = line.build
     if build is None:
         raise DamagedLineError("it has no build")
-    contents = {digest(data): data for data in job.blobs}
     if missing := {*build.blobs()} - contents.keys():
         raise GpucacheError(f"its worker received no file {min(missing)[:12]}; warm it again")
     place.mkdir()

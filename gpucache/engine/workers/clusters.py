@@ -1,14 +1,16 @@
 """The workers of a cluster that somebody else runs: what each can build for, and jobs that run there.
 
-Owns how they are reached, which of them are there, and which job a lost one had. A job is bytes, and so is
-its answer. It runs in a process of its own on the worker's host: a crash in a worker would end its other jobs
-as well, and Dask's workers may have no children by ``multiprocessing``. Dask and mpi4py pickle what travels,
-so the workers of a cluster must be trusted. Must not know what a job is.
+Owns how they are reached, which of them are there, and which job a lost one had. A job is bytes with parts,
+which a process keeps for its next jobs; its answer is bytes. It runs in a process apart from the worker: a
+crash in a worker would end its other jobs as well, and Dask's workers may have no children by
+``multiprocessing``. Dask and mpi4py pickle what travels, so the workers of a cluster must be trusted. Must
+not know what a job is.
 
-Workers import this module, too: its last functions are called there.
+Workers import this module, too: the functions after the engines are called there.
 """
 
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -17,9 +19,11 @@ import time
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from multiprocessing.connection import Connection, Pipe
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from gpucache import __version__
 from gpucache.backends.registry import load_backend
@@ -28,16 +32,17 @@ from gpucache.engine.workers.pool import Died, Done, Failed
 from gpucache.errors import GpucacheError, UsageError, WorkersError
 from gpucache.host.interrupts import held
 from gpucache.host.process_groups import kill_group, start_group
-from gpucache.host.scratch import scratch
 from gpucache.model import Device, Target, Toolchain
 from gpucache.probe.profile import Profile, decode_profile, encode_profile
 from gpucache.units import format_count
 
 J = TypeVar("J")
 
-JOB, ANSWER = "job", "answer"
-"""The files of the process of a job, in the directory that it is given."""
 _ANSWER_CAP = 5 << 30
+_KEPT_CAP = 256 << 20
+"""How many bytes of parts a process keeps."""
+_IDLE_S = 15.0
+"""How long a process without a job stays."""
 _POLL_S = 0.1
 _LOOK_S = 1.0
 """How often an engine is asked who is there."""
@@ -45,6 +50,11 @@ _CONNECT_S = 10.0
 _RETURN_S = 30.0
 """How long jobs wait when no worker can do them any more: lost ones may be started again."""
 _PROBE_S = 120.0
+"""How long a worker may take to say what it can build for."""
+_GRACE_S = 180.0
+"""How long an answer may take beyond the time limit of the job, for its turn, its process and its way."""
+_LAST_S = 10.0
+_TOLD_CHARS = 500
 _FETCH_S = 60.0
 """How long the answer of a call that has ended may take to arrive: the host that has it may be gone."""
 
@@ -64,6 +74,17 @@ class _Engine(Protocol):
         """Have a worker stop what it is at."""
         ...
 
+    def wait(self) -> None:
+        """Wait a moment, or until a call has ended."""
+        ...
+
+
+class Job(NamedTuple):
+    """The bytes of a job, and those of its parts by their digests."""
+
+    data: bytes
+    parts: Mapping[str, bytes]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Task(Generic[J]):
@@ -72,7 +93,7 @@ class Task(Generic[J]):
     item: J
     target: Target
     toolchain: Toolchain
-    pack: Callable[[], bytes | Done[Any] | Failed | None]
+    pack: Callable[[], Job | Done[Any] | Failed | None]
     """Makes its job when a worker is free, or knows the answer already; None if it is to be asked later."""
 
 
@@ -82,24 +103,21 @@ class Cluster:
     def __init__(self, engine: _Engine, told: str) -> None:
         """Looks at every worker; raises WorkersError if none can be used. ``told`` is the engine's name."""
         self.told = told
-        self._engine = engine
-        self._woken = threading.Event()
+        self.engine = engine
         self._slots: Mapping[str, int] = {}
         self._of: dict[str, bytes] = {}
         """The profile of each worker, as it told it."""
         self._profiles: dict[bytes, Profile] = {}
         self._refused: dict[str, str] = {}
-        self._looking: dict[Any, str] = {}
+        self._looking: dict[Any, tuple[str, float]] = {}
         self._able: dict[tuple[Target, Toolchain, bytes], bool] = {}
         self._asked_s, self._changed_s = 0.0, time.monotonic()
-        end_s = self._changed_s + _PROBE_S
         self.notice()
-        while not (self._slots or self.is_settled) or (self._looking and time.monotonic() < end_s):
-            self.wait()
+        while self._looking or not (self._slots or self.is_settled):
+            engine.wait()
             self.notice()
         if not self._of:
-            slow = f"none told within {_PROBE_S:g} s what it can build for"
-            why = next(iter(self._refused.values()), slow if self._looking else "it has none")
+            why = next(iter(self._refused.values()), "it has none")
             raise WorkersError(f"no worker of {told} can be used: {why}")
         self.machine = self._machine()
 
@@ -108,26 +126,27 @@ class Cluster:
         """Whether nobody has come or gone for a while."""
         return not self._looking and time.monotonic() - self._changed_s > _RETURN_S
 
-    def wait(self) -> None:
-        """Wait a moment, or until a job has ended."""
-        self._woken.wait(_POLL_S)
-        self._woken.clear()
-
     def notice(self) -> None:
         """Find out who is there now and then, and what new workers can build for."""
         now_s = time.monotonic()
         if now_s - self._asked_s >= _LOOK_S:
-            before, self._slots, self._asked_s = self._slots, self._engine.slots(), now_s
+            before, self._slots, self._asked_s = self._slots, self.engine.slots(), now_s
             if before.keys() != self._slots.keys():
                 self._changed_s = now_s
             self._of = {name: of for name, of in self._of.items() if name in self._slots}
             self._refused = {name: why for name, why in self._refused.items() if name in self._slots}
-            known = {*self._of, *self._refused, *self._looking.values()}
+            known = {*self._of, *self._refused, *(name for name, _ in self._looking.values())}
             for name in self._slots.keys() - known:
-                self._looking[self.submit(name, look, __version__)] = name
-        for future in [one for one, name in self._looking.items() if one.done() or name not in self._slots]:
-            name, self._changed_s = self._looking.pop(future), now_s
+                self._looking[self.engine.submit(name, look, __version__)] = name, now_s + _PROBE_S
+        for future, (name, end_s) in list(self._looking.items()):
+            is_late = now_s >= end_s
+            if not (future.done() or is_late or name not in self._slots):
+                continue
+            del self._looking[future]
+            self._changed_s = now_s
             if not future.done():
+                if is_late:
+                    self._refused[name] = f"it did not say within {_PROBE_S:g} s what it can build for"
                 continue
             try:
                 data = future.result(timeout=_FETCH_S)
@@ -138,16 +157,20 @@ class Cluster:
                 self._of[name] = data
                 self._profiles[data] = profile
 
-    def submit(self, worker: str, function: Callable[..., Any], *arguments: object) -> Any:
-        """The future of a call on a worker, whose end ``wait`` notices."""
-        future = self._engine.submit(worker, function, *arguments)
-        future.add_done_callback(lambda _: self._woken.set())
-        return future
-
     def cancel(self, worker: str, future: Any) -> None:
         """Have a worker stop what it is at."""
         with suppress(Exception):  # an engine that is gone
-            self._engine.cancel(worker, future)
+            self.engine.cancel(worker, future)
+
+    def refuse(self, worker: str, why: str) -> None:
+        """Give a worker nothing any more."""
+        self._refused[worker] = why
+        self._of.pop(worker, None)
+
+    def told_refused(self) -> str:
+        """The workers that are there and are not used, as a sentence's parenthesis; empty if none is."""
+        refused = [f"{name}: {why}" for name, why in self._refused.items()]
+        return f" ({'; '.join(refused)[:_TOLD_CHARS]})" if refused else ""
 
     def slots(self, task: Task[Any] | None = None) -> Counter[str]:
         """The workers that can be used now, or those that can do a task, with how many jobs each takes."""
@@ -162,13 +185,15 @@ class Cluster:
         module: str,
         tasks: Sequence[Task[J]],
         jobs: int | None,
+        timeout_s: float,
         running: Callable[[Sequence[J]], None],
     ) -> Iterator[tuple[J, Done[Any] | Failed | Died]]:
         """Have a module answer each task in a process, as ``run_isolated`` runs a function for each item.
 
-        At most ``jobs`` run at once, None for as many as the workers take.
+        At most ``jobs`` run at once, None for as many as the workers take. A job has the time limit
+        ``timeout_s``; a worker that does not answer long after it gets nothing any more.
         """
-        deal = _Deal(self, module, deque(tasks), sys.maxsize if jobs is None else jobs)
+        deal = _Deal(self, module, deque(tasks), sys.maxsize if jobs is None else jobs, timeout_s + _GRACE_S)
         with held() as raise_if_interrupted:
             try:
                 while deal.has_work():
@@ -176,7 +201,7 @@ class Cluster:
                     yield from deal.hand_out()
                     running(deal.running())
                     raise_if_interrupted()
-                    self.wait()
+                    self.engine.wait()
                     yield from deal.ended()
                     raise_if_interrupted()
             finally:
@@ -242,12 +267,26 @@ def _unavailable(device: Device) -> bool:
     return not device.available
 
 
+class _Given(NamedTuple, Generic[J]):
+    """A task that a worker has."""
+
+    task: Task[J]
+    worker: str
+    job: Job
+    end_s: float
+
+
 class _Deal(Generic[J]):
     """The tasks of one run, and who has which."""
 
-    def __init__(self, cluster: Cluster, module: str, waiting: deque[Task[J]], most: int) -> None:
+    def __init__(
+        self, cluster: Cluster, module: str, waiting: deque[Task[J]], most: int, limit_s: float
+    ) -> None:
         self._cluster, self._module, self._waiting, self._most = cluster, module, waiting, most
-        self._given: dict[Any, tuple[Task[J], str]] = {}
+        self._limit_s = limit_s
+        self._given: dict[Any, _Given[J]] = {}
+        self._kept: dict[str, set[str]] = {}
+        """The digests of the parts that each worker received."""
 
     def has_work(self) -> bool:
         """Whether an item waits, or is worked on."""
@@ -255,12 +294,12 @@ class _Deal(Generic[J]):
 
     def running(self) -> list[J]:
         """The items that are worked on."""
-        return [task.item for task, _ in self._given.values()]
+        return [given.task.item for given in self._given.values()]
 
     def hand_out(self) -> Iterator[tuple[J, Done[Any] | Failed]]:
         """Give tasks to workers that are free and can do them; yields those whose answer is known already."""
         free = self._cluster.slots()
-        free.subtract(worker for _, worker in self._given.values())
+        free.subtract(given.worker for given in self._given.values())
         for _ in range(len(self._waiting)):
             if len(self._given) >= self._most or max(free.values(), default=0) <= 0:
                 return
@@ -270,41 +309,56 @@ class _Deal(Generic[J]):
             job = task.pack() if worker is not None and free[worker] > 0 else None
             if worker is None or job is None:
                 self._waiting.append(task)
-            elif isinstance(job, bytes):
-                self._given[self._cluster.submit(worker, in_process, self._module, job)] = task, worker
+            elif isinstance(job, Job):
+                self._give(task, worker, job)
                 free[worker] -= 1
             else:
                 yield task.item, job
 
+    def _give(self, task: Task[J], worker: str, job: Job) -> None:
+        kept = self._kept.setdefault(worker, set())
+        parts = {name: None if name in kept else part for name, part in job.parts.items()}
+        kept.update(parts)
+        future = self._cluster.engine.submit(worker, in_process, self._module, job.data, parts)
+        self._given[future] = _Given(task, worker, job, time.monotonic() + self._limit_s)
+
     def ended(self) -> Iterator[tuple[J, Done[Any] | Failed | Died]]:
         """The answers that came, and those for lost workers and for tasks that nobody can do any more."""
         there = self._cluster.slots()
-        for future, (task, worker) in list(self._given.items()):
-            if not future.done() and worker in there:
+        for future, (task, worker, job, end_s) in list(self._given.items()):
+            is_late = time.monotonic() > end_s
+            if not (future.done() or is_late) and worker in there:
                 continue
             del self._given[future]
             if not future.done():
                 self._cluster.cancel(worker, future)
-                yield task.item, Died(f"its worker {worker} was lost", lost=True)
+                why = "was lost"
+                if worker in there:
+                    why = f"gave no answer within {self._limit_s:g} s"
+                    self._cluster.refuse(worker, f"it {why}")
+                yield task.item, Died(f"its worker {worker} {why}", lost=True)
                 continue
             try:
                 value = future.result(timeout=_FETCH_S)
             except Exception as error:  # it cannot be fetched, or the engine gave up
                 yield task.item, Died(f"its worker {worker} gave no answer ({_line(error)})", lost=True)
             else:
-                yield task.item, _meant(worker, value)
+                if value == LACKS_PARTS:
+                    self._kept.pop(worker)
+                    self._give(task, worker, job)
+                else:
+                    yield task.item, _meant(worker, value)
         for task in list(self._waiting) if self._cluster.is_settled and not self._given else ():
             if not self._cluster.slots(task):
                 self._waiting.remove(task)
-                told = (
-                    f"no worker of {self._cluster.told} that can build it is left; start one and warm again"
-                )
-                yield task.item, Failed(GpucacheError(told))
+                told = f"no worker of {self._cluster.told} that can build it is left"
+                why = self._cluster.told_refused()
+                yield task.item, Failed(GpucacheError(f"{told}{why}; start one and warm again"))
 
     def end(self) -> None:
         """Have the workers stop what they are at."""
-        for future, (_, worker) in self._given.items():
-            self._cluster.cancel(worker, future)
+        for future, given in self._given.items():
+            self._cluster.cancel(given.worker, future)
 
 
 def _meant(worker: str, value: object) -> Done[bytes] | Failed | Died:
@@ -345,12 +399,13 @@ class _Dask:
 
     def __init__(self, client: Any) -> None:
         self._client = client
+        self._woken = threading.Event()
         self._slots: Mapping[str, int] = {}
         self._failed_s = 0.0
 
     def slots(self) -> Mapping[str, int]:
         try:
-            self._slots, self._failed_s = dict(self._client.nthreads()), 0.0
+            self._slots, self._failed_s = dict(self._client.nthreads(callback_timeout=_CONNECT_S)), 0.0
         except Exception:  # each version tells in its own way that the scheduler gives no answer, or is gone
             self._failed_s = self._failed_s or time.monotonic()
             if time.monotonic() - self._failed_s > _RETURN_S:
@@ -359,10 +414,16 @@ class _Dask:
 
     def submit(self, worker: str, function: Callable[..., Any], *arguments: object) -> Any:
         there = {"workers": [worker], "allow_other_workers": False}
-        return self._client.submit(in_dask, function, *arguments, pure=False, **there)
+        future = self._client.submit(in_dask, function, *arguments, pure=False, **there)
+        future.add_done_callback(lambda _: self._woken.set())
+        return future
 
     def cancel(self, _: str, future: Any) -> None:
         future.cancel()
+
+    def wait(self) -> None:
+        self._woken.wait(_POLL_S)
+        self._woken.clear()
 
 
 @contextmanager
@@ -386,33 +447,77 @@ def _dask(address: str) -> Iterator[_Engine]:
             client.close()
 
 
-_STOP = 1
-"""The tag of an empty message that asks a worker of MPI to stop what it is at."""
-_MPI_S = 0.02
-"""How often a worker of MPI is asked at most whether it has ended."""
+_CALL, _ANSWER, _STOP, _END = range(1, 5)
+"""The tags of the messages of MPI; an empty one asks a worker to stop what it is at."""
+_MPI_S = 0.002
+"""How often MPI is asked for messages: to wait for one keeps a core busy."""
 
 
 class _Mpi:
-    """The other processes of mpiexec, each alone in a pool, as a pool gives a job to any of its workers."""
+    """The other processes of mpiexec.
 
-    def __init__(self, world: Any, pools: Mapping[str, Any]) -> None:
-        self._world, self._pools = world, pools
+    Not by ``mpi4py.futures``, whose pools wait at the end for a worker that never answers.
+    """
+
+    def __init__(self, world: Any) -> None:
+        self._world = world
+        self._asked: dict[int, Future[Any]] = {}
+        self._going: dict[int, Any] = {}
+        self._coming: dict[int, Any] = {}
+        """The messages that are on their way to each worker, and from it."""
 
     def slots(self) -> Mapping[str, int]:
-        return dict.fromkeys(self._pools, 1)
+        return {f"rank {rank}": 1 for rank in range(1, self._world.size)}
 
     def submit(self, worker: str, function: Callable[..., Any], *arguments: object) -> Any:
-        return self._pools[worker].submit(in_mpi, function, *arguments)
+        rank = int(worker.removeprefix("rank "))
+        self._asked[rank] = future = Future[Any]()
+        self._going[rank] = self._world.isend((function, arguments), rank, _CALL)
+        return future
 
     def cancel(self, worker: str, _: Any) -> None:
-        self._world.Isend(b"", list(self._pools).index(worker) + 1, _STOP)
+        self._world.Isend(b"", int(worker.removeprefix("rank ")), _STOP)
+
+    def wait(self) -> None:
+        end_s = time.monotonic() + _POLL_S
+        while not self._receive() and time.monotonic() < end_s:
+            time.sleep(_MPI_S)
+
+    def _receive(self) -> bool:
+        """Whether an answer came."""
+        before = len(self._asked)
+        for rank in list(self._asked):
+            if rank not in self._coming and (message := self._world.improbe(rank, _ANSWER)) is not None:
+                self._coming[rank] = message.irecv()
+            has_come, answer = self._coming[rank].test() if rank in self._coming else (False, None)
+            if has_come:
+                del self._coming[rank]
+                future = self._asked.pop(rank)
+                if isinstance(answer, Exception):
+                    future.set_exception(answer)
+                else:
+                    future.set_result(answer)
+        return len(self._asked) < before
+
+    def end(self) -> bool:
+        """Whether every worker has ended within a moment."""
+        left, end_s = {*range(1, self._world.size)}, time.monotonic() + _LAST_S
+        ends = [self._world.isend(None, rank, _CALL) for rank in left]
+        while left and time.monotonic() < end_s:
+            self.wait()
+            for rank in [rank for rank in left if self._world.Iprobe(rank, _END)]:
+                self._world.Recv(bytearray(), rank, _END)
+                left.remove(rank)
+        return not left and all(end.test()[0] for end in ends)
 
 
 @contextmanager
 def _mpi() -> Iterator[_Engine | None]:
     try:
+        import mpi4py
+
+        mpi4py.rc.finalize = False  # which waits for every process
         from mpi4py import MPI
-        from mpi4py.futures import MPICommExecutor
     except ImportError:
         raise _missing("mpi", "mpi") from None
     except RuntimeError as error:
@@ -425,19 +530,39 @@ def _mpi() -> Iterator[_Engine | None]:
         raise UsageError(
             "--on mpi has no workers; run 'mpiexec -n 3 gpucache warm ...', whose first process asks"
         )
-
-    def pool(rank: int) -> Any:
-        both = world.Create_group(world.group.Incl([0, rank]), rank)
-        return MPICommExecutor(both, root=0, backoff=_MPI_S)
-
     if world.rank > 0:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that asks says when to stop
-        with pool(world.rank):
-            pass
+        _serve_mpi(world)
+        MPI.Finalize()
         yield None
         return
-    with ExitStack() as ends:
-        yield _Mpi(world, {f"rank {rank}": ends.enter_context(pool(rank)) for rank in range(1, world.size)})
+    engine = _Mpi(world)
+    try:
+        yield engine
+    finally:
+        if engine.end():
+            MPI.Finalize()  # else mpiexec ends the others after this process
+
+
+def _serve_mpi(world: Any) -> None:
+    """In a worker of MPI: answer calls until the process that asks wants no more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it says when to stop
+    while True:
+        while not world.Iprobe(0, _CALL):
+            time.sleep(_MPI_S)
+        call = world.recv(source=0, tag=_CALL)
+        if call is None:
+            while world.Iprobe(0, _STOP):
+                world.Recv(bytearray(), 0, _STOP)
+            world.Send(b"", 0, _END)
+            return
+        function, arguments = call
+        if function is in_process:
+            arguments = (*arguments, lambda: not world.Iprobe(0, _STOP))
+        try:
+            answer = function(*arguments)
+        except Exception as error:  # whatever it is, who asked tells it
+            answer = error
+        world.send(answer, 0, _ANSWER)
 
 
 def look(version: str) -> bytes:
@@ -449,35 +574,95 @@ def look(version: str) -> bytes:
     return encode_profile(profile_of(ask()))
 
 
-def in_process(module: str, job: bytes, wanted: Callable[[], bool] = lambda: True) -> bytes | int | str:
-    """On a worker: the answer of a process of its own for a job.
+LACKS_PARTS = b""
+"""The answer of a process that does not have all parts of a job."""
 
-    The process ends with the worker, or when its answer is not ``wanted`` any more. Instead of the answer it
-    is the status of a process that ended without one, or why this host could not run one.
+
+def in_process(
+    module: str, job: bytes, parts: Mapping[str, bytes | None], wanted: Callable[[], bool] = lambda: True
+) -> bytes | int | str:
+    """On a worker: the answer of a process that answers jobs one after another.
+
+    ``parts`` are None where the process should have them. The process ends with the worker, or when its
+    answer is not ``wanted`` any more. Instead of the answer it is the status of a process that ended without
+    one, or why this host could not run one.
     """
     try:
-        return _in_process(module, job, wanted)
+        while True:
+            try:
+                child, is_old = _FREE.pop(), True
+            except IndexError:
+                child, is_old = _Child(module), False
+            answer = child.ask((job, parts), wanted)
+            if isinstance(answer, bytes):
+                _FREE.append(child)
+            elif is_old and wanted():  # it may have ended before it was asked
+                continue
+            return answer
     except OSError as error:  # here, not in the connection to the process that asked
         return _line(error)
 
 
-def _in_process(module: str, job: bytes, wanted: Callable[[], bool]) -> bytes | int:
-    words = (sys.executable, "-P", "-c", f"import sys, {module} as it; it.answer_job(sys.argv[1])")
-    with scratch("elsewhere") as place, ExitStack() as ends:
-        (place / JOB).write_bytes(job)
+class _Child:
+    """A process of a worker that answers its jobs."""
+
+    def __init__(self, module: str) -> None:
+        words = (sys.executable, "-P", "-c", f"import {module} as it; it.answer_jobs()")
         silent = subprocess.DEVNULL
-        child = start_group([*words, str(place)], ends, stdout=silent, stderr=silent)
-        try:
-            while wanted() and child.returncode is None:
-                with suppress(subprocess.TimeoutExpired):
-                    child.wait(_POLL_S)
-        finally:
-            if child.returncode is None:
-                kill_group(child.pid)
-                child.wait()
-        if child.returncode == 0 and (place / ANSWER).stat().st_size <= _ANSWER_CAP:
-            return (place / ANSWER).read_bytes()
-        return child.returncode
+        with ExitStack() as ends:
+            self._own, its = Pipe()
+            ends.enter_context(self._own)
+            with its:
+                self._process = start_group(words, ends, stdin=its.fileno(), stdout=silent, stderr=silent)
+            self._ends = ends.pop_all()
+
+    def ask(self, job: object, wanted: Callable[[], bool]) -> bytes | int:
+        """Its answer; its status if it ended without one, after which it cannot be asked again."""
+        with suppress(EOFError, OSError):  # it has ended
+            self._own.send(job)
+            while wanted():
+                if self._own.poll(_POLL_S):
+                    return self._own.recv_bytes(_ANSWER_CAP)
+        with self._ends, suppress(subprocess.TimeoutExpired):
+            if not wanted():
+                kill_group(self._process.pid)
+            return self._process.wait(_LAST_S)
+        return -signal.SIGKILL  # which its group gets now
+
+
+class Jobs:
+    """In a process of a worker: its jobs, which come by its standard input."""
+
+    def __init__(self) -> None:
+        self._channel = Connection(os.dup(0))
+        silence = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(silence, 0)  # for compilers
+        os.close(silence)
+        self._kept: dict[str, bytes] = {}
+
+    def take(self) -> Job | None:
+        """The next job; None if none comes for a while."""
+        while self._channel.poll(_IDLE_S):
+            try:
+                data, parts = self._channel.recv()
+            except EOFError:
+                return None
+            self._kept |= {name: part for name, part in parts.items() if part is not None}
+            found = {name: self._kept[name] for name in parts if name in self._kept}
+            if sum(map(len, self._kept.values())) > _KEPT_CAP:
+                self._kept.clear()
+            if len(found) == len(parts):
+                return Job(data, found)
+            self.answer(LACKS_PARTS)
+        return None
+
+    def answer(self, data: bytes) -> None:
+        """Answer the job that was taken."""
+        self._channel.send_bytes(data)
+
+
+_FREE: list[_Child] = []
+"""The processes of this worker that have no job."""
 
 
 def in_dask(function: Callable[..., Any], *arguments: object) -> Any:
@@ -494,12 +679,3 @@ def in_dask(function: Callable[..., Any], *arguments: object) -> Any:
         return task is not None and task.state == "executing"
 
     return function(*arguments, wanted)
-
-
-def in_mpi(function: Callable[..., Any], *arguments: object) -> Any:
-    """On a worker of MPI: a call that learns when the process that asked does not want the answer."""
-    from mpi4py import MPI
-
-    if function is not in_process:
-        return function(*arguments)
-    return function(*arguments, lambda: not MPI.COMM_WORLD.Iprobe(0, _STOP))

@@ -240,12 +240,13 @@ class Bounds:
 
 def run_isolated(
     function: Callable[[J], R],
-    items: Sequence[J],
+    items: Sequence[J] | deque[J],
     bounds: Bounds,
     running: Callable[[Sequence[J]], None] = lambda _: None,
 ) -> Iterator[tuple[J, Done[R] | Failed | Died]]:
     """Run a picklable function for each item in workers; yields each item with its result as it ends.
 
+    To a deque items can be added after each result. It is empty at the end.
     ``running`` is called a few times a second with the items that are being worked on. Closing the iterator,
     or an interrupt, ends the workers. Raises WorkersError if none can be started.
     """
@@ -267,7 +268,8 @@ def run_isolated(
             None if line is None else Inherited(line),
             _caches_of_compilers(),
         )
-        pool = _Pool(function, deque(items), bounds, team, begin)
+        waiting = items if isinstance(items, deque) else deque(items)
+        pool = _Pool(function, waiting, bounds, team, begin)
         try:
             while pool.has_work():
                 pool.start_workers(place)
