@@ -75,4 +75,4 @@ def _unconfigured(name: str, cwd: str | None) -> Closure | None:
             return None
     parts = (b"0 0 0", b'"', os.fsencode(name), b"")  # as the walk frames an edge that resolves nowhere
     edges = b"".join(len(part).to_bytes(8, "little") + part for part in parts)
-    return Closure((Include(name, None),), digest(edges), asked=tuple(disk.asked))
+    return Closure((Include(name, None),), digest(edges), stamps=tuple(disk.stamps), asked=tuple(disk.asked))

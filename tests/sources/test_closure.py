@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpucache.keys import Closure, Include, digest
-from gpucache.sources import Limits, Place, SearchRule, Wanted, read_closure, reading
+from gpucache.sources import Limits, Place, SearchRule, Wanted, read_closure, reading, still_closure
 from tests.unprivileged import as_nobody, needs_root
 
 Tree = Callable[..., Path]
@@ -511,6 +511,16 @@ def test_a_text_without_any_sign_of_a_question_has_the_closure_of_the_walk(
         assert found.tells_places == walked.tells_places
         short += found.stamps == ()
     assert 0 < short < 1500
+
+
+def test_a_text_without_a_question_in_a_directory_that_was_changed_itself_stands(tree: Tree) -> None:
+    """Permissions, a move or an image give a directory two times; its stamp is the same before and after."""
+    root = tree({})
+    os.utime(root, (1, 1))
+    rule = SearchRule((Place.INCLUDER,), (), configuration="a.cfg")
+    before = read_closure(Wanted(b"int x;", rule=rule, cwd=str(root)))
+    after = still_closure(before)
+    assert after is not None and before.stamps and {*before.stamps} == {*(after.stamps or ())}
 
 
 @pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="processes have no such files here")
