@@ -76,17 +76,14 @@ def test_nothing_is_kept_of_it(run: Run, root: Path, chosen: Path, nvrtc: str, e
     assert entries(root) == []
 
 
-def test_intel_reads_a_header_that_nobody_named(run: Run, chosen: Path, intel: str) -> None:
-    """The same holds for a compiler with its own threads."""
-    assert _refused(_warm(run, chosen, intel, "a.h"), chosen / "include" / "b.h")
-    assert _warm(run, chosen, intel, "b.h").code == 0
-
-
-@pytest.mark.slow
-def test_pocl_reads_a_header_that_nobody_named(run: Run, chosen: Path, pocl: str) -> None:
-    """The same holds for a compiler that starts processes."""
-    assert _refused(_warm(run, chosen, pocl, "a.h"), chosen / "include" / "b.h")
-    assert _warm(run, chosen, pocl, "b.h").code == 0
+@pytest.mark.parametrize("which", ["intel", pytest.param("pocl", marks=pytest.mark.slow)])
+def test_another_compiler_reads_a_header_that_nobody_named(
+    run: Run, chosen: Path, which: str, request: pytest.FixtureRequest
+) -> None:
+    """The same holds for a compiler with its own threads, and for one that starts processes."""
+    target = request.getfixturevalue(which)
+    assert _refused(_warm(run, chosen, target, "a.h"), chosen / "include" / "b.h")
+    assert _warm(run, chosen, target, "b.h").code == 0
 
 
 @pytest.mark.parametrize("which", ["intel", pytest.param("pocl", marks=pytest.mark.slow)])
