@@ -229,9 +229,7 @@ def _elsewhere(stores: Stores, prepared: Prepared) -> Miss | None:
     """This very key's entry is in a root that this process does not query."""
     for store in stores.unasked():
         if store.contains(prepared.key) or store.contains(prepared.located_key):
-            return Miss(
-                Verdict.NOT_CONSULTED, f"it is in {store.root}, but only {_asked(stores)} was queried"
-            )
+            return Miss(Verdict.NOT_CONSULTED, f"it is in {store.root}, not in {_asked(stores)}")
     return None
 
 
