@@ -11,9 +11,9 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from itertools import count, islice
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,6 @@ from gpucache.answers.lookup import Hit, Miss, Verdict
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.program_names import Identity
 from gpucache.engine.stores import NoEntry, Stores
-from gpucache.errors import CacheUnusableError
 from gpucache.keys import (
     FOLDER,
     NOT_FOUND,
@@ -51,7 +50,7 @@ _TOLD_AS = {"evicted": "removed", "quarantined": "quarantined"}
 """The same in words that do not repeat the verdict."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Record:
     """The events that one store has recorded of one program, under its own name and under others."""
 
@@ -65,6 +64,7 @@ class Record:
         keys = (str(prepared.key), str(prepared.located_key))
         return [event for event in self.events if event.key in keys]
 
+    @cached_property
     def builds(self) -> list[Event]:
         """Builds of this program under any name; not of other programs with a kernel of its name."""
         return [event for event in self.events if event.what in MADE and self.is_kin(event)]
@@ -133,7 +133,8 @@ def _verdict(stores: Stores, prepared: Prepared, met: NoEntry) -> Miss:
         what = "and was moved to quarantine" if first.quarantined else "and could not be moved away"
         how = "damaged" if first.damage is Damage.CORRUPT else first.damage  # the verdict has that word
         return Miss(Verdict.CORRUPT, f"the entry was {how}: {first.detail}, {what}")
-    records = [record_of(store, prepared) for store in stores.on_disk()]
+    recorded = stores.recorded or record_of
+    records = [recorded(store, prepared.request.program) for store in stores.on_disk()]
     return (
         _removed(records, prepared)
         or _unread(met)
@@ -147,7 +148,8 @@ def _verdict(stores: Stores, prepared: Prepared, met: NoEntry) -> Miss:
 
 def is_poisoned(stores: Stores, prepared: Prepared, timeout_s: float) -> bool:
     """Whether a key is on the poison list, unless a shorter time limit than this one put it there."""
-    last = [event for store in stores.on_disk() for event in record_of(store, prepared).of(prepared)[-1:]]
+    records = (record_of(store, prepared.request.program) for store in stores.on_disk())
+    last = [event for record in records for event in record.of(prepared)[-1:]]
     poisoned = [event for event in last if _is_poisoning(event)]
     return bool(poisoned) and not any(0 < event.limit_s < timeout_s for event in poisoned)
 
@@ -194,7 +196,7 @@ def _lost(records: Sequence[Record], prepared: Prepared) -> Miss | None:
 def _forgotten(records: Sequence[Record], prepared: Prepared) -> Miss | None:
     """No build of this program is recorded, and its record was removed."""
     name = prepared.request.program.name
-    if any(record.builds() for record in records):
+    if any(record.builds for record in records):
         return None
     for record in records:
         removed, root = record.store.removed_record(name), record.store.root
@@ -255,7 +257,7 @@ def _nearest(stores: Stores, records: Sequence[Record], prepared: Prepared) -> M
 def _never(stores: Stores, records: Sequence[Record], prepared: Prepared, found: Nearest) -> str | None:
     """A sentence on the build that was never made, if the nearest entry is another program's or target's."""
     program, target = prepared.request.program.name, str(prepared.request.target)
-    builds = [event for record in records for event in record.builds()]
+    builds = [event for record in records for event in record.builds]
     if not builds:
         never = f"nothing was ever built as {program} in {_asked(stores)}"
         return f"{never}, but {found.event.program} has a kernel of the same name"
@@ -274,9 +276,9 @@ def _origin(event: Event, prepared: Prepared) -> str:
 def _unknown(stores: Stores, prepared: Prepared, records: Sequence[Record]) -> Miss:
     name = prepared.request.program.name
     roots = _asked(stores)
-    if any(record.builds() for record in records):
+    if any(record.builds for record in records):
         return Miss(Verdict.NOT_RECORDED, f"earlier builds of {name} in {roots} left nothing to compare with")
-    samples = [(store, _sample(store)) for store in stores.on_disk()]
+    samples = [(store, store.sample(_SAMPLED)) for store in stores.on_disk()]
     unrecorded = next((told for store, sample in samples if (told := _unrecorded(store, sample, name))), None)
     if unrecorded is not None:
         return Miss(Verdict.NOT_RECORDED, unrecorded)
@@ -288,13 +290,6 @@ def _unknown(stores: Stores, prepared: Prepared, records: Sequence[Record]) -> M
 def _asked(stores: Stores) -> str:
     """The roots that were queried."""
     return ", ".join(str(store.root) for store in stores.on_disk())
-
-
-def _sample(store: "DirectoryStore") -> list[ScannedEntry]:
-    """A few entries of a store, or all if there are few."""
-    with suppress(OSError, CacheUnusableError):
-        return list(islice(store.scan(), _SAMPLED))
-    return []
 
 
 def _unrecorded(store: "DirectoryStore", sample: Sequence[ScannedEntry], name: str) -> str | None:
@@ -374,12 +369,13 @@ def _events(store: "DirectoryStore", identity: Identity) -> list[Event]:
     return [event for name in names for event in store.history(name)]
 
 
-def record_of(store: "DirectoryStore", prepared: Prepared) -> Record:
-    """The histories of a program: by name, base name and kernel, or by its source if it has no kernel."""
-    identity = Identity.of(prepared.request.program)
-    events = _events(store, identity)
-    keys = (str(prepared.key), str(prepared.located_key))
-    events += [event for event in store.history(UNREADABLE) if event.key in keys]
+def record_of(store: "DirectoryStore", program: Program) -> Record:
+    """The histories of a program: by name, base name and kernel, or by its source if it has no kernel.
+
+    The events of entries that could not be read are among them, whatever their program was.
+    """
+    identity = Identity.of(program)
+    events = (*_events(store, identity), *store.history(UNREADABLE))
     return Record(store, identity, tuple(sorted(events, key=lambda event: event.when_ns)))
 
 
@@ -453,7 +449,7 @@ def _by_head(
         weight((*differing, *_edited(record, event))),
         -event.when_ns,
     )
-    return least, replace(candidate, same_device=same_device)
+    return least, _Candidate(record, event, same_device)
 
 
 def _edited(record: Record, event: Event) -> tuple[Difference, ...]:
@@ -593,7 +589,9 @@ def _names_target(options: Iterable[str]) -> bool:
 
 def told_once(differences: Sequence[Difference]) -> list[Difference]:
     """The differences, each header once: a macro may name the same header with more directories as well."""
-    short = {(item.left, item.right, header_of(item.label)) for item in differences}
+    short = {(item.left, item.right, name) for item in differences if (name := header_of(item.label))}
+    if not short:
+        return [*differences]
 
     def is_repeated(item: Difference) -> bool:
         name = header_of(item.label) or ""

@@ -17,6 +17,7 @@ from gpucache.model import CacheKey, Entry, EntryDetail, Program
 from gpucache.store.answers import Damaged, Found
 
 if TYPE_CHECKING:
+    from gpucache.engine.explain import Record
     from gpucache.store.directory import DirectoryStore
     from gpucache.store.interface import RefusedRoot
     from gpucache.store.memory import MemoryStore
@@ -68,6 +69,8 @@ class Stores(NamedTuple):
     systems: "tuple[DirectoryStore, ...]" = ()
     unasked: "Callable[[], Sequence[DirectoryStore]]" = tuple
     """Roots of this user that the settings leave out: looked at only to explain a miss."""
+    recorded: "Callable[[DirectoryStore, Program], Record] | None" = None
+    """Reads the record of a program; for a run that asks for each program many times, it reads it once."""
     command: str = ""
     """The command that runs, for the journal."""
     disabled: bool = False

@@ -62,12 +62,12 @@ def why(
         except GpucacheError as error:
             yield _unasked(item, Miss(Verdict.UNCACHEABLE, str(error)))
             continue
-        records = [record_of(store, prepared) for store in stores.on_disk()]
+        records = [record_of(store, prepared.request.program) for store in stores.on_disk()]
         built = sorted(
             {
                 (Build(event.when_ns, event.key), record)
                 for record in records
-                for event in record.builds()
+                for event in record.builds
                 if event.target == item.target
             },
             key=lambda pair: pair[0],

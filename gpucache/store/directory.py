@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -202,6 +203,12 @@ class DirectoryStore(EntryReader):
         read = scan.by_head if heads or not self.is_marked() else scan.by_name
         return scan.scan(self._root, read, self._unread.setdefault)
 
+    def sample(self, most: int) -> list[ScannedEntry]:
+        """So many entries, or all if there are no more; none if they cannot be read."""
+        with suppress(OSError, CacheUnusableError):
+            return list(islice(self.scan(), most))
+        return []
+
     def scan_whole(self, share: Share = ALL) -> Iterator[tuple[ScannedEntry, Entry | None]]:
         """Like ``scan``, with each entry read whole and verified as by ``check``; None if it is not sound."""
         return scan.scan(self._root, scan.by_content, self._unread.setdefault, share)
@@ -365,7 +372,7 @@ class Snapshot(DirectoryStore):
 
     def __init__(self, root: Path) -> None:
         super().__init__(root, writable=False)
-        for name in ("history", "removed_record", "look_at", "detail"):
+        for name in ("history", "removed_record", "look_at", "detail", "sample"):
             setattr(self, name, lru_cache(_ANSWERS)(getattr(self, name)))
         self._keys = cache(lambda prefix: {*self.find(prefix)})
         self._absent = cache(lambda prefix: super(Snapshot, self).get(CacheKey(prefix.ljust(64, "0"))))

@@ -17,7 +17,7 @@ from tests.fleets import asked, device_of, gpu_machine, recorded, words
 from tests.remote.servers import nginx
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from gpucache.answers.warm import WarmOutcome
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpucache.engine.warm.plan import WarmItem
     from gpucache.engine.warm.run import Session
     from gpucache.model import Device
-    from gpucache.store import Event
+    from gpucache.store import Event, ScannedEntry
     from tests.cli.conftest import Answer, Run
 
 OLD = {"NVRTC version": "12.8", "NVRTC build id": "0" * 40}
@@ -118,11 +118,11 @@ def test_what_machines_share_is_read_once(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One key is looked up for all machines with it, and a history is read once for machines that differ."""
+    """One key is looked up for all machines with it; histories and entries are read once for all programs."""
     DirectoryStore(root, writable=True).prepare()
     asked_for: list[object] = []
     read: list[str] = []
-    events = History.events
+    events, scan = History.events, DirectoryStore.scan
 
     def counted(session: Session, stores: Stores, item: WarmItem) -> WarmOutcome | Prepared:
         asked_for.append(item)
@@ -132,7 +132,12 @@ def test_what_machines_share_is_read_once(
         read.append(program)
         return events(history, program)
 
+    def listed(store: DirectoryStore, **how: bool) -> Iterator[ScannedEntry]:
+        read.append("entries")
+        return scan(store, **how)
+
     monkeypatch.setattr("gpucache.engine.warm.run.prepare_item", counted)
+    monkeypatch.setattr(DirectoryStore, "scan", listed)
     monkeypatch.setattr(History, "events", noted)
     fleet = [
         gpu_machine(tmp_path / f"{number}.json", devices, "sm_90", fields=OLD if number % 2 else {})
@@ -140,7 +145,7 @@ def test_what_machines_share_is_read_once(
     ]
     answer = check(run, [recording], fleet, "--json")
     assert len(answer.document["outcomes"]) == len(asked_for) == 4
-    assert read and len(read) == len({*read})
+    assert "entries" in read and len(read) == len({*read})
     assert answer.document["summary"]["machines"][9]["missing"] == 2
 
 

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from gpucache.answers.entries import CacheEntry
 from gpucache.answers.fleet import FleetCommand, FleetOutcome, FleetSummary, summarise_fleet
 from gpucache.answers.lookup import Miss, Verdict
 from gpucache.answers.warm import ALIKE, WarmOutcome, WarmResult
-from gpucache.engine.explain import phrases, weight
+from gpucache.engine.explain import phrases, record_of, weight
 from gpucache.engine.machine import Machine, find_machine, select_target
 from gpucache.engine.stores import Stores
 from gpucache.engine.warm.plan import Backends, WarmItem, devices_there, recorded_device, recorded_items
@@ -230,6 +231,7 @@ def _look_up(
         user=stores.user and Snapshot(stores.user.root),
         systems=tuple(Snapshot(store.root) for store in stores.systems),
         unasked=lambda: unasked,
+        recorded=cache(record_of),
     )
     stopped = False
     for kind, one in asked.items():

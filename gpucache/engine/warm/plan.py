@@ -265,15 +265,15 @@ def replayed_item(one: "Replayed", device: Device, backend: Backend, environ: Ma
     build = one.build
     if device.target is None or device.toolchain is None or not device.available:
         return WarmItem(build.program, build.target, build.short, skipped=device.detail)
-    skipped = WarmItem(build.program, str(device.target), build.short)
+    name = build.program, str(device.target), build.short
     if one.problem:
-        return replace(skipped, skipped=one.problem)
+        return WarmItem(*name, skipped=one.problem)
     alike = device.toolchain.implementation == build.implementation
     if alike and (changed := _changed_variables(backend, device.toolchain, environ, build.environment)):
-        return replace(skipped, skipped=f"it was built with another {changed}; set it as the program has it")
+        return WarmItem(*name, skipped=f"it was built with another {changed}; set it as the program has it")
     absent = one.source is None
     if absent and not alike:
-        return replace(skipped, skipped="without its source its key for another kind of device is not known")
+        return WarmItem(*name, skipped="without its source its key for another kind of device is not known")
     request = BuildRequest(
         program=Program(build.program, build.language, one.source or b""),
         target=device.target,
@@ -287,9 +287,7 @@ def replayed_item(one: "Replayed", device: Device, backend: Backend, environ: Ma
         request = _as_asked(request, one)
     known = Known(build.source, Closure(build.includes, build.resolution, files=one.files)) if alike else None
     moved = not one.directory if build.file_name else bool(build.folders) and not one.in_place
-    return replace(
-        skipped, request=request, toolchain=device.toolchain, known=known, moved=moved, absent=absent
-    )
+    return WarmItem(*name, request, device.toolchain, known=known, moved=moved, absent=absent)
 
 
 def _as_asked(request: BuildRequest, one: "Replayed") -> BuildRequest:
