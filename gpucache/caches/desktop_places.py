@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gpucache.answers.entries import Location
 from gpucache.caches import places
-from gpucache.caches.places import ANY_BINARY, WINDOWS, Home, Place, Places, Var
+from gpucache.caches.places import ANY_BINARY, WINDOWS, Home, Place, Places, Var, cached
 
 _LOOKED_AT = 1000
 """The number of directories that are examined for programs built on Chromium."""
@@ -21,7 +21,7 @@ class DarktablePlaces(Places):
     owner = "darktable"
     unseen = ANY_BINARY
     place = Place(
-        (Var("XDG_CACHE_HOME", "darktable"), Home(".cache/darktable", expanded=True)),
+        cached("darktable", expanded=True),
         remedy="set XDG_CACHE_HOME, or start darktable with --cachedir",
         also=(Home(".var/app/org.darktable.Darktable/cache/darktable"),),  # as Flatpak sets XDG_CACHE_HOME
         lacking="XDG_CACHE_HOME moves every cache that follows it; --cachedir moves darktable's alone",
@@ -33,9 +33,7 @@ class CyclesPlaces(Places):
     title = "Cycles kernel cache"
     owner = "Cycles"
     unseen = ANY_BINARY
-    place = Place(
-        (Var("XDG_CACHE_HOME", "cycles/kernels"), Home(".cache/cycles/kernels", expanded=True)),
-    )
+    place = Place(cached("cycles/kernels", expanded=True))
 
 
 class DxvkPlaces(Places):
@@ -58,10 +56,7 @@ class VulkanPlaces(Places):
     title = "Vulkan pipeline caches"
     owner = "a Vulkan program"
     place = Place(
-        (
-            Var("XDG_CACHE_HOME", "gtk-4.0/vulkan-pipeline-cache"),
-            Home(".cache/gtk-4.0/vulkan-pipeline-cache"),
-        ),
+        cached("gtk-4.0/vulkan-pipeline-cache"),
         lacking="XDG_CACHE_HOME moves every cache that follows it; programs keep pipelines where they like",
     )
 

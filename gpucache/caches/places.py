@@ -140,6 +140,11 @@ class Temporary(NamedTuple):
         return None if user is None else (Path(folder, self.prefix + user, self.inside), named or "default")
 
 
+def cached(below: str, *, expanded: bool = False, recorded: bool = False) -> tuple[Var, Home]:
+    """A place below the user's directory of caches, as the XDG Base Directory Specification has it."""
+    return Var(XDG, below), Home(f".cache/{below}", expanded, recorded)
+
+
 class Place(NamedTuple):
     """The places of a cache in an environment, and the variables that change them: facts alone."""
 

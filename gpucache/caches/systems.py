@@ -21,6 +21,7 @@ from gpucache.caches.places import (
     Places,
     Temporary,
     Var,
+    cached,
     mount_of,
     mounts,
 )
@@ -52,11 +53,7 @@ class CudaCorePlaces(Places):
     below = {"nvrtc": ""}
 
 
-CUDA_PATH, _CUDA_DISABLE, CUDA_MAXSIZE = (
-    "CUDA_CACHE_PATH",
-    "CUDA_CACHE_DISABLE",
-    "CUDA_CACHE_MAXSIZE",
-)
+CUDA_PATH, _CUDA_DISABLE, CUDA_MAXSIZE = "CUDA_CACHE_PATH", "CUDA_CACHE_DISABLE", "CUDA_CACHE_MAXSIZE"
 CUDA_MOVE = "set CUDA_CACHE_PATH to a directory on a local disk"
 CUDA_MOST_BYTES = 4_294_967_296
 _CUDA_DEFAULT_BYTES = 1 << 30  # of desktops and servers; 256 MiB on embedded ones and with older drivers
@@ -70,10 +67,7 @@ class CudaDriverPlaces(Places):
     driver = True
     below = {"nvidia": "", "nvrtc": ""}
     place = Place(
-        (
-            Var(CUDA_PATH),
-            Var("APPDATA", "NVIDIA/ComputeCache") if WINDOWS else Home(".nv/ComputeCache"),
-        ),
+        (Var(CUDA_PATH), Var("APPDATA", "NVIDIA/ComputeCache") if WINDOWS else Home(".nv/ComputeCache")),
         remedy=CUDA_MOVE,
         off={_CUDA_DISABLE: ("1",)},
         along=((CUDA_MAXSIZE, str(CUDA_MOST_BYTES)),),  # so that nothing is evicted meanwhile
@@ -188,11 +182,7 @@ class TritonPlaces(Places):
     title = "Triton kernel cache"
     owner = "Triton"
     place = Place(
-        (
-            Var("TRITON_CACHE_DIR"),
-            Var("TRITON_HOME", ".triton/cache"),
-            Home(".triton/cache", expanded=True),
-        ),
+        (Var("TRITON_CACHE_DIR"), Var("TRITON_HOME", ".triton/cache"), Home(".triton/cache", expanded=True)),
         also=(
             *(Var("TORCHINDUCTOR_CACHE_DIR", folder) for folder in _TRITON_OF_DEVICES),
             *(Temporary("torchinductor_", inside=folder) for folder in _TRITON_OF_DEVICES),
@@ -210,11 +200,7 @@ class IntelNeoPlaces(Places):
     driver = True
     unseen = ANY_BINARY
     place = Place(
-        (
-            Var("NEO_CACHE_DIR"),
-            Var("XDG_CACHE_HOME", "neo_compiler_cache"),
-            Home(".cache/neo_compiler_cache"),
-        ),
+        (Var("NEO_CACHE_DIR"), *cached("neo_compiler_cache")),
         remedy="set NEO_CACHE_DIR to an existing directory",
         off={"NEO_CACHE_PERSISTENT": ("0",)},
         limit=("NEO_CACHE_MAX_SIZE", 1 << 30),
@@ -237,11 +223,7 @@ class MesaPlaces(Places):
     owner = "Mesa"
     driver = True
     place = Place(
-        (
-            Var("MESA_SHADER_CACHE_DIR", _MESA_FOLDER),
-            Var("XDG_CACHE_HOME", _MESA_FOLDER),
-            Home(f".cache/{_MESA_FOLDER}", recorded=True),
-        ),
+        (Var("MESA_SHADER_CACHE_DIR", _MESA_FOLDER), *cached(_MESA_FOLDER, recorded=True)),
         remedy="set MESA_SHADER_CACHE_DIR to an existing directory",
         off={"MESA_SHADER_CACHE_DISABLE": ("1", "true")},
     )
@@ -278,11 +260,7 @@ class NvidiaGlPlaces(Places):
     owner = "NVIDIA's driver"
     driver = True
     place = Place(
-        (
-            Var(_GL_PATH, "GLCache"),
-            Var("XDG_CACHE_HOME", "nvidia/GLCache"),
-            Home(".cache/nvidia/GLCache"),
-        ),
+        (Var(_GL_PATH, "GLCache"), *cached("nvidia/GLCache")),
         remedy=f"set {_GL_PATH} to an existing directory",
         off={"__GL_SHADER_DISK_CACHE": ("0",)},
     )
@@ -354,7 +332,7 @@ class AmdComgrPlaces(Places):
     driver = True
     unseen = ANY_BINARY
     place = Place(
-        (Var("AMD_COMGR_CACHE_DIR"), Var("XDG_CACHE_HOME", "comgr"), Home(".cache/comgr")),
+        (Var("AMD_COMGR_CACHE_DIR"), *cached("comgr")),
         off={"AMD_COMGR_CACHE": ("0",)},
     )
 
@@ -376,7 +354,7 @@ class VllmPlaces(Places):
     title = "vLLM compile cache"
     owner = "vLLM"
     place = Place(
-        (Var("VLLM_CACHE_ROOT"), Var("XDG_CACHE_HOME", "vllm"), Home(".cache/vllm", expanded=True)),
+        (Var("VLLM_CACHE_ROOT"), *cached("vllm", expanded=True)),
         off={"VLLM_DISABLE_COMPILE_CACHE": ("1",)},
         runs=True,
     )
@@ -446,7 +424,7 @@ class WarpPlaces(Places):
     owner = "Warp"
     unseen = "changed code inside a binary"
     place = Place(
-        (Var("WARP_CACHE_PATH"), Var("XDG_CACHE_HOME", "warp"), Home(".cache/warp", expanded=True)),
+        (Var("WARP_CACHE_PATH"), *cached("warp", expanded=True)),
         runs=True,
         opt_in=False,
     )
@@ -458,11 +436,7 @@ class TaichiPlaces(Places):
     owner = "Taichi"
     unseen = "a kernel of the same size in the place of another"
     place = Place(
-        (
-            Var("TI_OFFLINE_CACHE_FILE_PATH"),
-            Var("XDG_CACHE_HOME", "taichi/ticache"),
-            Home(".cache/taichi/ticache"),
-        ),
+        (Var("TI_OFFLINE_CACHE_FILE_PATH"), *cached("taichi/ticache")),
         off={"TI_OFFLINE_CACHE": ("0",)},
         limit=("", 100 << 20),  # unless its program sets another size
         opt_in=False,
@@ -474,9 +448,7 @@ class HashcatPlaces(Places):
     title = "hashcat kernel cache"
     owner = "hashcat"
     unseen = ANY_BINARY
-    place = Place(
-        (Var("XDG_CACHE_HOME", "hashcat/kernels"), Home(".cache/hashcat/kernels", expanded=True)),
-    )
+    place = Place(cached("hashcat/kernels", expanded=True))
 
     @classmethod
     def locations(cls, environ: Mapping[str, str]) -> Iterator[Location]:
@@ -505,7 +477,7 @@ class OpenCVPlaces(Places):
     owner = "OpenCV"
     unseen = "a changed byte inside a binary"
     place = Place(
-        (Var(_OPENCV_DIRECTORY), Var("XDG_CACHE_HOME", "opencv"), Home(".cache/opencv")),
+        (Var(_OPENCV_DIRECTORY), *cached("opencv")),
         off={_OPENCV_SWITCH: ("0", "false")},
     )
     tracing = {"OPENCV_LOG_LEVEL": "DEBUG"}
@@ -569,7 +541,7 @@ class ArrayFirePlaces(Places):
     title = "ArrayFire kernel cache"
     owner = "ArrayFire"
     place = Place(
-        (Var("AF_JIT_KERNEL_CACHE_DIRECTORY"), Var("XDG_CACHE_HOME", ".arrayfire"), Home(".arrayfire")),
+        (Var("AF_JIT_KERNEL_CACHE_DIRECTORY"), Var("XDG_CACHE_HOME", ".arrayfire"), Home(".arrayfire"))
     )
     tracing = {"AF_TRACE": "jit"}
 
@@ -606,18 +578,14 @@ class PytoolsPlaces(Places):
     title = "pytools dictionaries"
     owner = "pytools"
     unseen = "a changed value that is still a pickle"
-    place = Place(
-        (Var("XDG_CACHE_HOME", "pytools"), Home(".cache/pytools", expanded=True)),
-    )
+    place = Place(cached("pytools", expanded=True))
 
 
 class AdaptiveCppPlaces(Places):
     name = "adaptivecpp"
     title = "AdaptiveCpp JIT cache"
     owner = "AdaptiveCpp"
-    place = Place(
-        (Var("ACPP_APPDB_DIR"), Var("XDG_DATA_HOME", "acpp"), Home(".acpp")),
-    )
+    place = Place((Var("ACPP_APPDB_DIR"), Var("XDG_DATA_HOME", "acpp"), Home(".acpp")))
     tracing = {"ACPP_DEBUG_LEVEL": "3"}
     unseen = "a changed byte inside a binary, or the binary of another kernel"
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from gpucache.caches.places import ANY_BINARY, Home, Place, Places, Temporary, Var
+from gpucache.caches.places import ANY_BINARY, Home, Place, Places, Temporary, Var, cached
 
 
 class InductorPlaces(Places):
@@ -30,11 +30,7 @@ class TorchExtensionsPlaces(Places):
     owner = "PyTorch"
     unseen = "a changed byte inside a library, as ninja goes by times"
     place = Place(
-        (
-            Var("TORCH_EXTENSIONS_DIR"),
-            Var("XDG_CACHE_HOME", "torch_extensions"),
-            Home(".cache/torch_extensions", expanded=True),
-        ),
+        (Var("TORCH_EXTENSIONS_DIR"), *cached("torch_extensions", expanded=True)),
         runs=True,
     )
 
@@ -45,11 +41,7 @@ class TorchKernelsPlaces(Places):
     owner = "PyTorch"
     unseen = "a changed byte inside a binary, or that of another kernel"
     place = Place(
-        (
-            Var("PYTORCH_KERNEL_CACHE_PATH"),
-            Var("XDG_CACHE_HOME", "torch/kernels"),
-            Home(".cache/torch/kernels"),
-        ),
+        (Var("PYTORCH_KERNEL_CACHE_PATH"), *cached("torch/kernels")),
         off={"USE_PYTORCH_KERNEL_CACHE": ("0",)},
     )
 
@@ -74,10 +66,7 @@ class TvmFfiPlaces(Places):
     title = "TVM-FFI inline modules"
     owner = "TVM-FFI"
     unseen = "a changed byte in a library, or the library of another module"
-    place = Place(
-        (Var("TVM_FFI_CACHE_DIR"), Home(".cache/tvm-ffi", expanded=True)),
-        runs=True,
-    )
+    place = Place((Var("TVM_FFI_CACHE_DIR"), Home(".cache/tvm-ffi", expanded=True)), runs=True)
 
 
 class CuteDslPlaces(Places):
@@ -99,10 +88,7 @@ class FlashAttentionPlaces(Places):
     owner = "FlashAttention"
     unseen = "a changed byte in an object, or the object of another kernel"
     place = Place(
-        (
-            Var("FLASH_ATTENTION_CUTE_DSL_CACHE_DIR"),
-            Temporary("", inside="flash_attention_cute_dsl_cache"),
-        ),
+        (Var("FLASH_ATTENTION_CUTE_DSL_CACHE_DIR"), Temporary("", inside="flash_attention_cute_dsl_cache")),
         turn_on=(("FLASH_ATTENTION_CUTE_DSL_CACHE_ENABLED", "1"),),
         runs=True,
     )
@@ -123,7 +109,7 @@ class TinygradPlaces(Places):
     owner = "tinygrad"
     unseen = ANY_BINARY
     place = Place(
-        (_File("CACHEDB"), Var("XDG_CACHE_HOME", "tinygrad"), Home(".cache/tinygrad", expanded=True)),
+        (_File("CACHEDB"), *cached("tinygrad", expanded=True)),
         remedy="set CACHEDB to a file elsewhere",
         off={"CACHELEVEL": ("0",), "CCACHE": ("0",)},
         leaf="tinygrad/cache.db",
