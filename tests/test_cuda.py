@@ -374,7 +374,7 @@ def test_processes_compile_a_program_once(root: Path) -> None:
     outcomes = [_finish_told(program) for program in programs]
     assert sum(_compiled(outcomes)) == 1
     assert len({outcome["code"] for outcome in outcomes}) == 1
-    history = DirectoryStore(root, writable=False).history("show")
+    history = DirectoryStore(root, writable=False).history.events("show")
     assert [event.what for event in history] == ["built"]
 
 

@@ -1,67 +1,13 @@
 """The description of any cache and of its entries."""
 
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import NamedTuple
 
 from gpucache.json_keys import Instant, OrNull, json_keys
 from gpucache.model import NAMESPACE, Check, KeyField
+from gpucache.model import FindingKind as FindingKind
+from gpucache.model import Problem as Problem
 from gpucache.units import format_count
-
-
-class FindingKind(StrEnum):
-    """The findings of verify. The first five are wrong; the rest are worth knowing."""
-
-    TRUNCATED = "truncated"
-    """The file ends too early."""
-    CORRUPT = "corrupt"
-    """Its bytes are not those that were written."""
-    MISPLACED = "misplaced"
-    """It is at the place of another key."""
-    MISLABELLED = "mislabelled"
-    """Its bytes contradict its description."""
-    UNTRUSTED = "untrusted"
-    """Another user could have written it, or it is a link."""
-    STALE = "stale"
-    """No program finds it: its device has another driver or compiler, its interpreter is gone, or a
-    newer version of its owner came and it was not used since, and not for a week."""
-    SUPERSEDED = "superseded"
-    """There is a newer entry for the same program, target and options."""
-    ORPHAN = "orphan"
-    """One half of a pair of files, or a record without its entry."""
-    LEFTOVER = "leftover"
-    """A file that a writer left behind."""
-    LOCKED = "locked"
-    """A lock without a process."""
-    UNSUPPORTED = "unsupported"
-    """It was written by a newer version, or is of a kind that is not known."""
-
-    @property
-    def wrong(self) -> bool:
-        """Whether it gives exit 3 without ``--strict``."""
-        return self in _WRONG
-
-
-_WRONG = frozenset([*FindingKind][:5])
-
-
-class Problem(NamedTuple):
-    """A problem of an entry, or a fact worth knowing, before it becomes a sentence."""
-
-    kind: FindingKind | None
-    """None if it could not be read, which is not a fault of the entry."""
-    detail: str
-    """A clause that names the thing and the consequence."""
-    remedy: str = ""
-    """How to fix it, a clause; empty if the detail says so or removing the entry fixes it."""
-    paths: tuple[str, ...] | None = None
-    """The files of the entry whose removal fixes it; empty if none does. None if removing the whole
-    entry fixes it, if its format says so for the kind."""
-
-    def __str__(self) -> str:
-        """All of it in one line."""
-        told = f"{self.detail}; {self.remedy}" if self.remedy else self.detail
-        return told if self.kind is None else f"{self.kind}: {told}"
 
 
 @json_keys(

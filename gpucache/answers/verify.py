@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
-from gpucache.answers.entries import FindingKind, Problem, unread_words
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem, unread_words
 from gpucache.answers.grid import NAMED, ROWS_SHOWN, Block, Column, Grid, more_rows, plain
 from gpucache.errors import ExitCode
 from gpucache.json_keys import json_keys
@@ -42,6 +42,11 @@ class Finding(NamedTuple):
         kind = problem.kind or FindingKind.UNTRUSTED
         detail = f"{problem.detail}; {problem.remedy}" if problem.remedy else problem.detail
         return cls(cache, entry, kind, detail, program, target, paths=problem.paths)
+
+    @classmethod
+    def about(cls, entry: CacheEntry, problem: Problem) -> "Finding":
+        """A problem of an entry, as a sentence."""
+        return cls.of(problem, entry.cache, entry.key, entry.program, entry.target)
 
     @property
     def problem(self) -> Problem:

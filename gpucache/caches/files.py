@@ -158,13 +158,24 @@ def take_lock(fd: int, patience_s: float, *, record: bool = False) -> bool:
     return False
 
 
-def take_by_name(folder: Folder, name: str, mode: int) -> int:
-    """Take a lock that is the existence of an empty file, which the caller removes; returns its descriptor.
+@contextmanager
+def held_by_name(folder: Folder, name: str, mode: int) -> Iterator[None]:
+    """Hold a lock that is the existence of an empty file.
 
     Raises FileExistsError if a program has it, OSError. One of a gpucache that was killed is taken over: its
     mode has the sticky bit, which no owner sets, and no process locks it by flock(2), as is done before it
     gets its name.
     """
+    fd = _taken_by_name(folder, name, mode)
+    try:
+        yield
+    finally:
+        os.close(fd)
+        with suppress(FileNotFoundError):
+            folder.unlink(name)
+
+
+def _taken_by_name(folder: Folder, name: str, mode: int) -> int:
     made = f".gpucache-lock-{os.getpid()}-{os.urandom(4).hex()}"
     fd = _held_file(folder, made, mode)
     try:

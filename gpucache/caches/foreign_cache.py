@@ -130,7 +130,7 @@ class ForeignCache(Cache, Generic[T]):
             return Checked(entry.key, notes=(note,), counts=False)
         except Exception as error:
             return Checked(entry.key, unchecked=self._failure(error))
-        told = tuple(Finding.of(one, entry.cache, entry.key, entry.program, entry.target) for one in found)
+        told = tuple(Finding.about(entry, one) for one in found)
         made = self._format
         unseen = f"{made.owner} stores nothing that would show {made.unseen}" if made.unseen else ""
         return Checked(entry.key, told, notes, checksum=checksum, unseen=unseen)

@@ -64,17 +64,17 @@ class Cache(ABC):
         """Why parts could not be read or changed so far, a sentence each."""
         return ()
 
+    @abstractmethod
     def report(self, entry: CacheEntry) -> EntryReport:
         """Everything that the entry stores about itself; raises FormatError if it cannot be parsed."""
-        raise NotImplementedError
 
+    @abstractmethod
     def extract(self, entry: CacheEntry) -> bytes:
         """The compiled bytes of an entry, fully checked; raises FormatError if it is not sound."""
-        raise NotImplementedError
 
+    @abstractmethod
     def check(self, entry: CacheEntry) -> Checked:
         """An entry checked whole, leaving its last use alone."""
-        raise NotImplementedError
 
     def checked(self, share: tuple[int, int] = (0, 1)) -> Iterator[tuple[CacheEntry, Checked]]:  # noqa: ARG002
         """Every entry as in ``scan``, with the result of ``check``; if it ``divides``, of several shares only
@@ -85,17 +85,17 @@ class Cache(ABC):
         """Problems of everything that is not an entry, and of the cache as a whole."""
         return iter(())
 
+    @abstractmethod
     def remove(self, entry: CacheEntry, why: str) -> "Kept | None":
         """Remove an entry by its owner's rules and locks if unchanged since the scan; None once removed."""
-        raise NotImplementedError
 
     def remove_together(self, entries: Iterable[CacheEntry], why: str) -> "Iterable[Kept | None]":
         """Remove several entries like ``remove``: the outcome of each, in their order."""
         return (self.remove(entry, why) for entry in entries)
 
-    def strip(self, entry: CacheEntry) -> "Kept | None":
+    def strip(self, entry: CacheEntry) -> "Kept | None":  # noqa: ARG002 - few have any
         """Remove the ``spare_bytes`` of a sound entry unchanged since the scan; None once removed."""
-        raise NotImplementedError
+        return None
 
     def finish_removals(self) -> Sequence[str]:
         """Apply the owner's rules after removals (totals, empty directories): sentences that report it."""

@@ -7,18 +7,15 @@ requested systems. Must not know our own cache.
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NoReturn
 
 from gpucache.answers.entries import FindingKind, Location
 from gpucache.answers.verify import Checked, Finding
-from gpucache.caches.interface import Cache, System, Wanted
+from gpucache.caches.interface import Cache, System
 from gpucache.caches.places import XDG
 from gpucache.caches.portable import Moving
 from gpucache.caches.registry import SYSTEMS, is_there, load_system, systems
 from gpucache.errors import CacheUnusableError
-
-if TYPE_CHECKING:
-    from gpucache.answers.why import Reach
 
 
 def found_caches(environ: Mapping[str, str]) -> list[Cache]:
@@ -111,9 +108,10 @@ class Unusable(Cache):
         finding = Finding(self.name, self._location.root, FindingKind.UNTRUSTED, self._reason)
         yield Checked(self._location.root, (finding,), counts=False)
 
-    def explain(self, wanted: Wanted) -> "Iterator[Reach]":  # noqa: ARG002 - the protocol's
-        """Refused."""
+    def _refused(self, *_: object, **__: object) -> NoReturn:
         raise CacheUnusableError(self._reason)
+
+    report = extract = check = remove = explain = _refused
 
 
 def _opened(system: System, location: Location) -> Cache:

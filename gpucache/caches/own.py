@@ -119,19 +119,17 @@ class OwnCache(OwnRoot):
     def check(self, entry: CacheEntry) -> Checked:
         """Header, sizes, both checksums, key, payload, place, owner and modes."""
         scanned = _scanned(entry)
-        if scanned.unread:
-            return Checked(entry.key, unchecked=scanned.damage_detail)
-        if scanned.damage is not None:
-            return Checked(
-                entry.key, (_finding(entry, FindingKind(scanned.damage.value), scanned.damage_detail),)
-            )
+        if damage := scanned.damage:
+            if damage.kind is None:
+                return Checked(entry.key, unchecked=damage.detail)
+            return Checked(entry.key, (Finding.about(entry, damage),))
         answer = self.store.check(scanned)
         if isinstance(answer, Absent):
             if answer.reason:
                 return Checked(entry.key, unchecked=answer.reason)
             return Checked(entry.key, notes=("it was removed while it was being checked",), counts=False)
         if isinstance(answer, Damaged):
-            return Checked(entry.key, (_finding(entry, FindingKind(answer.damage.value), answer.detail),))
+            return Checked(entry.key, (Finding.about(entry, Problem(answer.damage, answer.detail)),))
         return _judged(entry, answer)
 
     def checked(self, share: Share = ALL) -> Iterator[tuple[CacheEntry, Checked]]:
@@ -265,7 +263,7 @@ def _marked(checked: Checked) -> Checked:
 
 def _judged(entry: CacheEntry, whole: Entry) -> Checked:
     """The false claims of a sound file."""
-    problems = tuple(_finding(entry, FindingKind(kind.value), detail) for kind, detail in false_claims(whole))
+    problems = tuple(Finding.about(entry, Problem(*claim)) for claim in false_claims(whole))
     return Checked(entry.key, problems)
 
 
@@ -273,11 +271,9 @@ def _entry(scanned: ScannedEntry) -> CacheEntry:
     folder, name, identity, size_bytes, head, *_ = scanned
     key, path, last_used_ns = name.removesuffix(ENTRY_SUFFIX), f"{folder}{os.sep}{name}", identity.mtime_ns
     if head is None:
-        mtime_ns = last_used_ns
-        kind = FindingKind(scanned.damage.value) if scanned.damage and not scanned.unread else None
-        damage = Problem(kind, scanned.damage_detail) if scanned.unread or scanned.damage else None
+        times_ns = last_used_ns, last_used_ns
         return CacheEntry(
-            OwnCache.name, key, path, size_bytes, mtime_ns, mtime_ns, damage=damage, handle=scanned
+            OwnCache.name, key, path, size_bytes, *times_ns, damage=scanned.damage, handle=scanned
         )
     toolchain, of_device, fields = _shared(
         head.toolchain, head.toolchain_identity, head.language, head.artifact_kind
@@ -325,10 +321,6 @@ def _scanned(entry: CacheEntry) -> ScannedEntry:
     if not isinstance(entry.handle, ScannedEntry):
         raise TypeError("an entry of another cache")
     return entry.handle
-
-
-def _finding(entry: CacheEntry, kind: FindingKind, detail: str) -> Finding:
-    return Finding(entry.cache, entry.key, kind, detail, entry.program, entry.target)
 
 
 class OwnEntries:

@@ -19,7 +19,7 @@ import re
 import stat
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,7 +28,7 @@ from typing import NamedTuple
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.evict import Kept
 from gpucache.answers.verify import Checked
-from gpucache.caches.files import Files, open_folder, read, take_by_name
+from gpucache.caches.files import Files, held_by_name, open_folder, read
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HOUR_NS, SECOND_NS, HeldError, UnjudgedError
 from gpucache.caches.layout import Layout
@@ -287,16 +287,12 @@ class Taichi(TaichiPlaces, FilesFormat):
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        with open_folder(self.root) as folder:
+        with open_folder(self.root) as folder, ExitStack() as stack:
             try:
-                fd = take_by_name(folder, _LOCK, 0o644)
+                stack.enter_context(held_by_name(folder, _LOCK, 0o644))
             except FileExistsError:
                 raise HeldError(f"{_LOCK} exists; try again once the program that made it ends") from None
-            try:
-                yield
-            finally:
-                os.close(fd)
-                folder.unlink(_LOCK)
+            yield
 
 
 def _name(item: Files) -> str:

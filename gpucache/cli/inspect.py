@@ -268,7 +268,7 @@ def _misses(opened: Opened, since: int | None) -> None:
         "inspect",
         found,
         {"count": len(found)},
-        text.misses(found, time.time_ns(), noted=store.missed_count(), most=most),
+        text.misses(found, time.time_ns(), noted=store.missed.count(), most=most),
     )
 
 

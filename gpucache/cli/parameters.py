@@ -197,7 +197,9 @@ class EntryName(Name):
         if root is None:
             return
         store = DirectoryStore(root, writable=False)
-        yield from (name for name in store.programs() if not name.startswith(ALIAS) and name != UNREADABLE)
+        yield from (
+            name for name in store.history.programs() if not name.startswith(ALIAS) and name != UNREADABLE
+        )
         if re.fullmatch(r"[0-9a-f]{2,}", typed):
             yield from (key.short for key in islice(store.find(typed), 50))
 

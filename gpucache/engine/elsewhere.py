@@ -75,7 +75,7 @@ def _compile_ns(stores: Stores, prepared: Sequence[Prepared]) -> int | None:
     total = 0
     for one in prepared:
         name = named(one.request.program).name
-        events = (event for store in stores.on_disk() for event in store.history(name)[-1:])
+        events = (event for store in stores.on_disk() for event in store.history.events(name)[-1:])
         keys = (CacheKey(event.key) for event in events if event.what == BUILT)
         last = (found for key in keys for store in stores.on_disk() if (found := store.look_at(key)))
         head = next((found.head for found in last), None)

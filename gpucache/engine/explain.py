@@ -35,8 +35,8 @@ from gpucache.keys import (
     header_of,
     variable_of,
 )
-from gpucache.model import CacheKey, Checks, EntryHead, KeyField, Program
-from gpucache.store.interface import MADE, UNREADABLE, Damage, Event, ScannedEntry
+from gpucache.model import CacheKey, Checks, EntryHead, FindingKind, KeyField, Program
+from gpucache.store.interface import MADE, UNREADABLE, Event, ScannedEntry
 from gpucache.units import format_age, format_instant
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _verdict(stores: Stores, prepared: Prepared, met: NoEntry) -> Miss:
     if met.damaged:
         first = met.damaged[0]
         what = "and was moved to quarantine" if first.quarantined else "and could not be moved away"
-        how = "damaged" if first.damage is Damage.CORRUPT else first.damage  # the verdict has that word
+        how = "damaged" if first.damage is FindingKind.CORRUPT else first.damage  # the verdict has that word
         return Miss(Verdict.CORRUPT, f"the entry was {how}: {first.detail}, {what}")
     recorded = stores.recorded or record_of
     records = [recorded(store, prepared.request.program) for store in stores.on_disk()]
@@ -181,7 +181,7 @@ def _lost(records: Sequence[Record], prepared: Prepared) -> Miss | None:
         for last in record.of(prepared)[-1:]:
             if last.what in MADE:
                 when = format_instant(last.when_ns)
-                removed = record.store.removed_record(last.program)
+                removed = record.store.history.removed(last.program)
                 if removed is not None and removed.why and removed.when_ns > last.when_ns:
                     gone = format_instant(removed.when_ns)
                     return Miss(Verdict.EVICTED, f"removed at {gone}: {removed.why}")
@@ -199,7 +199,7 @@ def _forgotten(records: Sequence[Record], prepared: Prepared) -> Miss | None:
     if any(record.builds for record in records):
         return None
     for record in records:
-        removed, root = record.store.removed_record(name), record.store.root
+        removed, root = record.store.history.removed(name), record.store.root
         if removed is None:
             continue
         when = format_instant(removed.when_ns)
@@ -301,7 +301,7 @@ def _unrecorded(store: "DirectoryStore", sample: Sequence[ScannedEntry], name: s
             there = f"{key.short} of {name}, built {built}, is in {store.root}"
             return f"{there}, but its record was lost, or is written at this moment"
     programs = {head.program for _, head in heads}
-    if programs and not any(store.history(program) for program in programs):
+    if programs and not any(store.history.events(program) for program in programs):
         return f"{store.root} has entries, but the record of builds as {name} or anything else was lost"
     return None
 
@@ -364,9 +364,11 @@ def was_ever_built(stores: "Iterable[DirectoryStore]", program: Program) -> bool
 
 def _events(store: "DirectoryStore", identity: Identity) -> list[Event]:
     """The recorded events under a program's names, and under those that its aliases lead to."""
-    led = [event.why for alias in identity.aliases for event in store.history(alias)[-_NAMES_FOLLOWED:]]
+    led = [
+        event.why for alias in identity.aliases for event in store.history.events(alias)[-_NAMES_FOLLOWED:]
+    ]
     names = dict.fromkeys([*identity.names, *led])
-    return [event for name in names for event in store.history(name)]
+    return [event for name in names for event in store.history.events(name)]
 
 
 def record_of(store: "DirectoryStore", program: Program) -> Record:
@@ -375,7 +377,7 @@ def record_of(store: "DirectoryStore", program: Program) -> Record:
     The events of entries that could not be read are among them, whatever their program was.
     """
     identity = Identity.of(program)
-    events = (*_events(store, identity), *store.history(UNREADABLE))
+    events = (*_events(store, identity), *store.history.events(UNREADABLE))
     return Record(store, identity, tuple(sorted(events, key=lambda event: event.when_ns)))
 
 

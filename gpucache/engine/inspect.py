@@ -84,7 +84,7 @@ def own_contents(own: OwnRoot) -> OwnContents:
     advice = advise_on(traces, key_fields_of(own))
     records = own.store.journal_tail(MISSES_KEPT)
     processes = [record for record in records if record.get("kind") == "process"]
-    return OwnContents(found, origins, advice, recent_misses(records), processes, own.store.missed_count())
+    return OwnContents(found, origins, advice, recent_misses(records), processes, own.store.missed.count())
 
 
 def state_of(cache: Cache) -> CacheState:

@@ -257,7 +257,7 @@ def leave(
         why, told = why_not_kept(stores, miss)
     elif prepared.compilation.late:
         rejected = miss.verdict is Verdict.REJECTED
-        noted = stores.target.note_missed(_missed(stores, prepared, environment, rejected=rejected))
+        noted = stores.target.missed.note(_missed(stores, prepared, environment, rejected=rejected))
         if not noted.is_kept:
             why = (
                 f"{LATE}, and its request could not be noted for 'gpucache warm --misses': "
@@ -272,7 +272,7 @@ def note_lacking(stores: Stores, prepared: Prepared, found: Hit | None, environm
     sizes = prepared.compilation.inputs.local_sizes if found is None else prepared.lacking_sizes(found.head)
     if stores.target is None or not sizes:
         return Noted.NONE
-    return stores.target.note_missed(_missed(stores, prepared, environment))
+    return stores.target.missed.note(_missed(stores, prepared, environment))
 
 
 def discard(stores: Stores, found: Hit, why: str) -> None:

@@ -162,10 +162,12 @@ def record_build(store: "DirectoryStore", program: Program, entry: Entry, what: 
     known = Identity.of(program)
     when_ns, target, options = entry.head.created_ns, entry.head.target, entry.head.options
     when_ns = when_ns if what == "built" else time.time_ns()
-    store.record(known.name, Event(when_ns, what, str(entry.key), target, source=known.mark, options=options))
+    store.history.record(
+        known.name, Event(when_ns, what, str(entry.key), target, source=known.mark, options=options)
+    )
     for alias, name in known.aliases.items():
-        if name != known.name and all(event.why != known.name for event in store.history(alias)):
-            store.record(alias, Event(when_ns, "named", "", "", why=known.name))
+        if name != known.name and all(event.why != known.name for event in store.history.events(alias)):
+            store.history.record(alias, Event(when_ns, "named", "", "", why=known.name))
 
 
 def note_process(stores: Stores, hits: int, misses: int) -> None:

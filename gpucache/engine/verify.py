@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import repeat
 from types import MappingProxyType
 
-from gpucache.answers.entries import CacheEntry, FindingKind
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.verify import Checked, Finding
 from gpucache.caches.interface import Cache
 from gpucache.engine.evict import superseded
@@ -155,7 +155,7 @@ def _tried(checked: Checked, entry: CacheEntry, trials: Sequence[Try]) -> Checke
     for attempt in trials:
         trial = attempt(entry)
         if trial.problem:
-            finding = _finding(entry, FindingKind.MISLABELLED, trial.problem)
+            finding = Finding.about(entry, Problem(FindingKind.MISLABELLED, trial.problem))
             checked = checked._replace(findings=(*checked.findings, finding))
         if trial.note:
             checked = checked._replace(notes=(*checked.notes, trial.note))
@@ -168,13 +168,8 @@ def _known(checked: Checked, entry: CacheEntry, old: Collection[str], stale: Map
     """Add whether an entry is stale or superseded."""
     extra = []
     if stale and (why := stale.get(origin(entry))):
-        extra.append(_finding(entry, FindingKind.STALE, why))
+        extra.append(Finding.about(entry, Problem(FindingKind.STALE, why)))
     if entry.key in old:
-        extra.append(
-            _finding(entry, FindingKind.SUPERSEDED, "a newer entry has the same program, target and options")
-        )
+        detail = "a newer entry has the same program, target and options"
+        extra.append(Finding.about(entry, Problem(FindingKind.SUPERSEDED, detail)))
     return checked._replace(findings=(*checked.findings, *extra)) if extra else checked
-
-
-def _finding(entry: CacheEntry, kind: FindingKind, detail: str) -> Finding:
-    return Finding(entry.cache, entry.key, kind, detail, entry.program, entry.target)

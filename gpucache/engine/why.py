@@ -123,7 +123,7 @@ def plan_why(
 
 def entries_of(own: OwnRoot, word: str, targets: Sequence[str]) -> list[CacheEntry]:
     """The entries of our own cache that a word means, for any of some targets; raises UsageError for none."""
-    known = {event.key for event in own.store.history(word) if event.what in MADE}
+    known = {event.key for event in own.store.history.events(word) if event.what in MADE}
     recorded = [entry for key in sorted(known) for entry in own.find(key)]
     if targets:
         recorded = [one for one in recorded if any(matches_target(one, target) for target in targets)]

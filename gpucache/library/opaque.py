@@ -127,7 +127,7 @@ def keep(stores: Stores, owner: Owner, made: Entry) -> bool:
 
         process.say_once(f"programs of {owner.name} are not kept: {not_kept(store.root, error)}")
         return False
-    store.record(head.program, Event(head.created_ns, "built", str(made.key), head.target))
+    store.history.record(head.program, Event(head.created_ns, "built", str(made.key), head.target))
     if stores.remote is not None:
         stores.remote().send(made)
     if stores.trim is not None:
@@ -139,8 +139,8 @@ def keep(stores: Stores, owner: Owner, made: Entry) -> bool:
 def _reason(stores: Stores, owner: Owner, made: Entry) -> Miss:
     """The fate of the entry, or how the nearest build of its program for its target is described."""
     key = str(made.key)
-    events = [(one, store) for store in stores.on_disk() for one in store.history(made.head.program)]
-    unnamed = [one for store in stores.on_disk() for one in store.history(UNREADABLE)]
+    events = [(one, store) for store in stores.on_disk() for one in store.history.events(made.head.program)]
+    unnamed = [one for store in stores.on_disk() for one in store.history.events(UNREADABLE)]
     for event in (*reversed(unnamed), *(one for one, _ in reversed(events))):
         if event.key == key and event.what in _GONE:
             return Miss(_GONE[event.what], event.why)

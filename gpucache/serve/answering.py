@@ -105,10 +105,10 @@ class Rows:
             whole.title.removesuffix(f" for {target}").encode("unicode_escape"),
         )
         row = row_of(replace(whole, answer=tuple(empty), references=tuple(references), note=note))
-        before = self._stores.target.answers(place_of(row))
+        before = self._stores.target.index.get(place_of(row))
         rows = merged([row], rows_of(before) or () if before else ())
         if all(map(fits, rows)):
-            self._stores.target.keep_answers(place_of(row), encode(rows))
+            self._stores.target.index.put(place_of(row), encode(rows))
 
     def _reference(self, place: int, hit: Hit) -> Reference:
         """The entry of a hit, if it is still the one that was found; raises UncoveredError."""

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from gpucache.store.format import EntryFormatError
     from gpucache.store.interface import (
         Absent,
-        Damage,
         Damaged,
         Event,
         FileIdentity,
@@ -33,7 +32,6 @@ _HOMES = {
 """The modules of the names that are not in ``interface``."""
 __all__ = [
     "Absent",
-    "Damage",
     "Damaged",
     "DirectoryStore",
     "EntryFormatError",

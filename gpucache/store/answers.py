@@ -1,24 +1,12 @@
 """The results of looking up an entry in a store."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from gpucache.model import CacheKey, EntryHead
+from gpucache.model import CacheKey, EntryHead, FindingKind
 
 REMOTE = "remote"
 """The word for the root of an entry that came from a store on another machine."""
-
-
-class Damage(StrEnum):
-    """The kind of damage to the bytes of an entry."""
-
-    TRUNCATED = "truncated"
-    CORRUPT = "corrupt"
-    MISPLACED = "misplaced"
-    MISLABELLED = "mislabelled"
-    UNTRUSTED = "untrusted"
-    UNSUPPORTED = "unsupported"
 
 
 class Found(NamedTuple):
@@ -39,6 +27,6 @@ class Absent(NamedTuple):
 class Damaged(NamedTuple):
     """The entry exists and is not sound; ``quarantined`` says whether it was moved out of the way."""
 
-    damage: Damage
+    damage: FindingKind
     detail: str
     quarantined: bool

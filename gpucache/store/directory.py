@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder
 from gpucache.host import os_errors
-from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead
+from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead, FindingKind
 from gpucache.store import layout, lock, scan
 from gpucache.store.bounded_folder import BoundedFolder, Bounds
 from gpucache.store.format import (
@@ -37,14 +37,11 @@ from gpucache.store.interface import (
     ALL,
     UNREADABLE,
     Absent,
-    Damage,
     Damaged,
     Event,
     FileIdentity,
     Found,
     Leftover,
-    MissedRequest,
-    RemovedRecord,
     ScannedEntry,
     Share,
 )
@@ -56,7 +53,6 @@ from gpucache.store.trust import UntrustedFileError, open_trusted
 
 if TYPE_CHECKING:
     from gpucache.answers.evict import Kept
-    from gpucache.answers.lookup import Noted
 
 _ANSWERS = 1 << 13
 """How many answers of each kind a snapshot keeps."""
@@ -72,10 +68,10 @@ class DirectoryStore(EntryReader):
 
     def __init__(self, root: Path, *, writable: bool, shared: bool = False) -> None:
         super().__init__(root, writable=writable, shared=shared)
-        self._history = History(self._root)
-        self._missed = Missed(self._root)
-        self._index = BoundedFolder(self._root, layout.INDEX, ".idx", _INDEX_BOUNDS)
-        self._quarantine = Quarantine(self._root, self._history)
+        self.history = History(self._root)
+        self.missed = Missed(self._root)
+        self.index = BoundedFolder(self._root, layout.INDEX, ".idx", _INDEX_BOUNDS)
+        self._quarantine = Quarantine(self._root, self.history)
         self._unread: dict[Path, str] = {}
 
     def publish(self, entry: Entry) -> int:
@@ -102,7 +98,7 @@ class DirectoryStore(EntryReader):
         event = Event(
             time.time_ns(), "pulled", key.hex, head.target, source=source[:16], options=head.options
         )
-        self.record(head.program, event)
+        self.history.record(head.program, event)
         return True
 
     def put_file(self, whole: Entry, data: bytes, *, durable: bool = True) -> bool:
@@ -169,14 +165,6 @@ class DirectoryStore(EntryReader):
             return description if description.header.key == key else None
         return None
 
-    def answers(self, name: str) -> bytes | None:
-        """A file of the index, by the 16 hex digits of its question; None if it is missing."""
-        return self._index.get(name)
-
-    def keep_answers(self, name: str, data: bytes) -> None:
-        """Write a file of the index; losing it is not an error."""
-        self._index.put(name, data)
-
     def contains(self, key: CacheKey) -> bool:
         """Whether a file for this key exists; does not read it."""
         with suppress(*UNUSABLE), self._root.open(*layout.entry_folder(key)) as folder:
@@ -236,7 +224,7 @@ class DirectoryStore(EntryReader):
         except FileNotFoundError:
             return Absent()
         except UntrustedFileError as error:
-            return Damaged(Damage.UNTRUSTED, str(error.strerror), quarantined=False)
+            return Damaged(FindingKind.UNTRUSTED, str(error.strerror), quarantined=False)
         except CacheUnusableError as error:
             return Absent(str(error))
         except (OSError, MemoryError) as error:
@@ -258,7 +246,7 @@ class DirectoryStore(EntryReader):
         """
         if not self._writable or not self.is_marked():
             return Swept(0, 0, self.beside_bytes())
-        return scan.sweep(self._root, self._history, max_size_bytes, why, time.time_ns())
+        return scan.sweep(self._root, self.history, max_size_bytes, why, time.time_ns())
 
     def leftovers(self, now_ns: int) -> Iterator[Leftover]:
         """Files that belong to no entry; raises CacheUnusableError."""
@@ -285,7 +273,7 @@ class DirectoryStore(EntryReader):
 
         if not self._writable:
             return (Kept(f"the cache at {self.root} is read-only") for _ in going)
-        removal = Removal(self._root, self._history, self.is_marked)
+        removal = Removal(self._root, self.history, self.is_marked)
         return removal.remove_all(going, why) if everything else removal.remove(going, why)
 
     def quarantine(self, scanned: ScannedEntry, why: str) -> bool:
@@ -294,9 +282,8 @@ class DirectoryStore(EntryReader):
         An entry of a newer format stays, as a newer gpucache can use it. Everything stays in a root that is
         not marked as ours.
         """
-        if not self._writable or scanned.unread or scanned.damage is Damage.UNSUPPORTED:
-            return False
-        if not self.is_marked():
+        kept = scanned.damage is not None and scanned.damage.kind in (None, FindingKind.UNSUPPORTED)
+        if kept or not self._writable or not self.is_marked():
             return False
         try:
             place = scan.place_of(self._root, scanned)
@@ -308,22 +295,6 @@ class DirectoryStore(EntryReader):
         """Remove a leftover; returns whether it was removed."""
         marked = self._writable and self.is_marked()
         return marked and scan.remove_leftover(self._root, leftover)
-
-    def note_missed(self, missed: MissedRequest) -> "Noted":
-        """Keep a request to be built later; losing it is not an error."""
-        return self._missed.note(missed)
-
-    def missed(self) -> list[MissedRequest]:
-        """The kept requests, oldest first."""
-        return self._missed.all()
-
-    def missed_count(self) -> int:
-        """The number of kept requests, which are not read."""
-        return self._missed.count()
-
-    def forget_missed(self, key: CacheKey) -> None:
-        """Remove the request of a key."""
-        self._missed.forget(key)
 
     @contextmanager
     def build_missed(self) -> Iterator[bool]:
@@ -340,22 +311,6 @@ class DirectoryStore(EntryReader):
     def remember(self, name: str, data: bytes) -> None:
         """Keep data under a name; losing it is not an error."""
         self._memos.remember(name, data)
-
-    def record(self, program: str, event: Event) -> None:
-        """Append to a program's history; losing it is not an error."""
-        self._history.record(program, event)
-
-    def history(self, program: str) -> list[Event]:
-        """A program's events, oldest first."""
-        return self._history.events(program)
-
-    def removed_record(self, program: str) -> RemovedRecord | None:
-        """When a program's history was last removed; None if it never was."""
-        return self._history.removed(program)
-
-    def programs(self) -> list[str]:
-        """The names of the programs that have a history, sorted."""
-        return self._history.programs()
 
     def journal_tail(self, count: int) -> list[dict[str, object]]:
         """The last lines of the journal, newest first."""

@@ -34,9 +34,8 @@ from typing import NamedTuple, TypeVar
 import xxhash
 
 from gpucache.errors import FormatError
-from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead
+from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead, FindingKind
 from gpucache.store import description
-from gpucache.store.answers import Damage
 from gpucache.units import format_size
 
 MAGIC = b"GPUCACHE"
@@ -57,12 +56,12 @@ _T = TypeVar("_T")
 class EntryFormatError(FormatError):
     """An entry is not sound: the kind of damage, and one sentence about it."""
 
-    def __init__(self, damage: Damage, detail: str) -> None:
+    def __init__(self, damage: FindingKind, detail: str) -> None:
         super().__init__(detail)
         self.damage = damage
         self.detail = detail
 
-    def __reduce__(self) -> tuple[type["EntryFormatError"], tuple[Damage, str]]:
+    def __reduce__(self) -> tuple[type["EntryFormatError"], tuple[FindingKind, str]]:
         return (type(self), (self.damage, self.detail))
 
 
@@ -136,9 +135,9 @@ def _description(fd: int, size: int, front: bytes) -> Description:
     block = _part(fd, front, HEADER.size, header.payload_offset - HEADER.size)
     described = header.head_bytes + header.detail_bytes
     if _checksum(header.checked, block[:described]) != header.description_checksum:
-        raise EntryFormatError(Damage.CORRUPT, "the checksum of its description does not match")
+        raise EntryFormatError(FindingKind.CORRUPT, "the checksum of its description does not match")
     if block[described:].strip(b"\0"):
-        raise EntryFormatError(Damage.CORRUPT, "the bytes before its payload are not zero")
+        raise EntryFormatError(FindingKind.CORRUPT, "the bytes before its payload are not zero")
     head = _parsed(_decode_head, block[: header.head_bytes], "head")
     return Description(header, head, block[header.head_bytes : described])
 
@@ -156,7 +155,7 @@ def _sound(fd: int, size: int, front: bytes, key: CacheKey) -> tuple[Description
     read = _description(fd, size, front)
     payload = _part(fd, front, read.header.payload_offset, read.header.payload_bytes)
     if xxhash.xxh3_128_digest(payload) != read.header.payload_checksum:
-        raise EntryFormatError(Damage.CORRUPT, "the checksum of its payload does not match")
+        raise EntryFormatError(FindingKind.CORRUPT, "the checksum of its payload does not match")
     if read.header.key != key:
         raise misplaced(read.header)
     return read, payload
@@ -178,7 +177,7 @@ def parse_true(data: bytes, key: CacheKey) -> Entry:
     return whole
 
 
-def false_claims(whole: Entry) -> Iterator[tuple[Damage, str]]:
+def false_claims(whole: Entry) -> Iterator[tuple[FindingKind, str]]:
     """The false claims of an entry with matching checksums: about its payload, or by its key."""
     from gpucache.keys import cache_key  # which nothing but checking needs
     from gpucache.payload import describe, fits
@@ -187,24 +186,24 @@ def false_claims(whole: Entry) -> Iterator[tuple[Damage, str]]:
     opaque = whole.head.language == ""  # an entry of ProgramCache, which has no target
     misfit = None if opaque else fits(info, whole.head.artifact_kind, whole.head.target)
     if misfit is not None:
-        yield Damage.MISLABELLED, misfit
+        yield FindingKind.MISLABELLED, misfit
     if info.problem is not None:
-        yield Damage.MISLABELLED, info.problem
+        yield FindingKind.MISLABELLED, info.problem
     if cache_key(whole.detail.key_fields) != whole.key:
-        yield Damage.CORRUPT, "its key is not that of its key fields"
+        yield FindingKind.CORRUPT, "its key is not that of its key fields"
 
 
 def _whole(key: CacheKey, description: Description, payload: bytes) -> Entry:
     from gpucache.keys import digest
 
     if digest(payload) != description.head.payload_sha256:
-        raise EntryFormatError(Damage.CORRUPT, "its payload does not have the SHA-256 of its head")
+        raise EntryFormatError(FindingKind.CORRUPT, "its payload does not have the SHA-256 of its head")
     return Entry(key, description.head, description.detail(), payload)
 
 
 def misplaced(header: Header) -> EntryFormatError:
     """The error for an entry that is in the place of another key."""
-    return EntryFormatError(Damage.MISPLACED, f"it is the entry of the key {header.key}")
+    return EntryFormatError(FindingKind.MISPLACED, f"it is the entry of the key {header.key}")
 
 
 _decode_head = lru_cache(maxsize=256)(description.decode_head)
@@ -213,23 +212,23 @@ _decode_head = lru_cache(maxsize=256)(description.decode_head)
 
 def _header(data: bytes, size: int) -> Header:
     if size < HEADER.size:
-        raise EntryFormatError(Damage.TRUNCATED, f"it has {size} bytes, fewer than a header")
+        raise EntryFormatError(FindingKind.TRUNCATED, f"it has {size} bytes, fewer than a header")
     magic, version, head, detail, payload, total, zero, key, checksum, payload_checksum = HEADER.unpack_from(
         data
     )
     if magic != MAGIC:
-        raise EntryFormatError(Damage.CORRUPT, "it does not begin like an entry")
+        raise EntryFormatError(FindingKind.CORRUPT, "it does not begin like an entry")
     # Before the size, as another version may store its size elsewhere.
     if version != VERSION:
         raise EntryFormatError(
-            Damage.UNSUPPORTED, f"it has format version {version}; this gpucache reads {VERSION}"
+            FindingKind.UNSUPPORTED, f"it has format version {version}; this gpucache reads {VERSION}"
         )
     if size < total:
-        raise EntryFormatError(Damage.TRUNCATED, f"it has {size} bytes where {total} were written")
+        raise EntryFormatError(FindingKind.TRUNCATED, f"it has {size} bytes where {total} were written")
     start = _aligned(HEADER.size + head + detail)
     within = head <= HEAD_CAP and detail <= DETAIL_CAP and total <= TOTAL_CAP
     if not within or size != total or start + payload != total or zero != 0:
-        raise EntryFormatError(Damage.CORRUPT, "the lengths in its header contradict each other")
+        raise EntryFormatError(FindingKind.CORRUPT, "the lengths in its header contradict each other")
     checked = data[:_CHECKED_BYTES]
     return Header(CacheKey(key.hex()), head, detail, payload, checked, checksum, payload_checksum, start)
 
@@ -253,7 +252,7 @@ def _read(fd: int, offset: int, count: int) -> bytes:
             os.lseek(fd, offset, os.SEEK_SET)
             piece = os.read(fd, count)
         if not piece:
-            raise EntryFormatError(Damage.TRUNCATED, f"it ends {count} bytes early")
+            raise EntryFormatError(FindingKind.TRUNCATED, f"it ends {count} bytes early")
         pieces.append(piece)
         offset, count = offset + len(piece), count - len(piece)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -263,7 +262,7 @@ def _parsed(decode: Callable[[bytes], _T], data: bytes, part: str) -> _T:
     try:
         return decode(data)
     except (ValueError, RecursionError) as error:
-        raise EntryFormatError(Damage.CORRUPT, f"its {part} cannot be parsed: {error}") from error
+        raise EntryFormatError(FindingKind.CORRUPT, f"its {part} cannot be parsed: {error}") from error
 
 
 def _checksum(*parts: bytes) -> bytes:

@@ -6,10 +6,9 @@ Knows bytes, files and history; must not know GPUs, compilers or terminals.
 from pathlib import Path
 from typing import NamedTuple
 
-from gpucache.model import BuildRequest, CacheKey, EntryHead
+from gpucache.model import BuildRequest, CacheKey, EntryHead, Problem
 from gpucache.store.answers import REMOTE as REMOTE
 from gpucache.store.answers import Absent as Absent
-from gpucache.store.answers import Damage as Damage
 from gpucache.store.answers import Damaged as Damaged
 from gpucache.store.answers import Found as Found
 from gpucache.store.layout import ENTRY_SUFFIX
@@ -35,10 +34,8 @@ class ScannedEntry(NamedTuple):
     identity: FileIdentity
     allocated_bytes: int
     head: EntryHead | None
-    damage: Damage | None = None
-    damage_detail: str = ""
-    unread: bool = False
-    """Whether a failing disk, server or limit prevented reading: it may be sound, and is left alone."""
+    damage: Problem | None = None
+    """Without a kind if a failing disk, server or limit prevented reading: it may be sound, and stays."""
 
     @property
     def path(self) -> Path:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from gpucache.errors import CacheUnusableError
 from gpucache.host import os_errors
-from gpucache.model import CacheKey
+from gpucache.model import CacheKey, FindingKind
 from gpucache.store import layout
-from gpucache.store.answers import Absent, Damage, Damaged, Found
+from gpucache.store.answers import Absent, Damaged, Found
 from gpucache.store.format import EntryFormatError, read_sound
 from gpucache.store.root_folder import UNUSABLE, RootFolder
 from gpucache.store.trust import UntrustedFileError, open_trusted
@@ -60,7 +60,7 @@ class EntryReader(ABC):
         except CacheUnusableError as error:
             return Absent(str(error))
         except UntrustedFileError as error:
-            return Damaged(Damage.UNTRUSTED, str(error.strerror), quarantined=False)
+            return Damaged(FindingKind.UNTRUSTED, str(error.strerror), quarantined=False)
         except (OSError, MemoryError) as error:
             return Absent(unreadable(error))
 
@@ -103,7 +103,7 @@ class EntryReader(ABC):
             try:
                 description, payload = read_sound(fd, status.st_size, key)
             except EntryFormatError as error:
-                if error.damage is Damage.UNSUPPORTED:
+                if error.damage is FindingKind.UNSUPPORTED:
                     return Absent(f"the entry is not for this version: {error}")
                 why = f"{error.damage}: {error}"
                 moved = self._writable and self._take(place, name, status, key, why)

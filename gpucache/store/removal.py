@@ -48,7 +48,8 @@ class Removal:
             with ExitStack() as stack:
                 folders: dict[Path, Folder] = {}
                 for scanned in going:
-                    unread = Kept(scanned.damage_detail) if scanned.unread else None
+                    damage = scanned.damage
+                    unread = Kept(damage.detail) if damage and damage.kind is None else None
                     kept = unread or self._removed(scanned, folders, stack)
                     if kept is None and scanned.head is not None:
                         own = gone.setdefault((scanned.head.program, scanned.head.target), bytearray())

@@ -17,11 +17,11 @@ from typing import NamedTuple, TypeVar
 from gpucache.errors import CacheUnusableError
 from gpucache.folders import Folder, give_back
 from gpucache.host import os_errors
-from gpucache.model import CacheKey, Entry, EntryHead
+from gpucache.model import CacheKey, Entry, EntryHead, FindingKind, Problem
 from gpucache.store import layout, lock
 from gpucache.store.format import MAGIC, EntryFormatError, misplaced, read_head, read_whole
 from gpucache.store.history import History
-from gpucache.store.interface import ALL, Damage, FileIdentity, Leftover, ScannedEntry, Share
+from gpucache.store.interface import ALL, FileIdentity, Leftover, ScannedEntry, Share
 from gpucache.store.root_folder import UNUSABLE, RootFolder
 from gpucache.store.trust import UntrustedFileError, open_trusted
 from gpucache.units import format_list
@@ -65,10 +65,10 @@ def by_head(folder: Folder, name: str) -> ScannedEntry | None:
         with open_trusted(folder, name) as (fd, status):
             try:
                 header, head = read_head(fd, status.st_size)
+                if layout.entry_name(header.key) != name:
+                    raise misplaced(header)
             except EntryFormatError as error:
-                return _damaged(folder, name, status, error)
-            if layout.entry_name(header.key) != name:
-                return _damaged(folder, name, status, misplaced(header))
+                return _damaged(folder, name, status, Problem(error.damage, error.detail))
             return _seen(folder, name, status, head)
     except FileNotFoundError:
         return None
@@ -203,20 +203,19 @@ def _unread(folder: Folder, name: str, error: OSError) -> ScannedEntry | None:
         status = folder.lstat(name)
     except OSError:
         return None
+    kind, told = FindingKind.UNTRUSTED, os_errors.reason(error)
     if isinstance(error, UntrustedFileError):
-        return _damaged(folder, name, status, EntryFormatError(Damage.UNTRUSTED, os_errors.reason(error)))
-    told = f"it cannot be read: {os_errors.reason(error)}; {os_errors.remedy(error)}"
-    found = _damaged(folder, name, status, EntryFormatError(Damage.UNTRUSTED, told))
-    return found._replace(unread=not isinstance(error, PermissionError))
+        return _damaged(folder, name, status, Problem(kind, told))
+    told = f"it cannot be read: {told}; {os_errors.remedy(error)}"
+    return _damaged(folder, name, status, Problem(kind if isinstance(error, PermissionError) else None, told))
 
 
 def _seen(folder: Folder, name: str, status: os.stat_result, head: EntryHead | None) -> ScannedEntry:
     return ScannedEntry(folder.path, name, identity_of(status), allocated(status), head)
 
 
-def _damaged(folder: Folder, name: str, status: os.stat_result, error: EntryFormatError) -> ScannedEntry:
-    seen = _seen(folder, name, status, None)
-    return seen._replace(damage=error.damage, damage_detail=error.detail)
+def _damaged(folder: Folder, name: str, status: os.stat_result, damage: Problem) -> ScannedEntry:
+    return _seen(folder, name, status, None)._replace(damage=damage)
 
 
 MINIMUM_AGE_NS = 3600 * 10**9

@@ -38,7 +38,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         payload = program.encode()
         head = EntryHead(program, "cuda:sm_90", "cubin", 1, 1, sha256(payload).hexdigest())
         store.publish(Entry(key_of(program), head, EntryDetail(()), payload))
-        store.record(program, Event(1, "built", str(key_of(program)), "cuda:sm_90"))
+        store.history.record(program, Event(1, "built", str(key_of(program)), "cuda:sm_90"))
     save_last(root, [Target.parse(text) for text in ("cuda:sm_90", "opencl:pocl/cpu", "opencl:intel/cpu")])
     (tmp_path / "here" / "headers").mkdir(parents=True)
     (tmp_path / "here" / "warm-list.toml").touch(0o755)

@@ -239,7 +239,7 @@ def test_records_give_way_to_a_limit(run: Run, cache: Path) -> None:
     """Files next to the entries are shown, and removed beyond a quarter of the limit; the entries stay."""
     store = DirectoryStore(cache, writable=True)
     for number in range(40):
-        store.record(f"program {number}", Event(number, "built", 64 * "0", "cuda:sm_90"))
+        store.history.record(f"program {number}", Event(number, "built", 64 * "0", "cuda:sm_90"))
     before = run("--json", "inspect").document["summary"]
     answer = run("evict", "--max-size", f"{before['size_bytes']}B")
     after = run("--json", "inspect").document["summary"]

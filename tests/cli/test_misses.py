@@ -91,10 +91,10 @@ def test_noted_builds_are_told_while_they_wait(run: Run, root: Path) -> None:
     store.journal({**miss, "when_ns": time.time_ns()})
     program = Program("late.cl", Language.OPENCL_C, b"kernel void f() {}")
     key = CacheKey("a" * 64)
-    store.note_missed(MissedRequest(key, time.time_ns(), "app", BuildRequest(program, Target("opencl", "x"))))
+    store.missed.note(MissedRequest(key, time.time_ns(), "app", BuildRequest(program, Target("opencl", "x"))))
     told = "1 build is noted for which programs did not wait: 'gpucache warm --misses' makes them"
     assert told in run("inspect", "--misses").out and told in run("inspect").out
-    store.forget_missed(key)
+    store.missed.forget(key)
     assert "warm --misses" not in run("inspect", "--misses").out + run("inspect").out
 
 

@@ -32,7 +32,7 @@ def store(root: Path, pocl: str) -> DirectoryStore:
     for name, source in (("show", _SOURCE), ("bad", b"kernel void bad(")):
         program = Program(name, Language.OPENCL_C, source)
         request = BuildRequest(program, Target.parse(pocl), cwd="/")
-        store.note_missed(MissedRequest(CacheKey(digest(source)), time.time_ns(), "solver.py", request))
+        store.missed.note(MissedRequest(CacheKey(digest(source)), time.time_ns(), "solver.py", request))
     return store
 
 
@@ -46,7 +46,7 @@ def test_misses_are_built_and_forgotten(run: Run, store: DirectoryStore) -> None
         "show": "built",
         "bad": "failed",
     }
-    assert [one.request.program.name for one in store.missed()] == ["bad"]
+    assert [one.request.program.name for one in store.missed.all()] == ["bad"]
 
 
 @pytest.mark.usefixtures("probed")
@@ -55,7 +55,7 @@ def test_misses_are_checked_without_building(run: Run, store: DirectoryStore, po
     answer = run("warm", "--misses", "--check", "--target", pocl, "--json")
     assert answer.code == 3
     assert [row["result"] for row in answer.document["outcomes"]] == ["missing", "missing"]
-    assert len(store.missed()) == 2
+    assert len(store.missed.all()) == 2
 
 
 @pytest.mark.usefixtures("probed")
@@ -63,7 +63,7 @@ def test_what_tells_misses_apart_is_called_a_key(run: Run, store: DirectoryStore
     """A noted request has no variant, so its key distinguishes it, and the column says so."""
     lines = run("warm", "--misses", "--check").out.splitlines()
     assert lines[0].split() == ["program", "key", "target", "result"]
-    assert {line.split()[1] for line in lines[2:4]} == {one.key.short for one in store.missed()}
+    assert {line.split()[1] for line in lines[2:4]} == {one.key.short for one in store.missed.all()}
 
 
 def test_what_a_driver_rejected_of_a_system_root_is_built_into_the_users(
@@ -78,9 +78,9 @@ def test_what_a_driver_rejected_of_a_system_root_is_built_into_the_users(
     request = BuildRequest(program, Target.parse(nvrtc), artifact_kind=ArtifactKind.CUBIN, cwd="/")
     store, results = DirectoryStore(root, writable=True), []
     for rejected in (False, True):
-        store.note_missed(MissedRequest(CacheKey(digest(b"k")), 1, "solver.py", request, rejected=rejected))
+        store.missed.note(MissedRequest(CacheKey(digest(b"k")), 1, "solver.py", request, rejected=rejected))
         results += [row["result"] for row in run("warm", "--misses", "--json").document["outcomes"]]
-        assert store.missed() == []
+        assert store.missed.all() == []
     assert results == ["hit", "built"]
     assert len(list(store.scan())) == 1
 
@@ -107,12 +107,12 @@ def test_what_is_noted_meanwhile_is_built_too(
     run: Run, store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A request that is noted while others are built is built in the same run; none is tried twice."""
-    first = store.missed()
+    first = store.missed.all()
 
     def forget_and_note(*arguments: Any) -> None:
         forget_built(*arguments)
         for one in first:
-            store.note_missed(one._replace(key=CacheKey(digest(b"more" + one.request.program.source))))
+            store.missed.note(one._replace(key=CacheKey(digest(b"more" + one.request.program.source))))
 
     monkeypatch.setattr(running, "forget_built", forget_and_note)
     results = [row["result"] for row in run("warm", "--misses", "--json").document["outcomes"]]

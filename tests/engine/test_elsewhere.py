@@ -86,7 +86,7 @@ def test_a_fetched_entry_is_a_local_one_from_then_on(here: Stores, far: Elsewher
         assert isinstance(found, Hit) and found.store != "remote"
     assert len(far.asked) == 1
     assert here.user is not None
-    assert [event.what for event in here.user.history("show")] == ["pulled"]
+    assert [event.what for event in here.user.history.events("show")] == ["pulled"]
     miss = look_up(here, _ready(8))
     assert not isinstance(miss, Hit) and miss.verdict == "key-changed"
 

@@ -43,13 +43,13 @@ def test_what_was_used_since_it_was_ranked_stays(tmp_path: Path) -> None:
 def test_all_is_known_to_go_before_it_goes(tmp_path: Path) -> None:
     """A removal of everything that is interrupted leaves a record for every entry that is gone."""
     store = _filled(tmp_path, "ab")
-    store.record("saxpy", Event(1, "built", build_entry("a").key.hex, "cuda:sm_90"))
+    store.history.record("saxpy", Event(1, "built", build_entry("a").key.hex, "cuda:sm_90"))
     cache = own(store)
     found = plan_evict(cache, Limits(everything=True), NOW_NS)
-    assert store.removed_record("saxpy") is None
+    assert store.history.removed("saxpy") is None
     assert next(run_evict(cache, found)).removed
-    removed = store.removed_record("saxpy")
-    assert removed is not None and removed.why == "--all" and store.history("saxpy")
+    removed = store.history.removed("saxpy")
+    assert removed is not None and removed.why == "--all" and store.history.events("saxpy")
 
 
 def test_what_goes_whole_need_not_be_read(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_many_differences_are_counted(missed: Callable[..., Miss], ready: Ready)
 
 def test_damage_that_could_not_be_moved_is_told(stores: Stores, ready: Ready) -> None:
     """Damage found at the lookup itself is the verdict, with the fate of the file."""
-    damaged = Damaged(Damage.TRUNCATED, "8 of 9 bytes", quarantined=False)
+    damaged = Damaged(FindingKind.TRUNCATED, "8 of 9 bytes", quarantined=False)
     miss = explain(stores, ready(), NoEntry(damaged=(damaged,)))
     assert miss == Miss(Verdict.CORRUPT, "the entry was truncated: 8 of 9 bytes, and could not be moved away")
 
@@ -77,7 +77,7 @@ def test_poison_is_forgotten_after_a_week(store: DirectoryStore, ready: Ready, s
     prepared, day_ns = ready(), 86_400 * 10**9
     for days, verdict in ((8, Verdict.NEVER_BUILT), (6, Verdict.POISONED)):
         when_ns = time_ns() - days * day_ns
-        store.record("show", Event(when_ns, "poisoned", str(prepared.key), "cuda:compute_90", "it died"))
+        store.history.record("show", Event(when_ns, "poisoned", str(prepared.key), "cuda:compute_90", "it died"))
         assert explain(stores, prepared, NoEntry()).verdict is verdict
 
 
@@ -85,11 +85,11 @@ def test_a_time_limit_is_kept_with_the_poison(store: DirectoryStore, ready: Read
     """A program that exceeded a time limit may be tried again under a longer one, and the miss says so."""
     prepared = ready()
     late = Event(time_ns(), "poisoned", str(prepared.key), "cuda:compute_90", "it hung", limit_s=2.5)
-    store.record("show", late)
+    store.history.record("show", late)
     assert is_poisoned(stores, prepared, 2.5) and not is_poisoned(stores, prepared, 3)
     told = explain(stores, prepared, NoEntry()).detail
     assert "warm --retry or a --timeout above 2.5 tries it again" in told
-    store.record("show", late._replace(when_ns=time_ns(), why="it died", limit_s=0))
+    store.history.record("show", late._replace(when_ns=time_ns(), why="it died", limit_s=0))
     assert is_poisoned(stores, prepared, 3)
 
 

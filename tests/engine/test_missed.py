@@ -26,7 +26,7 @@ _BACKENDS = {"opencl": load_backend("opencl")}
 
 
 def _planned(store: DirectoryStore, environ: Mapping[str, str], **more: Any) -> Any:
-    (item,) = plan_missed(store.missed(), more.pop("devices", [_DEVICE]), _BACKENDS, environ, **more)
+    (item,) = plan_missed(store.missed.all(), more.pop("devices", [_DEVICE]), _BACKENDS, environ, **more)
     return item
 
 
@@ -36,7 +36,7 @@ def test_what_a_late_compiler_was_asked_for_is_noted(
     """The request is kept and its miss written down as one that warm can build."""
     left = leave(stores, ready(b"", implementation="pocl", local_sizes=[(64,)]), _MISS, 5)
     assert (left.noted, left.compile_ns) == (Noted.NEW, 5)
-    assert store.missed()[0].request.local_sizes == ((64,),)
+    assert store.missed.all()[0].request.local_sizes == ((64,),)
     assert store.journal_tail(1)[0]["noted"] is True
 
 
@@ -46,7 +46,7 @@ def test_what_the_driver_rejected_is_noted_as_such(
     """A note says that the entry exists but is of no use."""
     leave(stores, ready(b"", implementation="pocl"), Miss(Verdict.REJECTED, "words"), 5)
     leave(stores, ready(b"// another", implementation="pocl"), _MISS, 5)
-    assert sorted(one.rejected for one in store.missed()) == [False, True]
+    assert sorted(one.rejected for one in store.missed.all()) == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_what_cannot_be_kept_is_not_noted(
 ) -> None:
     """Without a cache to write, or a key, there is nothing for warm to build."""
     left = leave(stores._replace(**stores_), ready(b"", implementation="pocl"), miss, 5)
-    assert (left.noted, store.missed()) == (Noted.NONE, [])
+    assert (left.noted, store.missed.all()) == (Noted.NONE, [])
     assert left.note
 
 
@@ -91,7 +91,7 @@ def test_headers_of_the_current_directory_are_found_from_elsewhere(stores: Store
     prepared = prepare(_BACKENDS["opencl"], request, _TOOLCHAIN, {})
     leave(stores, prepared, _MISS, 5)
     assert stores.user is not None
-    (item,) = plan_missed(stores.user.missed(), [_DEVICE], _BACKENDS, {})
+    (item,) = plan_missed(stores.user.missed.all(), [_DEVICE], _BACKENDS, {})
     assert item.request is not None
     assert not item.request.searches_cwd
     assert prepare(_BACKENDS["opencl"], item.request, _TOOLCHAIN, {}).key == prepared.key
@@ -118,5 +118,5 @@ def test_only_what_is_there_now_is_forgotten(
     """The notes of builds that failed or were not reached stay."""
     leave(stores, ready(b"", implementation="pocl"), _MISS, 5)
     item = _planned(store, {})
-    forget_built(store, store.missed(), [WarmOutcome(item.program, item.target, result, item.variant)])
-    assert len(store.missed()) == left
+    forget_built(store, store.missed.all(), [WarmOutcome(item.program, item.target, result, item.variant)])
+    assert len(store.missed.all()) == left

@@ -208,7 +208,7 @@ def _own(root: Path) -> Folder:
     entries = [build_entry(seed) for seed in "abc"]
     for entry in entries:
         store.publish(entry)
-        store.record("saxpy", Event(5, "built", entry.key.hex, "cuda:sm_90"))
+        store.history.record("saxpy", Event(5, "built", entry.key.hex, "cuda:sm_90"))
     store.journal({"program": "saxpy", "verdict": "never-built", "when_ns": 5})
     store.remember("cd" * 32, b"what was found")
     (root / "v1" / "targets.json").write_text('["cuda:sm_90", "opencl:intel/cpu"]')
@@ -221,9 +221,9 @@ def _own(root: Path) -> Folder:
             again.get(entry.key)
             again.detail(entry.key)
             again.find(entry.key.hex[:4])
-        again.history("saxpy")
-        again.programs()
-        again.missed()
+        again.history.events("saxpy")
+        again.history.programs()
+        again.missed.all()
         again.journal_tail(50)
         again.recall("cd" * 32)
         load_last(root)

@@ -90,7 +90,7 @@ def _fill_history(store: DirectoryStore) -> None:
         store.publish(build_entry(seed))
     place = store.root / "v1" / "programs"
     while not any(path.stat().st_size > FILE_CAP - 800 for path in place.glob("*.jsonl")):
-        store.record("saxpy", Event(1, "built", "0" * 64, "cuda:sm_90", "x" * 500))
+        store.history.record("saxpy", Event(1, "built", "0" * 64, "cuda:sm_90", "x" * 500))
 
 
 def _fill_journal(store: DirectoryStore) -> None:
@@ -103,8 +103,8 @@ def _fill_journal(store: DirectoryStore) -> None:
 
 def _note(store: DirectoryStore) -> object:
     missed = MissedRequest(PREPARED.key, 1, "a test", PREPARED.request)
-    noted = store.note_missed(missed)
-    store.forget_missed(PREPARED.key)
+    noted = store.missed.note(missed)
+    store.missed.forget(PREPARED.key)
     return noted
 
 
@@ -122,7 +122,7 @@ OPERATIONS = {
     "verify --repair": Operation(_repair, begin=_damage, loses="a"),
     "evict --all": Operation(_evict, loses="abc"),
     "a history that is cut": Operation(
-        lambda store: store.record("saxpy", Event(2, "built", "1" * 64, "cuda:sm_90", "y" * 500)),
+        lambda store: store.history.record("saxpy", Event(2, "built", "1" * 64, "cuda:sm_90", "y" * 500)),
         begin=_fill_history,
     ),
     "a journal that is cut": Operation(lambda store: store.journal({"b": "z" * 500}), begin=_fill_journal),
@@ -150,7 +150,7 @@ def problems_of(store: DirectoryStore, operation: Operation, *, damaged: bool) -
         yield from (f"verify finds {finding}" for finding in cache.check(scanned).findings)
     yield from _left(store)
     # Their results may lack unwritten lines; they raise nothing.
-    _ = store.history("saxpy"), store.journal_tail(1000), store.missed(), store.programs()
+    _ = store.history.events("saxpy"), store.journal_tail(1000), store.missed.all(), store.history.programs()
 
 
 def _left(store: DirectoryStore) -> Iterator[str]:
@@ -203,7 +203,7 @@ def write(root: Path, seed: int) -> None:
             with store.single_flight(entry.key, 60) as held:
                 if held and not isinstance(store.get(entry.key), Found):
                     store.publish(entry)
-                    store.record("saxpy", Event(time.time_ns(), "built", entry.key.hex, "cuda:sm_90"))
+                    store.history.record("saxpy", Event(time.time_ns(), "built", entry.key.hex, "cuda:sm_90"))
                     store.journal({"key": entry.key.hex})
         elif what < 0.95:
             scanned = store.look_at(entry.key)

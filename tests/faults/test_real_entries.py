@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.store import Absent, Damage, Damaged, DirectoryStore, Found, ScannedEntry
+from gpucache.answers.entries import FindingKind
+from gpucache.store import Absent, Damaged, DirectoryStore, Found, ScannedEntry
 from gpucache.store.format import HEADER
 from tests.faults.conftest import own
 from tests.patience import PATIENCE_S
@@ -106,7 +107,7 @@ def test_every_truncation_is_seen(store: DirectoryStore, scanned: ScannedEntry, 
     for length in lengths:
         os.ftruncate(kept, length)
         answer = store.get(scanned.key)
-        if not isinstance(answer, Damaged) or answer.damage is not Damage.TRUNCATED:
+        if not isinstance(answer, Damaged) or answer.damage is not FindingKind.TRUNCATED:
             failures.append((length, answer))
         if not _told_by_verify(store, scanned):
             failures.append((length, "verify"))

@@ -3,8 +3,9 @@
 import os
 from pathlib import Path
 
+from gpucache.answers.entries import FindingKind
 from gpucache.model import Entry
-from gpucache.store import Absent, Damage, Damaged, DirectoryStore, Found
+from gpucache.store import Absent, Damaged, DirectoryStore, Found
 from gpucache.store.format import encode
 from tests.faults.conftest import build_entry
 
@@ -44,4 +45,4 @@ def test_every_truncation_is_seen(tmp_path: Path) -> None:
     for length in reversed(range(len(sound))):
         os.truncate(path, length)
         result = store.get(entry.key)
-        assert isinstance(result, Damaged) and result.damage is Damage.TRUNCATED, length
+        assert isinstance(result, Damaged) and result.damage is FindingKind.TRUNCATED, length

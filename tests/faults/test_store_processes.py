@@ -89,7 +89,7 @@ say("ready")
 sys.stdin.readline()
 for number in range(100):
     store.journal({"writer": os.getpid(), "number": number, "text": "x" * (number * 20)})
-    store.record("saxpy", Event(number, "built", "0" * 64, "cuda:sm_90"))
+    store.history.record("saxpy", Event(number, "built", "0" * 64, "cuda:sm_90"))
 """
 
 

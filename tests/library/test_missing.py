@@ -144,7 +144,7 @@ def test_a_fork_leaves_the_publication_to_the_parent(stores: Stores) -> None:
     with _waiting():
         _built(stores, Compiler())
         assert os.waitpid(forked(child), 0)[1] == 0
-    assert [event.key for event in store.history("show")].count(str(_READY.key)) == 1
+    assert [event.key for event in store.history.events("show")].count(str(_READY.key)) == 1
 
 
 def test_work_may_add_more_than_waits_at_most(stores: Stores) -> None:

@@ -77,7 +77,7 @@ class Root:
     def keep(self, answered: Answered) -> Path:
         """Write its row; its file."""
         row = row_of(answered)
-        self.store.keep_answers(place_of(row), encode([row]))
+        self.store.index.put(place_of(row), encode([row]))
         return self.path / "v1" / "index" / f"{place_of(row)}.idx"
 
     def ask(self, question: Answered, *others: Path, may_write: bool = True) -> list[bytes] | None:
@@ -312,7 +312,7 @@ def strike(*arguments):
         move(*arguments)
     os.kill(os.getpid(), signal.SIGKILL)
 Folder.move = strike
-DirectoryStore(Path(sys.argv[1]), writable=True).keep_answers(sys.argv[2], b"half")
+DirectoryStore(Path(sys.argv[1]), writable=True).index.put(sys.argv[2], b"half")
 """
 
 
@@ -353,7 +353,7 @@ def test_answers_under_other_conditions_stand_beside_each_other(root: Root) -> N
     held = row_of(root.answered(Condition("W", b"", b"/")))
     kept = merged([held], merged(rows, ()))
     data = encode(kept)
-    root.store.keep_answers(place_of(held), data)
+    root.store.index.put(place_of(held), data)
     assert len(rows_of(data) or ()) == 8
     assert root.ask(root.answered()) == _HIT
 
@@ -361,14 +361,14 @@ def test_answers_under_other_conditions_stand_beside_each_other(root: Root) -> N
 def test_a_full_disk_keeps_no_row_and_harms_nobody(mount: Callable[[str], Path]) -> None:
     """Nothing is raised, and nothing half-written is left."""
     store = DirectoryStore(mount("size=16k") / "root", writable=True)
-    store.keep_answers("0" * 16, bytes(1 << 20))
-    assert store.answers("0" * 16) is None
+    store.index.put("0" * 16, bytes(1 << 20))
+    assert store.index.get("0" * 16) is None
     assert not list((store.root / "v1" / "tmp").iterdir())
 
 
 def test_a_root_that_is_only_read_gets_no_row(root: Root) -> None:
     """A root whose directory cannot be made gets none either."""
-    DirectoryStore(root.path, writable=False).keep_answers("0" * 16, b"data")
+    DirectoryStore(root.path, writable=False).index.put("0" * 16, b"data")
     assert not (root.path / "v1" / "index").exists()
 
 

@@ -47,7 +47,7 @@ def test_what_one_machine_compiled_is_a_hit_on_the_next(filled: Fleet) -> None:
     ]
     assert compiled(filled.run("next", cuda_job(1), GPUCACHE_REMOTE="")) == [0]
     assert filled.gpucache("next", "verify").returncode == 0
-    [event] = DirectoryStore(filled.place / "next", writable=False).history("show")[-1:]
+    [event] = DirectoryStore(filled.place / "next", writable=False).history.events("show")[-1:]
     assert event.what == "pulled"
 
 

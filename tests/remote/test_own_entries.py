@@ -103,7 +103,7 @@ def test_adopted_bytes_are_the_entry_of_another_root(made: Made, tmp_path: Path)
     assert path.read_bytes() == made.file
     assert not store.adopt(made.entry.key, made.file)
     assert path.stat().st_ino == before
-    [event] = store.history("k.cu")
+    [event] = store.history.events("k.cu")
     assert (event.what, event.key, event.target) == ("pulled", made.entry.key.hex, "cuda:sm_90")
 
 

@@ -124,7 +124,7 @@ def _removed_by_hand(cache: Family, wanted: Prepared) -> Stores:
 def _poisoned(cache: Family, wanted: Prepared) -> Stores:
     _entry(cache, wanted).path.unlink()
     event = Event(2**62, "poisoned", str(wanted.key), str(wanted.request.target), "it ran 300 s")
-    cache.store.record(wanted.request.program.name, event)
+    cache.store.history.record(wanted.request.program.name, event)
     return cache.stores
 
 

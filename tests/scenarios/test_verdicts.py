@@ -383,7 +383,7 @@ def _poisoned(parts: Any) -> Any:
     request, toolchain = prepared.request, prepared.compilation.inputs.toolchain
     parts.built()
     poisoned = Event(time.time_ns(), "poisoned", str(prepared.key), str(request.target), "it ran 300 s")
-    parts.store.record("show", poisoned)
+    parts.store.history.record("show", poisoned)
     item = WarmItem("show", str(request.target), "", request, toolchain)
 
     def build(job: object) -> Any:

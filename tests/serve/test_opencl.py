@@ -197,7 +197,7 @@ def test_a_late_compiler_is_not_asked_for_binaries(command: Command, stores: Sto
     (noted,) = command.end()
     assert (noted.result, _entries(stores)) == (RunResult.NOTED, 0)
     assert stores.target is not None
-    (request,) = stores.target.missed()
+    (request,) = stores.target.missed.all()
     assert (request.request.local_sizes, request.command) == (((8, 8, 1), (64,)), "app")
 
 

@@ -23,7 +23,7 @@ def _record(store: DirectoryStore, count: int) -> list[Path]:
     """The histories of some programs, the oldest first."""
     found = []
     for number in range(count):
-        store.record(f"program-{number}", _event(number))
+        store.history.record(f"program-{number}", _event(number))
         (path,) = store.root.glob(f"v1/programs/program-{number}-*.jsonl")
         os.utime(path, (number, number))
         found.append(path)
@@ -97,7 +97,7 @@ def test_nothing_is_swept_where_nothing_shows_that_a_root_is_ours(root: Path) ->
     left = put(root / "v1" / "missed" / f"{KEY}.json", b"a thesis")
     root.chmod(0o700)
     assert DirectoryStore(root, writable=True).sweep(0).files == 0 and left.exists()
-    DirectoryStore(root, writable=True).record("a.cl", _event(1))
+    DirectoryStore(root, writable=True).history.record("a.cl", _event(1))
     assert DirectoryStore(root, writable=False).sweep(0).files == 0 and left.exists()
 
 
@@ -119,7 +119,7 @@ def test_what_was_removed_for_a_limit_is_known(store: DirectoryStore) -> None:
     _record(store, 3)
     before_ns = time.time_ns()
     store.sweep(4 * store.beside_bytes() // 3)
-    removed = [store.removed_record(f"program-{number}") for number in range(4)]
+    removed = [store.history.removed(f"program-{number}") for number in range(4)]
     assert [one is not None for one in removed] == [True, True, False, False]
     assert all(one.when_ns >= before_ns and (one.why, one.named) == ("", True) for one in removed if one)
 
@@ -130,11 +130,11 @@ def test_histories_beyond_the_number_are_known_to_be_gone(
     """Of too many, those with the newest events stay, and the others are recorded as removed."""
     monkeypatch.setattr("gpucache.store.history.PROGRAM_CAP", 10)
     _record(store, 10)
-    store.record("program-0", _event(0))
-    store.record("program-10", _event(10))
-    gone = [number for number in range(11) if not store.history(f"program-{number}")]
+    store.history.record("program-0", _event(0))
+    store.history.record("program-10", _event(10))
+    gone = [number for number in range(11) if not store.history.events(f"program-{number}")]
     assert gone == [1, 2]
-    assert [number for number in range(12) if store.removed_record(f"program-{number}")] == gone
+    assert [number for number in range(12) if store.history.removed(f"program-{number}")] == gone
 
 
 def test_of_more_than_is_kept_the_rest_may_have_been_there(
@@ -144,9 +144,9 @@ def test_of_more_than_is_kept_the_rest_may_have_been_there(
     monkeypatch.setattr("gpucache.store.history.REMOVED_CAP", 400)
     store.publish(build_entry())
     for number in range(12):
-        store.record(f"program {number}", _event(number))
+        store.history.record(f"program {number}", _event(number))
         store.sweep(0)
-    newest, oldest, never = (store.removed_record(f"program {number}") for number in (11, 0, 99))
+    newest, oldest, never = (store.history.removed(f"program {number}") for number in (11, 0, 99))
     assert newest is not None and newest.named
     assert oldest is not None and not oldest.named and oldest == never
     assert sum(path.stat().st_size for path in (store.root / "v1").glob("removed*.jsonl")) < 800
@@ -162,5 +162,5 @@ def test_all_that_lies_beside_the_entries_goes_with_them(store: DirectoryStore) 
     assert store.sweep(0, "--all").left_bytes == 0
     left = {path.name for path in store.root.rglob("*") if path.is_file()}
     assert left == {"CACHEDIR.TAG", "removed.jsonl", stranger.name, f"{build_entry().key}.gpc"}
-    one = store.removed_record("program-1")
+    one = store.history.removed("program-1")
     assert one is not None and one.why == "--all"

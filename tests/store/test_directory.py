@@ -32,7 +32,7 @@ def _modes(root: Path) -> set[tuple[bool, int]]:
 
 def _fill(store: DirectoryStore, entry: Entry) -> None:
     store.publish(entry)
-    store.record(entry.head.program, Event(1, "built", entry.key.hex, entry.head.target))
+    store.history.record(entry.head.program, Event(1, "built", entry.key.hex, entry.head.target))
     store.journal({"verdict": "never-built"})
 
 
@@ -150,7 +150,9 @@ def test_removals_together_are_recorded_program_by_program(store: DirectoryStore
     ]
     for program in ("one", "other"):
         own = [one.key.hex for one in going if one is not stays and one.head and one.head.program == program]
-        assert [(event.key, event.why) for event in store.history(program)] == [(key, "--all") for key in own]
+        assert [(event.key, event.why) for event in store.history.events(program)] == [
+            (key, "--all") for key in own
+        ]
 
 
 def test_removals_that_are_broken_off_are_recorded(store: DirectoryStore) -> None:
@@ -165,7 +167,7 @@ def test_removals_that_are_broken_off_are_recorded(store: DirectoryStore) -> Non
     (gone,) = {f"program-{seed}" for seed in "abc"} - {
         one.head.program for one in (left_one, left_other) if one.head
     }
-    assert [event.what for event in store.history(gone)] == ["evicted"]
+    assert [event.what for event in store.history.events(gone)] == ["evicted"]
 
 
 def test_a_whole_scan_reads_what_a_check_does(store: DirectoryStore) -> None:

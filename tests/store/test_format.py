@@ -159,7 +159,7 @@ def test_head_of_other_types_is_corrupt(tmp_path: Path, name: str) -> None:
         heads.append({key: value for key, value in fields.items() if key != name})
     for head in heads:
         data = _assemble(entry, json.dumps(head).encode(), b"{}")
-        assert _damage(tmp_path / "entry", data, entry) is Damage.CORRUPT
+        assert _damage(tmp_path / "entry", data, entry) is FindingKind.CORRUPT
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_head_of_other_types_is_corrupt(tmp_path: Path, name: str) -> None:
 )
 def test_head_that_is_no_object_is_corrupt(tmp_path: Path, head: bytes) -> None:
     """Anything but a JSON object is refused, however deep or long."""
-    assert _damage(tmp_path / "entry", _assemble(build_entry(), head, b"{}"), build_entry()) is Damage.CORRUPT
+    assert _damage(tmp_path / "entry", _assemble(build_entry(), head, b"{}"), build_entry()) is FindingKind.CORRUPT
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_detail_of_other_types_is_corrupt(tmp_path: Path, detail: bytes) -> None
     read, _ = _read(tmp_path / "entry", _assemble(entry, encode_head(entry.head), detail), entry.key)
     with pytest.raises(EntryFormatError) as caught:
         read.detail()
-    assert caught.value.damage is Damage.CORRUPT
+    assert caught.value.damage is FindingKind.CORRUPT
 
 
 @pytest.mark.parametrize("cap", ["HEAD_CAP", "DETAIL_CAP", "TOTAL_CAP"])
@@ -192,10 +192,10 @@ def test_an_entry_beyond_a_cap_is_neither_written_nor_read(
     monkeypatch.setattr(entry_format, cap, 1)
     with pytest.raises(OSError, match="larger than"):
         encode(build_entry())
-    assert _damage(tmp_path / "entry", data, build_entry()) is Damage.CORRUPT
+    assert _damage(tmp_path / "entry", data, build_entry()) is FindingKind.CORRUPT
 
 
 def test_error_survives_a_process_boundary() -> None:
     """The error with its damage can be sent back from a worker."""
-    error = pickle.loads(pickle.dumps(EntryFormatError(Damage.CORRUPT, "why")))
-    assert (error.damage, str(error)) == (Damage.CORRUPT, "why")
+    error = pickle.loads(pickle.dumps(EntryFormatError(FindingKind.CORRUPT, "why")))
+    assert (error.damage, str(error)) == (FindingKind.CORRUPT, "why")

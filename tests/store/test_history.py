@@ -23,58 +23,58 @@ def test_events_come_back_in_order(store: DirectoryStore) -> None:
     """A name's events are read oldest first, and under no other name."""
     events = [_event(number, "because") for number in range(3)]
     for event in events:
-        store.record("saxpy", event)
-    assert store.history("saxpy") == [event._replace(program="saxpy") for event in events]
-    assert store.history("other") == []
+        store.history.record("saxpy", event)
+    assert store.history.events("saxpy") == [event._replace(program="saxpy") for event in events]
+    assert store.history.events("other") == []
 
 
 def test_options_of_a_build_are_told_where_they_are_short(store: DirectoryStore) -> None:
     """Options come back one by one; long ones and those that are not texts are left out."""
     short, long = ("-DN=4", "", "-I \udce9"), ("-D" + "X" * 5000,)
     for options in (short, (), long, None):
-        store.record("saxpy", Event(1, "built", "", "cuda:sm_90", options=options))
+        store.history.record("saxpy", Event(1, "built", "", "cuda:sm_90", options=options))
     with _file(store.root).open("a") as file:
         file.write('{"program":"saxpy","when_ns":1,"options":[1]}\n')
-    assert [event.options for event in store.history("saxpy")] == [short, (), None, None, None]
+    assert [event.options for event in store.history.events("saxpy")] == [short, (), None, None, None]
 
 
 def test_programs_are_listed_by_their_own_names(store: DirectoryStore) -> None:
     """Names come back as given, sorted, and not as their files are called."""
     for name in ("Zeta kernel", "a/b", "caf\udce9"):
-        store.record(name, _event(1))
-    assert store.programs() == ["Zeta kernel", "a/b", "caf\udce9"]
+        store.history.record(name, _event(1))
+    assert store.history.programs() == ["Zeta kernel", "a/b", "caf\udce9"]
 
 
 def test_history_is_bounded(root: Path, store: DirectoryStore) -> None:
     """However much is recorded, the file stays small and the newest events are kept."""
     for number in range(1000):
-        store.record("saxpy", _event(number, "x" * 40))
-    events = store.history("saxpy")
+        store.history.record("saxpy", _event(number, "x" * 40))
+    events = store.history.events("saxpy")
     assert _file(root).stat().st_size <= FILE_CAP
     assert 50 < len(events) <= EVENT_CAP
     assert [event.when_ns for event in events] == list(range(1000 - len(events), 1000))
     assert not list((root / "v1" / "tmp").iterdir())
     for number in range(EVENT_CAP + 44):  # of short lines more fit into a file than are reported
-        store.record("s", Event(number, "built", "", "t"))
-    assert [event.when_ns for event in store.history("s")] == list(range(44, EVENT_CAP + 44))
+        store.history.record("s", Event(number, "built", "", "t"))
+    assert [event.when_ns for event in store.history.events("s")] == list(range(44, EVENT_CAP + 44))
 
 
 def test_garbage_in_a_history_is_skipped(root: Path, store: DirectoryStore) -> None:
     """Only torn, foreign and malformed lines are lost."""
-    store.record("saxpy", _event(1))
+    store.history.record("saxpy", _event(1))
     torn = _file(root).read_bytes()[:30]
     garbage = [torn, b"\xff\xfe", b"[]", b"{}", b"[" * 3000, b'{"program":"saxpy","when_ns":"x"}']
     garbage.append(b'{"program":"saxpy","when_ns":3,"key":"../x"}')
     with _file(root).open("ab") as file:
         file.write(b"\n".join(garbage) + b"\n")
-    store.record("saxpy", _event(2))
-    assert [event.when_ns for event in store.history("saxpy")] == [1, 2]
+    store.history.record("saxpy", _event(2))
+    assert [event.when_ns for event in store.history.events("saxpy")] == [1, 2]
 
 
 def test_long_texts_are_cut(store: DirectoryStore) -> None:
     """An event with an endless reason is kept with its beginning."""
-    store.record("saxpy", _event(1, "x" * 100_000))
-    (event,) = store.history("saxpy")
+    store.history.record("saxpy", _event(1, "x" * 100_000))
+    (event,) = store.history.events("saxpy")
     assert event.why.startswith("xxx") and len(event.why) < 1000
 
 
@@ -117,7 +117,7 @@ def test_values_json_does_not_know_become_text(store: DirectoryStore, tmp_path: 
 def test_read_only_store_writes_nothing(root: Path) -> None:
     """A read-only store does not create its root for history or journal."""
     store = DirectoryStore(root, writable=False)
-    store.record("saxpy", _event(1))
+    store.history.record("saxpy", _event(1))
     store.journal({"number": 1})
     assert not root.exists()
 
@@ -126,6 +126,6 @@ def test_writing_where_nothing_can_be_written_is_silent(tmp_path: Path) -> None:
     """A root that cannot be used loses its records, and nothing is raised."""
     (tmp_path / "file").write_text("")
     store = DirectoryStore(tmp_path / "file", writable=True)
-    store.record("saxpy", _event(1))
+    store.history.record("saxpy", _event(1))
     store.journal({"number": 1})
-    assert store.history("saxpy") == [] and store.journal_tail(5) == [] and store.programs() == []
+    assert store.history.events("saxpy") == [] and store.journal_tail(5) == [] and store.history.programs() == []

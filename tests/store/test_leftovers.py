@@ -65,7 +65,7 @@ def test_no_repair_eviction_or_sweep_takes_the_files_of_others(root: Path, share
     store.publish(build_entry())
     damaged = put(root / "v1" / "entries" / "bb" / f"{64 * 'b'}.gpc", b"")
     partial = put(root / "v1" / "tmp" / f"1-{16 * 'a'}-{64 * 'b'}.gpc", b"half")
-    store.record("a.cl", Event(1, "built", 64 * "b", "cuda:sm_90", ""))
+    store.history.record("a.cl", Event(1, "built", 64 * "b", "cuda:sm_90", ""))
     for scanned in list(store.scan()):
         assert store.quarantine(scanned, "corrupt") if scanned.damage else not store.remove(scanned, "--all")
     for leftover in list(store.leftovers(time.time_ns() + 2 * HOUR_NS)):
@@ -98,7 +98,7 @@ def test_an_entry_a_history_or_the_tag_shows_that_a_root_is_ours(mark: str, root
     if mark == "entry":
         store.publish(entry)
     elif mark == "history":
-        store.record("a.cl", Event(1, "built", entry.key.hex, "cuda:sm_90", ""))
+        store.history.record("a.cl", Event(1, "built", entry.key.hex, "cuda:sm_90", ""))
     damaged = put(root / "v1" / "entries" / "bb" / f"{64 * 'b'}.gpc", b"")
     (scanned,) = (one for one in store.scan() if one.path == damaged)
     assert store.quarantine(scanned, "truncated") and not damaged.exists()

@@ -158,7 +158,7 @@ def test_the_program_builds_its_own_and_the_next_one_hits(
     assert _status(_path(store)) == before
     assert kind != "untrusted" or store.detail(_READY.key) is None
     (scanned,) = (one for one in store.scan() if one.key == _READY.key)
-    assert (scanned.damage and scanned.damage.value) == (None if _is_of_the_payload(put) else kind)
+    assert (scanned.damage and scanned.damage.kind) == (None if _is_of_the_payload(put) else kind)
     assert isinstance(checked := store.check(scanned), Damaged) and checked.damage.value == kind
     assert [_got(store), _got(store)] == ["Built", "Hit"]
     assert _findings(_verified(store)) == []

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.store import Absent, Damage, Damaged, DirectoryStore, Event
+from gpucache.answers.entries import FindingKind
+from gpucache.store import Absent, Damaged, DirectoryStore, Event
 from gpucache.store.directory import FILE_CAP
 from gpucache.store.format import encode
 from tests.store.conftest import build_entry, entry_path
@@ -19,10 +20,10 @@ def test_damaged_entry_is_quarantined_and_reported(root: Path, store: DirectoryS
     entry_path(store, entry).write_bytes(data)
     result = store.get(entry.key)
     assert isinstance(result, Damaged)
-    assert (result.damage, result.quarantined) == (Damage.CORRUPT, True)
+    assert (result.damage, result.quarantined) == (FindingKind.CORRUPT, True)
     assert [path.read_bytes() for path in (root / "v1" / "quarantine").iterdir()] == [data]
     assert store.get(entry.key) == Absent()
-    assert [event.what for event in store.history("program-a")] == ["quarantined"]
+    assert [event.what for event in store.history.events("program-a")] == ["quarantined"]
 
 
 def test_unverified_head_names_only_known_programs(store: DirectoryStore) -> None:
@@ -30,13 +31,13 @@ def test_unverified_head_names_only_known_programs(store: DirectoryStore) -> Non
     entry = build_entry()
     for known in (False, True):
         if known:
-            store.record("program-a", Event(1, "built", entry.key.hex, "cuda:sm_90"))
+            store.history.record("program-a", Event(1, "built", entry.key.hex, "cuda:sm_90"))
         store.publish(entry)
         data = bytearray(encode(entry))
         data[80] ^= 1
         entry_path(store, entry).write_bytes(data)
         assert isinstance(store.get(entry.key), Damaged)
-        assert [event.what for event in store.history("program-a")] == (
+        assert [event.what for event in store.history.events("program-a")] == (
             ["built", "quarantined"] if known else []
         )
 

@@ -50,7 +50,7 @@ def test_read_error_is_a_miss_that_quarantines_nothing(
         result = store.get(entry.key)
         assert isinstance(result, Absent) and "Input/output error" in (result.reason or "")
         (scanned,) = store.scan()
-        assert scanned.head is None and "Input/output error" in scanned.damage_detail
+        assert scanned.head is None and scanned.damage and "Input/output error" in scanned.damage.detail
         assert not store.quarantine(scanned, "odd")
     assert isinstance(store.get(entry.key), Found)
     assert entry_path(store, entry).exists()

@@ -10,7 +10,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from gpucache.answers.entries import FindingKind, Problem
@@ -64,13 +64,9 @@ def problem(folder: Folder, age_ns: int) -> Problem:
 @contextmanager
 def held(path: Path, clock: Clock) -> Iterator[None]:
     """The lock of a directory, taken as PyOpenCL takes it; raises HeldError, OSError."""
-    with files.open_folder(path) as folder:
-        fd = _take(folder, clock)
-        try:
-            yield
-        finally:
-            os.close(fd)
-            folder.unlink(LOCK)
+    with files.open_folder(path) as folder, ExitStack() as stack:
+        _take(folder, clock, stack)
+        yield
 
 
 def free_stale(folder: Folder, clock: Clock) -> bool:
@@ -85,10 +81,10 @@ def free_stale(folder: Folder, clock: Clock) -> bool:
     return True
 
 
-def _take(folder: Folder, clock: Clock) -> int:
+def _take(folder: Folder, clock: Clock, stack: ExitStack) -> None:
     for _ in range(_ATTEMPTS):
         with suppress(FileExistsError):
-            return files.take_by_name(folder, LOCK, 0o644)
+            return stack.enter_context(files.held_by_name(folder, LOCK, 0o644))
         age = age_ns(folder, clock)
         if age is not None and age > _YOUNG_NS:
             with suppress(FileNotFoundError):

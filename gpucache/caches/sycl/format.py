@@ -405,12 +405,10 @@ class Sycl(SyclPlaces, FilesFormat):
                     age = format_age(self.now_ns() - item.seen[name].st_mtime_ns)
                     raise HeldError(f"{name} is {age} old and abandoned; {fix(self.location)}")
                 try:
-                    fd = files.take_by_name(folder, name, 0o200)
+                    taken.enter_context(files.held_by_name(folder, name, 0o200))
                 except FileExistsError as error:
                     why = f"a program may be writing, as {name} exists; run it again later"
                     raise HeldError(why) from error
-                taken.callback(os.close, fd)
-                taken.callback(_unlink, folder, name)
             yield
 
     # On the way to another machine.

@@ -122,7 +122,7 @@ def _answered(item: WarmItem, prepared: Prepared, stores: Stores, answer: Answer
         if stores.target is not None:
             where = (str(prepared.key), str(prepared.request.target))
             event = Event(time_ns(), "poisoned", *where, why=answer.reason, limit_s=answer.limit_s)
-            stores.target.record(prepared.request.program.name, event)
+            stores.target.history.record(prepared.request.program.name, event)
         return item.outcome(WarmResult.FAILED, prepared=prepared, reason=reason)
     if isinstance(answer, Failed):
         error = answer.error

@@ -265,7 +265,7 @@ def warm_missed(
     """Warm the requests that programs noted, or those noted under some keys."""
     run.require_root()
     store = run.open_store(run.settings)
-    missed = store.missed()
+    missed = store.missed.all()
     if not missed:
         run.say(f"No miss is noted in {store.root}.")
         return []
@@ -295,7 +295,7 @@ def build_missed(
     tried: set[CacheKey] = set()
 
     def fresh() -> list[MissedRequest]:
-        wanted = (one for one in store.missed() if one.request.target in targets or not targets)
+        wanted = (one for one in store.missed.all() if one.request.target in targets or not targets)
         return [one for one in wanted if one.key not in tried and (keys is None or one.key in keys)]
 
     def outcomes_of(missed: Sequence[MissedRequest]) -> list[WarmOutcome]:
@@ -471,4 +471,4 @@ def forget_built(
     }
     for one in missed:
         if (one.request.program.name, str(one.request.target), one.key.short) in there:
-            store.forget_missed(one.key)
+            store.missed.forget(one.key)
