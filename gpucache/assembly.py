@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gpucache.model import Artifact, BuildRequest, Device
     from gpucache.remote.machine import Machine
     from gpucache.remote.store import RemoteStore
-    from gpucache.store import DirectoryStore
+    from gpucache.store.directory import DirectoryStore
     from gpucache.store.interface import RefusedRoot
 
 
@@ -76,7 +76,7 @@ def open_roots(settings: Settings, *, systems: bool) -> "list[OwnCache]":
     """
     from gpucache.answers.entries import Location
     from gpucache.caches.own import OwnCache
-    from gpucache.store import DirectoryStore
+    from gpucache.store.directory import DirectoryStore
 
     found = []
     for path in settings.system_dirs if systems else ():
@@ -139,7 +139,7 @@ def machine_of(devices: "Sequence[Device]", *, elsewhere: bool) -> "Machine":
 def remember_targets(settings: Settings, devices: "Sequence[Device]") -> None:
     """Keep the result of a probe for completions, below a root that exists and is writable."""
     from gpucache.probe.remembered import FILE, load_last, save_last
-    from gpucache.store import DirectoryStore
+    from gpucache.store.directory import DirectoryStore
 
     root = settings.root
     if root is None or settings.read_only or root_state(root) is not Root.USABLE:

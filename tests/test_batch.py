@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from tests.children import run_python, run_text
 from tests.pocl import need_pocl
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gpucache.sources.closure_memos import WORTH_FILES
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from tests.children import run_python, run_text
 from tests.nvrtc import need_nvrtc
 from tests.patience import PATIENCE_S

@@ -12,7 +12,8 @@ import pytest
 
 from gpucache.keys import digest
 from gpucache.model import Entry
-from gpucache.store import DirectoryStore, Found
+from gpucache.store.directory import DirectoryStore
+from gpucache.store.interface import Found
 from tests.children import run_python, run_text
 from tests.pocl import need_pocl
 

@@ -35,10 +35,11 @@ from gpucache.model import (
     EntryHead,
 )
 from gpucache.settings import find_root
-from gpucache.store import DirectoryStore, RootRefused, root_state
+from gpucache.store.directory import DirectoryStore
 from gpucache.store.format import false_claims
 from gpucache.store.interface import ALL, Absent, Damaged, ScannedEntry, Share
 from gpucache.store.layout import ENTRY_SUFFIX
+from gpucache.store.trust import RootRefused, root_state
 from gpucache.units import format_age, format_count, format_size
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from gpucache.engine.prepare import Prepared
 from gpucache.engine.stores import Stores
 from gpucache.errors import CompileError, TargetError
 from gpucache.model import Artifact, Target, Toolchain
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 
 
 @dataclass(slots=True)

@@ -25,7 +25,7 @@ from gpucache.engine.stores import NoEntry, Stores
 from gpucache.errors import GpucacheError
 from gpucache.host.environment import environment
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Program, Target
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from tests.benchmarks.key import cub_include_dirs
 from tests.benchmarks.library_hit import stable_place
 from tests.benchmarks.measure import Comparison, Effort, Sample, Side, compare

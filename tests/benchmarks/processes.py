@@ -31,7 +31,8 @@ _OURS = (
     """
 import sys, time
 from pathlib import Path
-from gpucache.store import DirectoryStore, Found
+from gpucache.store.directory import DirectoryStore
+from gpucache.store.interface import Found
 store = DirectoryStore(Path(sys.argv[1]), writable=True)
 keys = [entry.key for entry in store.scan()]
 def read(number):
@@ -60,7 +61,7 @@ _START = """
 import os, sys
 from pathlib import Path
 from gpucache.engine.stores import Stores
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from tests.benchmarks.large_cache import wanted
 stores = Stores(user=DirectoryStore(Path(sys.argv[1]), writable=True))
 """

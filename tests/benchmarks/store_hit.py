@@ -9,7 +9,8 @@ import xxhash
 
 from gpucache.keys import cache_key, digest
 from gpucache.model import Entry, EntryDetail, EntryHead, KeyField
-from gpucache.store import DirectoryStore, Found
+from gpucache.store.directory import DirectoryStore
+from gpucache.store.interface import Found
 from tests.benchmarks.measure import Comparison, Effort, calls, compare
 
 SIZES = {"10 kB": 10_000, "100 kB": 100_000, "1 MB": 1_000_000, "10 MB": 10_000_000}

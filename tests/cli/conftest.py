@@ -19,7 +19,7 @@ from gpucache.cli import main
 from gpucache.keys import cache_key
 from gpucache.model import Device, Entry
 from gpucache.probe.ask import ask
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from tests.pocl import name_pocl, need_pocl
 
 DOUBLE_CL = '#include "factor.h"\n__kernel void twice(__global float *a) { a[get_global_id(0)] *= FACTOR; }\n'

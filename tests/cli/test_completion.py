@@ -16,7 +16,8 @@ import pytest
 from gpucache.cli.group import COMPLETE
 from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead, Target
 from gpucache.probe.remembered import save_last
-from gpucache.store import DirectoryStore, Event
+from gpucache.store.directory import DirectoryStore
+from gpucache.store.interface import Event
 from tests.patience import PATIENCE_S
 
 SCRIPTS = Path(__file__).parents[2] / "completions"

@@ -26,7 +26,7 @@ _HOLD = """
 import sys
 from pathlib import Path
 from gpucache.model import CacheKey
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 
 with DirectoryStore(Path(sys.argv[1]), writable=True).single_flight(CacheKey(sys.argv[2]), 0) as holding:
     print(holding, flush=True)

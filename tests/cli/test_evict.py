@@ -15,7 +15,8 @@ from unittest.mock import ANY
 
 import pytest
 
-from gpucache.store import DirectoryStore, Event
+from gpucache.store.directory import DirectoryStore
+from gpucache.store.interface import Event
 from tests.caches.triton.build import KERNEL, put
 from tests.cli.conftest import an_older_toolchains, entry_of
 from tests.faults.conftest import build_entry

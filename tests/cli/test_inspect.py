@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpucache.model import BuildRequest, CacheKey, Language, Program, Target
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from gpucache.store.interface import MissedRequest
 
 if TYPE_CHECKING:

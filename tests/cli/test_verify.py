@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpucache.model import Device, Entry
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from tests.cli.conftest import an_older_toolchains, entry_of
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from gpucache.engine.warm import run as running
 from gpucache.engine.warm.run import forget_built
 from gpucache.keys import digest
 from gpucache.model import ArtifactKind, BuildRequest, CacheKey, Language, Program, Target
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from gpucache.store.interface import MissedRequest
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from gpucache.engine.workers.pool import Died, Done, Failed
 from gpucache.errors import WorkersError
 from gpucache.model import CacheKey, Device, Entry, Target, Toolchain
 from gpucache.probe.profile import Profile, encode_profile
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from gpucache.store.format import parse_true
 from tests.children import has_ended
 from tests.cli.conftest import BAD_CU, Answer

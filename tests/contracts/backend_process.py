@@ -21,7 +21,7 @@ from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.stores import Stores
 from gpucache.errors import CompileError, GpucacheError
 from gpucache.model import Artifact, BuildRequest, Program, Target, Toolchain
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 
 _STACKS = ("pyopencl", "cuda")
 _KERNEL = {"cuda": 'extern "C" __global__ void {}({})', "opencl": "kernel void {}({})", "c": "void {}({})"}

@@ -24,7 +24,7 @@ from gpucache.errors import CacheUnusableError
 from gpucache.keys import cache_key
 from gpucache.model import Entry, EntryDetail, EntryHead, KeyField
 from gpucache.settings import read_settings
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from tests.caches.adaptivecpp import build as adaptivecpp
 from tests.caches.amd_comgr import build as amd_comgr
 from tests.caches.arrayfire import build as arrayfire

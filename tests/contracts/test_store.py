@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.store import Absent, DirectoryStore, Found, MemoryStore
+from gpucache.store.directory import DirectoryStore
+from gpucache.store.interface import Absent, Found
+from gpucache.store.memory import MemoryStore
 from tests.faults.conftest import build_entry
 
 Store = DirectoryStore | MemoryStore

@@ -11,7 +11,7 @@ from gpucache.backends.registry import load_backend
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.stores import Stores
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, Program, Target, Toolchain
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 
 SOURCE = b'#include "value.h"\nextern "C" __global__ void show(int *out) { *out = VALUE; }'
 

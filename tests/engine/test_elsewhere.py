@@ -13,7 +13,7 @@ from gpucache.engine.lookup import build, get_or_build, look_up
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.stores import NoEntry, Stores
 from gpucache.model import ArtifactKind, CacheKey, Entry
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from gpucache.store.format import encode
 from gpucache.store.memory import MemoryStore
 from tests.engine.conftest import Compiler, make_ready

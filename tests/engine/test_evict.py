@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from gpucache.engine.evict import Limits, plan, plan_evict, run_evict
-from gpucache.store import DirectoryStore, Event
+from gpucache.store.directory import DirectoryStore
+from gpucache.store.interface import Event
 from tests.engine.test_eviction_policy import NOW_NS
 from tests.faults.conftest import build_entry, own
 

@@ -11,7 +11,7 @@ from gpucache.assembly import open_stores
 from gpucache.engine.lookup import get_or_build
 from gpucache.engine.prepare import Prepared
 from gpucache.settings import Settings
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from gpucache.answers.lookup import Built
 from gpucache.engine.lookup import get_or_build
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.stores import Stores
-from gpucache.store import DirectoryStore
 from gpucache.store.bounded_log import line_of
+from gpucache.store.directory import DirectoryStore
 
 
 @pytest.mark.parametrize("key", ["z" * 64, "A" * 64, "../" * 21 + "a", "0" * 63, "0" * 65, "0" * 64 + "\n"])

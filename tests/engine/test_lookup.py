@@ -18,7 +18,8 @@ from gpucache.engine.stores import NoEntry, Stores
 from gpucache.errors import CacheMissError, CacheUnusableError, CompileError
 from gpucache.keys import cache_key, digest
 from gpucache.model import Artifact, ArtifactKind, CacheKey, Entry
-from gpucache.store import DirectoryStore, MemoryStore
+from gpucache.store.directory import DirectoryStore
+from gpucache.store.memory import MemoryStore
 from tests.patience import PATIENCE_S
 
 Ready = Callable[..., Prepared]

@@ -15,7 +15,7 @@ from gpucache.engine.stores import Stores
 from gpucache.engine.warm.plan import plan_missed
 from gpucache.engine.warm.run import forget_built
 from gpucache.model import BuildRequest, Device, Program, Target, Toolchain
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 
 _MISS = Miss(Verdict.NEVER_BUILT, "words")
 _TOOLCHAIN = Toolchain("pocl", (("device name", "a device"), ("driver version", "1.0")), ("device name",))

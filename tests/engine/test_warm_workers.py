@@ -21,7 +21,7 @@ from gpucache.manifest import ProgramSpec
 from gpucache.model import CacheKey, Device, Language, Program
 from gpucache.probe.ask import ask
 from gpucache.settings import Settings
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 
 GOOD = b'extern "C" __global__ void good(float *a) { a[threadIdx.x] += 1; }\n'
 TARGET = "cuda:sm_90"

@@ -17,7 +17,7 @@ from gpucache.engine.stores import Stores
 from gpucache.engine.warm.plan import WarmItem
 from gpucache.engine.why import compare, items_of, why
 from gpucache.model import ArtifactKind, KeyField
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 
 Ready = Callable[..., Prepared]
 

@@ -17,7 +17,7 @@ import pytest
 from gpucache.answers.entries import Location
 from gpucache.caches.own import OwnCache
 from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from tests.patience import PATIENCE_S
 
 Child = subprocess.Popen[str]
@@ -56,7 +56,8 @@ def said(process: str, *words: object) -> dict[str, Any]:
 _PRELUDE = """
 import os, sys
 from pathlib import Path
-from gpucache.store import Absent, DirectoryStore, Found
+from gpucache.store.directory import DirectoryStore
+from gpucache.store.interface import Absent, Found
 from tests.faults.conftest import build_entry
 
 root = Path(sys.argv[1])

@@ -34,7 +34,7 @@ from gpucache.payload.reading import Reading
 from gpucache.payload.spirv import kernel_names
 from gpucache.probe.profile import load_profile
 from gpucache.probe.remembered import load_last
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from gpucache.store.interface import Event
 from tests.caches.futhark import build as futhark
 from tests.caches.pyopencl import build as pyopencl

@@ -26,10 +26,10 @@ from gpucache.engine.stores import Stores
 from gpucache.engine.verify import repaired, run_verify
 from gpucache.keys import cache_key, digest
 from gpucache.model import Entry, EntryDetail, EntryHead, KeyField
-from gpucache.store import Absent, DirectoryStore, Event, Found
 from gpucache.store.bounded_log import JOURNAL_CAP
+from gpucache.store.directory import DirectoryStore
 from gpucache.store.history import FILE_CAP
-from gpucache.store.interface import MissedRequest
+from gpucache.store.interface import Absent, Event, Found, MissedRequest
 from tests.engine.conftest import Compiler, make_ready
 from tests.faults.conftest import own
 from tests.faults.forking import forked

@@ -23,7 +23,7 @@ from gpucache.engine.evict import trim
 from gpucache.engine.lookup import build, get_or_build
 from gpucache.engine.stores import Stores
 from gpucache.engine.verify import repaired, run_verify
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from tests.engine.conftest import Compiler, make_ready
 from tests.faults.conftest import own
 from tests.faults.forking import forked

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from gpucache.model import Entry
-from gpucache.store import DirectoryStore, Found
+from gpucache.store.directory import DirectoryStore
+from gpucache.store.interface import Found
 from tests.children import run_text
 from tests.faults.conftest import build_entry
 from tests.pocl import need_pocl

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gpucache.model import Entry
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from tests.faults.builder import CUDA, OPENCL, Builder, Call
 from tests.pocl import PLATFORM, need_pocl
 from tests.trials import tell, trials

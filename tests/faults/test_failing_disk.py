@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gpucache.host import os_errors
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from tests.children import run_text
 from tests.faults.conftest import build_entry
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.model import Entry
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from tests.faults.builder import CUDA, Builder
 from tests.trials import tell, trials
 

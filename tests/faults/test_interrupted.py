@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from tests.children import run_text
 from tests.faults.conftest import build_entry
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import gpucache
-from gpucache.store import Absent, DirectoryStore, Found
+from gpucache.store.directory import DirectoryStore
+from gpucache.store.interface import Absent, Found
 from tests.faults.conftest import build_entry
 from tests.patience import PATIENCE_S
 from tests.trials import tell, trials
@@ -95,7 +96,7 @@ import sys, threading
 from pathlib import Path
 from gpucache.engine.stores import Stores
 from gpucache.engine.lookup import get_or_build
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from tests.engine.conftest import Compiler, make_ready
 
 store = DirectoryStore(Path(sys.argv[1]), writable=True)
@@ -136,7 +137,7 @@ import os, sys, threading
 from pathlib import Path
 from gpucache.engine.stores import Stores
 from gpucache.engine.lookup import get_or_build
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from tests.engine.conftest import Compiler, make_ready
 
 store = DirectoryStore(Path(sys.argv[1]), writable=True)
@@ -181,7 +182,8 @@ from gpucache.caches.own import OwnCache
 from gpucache.engine.evict import plan_evict, run_evict
 from gpucache.engine.evict import Limits
 from gpucache.answers.entries import Location
-from gpucache.store import DirectoryStore, Found
+from gpucache.store.directory import DirectoryStore
+from gpucache.store.interface import Found
 from tests.faults.conftest import build_entry
 
 store = DirectoryStore(Path(sys.argv[1]), writable=True)

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from gpucache.answers.entries import FindingKind
-from gpucache.store import Absent, Damaged, DirectoryStore, Found, ScannedEntry
+from gpucache.store.directory import DirectoryStore
 from gpucache.store.format import HEADER
+from gpucache.store.interface import Absent, Damaged, Found, ScannedEntry
 from tests.faults.conftest import own
 from tests.patience import PATIENCE_S
 from tests.pocl import need_pocl

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from gpucache.answers.entries import FindingKind
 from gpucache.model import Entry
-from gpucache.store import Absent, Damaged, DirectoryStore, Found
+from gpucache.store.directory import DirectoryStore
 from gpucache.store.format import encode
+from gpucache.store.interface import Absent, Damaged, Found
 from tests.faults.conftest import build_entry
 
 _VERSION = range(8, 12)

@@ -7,7 +7,7 @@ from subprocess import Popen
 
 import pytest
 
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from tests.faults.conftest import build_entry
 
 Child = Popen[str]
@@ -95,7 +95,7 @@ for number in range(100):
 
 def test_processes_do_not_tear_each_others_lines(start: Start, root: Path, store: DirectoryStore) -> None:
     """Every line of a journal and history that several processes write is whole and in its order."""
-    children = [start("from gpucache.store import Event\n" + _JOURNAL, root) for _ in range(3)]
+    children = [start("from gpucache.store.interface import Event\n" + _JOURNAL, root) for _ in range(3)]
     for child in children:
         assert _line(child) == "ready"
     for child in children:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from tests.children import run_text
 
 _COUNTING = """

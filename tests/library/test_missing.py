@@ -19,7 +19,7 @@ from gpucache.engine.prepare import Prepared
 from gpucache.engine.stores import NoEntry, Stores
 from gpucache.library.missing import LATER, build, flush, reason
 from gpucache.model import Artifact
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from gpucache.store.memory import MemoryStore
 from tests.engine.conftest import Compiler, make_ready
 from tests.faults.forking import forked

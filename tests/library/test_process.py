@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from gpucache.library import process
-from gpucache.store import DirectoryStore, Event
+from gpucache.store.directory import DirectoryStore
+from gpucache.store.interface import Event
 from tests.children import run_text
 from tests.nvrtc import need_nvrtc
 

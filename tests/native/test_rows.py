@@ -25,7 +25,7 @@ from gpucache.native import build
 from gpucache.serve.conditions import _stamp, _sum_of
 from gpucache.serve.index import Answered, Condition, Reference, encode, merged, place_of, row_of, rows_of
 from gpucache.serve.wire import Kind
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from tests.native.test_index import Layer, _build, _changed, _compile, _lie, _said, _touched
 from tests.unprivileged import needs_root
 
@@ -305,7 +305,7 @@ _KILLED = """
 import os, signal, sys
 from pathlib import Path
 from gpucache.folders import Folder
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 move = Folder.move
 def strike(*arguments):
     if sys.argv[3] == "after":

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from tests.children import run_python
 from tests.nvrtc import need_nvrtc
 from tests.pocl import PLATFORM, need_pocl

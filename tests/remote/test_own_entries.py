@@ -13,7 +13,7 @@ from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead, KeyField
 from gpucache.remote.own_entries import decode, encode, object_name, portable
 from gpucache.remote.records import Signed, record_of, signed
 from gpucache.remote.signing import SigningKey, load_signing_key, make_pair, read_trusted
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from gpucache.store.format import encode as encode_file
 
 

@@ -16,7 +16,7 @@ from gpucache.engine.verify import run_verify
 from gpucache.model import Entry
 from gpucache.remote.store import RemoteStore
 from gpucache.settings import Remote
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from tests.engine.conftest import Compiler, make_ready
 from tests.faults.conftest import own
 from tests.faults.tracing import killed_before_call

@@ -19,7 +19,7 @@ from gpucache.engine.prepare import Prepared
 from gpucache.engine.stores import Stores
 from gpucache.model import Artifact
 from gpucache.settings import read_settings
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from tests.children import run_text
 from tests.engine.conftest import make_ready
 from tests.pocl import PLATFORM, need_pocl

@@ -9,7 +9,7 @@ import pytest
 
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.stores import Stores
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from tests.scenarios.drafts import change, drawn, made
 
 _SEEDS = range(10)

@@ -15,7 +15,8 @@ from gpucache.engine.lookup import look_up
 from gpucache.engine.prepare import Prepared
 from gpucache.engine.stores import Stores
 from gpucache.keys import difference
-from gpucache.store import DirectoryStore, Event
+from gpucache.store.directory import DirectoryStore
+from gpucache.store.interface import Event
 from tests.scenarios.drafts import Draft, change, drawn, made
 
 _SEEDS = range(6)

@@ -12,7 +12,7 @@ from gpucache.engine.lookup import find, look_up
 from gpucache.engine.stores import Stores
 from gpucache.engine.verify import run_verify
 from gpucache.settings import Settings
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from tests.benchmarks.large_cache import make_cache, wanted
 
 

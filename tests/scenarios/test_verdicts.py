@@ -21,7 +21,7 @@ from gpucache.engine.warm.run import Session
 from gpucache.keys import digest
 from gpucache.model import Entry
 from gpucache.settings import read_settings
-from gpucache.store import Event, Found
+from gpucache.store.interface import Event, Found
 from tests.children import run_text
 from tests.pocl import PLATFORM, SYSTEM_ICD, need_pypi_pocl
 

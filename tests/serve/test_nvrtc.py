@@ -38,7 +38,7 @@ from gpucache.serve.nvrtc import Call, NVRTCServing, prepare_call
 from gpucache.serve.server import HEARD, Reply, serve
 from gpucache.serve.wire import Fields, Kind
 from gpucache.settings import Settings
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from tests.children import run_text
 from tests.patience import PATIENCE_S, TIME_OUT_MS
 from tests.serve import nvrtc_program

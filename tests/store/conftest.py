@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead, KeyField
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 
 CREATED_NS = 1_700_000_000 * 10**9
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.store import DirectoryStore, scan
+from gpucache.store import scan
+from gpucache.store.directory import DirectoryStore
 from gpucache.store.interface import Event
 from tests.store.conftest import build_entry, put
 

@@ -11,7 +11,8 @@ import pytest
 from gpucache.answers.evict import Kept
 from gpucache.errors import CacheUnusableError
 from gpucache.model import Entry
-from gpucache.store import Absent, DirectoryStore, Event, Found
+from gpucache.store.directory import DirectoryStore
+from gpucache.store.interface import Absent, Event, Found
 from tests.store.conftest import build_entry, entry_path
 
 HOUR_NS = 3600 * 10**9

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.store import DirectoryStore, Event, bounded_log
+from gpucache.store import bounded_log
 from gpucache.store.bounded_log import LINE_CAP, line_of
+from gpucache.store.directory import DirectoryStore
 from gpucache.store.history import EVENT_CAP, FILE_CAP
+from gpucache.store.interface import Event
 
 
 def _event(number: int, why: str = "") -> Event:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from gpucache.store.interface import Event
 from tests.store.conftest import build_entry, put
 

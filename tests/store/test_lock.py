@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.model import CacheKey
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from tests.store.conftest import build_entry
 
 

@@ -5,8 +5,8 @@ import os
 import pytest
 
 from gpucache.model import Entry
-from gpucache.store import Absent, Found, MemoryStore
-from gpucache.store.memory import ENTRY_OVERHEAD_BYTES
+from gpucache.store.interface import Absent, Found
+from gpucache.store.memory import ENTRY_OVERHEAD_BYTES, MemoryStore
 from tests.children import run_python
 from tests.store.conftest import build_entry
 
@@ -59,7 +59,8 @@ def test_limit_of_zero_turns_it_off() -> None:
 _FORK = """
 import os, signal, sys
 from gpucache.model import CacheKey
-from gpucache.store import Absent, MemoryStore
+from gpucache.store.interface import Absent
+from gpucache.store.memory import MemoryStore
 
 store = MemoryStore(1 << 20)
 plain = CacheKey("a" * 64)

@@ -8,8 +8,9 @@ import pytest
 
 from gpucache.engine.stores import Stores
 from gpucache.keys import digest
-from gpucache.store import DirectoryStore, layout
+from gpucache.store import layout
 from gpucache.store.bounded_folder import RECENCY_NS, UNPACKED_BYTES_CAP, BoundedFolder, Bounds
+from gpucache.store.directory import DirectoryStore
 from gpucache.store.root_folder import RootFolder
 
 _NAME = digest(b"a closure")

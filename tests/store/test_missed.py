@@ -8,7 +8,7 @@ import pytest
 from gpucache.answers.lookup import Noted
 from gpucache.keys import digest
 from gpucache.model import BuildRequest, CacheKey, Checks, Language, Program, Target
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from gpucache.store.interface import MissedRequest
 from gpucache.store.missed import AGAIN_NS, FILE_CAP, REQUEST_BYTES_CAP
 

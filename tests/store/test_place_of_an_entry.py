@@ -13,9 +13,9 @@ from gpucache.answers.verify import Checked
 from gpucache.engine.lookup import get_or_build
 from gpucache.engine.stores import Stores
 from gpucache.engine.verify import repaired, run_verify
-from gpucache.store import Absent, Damaged, DirectoryStore
-from gpucache.store.directory import BYTES_CAP
+from gpucache.store.directory import BYTES_CAP, DirectoryStore
 from gpucache.store.format import HEADER
+from gpucache.store.interface import Absent, Damaged
 from tests.engine.conftest import Compiler, make_ready
 from tests.faults.conftest import own
 

@@ -6,7 +6,7 @@ import pytest
 
 from gpucache.errors import CacheUnusableError
 from gpucache.model import CacheKey
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="no /proc, where nobody can make a folder")

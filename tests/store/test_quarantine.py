@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from gpucache.answers.entries import FindingKind
-from gpucache.store import Absent, Damaged, DirectoryStore, Event
-from gpucache.store.directory import FILE_CAP
+from gpucache.store.directory import FILE_CAP, DirectoryStore
 from gpucache.store.format import encode
+from gpucache.store.interface import Absent, Damaged, Event
 from tests.store.conftest import build_entry, entry_path
 
 

@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from gpucache.store import Absent, Damaged, DirectoryStore, Found
+from gpucache.store.directory import DirectoryStore
+from gpucache.store.interface import Absent, Damaged, Found
 from tests.store.conftest import build_entry, entry_path
 
 

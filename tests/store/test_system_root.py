@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.store import DirectoryStore, refused_root
+from gpucache.store.directory import DirectoryStore
+from gpucache.store.system_root import refused_root
 from tests.store.conftest import build_entry
 
 pytestmark = pytest.mark.skipif(

@@ -6,13 +6,9 @@ from pathlib import Path
 import pytest
 
 from gpucache.errors import CacheUnusableError
-from gpucache.store import (
-    Absent,
-    DirectoryStore,
-    Root,
-    RootRefused,
-    root_state,
-)
+from gpucache.store.directory import DirectoryStore
+from gpucache.store.interface import Absent
+from gpucache.store.trust import Root, RootRefused, root_state
 from tests.store.conftest import build_entry
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only the administrator can give files away")
