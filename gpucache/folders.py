@@ -9,6 +9,7 @@ import stat
 import struct
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -158,6 +159,41 @@ class Folder:
             os.close(fd)
             raise
         return fd
+
+    def publish(
+        self,
+        partial: str,
+        into: "Folder",
+        name: str,
+        data: bytes,
+        mode: int,
+        *,
+        times_ns: tuple[int, int] | None = None,
+        durable: bool = False,
+    ) -> None:
+        """Write a new file here and rename it into a directory, so that no process sees half of it.
+
+        A ``durable`` one survives a power cut. A failure leaves nothing here. Raises OSError.
+        """
+        fd = self.open_for_writing(partial, os.O_WRONLY | os.O_EXCL, mode)
+        try:
+            try:
+                rest = memoryview(data)
+                while rest:
+                    rest = rest[os.write(fd, rest) :]
+                if times_ns is not None and os.utime in os.supports_fd:
+                    os.utime(fd, ns=times_ns)
+                if durable:
+                    os.fsync(fd)
+            finally:
+                os.close(fd)
+            self.move(partial, into, name)
+        except BaseException:
+            with suppress(OSError):
+                self.unlink(partial)
+            raise
+        if durable:
+            into.sync()
 
     def lstat(self, name: str) -> os.stat_result:
         """The status of a name, links not followed."""

@@ -125,18 +125,10 @@ def publish(folder: Folder, below: str, name: str, content: bytes, like: os.stat
     Raises OSError, and leaves nothing behind.
     """
     with folder.make(below, 0o700) as made:
+        times_ns, mode = (like.st_atime_ns, like.st_mtime_ns), stat.S_IMODE(like.st_mode)
         try:
-            fd = made.open_for_writing(name, os.O_WRONLY | os.O_EXCL, stat.S_IMODE(like.st_mode))
-            with os.fdopen(fd, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(fd)
-                if os.utime in os.supports_fd:
-                    os.utime(fd, ns=(like.st_atime_ns, like.st_mtime_ns))
-            made.move(name, folder, name)
+            made.publish(name, folder, name, content, mode, times_ns=times_ns, durable=True)
         finally:
-            with suppress(FileNotFoundError):
-                made.unlink(name)
             folder.rmdir(below)
 
 

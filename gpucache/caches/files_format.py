@@ -60,6 +60,8 @@ class FilesFormat(Format[Files]):
     index: ClassVar[str] = ""
     """The file in the root with a row for each entry, of which an entry that moves has its row; empty for
     none."""
+    barred_by_links: ClassVar[bool] = True
+    """Whether a link or special file keeps an entry from being read; else it is one problem of many."""
     _kept: list[Node] | None = None
 
     @classmethod
@@ -93,7 +95,7 @@ class FilesFormat(Format[Files]):
 
     def bars(self, item: Files) -> Problem | None:
         """The problem of a link, a pipe or the like in place of a file."""
-        for name, status in item.seen.items():
+        for name, status in item.seen.items() if self.barred_by_links else ():
             expected = stat.S_ISREG(status.st_mode) or (HERE in item.seen and stat.S_ISDIR(status.st_mode))
             if not expected:
                 return self.no_file(status, name if len(item.seen) > 1 else "it")
@@ -168,11 +170,15 @@ class FilesFormat(Format[Files]):
         if item.path == item.folder:
             with files.open_folder(item.root, *item.parts[:-1]) as above:
                 above.rmdir(item.parts[-1])
-        with suppress(OSError):  # it has other files
-            for depth in range(len(item.parts), max(0, len(item.parts) - self.folders_removed), -1):
-                with files.open_folder(item.root, *item.parts[: depth - 1]) as above:
-                    above.rmdir(item.parts[depth - 1])
+        self.tidy(item.parts, self.folders_removed)
         return None
+
+    def tidy(self, parts: Sequence[str], levels: int) -> None:
+        """Remove a directory and those above it, so many or up to the root, while they are empty."""
+        with suppress(OSError):  # it has other files
+            for depth in range(len(parts), max(0, len(parts) - levels), -1):
+                with files.open_folder(self.root, *parts[: depth - 1]) as above:
+                    above.rmdir(parts[depth - 1])
 
     def take(self, item: Files, paths: Sequence[str]) -> bool:
         """Remove some of its files, or move a directory in their place, if unchanged since the scan."""

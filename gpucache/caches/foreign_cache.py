@@ -13,7 +13,6 @@ from functools import partial
 from itertools import islice
 from typing import Generic, TypeVar, cast
 
-from gpucache import payload as payloads
 from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Location, Problem
 from gpucache.answers.evict import Kept
 from gpucache.answers.lookup import Verdict
@@ -89,25 +88,22 @@ class ForeignCache(Cache, Generic[T]):
         try:
             if (found := self._format.report(item, entry)) is not None:
                 return found
-            inputs = tuple(self._format.inputs(item, entry))
+            pairs = (("key", entry.key), *entry.fields, *self._format.inputs(item, entry))
+            described = tuple(self._format.described(item, entry))
         except OSError as error:
             raise _unread(entry, error) from error
-        info = payloads.describe(self._payload(entry))
-        pairs = (("key", entry.key), *entry.fields, *inputs)
-        return EntryReport(entry, tuple(KeyField(*pair) for pair in pairs), info.pairs)
+        return EntryReport(entry, tuple(KeyField(*pair) for pair in pairs), described, entry.compile_ns)
 
     def extract(self, entry: CacheEntry) -> bytes:
         """The payload; raises FormatError if the entry's content is not sound."""
         item = self._item(entry)
         try:
-            barred = self._format.bars(item)
-            wrong = barred or self._format.unsound(item)
+            if wrong := self._format.bars(item) or self._format.unsound(item):
+                what = f"the entry {entry.key[:12]} of {entry.path}"
+                raise FormatError(f"{what} is {wrong.kind}: {wrong.detail}; run 'gpucache verify'")
+            return self._format.payload(item)
         except OSError as error:
             raise _unread(entry, error) from error
-        if wrong is not None:
-            what = f"the entry {entry.key[:12]} of {entry.path}"
-            raise FormatError(f"{what} is {wrong.kind}: {wrong.detail}; run 'gpucache verify'")
-        return self._payload(entry)
 
     def check(self, entry: CacheEntry) -> Checked:
         """An entry checked whole, leaving its last use alone."""
@@ -406,12 +402,6 @@ class ForeignCache(Cache, Generic[T]):
             return Reach(self.name, words, Verdict.CORRUPT, detail, nearest=entry.key)
         served = made.served or f"{made.owner} would serve it"
         return Reach(self.name, words, Served.HIT, served, nearest=entry.key)
-
-    def _payload(self, entry: CacheEntry) -> bytes:
-        try:
-            return self._format.payload(self._item(entry))
-        except OSError as error:
-            raise _unread(entry, error) from error
 
     def _item(self, entry: CacheEntry) -> T:
         found = entry.handle

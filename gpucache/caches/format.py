@@ -30,6 +30,7 @@ from gpucache.caches.places import Places
 from gpucache.caches.portable import Fact, Moving, PortableFile, Start
 from gpucache.errors import FormatError
 from gpucache.model import BuildRequest, Toolchain
+from gpucache.payload import describe
 
 SECOND_NS = 10**9
 _UNSOUND = frozenset({FindingKind.TRUNCATED, FindingKind.CORRUPT, FindingKind.MISLABELLED})
@@ -336,6 +337,10 @@ class Format(Places, ABC, Generic[T]):
         """Everything that the entry stores about itself, if that is more than its fields and payload: a log,
         headers, variants. Raises FormatError, OSError."""
         return None
+
+    def described(self, item: T, entry: CacheEntry) -> Iterable[tuple[str, str]]:  # noqa: ARG002 - of few
+        """The report's facts about the payload, by label."""
+        return describe(self.payload(item)).pairs
 
     def inputs(self, item: T, entry: CacheEntry) -> Iterable[tuple[str, str]]:  # noqa: ARG002 - as opaque
         """The report's facts about the key besides the fields, by label, and which inputs are not stored."""

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HOUR_NS, SECOND_NS, UnjudgedError
@@ -27,7 +27,6 @@ from gpucache.caches.owner_files import LockedFormat
 from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile
 from gpucache.caches.systems import JAX_MAX_SIZE, JaxPlaces
 from gpucache.errors import FormatError
-from gpucache.model import KeyField
 from gpucache.payload.compressed import ZLIB, ZSTD, is_verified, unpack
 from gpucache.payload.reading import BrokenError, CutError
 from gpucache.units import format_size
@@ -159,12 +158,10 @@ class Jax(JaxPlaces, LockedFormat):
         if next(iter(item.seen.values())).st_size > _LARGEST_BYTES:
             yield f"it is larger than {format_size(_LARGEST_BYTES)} and was not read"
 
-    def report(self, item: Files, entry: CacheEntry) -> EntryReport:
-        """The time that compiling it took; the executable itself is not examined."""
+    def described(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
+        """The kind; the executable itself is not examined."""
         item.again()
-        fields = (KeyField("key", entry.key), *(KeyField(*pair) for pair in entry.fields))
-        unstored = KeyField("inputs of the key", "not stored by JAX")
-        return EntryReport(entry, (*fields, unstored), (("kind", entry.artifact_kind),), entry.compile_ns)
+        yield "kind", entry.artifact_kind
 
     def payload(self, item: Files) -> bytes:
         """The serialized executable, as JAX passes it to XLA."""

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from hashlib import md5
 from pathlib import Path
 
-from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches import databases
 from gpucache.caches.databases import DatabaseFormat, has_table
 from gpucache.caches.files import Files
@@ -25,7 +25,6 @@ from gpucache.caches.layout import Layout, hashed
 from gpucache.caches.portable import Moving, PortableEntry, PortableFile
 from gpucache.caches.systems import MiopenPlaces
 from gpucache.errors import FormatError
-from gpucache.model import KeyField
 from gpucache.units import printable
 
 _GPU = r"gfx(?:9[0-9a-f]{2}|1[0-9a-f]{3}|8\d\d)"
@@ -125,16 +124,18 @@ class Miopen(MiopenPlaces, DatabaseFormat):
         _require_version([one.name for one in entry.files])
         return super().placed(entry, root)
 
-    def report(self, item: Files, entry: CacheEntry) -> EntryReport:
+    def inputs(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - its place
+        """MIOpen's version."""
+        yield "version", "/".join(item.parts) or "not told"
+
+    def described(self, item: Files, entry: CacheEntry) -> Sequence[tuple[str, str]]:
         """Every kernel by name with its options, which are all of its key."""
-        fields = (KeyField("key", entry.key), KeyField("version", "/".join(item.parts) or "not told"))
         rows: list[tuple[str, str]] = []
         if item.names[0].endswith(".ukdb") and item.seen[item.names[0]].st_size:
             with self.database(item) as (connection, _), databases.told(item.path):
                 found = connection.execute(_NAMED) if has_table(connection, "kern_db") else ()
                 rows = [(printable(str(one)), printable(str(args).strip())) for one, args in found]
-        told = (("kind", entry.artifact_kind), ("kernels told", str(len(rows))), *rows)
-        return EntryReport(entry, fields, told)
+        return (("kind", entry.artifact_kind), ("kernels told", str(len(rows))), *rows)
 
 
 def _require_version(names: Sequence[str]) -> None:

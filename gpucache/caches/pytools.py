@@ -14,11 +14,11 @@ until it ends, and cannot store anything if one was removed meanwhile.
 import re
 import sqlite3
 import stat
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches import interpreters, pickles
 from gpucache.caches.databases import DatabaseFormat, has_table, writing
 from gpucache.caches.files import Files
@@ -27,7 +27,6 @@ from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile
 from gpucache.caches.systems import PytoolsPlaces
 from gpucache.errors import CacheUnusableError, FormatError
-from gpucache.model import KeyField
 
 _PYTHON = r"([23]\.\d+\.\d+)\.(\w+\.\d+)"
 _NAME = rf"pdict-(v\d+)-(.+?)-?{_PYTHON}\.sqlite"
@@ -130,20 +129,23 @@ class Pytools(PytoolsPlaces, DatabaseFormat):
         except CacheUnusableError as error:
             raise HeldError(str(error)) from error
 
-    def report(self, item: Files, entry: CacheEntry) -> EntryReport | None:
+    def inputs(self, item: Files, entry: CacheEntry) -> Iterable[tuple[str, str]]:
+        """That the keys of a database's rows are not read."""
+        return (
+            super().inputs(item, entry) if item.parts else (("keys of its rows", "pickles, not unpickled"),)
+        )
+
+    def described(self, item: Files, entry: CacheEntry) -> Iterable[tuple[str, str]]:
         """The number of a database's rows."""
         if item.parts:
-            return None
+            return super().described(item, entry)
         try:
             with self.database(item) as (connection, _):
                 count = "SELECT count(*) FROM dict" if has_table(connection, "dict") else "SELECT 0"
                 rows = str(next(connection.execute(count))[0])
         except (sqlite3.Error, MemoryError, FormatError) as error:
             rows = f"not counted: {error}"
-        fields = {"key": entry.key, **dict(entry.fields), "keys of its rows": "pickles, not unpickled"}
-        return EntryReport(
-            entry, tuple(KeyField(*pair) for pair in fields.items()), (("kind", "database"), ("rows", rows))
-        )
+        return ("kind", "database"), ("rows", rows)
 
 
 def _rows(entry: PortableEntry) -> tuple[str, dict[str, bytes]]:

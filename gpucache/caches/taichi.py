@@ -281,9 +281,7 @@ class Taichi(TaichiPlaces, FilesFormat):
         with open_folder(self.root) as folder:
             with suppress(FileNotFoundError):
                 folder.unlink(_NEW)
-            with os.fdopen(folder.open_for_writing(_NEW, os.O_EXCL | os.O_WRONLY, mode), "wb") as file:
-                file.write(index.written())
-            folder.move(_NEW, folder, _INDEX)
+            folder.publish(_NEW, folder, _INDEX, index.written(), mode)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -13,13 +13,13 @@ pickles, which gpucache does not unpickle. Nothing is ever removed.
 import json
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
-from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.evict import Kept
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
@@ -30,7 +30,6 @@ from gpucache.caches.portable import Moving, PortableEntry, PortableFile
 from gpucache.caches.systems import VllmPlaces
 from gpucache.caches.triton import Triton
 from gpucache.errors import FormatError
-from gpucache.model import KeyField
 
 _RANK = r"(rank_\d+_\d+)"
 _PART = r"((?!(?:inductor|triton)_cache\b)(?=\w*[a-z])[A-Za-z]\w*)"
@@ -180,17 +179,16 @@ class Vllm(VllmPlaces, FilesFormat):
                 return [_below(above, one) for one in placed]
         return [_listed(one, root) for one in entry.files]
 
-    def report(self, item: Files, entry: CacheEntry) -> EntryReport:
+    def inputs(self, item: Files, entry: CacheEntry) -> Iterable[tuple[str, str]]:
         """All inputs of the directory's hash that vLLM stores."""
         factors = _factors(item)
         env = factors.get("env")
-        told = dict(entry.fields)
-        if isinstance(env, dict):
-            told |= {f"env {name}": str(value) for name, value in env.items()}
-        fields = [KeyField("key", entry.key), *(KeyField(*pair) for pair in told.items())]
-        if not factors:
-            fields.append(KeyField("inputs of the key", "not stored by vLLM"))
-        return EntryReport(entry, tuple(fields), (("kind", entry.artifact_kind),))
+        told = {f"env {name}": str(value) for name, value in env.items()} if isinstance(env, dict) else {}
+        return told.items() if factors else super().inputs(item, entry)
+
+    def described(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - of any
+        """The kind."""
+        yield "kind", entry.artifact_kind
 
     def _inner(self, item: Files) -> tuple[FilesFormat, Files] | None:
         """The format of the lower layer's cache that contains an entry, and the entry in that format."""

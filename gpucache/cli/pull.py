@@ -64,20 +64,6 @@ def pull(
     --to writes gpucache.env even if nothing is pulled. Its paths are absolute, so mount DIR at the same path
     where programs run, and load the file there with: set -a; . DIR/gpucache.env; set +a
     """
-    with _forgiven() if best_effort else nullcontext():
-        _pull(url, timeout, cache, folder, profile, unsigned=unsigned, dry_run=dry_run)
-
-
-def _pull(
-    url: str,
-    timeout: float,
-    cache: tuple[str, ...],
-    folder: Path | None,
-    profile: Path | None,
-    *,
-    unsigned: bool,
-    dry_run: bool,
-) -> None:
     from gpucache.answers import transfer as text
     from gpucache.answers.transfer import PullResult, PullSummary
     from gpucache.assembly import machine_of
@@ -85,42 +71,43 @@ def _pull(
     from gpucache.remote.pull import pull as receive
     from gpucache.remote.signing import read_trusted
 
-    if folder is not None and given().root is not None:
-        raise UsageError("--to keeps every cache below DIR, gpucache's too; leave --root out")
-    opened = open_to_fill(cache, folder)
-    if opened.settings.read_only and not dry_run:
-        raise CacheUnusableError("GPUCACHE_READ_ONLY is set, so nothing is written; unset it")
-    summary, told = PullSummary(unchecked=unsigned), list["Pulled"]()
-    try:
-        trusted = read_trusted(opened.settings.trusted_keys)
-        there = profile and machine_of(find_machine(profile).devices, elsewhere=True)
-        if "://" not in url and not Path(url).exists():
-            raise UsageError(f"{url} does not exist; check its path, or push there first")
-        with closing(open_store(url, timeout)) as store, given().progress() as bar:
-            for outcome in summary.of(
-                receive(
-                    store,
-                    opened.caches,
-                    trusted=trusted,
-                    unsigned=unsigned,
-                    machine=lambda backends: (
-                        there or machine_of(find_machine(None, backends).devices, elsewhere=False)
-                    ),
-                    dry_run=dry_run,
-                    progress=bar.show,
-                )
-            ):
-                if given().json or given().whole or outcome.result is PullResult.WOULD_PULL:
-                    told.append(outcome)
-    except KeyboardInterrupt:
-        pulled = summary.counts[PullResult.PULLED]
-        raise KeyboardInterrupt("" if dry_run else f"{pulled} were pulled; pull again to go on") from None
-    finally:  # a program that reads the file starts without the store, too
-        if folder is not None and not dry_run:
-            write_environment(folder, opened)
-    summary.unread = opened.unread
-    given().answer("pull", told, summary, text.pull(told, summary, whole=given().whole))
-    finish(opened, summary.exit_code)
+    with _forgiven() if best_effort else nullcontext():
+        if folder is not None and given().root is not None:
+            raise UsageError("--to keeps every cache below DIR, gpucache's too; leave --root out")
+        opened = open_to_fill(cache, folder)
+        if opened.settings.read_only and not dry_run:
+            raise CacheUnusableError("GPUCACHE_READ_ONLY is set, so nothing is written; unset it")
+        summary, told = PullSummary(unchecked=unsigned), list["Pulled"]()
+        try:
+            trusted = read_trusted(opened.settings.trusted_keys)
+            there = profile and machine_of(find_machine(profile).devices, elsewhere=True)
+            if "://" not in url and not Path(url).exists():
+                raise UsageError(f"{url} does not exist; check its path, or push there first")
+            with closing(open_store(url, timeout)) as store, given().progress() as bar:
+                for outcome in summary.of(
+                    receive(
+                        store,
+                        opened.caches,
+                        trusted=trusted,
+                        unsigned=unsigned,
+                        machine=lambda backends: (
+                            there or machine_of(find_machine(None, backends).devices, elsewhere=False)
+                        ),
+                        dry_run=dry_run,
+                        progress=bar.show,
+                    )
+                ):
+                    if given().json or given().whole or outcome.result is PullResult.WOULD_PULL:
+                        told.append(outcome)
+        except KeyboardInterrupt:
+            pulled = summary.counts[PullResult.PULLED]
+            raise KeyboardInterrupt("" if dry_run else f"{pulled} were pulled; pull again to go on") from None
+        finally:  # a program that reads the file starts without the store, too
+            if folder is not None and not dry_run:
+                write_environment(folder, opened)
+        summary.unread = opened.unread
+        given().answer("pull", told, summary, text.pull(told, summary, whole=given().whole))
+        finish(opened, summary.exit_code)
 
 
 @contextmanager

@@ -5,7 +5,6 @@ the content of entries, histories or locks.
 """
 
 import os
-from contextlib import suppress
 from pathlib import Path
 
 from gpucache.errors import CacheUnusableError
@@ -72,26 +71,9 @@ class RootFolder:
         """
         durable = created_ns is not None if durable is None else durable
         partial = f"{os.getpid()}-{os.urandom(8).hex()}-{name}"
+        times_ns = None if created_ns is None else (created_ns, created_ns)
         with self.make(*layout.TMP) as tmp:
-            try:
-                fd = tmp.open_for_writing(partial, os.O_WRONLY | os.O_EXCL, self.file_mode)
-                try:
-                    rest = memoryview(data)
-                    while rest:
-                        rest = rest[os.write(fd, rest) :]
-                    if created_ns is not None and os.utime in os.supports_fd:
-                        os.utime(fd, ns=(created_ns, created_ns))
-                    if durable:
-                        os.fsync(fd)
-                finally:
-                    os.close(fd)
-                tmp.move(partial, folder, name)
-            except BaseException:
-                with suppress(OSError):
-                    tmp.unlink(partial)
-                raise
-        if durable:
-            folder.sync()
+            tmp.publish(partial, folder, name, data, self.file_mode, times_ns=times_ns, durable=durable)
 
     def _make_root(self) -> Folder:
         try:

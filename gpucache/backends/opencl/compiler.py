@@ -25,6 +25,7 @@ from gpucache.backends.opencl.logs import program_log
 from gpucache.backends.opencl.options import command_line
 from gpucache.backends.options import refused
 from gpucache.errors import CompileError
+from gpucache.host.environment import variable
 from gpucache.model import Artifact, ArtifactKind, BuildRequest
 from gpucache.units import printable
 
@@ -199,7 +200,8 @@ def _no_binary(request: BuildRequest) -> Iterator[None]:
 
 def specialized_binary(program: Any, device: Any, sizes: Sequence[str]) -> bytes:
     """PoCL's binary with functions for some local sizes, and with the functions in PoCL's cache."""
-    with _environment(_SPECIALIZE, ",".join(sizes)):
+    # PoCL reads it when binaries are requested, so one thread at a time.
+    with _specializing, variable(_SPECIALIZE, ",".join(sizes)):
         return _binary(program, device)
 
 
@@ -244,18 +246,3 @@ def _log(program: Any, device: Any, request: BuildRequest) -> str:
 
 def _first_line(error: BaseException) -> str:
     return str(error).partition("\n")[0].partition(" - ")[0]
-
-
-@contextmanager
-def _environment(name: str, value: str) -> Iterator[None]:
-    """Set a variable that PoCL reads when binaries are requested, for one thread at a time."""
-    with _specializing:
-        before = os.environ.get(name)
-        os.environ[name] = value
-        try:
-            yield
-        finally:
-            if before is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = before

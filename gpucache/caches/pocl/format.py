@@ -120,6 +120,7 @@ class Pocl(PoclPlaces, FilesFormat):
     """Caches of PoCL's CPU and other devices. PoCL bounds none and never evicts."""
 
     layout = LAYOUT
+    barred_by_links = False
     wanted = explaining.FIELDS
     moving = Moving(
         tried=True,
@@ -173,10 +174,6 @@ class Pocl(PoclPlaces, FilesFormat):
             last_used_ns=found.accessed_ns,
             toolchain=(("LLVM", found.llvm),) if found.llvm else (),
         )
-
-    def bars(self, item: Files) -> Problem | None:  # noqa: ARG002 - a link in it is one problem of many
-        """Nothing: a link or special file in a program's directory is repaired by itself."""
-        return None
 
     def stays(self, item: Files) -> str:
         """Whether its directory has files that PoCL did not make."""

@@ -57,6 +57,7 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
     layout = Layout([f"{locations.ANY_VERSION}/({locations.KEY})/", f"({locations.KEY})/"])
     wanted = FIELDS
     fixes = frozenset(FindingKind)
+    barred_by_links = False
     distribution = "pyopencl"
     moving = Moving(
         tried=True, tells="paths and source text", sources=True, untold=(Fact.VERSION, Fact.DRIVER)
@@ -87,10 +88,6 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         """The entries of the root's directories: files next to versions are not part of an entry."""
         folders = list(locations.cache_folders(self.root))
         return (item for item in super().items(prefix) if item.folder.parent in folders)
-
-    def bars(self, item: Files) -> Problem | None:  # noqa: ARG002 - a link in it is one problem of several
-        """Nothing: a link or special file in an entry's directory is reported on its own."""
-        return None
 
     def trust(self, item: Files) -> Iterator[Problem]:  # noqa: ARG002 - it keeps all else from being checked
         """Nothing besides the result of ``check``."""

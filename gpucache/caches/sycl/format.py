@@ -119,6 +119,7 @@ class Sycl(SyclPlaces, FilesFormat):
         own=_ROOT_FILES,
         key=lambda names: hashlib.sha256("/".join(names).encode()).hexdigest(),
     )
+    barred_by_links = False
     wanted = questions.WANTED
     asks_itself = True
     moving = Moving(tried=True, tells="names of kernels, build options, and images of programs")
@@ -152,10 +153,6 @@ class Sycl(SyclPlaces, FilesFormat):
             return self.entry(item)._replace(stays=_not_ours(strange), unique=False, shows=False)
         look = found[-1] if found[-1].damage is None else found[0]
         return look._replace(last_used_ns=max(_used_ns(item, numbers, stem) for stem in numbers.stems))
-
-    def bars(self, item: Files) -> Problem | None:  # noqa: ARG002 - a link in it is one problem of many
-        """Nothing: a link or special file is removed with its directory."""
-        return None
 
     def check(self, item: Files) -> Iterator[Problem]:
         """Check both files of each number, the hashes, the binary's kind, and why programs miss it."""
@@ -469,7 +466,7 @@ class Sycl(SyclPlaces, FilesFormat):
                 for name in numbers.files(stem):
                     _unlink(folder, name)
         self._resize(-_content_bytes(now, own))
-        self._tidy(item.parts)
+        self.tidy(item.parts, len(item.parts))
         return None
 
     def discard(self, item: Files) -> Kept | None:
@@ -483,13 +480,6 @@ class Sycl(SyclPlaces, FilesFormat):
             for name in locks:
                 _unlink(folder, name)
         return self.remove(item)
-
-    def _tidy(self, parts: Sequence[str]) -> None:
-        """Remove a directory and its parents up to the root while they are empty."""
-        with suppress(OSError):
-            for depth in range(len(parts), 0, -1):
-                with files.open_folder(self.root, *parts[: depth - 1]) as above:
-                    above.rmdir(parts[depth - 1])
 
     # Leftovers, and the whole cache.
 
@@ -572,7 +562,7 @@ class Sycl(SyclPlaces, FilesFormat):
             parts = path.relative_to(self.root).parts if path.is_relative_to(self.root) else ()
             for folder in (parts, parts[:-1]):
                 if self.layout.key_at(folder):
-                    self._tidy(folder)
+                    self.tidy(folder, len(folder))
             return checked if os.path.lexists(path) else checked.fixed()
         return checked
 

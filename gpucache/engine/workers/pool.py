@@ -32,6 +32,7 @@ from gpucache.backends.registry import backend_names, load_backend
 from gpucache.engine.workers.capacity import Turns, turns
 from gpucache.engine.workers.opened_files import OPENED_FILES, UNANSWERED, watching
 from gpucache.errors import GpucacheError, WorkersError
+from gpucache.host.environment import variable
 from gpucache.host.interrupts import held
 from gpucache.host.process_groups import exit_pipe, kill_group, kill_own_group_on_exit, yield_as_before
 from gpucache.host.scratch import scratch
@@ -88,7 +89,7 @@ def _start_silent_tracker() -> None:
     It ignores the signals that end a process, except that of a closed terminal, which this blocks.
     """
     try:
-        with _variable("PYTHONWARNINGS", "ignore"), deaf_children("SIGHUP"):
+        with variable("PYTHONWARNINGS", "ignore"), deaf_children("SIGHUP"):
             resource_tracker.ensure_running()
     except OSError as error:
         raise unstartable(error) from None
@@ -110,7 +111,7 @@ def startable() -> Iterator[None]:
     mask = os.umask(0)
     os.umask(mask & 0o077)
     try:
-        with _variable("PYTHONSAFEPATH", "1"):
+        with variable("PYTHONSAFEPATH", "1"):
             require_start()
             yield
     finally:
@@ -128,19 +129,6 @@ def deaf_children(name: str) -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def _variable(name: str, value: str) -> Iterator[None]:
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        if before is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = before
 
 
 class Inherited:
@@ -536,8 +524,8 @@ def _limit_memory(memory_bytes: int | None) -> None:
 
 def _isolate(place: Path, caches: Caches) -> None:
     """Give compilers their own caches, as their binaries may pack the contents of these for the program."""
-    for variable, turn_on in caches:
-        os.environ[variable] = tempfile.mkdtemp(prefix="compiler-", dir=place)
+    for name, turn_on in caches:
+        os.environ[name] = tempfile.mkdtemp(prefix="compiler-", dir=place)
         os.environ.update(turn_on)
     try:
         Path.home()
