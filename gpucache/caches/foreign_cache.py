@@ -89,7 +89,7 @@ class ForeignCache(Cache, Generic[T]):
             if (found := self._format.report(item, entry)) is not None:
                 return found
             pairs = (("key", entry.key), *entry.fields, *self._format.inputs(item, entry))
-            described = tuple(self._format.described(item, entry))
+            described = tuple(self._format.content(item, entry))
         except OSError as error:
             raise _unread(entry, error) from error
         return EntryReport(entry, tuple(KeyField(*pair) for pair in pairs), described, entry.compile_ns)

@@ -338,7 +338,7 @@ class Format(Places, ABC, Generic[T]):
         headers, variants. Raises FormatError, OSError."""
         return None
 
-    def described(self, item: T, entry: CacheEntry) -> Iterable[tuple[str, str]]:  # noqa: ARG002 - of few
+    def content(self, item: T, entry: CacheEntry) -> Iterable[tuple[str, str]]:  # noqa: ARG002 - of few
         """The report's facts about the payload, by label."""
         return describe(self.payload(item)).pairs
 

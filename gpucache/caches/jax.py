@@ -158,7 +158,7 @@ class Jax(JaxPlaces, LockedFormat):
         if next(iter(item.seen.values())).st_size > _LARGEST_BYTES:
             yield f"it is larger than {format_size(_LARGEST_BYTES)} and was not read"
 
-    def described(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
+    def content(self, item: Files, entry: CacheEntry) -> Iterator[tuple[str, str]]:
         """The kind; the executable itself is not examined."""
         item.again()
         yield "kind", entry.artifact_kind

@@ -128,7 +128,7 @@ class Miopen(MiopenPlaces, DatabaseFormat):
         """MIOpen's version."""
         yield "version", "/".join(item.parts) or "not told"
 
-    def described(self, item: Files, entry: CacheEntry) -> Sequence[tuple[str, str]]:
+    def content(self, item: Files, entry: CacheEntry) -> Sequence[tuple[str, str]]:
         """Every kernel by name with its options, which are all of its key."""
         rows: list[tuple[str, str]] = []
         if item.names[0].endswith(".ukdb") and item.seen[item.names[0]].st_size:

@@ -135,10 +135,10 @@ class Pytools(PytoolsPlaces, DatabaseFormat):
             super().inputs(item, entry) if item.parts else (("keys of its rows", "pickles, not unpickled"),)
         )
 
-    def described(self, item: Files, entry: CacheEntry) -> Iterable[tuple[str, str]]:
+    def content(self, item: Files, entry: CacheEntry) -> Iterable[tuple[str, str]]:
         """The number of a database's rows."""
         if item.parts:
-            return super().described(item, entry)
+            return super().content(item, entry)
         try:
             with self.database(item) as (connection, _):
                 count = "SELECT count(*) FROM dict" if has_table(connection, "dict") else "SELECT 0"
