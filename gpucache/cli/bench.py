@@ -18,9 +18,11 @@ from gpucache.cli.parameters import (
     Named,
     Number,
     PathName,
+    flag,
     read_programs,
     require_drawable,
     source_options,
+    valued,
     writing,
 )
 from gpucache.cli.streams import complain
@@ -40,61 +42,44 @@ AGAINST = (*PEERS, Arm.DRIVER.value)
 
 @click.command(cls=BuildCommand)
 @source_options
-@click.option(
-    "--runs",
-    metavar="N",
-    type=Count(1, 1000),
-    help=f"Pairs of starts, one cold and one warm; default {PAIRS}.",
-)
-@click.option(
+@valued("--runs", "N", Count(1, 1000), f"Pairs of starts, one cold and one warm; default {PAIRS}.")
+@valued(
     "--budget",
-    metavar="S",
-    type=Number(0, min_open=True),
-    help="As many pairs as fit into S seconds for each program and target, at least --runs.",
+    "S",
+    Number(0, min_open=True),
+    "As many pairs as fit into S seconds for each program and target, at least --runs.",
 )
-@click.option(
-    "--timeout",
-    metavar="S",
-    type=Number(0.1),
-    default=300.0,
-    show_default=True,
-    help="Seconds for each start.",
-)
-@click.option(
+@valued("--timeout", "S", Number(0.1), "Seconds for each start.", default=300.0, show_default=True)
+@valued(
     "--against",
-    metavar="PEER",
+    "PEER",
+    click.Choice(AGAINST),
+    f"Time another cache in the same run: {', '.join(AGAINST)}; repeatable.",
     multiple=True,
-    type=click.Choice(AGAINST),
-    help=f"Time another cache in the same run: {', '.join(AGAINST)}; repeatable.",
 )
-@click.option(
+@valued(
     "--fail-below",
-    metavar="X",
-    type=Number(0, min_open=True),
-    help="Exit 3 unless the low end of every interval is at least X.",
+    "X",
+    Number(0, min_open=True),
+    "Exit 3 unless the low end of every interval is at least X.",
 )
-@click.option(
-    "--export",
-    "file",
-    metavar="FILE",
-    type=PathName(dir_okay=False),
-    help="Also write the results: .json with every sample, .md, or a plot "
+@valued(
+    "--export file",
+    "FILE",
+    PathName(dir_okay=False),
+    "Also write the results: .json with every sample, .md, or a plot "
     "(.png, .svg, .pdf; needs the extra plot).",
 )
 @click.option(
     "--prepare", metavar="SHELL", help="With a command: run this in a shell before every start, untimed."
 )
-@click.option(
-    "--same-output", is_flag=True, help="With a command: exit 3 unless every start prints the same."
-)
-@click.option(
-    "--checks",
-    "check_costs",
-    is_flag=True,
-    help="Time the checks inside kernels, with the kernels that come with gpucache, on each OpenCL device; "
+@flag("--same-output", "With a command: exit 3 unless every start prints the same.")
+@flag(
+    "--checks check_costs",
+    "Time the checks inside kernels, with the kernels that come with gpucache, on each OpenCL device; "
     "takes only --target, --runs and --timeout.",
 )
-@click.option("--as-is", is_flag=True, help="With a command: also time it with your own caches.")
+@flag("--as-is", "With a command: also time it with your own caches.")
 @global_options  # fmt: skip
 def bench(
     named: Named,

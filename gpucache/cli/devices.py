@@ -5,16 +5,16 @@ from pathlib import Path
 import click
 
 from gpucache.cli.globals import given, global_options, leave
-from gpucache.cli.parameters import PathName
+from gpucache.cli.parameters import PathName, valued
 from gpucache.errors import ExitCode, UsageError
 
 
 @click.command()
-@click.option(
+@valued(
     "--save",
-    metavar="FILE",
-    type=PathName(dir_okay=False),
-    help="Write this machine's profile, for warm --check on another machine.",
+    "FILE",
+    PathName(dir_okay=False),
+    "Write this machine's profile, for warm --check on another machine.",
 )
 @click.option(
     "--compare", metavar="A B", nargs=2, type=PathName(dir_okay=False),

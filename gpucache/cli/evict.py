@@ -8,7 +8,7 @@ import click
 
 from gpucache.cli.caches import cache_option, finish, open_named, stores_apart
 from gpucache.cli.globals import given, global_options
-from gpucache.cli.parameters import Age, EntryName, Size, TargetName, field
+from gpucache.cli.parameters import Age, EntryName, Size, TargetName, field, flag, valued
 from gpucache.cli.stores import StoreName
 from gpucache.cli.streams import complain
 from gpucache.errors import CacheUnusableError, ExitCode, UsageError
@@ -21,42 +21,27 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("url", metavar="[URL]", required=False, type=StoreName())
 @cache_option
-@click.option(
-    "--max-size",
-    metavar="S",
-    type=Size(),
-    help="If the caches exceed this size, such as 2GiB, bring them down to 80 % of it.",
+@valued(
+    "--max-size", "S", Size(), "If the caches exceed this size, such as 2GiB, bring them down to 80 % of it."
 )
-@click.option("--older-than", metavar="A", type=Age(), help="Entries unused for this long, such as 30d.")
-@click.option(
-    "--superseded", is_flag=True, help="Entries with a newer one for the same program, target and options."
-)
-@click.option(
-    "--stale",
-    is_flag=True,
-    help="Entries whose driver or interpreter is no longer installed.",
-)
+@valued("--older-than", "A", Age(), "Entries unused for this long, such as 30d.")
+@flag("--superseded", "Entries with a newer one for the same program, target and options.")
+@flag("--stale", "Entries whose driver or interpreter is no longer installed.")
 @click.option(
     "--unlike",
     metavar="FIELD=VALUE",
     multiple=True,
     help="Entries whose key field has another value, such as hip_version=6.2.41133; repeatable.",
 )
-@click.option("--program", metavar="P", type=EntryName(), help="Entries of this program.")
-@click.option("--target", metavar="T", type=TargetName(), help="Entries for this target.")
-@click.option(
-    "--all",
-    "everything",
-    is_flag=True,
-    help="Every entry, and the records of our own cache; asks on a terminal.",
-)
-@click.option(
+@valued("--program", "P", EntryName(), "Entries of this program.")
+@valued("--target", "T", TargetName(), "Entries for this target.")
+@flag("--all everything", "Every entry, and the records of our own cache; asks on a terminal.")
+@flag(
     "--keep-binaries",
-    is_flag=True,
-    help="Of entries with each stage of a compilation, remove all but the binary and its loader's files.",
+    "Of entries with each stage of a compilation, remove all but the binary and its loader's files.",
 )
-@click.option("--dry-run", is_flag=True, help="Show the entries that would be removed, and stop.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask before --all.")
+@flag("--dry-run", "Show the entries that would be removed, and stop.")
+@flag("--yes -y", "Do not ask before --all.")
 @global_options
 def evict(
     url: str | None,

@@ -8,7 +8,7 @@ import click
 
 from gpucache.caches.exports import Asked, Form, Kind, Option, forms
 from gpucache.cli.globals import given, global_options, leave
-from gpucache.cli.parameters import Name, PathName, TargetName, field, read_whole
+from gpucache.cli.parameters import Name, PathName, TargetName, field, read_whole, valued
 from gpucache.cli.run import build_noted, end_as, named_command
 from gpucache.cli.running import Services, libraries
 from gpucache.cli.streams import complain
@@ -83,13 +83,7 @@ def _value(option: Option, value: Any) -> Any:
     context_settings={"allow_extra_args": True},
 )
 @click.argument("folder", metavar="OUT -- COMMAND...", type=PathName())
-@click.option(
-    "--at",
-    "place",
-    metavar="PLACE",
-    type=Name(),
-    help="Where OUT will be when it is used, if not on this path.",
-)
+@valued("--at place", "PLACE", Name(), "Where OUT will be when it is used, if not on this path.")
 @global_options
 def layer(folder: Path, place: str | None) -> None:
     """Run the command after -- and write OUT, a directory that serves its builds without gpucache.

@@ -22,9 +22,11 @@ from gpucache.cli.parameters import (
     PathName,
     build_options,
     checks_option,
+    flag,
     manifest_option,
     profile_option,
     require_drawable,
+    valued,
     writing,
 )
 from gpucache.cli.streams import complain
@@ -48,15 +50,11 @@ _OF_ALL = ("--misses", "--watch", "--plot", "--recording")
 @click.command(cls=BuildCommand)
 @click.argument("what", metavar="[WHAT]...", nargs=-1, type=EntryName())
 @cache_option
-@click.option("--list", "list_all", is_flag=True, help="Show every entry.")
-@click.option("--watch", is_flag=True, help="Print every entry of any cache as it is written, until Ctrl-C.")
-@click.option("--misses", is_flag=True, help="Show the last misses and their reasons.")
-@click.option("--since", metavar="A", type=Age(), help="With --misses: only since this long ago, such as 1h.")
-@click.option(
-    "--why",
-    is_flag=True,
-    help="Say whether WHAT (sources or programs) would hit, and if not why; or compare two keys.",
-)
+@flag("--list list_all", "Show every entry.")
+@flag("--watch", "Print every entry of any cache as it is written, until Ctrl-C.")
+@flag("--misses", "Show the last misses and their reasons.")
+@valued("--since", "A", Age(), "With --misses: only since this long ago, such as 1h.")
+@flag("--why", "Say whether WHAT (sources or programs) would hit, and if not why; or compare two keys.")
 @click.option(
     "--want",
     "wanted",
@@ -74,12 +72,7 @@ _OF_ALL = ("--misses", "--watch", "--plot", "--recording")
     help="Draw the growth of gpucache's own cache, and its hits and misses, by day: .png, .svg or .pdf "
     "(extra: plot).",
 )  # fmt: skip
-@click.option(
-    "--recording",
-    metavar="DIR",
-    type=PathName(file_okay=False),
-    help="Show the recording of 'gpucache record -o DIR'.",
-)
+@valued("--recording", "DIR", PathName(file_okay=False), "Show the recording of 'gpucache record -o DIR'.")
 @manifest_option
 @build_options
 @checks_option

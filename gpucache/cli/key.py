@@ -5,12 +5,12 @@ from pathlib import Path
 import click
 
 from gpucache.cli.globals import given, global_options
-from gpucache.cli.parameters import PathName
+from gpucache.cli.parameters import PathName, flag
 
 
 @click.command()
 @click.argument("file", metavar="FILE", type=PathName(dir_okay=False))
-@click.option("--public", is_flag=True, help="Make nothing; print the public key of the secret key in FILE.")
+@flag("--public", "Make nothing; print the public key of the secret key in FILE.")
 @global_options
 def key(file: Path, public: bool) -> None:
     """Make a pair of keys: the secret one in FILE, for its owner alone, the public one in FILE.pub.

@@ -234,6 +234,16 @@ def field(option: str, text: str, remedy: str) -> tuple[str, str]:
     return label, value
 
 
+def valued(names: str, metavar: str, kind: click.ParamType[Any], told: str, **more: Any) -> Callable[[F], F]:
+    """An option with a value: its names, the placeholder and the type of the value, and its help."""
+    return click.option(*names.split(), metavar=metavar, type=kind, help=told, **more)
+
+
+def flag(names: str, told: str) -> Callable[[F], F]:
+    """An option without a value: its names and its help."""
+    return click.option(*names.split(), is_flag=True, help=told)
+
+
 def source_options(function: F) -> F:
     """Add the arguments and options that name programs and how they are built."""
     options = (

@@ -8,7 +8,7 @@ import click
 
 from gpucache.cli.caches import finish
 from gpucache.cli.globals import given, global_options, leave
-from gpucache.cli.parameters import PathName
+from gpucache.cli.parameters import PathName, flag, valued
 from gpucache.cli.stores import open_store, open_to_fill, store_options, write_environment
 from gpucache.errors import CacheUnusableError, ExitCode, GpucacheError, UsageError
 from gpucache.host import os_errors
@@ -21,24 +21,23 @@ if TYPE_CHECKING:
 
 @click.command()
 @store_options
-@click.option(
-    "--to",
-    "folder",
-    metavar="DIR",
-    type=PathName(file_okay=False),
-    help="Fill caches below DIR, and write DIR/gpucache.env with the variables that lead programs there.",
+@valued(
+    "--to folder",
+    "DIR",
+    PathName(file_okay=False),
+    "Fill caches below DIR, and write DIR/gpucache.env with the variables that lead programs there.",
 )
 @click.option(
     "--device-profile", "profile", metavar="FILE", type=PathName(dir_okay=False),
     help="Pull for another machine, from a profile written by 'gpucache devices --save'.",
 )  # fmt: skip
-@click.option("--unsigned", is_flag=True, help="Accept entries that no trusted key signed.")
+@flag("--unsigned", "Accept entries that no trusted key signed.")
 @click.option(
     "--best-effort", is_flag=True,
     help="Report errors and findings, but exit 0, so that an init container does not keep its program from "
     "starting.",
 )  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Show the entries that would be pulled, and stop.")
+@flag("--dry-run", "Show the entries that would be pulled, and stop.")
 @global_options
 def pull(
     url: str,

@@ -8,7 +8,7 @@ import click
 
 from gpucache.cli.caches import finish, open_named
 from gpucache.cli.globals import given, global_options
-from gpucache.cli.parameters import EntryName, PathName
+from gpucache.cli.parameters import EntryName, PathName, flag, valued
 from gpucache.cli.stores import open_store, refuse_stores, store_options
 
 if TYPE_CHECKING:
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 @click.command()
 @store_options
 @click.argument("what", metavar="[WHAT]...", nargs=-1, type=EntryName())
-@click.option(
+@valued(
     "--key",
-    metavar="FILE",
-    type=PathName(dir_okay=False),
-    help="Sign with the secret key in this file; default GPUCACHE_SIGNING_KEY.",
+    "FILE",
+    PathName(dir_okay=False),
+    "Sign with the secret key in this file; default GPUCACHE_SIGNING_KEY.",
 )
-@click.option("--sources", is_flag=True, help="Send entries that contain source text, too.")
-@click.option("--dry-run", is_flag=True, help="Show the entries that would be sent, and stop.")
+@flag("--sources", "Send entries that contain source text, too.")
+@flag("--dry-run", "Show the entries that would be sent, and stop.")
 @global_options
 def push(
     url: str,

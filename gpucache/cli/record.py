@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from gpucache.cli.globals import given, global_options
-from gpucache.cli.parameters import PathName
+from gpucache.cli.parameters import PathName, flag, valued
 from gpucache.cli.run import WITHOUT_MARK, end_as, named_command
 from gpucache.cli.running import libraries
 
@@ -16,25 +16,15 @@ _PATIENCE_MS = 60_000
 
 
 @click.command(options_metavar="[OPTIONS] -- COMMAND...", context_settings=WITHOUT_MARK)
-@click.option(
-    "-o",
-    "--output",
-    "folder",
-    metavar="DIR",
+@valued(
+    "-o --output folder",
+    "DIR",
+    PathName(file_okay=False),
+    "The recording to write, or to add to.",
     required=True,
-    type=PathName(file_okay=False),
-    help="The recording to write, or to add to.",
 )
-@click.option(
-    "--digests-only",
-    is_flag=True,
-    help="Record names and digests but no sources: enough for warm --check, not for builds.",
-)
-@click.option(
-    "--keep-arguments",
-    is_flag=True,
-    help="Record the command's arguments, which may contain secrets, and not only its name.",
-)
+@flag("--digests-only", "Record names and digests but no sources: enough for warm --check, not for builds.")
+@flag("--keep-arguments", "Record the command's arguments, which may contain secrets, and not only its name.")
 @global_options
 def record(folder: Path, digests_only: bool, keep_arguments: bool) -> None:
     """Run the command after -- and record the compiles of its OpenCL programs and NVRTC.

@@ -11,7 +11,7 @@ import click
 
 from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.group import COMMAND_LINES
-from gpucache.cli.parameters import PathName, require_writable
+from gpucache.cli.parameters import PathName, flag, require_writable, valued
 from gpucache.cli.running import Running, joined
 from gpucache.cli.streams import complain
 from gpucache.errors import GpucacheError, UsageError
@@ -30,18 +30,12 @@ WITHOUT_MARK = {"allow_extra_args": True, "allow_interspersed_args": False}
 
 
 @click.command(options_metavar="[OPTIONS] -- COMMAND...", context_settings=WITHOUT_MARK)
-@click.option(
+@flag(
     "--learn",
-    is_flag=True,
-    help="Build afterwards the kernels that the compiler builds at first launch, all of them; this "
+    "Build afterwards the kernels that the compiler builds at first launch, all of them; this "
     "can take as long as several plain starts.",
 )
-@click.option(
-    "--report",
-    metavar="FILE",
-    type=PathName(dir_okay=False),
-    help="Write the JSON document to FILE.",
-)
+@valued("--report", "FILE", PathName(dir_okay=False), "Write the JSON document to FILE.")
 @global_options
 def run(learn: bool, report: Path | None) -> None:
     """Run the command after -- and serve the compiles of its OpenCL programs and NVRTC from the cache.

@@ -6,7 +6,7 @@ import click
 
 from gpucache.cli.caches import cache_option, finish, open_named, require_named, stores_apart
 from gpucache.cli.globals import given, global_options
-from gpucache.cli.parameters import EntryName
+from gpucache.cli.parameters import EntryName, flag
 from gpucache.errors import CacheUnusableError
 
 if TYPE_CHECKING:
@@ -19,14 +19,10 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("what", metavar="[WHAT]...", nargs=-1, type=EntryName())
 @cache_option
-@click.option("--load", is_flag=True, help="Load each entry on its device, in a child process.")
-@click.option("--rebuild", is_flag=True, help="Compile each entry again from its source file and compare.")
-@click.option(
-    "--repair",
-    is_flag=True,
-    help="Quarantine damaged entries of our own cache; remove or repair those of other caches.",
-)
-@click.option("--strict", is_flag=True, help="Exit 3 for notes, too.")
+@flag("--load", "Load each entry on its device, in a child process.")
+@flag("--rebuild", "Compile each entry again from its source file and compare.")
+@flag("--repair", "Quarantine damaged entries of our own cache; remove or repair those of other caches.")
+@flag("--strict", "Exit 3 for notes, too.")
 @global_options
 def verify(
     what: tuple[str, ...], cache: tuple[str, ...], load: bool, rebuild: bool, repair: bool, strict: bool

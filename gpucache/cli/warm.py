@@ -18,8 +18,10 @@ from gpucache.cli.parameters import (
     Number,
     PathName,
     checks_option,
+    flag,
     read_programs,
     source_options,
+    valued,
 )
 from gpucache.cli.stores import StoreName
 from gpucache.cli.streams import complain
@@ -43,62 +45,44 @@ NEXT = (
 @click.command(cls=BuildCommand)
 @source_options
 @checks_option
-@click.option(
-    "--jobs",
-    "-j",
-    metavar="N",
-    type=Count(1, 1024),
-    help="Number of workers; the default depends on cores and memory.",
-)
-@click.option(
-    "--timeout",
-    metavar="S",
-    type=Number(0.1),
-    default=300.0,
-    show_default=True,
-    help="Seconds for each build.",
-)
-@click.option(
-    "--shared", is_flag=True, help="Make the cache readable by every user, for images and libraries."
-)
-@click.option("--misses", is_flag=True, help="Build the programs that earlier runs missed and did not build.")
-@click.option(
-    "--recording",
-    "recordings",
-    metavar="DIR",
+@valued("--jobs -j", "N", Count(1, 1024), "Number of workers; the default depends on cores and memory.")
+@valued("--timeout", "S", Number(0.1), "Seconds for each build.", default=300.0, show_default=True)
+@flag("--shared", "Make the cache readable by every user, for images and libraries.")
+@flag("--misses", "Build the programs that earlier runs missed and did not build.")
+@valued(
+    "--recording recordings",
+    "DIR",
+    PathName(file_okay=False),
+    "Build the programs that 'gpucache record -o DIR' recorded; repeatable.",
     multiple=True,
-    type=PathName(file_okay=False),
-    help="Build the programs that 'gpucache record -o DIR' recorded; repeatable.",
 )
-@click.option("--check", is_flag=True, help="Compile nothing; exit 3 if anything would miss.")
-@click.option(
-    "--device-profile",
-    "profiles",
-    metavar="FILE",
-    multiple=True,
-    type=PathName(dir_okay=False),
-    help="With --check: look up for another machine, from a profile written by 'gpucache devices --save'; "
+@flag("--check", "Compile nothing; exit 3 if anything would miss.")
+@valued(
+    "--device-profile profiles",
+    "FILE",
+    PathName(dir_okay=False),
+    "With --check: look up for another machine, from a profile written by 'gpucache devices --save'; "
     "with --recording repeatable.",
+    multiple=True,
 )
-@click.option(
+@valued(
     "--on",
-    metavar="CLUSTER",
-    type=Name(),
-    help="Build on the workers of a Dask scheduler, dask:ADDRESS, or of mpiexec, mpi; keep entries here.",
+    "CLUSTER",
+    Name(),
+    "Build on the workers of a Dask scheduler, dask:ADDRESS, or of mpiexec, mpi; keep entries here.",
 )
-@click.option(
-    "--cache",
-    "store",
-    metavar="URL",
-    type=StoreName(),
-    help="With --check, --recording and --device-profile: look in this store and not in our own cache.",
+@valued(
+    "--cache store",
+    "URL",
+    StoreName(),
+    "With --check, --recording and --device-profile: look in this store and not in our own cache.",
 )
-@click.option("--retry", is_flag=True, help="Retry builds that crashed or timed out before.")
-@click.option(
+@flag("--retry", "Retry builds that crashed or timed out before.")
+@valued(
     "--into",
-    metavar="DIR",
-    type=PathName(file_okay=False),
-    help="With a command: put every cache that can be moved below DIR, with gpucache.env to use it.",
+    "DIR",
+    PathName(file_okay=False),
+    "With a command: put every cache that can be moved below DIR, with gpucache.env to use it.",
 )
 @global_options
 def warm(
