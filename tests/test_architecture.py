@@ -30,7 +30,7 @@ import pytest
 
 import gpucache
 from gpucache.backends.registry import backend_names
-from gpucache.caches.registry import SYSTEMS, load_system
+from gpucache.caches.registry import SYSTEMS, load_system, module_of
 
 _ROOT = Path(gpucache.__file__).parent
 _MAX_LINES = 800
@@ -414,7 +414,7 @@ def test_no_other_room_names_a_system(name: str) -> None:
     every = (title,) if name in backend_names() else (name, title)
     called = "|".join(re.escape(one).replace(r"\.", "[._]").replace(r"\-", "[_-]") for one in every)
     pattern = re.compile(rf"(?<![a-z0-9])(?:{called})(?![a-z0-9])", re.IGNORECASE)
-    own = f"caches.{SYSTEMS[name].partition(':')[0]}".removesuffix(".format")
+    own = module_of(name).removeprefix("gpucache.").removesuffix(".format")
     allowed = {
         own,
         "caches.registry",

@@ -12,7 +12,6 @@ ever removed.
 from gpucache.answers.entries import CacheEntry
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
-from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.portable import Moving
 from gpucache.caches.systems import AdaptiveCppPlaces
@@ -27,7 +26,7 @@ class AdaptiveCpp(AdaptiveCppPlaces, BinaryFormat):
 
     layout = Layout(
         [rf"{_PROGRAM}/jit-cache/(\d{{1,20}}\.\d{{1,20}})\.jit"],
-        left=[Left(f"{_PROGRAM}/{below}{_TEMPORARY}", HOUR_NS, sure=True) for below in ("", "jit-cache/")],
+        left=[Left(f"{_PROGRAM}/{below}{_TEMPORARY}", sure=True) for below in ("", "jit-cache/")],
         own=[rf"{_PROGRAM}/app\.v\d+\.db"],
         signs=[_PROGRAM],
         key=hashed,

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.portable import Moving
 from gpucache.caches.systems import AmdComgrPlaces
@@ -32,7 +31,7 @@ class AmdComgr(AmdComgrPlaces, FilesFormat):
 
     layout = Layout(
         ["llvmcache-([0-9a-f]{64})"],
-        left=[Left(r"amdgpu-compiler-[0-9a-f]{6}\.tmp\.o", HOUR_NS, sure=True)],
+        left=[Left(r"amdgpu-compiler-[0-9a-f]{6}\.tmp\.o", sure=True)],
         own=[r"llvmcache\.timestamp"],
     )
     wanted = {"key": "hex digits of an entry's name, behind llvmcache-"}

@@ -19,7 +19,6 @@ from typing import NamedTuple
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
-from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.systems import ArrayFirePlaces
@@ -39,7 +38,7 @@ class ArrayFire(ArrayFirePlaces, BinaryFormat):
 
     layout = Layout(
         [_NAME],
-        left=[Left(r"\d{1,20}", HOUR_NS)],
+        left=[Left(r"\d{1,20}")],
         own=["test"],
         key=lambda groups: f"{int(groups[0]):016x}" + hashed(["_".join(groups[1:])])[:24],
     )

@@ -23,7 +23,7 @@ from gpucache.answers.verify import Checked
 from gpucache.caches.databases import DatabaseFormat
 from gpucache.caches.desktop_places import ChromiumPlaces
 from gpucache.caches.files import Files
-from gpucache.caches.format import HOUR_NS, HeldError, UnjudgedError
+from gpucache.caches.format import HeldError, UnjudgedError
 from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.portable import WHOLE
 
@@ -48,7 +48,7 @@ class Chromium(ChromiumPlaces, DatabaseFormat):
             rf"{_DATABASE}(?:db-wal|journal)",
         ],
         left=[
-            Left(f"{place}old_(?:{_NAMES})_\\d{{3}}/(?:{_INDEX}|{_BLOCKS}|{_DATA})", HOUR_NS, sure=True)
+            Left(f"{place}old_(?:{_NAMES})_\\d{{3}}/(?:{_INDEX}|{_BLOCKS}|{_DATA})", sure=True)
             for place in _PROFILES
         ],
         signs=["Local State", "Preferences", *(f"{place}(?:{_NAMES})" for place in _PROFILES)],

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from gpucache.answers.entries import CacheEntry
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import OF_OPENCL, BinaryFormat
-from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.systems import ClesperantoPlaces
@@ -32,7 +31,7 @@ class Clesperanto(ClesperantoPlaces, BinaryFormat):
 
     layout = Layout(
         [rf"{_NEWER}\.(?:bin|ptx)", rf"{_OLDER}/{_OLDER}\.(?:bin|ptx)"],
-        left=[Left(rf"{_NEWER}\.(?:bin|ptx)\.tmp\d+_\d+", HOUR_NS, sure=True)],
+        left=[Left(rf"{_NEWER}\.(?:bin|ptx)\.tmp\d+_\d+", sure=True)],
         signs=[f"{_VERSION}/{_HASH}", f"{_VERSION}", rf"{_OLDER}/{_OLDER}\.(?:bin|ptx)"],
         key=_key,
     )

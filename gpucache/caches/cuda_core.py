@@ -18,7 +18,6 @@ from pathlib import Path
 from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches import places
 from gpucache.caches.files_format import BinaryFormat
-from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left, Node, Whose
 from gpucache.caches.portable import Moving
 from gpucache.caches.systems import CudaCorePlaces
@@ -33,7 +32,7 @@ class CudaCore(CudaCorePlaces, BinaryFormat):
 
     layout = Layout(
         "entries/([0-9a-f]{2})/([0-9a-f]{62})",
-        left=[Left("tmp/entry-[a-z0-9_]{8}", HOUR_NS)],  # as tempfile.mkstemp completes the prefix
+        left=[Left("tmp/entry-[a-z0-9_]{8}")],  # as tempfile.mkstemp completes the prefix
         signs=["entries/[0-9a-f]{2}"],
     )
     wanted = {

@@ -21,12 +21,11 @@ from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Probl
 from gpucache.answers.evict import ALL, Kept
 from gpucache.answers.verify import Checked
 from gpucache.caches import places
-from gpucache.caches.files import allocated_bytes, below, open_folder
+from gpucache.caches.files import Tally, allocated_bytes, below, open_folder
 from gpucache.caches.format import HOUR_NS, SECOND_NS, Format, UnjudgedError
 from gpucache.caches.layout import Layout, Whose
 from gpucache.caches.portable import WHOLE
 from gpucache.caches.systems import CUDA_MAXSIZE, CUDA_MOST_BYTES, CUDA_MOVE, CUDA_PATH, CudaDriverPlaces
-from gpucache.caches.tally import Tally
 from gpucache.errors import FormatError
 from gpucache.folders import Folder, is_own
 from gpucache.model import KeyField

@@ -17,7 +17,6 @@ import struct
 from gpucache.answers.entries import FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
-from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.systems import CupyPlaces
@@ -33,7 +32,7 @@ class Cupy(CupyPlaces, BinaryFormat):
 
     layout = Layout(
         [r"([0-9a-f]{40})\.(?:cubin|ltoir|hsaco)", r"([0-9a-f]{40})\.(?:cubin|ltoir|hsaco)\.cu"],
-        left=[Left("tmp[a-z0-9_]{8}", HOUR_NS)],  # as tempfile names files
+        left=[Left("tmp[a-z0-9_]{8}")],  # as tempfile names files
         own=[r"jitify.*\.(?:json|pickle)", "cupy_callback_.+"],
     )
     wanted = {"key": "hex digits of an entry's name on disk"}

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.torch_places import CuteDslPlaces
@@ -28,7 +27,7 @@ _AGAIN = "the CuTe DSL warns, compiles it again and replaces it"
 class CuteDsl(CuteDslPlaces, FilesFormat):
     """The functions that ``cute.compile`` and ``cute.jit`` compiled, FlashAttention's among them."""
 
-    layout = Layout([_NAME], left=[Left(rf"tmp\.pid_(?P<pid>\d+)_{_UUID}/{_NAME}", HOUR_NS)])
+    layout = Layout([_NAME], left=[Left(rf"tmp\.pid_(?P<pid>\d+)_{_UUID}/{_NAME}")])
     wanted = {"key": "the 64 hex digits in a file's name"}
     opaque = (
         "its files do not record the inputs of their names; the current directory and every variable "

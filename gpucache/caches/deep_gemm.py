@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
-from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.systems import DeepGemmPlaces
@@ -33,8 +32,8 @@ class DeepGemm(DeepGemmPlaces, BinaryFormat):
     layout = Layout(
         [rf"{_FOLDER}/kernel\.(?:cubin|so)", rf"{_FOLDER}/kernel\.(?:cu|args|ptx|sass)"],
         left=[
-            Left(r"tmp/(?P<pid>\d+)(?:-[0-9a-f]{8}){3}/kernel\.(?:cubin|cu)", HOUR_NS),
-            Left(r"tmp/(?:nvcc|file)\.tmp\.[0-9a-f-]{36}\.[0-9a-f]{12}.*", HOUR_NS, sure=True),
+            Left(r"tmp/(?P<pid>\d+)(?:-[0-9a-f]{8}){3}/kernel\.(?:cubin|cu)"),
+            Left(r"tmp/(?:nvcc|file)\.tmp\.[0-9a-f-]{36}\.[0-9a-f]{12}.*", sure=True),
         ],
         signs=[_FOLDER, "tmp/.+-.+"],
     )

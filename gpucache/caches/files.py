@@ -1,21 +1,22 @@
 """The files of other caches: read with bounds, never through a link, leaving access times alone.
 
-Owns the opening of a foreign file, the detection of changes since the scan, the files of one entry, and the
-walk below a directory. Works on open directories (``gpucache.folders.Folder``). Must not know any format.
+Owns the opening of a foreign file, the detection of changes since the scan, the files of one entry, the walk
+below a directory, and the tally of names of which the first are listed. Works on open directories
+(``gpucache.folders.Folder``). Must not know any format.
 """
 
 import os
 import stat
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gpucache.errors import FormatError
 from gpucache.folders import Folder, is_own
-from gpucache.units import format_size
+from gpucache.units import format_size, printable
 
 BLOCK_BYTES = 512
 HERE = "."
@@ -347,3 +348,30 @@ def _below(
 
 def _identities(seen: Mapping[str, os.stat_result]) -> dict[str, Identity]:
     return {name: Identity.of(one) for name, one in seen.items()}
+
+
+@dataclass(slots=True)
+class Tally:
+    """Names, in constant memory; as text the first of them in order and how many more there are."""
+
+    named: int = 3
+    """The number of names that are listed."""
+    count: int = 0
+    first: list[str] = field(default_factory=list)
+
+    def add(self, name: str) -> None:
+        """Count one more."""
+        self.count += 1
+        self.first = sorted([*self.first, name])[: self.named]
+
+    def __str__(self) -> str:
+        more = f" and {self.count - len(self.first)} more" if self.count > len(self.first) else ""
+        return ", ".join(printable(name, None) for name in self.first) + more
+
+
+def listed(names: Iterable[str]) -> str:
+    """The first names in order and how many more there are, in constant memory; empty for none."""
+    found = Tally()
+    for name in names:
+        found.add(name)
+    return str(found)

@@ -3,6 +3,8 @@
 Owns which users' files are trusted, the removal of an entry's files, the reports on everything that is not an
 entry (links, unreadable directories, leftovers of dead writers, strangers), and the problems of a binary. A
 system defines which files exist with its layout, and their content.
+
+Owns the owners' files next to their entries that a removal must respect: a lock, and the sum of all sizes.
 """
 
 import os
@@ -19,11 +21,10 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.evict import Kept
 from gpucache.answers.verify import Checked
 from gpucache.caches import files, places
-from gpucache.caches.files import HERE, LARGEST_BYTES, Files, Identity
-from gpucache.caches.format import Check, Format, HeldError
+from gpucache.caches.files import HERE, LARGEST_BYTES, Files, Identity, Tally, listed
+from gpucache.caches.format import HOUR_NS, Check, Format, HeldError
 from gpucache.caches.layout import Layout, Node, Role, Whose
 from gpucache.caches.portable import Fact, PortableEntry, PortableFile, Start
-from gpucache.caches.tally import Tally, listed
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
 from gpucache.payload import PayloadInfo, PayloadKind, describe
@@ -38,6 +39,8 @@ OF_OPENCL = frozenset(
 )  # fmt: skip
 """The binary formats that OpenCL drivers return for a program."""
 _BEGINNING_BYTES = 64 << 10
+_PATIENCE_S = 10
+_SUM_BYTES = 8
 
 
 class FilesFormat(Format[Files]):
@@ -342,7 +345,7 @@ class FilesFormat(Format[Files]):
 
     def _is_old(self, node: Node) -> bool:
         left, writer = self.layout.left_at(node.parts) or (None, None)
-        old = left is not None and node.status.st_mtime_ns < self.now_ns() - left.age_ns
+        old = left is not None and node.status.st_mtime_ns < self.now_ns() - HOUR_NS
         return old and not (writer is not None and _runs(writer))
 
     def _is_own(self, node: Node) -> bool:
@@ -493,3 +496,93 @@ class BinaryFormat(FilesFormat):
             detail = f"its {info.kind.value} is broken: {info.problem}; {self.consequence}"
             return Problem(FindingKind.CORRUPT, detail)
         return None
+
+
+class LockedFormat(FilesFormat):
+    """A format whose owner's programs lock a file, if one of them has created it."""
+
+    lock_name: ClassVar[str]
+    lock_is_record: ClassVar[bool] = False
+    """Whether they take it with fcntl(2) instead of flock(2)."""
+    _was_held = False
+
+    def lock_place(self, item: Files) -> tuple[str, ...]:  # noqa: ARG002 - most have one for all
+        """The names of the directories from the root to the directory of an entry's lock."""
+        return ()
+
+    def lock(self, item: Files) -> AbstractContextManager[None]:
+        """Take the lock if it exists; only the first entry waits long, as a thousand would wait for hours."""
+
+        def take(fd: int) -> str:
+            if files.take_lock(fd, 0 if self._was_held else _PATIENCE_S, record=self.lock_is_record):
+                return ""
+            self._was_held = True
+            return f"{self.owner}'s lock is held; try again once the program that has it is done"
+
+        flags = os.O_RDWR if self.lock_is_record else 0
+        return self.holding(*self.lock_place(item), self.lock_name, take=take, flags=flags)
+
+
+class SummedFormat(FilesFormat):
+    """A file begins with the sum of all sizes as u64, by which the owner evicts."""
+
+    sum_name: ClassVar[str]
+    sum_is_alone: ClassVar[bool]
+    """Whether the file contains nothing else."""
+    without_sum: ClassVar[str]
+    """The owner's reaction to an unreadable sum; a clause."""
+    _uncorrected = ""
+
+    def summed(self, item: Files) -> int:
+        """The size of an entry in the sum: its size on disk."""
+        return item.size_bytes
+
+    def whole(self) -> Iterator[Checked]:
+        """An unreadable sum."""
+        try:
+            with files.open_folder(self.root) as folder:
+                size = len(files.read_part(folder, self.sum_name, 0, _SUM_BYTES + 1))
+        except FileNotFoundError:
+            return
+        except FormatError as error:
+            if (self.root / self.sum_name).is_dir():  # reported with all other files that are not entries
+                return
+            why = str(error)
+        else:
+            if size == _SUM_BYTES or (size > _SUM_BYTES and not self.sum_is_alone):
+                return
+            why = f"it has not the {_SUM_BYTES} bytes of one"
+        detail = f"it has the sum of all sizes and cannot be parsed ({why}), so {self.without_sum}"
+        yield self.told(self.root / self.sum_name, Problem(FindingKind.CORRUPT, detail))
+
+    def remove(self, item: Files) -> Kept | None:
+        """Remove the entry, and subtract its size from the sum."""
+        kept = super().remove(item)
+        if kept is None:
+            self._correct(-self.summed(item))
+        return kept
+
+    def publish(self, entry: PortableEntry, move: Callable[[], bool]) -> bool:
+        """The entry, and then its size in the sum."""
+        done = move()
+        if done:
+            for item in [one for one in self.items(entry.key) if one.key == entry.key]:
+                self._correct(self.summed(item))
+        return done
+
+    def _correct(self, change: int) -> None:
+        """Add a change to the sum, if a sum exists."""
+        try:
+            with suppress(FileNotFoundError), files.open_folder(self.root) as folder:
+                old = files.read_part(folder, self.sum_name, 0, _SUM_BYTES)
+                if len(old) == _SUM_BYTES:
+                    new = max(0, int.from_bytes(old, sys.byteorder) + change)
+                    files.overwrite(
+                        folder, self.sum_name, new.to_bytes(_SUM_BYTES, sys.byteorder), whole=False
+                    )
+        except FormatError as error:
+            self._uncorrected = f"{self.root}: {error}: the sum of sizes in it is out of date"
+
+    def finish_removals(self) -> Sequence[str]:
+        """The report that the sum could not be corrected."""
+        return tuple(filter(None, (*super().finish_removals(), self._uncorrected)))

@@ -14,7 +14,6 @@ from contextlib import AbstractContextManager
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, broken
-from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.portable import Fact, Moving, PortableFile
 from gpucache.caches.torch_places import FlashAttentionPlaces
@@ -31,7 +30,7 @@ class FlashAttention(FlashAttentionPlaces, FilesFormat):
 
     layout = Layout(
         [f"{folder}({_DIGITS})\\.{ending}" for ending in ("o", "lock") for folder in _FOLDERS],
-        left=[Left(folder + _TEMPORARY, HOUR_NS, sure=True) for folder in _FOLDERS],
+        left=[Left(folder + _TEMPORARY, sure=True) for folder in _FOLDERS],
         signs=[_DIGITS],
         key=lambda groups: groups[-1] + hashed(groups[:-1])[:24],
     )

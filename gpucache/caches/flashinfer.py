@@ -16,7 +16,6 @@ from pathlib import Path
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
-from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import VERSION, Layout, Left
 from gpucache.caches.ninja import BUILD, NinjaFormat, built_with
 from gpucache.caches.systems import FlashInferPlaces
@@ -44,7 +43,7 @@ class FlashInfer(FlashInferPlaces, NinjaFormat):
 
     layout = Layout(
         [f"{ops}/{_MODULE}/(?:{names})" for names in _FILES for ops in _OPS],
-        left=[Left(rf"{ops}/{_MODULE}/[\w.-]+\.(?:o|json)\.tmp\.(?P<pid>\d+)", HOUR_NS) for ops in _OPS],
+        left=[Left(rf"{ops}/{_MODULE}/[\w.-]+\.(?:o|json)\.tmp\.(?P<pid>\d+)") for ops in _OPS],
         own=[
             "cubins/",
             *(f"{ops}/tmp/" for ops in _OPS),

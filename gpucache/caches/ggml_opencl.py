@@ -11,7 +11,6 @@ variable they are among temporary files. ggml's Vulkan and CUDA backends store n
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
-from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.systems import GgmlOpenclPlaces
@@ -24,9 +23,7 @@ _AGAIN = "llama.cpp compiles the program again and replaces it"
 class GgmlOpencl(GgmlOpenclPlaces, BinaryFormat):
     """The OpenCL programs of llama.cpp and other programs built with ggml."""
 
-    layout = Layout(
-        [r"([0-9a-f]{64})\.clbin"], left=[Left(r"[0-9a-f]{64}\.clbin\.tmp\.(?P<pid>\d+)", HOUR_NS)]
-    )
+    layout = Layout([r"([0-9a-f]{64})\.clbin"], left=[Left(r"[0-9a-f]{64}\.clbin\.tmp\.(?P<pid>\d+)")])
     wanted = {"key": "the hex digits that GGML_OPENCL_KERNEL_CACHE_DEBUG=1 prints, or of a file's name"}
     opaque = "its entries do not record the inputs of their keys"
     served = "llama.cpp would hand it to the driver"

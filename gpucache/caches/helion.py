@@ -13,7 +13,6 @@ from typing import Any
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.portable import Moving
 from gpucache.caches.torch_places import HelionPlaces
@@ -29,7 +28,7 @@ class Helion(HelionPlaces, FilesFormat):
 
     layout = Layout(
         [r"([0-9a-f]{64})\.best_config"],
-        left=[Left(r"tmp\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", HOUR_NS)],
+        left=[Left(r"tmp\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")],
         own=["triton/", "cute/", "backward/"],
     )
     wanted = {"key": "the 64 hex digits in a file's name"}

@@ -19,7 +19,6 @@ from contextlib import AbstractContextManager
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, broken
-from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.portable import Fact, Moving, PortableFile
 from gpucache.caches.torch_places import InductorPlaces
@@ -71,7 +70,7 @@ class Inductor(InductorPlaces, FilesFormat):
             rf"{_CODE}\.[\w.]+",
         ],
         left=[
-            Left(rf"{folder}/\.(?P<pid>\d+)\.\d+\.tmp", HOUR_NS)
+            Left(rf"{folder}/\.(?P<pid>\d+)\.\d+\.tmp")
             for folder in (
                 rf"fxgraph/[a-z2-7]{{2}}/f{_NAME}",
                 rf"aotautograd/a{_NAME}",

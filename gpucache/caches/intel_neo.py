@@ -10,10 +10,8 @@ variable names must exist, or the driver caches nothing.
 
 from gpucache.answers.entries import Problem
 from gpucache.caches.files import Files
-from gpucache.caches.files_format import BinaryFormat
-from gpucache.caches.format import HOUR_NS
+from gpucache.caches.files_format import BinaryFormat, LockedFormat, SummedFormat
 from gpucache.caches.layout import Layout, Left
-from gpucache.caches.owner_files import LockedFormat, SummedFormat
 from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.systems import IntelNeoPlaces
 from gpucache.payload import PayloadInfo, PayloadKind
@@ -28,7 +26,7 @@ class IntelNeo(IntelNeoPlaces, LockedFormat, SummedFormat, BinaryFormat):
 
     layout = Layout(
         [rf"{_KEY}\.{_KINDS}", rf"[0-9a-f]/[0-9a-f]/{_KEY}\.{_KINDS}"],
-        left=[Left(rf"{_KINDS}\.\w{{6}}", HOUR_NS), Left(rf"[0-9a-f]/[0-9a-f]/{_KINDS}\.\w{{6}}", HOUR_NS)],
+        left=[Left(rf"{_KINDS}\.\w{{6}}"), Left(rf"[0-9a-f]/[0-9a-f]/{_KINDS}\.\w{{6}}")],
         signs=[r"config\.file", rf"{_KEY}\.{_KINDS}", rf"[0-9a-f]/[0-9a-f]/{_KEY}\.{_KINDS}"],
         own=[
             r"config\.file",

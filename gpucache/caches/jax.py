@@ -20,10 +20,9 @@ from pathlib import Path
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
-from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import HOUR_NS, SECOND_NS, UnjudgedError
+from gpucache.caches.files_format import FilesFormat, LockedFormat
+from gpucache.caches.format import SECOND_NS, UnjudgedError
 from gpucache.caches.layout import Layout, Left
-from gpucache.caches.owner_files import LockedFormat
 from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile
 from gpucache.caches.systems import JAX_MAX_SIZE, JaxPlaces
 from gpucache.errors import FormatError
@@ -63,7 +62,7 @@ class Jax(JaxPlaces, LockedFormat):
 
     layout = Layout(
         [rf"(?!_temp_)[\w.-]+-([0-9a-f]{{64}}){kind}" for kind in (_CACHE, "", _USE)],
-        left=[Left(r"_temp_[\w.-]+-[0-9a-f]{64}", HOUR_NS)],
+        left=[Left(r"_temp_[\w.-]+-[0-9a-f]{64}")],
         own=[r"\.lockfile", "xla_gpu_per_fusion_autotune_cache_dir/", "xla_gpu_kernel_cache_file"],
     )
     wanted = {"key": "hex digits of a key as JAX logs it behind the name of the module, or the first of them"}

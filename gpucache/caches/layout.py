@@ -48,12 +48,13 @@ def is_copy(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Files that a stopped writer leaves; directories if the pattern ends in a slash."""
+    """Files that a stopped writer leaves; directories if the pattern ends in a slash.
+
+    Those younger than an hour may be in use, and are not reported.
+    """
 
     pattern: str
     """A group named ``pid`` is the number of the writer's process."""
-    age_ns: int
-    """The age from which they are leftovers; younger ones may be in use, and are not reported."""
     sure: bool = False
     """Whether no other program names a file like this. Otherwise its content decides whose it is, unless its
     name has the number of a process."""

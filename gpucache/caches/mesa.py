@@ -17,9 +17,8 @@ from typing import NamedTuple
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
-from gpucache.caches.format import HOUR_NS
+from gpucache.caches.files_format import SummedFormat
 from gpucache.caches.layout import Layout, Left, hashed
-from gpucache.caches.owner_files import SummedFormat
 from gpucache.caches.portable import WHOLE, Moving, PortableFile
 from gpucache.caches.systems import MesaPlaces
 from gpucache.errors import FormatError
@@ -53,7 +52,7 @@ class Mesa(MesaPlaces, SummedFormat):
             r"()(part\d+)/(mesa_cache)\.idx",
             rf"{_DRIVER}/(.+)/(foz_cache)_idx\.foz",
         ],
-        left=[Left(r"[0-9a-f]{2}/(?:[0-9a-f]{38}|[0-9a-f]{62})\.tmp", HOUR_NS, sure=True)],
+        left=[Left(r"[0-9a-f]{2}/(?:[0-9a-f]{38}|[0-9a-f]{62})\.tmp", sure=True)],
         own=["index", "marker", rf"{_DRIVER}/.+/index", rf"{_DRIVER}/.+/marker", r"part\d+/(?:index|marker)"],
         signs=[
             "index",

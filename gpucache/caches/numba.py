@@ -18,7 +18,6 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches import interpreters, pickles
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.portable import Moving
 from gpucache.caches.systems import NumbaPlaces
@@ -40,7 +39,7 @@ class Numba(NumbaPlaces, FilesFormat):
 
     layout = Layout(
         [rf"{_FUNCTION}\.nbi", rf"{_FUNCTION}\.\d+\.nbc", rf"{_FUNCTION}\.lcs"],
-        left=[Left(rf"{_FUNCTION}(?:\.\d+)?\.nb[ic]\.tmp\.[0-9a-f]{{16}}", HOUR_NS, sure=True)],
+        left=[Left(rf"{_FUNCTION}(?:\.\d+)?\.nb[ic]\.tmp\.[0-9a-f]{{16}}", sure=True)],
         signs=[r".*_[0-9a-f]{40}"],
         key=hashed,
     )

@@ -17,9 +17,8 @@ from typing import NamedTuple
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.verify import Checked
 from gpucache.caches.files import Files
-from gpucache.caches.files_format import OF_OPENCL, BinaryFormat
+from gpucache.caches.files_format import OF_OPENCL, BinaryFormat, LockedFormat
 from gpucache.caches.layout import Layout, hashed
-from gpucache.caches.owner_files import LockedFormat
 from gpucache.caches.portable import Fact, Moving
 from gpucache.caches.systems import OpenCVPlaces
 from gpucache.errors import FormatError

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 class OwnCache(OwnRoot):
-    """A gpucache root as one cache among others."""
+    """A gpucache root as one cache among others: its entries store how they were built."""
 
     name = registry.OWN
     together = 100_000
@@ -222,7 +222,10 @@ class OwnCache(OwnRoot):
         return self.store.beside_bytes()
 
     def sweep(self, max_size_bytes: int | None, why: str = "") -> str:
-        """Remove killed processes' leftovers and, for a limit, the oldest records; a sentence, or nothing."""
+        """Remove killed processes' leftovers and, for a limit, the oldest records; a sentence, or nothing.
+
+        ``why`` is the rule that removed all entries before, if one did: then all records are removed.
+        """
         swept = self.store.sweep(0 if why else max_size_bytes, why)
         what = "leftovers"
         if why:

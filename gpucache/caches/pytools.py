@@ -22,7 +22,7 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches import interpreters, pickles
 from gpucache.caches.databases import DatabaseFormat, has_table, writing
 from gpucache.caches.files import Files
-from gpucache.caches.format import HOUR_NS, HeldError
+from gpucache.caches.format import HeldError
 from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile
 from gpucache.caches.systems import PytoolsPlaces
@@ -44,7 +44,7 @@ class Pytools(PytoolsPlaces, DatabaseFormat):
 
     layout = Layout(
         [_NAME, f"{_NAME}-wal", f"{_NAME}-shm", f"{_NAME}-journal", f"{_ITEM}/contents", f"{_ITEM}/key"],
-        left=[Left(rf"{_FOLDER}/[0-9a-f]{{14,64}}\.lock", HOUR_NS)],
+        left=[Left(rf"{_FOLDER}/[0-9a-f]{{14,64}}\.lock")],
         key=hashed,
     )
     folders_removed = 4

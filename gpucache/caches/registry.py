@@ -24,56 +24,21 @@ if TYPE_CHECKING:
 OWN = "gpucache"
 ALL = "all"
 GROUP = "gpucache.caches"
-SYSTEMS = {
-    "sycl": "sycl.format:Sycl",
-    "futhark": "futhark.format:Futhark",
-    "rocfft": "rocfft.format:Rocfft",
-    "pyopencl": "pyopencl.format:PyOpencl",
-    "pocl": "pocl.format:Pocl",
-    "cuda.core": "cuda_core:CudaCore",
-    "cuda": "cuda_driver:CudaDriver",
-    "cupy": "cupy:Cupy",
-    "jax": "jax:Jax",
-    "triton": "triton:Triton",
-    "intel-neo": "intel_neo:IntelNeo",
-    "mesa": "mesa:Mesa",
-    "nvidia-gl": "nvidia_gl:NvidiaGl",
-    "nvidia-optix": "nvidia_optix:Optix",
-    "amd-comgr": "amd_comgr:AmdComgr",
-    "miopen": "miopen:Miopen",
-    "inductor": "inductor:Inductor",
-    "torch-extensions": "torch_extensions:TorchExtensions",
-    "torch-kernels": "torch_kernels:TorchKernels",
-    "helion": "helion:Helion",
-    "tvm-ffi": "tvm_ffi:TvmFfi",
-    "cute-dsl": "cute_dsl:CuteDsl",
-    "flash-attention": "flash_attention:FlashAttention",
-    "torch-tensorrt": "torch_tensorrt:TorchTensorrt",
-    "onnxruntime-trt": "onnxruntime_tensorrt:OnnxRuntimeTrt",
-    "vllm": "vllm:Vllm",
-    "tilelang": "tilelang:TileLang",
-    "flashinfer": "flashinfer:FlashInfer",
-    "deep-gemm": "deep_gemm:DeepGemm",
-    "numba": "numba:Numba",
-    "warp": "warp:Warp",
-    "taichi": "taichi:Taichi",
-    "hashcat": "hashcat:Hashcat",
-    "darktable": "darktable:Darktable",
-    "opencv": "opencv:OpenCV",
-    "ggml-opencl": "ggml_opencl:GgmlOpencl",
-    "arrayfire": "arrayfire:ArrayFire",
-    "cycles": "cycles:Cycles",
-    "clesperanto": "clesperanto:Clesperanto",
-    "openvino": "openvino:Openvino",
-    "pytools": "pytools:Pytools",
-    "dxvk": "dxvk:Dxvk",
-    "vulkan": "vulkan:Vulkan",
-    "adaptivecpp": "adaptivecpp:AdaptiveCpp",
-    "chromium": "chromium:Chromium",
-    "steam": "steam:Steam",
-    "tinygrad": "tinygrad:Tinygrad",
+SYSTEMS = (
+    "sycl", "futhark", "rocfft", "pyopencl", "pocl", "cuda.core", "cuda", "cupy", "jax", "triton",
+    "intel-neo", "mesa", "nvidia-gl", "nvidia-optix", "amd-comgr", "miopen", "inductor", "torch-extensions",
+    "torch-kernels", "helion", "tvm-ffi", "cute-dsl", "flash-attention", "torch-tensorrt",
+    "onnxruntime-trt", "vllm", "tilelang", "flashinfer", "deep-gemm", "numba", "warp", "taichi", "hashcat",
+    "darktable", "opencv", "ggml-opencl", "arrayfire", "cycles", "clesperanto", "openvino", "pytools",
+    "dxvk", "vulkan", "adaptivecpp", "chromium", "steam", "tinygrad",
+)  # fmt: skip
+"""The third-party systems by name, in display order."""
+_MODULES = {
+    **{name: f"{name}.format" for name in SYSTEMS[:5]},
+    "cuda": "cuda_driver",
+    "onnxruntime-trt": "onnxruntime_tensorrt",
 }
-"""The formats of third-party systems by name: each a module of this room, and the class in it."""
+"""The modules of formats that are not named like their system."""
 NAMES = (OWN, *SYSTEMS)
 EXPORTERS = ("gpucache.caches.futhark.export", "gpucache.caches.rocfft.export")
 """Modules of the systems whose caches can be written; each has its ``FORMS``."""
@@ -108,10 +73,16 @@ def of_others(name: str) -> "ForeignSystem":
     return ForeignSystem(PLACES[name], partial(format_of, name))
 
 
+def module_of(name: str) -> str:
+    """The module of the format of one of ``SYSTEMS``."""
+    return f"gpucache.caches.{_MODULES.get(name) or name.replace('-', '_').replace('.', '_')}"
+
+
 def format_of(name: str) -> "type[Format[Any]]":
     """The format of one of ``SYSTEMS``, whose module is imported now."""
-    module, _, made = SYSTEMS[name].partition(":")
-    found: type[Format[Any]] = getattr(import_module(f"gpucache.caches.{module}"), made)
+    module = import_module(module_of(name))
+    made = (one for one in vars(module).values() if getattr(one, "__module__", "") == module.__name__)
+    found: type[Format[Any]] = next(one for one in made if getattr(one, "name", "") == name)
     return found
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from gpucache.answers.entries import Problem
-from gpucache.caches.files import Files, free_abandoned, open_folder, read
+from gpucache.caches.files import Files, free_abandoned, open_folder, read, take_lock
 from gpucache.caches.format import HOUR_NS, Check
 from gpucache.caches.portable import SYNCED_AT_ONCE, PortableEntry, PortableFile, Restored, Start
 from gpucache.errors import FormatError
@@ -333,14 +333,6 @@ def _remove_if_dead(path: Path) -> bool:
 
 def _lock(fd: int) -> bool | None:
     """Whether a directory could be locked; None on a file system without locks."""
-    if sys.platform == "win32":
-        return True
-    import fcntl
-
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return None
-    return True
+    with suppress(OSError):
+        return take_lock(fd, 0)
+    return None

@@ -19,7 +19,6 @@ from hashlib import sha256
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import VERSION, Layout, Left
 from gpucache.caches.portable import Moving
 from gpucache.caches.systems import TileLangPlaces
@@ -60,10 +59,8 @@ class TileLang(TileLangPlaces, FilesFormat):
     layout = Layout(
         [f"{folder}/(?:{names})" for names in (_BINARY, _SOURCES, _LISTS) for folder in _FOLDERS],
         left=[
-            Left(rf"{_VERSION}/{_PLATFORM}/\.staging/{_STAGED}/(?:{_NAMES})", HOUR_NS),
-            Left(
-                rf"{_VERSION}/\.staging/\w+-binaries/[0-9a-f]{{64}}\.(?P<pid>\d+)\.\w+/(?:{_NAMES})", HOUR_NS
-            ),
+            Left(rf"{_VERSION}/{_PLATFORM}/\.staging/{_STAGED}/(?:{_NAMES})"),
+            Left(rf"{_VERSION}/\.staging/\w+-binaries/[0-9a-f]{{64}}\.(?P<pid>\d+)\.\w+/(?:{_NAMES})"),
         ],
         own=[rf"{_VERSION}/{_PLATFORM}/frontend/"],
         signs=_FOLDERS,

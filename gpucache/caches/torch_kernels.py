@@ -11,7 +11,6 @@ import re
 from gpucache.answers.entries import CacheEntry
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
-from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.portable import Moving
 from gpucache.caches.torch_places import TorchKernelsPlaces
@@ -26,7 +25,7 @@ class TorchKernels(TorchKernelsPlaces, BinaryFormat):
 
     layout = Layout(
         [_NAME],
-        left=[Left(_NAME + r"_tmp_\d+", HOUR_NS)],
+        left=[Left(_NAME + r"_tmp_\d+")],
         key=lambda groups: groups[5] + hashed(groups[:5])[:24],
     )
     wanted = {"key": "the 40 hex digits in a file's name, or more of an entry's"}

@@ -22,7 +22,6 @@ from uuid import uuid4
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files, Identity, allocated_bytes, publish, read
 from gpucache.caches.files_format import FilesFormat, broken
-from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left
 from gpucache.caches.portable import Moving, PortableEntry, PortableFile
 from gpucache.caches.systems import TritonPlaces
@@ -66,9 +65,9 @@ class Triton(TritonPlaces, FilesFormat):
             rf"{_FOLDER}/{_FILE}\.json",
         ],
         left=[
-            Left(rf"{_FOLDER}/{_WRITER}/{_FILE}", HOUR_NS),
-            Left(rf"{_FOLDER}/{_FILE}\.{_WRITER}", HOUR_NS),
-            Left(rf"{_WRITER}/{_FILE}", HOUR_NS),
+            Left(rf"{_FOLDER}/{_WRITER}/{_FILE}"),
+            Left(rf"{_FOLDER}/{_FILE}\.{_WRITER}"),
+            Left(rf"{_WRITER}/{_FILE}"),
         ],
         key=lambda groups: _key(groups[0]),
     )

@@ -23,7 +23,6 @@ from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.evict import Kept
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import HOUR_NS
 from gpucache.caches.inductor import Inductor, require_no_cpu
 from gpucache.caches.layout import Layout, Left, hashed
 from gpucache.caches.portable import Moving, PortableEntry, PortableFile
@@ -60,7 +59,7 @@ class Vllm(VllmPlaces, FilesFormat):
             *(f"{place}/{one}" for place, made in _PLACES for one in made.layout.entries),
         ],
         left=[
-            *(Left(rf"{one}/{_RANK}/model\.(?P<pid>\d+)\.tmp", HOUR_NS) for one in _MODELS),
+            *(Left(rf"{one}/{_RANK}/model\.(?P<pid>\d+)\.tmp") for one in _MODELS),
             *(
                 replace(one, pattern=f"{place}/{one.pattern}")
                 for place, made in _PLACES

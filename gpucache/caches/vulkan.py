@@ -20,7 +20,6 @@ from gpucache.caches import files
 from gpucache.caches.desktop_places import VulkanPlaces
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import BinaryFormat
-from gpucache.caches.format import HOUR_NS
 from gpucache.caches.layout import Layout, Left, Whose, hashed
 from gpucache.caches.portable import WHOLE
 from gpucache.errors import FormatError
@@ -41,7 +40,7 @@ class Vulkan(VulkanPlaces, BinaryFormat):
 
     layout = Layout(
         [r"((?!\.goutputstream-).+)"],
-        left=[Left(r"\.goutputstream-\w{6}", HOUR_NS)],
+        left=[Left(r"\.goutputstream-\w{6}")],
         key=hashed,
     )
     opaque = "its header names a device and a driver, and nothing says which pipelines are in it"

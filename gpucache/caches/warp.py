@@ -21,7 +21,7 @@ from pathlib import Path
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, broken
-from gpucache.caches.format import HOUR_NS, architecture
+from gpucache.caches.format import architecture
 from gpucache.caches.layout import VERSION, Layout, Left, hashed
 from gpucache.caches.portable import Fact, Moving, PortableFile
 from gpucache.caches.systems import WarpPlaces
@@ -59,7 +59,7 @@ class Warp(WarpPlaces, FilesFormat):
             )
             for top in _TOPS
         ],
-        left=[Left(rf"{top}{_MODULE}_p(?P<pid>\d+)(?:_t\d+)?/{_FILE}[\w.]+", HOUR_NS) for top in _TOPS],
+        left=[Left(rf"{top}{_MODULE}_p(?P<pid>\d+)(?:_t\d+)?/{_FILE}[\w.]+") for top in _TOPS],
         signs=[f"{top}{one}" for one in (_MODULE, "bin/wp_.+", "gen/wp_.+") for top in _TOPS],
         own=[f"{top}lto/" for top in (f"{VERSION}/", "")],
         key=lambda groups: groups[-1] + hashed(groups[:-1])[: 40 - len(groups[-1])],

@@ -6,13 +6,14 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from gpucache.answers.entries import CacheEntry, EntryReport
+from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Problem
+from gpucache.answers.verify import Checked, Finding
 from gpucache.backends.interface import Backend
 from gpucache.backends.registry import backend_names, load_backend
 from gpucache.caches.interface import OwnRoot
 from gpucache.engine.prepare import prepare
 from gpucache.engine.selection import Opened
-from gpucache.engine.verify import Trial, Try
+from gpucache.engine.verify import Try
 from gpucache.engine.warm.plan import Job
 from gpucache.engine.workers.pool import Bounds, Died, Done, run_isolated
 from gpucache.errors import CompileError, GpucacheError
@@ -53,7 +54,7 @@ def try_load(
     load: Callable[[tuple[Artifact, Target]], tuple[str, ...]],
     load_other: Callable[[Target], object],
     entry: CacheEntry,
-) -> Trial:
+) -> Checked:
     """Load an entry on the device of its target; if that fails, try another program with ``load_other``.
 
     The entry is at fault only if the other one can be loaded: without threads, memory or descriptors a driver
@@ -62,19 +63,21 @@ def try_load(
     try:
         artifact, target = cache.artifact(entry), Target.parse(entry.target)
     except (GpucacheError, ValueError) as error:
-        return Trial(note=f"not loaded: {error}")
+        return Checked(entry.key, notes=(f"not loaded: {error}",))
     answer = _in_child(load, (artifact, target))
     if isinstance(answer, CompileError | Died):
         other = _in_child(load_other, target)
         if isinstance(other, BaseException | Died):
             why = other.reason if isinstance(other, Died) else str(other).partition("\n")[0]
-            return Trial(unchecked=f"no other program can be loaded for {target} now either: {why}")
+            return Checked(
+                entry.key, unchecked=f"no other program can be loaded for {target} now either: {why}"
+            )
         if isinstance(answer, Died):
-            return Trial(problem=f"loading it failed: {answer.reason}")
-        return Trial(problem=answer.message)
+            return _defective(entry, f"loading it failed: {answer.reason}")
+        return _defective(entry, answer.message)
     if isinstance(answer, BaseException):
-        return Trial(note=f"not loaded: {answer}")
-    return Trial()
+        return Checked(entry.key, notes=(f"not loaded: {answer}",))
+    return Checked(entry.key)
 
 
 def try_rebuild(
@@ -84,34 +87,38 @@ def try_rebuild(
     environ: Mapping[str, str],
     compile_: Callable[[Job], Artifact],
     entry: CacheEntry,
-) -> Trial:
+) -> Checked:
     """Compile an entry again from its source file, with the same toolchain, and compare the bytes."""
     device = next((one for one in devices if str(one.target) == entry.target and one.toolchain), None)
     if device is None or device.toolchain is None or device.target is None:
-        return Trial(note="not rebuilt: its target is not on this machine")
+        return Checked(entry.key, notes=("not rebuilt: its target is not on this machine",))
     if device.toolchain.fields != entry.toolchain:
-        return Trial(note="not rebuilt: another toolchain made it")
+        return Checked(entry.key, notes=("not rebuilt: another toolchain made it",))
     try:
         report, artifact = cache.report(entry), cache.artifact(entry)
         request = request_of(report, device.target)
         prepared = prepare(backends[device.backend], request, device.toolchain, environ)
     except (GpucacheError, ValueError) as error:
-        return Trial(note=f"not rebuilt: {error}")
+        return Checked(entry.key, notes=(f"not rebuilt: {error}",))
     if entry.key not in (str(prepared.key), str(prepared.located_key)):
-        return Trial(note="not rebuilt: its headers or the environment have changed since")
+        return Checked(entry.key, notes=("not rebuilt: its headers or the environment have changed since",))
     compilation = prepared.compilation
     if compilation.differs:
-        return Trial(note=f"not comparable: {compilation.differs}")
+        return Checked(entry.key, notes=(f"not comparable: {compilation.differs}",))
     answer = _in_child(compile_, Job(request, device.toolchain, _ALONE.timeout_s))
     if not isinstance(answer, Artifact):
         why = answer.message if isinstance(answer, GpucacheError) else str(answer)
         why = answer.reason if isinstance(answer, Died) else why
-        return Trial(note=f"not rebuilt: {why}")
+        return Checked(entry.key, notes=(f"not rebuilt: {why}",))
     if answer.payload == artifact.payload:
-        return Trial()
+        return Checked(entry.key)
     if why := answer.refusal or compilation.may_differ:
-        return Trial(note=f"not comparable: {why}")
-    return Trial(problem="compiling it again gives other bytes")
+        return Checked(entry.key, notes=(f"not comparable: {why}",))
+    return _defective(entry, "compiling it again gives other bytes")
+
+
+def _defective(entry: CacheEntry, detail: str) -> Checked:
+    return Checked(entry.key, (Finding.about(entry, Problem(FindingKind.MISLABELLED, detail)),))
 
 
 def request_of(report: EntryReport, target: Target, *, changed: bool = False) -> BuildRequest:

@@ -6,7 +6,6 @@ this machine: superseded and stale ones.
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import repeat
 from types import MappingProxyType
 
@@ -20,20 +19,8 @@ from gpucache.engine.workers.capacity import cores
 from gpucache.errors import WorkersError
 from gpucache.host.forks import shared_out
 
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """The result of loading an entry on a device or of rebuilding it."""
-
-    problem: str = ""
-    """The defect; empty if there is none."""
-    note: str = ""
-    """A fact that could not be found out, and why."""
-    unchecked: str = ""
-    """Why no entry can be tried now."""
-
-
-Try = Callable[[CacheEntry], Trial]
+Try = Callable[[CacheEntry], Checked]
+"""Loads an entry on a device, or builds it again; ``unchecked`` is why no entry can be tried now."""
 _WORTH_A_SHARE = 2_000
 """How many entries are worth a process."""
 _TOGETHER = 256
@@ -154,13 +141,11 @@ def repaired(cache: Cache, found: Sequence[tuple[Checked, CacheEntry | None]]) -
 def _tried(checked: Checked, entry: CacheEntry, trials: Sequence[Try]) -> Checked:
     for attempt in trials:
         trial = attempt(entry)
-        if trial.problem:
-            finding = Finding.about(entry, Problem(FindingKind.MISLABELLED, trial.problem))
-            checked = checked._replace(findings=(*checked.findings, finding))
-        if trial.note:
-            checked = checked._replace(notes=(*checked.notes, trial.note))
-        if trial.unchecked:
-            checked = checked._replace(unchecked=trial.unchecked)
+        checked = checked._replace(
+            findings=(*checked.findings, *trial.findings),
+            notes=(*checked.notes, *trial.notes),
+            unchecked=trial.unchecked or checked.unchecked,
+        )
     return checked
 
 

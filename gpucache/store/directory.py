@@ -245,7 +245,7 @@ class DirectoryStore(EntryReader):
         did. Does nothing unless the root is marked as ours. Raises nothing.
         """
         if not self._writable or not self.is_marked():
-            return Swept(0, 0, self.beside_bytes())
+            return Swept(0, 0)
         return scan.sweep(self._root, self.history, max_size_bytes, why, time.time_ns())
 
     def leftovers(self, now_ns: int) -> Iterator[Leftover]:

@@ -33,11 +33,10 @@ T = TypeVar("T")
 
 
 class Swept(NamedTuple):
-    """The allocated bytes that a sweep removed, and those that are left."""
+    """The files that a sweep removed, and their allocated bytes."""
 
     files: int
     freed_bytes: int
-    left_bytes: int
 
 
 def _ignored(_: Path, __: str) -> None: ...
@@ -278,7 +277,7 @@ def sweep(root: RootFolder, history: History, max_size_bytes: int | None, why: s
     """
     gone = remove_left(root, now_ns)
     rest = sorted(_items(root))
-    left = over = sum(item.allocated_bytes for item in rest)
+    over = sum(item.allocated_bytes for item in rest)
     going = []
     for item in rest if max_size_bytes is not None else ():
         if over > (max_size_bytes or 0) // _SHARE and item.place not in _LEFT:
@@ -291,7 +290,7 @@ def sweep(root: RootFolder, history: History, max_size_bytes: int | None, why: s
         with suppress(*UNUSABLE), root.open(*item.place) as folder:
             folder.unlink(item.name)
             removed.append(item.allocated_bytes)
-    return Swept(len(gone) + len(removed), sum(gone) + sum(removed), left - sum(removed))
+    return Swept(len(gone) + len(removed), sum(gone) + sum(removed))
 
 
 def _items(root: RootFolder) -> Iterator[_Item]:

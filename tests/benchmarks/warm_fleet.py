@@ -15,7 +15,7 @@ from gpucache.backends.cuda import BACKEND
 from gpucache.engine.lookup import build
 from gpucache.engine.stores import Stores
 from gpucache.model import Artifact, Device
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from tests.benchmarks.measure import Comparison, Effort, Side, compare, process
 from tests.fleets import asked, device_of, gpu_machine, recorded, words
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpucache.caches.registry import SYSTEMS
+from gpucache.caches.registry import SYSTEMS, module_of
 from tests.children import run_text
 from tests.patience import PATIENCE_S
 
@@ -129,7 +129,7 @@ def test_a_system_without_a_cache_is_not_loaded(tmp_path: Path, monkeypatch: pyt
         monkeypatch.delenv(name, raising=False)
     places = {"HOME": "home", "GPUCACHE_DIR": "root", "TMPDIR": "tmp"}
     environment = {name: str(tmp_path / place) for name, place in places.items()}
-    formats = {f"gpucache.caches.{one.partition(':')[0]}" for one in SYSTEMS.values()}
+    formats = set(map(module_of, SYSTEMS))
     code, modules = _modules(tmp_path / "modules", ["inspect"], environment)
     beside = modules & formats  # of the user who runs the tests, whose record some owners follow
     assert code == 0 and beside <= {"gpucache.caches.hashcat", "gpucache.caches.mesa"}

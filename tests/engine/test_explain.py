@@ -14,9 +14,9 @@ from gpucache.engine.explain import explain, is_poisoned
 from gpucache.engine.lookup import get_or_build, look_up
 from gpucache.engine.prepare import Prepared, prepare
 from gpucache.engine.stores import NoEntry, Stores, miss_record
-from gpucache.model import CacheKey, EntryDetail, Target
-from gpucache.store import Damage, Damaged, DirectoryStore, Event
-from gpucache.store.interface import ScannedEntry
+from gpucache.model import CacheKey, EntryDetail, FindingKind, Target
+from gpucache.store.directory import DirectoryStore
+from gpucache.store.interface import Damaged, Event, ScannedEntry
 
 Ready = Callable[..., Prepared]
 Tree = Callable[..., Path]
@@ -77,7 +77,9 @@ def test_poison_is_forgotten_after_a_week(store: DirectoryStore, ready: Ready, s
     prepared, day_ns = ready(), 86_400 * 10**9
     for days, verdict in ((8, Verdict.NEVER_BUILT), (6, Verdict.POISONED)):
         when_ns = time_ns() - days * day_ns
-        store.history.record("show", Event(when_ns, "poisoned", str(prepared.key), "cuda:compute_90", "it died"))
+        store.history.record(
+            "show", Event(when_ns, "poisoned", str(prepared.key), "cuda:compute_90", "it died")
+        )
         assert explain(stores, prepared, NoEntry()).verdict is verdict
 
 

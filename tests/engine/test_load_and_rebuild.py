@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gpucache.answers.entries import CacheEntry
-from gpucache.answers.verify import Checked
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
+from gpucache.answers.verify import Checked, Finding
 from gpucache.engine.load_and_rebuild import try_load
-from gpucache.engine.verify import Trial, run_verify
+from gpucache.engine.verify import run_verify
 from gpucache.errors import CompileError, WorkersError
 from gpucache.model import Artifact, ArtifactKind
 
@@ -29,32 +29,38 @@ def rejects(_: object) -> tuple[str, ...]:
     raise CompileError("the driver rejected the binary (INVALID_BINARY)")
 
 
+def _defective(detail: str) -> Checked:
+    return Checked(ENTRY.key, (Finding.about(ENTRY, Problem(FindingKind.MISLABELLED, detail)),))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("load", "other", "trial"),
     [
-        (loads, dies, Trial()),
-        (dies, loads, Trial(problem="loading it failed: its compiler process died of SIGABRT")),
-        (rejects, loads, Trial(problem="the driver rejected the binary (INVALID_BINARY)")),
+        (loads, dies, Checked(ENTRY.key)),
+        (dies, loads, _defective("loading it failed: its compiler process died of SIGABRT")),
+        (rejects, loads, _defective("the driver rejected the binary (INVALID_BINARY)")),
         (
             dies,
             dies,
-            Trial(
+            Checked(
+                ENTRY.key,
                 unchecked="no other program can be loaded for opencl:intel/cpu now either: "
-                "its compiler process died of SIGABRT"
+                "its compiler process died of SIGABRT",
             ),
         ),
         (
             rejects,
             rejects,
-            Trial(
+            Checked(
+                ENTRY.key,
                 unchecked="no other program can be loaded for opencl:intel/cpu now either: "
-                "the driver rejected the binary (INVALID_BINARY)"
+                "the driver rejected the binary (INVALID_BINARY)",
             ),
         ),
     ],
 )
-def test_an_entry_is_at_fault_where_another_program_loads(load: Any, other: Any, trial: Trial) -> None:
+def test_an_entry_is_at_fault_where_another_program_loads(load: Any, other: Any, trial: Checked) -> None:
     """A driver that loads nothing at all, for want of threads or memory, proves nothing about an entry."""
     assert try_load(_CACHE, load, other, ENTRY) == trial
 
@@ -63,7 +69,7 @@ def test_without_workers_the_rest_is_not_tried() -> None:
     """After one failed start every entry is checked by its bytes alone, and the report says so."""
     tried = []
 
-    def unstartable(entry: CacheEntry) -> Trial:
+    def unstartable(entry: CacheEntry) -> Checked:
         tried.append(entry)
         raise WorkersError("no worker process can be started (no memory)")
 

@@ -18,7 +18,7 @@ from gpucache.answers.why import Reach
 from gpucache.caches import files
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat
-from gpucache.caches.format import HOUR_NS, Check, Clock
+from gpucache.caches.format import Check, Clock
 from gpucache.caches.futhark import explaining, file
 from gpucache.caches.futhark.file import COMPARED_BYTES
 from gpucache.caches.futhark.locations import FutharkPlaces, folder_of
@@ -46,7 +46,7 @@ _BAD_PAYLOAD = frozenset({FindingKind.CORRUPT, FindingKind.MISLABELLED})
 class Futhark(FutharkPlaces, FilesFormat):
     """The files that programs made by ``futhark cuda``, ``hip`` and ``opencl`` leave at a given place."""
 
-    layout = Layout((), left=[Left(file.PARTIAL, HOUR_NS)])
+    layout = Layout((), left=[Left(file.PARTIAL)])
     wanted = explaining.FIELDS
     moving = Moving(untold=("program", "options", Fact.DRIVER))
     fixes = frozenset({FindingKind.TRUNCATED, *_BAD_PAYLOAD})

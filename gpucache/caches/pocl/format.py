@@ -26,7 +26,7 @@ from gpucache.answers.evict import Kept
 from gpucache.answers.verify import Checked
 from gpucache.answers.why import Reach
 from gpucache.caches import files
-from gpucache.caches.files import Files
+from gpucache.caches.files import Files, Tally
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.interface import Wanted
 from gpucache.caches.layout import Whose
@@ -43,7 +43,6 @@ from gpucache.caches.pocl.entry import (
 )
 from gpucache.caches.pocl.locations import PoclPlaces
 from gpucache.caches.portable import Fact, Moving, PortableFile
-from gpucache.caches.tally import Tally
 from gpucache.errors import FormatError
 from gpucache.folders import Folder
 from gpucache.model import BuildRequest, KeyField, Toolchain

@@ -20,7 +20,7 @@ from gpucache.answers.entries import CacheEntry, EntryReport, FindingKind, Probl
 from gpucache.answers.evict import Kept
 from gpucache.answers.verify import Checked
 from gpucache.answers.why import Reach
-from gpucache.caches import files, interpreters, tally
+from gpucache.caches import files, interpreters
 from gpucache.caches.files import Files
 from gpucache.caches.files_format import FilesFormat, needed
 from gpucache.caches.format import Clock, HeldError, UnjudgedError
@@ -261,7 +261,7 @@ class PyOpencl(PyOpenclPlaces, FilesFormat):
         with suppress(OSError, ValueError), files.open_folder(self.root) as folder:
             names = (one.name for one in folder.entries() if one.name != locations.LOCK)
             rest = (name for name in names if not (locations.is_key(name) or locations.python_of(name)))
-            if told := tally.listed(rest):
+            if told := files.listed(rest):
                 detail = f"it also contains {told}, not PyOpenCL's; keep it elsewhere"
                 problem = Problem(FindingKind.LEFTOVER, detail)
                 yield self.told(self.root, problem, printable(self.root.name, None))
