@@ -163,9 +163,12 @@ def held_by_name(folder: Folder, name: str, mode: int) -> Iterator[None]:
     try:
         yield
     finally:
-        os.close(fd)
+        if sys.platform == "win32":  # which removes no open file
+            os.close(fd)
         with suppress(FileNotFoundError):
             folder.unlink(name)
+        if sys.platform != "win32":  # afterwards: another gpucache could take it for that of a killed one
+            os.close(fd)
 
 
 def _taken_by_name(folder: Folder, name: str, mode: int) -> int:

@@ -9,6 +9,7 @@ import pytest
 
 from gpucache.answers.entries import FindingKind
 from gpucache.answers.evict import Kept
+from gpucache.caches import files
 from gpucache.caches.pyopencl import locks
 from gpucache.caches.pyopencl.locations import LOCK
 from gpucache.folders import Folder
@@ -267,3 +268,20 @@ def test_a_repair_without_the_right_to_write_says_why(key: str) -> None:
         (root / key / "info").write_bytes(b"")
         told = as_nobody(work)
         assert "cannot be removed from" in told and "fix its permissions" in told and "repaired=False" in told
+
+
+def test_a_lock_is_removed_before_it_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another gpucache could take it for that of a killed one, put its own there, and lose that."""
+    taken, unlink = [], Folder.unlink
+
+    def watched(folder: Folder, name: str) -> None:
+        if name == LOCK:
+            fd = folder.open_file(name, flags=os.O_WRONLY)
+            taken.append(files.take_lock(fd, 0))
+            os.close(fd)
+        unlink(folder, name)
+
+    monkeypatch.setattr(Folder, "unlink", watched)
+    with locks.held(tmp_path, time.time_ns):
+        pass
+    assert taken == [False] and not (tmp_path / LOCK).exists()
