@@ -11,7 +11,7 @@ import pytest
 from gpucache.answers.fleet import Shell
 from gpucache.engine.warm.run import prepare_item
 from gpucache.probe.profile import Profile, save_profile
-from gpucache.store import DirectoryStore
+from gpucache.store.directory import DirectoryStore
 from gpucache.store.history import History
 from tests.fleets import asked, device_of, gpu_machine, recorded, words
 from tests.remote.servers import nginx
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpucache.engine.warm.plan import WarmItem
     from gpucache.engine.warm.run import Session
     from gpucache.model import Device
-    from gpucache.store import Event, ScannedEntry
+    from gpucache.store.interface import Event, ScannedEntry
     from tests.cli.conftest import Answer, Run
 
 OLD = {"NVRTC version": "12.8", "NVRTC build id": "0" * 40}

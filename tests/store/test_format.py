@@ -11,11 +11,10 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucache.model import CacheKey, Check, Entry, EntryDetail, EntryHead, KeyField
+from gpucache.model import CacheKey, Check, Entry, EntryDetail, EntryHead, FindingKind, KeyField
 from gpucache.store import format as entry_format
 from gpucache.store.description import BUILD_LOG_CAP, decode_head, encode_head
 from gpucache.store.format import HEADER, Description, EntryFormatError, encode, read_sound
-from gpucache.store.interface import Damage
 from tests.store.conftest import build_entry
 
 _TEXT = st.text(max_size=12) | st.just(os.fsdecode(b"caf\xe9"))
@@ -57,7 +56,7 @@ def _read(path: Path, data: bytes, key: CacheKey) -> tuple[Description, bytes]:
         os.close(fd)
 
 
-def _damage(path: Path, data: bytes, entry: Entry) -> Damage:
+def _damage(path: Path, data: bytes, entry: Entry) -> FindingKind:
     with pytest.raises(EntryFormatError) as caught:
         _read(path, data, entry.key)
     return caught.value.damage
@@ -167,7 +166,10 @@ def test_head_of_other_types_is_corrupt(tmp_path: Path, name: str) -> None:
 )
 def test_head_that_is_no_object_is_corrupt(tmp_path: Path, head: bytes) -> None:
     """Anything but a JSON object is refused, however deep or long."""
-    assert _damage(tmp_path / "entry", _assemble(build_entry(), head, b"{}"), build_entry()) is FindingKind.CORRUPT
+    assert (
+        _damage(tmp_path / "entry", _assemble(build_entry(), head, b"{}"), build_entry())
+        is FindingKind.CORRUPT
+    )
 
 
 @pytest.mark.parametrize(

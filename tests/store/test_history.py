@@ -130,4 +130,6 @@ def test_writing_where_nothing_can_be_written_is_silent(tmp_path: Path) -> None:
     store = DirectoryStore(tmp_path / "file", writable=True)
     store.history.record("saxpy", _event(1))
     store.journal({"number": 1})
-    assert store.history.events("saxpy") == [] and store.journal_tail(5) == [] and store.history.programs() == []
+    assert (
+        store.history.events("saxpy") == [] and store.journal_tail(5) == [] and store.history.programs() == []
+    )
