@@ -389,9 +389,13 @@ class _Told:
 TARGET, TOOLCHAIN = Target("cuda", "sm_90"), Toolchain("nvrtc", (), ())
 
 
-def _profile(**environment: str) -> bytes:
-    device = Device(TARGET, "cuda", "", "", available=True, detail="", toolchain=TOOLCHAIN)
-    return encode_profile(Profile((device,), environment))
+def _profile(environment: Mapping[str, str], target: Target, toolchain: Toolchain) -> bytes:
+    device = Device(target, target.backend, "", "", available=True, detail="", toolchain=toolchain)
+    return encode_profile(Profile((device,), dict(environment)))
+
+
+def _nvrtc(**environment: str) -> bytes:
+    return _profile(environment, TARGET, TOOLCHAIN)
 
 
 def _outcomes(cluster: Cluster, *parts: Mapping[str, bytes]) -> list[Done[Any] | Failed | Died]:
@@ -403,10 +407,21 @@ def _outcomes(cluster: Cluster, *parts: Mapping[str, bytes]) -> list[Done[Any] |
 @pytest.mark.parametrize(("most", "odd"), [({}, {"NVVM_A": "1"}), ({"NVVM_A": "1"}, {})])
 def test_the_variables_are_those_of_most_workers(most: dict[str, str], odd: dict[str, str]) -> None:
     """A worker with a variable that the others lack, or without one of theirs, builds nothing."""
-    looks = {"odd": _profile(**odd), "a": _profile(**most), "b": _profile(**most)}
+    looks = {"odd": _nvrtc(**odd), "a": _nvrtc(**most), "b": _nvrtc(**most)}
     cluster = Cluster(_Told(looks), "a test")
     assert cluster.machine.environment == most
     assert {*cluster.slots(Task("", TARGET, TOOLCHAIN, lambda: None))} == {"a", "b"}
+
+
+def test_each_compiler_has_the_variables_of_its_workers() -> None:
+    """Workers with another implementation of OpenCL, and with variables for it, build for it."""
+    target, toolchain = Target("opencl", "intel/cpu"), Toolchain("intel", (), ())
+    both = {"CL_CONFIG_A": "1", "POCL_B": "2"}
+    intel = _profile(both, target, toolchain)
+    pocl = _profile({"POCL_B": "3"}, Target("opencl", "pocl/cpu"), Toolchain("pocl", (), ()))
+    cluster = Cluster(_Told({"a": intel, "b": pocl, "c": pocl}), "a test")
+    assert cluster.machine.environment == {"CL_CONFIG_A": "1", "POCL_B": "3"}
+    assert {*cluster.slots(Task("", target, toolchain, lambda: None))} == {"a"}
 
 
 @pytest.mark.parametrize(
@@ -429,7 +444,7 @@ def test_only_a_signal_is_held_against_a_program(
     """Trouble of a worker, its host or the way there is not; no answer is waited for without an end."""
     monkeypatch.setattr(clusters, "_ANSWER_CAP", 7)
     monkeypatch.setattr(clusters, "_GRACE_S", 0.0)
-    [outcome] = _outcomes(Cluster(_Told({"a": _profile()}, answer), "a test"))
+    [outcome] = _outcomes(Cluster(_Told({"a": _nvrtc()}, answer), "a test"))
     assert isinstance(outcome, kind)
     assert told in str(outcome)
     assert (isinstance(outcome, Died) and outcome.lost) is lost
@@ -439,7 +454,7 @@ class _Lacking(_Told):
     """An engine whose worker's process is another one for each second job, and lacks its parts."""
 
     def __init__(self) -> None:
-        super().__init__({"a": _profile()})
+        super().__init__({"a": _nvrtc()})
         self.sent: list[object] = []
 
     def submit(self, worker: str, function: Callable[..., object], *arguments: object) -> Future[object]:
@@ -496,12 +511,12 @@ def test_a_worker_that_does_not_say_what_it_can_build_for(monkeypatch: pytest.Mo
 def test_a_refused_worker_that_comes_back_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may have another version of gpucache now."""
     monkeypatch.setattr(clusters, "_LOOK_S", 0.0)
-    engine = _Told({"a": _profile(), "b": OSError("no room")})
+    engine = _Told({"a": _nvrtc(), "b": OSError("no room")})
     cluster = Cluster(engine, "a test")
     assert {*cluster.slots()} == {"a"}
-    engine.looks = {"a": _profile()}
+    engine.looks = {"a": _nvrtc()}
     cluster.notice()
-    engine.looks = {"a": _profile(), "b": _profile()}
+    engine.looks = {"a": _nvrtc(), "b": _nvrtc()}
     cluster.notice()
     assert {*cluster.slots()} == {"a", "b"}
 

@@ -208,24 +208,24 @@ class Cluster:
                 deal.end()
 
     def _machine(self) -> Machine:
-        """The devices of all workers and the variables of each backend; where they differ, those of most."""
+        """The devices of all workers and the variables of each compiler; where they differ, those of most."""
         counts = Counter(self._of.values())
         profiles = [self._profiles[of] for of, _ in counts.most_common()]
         devices: dict[object, Device] = {}
         for device in sorted((one for each in profiles for one in each.devices), key=_unavailable):
             devices.setdefault(device.target or (device.backend, device.name), device)
-        givers: dict[str, Profile] = {}
+        environment: dict[str, str] = {}
+        chosen: set[tuple[str, Toolchain]] = set()
         for each in profiles:
-            for device in each.devices:
-                if device.available:
-                    givers.setdefault(device.backend, each)
-        environment = {
-            name: text
-            for backend, each in givers.items()
-            for device in each.devices
-            if device.backend == backend and device.toolchain is not None
-            for name, text in load_backend(backend).environment(device.toolchain, each.environment)
-        }
+            have = ((one.backend, one.toolchain) for one in each.devices if one.available)
+            new = {(name, toolchain) for name, toolchain in have if toolchain is not None} - chosen
+            environment |= {
+                name: text
+                for backend, toolchain in new
+                for name, text in load_backend(backend).environment(toolchain, each.environment)
+                if not any(load_backend(other).environment(one, {name: text}) for other, one in chosen)
+            }
+            chosen |= new
         self.machine = Machine(tuple(devices.values()), environment)
         return self.machine._replace(notes=tuple(self._notes(counts)))
 
