@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from msgspec import msgpack
 
 from gpucache import __version__
 from gpucache.engine.workers import clusters
-from gpucache.engine.workers.clusters import LACKS_PARTS, Cluster, Job, Task, in_process, look
+from gpucache.engine.workers.clusters import LACKS_PARTS, Cluster, Job, Task, in_process, look, open_cluster
 from gpucache.engine.workers.pool import Died, Done, Failed
 from gpucache.errors import WorkersError
 from gpucache.model import CacheKey, Device, Entry, Target, Toolchain
@@ -343,6 +344,16 @@ def test_a_cluster_that_cannot_be_used_is_told_before_anything_is_built(
     answer = run("warm", "--example", "--on", *words)
     assert (answer.code, told in answer.err) == (code, True), answer.err
     assert not root.exists()
+
+
+def test_a_server_that_says_nothing_is_no_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes the connection, as one that is stopped does."""
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(clusters, "_CONNECT_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        name = f"dask:tcp://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(WorkersError, match="no Dask scheduler can be reached"), open_cluster(name):
+            pass
 
 
 class _Late(Future[object]):

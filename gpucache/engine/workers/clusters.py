@@ -434,11 +434,22 @@ def _dask(address: str) -> Iterator[_Engine]:
         raise _missing("dask:ADDRESS", "dask") from None
     logging.getLogger("distributed").setLevel(logging.CRITICAL + 1)
     warnings.filterwarnings("ignore", module="distributed")
+    made = Future[Any]()
+
+    def connect() -> None:
+        try:
+            made.set_result(Client(address, timeout=_CONNECT_S, set_as_default=False))
+        except Exception as error:
+            made.set_exception(error)
+
+    # In a thread: it waits without end for a server that takes a connection and says nothing.
+    threading.Thread(target=connect, daemon=True).start()
     try:
-        client = Client(address, timeout=_CONNECT_S, set_as_default=False)
+        client = made.result(2 * _CONNECT_S)
     except (OSError, ValueError, ImportError) as error:
         raise WorkersError(
-            f"no Dask scheduler can be reached at {address} ({error}); check the address, and that it runs"
+            f"no Dask scheduler can be reached at {address} ({_line(error)}); "
+            "check the address, and that it runs"
         ) from None
     try:
         yield _Dask(client)
