@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
@@ -442,6 +442,7 @@ def test_each_compiler_has_the_variables_of_its_workers() -> None:
         (-9, Died, "on a ended with status -9", False),
         (1, Died, "on a ended with status 1", True),
         (Future(), Died, "its worker a gave no answer within 0 s", True),
+        (CancelledError("unknown"), Died, "the connection to a test was lost", True),
         (_Late(), Died, "its worker a gave no answer (TimeoutError)", True),
         (ConnectionResetError("closed"), Died, "its worker a gave no answer (closed)", True),
         ("no room", Failed, "its worker a cannot run it: no room", False),

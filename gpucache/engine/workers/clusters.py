@@ -19,7 +19,7 @@ import time
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe
@@ -117,7 +117,7 @@ class Cluster:
             engine.wait()
             self.notice()
         if not self._of:
-            why = next(iter(self._refused.values()), "it has none")
+            why = next(iter(self._refused.values()), "none is there; start one")
             raise WorkersError(f"no worker of {told} can be used: {why}")
         self.machine = self._machine()
 
@@ -203,6 +203,7 @@ class Cluster:
                     raise_if_interrupted()
                     self.engine.wait()
                     yield from deal.ended()
+                    yield from deal.unable()
                     raise_if_interrupted()
             finally:
                 deal.end()
@@ -323,7 +324,7 @@ class _Deal(Generic[J]):
         self._given[future] = _Given(task, worker, job, time.monotonic() + self._limit_s)
 
     def ended(self) -> Iterator[tuple[J, Done[Any] | Failed | Died]]:
-        """The answers that came, and those for lost workers and for tasks that nobody can do any more."""
+        """The answers that came, and those for lost workers."""
         there = self._cluster.slots()
         for future, (task, worker, job, end_s) in list(self._given.items()):
             is_late = time.monotonic() > end_s
@@ -340,6 +341,9 @@ class _Deal(Generic[J]):
                 continue
             try:
                 value = future.result(timeout=_FETCH_S)
+            except CancelledError:
+                why = f"the connection to {self._cluster.told} was lost"
+                yield task.item, Died(why, lost=True)
             except Exception as error:  # it cannot be fetched, or the engine gave up
                 yield task.item, Died(f"its worker {worker} gave no answer ({_line(error)})", lost=True)
             else:
@@ -348,6 +352,9 @@ class _Deal(Generic[J]):
                     self._give(task, worker, job)
                 else:
                     yield task.item, _meant(worker, value)
+
+    def unable(self) -> Iterator[tuple[J, Failed]]:
+        """The tasks that no worker can do any more."""
         for task in list(self._waiting) if self._cluster.is_settled and not self._given else ():
             if not self._cluster.slots(task):
                 self._waiting.remove(task)
@@ -432,7 +439,8 @@ def _dask(address: str) -> Iterator[_Engine]:
         from distributed import Client
     except ImportError:
         raise _missing("dask:ADDRESS", "dask") from None
-    logging.getLogger("distributed").setLevel(logging.CRITICAL + 1)
+    for name in ("distributed", "distributed.client"):  # each has a level of its own
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     warnings.filterwarnings("ignore", module="distributed")
     made = Future[Any]()
 
