@@ -16,6 +16,7 @@ from gpucache.engine.hidden_caches import (
 )
 
 _MS = 1_000_000
+_S = 10**9
 
 
 def test_noise_is_not_far_more() -> None:
@@ -59,17 +60,17 @@ def test_a_trace_names_the_files_that_were_opened_for_reading(tmp_path: Path) ->
     assert list(opened(tmp_path)) == [Path("/w/a"), Path("/w/\u00e9 x")]
 
 
-def _file(path: Path, written_ns: int) -> Path:
+def _file(path: Path, written_s: int) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"x")
-    os.utime(path, ns=(written_ns, written_ns))
+    os.utime(path, (written_s, written_s))
     return path
 
 
 def test_a_cache_is_what_was_written_once_and_is_read_again(tmp_path: Path) -> None:
     """Files that existed before, that every start writes, or that are in our directories are not a cache."""
     own, script = tmp_path / "bench", tmp_path / "cache" / "script.sh"
-    watched = Watched(100, 200, own, lambda _: None, (str(script),))
+    watched = Watched(100 * _S, 200 * _S, own, lambda _: None, (str(script),))
     files = [
         _file(tmp_path / "kept" / "kernel", 150),
         _file(tmp_path / "state" / "last-start", 250),
@@ -86,7 +87,7 @@ def test_a_cache_is_known_by_its_layout_or_its_name(tmp_path: Path) -> None:
     known = _file(tmp_path / "known" / "ab" / "kernel", 50)
     called = _file(tmp_path / ".cache" / "app" / "kernel", 50)
     root_of = {known.parent: tmp_path / "known"}.get
-    found = places([known, called], Watched(100, 200, tmp_path / "bench", root_of, ()))
+    found = places([known, called], Watched(100 * _S, 200 * _S, tmp_path / "bench", root_of, ()))
     assert found == (str(tmp_path / "known"), str(tmp_path / ".cache"))
 
 
@@ -97,7 +98,7 @@ def test_a_cache_with_a_folder_for_each_entry_is_told_once(
     monkeypatch.setenv("HOME", str(tmp_path))
     kernels = [_file(tmp_path / ".boost_compute" / name[:2] / name / "kernel", 150) for name in _HASHES]
     own = [_file(tmp_path / name / "kernel", 150) for name in ("a", "b")]
-    watched = Watched(100, 200, tmp_path / "bench", lambda _: None, ())
+    watched = Watched(100 * _S, 200 * _S, tmp_path / "bench", lambda _: None, ())
     assert places(kernels, watched) == ("~/.boost_compute",)
     assert places([*kernels[:2], *own], watched) == (
         *(f"~/.boost_compute/{name[:2]}/{name}" for name in _HASHES[:2]),

@@ -20,7 +20,7 @@ from gpucache.keys import cache_key, digest
 from gpucache.model import Artifact, ArtifactKind, CacheKey, Entry
 from gpucache.store.directory import DirectoryStore
 from gpucache.store.memory import MemoryStore
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, tick
 
 Ready = Callable[..., Prepared]
 Tree = Callable[..., Path]
@@ -127,6 +127,7 @@ def test_a_header_that_is_back_after_the_compile_was_another_meanwhile(
     first, include = tree("first", file="other.h"), tree("include")
 
     def change_and_put_back() -> None:
+        tick(tmp_path)
         if how == "shadowed":
             tree("first", value="8")
             (first / "value.h").unlink()

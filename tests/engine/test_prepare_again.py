@@ -10,6 +10,7 @@ from gpucache.engine import prepare as prepared
 from gpucache.engine.prepare import Prepared, prepare, prepare_again
 from gpucache.host.environment import environment
 from gpucache.model import BuildRequest, Program, Target, Toolchain
+from tests.patience import tick
 
 _BACKEND = load_backend("opencl")
 _TOOLCHAIN = Toolchain("intel", (("device name", "cpu"),), ("device name",))
@@ -45,6 +46,7 @@ def _prepared(request: BuildRequest, toolchain: Toolchain = _TOOLCHAIN) -> Prepa
 def test_an_equal_request_is_prepared_once(request_: BuildRequest, prepared_anew: list[BuildRequest]) -> None:
     """The second result equals the first, with the current stamps of the files."""
     first = _prepared(request_)
+    tick(Path(request_.cwd))
     Path(request_.cwd, "a.h").touch()
     again = _prepared(request_._replace())
     assert len(prepared_anew) == 1

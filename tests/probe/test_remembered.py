@@ -6,6 +6,7 @@ import pytest
 
 from gpucache.model import Device, Target, Toolchain
 from gpucache.probe.remembered import recalled, remember
+from tests.patience import tick
 
 
 class Kept(dict[str, bytes]):
@@ -45,6 +46,7 @@ def test_a_change_makes_the_memory_worthless(
     kept = Kept()
     remember(kept, "cuda", [row])
     library = Path(row.files[0])
+    tick(library.parent)
     if change == "the file":
         library.write_bytes(b"other")
     elif change == "its folder":

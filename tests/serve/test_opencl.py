@@ -24,7 +24,7 @@ from gpucache.serve.opencl import OpenCLServing
 from gpucache.serve.server import serve
 from gpucache.serve.wire import Frame, Kind, number
 from gpucache.settings import Settings
-from tests.patience import PATIENCE_S, wait_until
+from tests.patience import PATIENCE_S, tick, wait_until
 from tests.serve.client import ask
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="run is for Linux")
@@ -409,6 +409,7 @@ def test_a_part_whose_headers_changed_while_it_was_compiled_is_told(
     header.write_text("1")
     source = b'#include "it.h"\n#include "missing.h"\n'
     token, _ = command.build(source=source, options=f"-I{tmp_path}", kind=Kind.PART).fields
+    tick(tmp_path)
     change(header)
     assert ask(command.path, Kind.PART_COMPILED, token).kind == kind
     assert ask(command.path, Kind.PART_COMPILED, token).kind == Kind.PASS

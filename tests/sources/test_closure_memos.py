@@ -28,6 +28,7 @@ from gpucache.sources import (
 )
 from gpucache.sources.disk import Disk, Look
 from gpucache.sources.scan import Scan, scan
+from tests.patience import tick
 
 Tree = Callable[..., Path]
 RULE = SearchRule((Place.INCLUDER, Place.CWD, Place.DIRS), (Place.DIRS,))
@@ -143,6 +144,7 @@ def test_files_whose_status_is_as_it_was_are_not_read(
         now_ns = time.time_ns()
         patched.setattr(time, "time_ns", lambda: now_ns + 10**11)  # by then it was settled
         first = _closure(many, memos, source)
+    tick(many)
     _change(many, change)
     opened: list[object] = []
     with monkeypatch.context() as patched:
