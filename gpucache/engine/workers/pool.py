@@ -485,6 +485,7 @@ def _begin(
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
     os.dup2(silence, 2)
+    os.umask(os.umask(0o077) & 0o077)  # the program's own module, imported here again, may have set it
     try:
         os.chdir(tempfile.mkdtemp(dir=place))
         _isolate(Path(place), caches)
