@@ -248,13 +248,9 @@ class Shell(NamedTuple):
 
     def lines(self, width: int) -> Iterator[Pieces]:
         """As many options with their values on a line as fit."""
-        groups: list[list[str]] = []
-        for word in self.words:
-            if word.startswith("--") or not groups:
-                groups.append([])
-            groups[-1].append(word)
+        marked = (("\0" if word.startswith("--") else " ") + shlex.quote(word) for word in self.words)
         line = " "
-        for part in map(shlex.join, groups):
+        for part in "".join(marked).lstrip().split("\0"):
             if line.strip() and len(line) + len(part) + 3 > width < PIPE_WIDTH:
                 yield [f"{line} \\"]
                 line = "   "
