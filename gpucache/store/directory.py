@@ -327,8 +327,9 @@ class Snapshot(DirectoryStore):
 
     def __init__(self, root: Path) -> None:
         super().__init__(root, writable=False)
-        for name in ("history", "removed_record", "look_at", "detail", "sample"):
-            setattr(self, name, lru_cache(_ANSWERS)(getattr(self, name)))
+        for owner, names in ((self, ("look_at", "detail", "sample")), (self.history, ("events", "removed"))):
+            for name in names:
+                setattr(owner, name, lru_cache(_ANSWERS)(getattr(owner, name)))
         self._keys = cache(lambda prefix: {*self.find(prefix)})
         self._absent = cache(lambda prefix: super(Snapshot, self).get(CacheKey(prefix.ljust(64, "0"))))
 
