@@ -18,6 +18,7 @@ from tests.caches.jax.build import put as put_jax
 from tests.caches.opencv.build import put as put_opencv
 from tests.caches.pytools.build import put as put_pytools
 from tests.caches.sycl.build import put
+from tests.patience import PATIENCE_S
 
 
 def redirects(folder: Path, environ: dict[str, str]) -> dict[str, str]:
@@ -121,7 +122,7 @@ def test_a_database_that_is_only_opened_is_no_entry(tmp_path: Path) -> None:
         os._exit(0)  # without closing it, so that the log stays"""
 
     def run(key: str) -> None:
-        subprocess.run([sys.executable, "-c", start, str(cache), key], check=True, timeout=60)
+        subprocess.run([sys.executable, "-c", start, str(cache), key], check=True, timeout=PATIENCE_S)
 
     cache.parent.mkdir()
     run("one")

@@ -50,7 +50,7 @@ def _run(work: Path) -> subprocess.CompletedProcess[str]:
         "CUDA_HOME": str(home),
     }
     command = [sys.executable, "-c", _PROGRAM]
-    return run_text(command, env=environ, cwd=work, timeout=300)
+    return run_text(command, env=environ, cwd=work)
 
 
 @pytest.fixture

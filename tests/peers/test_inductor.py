@@ -13,6 +13,7 @@ import pytest
 from gpucache.answers.entries import FindingKind
 from gpucache.caches.registry import of_others
 from tests.caches.opened import kinds, opened
+from tests.patience import PATIENCE_S
 
 SYSTEM = of_others("inductor")
 
@@ -37,7 +38,9 @@ print("hits", counters["aot_autograd"]["autograd_cache_hit"], counters["inductor
 def _run(root: Path) -> subprocess.CompletedProcess[str]:
     environ = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(root)}
     command = [sys.executable, "-c", _PROGRAM]
-    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(
+        command, env=environ, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
 
 
 @pytest.fixture(scope="module")

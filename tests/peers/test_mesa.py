@@ -11,6 +11,7 @@ import pytest
 from gpucache.answers.entries import FindingKind, Location
 from gpucache.caches.registry import of_others
 from tests.caches.opened import kinds
+from tests.patience import PATIENCE_S
 
 SYSTEM = of_others("mesa")
 
@@ -41,7 +42,7 @@ def _run(root: Path, **variables: str) -> None:
         **variables,
     }
     subprocess.run(
-        [sys.executable, "-c", _PROGRAM], env=environ, capture_output=True, timeout=300, check=True
+        [sys.executable, "-c", _PROGRAM], env=environ, capture_output=True, timeout=PATIENCE_S, check=True
     )
 
 

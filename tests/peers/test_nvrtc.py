@@ -19,6 +19,7 @@ from gpucache.errors import NoDeviceError
 from gpucache.native.build import BUILT, build, find_compiler
 from gpucache.native.locate import locate
 from tests.children import run_text
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -66,7 +67,7 @@ def run(tmp_path: Path) -> Run:
 
 
 def _printed(*command: object, environ: Any = None) -> str:
-    done = run_text(list(map(str, command)), env=environ, timeout=300)
+    done = run_text(list(map(str, command)), env=environ, timeout=PATIENCE_S)
     if done.returncode != 0:
         raise RuntimeError(done.stderr.strip())
     return done.stdout
@@ -95,9 +96,7 @@ def test_two_versions_in_one_process_are_served(run: Run, tmp_path: Path) -> Non
     except (PackageNotFoundError, NoDeviceError) as error:
         pytest.skip(str(error))
     wanted = "nvidia-cuda-nvrtc-cu12"
-    done = run_text(
-        [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--dest", tmp_path, wanted], timeout=300
-    )
+    done = run_text([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--dest", tmp_path, wanted])
     if done.returncode != 0:
         pytest.skip(f"{wanted} could not be downloaded: {done.stderr.strip().splitlines()[-1:]}")
     (wheel,) = tmp_path.glob("*.whl")

@@ -12,6 +12,7 @@ from gpucache.answers.entries import Location
 from gpucache.caches.registry import of_others
 from gpucache.cli import main
 from tests.caches.opened import only
+from tests.patience import PATIENCE_S
 from tests.peers.owners import PYTOOLS
 
 SYSTEM = of_others("pytools")
@@ -45,6 +46,6 @@ def test_a_dictionary_that_a_program_has_open_goes_once_it_ended(tmp_path: Path)
         cache = SYSTEM.open(Location("pytools", str(tmp_path / "pytools"), "--cache", enabled=True))
         kept = cache.remove(only(cache), "--all")
         assert kept is not None and "end it first" in kept.reason
-        program.communicate(b"\n", timeout=120)
+        program.communicate(b"\n", timeout=PATIENCE_S)
     assert cache.remove(only(cache), "--all") is None
     assert PYTOOLS.run(tmp_path) == "stored"

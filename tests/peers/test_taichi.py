@@ -13,6 +13,7 @@ import pytest
 from gpucache.answers.entries import FindingKind, Location
 from gpucache.caches.registry import of_others
 from tests.caches.opened import kinds
+from tests.patience import PATIENCE_S
 
 SYSTEM = of_others("taichi")
 
@@ -41,7 +42,9 @@ def _run(root: Path) -> dict[str, int]:
     program = root.parent / "program.py"
     program.write_text(_PROGRAM, encoding="ascii")
     environ = {**os.environ, "TI_OFFLINE_CACHE_FILE_PATH": str(root)}
-    subprocess.run([sys.executable, program], env=environ, capture_output=True, timeout=300, check=True)
+    subprocess.run(
+        [sys.executable, program], env=environ, capture_output=True, timeout=PATIENCE_S, check=True
+    )
     return {path.name: path.stat().st_size for path in root.glob("*.tic")}
 
 

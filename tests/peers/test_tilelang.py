@@ -14,6 +14,7 @@ from gpucache.answers.entries import CacheEntry, FindingKind
 from gpucache.caches.interface import Cache
 from gpucache.caches.registry import of_others
 from tests.caches.opened import kinds, opened
+from tests.patience import PATIENCE_S
 
 SYSTEM = of_others("tilelang")
 
@@ -51,7 +52,12 @@ def _run(root: Path) -> str:
     program.write_text(_PROGRAM, encoding="ascii")
     environ = {**os.environ, "TILELANG_CACHE_DIR": str(root)}
     subprocess.run(
-        [sys.executable, program], env=environ, cwd=root.parent, capture_output=True, timeout=300, check=True
+        [sys.executable, program],
+        env=environ,
+        cwd=root.parent,
+        capture_output=True,
+        timeout=PATIENCE_S,
+        check=True,
     )
     return (root.parent / "said").read_text(encoding="ascii").strip()
 

@@ -18,6 +18,7 @@ from gpucache.answers.entries import FindingKind, Location
 from gpucache.caches.registry import of_others
 from tests.caches.opened import kinds
 from tests.children import run_text
+from tests.patience import PATIENCE_S
 from tests.peers.owners import TRITON_KERNEL
 
 SYSTEM = of_others("triton")
@@ -56,7 +57,7 @@ def _run(root: Path) -> str:
     program = root.parent / "program.py"
     program.write_text(_PROGRAM, encoding="ascii")
     environ = {**os.environ, "TRITON_CACHE_DIR": str(root)}
-    done = run_text([sys.executable, program], env=environ, timeout=300, check=True)
+    done = run_text([sys.executable, program], env=environ, check=True)
     return done.stdout.strip()
 
 
@@ -170,7 +171,9 @@ def test_the_caches_of_older_versions_are_known_and_repaired(
 
     def runs() -> bool:
         environ = {**os.environ, "TRITON_CACHE_DIR": str(root), "PYTHONPATH": ""}
-        done = subprocess.run([python, program], env=environ, capture_output=True, timeout=300, check=False)
+        done = subprocess.run(
+            [python, program], env=environ, capture_output=True, timeout=PATIENCE_S, check=False
+        )
         return done.stdout == b"scale\n"
 
     assert runs() and SYSTEM.recognises(root)

@@ -12,6 +12,7 @@ from gpucache.answers.entries import FindingKind
 from gpucache.caches.registry import of_others
 from tests.caches.opened import kinds, only, opened
 from tests.caches.vllm.build import ARTIFACT, put
+from tests.patience import PATIENCE_S
 
 SYSTEM = of_others("vllm")
 
@@ -38,7 +39,9 @@ print(float(torch._inductor.CompiledArtifact.load(path=sys.argv[1])(torch.ones(8
 def _run(program: str, path: Path) -> subprocess.CompletedProcess[str]:
     environ = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(path.with_name("inductor"))}
     command = [sys.executable, "-c", program, str(path)]
-    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(
+        command, env=environ, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
 
 
 def test_a_real_artifact_is_sound_and_a_changed_one_is_found_that_ends_its_program(tmp_path: Path) -> None:
