@@ -355,6 +355,12 @@ def test_no_type_is_first_decoded_by_threads() -> None:
     ] == []
 
 
+def test_no_remedy_installs_a_package_by_our_name() -> None:
+    """The index of packages has another one of that name."""
+    installs = re.compile(r"pip install '?gpucache")
+    assert [name for name, path in _modules().items() if installs.search(path.read_text("utf-8"))] == []
+
+
 @pytest.mark.parametrize("rule", _HOLDS)
 def test_every_module(rule: str) -> None:
     """Every module opens with a docstring and stays within 800 lines."""

@@ -485,7 +485,5 @@ def require_drawable(option: str, file: Path, suffixes: Sequence[str]) -> None:
             f"{str(file)!r} has another"
         )
     if file.suffix.lower() in PLOTS and not can_plot():
-        raise UsageError(
-            f"{option} needs matplotlib for a plot; install it with: pip install 'gpucache[plot]'"
-        )
+        raise UsageError(f"{option} needs a library for a plot; install it with: pip install matplotlib")
     require_writable(file)

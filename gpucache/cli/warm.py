@@ -132,7 +132,8 @@ def warm(
     worker that does not answer gets no more builds. Builds that contain the paths of their files fail. The
     workers must be trusted: Dask and mpi4py can run code that a worker sends. --on mpi is for 'mpiexec -n N
     gpucache warm ...', whose first process asks and keeps, and whose others build; a lost one ends them all,
-    and the next run goes on.
+    and the next run goes on. (Extras: dask, mpi. The wheel of mpi4py loads Open MPI as Debian installs it; of
+    Debian's MPICH it needs a link to libmpich.so.12 with the name libmpi.so.12 in LD_LIBRARY_PATH.)
 
     With -- COMMAND, --root is the command's GPUCACHE_DIR.
     """

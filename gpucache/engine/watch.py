@@ -155,9 +155,7 @@ def _watcher(roots: Sequence[str], *, recursive: bool) -> Iterator["RustNotify"]
     try:
         from watchfiles._rust_notify import RustNotify
     except ImportError:
-        raise UsageError(
-            "--watch needs the library watchfiles; install it by 'pip install gpucache[watch]'"
-        ) from None
+        raise UsageError("--watch needs a library; install it with: pip install watchfiles") from None
     try:
         watcher = RustNotify(list(roots), False, False, 300, recursive, True)
     except (OSError, RuntimeError) as error:

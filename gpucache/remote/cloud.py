@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from gpucache.errors import RemoteError, UsageError
-from gpucache.remote.objects import Limits, Listed, batches, in_parallel, missing_extra, require_object_name
+from gpucache.remote.objects import Limits, Listed, batches, in_parallel, missing, require_object_name
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore
@@ -252,7 +252,7 @@ def open_url(url: str, limits: Limits) -> CloudObjects:
         import obstore.store
         from obstore.exceptions import BaseError
     except ImportError:
-        raise missing_extra("remote", url) from None
+        raise missing("obstore", url) from None
     match = _URL.fullmatch(url)
     if match is None:
         raise UsageError(

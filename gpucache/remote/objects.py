@@ -143,10 +143,9 @@ def open_objects(url: str, limits: Limits = Limits()) -> Objects:  # noqa: B008 
     return opened
 
 
-def missing_extra(extra: str, url: str) -> UsageError:
-    """The error for a URL whose library is not installed."""
-    needs = f"{public(url)} needs the extra '{extra}'"
-    return UsageError(f"{needs}; install it with: pip install 'gpucache[{extra}]'")
+def missing(libraries: str, url: str) -> UsageError:
+    """The error for a URL whose libraries are not installed."""
+    return UsageError(f"{public(url)} needs other libraries; install them with: pip install {libraries}")
 
 
 def public(url: str) -> str:

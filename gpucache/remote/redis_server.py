@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from gpucache.errors import GpucacheError, RemoteError, UsageError
 from gpucache.host import os_errors
-from gpucache.remote.objects import Limits, Listed, batches, missing_extra, public, require_object_name
+from gpucache.remote.objects import Limits, Listed, batches, missing, public, require_object_name
 from gpucache.units import printable
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def open_url(url: str, limits: Limits) -> RedisObjects:
         from redis.backoff import ExponentialBackoff
         from redis.retry import Retry
     except ImportError:
-        raise missing_extra("redis", url) from None
+        raise missing("redis", url) from None
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port or 6379

@@ -26,7 +26,7 @@ from urllib.parse import urljoin, urlsplit
 import msgspec
 
 from gpucache.errors import RemoteError, UsageError
-from gpucache.remote.objects import Limits, Listed, in_parallel, missing_extra, require_object_name
+from gpucache.remote.objects import Limits, Listed, in_parallel, missing, require_object_name
 from gpucache.units import printable
 
 if TYPE_CHECKING:
@@ -399,7 +399,7 @@ def open_url(url: str, limits: Limits) -> RegistryObjects:
         shown = printable(url.rpartition("@")[2])
         raise UsageError(f"{shown} is not a repository; write oci://HOST[:PORT]/REPOSITORY[:TAG]")
     if find_spec("oras") is None:
-        raise missing_extra("oci", url)
+        raise missing("oras requests", url)
     from gpucache.remote.registry_client import RegistryClient
 
     host, loopback = match["host"], _is_loopback(match["host"])

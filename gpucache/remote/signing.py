@@ -29,7 +29,7 @@ _MOST_VERIFIED = 100_000
 _verified: set[bytes] = set()
 """Digests of keys, signatures and data that were checked: a pull asks about a record several times."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}")
-_NEEDED = "signatures need the extra 'remote'; install it with: pip install 'gpucache[remote]'"
+_NEEDED = "signatures need a library; install it with: pip install cryptography"
 
 
 class PublicKey(NamedTuple):

@@ -378,7 +378,7 @@ def test_a_missing_nvrtc_is_no_device_with_a_remedy(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(nvrtc, "_nvrtc", lambda: SimpleNamespace(nvrtcVersion=missing))
     with pytest.raises(
-        NoDeviceError, match=r"libnvrtc.so.13 was not found\); 'pip install gpucache\[embedded\]'"
+        NoDeviceError, match=r"libnvrtc.so.13 was not found\); 'pip install nvidia-cuda-nvrtc'"
     ):
         nvrtc.version()
 

@@ -319,9 +319,9 @@ def test_builds_go_to_workers_that_can_make_them(
 @pytest.mark.parametrize(
     ("library", "words", "code", "told"),
     [
-        ("distributed", ("dask:tcp://127.0.0.1:1",), 2, "pip install 'gpucache[dask]'"),
+        ("distributed", ("dask:tcp://127.0.0.1:1",), 2, "pip install distributed"),
         ("", ("dask:tcp://127.0.0.1:1",), 4, "no Dask scheduler can be reached at tcp://127.0.0.1:1"),
-        ("mpi4py", ("mpi",), 2, "pip install 'gpucache[mpi]'"),
+        ("mpi4py", ("mpi",), 2, "pip install mpi4py"),
         ("", ("slurm:here",), 2, "or dask:ADDRESS"),
         ("", ("dask:tcp://127.0.0.1:1", "--check"), 2, "leave"),
     ],
@@ -335,7 +335,7 @@ def test_a_cluster_that_cannot_be_used_is_told_before_anything_is_built(
     code: int,
     told: str,
 ) -> None:
-    """A missing extra is a usage error that names it; so is a cluster of a kind that is not known."""
+    """A missing library is a usage error that names it; so is a cluster of a kind that is not known."""
     if library:
         monkeypatch.setitem(sys.modules, library, None)
     elif code == 4:

@@ -219,7 +219,7 @@ def test_a_watch_ends_when_its_reader_does(environment: Mapping[str, str]) -> No
 
 
 def test_without_the_library_the_extra_is_named(environment: Mapping[str, str]) -> None:
-    """The message names the extra, and its absence breaks nothing else."""
+    """The message names the library, and its absence breaks nothing else."""
     script = "import sys; sys.modules['watchfiles'] = None; from gpucache.cli import main; sys.exit(main())"
     done = run_text([sys.executable, "-c", script, "inspect", "--watch"], env=environment)  # fmt: skip
-    assert done.returncode == 2 and "pip install gpucache[watch]" in done.stderr
+    assert done.returncode == 2 and "pip install watchfiles" in done.stderr

@@ -37,7 +37,7 @@ _CLONE_FS = 0x200
 _IN_A_DIRECTORY = (
     "its debug information contains the current directory, as a thread cannot have its own on this system"
 )
-_MISSING = "NVRTC is not installed or does not load ({}); 'pip install gpucache[embedded]' brings it"
+_MISSING = "NVRTC is not installed or does not load ({}); 'pip install nvidia-cuda-nvrtc' brings it"
 
 
 def architectures() -> tuple[int, ...]:

@@ -77,7 +77,7 @@ def probe() -> list[Device]:
     ]
     if not rows:
         raise NoDeviceError(
-            "no OpenCL platform is installed; 'pip install gpucache[embedded]' brings PoCL, "
+            "no OpenCL platform is installed; 'pip install pocl-binary-distribution' brings PoCL, "
             "which needs no GPU"
         )
     return rows

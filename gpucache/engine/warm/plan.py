@@ -384,10 +384,7 @@ def _why_none(backend: str, devices: Sequence[Device], targets: Sequence[str]) -
     if backend == "cuda":
         return "this machine has no CUDA device; name an architecture, such as --target cuda:sm_90"
     reasons = "; ".join(device.detail for device in devices if device.backend == backend)
-    return (
-        reasons
-        or "this machine has no OpenCL device; 'pip install gpucache[embedded]' brings one that needs no GPU"
-    )
+    return reasons or "this machine has no OpenCL device; run 'gpucache devices'"
 
 
 def _missed_item(

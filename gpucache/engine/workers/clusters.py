@@ -395,10 +395,8 @@ def open_cluster(name: str) -> Iterator[Cluster | None]:
         yield None if engine is None else Cluster(engine, name)
 
 
-def _missing(name: str, extra: str) -> UsageError:
-    return UsageError(
-        f"--on {name} needs the extra '{extra}'; install it with: pip install 'gpucache[{extra}]'"
-    )
+def _missing(name: str, library: str) -> UsageError:
+    return UsageError(f"--on {name} needs a library; install it with: pip install {library}")
 
 
 class _Dask:
@@ -438,7 +436,7 @@ def _dask(address: str) -> Iterator[_Engine]:
     try:
         from distributed import Client
     except ImportError:
-        raise _missing("dask:ADDRESS", "dask") from None
+        raise _missing("dask:ADDRESS", "distributed") from None
     for name in ("distributed", "distributed.client"):  # each has a level of its own
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     warnings.filterwarnings("ignore", module="distributed")
@@ -534,15 +532,16 @@ class _Mpi:
 def _mpi() -> Iterator[_Engine | None]:
     try:
         import mpi4py
-
-        mpi4py.rc.finalize = False  # which waits for every process
-        from mpi4py import MPI
     except ImportError:
-        raise _missing("mpi", "mpi") from None
-    except RuntimeError as error:
+        raise _missing("mpi", "mpi4py") from None
+    mpi4py.rc.finalize = False  # which waits for every process
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
         told = str(error).partition("\n")[0]
         raise UsageError(
-            f"--on mpi finds no MPI ({told}); install one, and set LD_LIBRARY_PATH if need be"
+            f"mpi4py cannot load MPI ({told}); install Open MPI, or MPICH and set LD_LIBRARY_PATH to a "
+            "directory in which libmpi.so.12 is a link to its library"
         ) from None
     world = MPI.COMM_WORLD
     if world.size < 2:
