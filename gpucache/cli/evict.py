@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 @valued(
     "--max-size", "S", Size(), "If the caches exceed this size, such as 2GiB, bring them down to 80 % of it."
 )
-@valued("--older-than", "A", Age(), "Entries unused for this long, such as 30d.")
+@valued(
+    "--older-than",
+    "A",
+    Age(),
+    "Entries unused for this long, such as 30d; our own record a use at most once a minute.",
+)
 @flag("--superseded", "Entries with a newer one for the same program, target and options.")
 @flag("--stale", "Entries whose driver or interpreter is no longer installed.")
 @click.option(

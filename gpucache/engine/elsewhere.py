@@ -93,7 +93,7 @@ def _keep(
     if store is None:
         return False
     try:
-        if store.put_file(entry, file, durable=False) and prepared is not None:
+        if store.put_file(entry, file, fetched=True) and prepared is not None:
             record_build(store, named(prepared.request.program), entry, "pulled")
     except (OSError, CacheUnusableError) as error:
         from gpucache.engine.lookup import not_kept

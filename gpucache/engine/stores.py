@@ -75,6 +75,7 @@ class Stores(NamedTuple):
     """The command that runs, for the journal."""
     disabled: bool = False
     read_only: bool = False
+    """Whether nothing is stored, not even the use of an entry."""
     require: bool = False
     learn: bool = False
     """Whether the misses that a program notes are built after its end."""
@@ -96,7 +97,7 @@ class Stores(NamedTuple):
             if isinstance(remembered, Found):
                 return Hit(key, remembered.head, remembered.payload, "memory")
             for store in self.on_disk():
-                answer = store.get(key)
+                answer = store.get(key, use=not self.read_only)
                 if isinstance(answer, Found):
                     if self.memory is not None:
                         self.memory.publish(Entry(key, answer.head, EntryDetail(()), answer.payload))

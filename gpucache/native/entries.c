@@ -18,7 +18,7 @@
 #define HEAD_CAP (1u << 20)
 #define DETAIL_CAP (64u << 20)
 #define TOTAL_CAP (UINT64_C(4) << 30)
-#define RECENCY_NS (INT64_C(3600) * 1000000000)
+#define RECENCY_NS (INT64_C(60) * 1000000000) /* as in gpucache/store/root_folder.py */
 
 static int is_believed(const struct stat *status) {
     return (status->st_uid == geteuid() || !status->st_uid) && !(status->st_mode & 022);

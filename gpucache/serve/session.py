@@ -260,7 +260,8 @@ class Session(ABC, Generic[A]):
         one.wanted = not one.served and self.wants(one)
         if one.wanted and not required:
             one.held = self.hold(one, end_s)
-            one.found = self._find(one)  # the process that had a lock may have published it
+            # The process that had a lock may have published it.
+            one.found = self.compiler.find(self.stores, asked, one.prepared)
         hits = hits_of(one.found)
         one.found = tuple(map(_without_payload, one.found))
         if not one.served:
@@ -349,11 +350,9 @@ class Session(ABC, Generic[A]):
             self._rows.keep(self.compiler, one, hits)
 
     def keep_found(self, one: Build[A]) -> None:
-        """The same for a build that has just been stored."""
-        self.keep_row(one, hits_of(self._find(one)))
-
-    def _find(self, one: Build[A]) -> tuple[Part, ...]:
-        return self.compiler.find(self.stores, one.asked, one.prepared)
+        """The same for a build that has just been stored: to read it back is not a use."""
+        stores = self.stores._replace(read_only=True)
+        self.keep_row(one, hits_of(self.compiler.find(stores, one.asked, one.prepared)))
 
     @cached_property
     def _rows(self) -> "Rows":

@@ -5,7 +5,6 @@ OSError. Must not know the content of the files.
 """
 
 import os
-import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -15,11 +14,9 @@ import xxhash
 
 from gpucache.folders import Folder
 from gpucache.store import layout
-from gpucache.store.root_folder import UNUSABLE, RootFolder
+from gpucache.store.root_folder import UNUSABLE, RootFolder, note_use
 from gpucache.store.trust import open_trusted
 
-RECENCY_NS = 3600 * 10**9
-"""The age that the last recorded use must have before another one is recorded."""
 UNPACKED_BYTES_CAP = 32 << 20
 """A larger memo is not kept."""
 _SELDOM = 2
@@ -110,10 +107,8 @@ class BoundedFolder:
                 return None
             with os.fdopen(os.dup(fd), "rb") as file:
                 data = file.read(self._bounds.file_bytes + 1)
-            now_ns = time.time_ns()
-            if use and now_ns - status.st_mtime_ns > RECENCY_NS:
-                with suppress(OSError):
-                    os.utime(fd, ns=(now_ns, now_ns))
+            if use:
+                note_use(fd, status)
         return data if len(data) <= self._bounds.file_bytes else None
 
 

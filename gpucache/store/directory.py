@@ -101,29 +101,31 @@ class DirectoryStore(EntryReader):
         self.history.record(head.program, event)
         return True
 
-    def put_file(self, whole: Entry, data: bytes, *, durable: bool = True) -> bool:
+    def put_file(self, whole: Entry, data: bytes, *, fetched: bool = False) -> bool:
         """The same for bytes that were verified, and the entry in them.
 
-        Without ``durable`` a power cut may damage it, for an entry that can be fetched again.
+        An entry that is ``fetched`` for a program is used now, and as it can be fetched again, a power cut
+        may damage it.
         """
-        if isinstance(self.get(whole.key), Found):
+        if isinstance(self.get(whole.key, use=False), Found):
             return False
-        self._put(whole.key, data, whole.head.created_ns, durable=durable)
+        used_ns = time.time_ns() if fetched else whole.head.created_ns
+        self._put(whole.key, data, used_ns, durable=not fetched)
         return True
 
-    def _put(self, key: CacheKey, data: bytes, created_ns: int, *, durable: bool = True) -> None:
+    def _put(self, key: CacheKey, data: bytes, used_ns: int, *, durable: bool = True) -> None:
         try:
-            self._put_once(key, data, created_ns, durable=durable)
+            self._put_once(key, data, used_ns, durable=durable)
         except IsADirectoryError:
             scanned = self.look_at(key)
             if scanned is None or not self.quarantine(scanned, "a directory had its name"):
                 raise
-            self._put_once(key, data, created_ns, durable=durable)
+            self._put_once(key, data, used_ns, durable=durable)
         scan.remove_left(self._root, time.time_ns())
 
-    def _put_once(self, key: CacheKey, data: bytes, created_ns: int, *, durable: bool) -> None:
+    def _put_once(self, key: CacheKey, data: bytes, used_ns: int, *, durable: bool) -> None:
         with self._root.make(*layout.entry_folder(key)) as folder:
-            self._root.put(folder, layout.entry_name(key), data, created_ns=created_ns, durable=durable)
+            self._root.put(folder, layout.entry_name(key), data, used_ns=used_ns, durable=durable)
 
     def is_marked(self) -> bool:
         """Whether the root contains something that only gpucache makes; elsewhere nothing is removed."""
@@ -337,9 +339,9 @@ class Snapshot(DirectoryStore):
         """Whether a file for this key exists; lists its directory."""
         return key in self._keys(key.hex[:2])
 
-    def get(self, key: CacheKey) -> Found | Absent | Damaged:
+    def get(self, key: CacheKey, *, use: bool = True) -> Found | Absent | Damaged:
         """The entry of a key; if it has no file, what is true of any such key of its directory."""
-        return super().get(key) if self.contains(key) else self._absent(key.hex[:2])
+        return super().get(key, use=use) if self.contains(key) else self._absent(key.hex[:2])
 
 
 FILE_CAP = 32

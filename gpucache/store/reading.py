@@ -5,10 +5,9 @@ when something else is needed. Must not know the content of a payload.
 """
 
 import os
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,16 +18,13 @@ from gpucache.model import CacheKey, FindingKind
 from gpucache.store import layout
 from gpucache.store.answers import Absent, Damaged, Found
 from gpucache.store.format import EntryFormatError, read_sound
-from gpucache.store.root_folder import UNUSABLE, RootFolder
+from gpucache.store.root_folder import UNUSABLE, RootFolder, note_use
 from gpucache.store.trust import UntrustedFileError, open_trusted
 
 if TYPE_CHECKING:
     from gpucache.store.bounded_folder import Memos
     from gpucache.store.bounded_log import BoundedLog
     from gpucache.store.directory import DirectoryStore
-
-RECENCY_NS = 3600 * 10**9
-"""The age that the last recorded use must have before a hit records another one."""
 
 
 class EntryReader(ABC):
@@ -48,13 +44,14 @@ class EntryReader(ABC):
         """Whether publishing, removing and recording are allowed."""
         return self._writable
 
-    def get(self, key: CacheKey) -> Found | Absent | Damaged:
+    def get(self, key: CacheKey, *, use: bool = True) -> Found | Absent | Damaged:
         """The entry of a key, with every byte verified; a damaged one is moved to quarantine.
 
-        An entry of a newer format counts as absent, not as damaged. Raises nothing.
+        An entry of a newer format counts as absent, not as damaged. Unless this is a ``use`` of the entry,
+        its last use stays. Raises nothing.
         """
         try:
-            return self._get(key)
+            return self._get(key, use=use and self._writable)
         except FileNotFoundError:
             return Absent()
         except CacheUnusableError as error:
@@ -97,7 +94,7 @@ class EntryReader(ABC):
 
         return Memos(self._root)
 
-    def _get(self, key: CacheKey) -> Found | Absent | Damaged:
+    def _get(self, key: CacheKey, *, use: bool) -> Found | Absent | Damaged:
         place, name = layout.entry_folder(key), layout.entry_name(key)
         with self._root.open() as root, open_trusted(root, *place, name) as (fd, status):
             try:
@@ -108,17 +105,9 @@ class EntryReader(ABC):
                 why = f"{error.damage}: {error}"
                 moved = self._writable and self._take(place, name, status, key, why)
                 return Damaged(error.damage, error.detail, moved)
-            self._touch(fd, status, description.head.created_ns)
+            if use:
+                note_use(fd, status, description.head.created_ns)
         return Found(key, description.head, payload, self.root)
-
-    def _touch(self, fd: int, status: os.stat_result, created_ns: int) -> None:
-        """Record a use in the mtime, rarely, so that most hits only read. The clock may have gone back."""
-        if not self._writable or os.utime not in os.supports_fd:
-            return
-        now_ns = time.time_ns()
-        if status.st_mtime_ns == created_ns or abs(now_ns - status.st_mtime_ns) > RECENCY_NS:
-            with suppress(OSError):
-                os.utime(fd, ns=(now_ns, now_ns))
 
     @abstractmethod
     def _take(

@@ -5,6 +5,8 @@ the content of entries, histories or locks.
 """
 
 import os
+import time
+from contextlib import suppress
 from pathlib import Path
 
 from gpucache.errors import CacheUnusableError
@@ -12,8 +14,21 @@ from gpucache.folders import Folder, give
 from gpucache.store import layout
 from gpucache.store.trust import open_root
 
+RECENCY_NS = 60 * 10**9
+"""The age that the last recorded use of a file must have before another one is recorded."""
 UNUSABLE = (OSError, CacheUnusableError)
 """The errors of a root or directory that cannot be used, or not at the moment."""
+
+
+def note_use(fd: int, status: os.stat_result, created_ns: int | None = None) -> None:
+    """Record a use in the mtime of a file: its first one, then one a minute, so that most uses only read.
+
+    Its mtime is ``created_ns`` until it is used. The clock may have gone back. Raises nothing.
+    """
+    now_ns, last_ns = time.time_ns(), status.st_mtime_ns
+    if (last_ns == created_ns or abs(now_ns - last_ns) > RECENCY_NS) and os.utime in os.supports_fd:
+        with suppress(OSError):
+            os.utime(fd, ns=(now_ns, now_ns))
 
 
 class RootFolder:
@@ -60,18 +75,18 @@ class RootFolder:
         name: str,
         data: bytes,
         *,
-        created_ns: int | None = None,
+        used_ns: int | None = None,
         durable: bool | None = None,
     ) -> None:
         """Write a file to ``tmp/`` and rename it into a directory, so that no process sees half of it.
 
-        ``created_ns`` is its modification time. If ``durable``, which is the default with that time, it
+        ``used_ns`` is its modification time. If ``durable``, which is the default with that time, it
         survives a power cut. A failure leaves nothing in ``tmp/``; a writer that is killed leaves one file
         there. Raises OSError, CacheUnusableError.
         """
-        durable = created_ns is not None if durable is None else durable
+        durable = used_ns is not None if durable is None else durable
         partial = f"{os.getpid()}-{os.urandom(8).hex()}-{name}"
-        times_ns = None if created_ns is None else (created_ns, created_ns)
+        times_ns = None if used_ns is None else (used_ns, used_ns)
         with self.make(*layout.TMP) as tmp:
             tmp.publish(partial, folder, name, data, self.file_mode, times_ns=times_ns, durable=durable)
 

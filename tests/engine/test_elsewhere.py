@@ -179,6 +179,13 @@ def test_a_root_that_is_full_is_one_sentence(
     assert len(far.told) == 1 and "space" in far.told[0].lower()
 
 
+def test_a_fetched_entry_is_used_now(here: Stores) -> None:
+    """It is not the first that the bound of the cache removes, however long ago it was built."""
+    assert isinstance(find(here, _ready(1)), Hit) and here.user is not None
+    (one,) = here.user.scan()
+    assert one.head is not None and one.identity.mtime_ns > one.head.created_ns
+
+
 def test_the_bound_of_the_cache_is_kept(here: Stores, far: Elsewhere) -> None:
     """Fetched entries count towards the size limit as built ones do."""
     calls: list[None] = []

@@ -26,6 +26,7 @@ from gpucache.serve.conditions import _stamp, _sum_of
 from gpucache.serve.index import Answered, Condition, Reference, encode, merged, place_of, row_of, rows_of
 from gpucache.serve.wire import Kind
 from gpucache.store.directory import DirectoryStore
+from gpucache.store.root_folder import RECENCY_NS
 from tests.native.test_index import Layer, _build, _changed, _compile, _lie, _said, _touched
 from tests.patience import tick
 from tests.unprivileged import needs_root
@@ -33,7 +34,6 @@ from tests.unprivileged import needs_root
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the libraries are for Linux")
 _KEY = CacheKey("ab" * 32)
 _PAYLOAD = bytes(range(256)) * 3 + b"binary"
-_HOUR_NS = 3600 * 10**9
 
 
 class _Bytes(ctypes.Structure):
@@ -218,12 +218,17 @@ def test_no_link_leads_out_of_a_root(root: Root, tmp_path: Path, what: str) -> N
 
 @pytest.mark.parametrize(
     ("age_ns", "may_write", "set_"),
-    [(0, True, True), (_HOUR_NS // 2, True, False), (2 * _HOUR_NS, True, True), (2 * _HOUR_NS, False, False)],
+    [
+        (0, True, True),
+        (-RECENCY_NS // 2, True, False),
+        (2 * RECENCY_NS, True, True),
+        (2 * RECENCY_NS, False, False),
+    ],
 )
 def test_a_hit_sets_the_last_use_as_the_store_does(
     root: Root, age_ns: int, may_write: bool, set_: bool
 ) -> None:
-    """At the first hit, and if the last use is an hour ago; nothing is written if that is forbidden."""
+    """At the first hit, and if the last use is a minute ago; nothing is written if that is forbidden."""
     one = root.answered()
     root.keep(one)
     file = root.publish()

@@ -95,14 +95,14 @@ def test_an_object_below_the_name_of_another_signer_is_refused(made: Made) -> No
 
 
 def test_adopted_bytes_are_the_entry_of_another_root(made: Made, tmp_path: Path) -> None:
-    """They are stored unchanged, and hit; a sound entry is never replaced."""
+    """They are stored unchanged, and hit; a sound entry is never replaced, and not used by the attempt."""
     store = DirectoryStore(tmp_path / "root", writable=True)
     assert store.adopt(made.entry.key, made.file)
     [path] = (tmp_path / "root" / "v1" / "entries").rglob("*.gpc")
-    before = path.stat().st_ino
+    before = path.stat().st_ino, path.stat().st_mtime_ns
     assert path.read_bytes() == made.file
     assert not store.adopt(made.entry.key, made.file)
-    assert path.stat().st_ino == before
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == before
     [event] = store.history.events("k.cu")
     assert (event.what, event.key, event.target) == ("pulled", made.entry.key.hex, "cuda:sm_90")
 

@@ -393,6 +393,20 @@ def test_a_compile_is_kept_and_found(program: _Program, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("installed")
+def test_a_compile_that_is_kept_is_used_by_its_first_hit(program: _Program, tmp_path: Path) -> None:
+    """To store it, and to write its row of the index, is not a use."""
+    program.tell(program.ask()[1][0], program.compile())
+    store = DirectoryStore(tmp_path / "root", writable=False)
+
+    def used() -> set[bool]:
+        return {one.identity.mtime_ns != one.head.created_ns for one in store.scan() if one.head}
+
+    assert used() == {False}
+    assert _Program(tmp_path / "root", tmp_path).ask()[0] is Kind.HIT
+    assert used() == {True}
+
+
+@pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("gone", ["cubin", "ptx"])
 def test_a_hit_has_all_kinds_or_is_none(program: _Program, tmp_path: Path, gone: str) -> None:
     """If one entry of a compile is gone the next one is a miss that says so, and all are stored again."""

@@ -13,6 +13,7 @@ from gpucache.errors import CacheUnusableError
 from gpucache.model import Entry
 from gpucache.store.directory import DirectoryStore
 from gpucache.store.interface import Absent, Event, Found
+from gpucache.store.root_folder import RECENCY_NS
 from tests.store.conftest import build_entry, entry_path
 
 HOUR_NS = 3600 * 10**9
@@ -111,10 +112,11 @@ def test_detail_contains_and_find(store: DirectoryStore) -> None:
 
 
 @pytest.mark.parametrize(
-    ("age_ns", "writes"), [(None, True), (HOUR_NS // 2, False), (2 * HOUR_NS, True), (-240 * HOUR_NS, True)]
+    ("age_ns", "writes"),
+    [(None, True), (-RECENCY_NS // 2, False), (2 * RECENCY_NS, True), (-240 * HOUR_NS, True)],
 )
 def test_a_hit_writes_down_the_use(store: DirectoryStore, age_ns: int | None, writes: bool) -> None:
-    """At the first one, and if the last is an hour ago or in the future; until then it is the creation."""
+    """At the first one, and if the last is a minute ago or in the future; until then it is the creation."""
     entry = build_entry()
     store.publish(entry)
     path = entry_path(store, entry)
@@ -124,17 +126,18 @@ def test_a_hit_writes_down_the_use(store: DirectoryStore, age_ns: int | None, wr
     used_ns = path.stat().st_mtime_ns
     store.get(entry.key)
     now_ns = path.stat().st_mtime_ns
-    assert abs(now_ns - time.time_ns()) < HOUR_NS if writes else now_ns == used_ns
+    assert (now_ns != used_ns) is writes and (abs(now_ns - time.time_ns()) < HOUR_NS or not writes)
 
 
 def test_only_hits_of_a_writable_store_are_uses(root: Path, store: DirectoryStore) -> None:
-    """Scanning, checking, reading details, and hits of a read-only store leave the last use alone."""
+    """Scanning, checking, reading details, a read-only store, and other reading leave the last use alone."""
     entry = build_entry()
     store.publish(entry)
     (scanned,) = store.scan()
     assert store.check(scanned) == entry
     store.detail(entry.key)
     assert isinstance(DirectoryStore(root, writable=False).get(entry.key), Found)
+    assert isinstance(store.get(entry.key, use=False), Found)
     assert entry_path(store, entry).stat().st_mtime_ns == entry.head.created_ns
 
 

@@ -9,9 +9,9 @@ import pytest
 from gpucache.engine.stores import Stores
 from gpucache.keys import digest
 from gpucache.store import layout
-from gpucache.store.bounded_folder import RECENCY_NS, UNPACKED_BYTES_CAP, BoundedFolder, Bounds
+from gpucache.store.bounded_folder import UNPACKED_BYTES_CAP, BoundedFolder, Bounds
 from gpucache.store.directory import DirectoryStore
-from gpucache.store.root_folder import RootFolder
+from gpucache.store.root_folder import RECENCY_NS, RootFolder
 
 _NAME = digest(b"a closure")
 _DATA = b"[1, 2, 3] " * 10
