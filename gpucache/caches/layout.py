@@ -17,6 +17,7 @@ from enum import Enum, auto
 from functools import cached_property, lru_cache
 from hashlib import sha1
 from itertools import accumulate, islice
+from operator import itemgetter
 from pathlib import Path
 
 from gpucache.caches import files
@@ -176,6 +177,7 @@ class Layout:
         yield Node(Role.FOLDER, parts, folder.lstat(os.curdir))
         entries: dict[str, list[tuple[int, str]]] = {}
         folders: list[tuple[str, list[_Step]]] = []
+        others: list[tuple[str, Role]] = []
         for found in folder.entries():
             role, on = self._sort(found, steps, parts, prefix)
             if role is Role.ENTRY:
@@ -183,10 +185,12 @@ class Layout:
             elif role is Role.FOLDER:
                 folders.append((found.name, on))
             elif role is not Role.OWN and not prefix:
-                yield from _node(role, folder, (*parts, found.name))
+                others.append((found.name, role))
+        for name, role in sorted(others, key=itemgetter(0)):
+            yield from _node(role, folder, (*parts, name))
         for key in sorted(key for key in entries if key.startswith(prefix)):
             yield from _files(folder, root, parts, key, entries[key])
-        for name, on in folders:
+        for name, on in sorted(folders, key=itemgetter(0)):
             yield from self._into(folder, name, root, (*parts, name), on, prefix)
 
     def _into(
