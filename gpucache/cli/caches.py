@@ -80,10 +80,20 @@ def stores_apart(words: Sequence[str], caches: Sequence[str]) -> tuple[tuple[str
 
 
 def is_store(text: str) -> bool:
-    """Whether a text names a store: a URL, or a directory that a push made."""
+    """Whether a text names a store: a URL, or a directory to which a push or a program sent entries."""
     from gpucache.caches.registry import is_there
 
-    return "://" in text or (bool(text) and is_there(Path(text, "catalogues")))
+    pushed = bool(text) and is_there(Path(text, "catalogues"))
+    return "://" in text or pushed or (bool(text) and any(Path(text).glob("entries/??/*-*")))
+
+
+def require_store(url: str) -> None:
+    """Raise UsageError for a directory that is not a store, or does not exist yet."""
+    from gpucache.remote.objects import public
+
+    if not is_store(url):
+        why = "is not a store" if os.path.lexists(url) else "does not exist"
+        raise UsageError(f"{public(url)} {why}; check its path, or push there first")
 
 
 def open_everywhere() -> "list[Cache]":

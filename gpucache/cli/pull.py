@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucache.cli.caches import finish
+from gpucache.cli.caches import finish, require_store
 from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.parameters import PathName, flag, valued
 from gpucache.cli.stores import open_store, open_to_fill, store_options, write_environment
@@ -80,8 +80,7 @@ def pull(
         try:
             trusted = read_trusted(opened.settings.trusted_keys)
             there = profile and machine_of(find_machine(profile).devices, elsewhere=True)
-            if "://" not in url and not Path(url).exists():
-                raise UsageError(f"{url} does not exist; check its path, or push there first")
+            require_store(url)
             with closing(open_store(url, timeout)) as store, given().progress() as bar:
                 for outcome in summary.of(
                     receive(

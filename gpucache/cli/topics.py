@@ -264,8 +264,9 @@ FAILURES = {
     "leaked": Failure(
         "A pull request has seen the key",
         "it is signed by the key KEY, which is not trusted",
-        "This is what pull prints once FLEET_PUBLIC_KEY is that of a new pair on all machines: nothing that "
-        "the old key signed is used any more. Push with the new key.",
+        "This is what pull prints once FLEET_PUBLIC_KEY is that of a new pair on all machines, of each "
+        "entry, or by https:// of the index of the store, where it exits 5. Nothing that the old key signed "
+        "is used any more. Push with the new key.",
     ),
     "readable": Failure(
         "The key file is readable by others",

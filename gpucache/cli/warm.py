@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpucache.cli.caches import is_store
+from gpucache.cli.caches import require_store
 from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.parameters import (
     BuildCommand,
@@ -281,11 +281,10 @@ def _stored(url: str, trusted_keys: str) -> "Stored":
     """The entries of a store that programs would believe; raises UsageError or RemoteError."""
     from gpucache.engine.warm.fleet import Stored
     from gpucache.remote.contents import believed_entries
-    from gpucache.remote.objects import open_objects, public
+    from gpucache.remote.objects import open_objects
     from gpucache.remote.signing import read_trusted
 
-    if not is_store(url):
-        raise UsageError(f"{public(url)} is not a store; --root names a directory of gpucache's own cache")
+    require_store(url)
     with closing(open_objects(url)) as objects:
         return Stored.of(objects.url, believed_entries(objects, read_trusted(trusted_keys)))
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpucache.answers.entries import CacheEntry, EntryReport
@@ -87,6 +88,11 @@ def select(caches: Sequence[Cache], words: Sequence[str] = (), targets: Sequence
     found = {word: [list(filter(wanted, _named(cache, word))) for cache in caches] for word in words}
     for word, by_cache in found.items():
         if not any(by_cache):
+            if Path(word).is_dir():
+                raise UsageError(
+                    f"{word} is not a store, and no program has this name; name the directory of a cache by "
+                    "--cache"
+                )
             raise UsageError(
                 f"no entry is of a program, target or key {word!r}; run 'gpucache inspect --list' to see the "
                 "entries"

@@ -134,6 +134,21 @@ def read_catalogue(
     return Catalogue(found.records, frozenset(found.names), (*found.listed, *found.findings), tuple(alone))
 
 
+def is_store(store: Objects) -> bool:
+    """Whether anything was ever sent to a store; raises RemoteError if it cannot be read."""
+    if store.served and read_index(store) is not None:
+        return True
+    folders = (FOLDER, own_entries.FOLDER) if store.served else ("",)
+    return store.lists and any(True for folder in folders for _ in store.listed(folder))
+
+
+def require_store(store: Objects, found: Catalogue) -> Catalogue:
+    """The catalogue of a store; raises RemoteError if it is empty as nothing was ever sent there."""
+    if not (found.records or found.findings or is_store(store)):
+        raise RemoteError(f"{store.url} is not a store of gpucache; check the URL, or push there first")
+    return found
+
+
 class _Reading:
     """The catalogues of a store as they are read, while others may put them together."""
 
@@ -292,19 +307,30 @@ def _listed(store: Objects) -> tuple[dict[str, int], list[Unsound]]:
     return sizes, findings
 
 
-def _indexed(store: Objects, trusted: TrustedKeys, *, unsigned: bool) -> Sequence[str]:
+def read_index(store: Objects) -> Index | None:
+    """The index of a store, believed or not; None if it has none. Raises RemoteError."""
     [(_, data)] = store.read([INDEX], _INDEX_BYTES)
-    if data is None:
+    try:
+        return None if data is None else _INDEXES.decode(data)
+    except (ValueError, RecursionError) as error:
+        raise RemoteError(f"the index of {store.url} cannot be parsed ({error}); push there again") from None
+
+
+def _indexed(store: Objects, trusted: TrustedKeys, *, unsigned: bool) -> Sequence[str]:
+    found = read_index(store)
+    if found is None:
         raise RemoteError(
             f"{store.url} has no index of gpucache; check the URL, or push to the place it serves"
         )
-    try:
-        found = _INDEXES.decode(data)
-    except (ValueError, RecursionError) as error:
-        raise RemoteError(f"the index of {store.url} cannot be parsed ({error}); push there again") from None
     if not unsigned and not found.is_believed(trusted):
-        raise RemoteError(
-            f"no key of GPUCACHE_TRUSTED_KEYS signed the index of {store.url}; add the public key of the "
-            "machine that pushes there, or pass --unsigned to pull"
-        )
+        raise RemoteError(f"the index of {store.url}: {not_believed(found.signer)}")
     return found.catalogues
+
+
+def not_believed(signer: str) -> str:
+    """A sentence on the signer of a record or an index that is not believed, with the remedy."""
+    why = f"it is signed by the key {signer}, which is not trusted" if signer else "it is not signed"
+    return (
+        f"{why}; add the public key of the machine that pushed it to GPUCACHE_TRUSTED_KEYS, or pass "
+        "--unsigned to accept it"
+    )

@@ -29,6 +29,7 @@ from gpucache.remote.catalogue import (
     objects_of,
     read_catalogue,
     read_objects,
+    require_store,
     whole,
     write_catalogue,
 )
@@ -222,7 +223,9 @@ def stored_caches(
     store: Objects, trusted: TrustedKeys, key: SigningKey | None, *, unsigned: bool = True
 ) -> tuple[Cache, ...]:
     """The caches of a store's systems; raises RemoteError."""
-    return Contents(store, trusted, key, unsigned=unsigned).caches()
+    contents = Contents(store, trusted, key, unsigned=unsigned)
+    require_store(store, contents.catalogue)
+    return contents.caches()
 
 
 def believed_entries(store: Objects, trusted: TrustedKeys) -> Iterator[CacheEntry]:
@@ -233,7 +236,7 @@ def believed_entries(store: Objects, trusted: TrustedKeys) -> Iterator[CacheEntr
     unsigned = store.is_own_folder
     if not (unsigned or trusted.keys):
         raise UsageError(UNBELIEVED)
-    catalogue = read_catalogue(store, trusted, unsigned=unsigned, strays=True)
+    catalogue = require_store(store, read_catalogue(store, trusted, unsigned=unsigned, strays=True))
     for one in catalogue.records.values():
         if one.record.system == OWN and (unsigned or one.is_believed(trusted)):
             yield _entry(one)

@@ -16,7 +16,14 @@ from gpucache.caches.interface import Cache
 from gpucache.caches.portable import PortableEntry, Restored
 from gpucache.caches.registry import OWN
 from gpucache.errors import FormatError
-from gpucache.remote.catalogue import objects_of, read_catalogue, read_objects, whole
+from gpucache.remote.catalogue import (
+    not_believed,
+    objects_of,
+    read_catalogue,
+    read_objects,
+    require_store,
+    whole,
+)
 from gpucache.remote.machine import Machine, backends_of
 from gpucache.remote.objects import Objects
 from gpucache.remote.push import Progress
@@ -25,10 +32,6 @@ from gpucache.remote.signing import TrustedKeys
 
 Outcome = Pulled | Immovable | Unsound
 _Whole = Callable[[Signed, Mapping[str, bytes | None]], PortableEntry]
-_NOT_BELIEVED = (
-    "{}; add the public key of the machine that pushed it to GPUCACHE_TRUSTED_KEYS, or pass --unsigned to "
-    "accept it"
-)
 
 
 def pull(
@@ -48,7 +51,7 @@ def pull(
     """
     unsigned = unsigned or store.is_own_folder
     own = any(cache.name == OWN for cache in caches)
-    catalogue = read_catalogue(store, trusted, unsigned=unsigned, strays=own)
+    catalogue = require_store(store, read_catalogue(store, trusted, unsigned=unsigned, strays=own))
     yield from catalogue.findings
     by_system: dict[str, dict[str, list[Signed]]] = {}
     for one in catalogue.records.values():
@@ -96,9 +99,7 @@ def _choose(
     if unsigned:
         believed += (one for one in variants if one not in believed)
     if not believed:
-        signer = variants[0].signer
-        why = f"it is signed by the key {signer}, which is not trusted" if signer else "it is not signed"
-        return _outcome(variants[0], machine, PullResult.UNSIGNED, _NOT_BELIEVED.format(why))
+        return _outcome(variants[0], machine, PullResult.UNSIGNED, not_believed(variants[0].signer))
     fitting = [one for one in believed if not machine.differences(one.record)]
     if not fitting:
         nearest = min(believed, key=lambda one: len(machine.differences(one.record)))

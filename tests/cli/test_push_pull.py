@@ -139,6 +139,7 @@ def test_best_effort_ends_well_whatever_happens(run: Run, here: Path, line: str)
 
 def test_a_read_only_cache_is_not_filled(run: Run, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """GPUCACHE_READ_ONLY applies to pull as to evict; a plan is shown."""
+    _push(run, "--key", "ci.key")
     monkeypatch.setenv("GPUCACHE_READ_ONLY", "1")
     answer = run("pull", "store")
     assert answer.code == 5 and "GPUCACHE_READ_ONLY" in answer.err

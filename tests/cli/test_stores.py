@@ -96,3 +96,41 @@ def test_a_word_that_is_no_store_is_a_usage_error(capsys: pytest.CaptureFixture[
     assert "--program" in capsys.readouterr().err
     assert main(["verify", "s3://bucket/x", "--cache", "cupy"]) == 2
     assert "--cache" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["pull", "inspect", "verify", "evict --all --yes", "push here"])
+def test_a_directory_without_entries_is_told_to_be_no_store(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    """A path with a typo is a usage error in every verb; only push makes a store."""
+    EXAMPLES["gpucache"].make(tmp_path / "gpucache")
+    words = [str(tmp_path / word) if word == "here" else word for word in verb.split()]
+    (tmp_path / "empty" / "entries" / "2024").mkdir(parents=True)
+    assert main(["--root", str(tmp_path / "gpucache"), *words, str(tmp_path / "empty")]) == 2
+    assert f"{tmp_path / 'empty'} is not a store" in capsys.readouterr().err
+
+
+def test_a_store_to_which_only_programs_sent_is_a_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A push makes the catalogue; without one every verb finds the entries by their names."""
+    EXAMPLES["gpucache"].make(tmp_path / "gpucache")
+    monkeypatch.setenv("GPUCACHE_DIR", str(tmp_path / "gpucache"))
+    store = str(tmp_path / "store")
+    assert main(["push", store]) == 0
+    for name in ("catalogues", "index"):
+        (tmp_path / "store" / name).rename(tmp_path / name)
+    monkeypatch.setenv("GPUCACHE_DIR", str(tmp_path / "new"))
+    assert _summary(capsys, "pull", store)["pulled"] == 3
+    assert _summary(capsys, "inspect", "--list", store)["entries"] == 3
+    assert _summary(capsys, "verify", store)["checked"] == 3
+    assert _summary(capsys, "evict", "--all", "--yes", store)["removed"] == 3
+
+
+@pytest.mark.parametrize("verb", ["pull", "inspect", "verify", "evict --all --yes"])
+def test_a_url_without_a_store_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str) -> None:
+    """So that a bucket with a typo is not taken for an empty store."""
+    (tmp_path / "empty").mkdir()
+    url = f"file://{tmp_path / 'empty'}"
+    assert main(["--root", str(tmp_path / "gpucache"), *verb.split(), url]) == 5
+    assert f"{tmp_path / 'empty'} is not a store" in capsys.readouterr().err
