@@ -329,9 +329,12 @@ class Snapshot(DirectoryStore):
 
     def __init__(self, root: Path) -> None:
         super().__init__(root, writable=False)
-        for owner, names in ((self, ("look_at", "detail", "sample")), (self.history, ("events", "removed"))):
-            for name in names:
-                setattr(owner, name, lru_cache(_ANSWERS)(getattr(owner, name)))
+        once, history = lru_cache(_ANSWERS), self.history
+        self.look_at = once(self.look_at)  # type: ignore[method-assign]
+        self.detail = once(self.detail)  # type: ignore[method-assign]
+        self.sample = once(self.sample)  # type: ignore[method-assign]
+        history.events = once(history.events)  # type: ignore[method-assign]
+        history.removed = once(history.removed)  # type: ignore[method-assign]
         self._keys = cache(lambda prefix: {*self.find(prefix)})
         self._absent = cache(lambda prefix: super(Snapshot, self).get(CacheKey(prefix.ljust(64, "0"))))
 
