@@ -4,6 +4,7 @@ The CLI and the library come through here. Owns no behaviour beyond choosing par
 is imported by its function: every program that uses the library waits for the rest.
 """
 
+import json
 import os
 import re
 import stat
@@ -138,8 +139,9 @@ def machine_of(devices: "Sequence[Device]", *, elsewhere: bool) -> "Machine":
 
 def remember_targets(settings: Settings, devices: "Sequence[Device]") -> None:
     """Keep the result of a probe for completions, below a root that exists and is writable."""
-    from gpucache.probe.remembered import FILE, load_last, save_last
+    from gpucache.probe.remembered import FILE, load_last
     from gpucache.store.directory import DirectoryStore
+    from gpucache.store.root_folder import UNUSABLE, RootFolder
 
     root = settings.root
     if root is None or settings.read_only or root_state(root) is not Root.USABLE:
@@ -148,7 +150,11 @@ def remember_targets(settings: Settings, devices: "Sequence[Device]") -> None:
         return  # a directory of another user may have such a file
     asked = {row.backend for row in devices}
     others = [target for target in load_last(root) if target.backend not in asked]
-    save_last(root, [*others, *(row.target for row in devices if row.target is not None and row.available)])
+    now = [*others, *(row.target for row in devices if row.target is not None and row.available)]
+    with suppress(*UNUSABLE):
+        kept = RootFolder(root, shared=bool(root.stat().st_mode & stat.S_IROTH))
+        with kept.open(*FILE.parent.parts) as folder:
+            kept.put(folder, FILE.name, json.dumps(list(map(str, now))).encode("ascii"))
 
 
 def open_stores(

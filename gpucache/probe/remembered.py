@@ -8,11 +8,9 @@ Also owns devices as JSON values, read strictly, as anybody may have written the
 last probe found, for completions.
 """
 
-import contextlib
 import json
 import os
 import re
-import stat
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -88,21 +86,6 @@ def _state(path: str) -> list[int] | None:
 
 FILE = Path("v1", "targets.json")
 _MAX_BYTES = 64 * 1024
-
-
-def save_last(root: Path, targets: Sequence[Target]) -> None:
-    """Keep the targets below a cache root, if the root exists already; raises nothing."""
-    path = root / FILE
-    staged = path.with_suffix(f".{os.getpid()}")
-    with contextlib.suppress(OSError):
-        if path.parent.is_symlink() or not path.parent.is_dir():
-            return
-        descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="ascii") as stream:
-            if stat.S_IMODE(root.stat().st_mode) & stat.S_IROTH:
-                staged.chmod(0o644)  # everybody reads and copies a shared cache
-            json.dump([str(target) for target in targets], stream)
-        staged.replace(path)
 
 
 def load_last(root: Path) -> list[Target]:

@@ -47,7 +47,8 @@ _SLUG_LENGTH = 40
 _DIGEST_LENGTH = 8
 BESIDE: Mapping[tuple[str, ...], str] = {
     TMP: r"[0-9]{1,10}-[0-9a-f]{16}"
-    rf"(-([0-9a-f]{{64}}\.(gpc|json|memo)|[0-9a-f]{{16}}\.idx|{_HISTORY}|(misses|removed)\.jsonl)|\.history)",
+    rf"(-([0-9a-f]{{64}}\.(gpc|json|memo)|[0-9a-f]{{16}}\.idx|{_HISTORY}|(misses|removed)\.jsonl|targets\.json)"
+    r"|\.history)",
     LOCKS: rf"[0-9a-f]{{64}}\.lock|{re.escape(MISSED_LOCK)}",
     QUARANTINE: r"[0-9]{20}-.+\.gpc",
     JOURNAL: r"misses(\.1)?\.jsonl",

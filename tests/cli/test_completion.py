@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from gpucache.cli.group import COMPLETE
-from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead, Target
-from gpucache.probe.remembered import save_last
+from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead
 from gpucache.store.directory import DirectoryStore
 from gpucache.store.interface import Event
 from tests.patience import PATIENCE_S
@@ -40,7 +39,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         head = EntryHead(program, "cuda:sm_90", "cubin", 1, 1, sha256(payload).hexdigest())
         store.publish(Entry(key_of(program), head, EntryDetail(()), payload))
         store.history.record(program, Event(1, "built", str(key_of(program)), "cuda:sm_90"))
-    save_last(root, [Target.parse(text) for text in ("cuda:sm_90", "opencl:pocl/cpu", "opencl:intel/cpu")])
+    (root / "v1" / "targets.json").write_text('["cuda:sm_90", "opencl:pocl/cpu", "opencl:intel/cpu"]')
     (tmp_path / "here" / "headers").mkdir(parents=True)
     (tmp_path / "here" / "warm-list.toml").touch(0o755)
     monkeypatch.chdir(tmp_path / "here")

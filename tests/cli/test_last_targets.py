@@ -60,6 +60,14 @@ def test_a_link_leads_nowhere(run: Run, root: Path, tmp_path: Path, place: Path)
     assert "cuda:sm_70" not in map(str, load_last(root))
 
 
+def test_a_write_that_fails_leaves_nothing(run: Run, cache: Path) -> None:
+    """Where a directory has the file's name, no other file of this name is there afterwards."""
+    (cache / LAST).unlink(missing_ok=True)
+    (cache / LAST).mkdir()
+    assert run("devices").code == 0
+    assert list(cache.rglob("*targets*")) == [cache / LAST]
+
+
 def test_a_file_of_somebody_else_stays(run: Run, root: Path) -> None:
     """A directory that is not a cache may have its own ``v1/targets.json``."""
     (root / LAST).parent.mkdir(0o700, parents=True)

@@ -25,11 +25,12 @@ def test_old_temporary_files_are_leftovers(root: Path, store: DirectoryStore) ->
     assert not path.exists() and not store.remove_leftover(leftover)
 
 
-@pytest.mark.parametrize("name", [f"tmp/1-{16 * 'a'}-{64 * 'b'}.json", "locks/missed.lock"])
-def test_what_a_stopped_build_of_misses_leaves_is_removed(
-    name: str, root: Path, store: DirectoryStore
-) -> None:
-    """A half-written request and the lock of its builds are ours, and are removed."""
+@pytest.mark.parametrize(
+    "name",
+    [f"tmp/1-{16 * 'a'}-{64 * 'b'}.json", f"tmp/1-{16 * 'a'}-targets.json", "locks/missed.lock"],
+)
+def test_what_a_stopped_writer_leaves_is_removed(name: str, root: Path, store: DirectoryStore) -> None:
+    """A half-written request, the targets of a probe, and the lock of builds are ours and go."""
     store.publish(build_entry())
     path = put(root / "v1" / name, b"")
     (leftover,) = store.leftovers(time.time_ns() + 2 * HOUR_NS)
