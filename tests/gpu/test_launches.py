@@ -18,10 +18,12 @@ import pytest
 
 from gpucache.caches.interface import Cache
 from gpucache.caches.registry import of_others
+from gpucache.serve.environment import TIMEOUT
 from tests.children import run_text
 from tests.gpu import programs
 from tests.gpu.programs import INTEL, NVIDIA, RESULT
 from tests.nvrtc import need_nvrtc
+from tests.patience import TIME_OUT_MS
 
 Start = Callable[..., str]
 GPUcache = Callable[..., subprocess.CompletedProcess[str]]
@@ -151,8 +153,9 @@ def _served(
     report = tmp_path / "report.json"
     below = (sys.executable, "-m", "gpucache", "run", "--report", report, "--")
     told: list[Any] = []
+    patient = {TIMEOUT: TIME_OUT_MS}
     for _ in range(2):
-        printed = start(text, *words, before=below, **more)
+        printed = start(text, *words, before=below, **patient, **more)
         told.append((printed, {one["result"] for one in json.loads(report.read_text())["outcomes"]}))
     return told[0][0], told[1][0], told[0][1], told[1][1]
 
