@@ -84,15 +84,17 @@ def push(
             ):
                 if given().json or given().whole or outcome.result is PushResult.WOULD_SEND:
                     told.append(outcome)
-            unsigned = signing is None and not store.is_own_folder
+            own = store.is_own_folder
     except KeyboardInterrupt:
         sent = summary.counts[PushResult.SENT]
         raise KeyboardInterrupt("" if dry_run else f"{sent} were sent; push again to go on") from None
     summary.unread = opened.unread
     given().answer("push", told, summary, text.push(told, summary, whole=given().whole))
-    if unsigned and summary.counts[PushResult.SENT]:
-        given().say(
-            "They are not signed, so other machines pull them only with --unsigned; make a key with "
-            "'gpucache key FILE'."
+    if signing is None and summary.counts[PushResult.SENT]:
+        whose = (
+            "only you use them, from that directory"
+            if own
+            else "other machines pull them only with --unsigned"
         )
+        given().say(f"They are not signed, so {whose}; make a key with 'gpucache key FILE'.")
     finish(opened, summary.exit_code)

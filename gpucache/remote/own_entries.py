@@ -12,11 +12,11 @@ from gpucache.caches.portable import of_own as portable
 from gpucache.caches.registry import OWN
 from gpucache.errors import FormatError
 from gpucache.model import CacheKey
-from gpucache.remote.records import MOST_LINE_BYTES, Signed, parse_line, record_of, signed
-from gpucache.remote.signing import UNSIGNED, SigningKey, TrustedKeys
+from gpucache.remote.records import MOST_LINE_BYTES, Signed, parse_line
+from gpucache.remote.signing import UNSIGNED, TrustedKeys
 from gpucache.store.layout import entry_folder
 
-__all__ = ["FOLDER", "MOST_OBJECT_BYTES", "decode", "encode", "object_name", "object_of", "portable"]
+__all__ = ["FOLDER", "MOST_OBJECT_BYTES", "decode", "object_name", "object_of", "portable"]
 
 MOST_OBJECT_BYTES = MOST_LINE_BYTES + MOST_BYTES
 """The largest object."""
@@ -30,11 +30,6 @@ def object_name(key: CacheKey, signer: str) -> str:
     """The name of an entry's object, by its key and the id of its signer."""
     *_, group = entry_folder(key)
     return f"{FOLDER}{group}/{key}-{signer or _NO_SIGNER}"
-
-
-def encode(entry: PortableEntry, key: SigningKey | None) -> tuple[str, bytes]:
-    """Name and bytes of an entry's object, signed with a key, or without one unsigned."""
-    return object_of(signed(record_of(entry), key), entry)
 
 
 def object_of(made: Signed, entry: PortableEntry) -> tuple[str, bytes]:

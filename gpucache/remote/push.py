@@ -83,7 +83,7 @@ def push(
                 wrote = _catalogued(store, sending) or wrote
         yield from sending.drain()
     finally:  # also after Ctrl-C: the sent entries are kept
-        sending.done += filter(sending.believes, catalogue.strays)
+        sending.done += catalogue.strays
         wrote = _catalogued(store, sending) or wrote
         if wrote:
             finish_catalogue(store, key)

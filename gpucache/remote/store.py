@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +21,7 @@ from gpucache.host.deadlines import within
 from gpucache.model import CacheKey, Entry
 from gpucache.remote import own_entries
 from gpucache.remote.objects import AT_ONCE, Limits, Objects, open_objects
+from gpucache.remote.records import Signed, record_of, signed
 from gpucache.remote.signing import UNSIGNED, SigningKey, TrustedKeys, load_signing_key, read_trusted
 from gpucache.settings import Remote
 from gpucache.store.format import encode, parse_true
@@ -36,6 +38,10 @@ UNBELIEVED = (
     "signs them"
 )
 _UNSIGNED = "GPUCACHE_SIGNING_KEY names no key that signs; make one with 'gpucache key FILE'"
+_NOT_SIGNED = (
+    "the entries that are sent to {} are not signed, so only you use them, from that directory; make a key "
+    "with 'gpucache key FILE', and name it by GPUCACHE_SIGNING_KEY"
+)
 
 Fetched = tuple[Entry, bytes]
 """An entry, and the bytes of its file."""
@@ -69,6 +75,7 @@ class RemoteStore:
         self._changed = threading.Condition()
         self._waiting: deque[Entry] = deque()
         self._waiting_bytes = 0
+        self._sent: list[Signed] = []
         self._sender: threading.Thread | None = None
 
     @property
@@ -194,6 +201,10 @@ class RemoteStore:
                 self._stop_sending(f"{self._url} took longer than {self._settings.timeout_s:g} s")
             except Exception as error:
                 self._stop_sending(error)
+            if self._sent and not self._waiting:
+                # Programs find entries by their names. If this fails, the next push does it.
+                with suppress(Exception):
+                    within(self._settings.timeout_s, self._catalogue)
             if over_s is None and not threading.main_thread().is_alive():
                 over_s = time.monotonic() + self._settings.timeout_s
 
@@ -201,16 +212,31 @@ class RemoteStore:
         objects = self._open().objects
         if not objects.writes:
             raise UsageError(f"{objects.url} can only be read; unset GPUCACHE_REMOTE_WRITE")
-        key: SigningKey | None = None
-        if self._signing_key is not None:
-            key = load_signing_key(self._signing_key)
-        elif not objects.is_own_folder:
-            raise UsageError(_UNSIGNED)
-        for _ in objects.create(
-            own_entries.encode(own_entries.portable(entry.key, entry.head, encode(entry)), key)
-            for entry in entries
-        ):
-            pass
+        key = self._key()
+        if key is None:
+            if not objects.is_own_folder:
+                raise UsageError(_UNSIGNED)
+            self._say("unsigned", _NOT_SIGNED.format(objects.url))
+        records, files = dict[str, Signed](), dict[str, bytes]()
+        for entry in entries:
+            packed = own_entries.portable(entry.key, entry.head, encode(entry))
+            record = signed(record_of(packed), key)
+            name, data = own_entries.object_of(record, packed)
+            records[name], files[name] = record, data
+        self._sent += (records[name] for name, created in objects.create(files.items()) if created)
+
+    def _catalogue(self) -> None:
+        """Name the entries that were sent for readers of the store by a web server, which lists nothing."""
+        from gpucache.remote.catalogue import finish_catalogue, write_catalogue  # which no hit needs
+
+        objects, sent = self._open().objects, self._sent
+        self._sent = []
+        if objects.served:
+            write_catalogue(objects, sent)
+            finish_catalogue(objects, self._key())
+
+    def _key(self) -> SigningKey | None:
+        return None if self._signing_key is None else load_signing_key(self._signing_key)
 
     def _stop_sending(self, error: Exception | str) -> None:
         self._writes = False

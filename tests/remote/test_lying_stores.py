@@ -183,6 +183,22 @@ def test_a_push_without_a_key_keeps_a_signed_index(fleet: Fleet) -> None:
     assert (fleet.place / "store" / "index").read_bytes() == index
 
 
+def test_a_push_names_what_programs_sent_unsigned(fleet: Fleet) -> None:
+    """A reader that lists nothing is told about it, as any other reader is."""
+    fleet.push(fleet.make("a", "gpucache"), key=None)
+    for one in ("catalogues", "index"):
+        (fleet.place / "store" / one).rename(fleet.place / one)
+    fleet.push(fleet.make("b", "gpucache"), key=fleet.key)
+    index = catalogues.read_index(fleet.store)
+    assert index is not None
+    lines = [
+        parse_line(line)
+        for name in index.catalogues
+        for line in (fleet.place / "store" / name).read_bytes().splitlines(keepends=True)
+    ]
+    assert sorted(one.signer for one in lines) == [""] * 3 + [fleet.key.public.id] * 3
+
+
 def _replaced(path: Path, what: str) -> None:
     path.unlink()
     if what == "link":

@@ -6,15 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.caches.portable import PortableFile
+from gpucache.caches.portable import PortableEntry, PortableFile
 from gpucache.errors import FormatError
 from gpucache.keys import cache_key
 from gpucache.model import CacheKey, Entry, EntryDetail, EntryHead, KeyField
-from gpucache.remote.own_entries import decode, encode, object_name, portable
+from gpucache.remote.own_entries import decode, object_name, object_of, portable
 from gpucache.remote.records import Signed, record_of, signed
 from gpucache.remote.signing import SigningKey, load_signing_key, make_pair, read_trusted
 from gpucache.store.directory import DirectoryStore
 from gpucache.store.format import encode as encode_file
+
+
+def encode(entry: PortableEntry, key: SigningKey | None) -> tuple[str, bytes]:
+    """Name and bytes of an entry's object, signed with a key, or without one unsigned."""
+    return object_of(signed(record_of(entry), key), entry)
 
 
 def made_entry(value: str = "-O3", payload: bytes = b".version 8.0\n.target sm_90\n") -> Entry:

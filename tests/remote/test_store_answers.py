@@ -9,15 +9,17 @@ from pathlib import Path
 import pytest
 
 from gpucache.model import CacheKey, Entry
-from gpucache.remote.own_entries import encode, object_name, portable
+from gpucache.remote.catalogue import read_catalogue
+from gpucache.remote.folder import FolderObjects
+from gpucache.remote.own_entries import object_name, portable
 from gpucache.remote.records import record_of, signed
-from gpucache.remote.signing import load_signing_key
+from gpucache.remote.signing import load_signing_key, read_trusted
 from gpucache.remote.store import RemoteStore
 from gpucache.settings import Remote
 from gpucache.store.format import encode as encode_file
 from tests.remote.fleet import Fleet
 from tests.remote.servers import Silent
-from tests.remote.test_own_entries import made_entry
+from tests.remote.test_own_entries import encode, made_entry
 
 _ONE, _OTHER = made_entry("-O3"), made_entry("-O2")
 
@@ -169,6 +171,36 @@ def test_what_is_sent_is_signed_and_created_once(fleet: Fleet) -> None:
     assert Machine(fleet).finds(_ONE.key, _OTHER.key) == [True, False]
     assert path.read_bytes() == b"there before"
     assert machine.told == []
+
+
+class _Served(FolderObjects):
+    """A directory as a plain web server shows it."""
+
+    lists = False
+
+
+def test_what_is_sent_is_in_the_index_of_the_store(fleet: Fleet) -> None:
+    """So a reader that lists nothing finds all of it, signed by the key of the sender."""
+    machine = Machine(fleet, writes=True, signing=fleet.place / "ci")
+    trusted = read_trusted(fleet.key().text)
+    for entry in (_ONE, _OTHER):
+        machine.store.send(entry)
+        machine.store.flush()
+    found = read_catalogue(_Served(fleet.store), trusted)
+    assert {one.record.key for one in found.records.values()} == {str(_ONE.key), str(_OTHER.key)}
+    assert all(one.is_believed(trusted) for one in found.records.values())
+
+
+def test_what_is_sent_unsigned_to_an_own_directory_is_one_warning(fleet: Fleet) -> None:
+    """The entries are sent, as this user believes them there, and the sentence names the remedy."""
+    fleet.store.chmod(0o700)
+    machine = Machine(fleet, writes=True)
+    for entry in (_ONE, _OTHER):
+        machine.store.send(entry)
+        machine.store.flush()
+    [sentence] = machine.told
+    assert "not signed" in sentence and "gpucache key FILE" in sentence
+    assert len(fleet.objects()) == 2 and machine.store.writes
 
 
 def test_a_machine_that_only_sends_needs_no_trusted_key(fleet: Fleet) -> None:
