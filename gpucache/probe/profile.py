@@ -14,7 +14,7 @@ from gpucache.backends.registry import backend_names
 from gpucache.errors import TargetError, UsageError
 from gpucache.host import os_errors
 from gpucache.keys import Difference
-from gpucache.model import Device
+from gpucache.model import Device, Toolchain
 from gpucache.probe.remembered import device_from_json, device_to_json
 
 SCHEMA = 1
@@ -82,18 +82,19 @@ def load_profile(path: Path) -> Profile:
 def compare(left: Profile, right: Profile) -> list[TargetDifference]:
     """The fields by which two machines would not find each other's entries in a shared cache, by target.
 
-    A target that only one of them has is a single difference. Targets that both have are compared field by
-    field, and so is the environment.
+    A compiler is the same on both machines whatever its target is called there, because a platform's name
+    has its version only next to another platform of that name. A target that only one of them has is a single
+    difference. Targets that both have are compared field by field, and so is the environment.
     """
     lefts, rights = _by_target(left), _by_target(right)
-    found: list[TargetDifference] = []
-    for target in sorted({*lefts, *rights}):
-        one, other = lefts.get(target), rights.get(target)
-        if one is None or other is None:
-            left_has, right_has = (None if fields is None else "present" for fields in (one, other))
-            found.append(TargetDifference(target, Difference("target", left_has, right_has)))
-        else:
-            found += [TargetDifference(target, item) for item in _differing(one, other)]
+    pairs = _paired(lefts, rights)
+    left_only, right_only = Difference("target", "present", None), Difference("target", None, "present")
+    found = [TargetDifference(target, left_only) for target in lefts.keys() - pairs.keys()]
+    found += [TargetDifference(target, right_only) for target in rights.keys() - pairs.values()]
+    for target, other in pairs.items():
+        fields = dict(lefts[target].fields), dict(rights[other].fields)
+        found += [TargetDifference(target, item) for item in _differing(*fields)]
+    found.sort(key=lambda one: one.target)
     found += [
         TargetDifference("environment", item) for item in _differing(left.environment, right.environment)
     ]
@@ -120,12 +121,29 @@ def _device(value: object) -> Device:
     return device
 
 
-def _by_target(profile: Profile) -> dict[str, Mapping[str, str]]:
+def _by_target(profile: Profile) -> dict[str, Toolchain]:
     return {
-        str(device.target): dict(device.toolchain.fields)
+        str(device.target): device.toolchain
         for device in profile.devices
         if device.target is not None and device.toolchain is not None
     }
+
+
+def _paired(lefts: Mapping[str, Toolchain], rights: Mapping[str, Toolchain]) -> dict[str, str]:
+    """The target on the right for each on the left: of the same build, else the same version, else device."""
+    pairs: dict[str, str] = {}
+    for alike in (lambda one: one, _versioned, Toolchain.identity_fields):
+        free: dict[object, list[str]] = {}
+        for target in sorted(rights.keys() - pairs.values(), reverse=True):
+            free.setdefault(alike(rights[target]), []).append(target)
+        for target in sorted(lefts.keys() - pairs.keys()):
+            if others := free.get(alike(lefts[target])):
+                pairs[target] = others.pop()
+    return pairs
+
+
+def _versioned(toolchain: Toolchain) -> object:
+    return toolchain.identity_fields(), dict(toolchain.fields).get("driver version")
 
 
 def _differing(left: Mapping[str, str], right: Mapping[str, str]) -> Sequence[Difference]:

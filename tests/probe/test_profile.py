@@ -83,10 +83,56 @@ def test_what_would_split_a_cache_is_named() -> None:
     """A field of a toolchain, a target on one side only, and a variable are reported with both values."""
     assert DEVICE.toolchain is not None
     newer = DEVICE.toolchain._replace(fields=(("device name", "a CPU"), ("driver version", "2.0")))
-    other = DEVICE._replace(target=Target("opencl", "intel/cpu"))
+    apart = DEVICE.toolchain._replace(fields=(("device name", "Xeon"), ("driver version", "1.0")))
+    other = DEVICE._replace(target=Target("opencl", "intel/cpu"), toolchain=apart)
     assert compare(PROFILE, Profile((DEVICE._replace(toolchain=newer), other), {"POCL_B": "y"})) == [
         ("opencl:intel/cpu", Difference("target", None, "present")),
         ("opencl:pocl/cpu", Difference("driver version", "1.0", "2.0")),
         ("environment", Difference("POCL_CPU", "x", None)),
         ("environment", Difference("POCL_B", None, "y")),
     ]
+
+
+def _pocl(name: str, version: str, build: str) -> Device:
+    fields = (("device name", "a CPU"), ("driver version", version), ("compiler build", build))
+    return DEVICE._replace(
+        target=Target("opencl", f"{name}/cpu"), toolchain=Toolchain("pocl", fields, ("device name",))
+    )
+
+
+@pytest.mark.parametrize(
+    ("right", "differences"),
+    [
+        pytest.param(
+            [_pocl("pocl-3.0", "3.0", "a"), _pocl("pocl-3.1", "3.1", "b")],
+            [("opencl:pocl-3.1/cpu", Difference("target", None, "present"))],
+            id="another next to it",
+        ),
+        pytest.param(
+            [_pocl("pocl-3.0", "3.0", "c"), _pocl("pocl-3.1", "3.1", "b")],
+            [
+                ("opencl:pocl-3.1/cpu", Difference("target", None, "present")),
+                ("opencl:pocl/cpu", Difference("compiler build", "a", "c")),
+            ],
+            id="another build of the version",
+        ),
+        pytest.param(
+            [_pocl("pocl", "3.1", "b")],
+            [
+                ("opencl:pocl/cpu", Difference("driver version", "3.0", "3.1")),
+                ("opencl:pocl/cpu", Difference("compiler build", "a", "b")),
+            ],
+            id="another version",
+        ),
+        pytest.param(
+            [_pocl("pocl-3.0", "3.0", "b"), _pocl("pocl-3.0-2", "3.0", "a")],
+            [("opencl:pocl-3.0/cpu", Difference("target", None, "present"))],
+            id="two builds of a version",
+        ),
+    ],
+)
+def test_a_compiler_is_the_same_under_another_name(
+    right: list[Device], differences: list[tuple[str, Difference]]
+) -> None:
+    """A PoCL that is called by its version next to another PoCL is compared with the one called pocl."""
+    assert compare(Profile((_pocl("pocl", "3.0", "a"),), {}), Profile(tuple(right), {})) == differences
