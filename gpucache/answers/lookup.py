@@ -26,6 +26,8 @@ class Verdict(StrEnum):
     """The driver refused the binary, and the program was compiled again."""
     POISONED = "poisoned"
     """Its compiler crashed or hung twice in warm."""
+    FAILED = "failed"
+    """Its source did not compile, so no cache can have it."""
     NOT_CONSULTED = "not-consulted"
     """The cache is disabled or cannot be read, or another one was queried."""
     UNCACHEABLE = "uncacheable"
@@ -45,6 +47,11 @@ class Miss(NamedTuple):
     nearest: CacheKey | None = None
     unread: str = ""
     """Why a store could not be read, in the same words for every program."""
+
+    def failed(self) -> "Miss":
+        """The same once its program did not compile: a change since an earlier build may be the cause."""
+        more = "" if self.verdict is Verdict.NEVER_BUILT else f"; {self.verdict}: {self.detail}"
+        return self._replace(verdict=Verdict.FAILED, detail=f"it did not compile{more}")
 
 
 class Hit(NamedTuple):

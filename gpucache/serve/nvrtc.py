@@ -198,7 +198,7 @@ class NVRTCServing(Session[Call]):
 
     def _settled(self, one: Build[Call], given: _Given, refusal: str | None) -> Intercepted:
         """Publish the compiled artifacts; returns the outcome."""
-        miss = self.missed(one)
+        miss = self.missed(one, given.code)
         if given.code != 0:
             return replace(one.outcome, result=RunResult.FAILED)
         kinds = [ArtifactKind(each.request.artifact_kind) for each in one.prepared]

@@ -398,7 +398,7 @@ class OpenCLServing(Session[Asked]):
         """Publish or note the build for one device; returns the outcome."""
         from gpucache.engine.lookup import discard, leave
 
-        miss = self.explain(one, prepared, found)
+        miss = self.explain(one, prepared, found, given.code)
         outcome = replace(one.outcome, verdict=miss.verdict, reason=miss.detail, key=str(prepared.key))
         if given.code != 0:
             self.note_miss(prepared, miss)

@@ -310,19 +310,19 @@ class Session(ABC, Generic[A]):
                 held.enter_context(store.single_flight(key, max(0.0, end_s - time.monotonic())))
         return held
 
-    def explain(self, one: Build[A], prepared: Prepared, found: Part) -> Miss:
-        """Why a part is not there."""
+    def explain(self, one: Build[A], prepared: Prepared, found: Part, code: int = 0) -> Miss:
+        """Why a part is not there; ``code`` is the compiler's, once it has ended."""
         from gpucache.answers.lookup import Verdict
         from gpucache.engine.explain import explain
 
-        if isinstance(found, Hit):
-            return Miss(Verdict.REJECTED, one.rejected)
-        return explain(self.stores, prepared, found)
+        rejected = Miss(Verdict.REJECTED, one.rejected)
+        miss = rejected if isinstance(found, Hit) else explain(self.stores, prepared, found)
+        return miss.failed() if code else miss
 
-    def missed(self, one: Build[A]) -> Miss:
+    def missed(self, one: Build[A], code: int = 0) -> Miss:
         """Write down a build's missing parts; returns the first miss, the reason in its outcome."""
         lacking = list(one.missing())[: 1 if self.compiler.is_whole else None]
-        misses = [self.explain(one, prepared, found) for _, prepared, found in lacking]
+        misses = [self.explain(one, prepared, found, code) for _, prepared, found in lacking]
         for (_, prepared, _), miss in zip(lacking, misses, strict=True):
             self.note_miss(one.prepared[0] if self.compiler.is_whole else prepared, miss)
         key = str(one.prepared[0].key if self.compiler.is_whole else lacking[0][1].key)

@@ -367,7 +367,7 @@ CASES: dict[str, Callable[[], Iterable[Block]]] = {
         [*(_missed(one, "because") for one in Verdict), _missed("evicted", "because", when_ns="soon")],
         NOW,
         noted=2,
-        most=11,
+        most=12,
     ),
     "inspect: a miss again": lambda: inspect.misses(
         [_missed("evicted", "a", key="k"), _missed("evicted", "b", key="k")], 0

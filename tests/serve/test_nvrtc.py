@@ -150,7 +150,8 @@ def test_a_compile_that_fails_fails_alike(command: Command, run: Run) -> None:
         printed, (outcome,) = run("core", "wrong")
         assert printed == bare.stdout
         assert "default_program(1): error" in printed
-        assert outcome["result"] == "failed"
+        assert (outcome["result"], outcome["verdict"]) == ("failed", "failed")
+        assert outcome["reason"] == "it did not compile"
 
 
 @pytest.mark.usefixtures("installed")

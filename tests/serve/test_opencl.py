@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from gpucache.answers.lookup import Verdict
+from gpucache.answers.lookup import Miss, Verdict
 from gpucache.answers.run import Intercepted, RunResult
 from gpucache.assembly import open_stores
 from gpucache.engine.stores import Stores
 from gpucache.errors import TargetError
 from gpucache.host.file_stamps import files_seen
+from gpucache.keys import Difference
 from gpucache.model import Device
 from gpucache.probe.ask import ask as probe
 from gpucache.serve.devices import Devices, Facts
@@ -314,10 +315,20 @@ def test_garbage_is_not_kept(command: Command, stores: Stores) -> None:
 
 
 def test_a_build_that_failed_is_a_miss_and_keeps_nothing(command: Command, stores: Stores) -> None:
-    """Its error is the program's own."""
+    """Its error is the program's own, and no build in vain is called for."""
     command.built(command.build().fields[0], b"", code=-11)
     (one,) = command.end()
-    assert (one.result, _entries(stores)) == (RunResult.FAILED, 0)
+    assert (one.result, one.verdict, _entries(stores)) == (RunResult.FAILED, Verdict.FAILED, 0)
+    assert stores.user is not None
+    (line,) = (one for one in stores.user.journal_tail(9) if one["kind"] == "miss")
+    assert (line["verdict"], line["detail"]) == ("failed", "it did not compile")
+
+
+def test_the_change_that_did_not_compile_is_told() -> None:
+    """The field that differs from the last build is the likely cause."""
+    changed = Miss(Verdict.KEY_CHANGED, "the define N: 1 -> x", (Difference("option", "-DN=1", "-DN=x"),))
+    why = "it did not compile; key-changed: the define N: 1 -> x"
+    assert changed.failed() == changed._replace(verdict=Verdict.FAILED, detail=why)
 
 
 def test_a_build_that_never_ended_is_a_miss(command: Command) -> None:
