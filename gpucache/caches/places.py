@@ -390,8 +390,8 @@ def distrust(status: os.stat_result, *, move: str) -> str:
     return ""
 
 
-def on_mount(mount: Mount, root: Path, *, move: str, runs: bool) -> Iterator[str]:
-    """The problems of a cache at ``root`` on a mount."""
+def _on_mount(mount: Mount, root: Path, *, move: str, runs: bool, contained: bool) -> Iterator[str]:
+    """The problems of a cache at ``root`` on a mount; only a container can be given a volume."""
     if "noexec" in mount.options and runs:
         yield (
             f"{mount.point} is mounted noexec, so the libraries in it cannot be loaded; "
@@ -400,10 +400,8 @@ def on_mount(mount: Mount, root: Path, *, move: str, runs: bool) -> Iterator[str
     if mount.medium is Medium.NETWORK:
         yield f"it is on a network file system ({mount.kind}), where caches stall and break; {move}"
     elif mount.medium is Medium.MEMORY:
-        yield (
-            f"it is in memory ({mount.kind}) and is lost at the next start; {move}, or mount a volume: "
-            f"docker run -v gpu-caches:{root}"
-        )
+        volume = f", or mount a volume: docker run -v gpu-caches:{root}" if contained else ""
+        yield f"it is in memory ({mount.kind}) and is lost at the next start; {move}{volume}"
     elif mount.medium is Medium.LAYER:
         yield (
             "it is in the container's own layer and is lost with it; mount a volume: "
@@ -440,8 +438,10 @@ def _ground(root: Path, *, move: str, runs: bool) -> Iterator[str]:
         real = root.resolve()
     except OSError:  # it is the current directory, and gone
         return
-    mount = mount_of(real, mounts())
-    told = list(on_mount(mount, root, move=move, runs=runs)) if mount else []
+    every = mounts()
+    mount, top = mount_of(real, every), mount_of(Path("/"), every)
+    contained = top is not None and top.medium is Medium.LAYER  # as in Docker, Podman and Kubernetes
+    told = list(_on_mount(mount, real, move=move, runs=runs, contained=contained)) if mount else []
     yield from told
     temporary = Path("/tmp").resolve()
     # A file system mounted below /tmp is not emptied with it.

@@ -1,11 +1,13 @@
 """Which mount holds a path, told from mountinfo texts."""
 
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpucache.caches import places
 from gpucache.caches.places import Medium, mount_of, mounts, parse
 
 _TEXT = """\
@@ -55,3 +57,26 @@ def test_this_machine_has_a_root() -> None:
     """The mounts of this process hold the root directory, where the system tells them at all."""
     found = mounts()
     assert not found or mount_of(Path("/"), found) is not None
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="its paths do not begin with a slash")
+@pytest.mark.parametrize(
+    ("top", "kind", "volume"),
+    [
+        ("overlay", "tmpfs", True),
+        ("overlay", "overlay", True),
+        ("ext4", "tmpfs", False),
+    ],
+)
+def test_a_volume_is_a_remedy_in_a_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, top: str, kind: str, volume: bool
+) -> None:
+    """A cache in memory gets the line of docker in a container alone, with the path as a volume needs it."""
+    root = tmp_path.resolve() / "cache"
+    root.mkdir()
+    (tmp_path / "other").mkdir()
+    text = f"1 1 0:1 / / rw - {top} x rw\n2 1 0:2 / {tmp_path.resolve()} rw - {kind} x rw"
+    monkeypatch.setattr(places, "mounts", lambda: parse(text))
+    (found,) = places.problems(tmp_path / "other" / ".." / "cache", move="set X")
+    assert "set X" in found and (f"docker run -v gpu-caches:{root}" in found) is volume
+    assert volume or "docker" not in found
