@@ -67,6 +67,8 @@ class Checked(NamedTuple):
     """Why it could not be checked, if the entry is not at fault: the machine lacks something."""
     checksum: bool = True
     """Whether a checksum over its content was compared; without one only its form was checked."""
+    passed: tuple[str, ...] = ()
+    """The trials that found no fault: ``loaded``, ``rebuilt``."""
     unseen: str = ""
     """Faults that no check can find, as the cache's owner stores nothing to check against; a sentence."""
 
@@ -91,7 +93,9 @@ class Note(NamedTuple):
     """A sentence."""
 
 
-@json_keys("checked sound without_checksum findings wrong repaired notes unchecked unseen unread")
+@json_keys(
+    "checked sound without_checksum loaded rebuilt findings wrong repaired notes unchecked unseen unread"
+)
 class VerifySummary(NamedTuple):
     """How many entries were checked, how many are sound, the findings, and the trials without a result."""
 
@@ -112,6 +116,10 @@ class VerifySummary(NamedTuple):
     """The parts that could not be checked, for a reason outside of them."""
     without_checksum: int
     """How many of the sound ones could be checked only for their form."""
+    loaded: int | None = None
+    """How many of the checked ones were loaded; null without --load."""
+    rebuilt: int | None = None
+    """How many of them were compiled again, with the same bytes; null without --rebuild."""
     unseen: tuple[str, ...] = ()
     """Faults that the check of these caches cannot find, a sentence for each system."""
     unread: tuple[str, ...] = ()
@@ -125,8 +133,10 @@ class VerifySummary(NamedTuple):
         return ExitCode.NOTHING_ATTEMPTED if self.unchecked else ExitCode.DONE
 
 
-def summarise_verify(outcomes: Iterable[Checked]) -> VerifySummary:
-    """The summary of a run of verify."""
+def summarise_verify(
+    outcomes: Iterable[Checked], *, load: bool = False, rebuild: bool = False
+) -> VerifySummary:
+    """The summary of a run of verify; ``load`` and ``rebuild`` are the trials that were requested."""
     count: Counter[str] = Counter()
     notes: list[Note] = []
     unchecked: list[Note] = []
@@ -137,6 +147,7 @@ def summarise_verify(outcomes: Iterable[Checked]) -> VerifySummary:
         count["checked"] += checked
         count["sound"] += sound
         count["without_checksum"] += sound and not outcome.checksum
+        count.update(outcome.passed if checked else ())
         if sound and outcome.unseen:
             unseen[outcome.unseen] = None
         for finding in outcome.findings:
@@ -157,6 +168,8 @@ def summarise_verify(outcomes: Iterable[Checked]) -> VerifySummary:
         tuple(notes),
         tuple(unchecked),
         count["without_checksum"],
+        count["loaded"] if load else None,
+        count["rebuilt"] if rebuild else None,
         tuple(unseen),
     )
 
@@ -178,19 +191,30 @@ def verify(outcomes: Sequence[Checked], summary: VerifySummary, *, whole: bool =
         )
         yield Grid(columns, findings[:ROWS_SHOWN])
         yield from more_rows(len(findings), "finding")
-    notes = [f"{_brief(outcome.entry)}: {note}" for outcome in outcomes for note in outcome.notes]
+    notes = _shared((outcome.entry, note) for outcome in outcomes for note in outcome.notes)
     yield from (plain(note, "dim") for note in notes[:ROWS_SHOWN])
     yield from more_rows(len(notes), "note")
-    yield from _unchecked(outcomes)
+    unchecked = ((one.entry, f"not checked: {one.unchecked}") for one in outcomes if one.unchecked)
+    yield from (plain(why, "yellow") for why in _shared(unchecked))
     repaired = f", {summary.repaired} repaired" if summary.repaired else ""
-    unchecked = f", {len(summary.unchecked)} not checked" if summary.unchecked else ""
+    left = f", {len(summary.unchecked)} not checked" if summary.unchecked else ""
     yield from (plain(sentence, "dim") for sentence in summary.unseen)
     said = whole or summary.unseen or any(one.findings or one.notes or one.unchecked for one in outcomes)
     gap = "\n" if said else ""
     yield plain(
-        f"{gap}{summary.checked} checked, {_sound(summary)}, "
-        f"{format_count(summary.findings, 'finding')}{repaired}{unchecked}{unread_words(summary.unread)}",
+        f"{gap}{summary.checked} checked, {_tried(summary)}{_sound(summary)}, "
+        f"{format_count(summary.findings, 'finding')}{repaired}{left}{unread_words(summary.unread)}",
         "bold",
+    )
+
+
+def _tried(summary: VerifySummary) -> str:
+    """How many of the entries each requested trial reached."""
+    trials = {"loaded": summary.loaded, "rebuilt": summary.rebuilt}
+    return "".join(
+        f"{count} {name} and {summary.checked - count} not, "
+        for name, count in trials.items()
+        if count is not None
     )
 
 
@@ -209,14 +233,12 @@ def _repaired(finding: Finding) -> str:
     return " (moved to quarantine)" if finding.kind.wrong else " (removed)"
 
 
-def _unchecked(outcomes: Iterable[Checked]) -> Iterator[Block]:
-    """The entries that could not be checked, once per shared reason."""
-    why: dict[str, list[str]] = {}
-    for outcome in outcomes:
-        if outcome.unchecked:
-            why.setdefault(outcome.unchecked, []).append(_brief(outcome.entry))
-    for reason, named in why.items():
-        yield plain(f"{format_list(named, NAMED)}: not checked: {reason}", "yellow")
+def _shared(found: Iterable[tuple[str, str]]) -> list[str]:
+    """Each sentence once, after the entries that share it."""
+    entries: dict[str, list[str]] = {}
+    for entry, sentence in found:
+        entries.setdefault(sentence, []).append(_brief(entry))
+    return [f"{format_list(named, NAMED)}: {sentence}" for sentence, named in entries.items()]
 
 
 def _brief(entry: str) -> str:

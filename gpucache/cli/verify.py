@@ -67,7 +67,7 @@ def verify(
             yield outcome
 
     with given().progress() as bar:
-        summary = summarise_verify(noted())._replace(unread=opened.unread)
+        summary = summarise_verify(noted(), load=load, rebuild=rebuild)._replace(unread=opened.unread)
     findings = [finding for outcome in told for finding in outcome.findings]
     given().answer("verify", findings, summary, text.verify(told, summary, whole=given().whole))
     finish(opened, summary.exit_code(strict=strict))

@@ -77,7 +77,7 @@ def try_load(
         return _defective(entry, answer.message)
     if isinstance(answer, BaseException):
         return Checked(entry.key, notes=(f"not loaded: {answer}",))
-    return Checked(entry.key)
+    return Checked(entry.key, passed=("loaded",))
 
 
 def try_rebuild(
@@ -111,7 +111,7 @@ def try_rebuild(
         why = answer.reason if isinstance(answer, Died) else why
         return Checked(entry.key, notes=(f"not rebuilt: {why}",))
     if answer.payload == artifact.payload:
-        return Checked(entry.key)
+        return Checked(entry.key, passed=("rebuilt",))
     if why := answer.refusal or compilation.may_differ:
         return Checked(entry.key, notes=(f"not comparable: {why}",))
     return _defective(entry, "compiling it again gives other bytes")

@@ -145,6 +145,7 @@ def _tried(checked: Checked, entry: CacheEntry, trials: Sequence[Try]) -> Checke
             findings=(*checked.findings, *trial.findings),
             notes=(*checked.notes, *trial.notes),
             unchecked=trial.unchecked or checked.unchecked,
+            passed=(*checked.passed, *trial.passed),
         )
     return checked
 

@@ -180,6 +180,7 @@ BELOW = (
     Reply("pocl", ReplyState.ANSWERS, "it is there"),
     Reply("neo", ReplyState.UNKNOWN, "it is opaque"),
 )
+ABSENT = [Checked(key, notes=("not loaded: no device is t",)) for key in "abcde"]
 DEVICES = [
     Device(
         Target("opencl", "nvidia-cuda/rtx-4090-laptop"),
@@ -250,6 +251,9 @@ CASES: dict[str, Callable[[], Iterable[Block]]] = {
     ),
     "verify: sound": lambda: _verified(Checked("a")),
     "verify: unchecked": lambda: _verified(*(Checked(key, unchecked="no memory") for key in "abcde")),
+    "verify: loaded": lambda: verify.verify(
+        ABSENT, summarise_verify([*ABSENT, Checked("f", passed=("loaded",))], load=True, rebuild=True)
+    ),
     "verify: no checksum": lambda: _verified(
         Checked("a"),
         *(Checked(key, checksum=False, unseen="X stores nothing that would show y") for key in "bc"),

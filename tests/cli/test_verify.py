@@ -188,7 +188,7 @@ def test_entries_load_on_their_devices(run: Run, mixed: Filled) -> None:
     """PoCL and Intel load their own binaries."""
     answer = run("--json", "verify", "twice.cl", "--load", at=mixed.root)
     summary = answer.document["summary"]
-    assert (answer.code, summary["sound"], summary["notes"]) == (0, 2, [])
+    assert (answer.code, summary["sound"], summary["loaded"], summary["notes"]) == (0, 2, 2, [])
 
 
 def test_what_cannot_be_loaded_here_is_said(run: Run, mixed: Filled, devices: Any) -> None:
@@ -196,8 +196,10 @@ def test_what_cannot_be_loaded_here_is_said(run: Run, mixed: Filled, devices: An
     if any(device.backend == "cuda" and device.present for device in devices):
         pytest.skip("a CUDA device is here")
     answer = run("--json", "verify", "cuda:sm_90", "--load", at=mixed.root)
-    ((note,), code) = answer.document["summary"]["notes"], answer.code
-    assert (code, note["note"].startswith("not loaded: ")) == (0, True)
+    summary = answer.document["summary"]
+    (note,) = summary["notes"]
+    assert (answer.code, note["note"].startswith("not loaded: ")) == (0, True)
+    assert (summary["checked"], summary["loaded"], summary["rebuilt"]) == (1, 0, None)
 
 
 def test_a_binary_that_its_driver_rejects_is_found(run: Run, cache: Path, pocl: str) -> None:
@@ -215,6 +217,7 @@ def test_rebuilding_compares_where_that_can_be_done(run: Run, mixed: Filled, poc
     answer = run("--json", "verify", "--rebuild", at=mixed.root)
     summary = answer.document["summary"]
     assert (answer.code, summary["checked"], summary["sound"]) == (0, 4, 4)
+    assert summary["rebuilt"] + len(summary["notes"]) == 4
     assert all(note["note"].startswith("not comparable: ") for note in summary["notes"])
     noted = [note["entry"] for note in summary["notes"]]
     rows = run("--json", "inspect", *noted, at=mixed.root).document["outcomes"]

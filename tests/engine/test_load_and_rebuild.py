@@ -37,7 +37,7 @@ def _defective(detail: str) -> Checked:
 @pytest.mark.parametrize(
     ("load", "other", "trial"),
     [
-        (loads, dies, Checked(ENTRY.key)),
+        (loads, dies, Checked(ENTRY.key, passed=("loaded",))),
         (dies, loads, _defective("loading it failed: its compiler process died of SIGABRT")),
         (rejects, loads, _defective("the driver rejected the binary (INVALID_BINARY)")),
         (
