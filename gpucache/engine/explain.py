@@ -288,8 +288,9 @@ def _unknown(stores: Stores, prepared: Prepared, records: Sequence[Record]) -> M
 
 
 def _asked(stores: Stores) -> str:
-    """The roots that were queried."""
-    return ", ".join(str(store.root) for store in stores.on_disk())
+    """The roots that were queried, and the store on another machine."""
+    elsewhere = stores.remote().queried if stores.remote is not None else ""
+    return ", ".join(filter(None, (*(str(store.root) for store in stores.on_disk()), elsewhere)))
 
 
 def _unrecorded(store: "DirectoryStore", sample: Sequence[ScannedEntry], name: str) -> str | None:

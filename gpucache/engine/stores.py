@@ -42,6 +42,11 @@ class Remote(Protocol):
         """Whether it takes the builds of this machine."""
         ...
 
+    @property
+    def queried(self) -> str:
+        """The URL of the store, if it is queried; else empty."""
+        ...
+
     def find(
         self, wanted: Sequence[Sequence[CacheKey]], compile_ns: int | None = None
     ) -> Sequence[tuple[Entry, bytes] | None]:

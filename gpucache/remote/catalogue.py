@@ -39,6 +39,8 @@ _MANY = 32
 """How many catalogues are merged into one."""
 _SIGNED_AS = b"gpucache index 1\n"
 _GARBAGE = "it is not as gpucache wrote it, so it is ignored; remove it with 'gpucache verify URL --repair'"
+OR_ACCEPT = ", or pass --unsigned to accept it"
+"""The other remedy of pull for ``not_believed``."""
 _CatalogueName = Annotated[str, msgspec.Meta(pattern=r"^catalogues/[0-9a-f]{64}\Z")]
 
 
@@ -323,14 +325,11 @@ def _indexed(store: Objects, trusted: TrustedKeys, *, unsigned: bool) -> Sequenc
             f"{store.url} has no index of gpucache; check the URL, or push to the place it serves"
         )
     if not unsigned and not found.is_believed(trusted):
-        raise RemoteError(f"the index of {store.url}: {not_believed(found.signer)}")
+        raise RemoteError(f"the index of {store.url}: {not_believed(found.signer)}{OR_ACCEPT}")
     return found.catalogues
 
 
 def not_believed(signer: str) -> str:
     """A sentence on the signer of a record or an index that is not believed, with the remedy."""
     why = f"it is signed by the key {signer}, which is not trusted" if signer else "it is not signed"
-    return (
-        f"{why}; add the public key of the machine that pushed it to GPUCACHE_TRUSTED_KEYS, or pass "
-        "--unsigned to accept it"
-    )
+    return f"{why}; add the public key of the machine that pushed it to GPUCACHE_TRUSTED_KEYS"

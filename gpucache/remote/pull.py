@@ -17,6 +17,7 @@ from gpucache.caches.portable import PortableEntry, Restored
 from gpucache.caches.registry import OWN
 from gpucache.errors import FormatError
 from gpucache.remote.catalogue import (
+    OR_ACCEPT,
     not_believed,
     objects_of,
     read_catalogue,
@@ -99,7 +100,9 @@ def _choose(
     if unsigned:
         believed += (one for one in variants if one not in believed)
     if not believed:
-        return _outcome(variants[0], machine, PullResult.UNSIGNED, not_believed(variants[0].signer))
+        return _outcome(
+            variants[0], machine, PullResult.UNSIGNED, not_believed(variants[0].signer) + OR_ACCEPT
+        )
     fitting = [one for one in believed if not machine.differences(one.record)]
     if not fitting:
         nearest = min(believed, key=lambda one: len(machine.differences(one.record)))

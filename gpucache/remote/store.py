@@ -71,6 +71,7 @@ class RemoteStore:
         self._opened: _Opened | None = None
         self._reads, self._writes = True, self._settings.writes
         self._late = 0
+        self._explained = False
         self._said: dict[str, object] = {}
         self._changed = threading.Condition()
         self._waiting: deque[Entry] = deque()
@@ -82,6 +83,11 @@ class RemoteStore:
     def writes(self) -> bool:
         """Whether it takes the builds of this machine."""
         return self._writes
+
+    @property
+    def queried(self) -> str:
+        """The URL of the store, if it is queried; else empty."""
+        return self._opened.objects.url if self._opened and self._reads else ""
 
     def find(
         self, wanted: Sequence[Sequence[CacheKey]], compile_ns: int | None = None
@@ -109,6 +115,12 @@ class RemoteStore:
         self._late = 0
         if wrong:
             self._say("lie", f"{opened.objects.url} has an entry that is not used: {wrong}")
+        missing = next((keys for keys, one in zip(wanted, found, strict=True) if keys and one is None), None)
+        if missing is not None and not (wrong or self._explained):
+            self._explained = True
+            with suppress(Exception):  # a store that can be read only by names, or that is slow
+                if why := within(limit_s, lambda: _why_missed(opened, missing, writes=self._writes)):
+                    self._say("missed", f"GPUCACHE_REMOTE missed: {why}")
         return found
 
     def send(self, entry: Entry) -> None:
@@ -284,3 +296,26 @@ def _read(opened: _Opened, wanted: Sequence[Sequence[CacheKey]]) -> tuple[list[F
         for keys in wanted
     )
     return [next(some, None) for some in chosen], wrong
+
+
+def _why_missed(opened: _Opened, keys: Sequence[CacheKey], *, writes: bool) -> str:
+    """A sentence on a store that is none, or whose entry of a key is not believed; empty if it merely lacks
+    the entry. Raises GpucacheError."""
+    from gpucache.remote.catalogue import is_store, not_believed, read_index  # which no hit needs
+
+    objects, trusted = opened
+    if not is_store(objects):
+        if writes and Path(objects.url).is_dir():  # that somebody made for this
+            return ""
+        more = " yet; sending makes one there" if writes else "; check the URL, or push there first"
+        return f"{objects.url} is not a store of gpucache{more}"
+    if objects.lists:
+        for key in keys:
+            start = own_entries.object_name(key, UNSIGNED).rpartition("/")[0]
+            for one in objects.listed(f"{start}/"):
+                found, signer = own_entries.named(one.name)
+                if found == key and signer not in trusted.keys:
+                    return f"{objects.url} has {key.short}, but {not_believed(signer)}"
+    elif (index := read_index(objects)) and not index.is_believed(trusted):
+        return f"the index of {objects.url}: {not_believed(index.signer)}"
+    return ""

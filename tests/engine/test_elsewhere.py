@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpucache.answers.lookup import Hit
+from gpucache.answers.lookup import Hit, Miss
 from gpucache.engine.hits import build_log, find, find_all
 from gpucache.engine.lookup import build, get_or_build, look_up
 from gpucache.engine.prepare import Prepared
@@ -29,6 +29,7 @@ class Elsewhere:
     sent: list[Entry] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
     writes: bool = True
+    queried: str = "s3://far"
 
     def find(
         self, wanted: Sequence[Sequence[CacheKey]], compile_ns: int | None = None
@@ -66,6 +67,12 @@ def _far(tmp_path: Path) -> Elsewhere:
 @pytest.fixture(name="here")
 def _here(store: DirectoryStore, far: Elsewhere) -> Stores:
     return Stores(user=store, memory=MemoryStore(1 << 20), remote=lambda: far)
+
+
+def test_the_reason_of_a_miss_names_the_store(here: Stores) -> None:
+    """It was queried, as the roots were."""
+    found = look_up(here, _ready(9))
+    assert isinstance(found, Miss) and found.detail.endswith("/cache, s3://far")
 
 
 def test_misses_of_one_lookup_are_asked_for_together(here: Stores, far: Elsewhere) -> None:

@@ -1,6 +1,7 @@
 """Replies of a store to a program: fully verified entries, and nothing else."""
 
 import shutil
+import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from gpucache.remote.store import RemoteStore
 from gpucache.settings import Remote
 from gpucache.store.format import encode as encode_file
 from tests.remote.fleet import Fleet
-from tests.remote.servers import Silent
+from tests.remote.servers import Scripted, Silent, scripted
 from tests.remote.test_own_entries import encode, made_entry
 
 _ONE, _OTHER = made_entry("-O3"), made_entry("-O2")
@@ -171,6 +172,50 @@ def test_what_is_sent_is_signed_and_created_once(fleet: Fleet) -> None:
     assert Machine(fleet).finds(_ONE.key, _OTHER.key) == [True, False]
     assert path.read_bytes() == b"there before"
     assert machine.told == []
+
+
+def _missed(fleet: Fleet, **settings: object) -> list[str]:
+    """The sentences of a machine after two misses."""
+    machine = Machine(fleet, timeout_s=60.0, **settings)
+    assert [machine.finds(_ONE.key), machine.finds(_OTHER.key)] == [[False]] * 2
+    return machine.told
+
+
+def test_a_miss_in_a_store_that_is_none_is_one_warning(fleet: Fleet) -> None:
+    """A directory that does not exist is named, also where sending makes it; one with entries is not."""
+    wrong = str(fleet.place / "nosuch")
+    for writes in (False, True):
+        [sentence] = _missed(fleet, url=wrong, writes=writes)
+        assert f"{wrong} is not a store" in sentence
+    path = _put(fleet, made_entry("-O1"))
+    assert _missed(fleet) == [] and path.exists()
+
+
+def test_a_miss_in_a_web_server_without_a_store_is_one_warning(fleet: Fleet) -> None:
+    """So that a URL with a typo is seen; and one whose index another key signed names the key."""
+    replies = {"": "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n"}
+
+    def answer(client: socket.socket, server: Scripted) -> None:
+        name = server.requests[-1].split()[1].rpartition("/")[2]
+        client.sendall(replies.get(name, replies[""]).encode())
+
+    with scripted(answer) as server:
+        [sentence] = _missed(fleet, url=f"{server.url}/wrong")
+        assert f"{server.url}/wrong is not a store" in sentence
+        eve = Machine(fleet, writes=True, signing=fleet.place / "eve", trusted=fleet.key("eve").text)
+        eve.store.send(_ONE)
+        eve.store.flush()
+        index = (fleet.store / "index").read_text()
+        replies["index"] = f"HTTP/1.1 200 OK\r\nContent-Length: {len(index)}\r\n\r\n{index}"
+        [sentence] = _missed(fleet, url=server.url)
+        assert f"signed by the key {fleet.key('eve').id}, which is not trusted" in sentence
+
+
+def test_a_miss_for_a_key_that_is_not_trusted_is_one_warning(fleet: Fleet) -> None:
+    """It names the signer of the entry as pull does."""
+    _put(fleet, _ONE, key="eve")
+    [sentence] = _missed(fleet)
+    assert f"{_ONE.key.short}, but it is signed by the key {fleet.key('eve').id}" in sentence
 
 
 class _Served(FolderObjects):
