@@ -268,8 +268,8 @@ def _check_fleet(
     words = ("--root", given().root or "") if given().root else ()
     stored = None if store is None else _stored(store, run.settings.trusted_keys)
     remote = run.settings.remote and run.settings.remote.url
-    send_to = _written(store or remote or "")
-    outcomes, summary = check_fleet(run, recordings, profiles, targets, words, stored, send_to)
+    push = _push(store or remote or "", run.settings.signing_key)
+    outcomes, summary = check_fleet(run, recordings, profiles, targets, words, stored, push)
     given().answer("warm", outcomes, summary, fleet(outcomes, summary, whole=given().whole))
     if given().quiet and not given().json:
         for sentence in misses(outcomes, summary):
@@ -289,13 +289,15 @@ def _stored(url: str, trusted_keys: str) -> "Stored":
         return Stored.of(objects.url, believed_entries(objects, read_trusted(trusted_keys)))
 
 
-def _written(url: str) -> str | None:
-    """The store without its credentials; None if it can only be read, or is not a store."""
+def _push(url: str, key: Path | None) -> tuple[str, ...]:
+    """The words of a push to a store, without its credentials, that signs unless it is this user's own
+    directory; none if it can only be read, or is not a store."""
     from gpucache.remote.objects import open_objects
 
     with suppress(UsageError), closing(open_objects(url)) as objects:
-        return objects.url if url and objects.writes else None
-    return None
+        signs = ("--key", str(key or "FILE")) if key or not objects.is_own_folder else ()
+        return ("push", objects.url, *signs) if url and objects.writes else ()
+    return ()
 
 
 def _require_fitting(

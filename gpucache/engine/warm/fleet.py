@@ -124,13 +124,13 @@ def check_fleet(
     targets: Sequence[str],
     words: Sequence[str],
     stored: Stored | None = None,
-    send_to: str | None = None,
+    push: Sequence[str] = (),
 ) -> tuple[list[FleetOutcome], FleetSummary]:
     """The builds that the machines of some profiles ask for, and the commands that make the missing ones.
 
     They are looked up in ``stored``, or else where programs of this user look. A recording or a profile that
-    cannot be read is a failure next to the others. ``words`` end each command, and ``send_to`` is the store
-    to which the builds are then pushed. Raises UsageError if nothing can be read.
+    cannot be read is a failure next to the others. ``words`` end each command, and ``push`` are those of the
+    one that then sends the builds. Raises UsageError if nothing can be read.
     """
     if stored is None:
         run.require_root()
@@ -158,7 +158,7 @@ def check_fleet(
     for one in missing:
         if any(builds[number].folders for number in one.numbers):
             left.setdefault(one.kind, []).append(one)
-    send = shlex.join(("gpucache", "push", send_to, *words)) if send_to and left else None
+    send = shlex.join(("gpucache", *push, *words)) if push and left else None
     commands = tuple(_commands(left, machines, asked, builds, run.backends, words))
     return outcomes, summarise_fleet(outcomes, machines, commands, send)
 
