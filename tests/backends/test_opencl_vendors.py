@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gpucache.backends.opencl.installations import problems
+from gpucache.backends.opencl import installations
+from gpucache.backends.opencl.installations import problems, unhide
 from tests.children import run_text
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the loader of Linux")
@@ -43,6 +44,36 @@ def test_a_variable_that_leads_nowhere_is_named(place: str) -> None:
     """A directory or file that the variable names and that does not exist is reported."""
     (told,) = problems({"OCL_ICD_VENDORS": place})
     assert told.startswith(f"OCL_ICD_VENDORS names {place}, which does not exist")
+
+
+@pytest.mark.parametrize(
+    ("place", "hidden"),
+    [(None, ""), ("", ""), ("other", "intel.icd, {}/pocl.icd"), ("intel.icd", "pocl.icd")],
+)
+def test_drivers_that_a_variable_hides_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str | None, hidden: str
+) -> None:
+    """The remedy unsets the variable that keeps the loader from the drivers of the system."""
+    monkeypatch.setattr(installations, "FOLDER", tmp_path)
+    for name in ("pocl.icd", "intel.icd"):
+        (tmp_path / name).touch()
+    environ = {} if place is None else {"OCL_ICD_VENDORS": str(tmp_path / place)}
+    remedy = f"unset OCL_ICD_VENDORS, which hides {tmp_path}/{hidden.format(tmp_path)}" if hidden else ""
+    assert unhide(environ) == remedy
+
+
+def test_a_pocl_that_is_hidden_needs_no_installation(tmp_path: Path) -> None:
+    """A PoCL of the system that a variable hides is named by the remedy for one that cannot compile."""
+    pytest.importorskip("pyopencl")
+    if not installations.FOLDER.joinpath("pocl.icd").is_file():
+        pytest.skip("the system has no PoCL")
+    script = "from gpucache.probe.ask import ask\nfor row in ask(['opencl']): print(row.target, row.detail)\n"
+    environ = {**os.environ, "OCL_ICD_VENDORS": str(tmp_path)}
+    told = run_text([sys.executable, "-c", script], env=environ, check=True).stdout
+    if "does not know this CPU" not in told:
+        pytest.skip("PoCL's wheel knows this CPU, or is not installed")
+    assert "unset OCL_ICD_VENDORS, which hides /etc/OpenCL/vendors/pocl.icd" in told
+    assert "pocl-opencl-icd" not in told
 
 
 def test_each_of_several_libraries_is_tried(tmp_path: Path) -> None:

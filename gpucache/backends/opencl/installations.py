@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from gpucache.backends.installation import Installation, library_at, matching, with_needed
 from gpucache.backends.opencl.options import INTEL, POCL
+from gpucache.units import format_list
 
 
 class _Kind(NamedTuple):
@@ -124,8 +125,7 @@ def problems(environ: Mapping[str, str]) -> Iterator[str]:
     """A sentence for each problem that the loader silently ignores; none on systems other than Linux."""
     if not sys.platform.startswith("linux"):
         return
-    variable = next((name for name in ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH") if environ.get(name)), "")
-    place = Path(environ[variable]) if variable else FOLDER
+    variable, place = _vendors(environ)
     if place.is_dir():
         for file in sorted(place.glob("*.icd")):
             yield from _unloadable(file)
@@ -138,6 +138,20 @@ def problems(environ: Mapping[str, str]) -> Iterator[str]:
         yield from _refused(str(place), f"{variable} names {place}")
     for library in filter(None, environ.get("OCL_ICD_FILENAMES", "").split(":")):
         yield from _refused(library, f"OCL_ICD_FILENAMES names {library}")
+
+
+def unhide(environ: Mapping[str, str], pattern: str = "*.icd") -> str:
+    """The remedy if a variable hides drivers of the system from the loader; empty if it hides none."""
+    variable, place = _vendors(environ)
+    files = sorted(FOLDER.glob(pattern)) if place != FOLDER else []
+    hidden = [str(file) for file in files if file.name != place.name]
+    return f"unset {variable}, which hides {format_list(hidden)}" if hidden else ""
+
+
+def _vendors(environ: Mapping[str, str]) -> tuple[str, Path]:
+    """The variable that names the loader's files, if one is set, and their place."""
+    variable = next((name for name in ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH") if environ.get(name)), "")
+    return variable, Path(environ[variable]) if variable else FOLDER
 
 
 def _nowhere(variable: str, place: Path) -> str:

@@ -19,7 +19,7 @@ import pyopencl as cl
 
 from gpucache.backends.installation import Installation, remembered
 from gpucache.backends.opencl.cpu import cpu_features
-from gpucache.backends.opencl.installations import installation_of, library_of, problems
+from gpucache.backends.opencl.installations import installation_of, library_of, problems, unhide
 from gpucache.backends.opencl.options import INTEL, NVIDIA, OTHER, POCL
 from gpucache.errors import NoDeviceError, TargetError
 from gpucache.model import Device, Target, Toolchain
@@ -35,6 +35,7 @@ _SHORT_NAMES = {
 _IMPLEMENTATIONS = {"pocl": POCL, "intel": INTEL, "nvidia": NVIDIA}
 _DRIVER_UUID_KHR = 0x106B
 _NOT_FOUND = -1001  # CL_PLATFORM_NOT_FOUND_KHR
+_NEWER_POCL = "install a newer PoCL, such as Debian's pocl-opencl-icd"
 _IDENTITY = ("platform name", "device name")
 
 
@@ -77,8 +78,8 @@ def probe() -> list[Device]:
     ]
     if not rows:
         raise NoDeviceError(
-            "no OpenCL platform is installed; 'pip install pocl-binary-distribution' brings PoCL, "
-            "which needs no GPU"
+            "no OpenCL platform is found; "
+            + (unhide(os.environ) or "'pip install pocl-binary-distribution' brings PoCL, which needs no GPU")
         )
     return rows
 
@@ -261,9 +262,13 @@ def _why_not(handle: Any) -> str:
         kind = cl.device_type.to_string(handle.type & ~cl.device_type.DEFAULT, "%d")
         return f"{kind} without a compiler: its programs are built elsewhere"
     if implementation(handle) == POCL and handle.type & cl.device_type.CPU and not _knows_cpu(handle):
+        remedy = "use another platform"
+        if [_platform_slug(one) for one in _platforms()].count("pocl") == 1:
+            other = unhide(os.environ, "*pocl*.icd")
+            remedy = f"{other or _NEWER_POCL}, or {remedy}"
         return (
             f"PoCL {handle.driver_version} has an LLVM that does not know this CPU, so it compiles "
-            "nothing; install a newer PoCL, such as Debian's pocl-opencl-icd, or use another platform"
+            f"nothing; {remedy}"
         )
     return ""
 
