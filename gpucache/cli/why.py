@@ -12,7 +12,7 @@ from gpucache.cli.globals import given, leave
 from gpucache.cli.parameters import Named, field, read_programs, read_whole
 from gpucache.cli.streams import complain
 from gpucache.engine.selection import Opened
-from gpucache.errors import ExitCode, UsageError
+from gpucache.errors import ExitCode, SourceError, UsageError
 from gpucache.host import os_errors
 
 if TYPE_CHECKING:
@@ -87,19 +87,29 @@ def _counted(asked: int, hits: int) -> "WhySummary":
 
 
 def _meant(opened: Opened, word: str, asked: Asked) -> "tuple[list[ProgramSpec], list[CacheEntry]]":
-    """The programs read from files, or the existing entries, that a word means."""
+    """The programs read from files, or the existing entries, that a word means.
+
+    A file or directory without a source may be named as a program is, and then the program is meant.
+    """
+    from gpucache.engine.why import entries_of
+    from gpucache.manifest import LANGUAGES
+
     path = Path(word)
     if path.exists():
         manifest = path if path.suffix == ".toml" else None
         named = asked.named._replace(sources=() if manifest else (path,), manifest=manifest)
-        return read_programs(named), []
+        try:
+            return read_programs(named), []
+        except SourceError:
+            if path.suffix not in LANGUAGES and not asked.named.builds:
+                with suppress(UsageError):
+                    return [], entries_of(opened.require_own("--why with a program"), word, asked.targets)
+            raise
     if asked.named.builds:
         raise UsageError(
             f"-I, -D, --option, --name-expression and --local-size are for sources, and there is no file "
             f"{word!r}; an entry is looked up as it was built"
         )
-    from gpucache.engine.why import entries_of
-
     return [], entries_of(opened.require_own("--why with a program"), word, asked.targets)
 
 

@@ -152,6 +152,26 @@ def test_a_target_asks_for_every_program_it_has(
     assert {(row["program"], row["verdict"]) for row in rows} == {("one.cu", "hit"), ("two.cu", "hit")}
 
 
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_file_without_a_source_does_not_hide_a_program(
+    run: Run, filling: Run, write: Write, root: Path, tmp_path: Path, nvrtc: str,
+    monkeypatch: pytest.MonkeyPatch, folder: bool,
+) -> None:  # fmt: skip
+    """A program is looked up by its name even if a file or directory without a source has that name."""
+    source = write({"own.cu": 'extern "C" __global__ void own() {}\n'}) / "own.cu"
+    manifest = source.with_name("m.toml")
+    manifest.write_text('[[program]]\nname = "own"\nsource = "own.cu"\n', encoding="utf-8")
+    assert filling("--manifest", manifest, "--target", nvrtc, "--root", root).code == 0
+    place = tmp_path / "elsewhere"
+    place.mkdir()
+    for name in ("own", "other"):
+        (place / name).mkdir() if folder else (place / name).touch()
+    monkeypatch.chdir(place)
+    (row,) = run("inspect", "--why", "own", "--json").document["outcomes"]
+    assert (row["program"], row["verdict"]) == ("own", "hit")
+    assert run("inspect", "--why", "other").code == 2
+
+
 def test_a_name_whose_source_changed_is_a_miss(
     run: Run, filling: Run, write: Write, root: Path, nvrtc: str
 ) -> None:
