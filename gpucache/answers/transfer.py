@@ -377,7 +377,10 @@ def pull(shown: Sequence[Pulled], summary: PullSummary, *, whole: bool = False) 
         unknown.setdefault(one.fact, []).append(f"{one.cache} ({one.entries})")
     if unknown:
         facts = [f"{fact} of {', '.join(same)}" if whole else fact for fact, same in unknown.items()]
-        yield plain(f"unknown here, not compared: {format_list(facts, len(facts) if whole else NAMED)}")
+        listed = format_list(facts, len(facts) if whole else NAMED)
+        yield plain(
+            f"not compared, as this machine does not show it: {listed}; programs hit the entries that agree"
+        )
     if summary.unchecked and summary.size_bytes:
         yield plain("signatures were not checked (--unsigned)", "yellow")
     yield _sum(

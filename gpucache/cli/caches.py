@@ -9,16 +9,18 @@ import click
 
 from gpucache.caches.registry import ALL, NAMES, OWN, is_name, is_own, load_system, split, system_at
 from gpucache.cli.globals import given, leave
-from gpucache.cli.parameters import Name
+from gpucache.cli.parameters import Name, Number
 from gpucache.cli.streams import complain
 from gpucache.engine.selection import Opened
 from gpucache.errors import CacheUnusableError, ExitCode, UsageError
 
 if TYPE_CHECKING:
     from gpucache.caches.interface import Cache
+    from gpucache.remote.objects import Objects
     from gpucache.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
+_TIMEOUT = "gpucache.timeout"
 
 
 def finish(opened: Opened, code: int) -> None:
@@ -46,6 +48,24 @@ def cache_option(function: F) -> F:
         help="A cache by name (gpucache-caches(7) lists them), directory, file or NAME:PLACE; "
         f"'{ALL}' for every cache; repeatable; default our own.",
     )(function)  # fmt: skip
+
+
+def timeout_option(function: F) -> F:
+    """Add the option for the time that a store may take, which ``open_store`` reads."""
+    return click.option(
+        "--timeout", metavar="S", type=Number(0.1), default=60.0, show_default=True, expose_value=False,
+        callback=lambda context, _, value: context.meta.update({_TIMEOUT: value}),
+        help="Seconds for each request to a store, and one more for each MiB that it moves.",
+    )(function)  # fmt: skip
+
+
+def open_store(url: str) -> "Objects":
+    """The store of a URL, with the time of ``timeout_option``; raises UsageError."""
+    from gpucache.remote.objects import Limits, open_objects
+
+    usual = Limits()
+    timeout_s = click.get_current_context().meta.get(_TIMEOUT, usual.request_s)
+    return open_objects(url, Limits(min(usual.connect_s, timeout_s), timeout_s))
 
 
 def open_named(texts: Sequence[str], *, systems: bool = True) -> Opened:
@@ -138,11 +158,10 @@ def _open_one(text: str, *, systems: bool) -> Opened:
 
 def _opened_store(url: str, settings: "Settings") -> "tuple[Cache, ...]":
     from gpucache.remote.contents import stored_caches
-    from gpucache.remote.objects import open_objects
     from gpucache.remote.signing import load_signing_key, read_trusted
 
     key = None if settings.signing_key is None else load_signing_key(settings.signing_key)
-    store = open_objects(url)
+    store = open_store(url)
     click.get_current_context().call_on_close(store.close)
     return stored_caches(store, read_trusted(settings.trusted_keys), key)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucache.cli.caches import cache_option, finish, open_named, stores_apart
+from gpucache.cli.caches import cache_option, finish, open_named, stores_apart, timeout_option
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import Age, EntryName, Size, TargetName, field, flag, valued
 from gpucache.cli.stores import StoreName
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("url", metavar="[URL]", required=False, type=StoreName())
 @cache_option
+@timeout_option
 @valued(
     "--max-size", "S", Size(), "If the caches exceed this size, such as 2GiB, bring them down to 80 % of it."
 )

@@ -12,7 +12,15 @@ import click
 
 from gpucache.caches.registry import OWN, load_system
 from gpucache.cli import streams
-from gpucache.cli.caches import cache_option, finish, open_everywhere, open_named, require_named, stores_apart
+from gpucache.cli.caches import (
+    cache_option,
+    finish,
+    open_everywhere,
+    open_named,
+    require_named,
+    stores_apart,
+    timeout_option,
+)
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import (
     Age,
@@ -50,6 +58,7 @@ _OF_ALL = ("--misses", "--watch", "--plot", "--recording")
 @click.command(cls=BuildCommand)
 @click.argument("what", metavar="[WHAT]...", nargs=-1, type=EntryName())
 @cache_option
+@timeout_option
 @flag("--list list_all", "Show every entry.")
 @flag("--watch", "Print every entry of any cache as it is written, until Ctrl-C.")
 @flag("--misses", "Show the last misses and their reasons.")

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucache.cli.caches import finish, require_store
+from gpucache.cli.caches import finish, open_store, require_store
 from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.parameters import PathName, flag, valued
-from gpucache.cli.stores import open_store, open_to_fill, store_options, write_environment
+from gpucache.cli.stores import open_to_fill, store_options, write_environment
 from gpucache.errors import CacheUnusableError, ExitCode, GpucacheError, UsageError
 from gpucache.host import os_errors
 
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 @global_options
 def pull(
     url: str,
-    timeout: float,
     cache: tuple[str, ...],
     folder: Path | None,
     profile: Path | None,
@@ -81,7 +80,7 @@ def pull(
             trusted = read_trusted(opened.settings.trusted_keys)
             there = profile and machine_of(find_machine(profile).devices, elsewhere=True)
             require_store(url)
-            with closing(open_store(url, timeout)) as store, given().progress() as bar:
+            with closing(open_store(url)) as store, given().progress() as bar:
                 for outcome in summary.of(
                     receive(
                         store,

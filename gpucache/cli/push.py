@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucache.cli.caches import finish, open_named
+from gpucache.cli.caches import finish, open_named, open_store
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import EntryName, PathName, flag, valued
-from gpucache.cli.stores import open_store, refuse_stores, store_options
+from gpucache.cli.stores import refuse_stores, store_options
 
 if TYPE_CHECKING:
     from gpucache.answers.transfer import Pushed
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 @global_options
 def push(
     url: str,
-    timeout: float,
     what: tuple[str, ...],
     cache: tuple[str, ...],
     key: Path | None,
@@ -69,7 +68,7 @@ def push(
     trusted = read_trusted(opened.settings.trusted_keys)
     summary, told = PushSummary(), list["Pushed"]()
     try:
-        with closing(open_store(url, timeout)) as store, given().progress() as bar:
+        with closing(open_store(url)) as store, given().progress() as bar:
             selected = opened.select(what)
             for outcome in summary.of(
                 send(

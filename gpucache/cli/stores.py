@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from gpucache.caches.registry import ALL, OWN, SYSTEMS, split
-from gpucache.cli.caches import cache_option, is_store, open_named
+from gpucache.cli.caches import cache_option, is_store, open_named, timeout_option
 from gpucache.cli.globals import given
-from gpucache.cli.parameters import Name, Number
+from gpucache.cli.parameters import Name
 from gpucache.engine.selection import Opened
 from gpucache.errors import UsageError
 
 if TYPE_CHECKING:
     from gpucache.caches.interface import Cache
-    from gpucache.remote.objects import Objects
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,19 +28,7 @@ class StoreName(Name):
 
 def store_options(function: F) -> F:
     """Add the argument that names a store, the time that it may take, and the option that names caches."""
-    function = click.option(
-        "--timeout", metavar="S", type=Number(0.1), default=60.0, show_default=True,
-        help="Seconds for each request to the store, and one more for each MiB that it moves.",
-    )(cache_option(function))  # fmt: skip
-    return click.argument("url", metavar="URL", type=StoreName())(function)
-
-
-def open_store(url: str, timeout_s: float) -> "Objects":
-    """The store of a URL; raises UsageError."""
-    from gpucache.remote.objects import Limits, open_objects
-
-    standard = Limits()
-    return open_objects(url, Limits(min(standard.connect_s, timeout_s), timeout_s))
+    return click.argument("url", metavar="URL", type=StoreName())(timeout_option(cache_option(function)))
 
 
 def refuse_stores(caches: Sequence[str]) -> None:

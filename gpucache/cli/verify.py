@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucache.cli.caches import cache_option, finish, open_named, require_named, stores_apart
+from gpucache.cli.caches import cache_option, finish, open_named, require_named, stores_apart, timeout_option
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import EntryName, flag
 from gpucache.errors import CacheUnusableError
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("what", metavar="[WHAT]...", nargs=-1, type=EntryName())
 @cache_option
+@timeout_option
 @flag("--load", "Load each entry on its device, in a child process.")
 @flag("--rebuild", "Compile each entry again from its source file and compare.")
 @flag("--repair", "Quarantine damaged entries of our own cache; remove or repair those of other caches.")

@@ -9,6 +9,7 @@ import pytest
 from gpucache.cli import main
 from gpucache.remote.folder import FolderObjects
 from tests.contracts.examples import EXAMPLES
+from tests.remote.servers import Silent
 
 
 @pytest.fixture(name="store")
@@ -134,3 +135,14 @@ def test_a_url_without_a_store_is_told(tmp_path: Path, capsys: pytest.CaptureFix
     url = f"file://{tmp_path / 'empty'}"
     assert main(["--root", str(tmp_path / "gpucache"), *verb.split(), url]) == 5
     assert f"{tmp_path / 'empty'} is not a store" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["pull", "inspect", "verify", "evict --all --yes"])
+def test_a_store_that_never_replies_is_waited_for_as_long_as_was_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    """Every verb that takes a URL takes the time for it."""
+    with Silent() as server:
+        words = (*verb.split(), f"http://{server.address}", "--timeout", "0.2")
+        assert main(["--root", str(tmp_path / "gpucache"), *words]) == 5
+    assert "does not respond in time" in capsys.readouterr().err
