@@ -102,6 +102,7 @@ class Globals(NamedTuple):
     def say(self, *sentences: str) -> None:
         """Write sentences to stderr, apart from the product."""
         if not (self.quiet or self.json):
+            sys.stdout.flush()  # the product comes first where both go into one pipe
             for sentence in sentences:
                 complain(sentence)
 
