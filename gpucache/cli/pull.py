@@ -58,6 +58,8 @@ def pull(
     With --cache all every system is filled for which the store has entries. Each entry is checked by its
     format and written whole, as its owner would; an entry that exists is left alone. Facts that are not known
     of the machine are listed and do not prevent a pull. After an interruption the next pull goes on.
+    Of a web server pull sees the entries in the index, which every push writes, and every program that sends
+    entries; without a key they leave a signed index as it is.
 
     --to writes gpucache.env even if nothing is pulled. Its paths are absolute, so mount DIR at the same path
     where programs run, and load the file there with: set -a; . DIR/gpucache.env; set +a

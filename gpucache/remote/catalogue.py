@@ -39,6 +39,7 @@ _MANY = 32
 """How many catalogues are merged into one."""
 _SIGNED_AS = b"gpucache index 1\n"
 _GARBAGE = "it is not as gpucache wrote it, so it is ignored; remove it with 'gpucache verify URL --repair'"
+NO_STORE = "{} is not a store of gpucache, or is empty; check its address, or push there first"
 OR_ACCEPT = ", or pass --unsigned to accept it"
 """The other remedy of pull for ``not_believed``."""
 _CatalogueName = Annotated[str, msgspec.Meta(pattern=r"^catalogues/[0-9a-f]{64}\Z")]
@@ -147,7 +148,7 @@ def is_store(store: Objects) -> bool:
 def require_store(store: Objects, found: Catalogue) -> Catalogue:
     """The catalogue of a store; raises RemoteError if it is empty as nothing was ever sent there."""
     if not (found.records or found.findings or is_store(store)):
-        raise RemoteError(f"{store.url} is not a store of gpucache; check the URL, or push there first")
+        raise RemoteError(NO_STORE.format(store.url))
     return found
 
 

@@ -301,14 +301,14 @@ def _read(opened: _Opened, wanted: Sequence[Sequence[CacheKey]]) -> tuple[list[F
 def _why_missed(opened: _Opened, keys: Sequence[CacheKey], *, writes: bool) -> str:
     """A sentence on a store that is none, or whose entry of a key is not believed; empty if it merely lacks
     the entry. Raises GpucacheError."""
-    from gpucache.remote.catalogue import is_store, not_believed, read_index  # which no hit needs
+    from gpucache.remote.catalogue import NO_STORE, is_store, not_believed, read_index  # which no hit needs
 
     objects, trusted = opened
     if not is_store(objects):
         if writes and Path(objects.url).is_dir():  # that somebody made for this
             return ""
-        more = " yet; sending makes one there" if writes else "; check the URL, or push there first"
-        return f"{objects.url} is not a store of gpucache{more}"
+        told = "{} is not a store of gpucache yet; sending makes one there" if writes else NO_STORE
+        return told.format(objects.url)
     if objects.lists:
         for key in keys:
             start = own_entries.object_name(key, UNSIGNED).rpartition("/")[0]
