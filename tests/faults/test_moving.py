@@ -38,5 +38,9 @@ def test_pushes_and_pulls_at_once_lose_nothing(place: Path) -> None:
 def test_pulls_into_a_cache_that_others_change_go_on(place: Path) -> None:
     """Two pulls next to removals, damage and repairs of the same entries; the next pull restores all."""
     told = said("moving_process", "contested", place, trials(20, 100), trials(4, 200))
-    tell("entries pulled beside evict, damage and repair", told["trials"]["entries"], len(told["problems"]))
+    tell(
+        "entries pulled while evict, damage and repair change them",
+        told["trials"]["entries"],
+        len(told["problems"]),
+    )
     assert told["problems"] == []

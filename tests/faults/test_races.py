@@ -56,11 +56,13 @@ def test_programs_that_want_the_same_keys_at_once_compile_each_once(how: str, co
     assert wrong == [] and len(said) == rounds
 
 
-def test_readers_beside_everybody_else_get_the_right_bytes(tmp_path: Path) -> None:
+def test_readers_get_the_right_bytes_while_everything_changes(tmp_path: Path) -> None:
     """6 readers that build their misses, 4 writers, one evict, one repair and one that damages entries."""
     said = _said("everybody", tmp_path, trials(100, 25_000))
     tell(
-        "reads by 6 readers beside 4 writers, evict, repair and damage", said["reads"], len(said["problems"])
+        "reads by 6 readers while 4 writers, evict, repair and damage change the cache",
+        said["reads"],
+        len(said["problems"]),
     )
     assert said["problems"] == []
     assert said["built"] > 0
