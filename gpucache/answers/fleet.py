@@ -167,7 +167,7 @@ def misses(outcomes: Sequence[FleetOutcome], summary: FleetSummary) -> Iterator[
 
 
 def _short(summary: FleetSummary) -> Mapping[str, str]:
-    """What people call machines: their profiles without directory and suffix if these names differ."""
+    """The short names of machines: their profiles without directory and suffix, if these names differ."""
     stems = {one.profile: PurePath(one.profile).stem for one in summary.machines}
     return stems if len({*stems.values()}) == len(stems) else {one: one for one in stems}
 

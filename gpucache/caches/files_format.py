@@ -142,7 +142,7 @@ class FilesFormat(Format[Files]):
                 yield Problem(FindingKind.UNTRUSTED, what + why)
 
     def check(self, item: Files) -> Iterator[Problem]:
-        """What a look at it shows."""
+        """The damage that a look at the entry finds."""
         if (entry := self.look(item)) and entry.damage:
             yield entry.damage
 

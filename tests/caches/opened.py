@@ -46,17 +46,17 @@ def lay(path: Path, data: bytes) -> Path:
 
 
 def write(name: str, data: bytes) -> Lay:
-    """What writes a file in a directory."""
+    """A function that writes a file in a directory."""
     return lambda folder: lay(folder / name, data)
 
 
 def gone(name: str) -> Lay:
-    """What removes a file from a directory."""
+    """A function that removes a file from a directory."""
     return lambda folder: (folder / name).unlink()
 
 
 def changed(put: Callable[[Path], Path], *changes: Lay) -> Lay:
-    """What lays an entry and then changes it."""
+    """A function that writes an entry and then changes it."""
 
     def make(root: Path) -> None:
         laid = put(root)
@@ -67,5 +67,5 @@ def changed(put: Callable[[Path], Path], *changes: Lay) -> Lay:
 
 
 def together(*parts: Lay) -> Lay:
-    """What does one after another."""
+    """A function that calls others one after another."""
     return lambda root: [part(root) for part in parts]

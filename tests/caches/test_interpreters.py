@@ -53,7 +53,7 @@ def test_an_interpreter_is_found_below_the_home_folder(
 def test_an_interpreter_that_does_not_say_its_version_may_be_any(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is not known is not called gone."""
+    """A version is not gone if an interpreter of an unknown version might have it."""
     (tmp_path / "python2.1").write_bytes(b"\x7fELF")
     (tmp_path / "python2.1").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -69,7 +69,7 @@ def test_a_script_is_no_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_every_interpreter_on_the_path_says_the_version_that_it_prints() -> None:
-    """What is read from a file is what the interpreter says of itself when it is run."""
+    """The version that is read from an interpreter's file is the one that it prints."""
     found = shutil.which(f"python{SHORT}") or sys.executable
     said = subprocess.run(
         [found, "-c", "import platform; print(platform.python_version())"],

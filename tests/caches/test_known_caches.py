@@ -27,7 +27,7 @@ def redirects(folder: Path, environ: dict[str, str]) -> dict[str, str]:
 
 
 def snapshot(environ: dict[str, str], *, private: bool) -> Snapshot:
-    """What every known cache holds."""
+    """The content of every known cache."""
     return KnownCaches(environ).look(environ, private=private)
 
 
@@ -49,7 +49,7 @@ def test_jax_is_turned_on_and_keeps_what_the_user_set(tmp_path: Path) -> None:
 
 
 def test_what_moves_a_cache_reaches_no_compiler(tmp_path: Path) -> None:
-    """What is compiled while caches are moved has the key that it has without."""
+    """The variables that move caches do not enter a key."""
     from gpucache.backends.cuda.options import VARIABLES
     from gpucache.backends.opencl import options
 

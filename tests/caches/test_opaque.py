@@ -1,4 +1,4 @@
-"""What is reported about a cache whose format is not read."""
+"""The report about a cache whose format is not read."""
 
 from pathlib import Path
 

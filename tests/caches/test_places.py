@@ -21,7 +21,7 @@ print(*problems(Path(sys.argv[1]), move="set X_CACHE_DIR", runs=True), sep="\\n"
 
 
 def _mounted(script: str, folder: Path) -> str:
-    """What is said of a directory, ``$F`` in the script, after it mounted there in a namespace of its own."""
+    """The problems of a directory, ``$F`` in a script that mounts something there in its own namespace."""
     unshare = shutil.which("unshare")
     if unshare is None or os.geteuid() != 0:
         pytest.skip("mounting needs unshare and the administrator")
@@ -66,7 +66,7 @@ def test_a_good_place_has_nothing_wrong(tmp_path: Path) -> None:
 def test_a_disk_mounted_below_tmp_is_not_emptied_with_it(
     point: str, lost: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What counts is the mount that holds the place, not its path."""
+    """A cache below /tmp is lost on reboot only if it is on the file system of /tmp."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         disk = Mount(point.format(folder), "ext4", frozenset())
         monkeypatch.setattr("gpucache.caches.places.mounts", lambda: (disk,))
@@ -92,7 +92,7 @@ def test_a_place_below_a_file_is_told(tmp_path: Path) -> None:
 
 
 def test_a_place_that_others_may_write_is_told(tmp_path: Path) -> None:
-    """What anybody can write cannot be believed."""
+    """A directory that every user can write is reported."""
     tmp_path.chmod(0o777)
     assert any("others may write" in one for one in problems(tmp_path, move=_MOVE))
 

@@ -104,7 +104,7 @@ def test_no_device_of_this_machine_is_asked(
 def test_the_keys_are_those_of_the_programs(
     run: Run, devices: Sequence[Device], recording: Path, tmp_path: Path
 ) -> None:
-    """What is looked up for another architecture is what the program there asks for."""
+    """The keys for another architecture are those that the programs request there."""
     answer = check(run, [recording], [gpu_machine(tmp_path / "a.json", devices, "sm_80")], "--json")
     keys = [str(asked(name, device_of("cuda:sm_80", devices)).key) for name in ("one", "two")]
     assert [one["key"] for one in answer.document["outcomes"]] == keys
@@ -263,7 +263,7 @@ def test_a_profile_among_others_that_is_none_is_one_sentence(
 def test_a_store_is_looked_in_alone(
     run: Run, devices: Sequence[Device], recording: Path, tmp_path: Path
 ) -> None:
-    """What is here and was not pushed is missing; the commands and the push that they end in serve all."""
+    """An entry that was not pushed is missing, and the printed push makes it a hit for every machine."""
     store = tmp_path / "store"
     assert run("warm", "--recording", recording).code == 0
     assert run("push", store).code == 0
@@ -313,7 +313,7 @@ def test_no_password_is_printed(
 def test_a_recording_among_others_that_is_none_is_one_sentence(
     run: Run, devices: Sequence[Device], recording: Path, tmp_path: Path, absent: bool
 ) -> None:
-    """What reads is answered, and what does not is reported with its directory."""
+    """A valid recording is checked even if another is damaged or missing, which is reported once."""
     bad = tmp_path / "bad"
     if not absent:
         bad.mkdir()
@@ -366,7 +366,7 @@ def test_targets_are_asked_where_they_are(
 def test_several_recordings_are_built_together(
     run: Run, devices: Sequence[Device], recording: Path, nvrtc: str, tmp_path: Path
 ) -> None:
-    """What two of them have in common is built once."""
+    """A build that two recordings share is made once."""
     device = device_of(nvrtc, devices)
     other = recorded(tmp_path / "other", [asked("two", device), asked("three", device)])
     answer = run("warm", *words("--recording", [recording, other]), "--json")

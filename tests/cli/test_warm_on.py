@@ -211,7 +211,7 @@ def test_a_lost_process_of_mpiexec_ends_the_run_and_the_next_one_goes_on(
 def test_a_lost_worker_costs_nothing_but_time(
     start: Start, write: Write, endless: str, nvrtc: str, tmp_path: Path
 ) -> None:
-    """What a worker was compiling when it was killed is compiled by another one."""
+    """Another worker compiles the program of a worker that was killed."""
     sources = write({"inc/f.h": "#define FACTOR 2\n", "a_slow.cu": endless.replace(*SLOW)})
     for number in range(4):
         write({f"k{number}.cu": GOOD_CU.format(number)})
@@ -240,7 +240,7 @@ sys.exit(main())
 def test_a_worker_that_is_stopped_ends_no_run(
     start: Start, write: Write, endless: str, nvrtc: str, tmp_path: Path
 ) -> None:
-    """What it does not answer in time fails, and it gets nothing more; mpiexec ends."""
+    """A stopped worker's build fails after its time limit, and the run ends."""
     cluster = start({})
     words = ("--json", "--root", tmp_path / "away", "warm", write({"endless.cu": endless}))
     command = cluster.command((*words, "--target", nvrtc, "--timeout", "600"))
@@ -410,7 +410,7 @@ def _nvrtc(**environment: str) -> bytes:
 
 
 def _outcomes(cluster: Cluster, *parts: Mapping[str, bytes]) -> list[Done[Any] | Failed | Died]:
-    """What becomes of jobs with these parts, without a time limit of their own."""
+    """The outcomes of jobs with these parts, without their own time limit."""
     tasks = [Task("", TARGET, TOOLCHAIN, partial(Job, b"", each)) for each in parts or [{}]]
     return [outcome for _, outcome in cluster.run("", tasks, None, 0.0, lambda _: None)]
 

@@ -63,7 +63,7 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What became of a build."""
+    """The result of a build on a worker."""
 
     entry: bytes = b""
     """The file of its entry."""
@@ -271,7 +271,7 @@ def _answered(jobs: Jobs, laid: _Laid, usual: Bounds) -> _Laid | None:
 
 
 def _told(answer: Done[_Answer] | Failed | Died) -> _Answer:
-    """What came of a build as it travels."""
+    """The result of a build in the form that is sent back."""
     if isinstance(answer, Done):
         return answer.value
     if isinstance(answer, Died):

@@ -35,7 +35,7 @@ Engine = Callable[
     [Sequence[tuple[WarmItem, Prepared]], Bounds, Callable[[Sequence[Named]], None]],
     Iterator[tuple[WarmItem, Prepared, Answer]],
 ]
-"""What builds the items of a round; it calls a function now and then with those that are being built."""
+"""The function that builds the items of a round; it reports now and then which are being built."""
 
 
 def in_workers(

@@ -369,7 +369,7 @@ class _Deal(Generic[J]):
 
 
 def _meant(worker: str, value: object) -> Done[bytes] | Failed | Died:
-    """What the answer of ``in_process`` means."""
+    """The outcome of a job, from the value that ``in_process`` returned."""
     if isinstance(value, bytes) and len(value) <= _ANSWER_CAP:
         return Done(value)
     if isinstance(value, int):

@@ -73,7 +73,7 @@ def test_any_value_of_its_variable_turns_it_off(tmp_path: Path) -> None:
 
 
 def test_a_stranger_whose_name_has_two_lines_is_told_on_one(tmp_path: Path) -> None:
-    """What reads findings reads them line by line."""
+    """A finding is one line even if the file's name has two."""
     below = put(tmp_path).with_name("a\nb")
     for path in (below, tmp_path / "c\nd"):
         path.touch()

@@ -53,7 +53,7 @@ def test_a_folder_that_others_may_write_is_untrusted(folder: str, tmp_path: Path
 def test_a_link_in_the_place_of_a_folder_is_found_and_not_followed(
     parts: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """What is behind it is neither listed nor removed."""
+    """Entries behind a link to a directory are neither listed nor removed."""
     root, elsewhere = tmp_path / "cache", tmp_path / "elsewhere"
     lay(elsewhere, "ab", "0" * 62, PTX)
     temporary(elsewhere, "entry-0ld_one_", 2 * HOUR_NS, _NOW)

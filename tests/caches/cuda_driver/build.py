@@ -48,7 +48,7 @@ def opened(root: Path, *, limit: int | None = None, enabled: bool = True, clock:
 
 
 def told(cache: Cache) -> dict[FindingKind, str]:
-    """What is worth knowing of the whole, by kind."""
+    """The findings about the cache as a whole, by kind."""
     return {finding.kind: finding.detail for one in cache.leftovers() for finding in one.findings}
 
 

@@ -182,7 +182,7 @@ def test_a_report_has_the_header_and_the_payload(file: Path) -> None:
 
 
 def test_a_truncated_file_is_still_reported(file: Path) -> None:
-    """What is left of it is reported, as long as its header is there."""
+    """The report of a truncated file shows both sizes if the header is intact."""
     _write(file, file_bytes()[:60])
     fields = {one.label: one.value for one in open_cache(file).report(only_entry(file)).key_fields}
     assert (fields["declared size in bytes"], fields["real size in bytes"]) == (str(48 + len(PTX)), "60")
@@ -253,6 +253,6 @@ def test_any_file_is_looked_at(tmp_path_factory: pytest.TempPathFactory, data: b
 
 
 def test_a_location_keeps_its_own_problems(tmp_path: Path) -> None:
-    """What the caller knows of the place is not replaced."""
+    """The problems that a caller found in a location are kept."""
     location = Location("futhark", str(tmp_path), "--cache", enabled=True, problems=("told",))
     assert SYSTEM.open(location).location().problems == ("told",)

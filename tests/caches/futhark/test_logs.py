@@ -1,4 +1,4 @@
-"""What a log of -L tells."""
+"""The lines of a log that Futhark writes with -L."""
 
 import pytest
 from hypothesis import given

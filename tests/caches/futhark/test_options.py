@@ -72,5 +72,5 @@ def test_a_capability_below_the_table_is_refused() -> None:
     ("capability", "size"), [((7, 2), 49152), ((9, 0), 231424), ((8, 9), 100352), ((7, 5), 65536)]
 )
 def test_shared_memory_of_a_capability(capability: tuple[int, int], size: int) -> None:
-    """What a block can opt in to, less what the driver reserves."""
+    """The option is a block's largest opt-in shared memory without the part that the driver reserves."""
     assert f"-Dmax_shared_memory={size}" in cuda_options(capability, (), {})

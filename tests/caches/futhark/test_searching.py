@@ -142,7 +142,7 @@ def test_a_change_that_is_tried_is_found(options: list[bytes], backend: str, dat
 
 @given(st.lists(st.binary(max_size=8).map(lambda one: one.replace(b" ", b"")), min_size=1), st.data())
 def test_parts_of_a_string_are_edited_right(tokens: list[bytes], data: st.DataObject) -> None:
-    """What a change of a part adds is what the edited string adds, wherever the part is."""
+    """An edit of any part changes the sum exactly as the edited string does."""
     place = data.draw(st.integers(0, len(tokens) - 1))
     new = data.draw(st.none() | st.just(b"-new"))
     edited = [*tokens[:place], *([] if new is None else [new]), *tokens[place + 1 :]]

@@ -39,7 +39,7 @@ def test_a_new_file_has_the_mode_of_any_new_file(tmp_path: Path) -> None:
 
 
 def test_a_replaced_file_keeps_its_mode(tmp_path: Path) -> None:
-    """Who could read the old one can read the new one."""
+    """A file that replaces another has its mode."""
     path = tmp_path / "x.cache"
     path.write_bytes(file_bytes(payload=b"old"))
     path.chmod(0o604)
@@ -95,7 +95,7 @@ def test_a_key_of_another_length_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was there is still there, and nothing next to it."""
+    """After a failed write the old file is unchanged, and no other file remains."""
     path = tmp_path / "x.cache"
     path.write_bytes(file_bytes(payload=b"old"))
 

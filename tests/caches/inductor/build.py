@@ -12,7 +12,7 @@ GRAPH = pickle.dumps({"graph": "compiled"})
 
 
 def name(data: bytes) -> str:
-    """What a file is called by."""
+    """The name of a file, made from the digest of its content."""
     return b32encode(hashlib.sha256(data).digest()).decode().lower()[:51]
 
 

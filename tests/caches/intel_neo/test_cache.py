@@ -21,7 +21,7 @@ def test_a_repair_takes_the_size_of_what_it_removes_from_the_sum(tmp_path: Path)
 
 
 def test_a_held_lock_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the driver's lock guards stays, and the second entry does not wait as the first did."""
+    """While the driver holds its lock no entry is removed, and only the first removal waits."""
     fcntl = pytest.importorskip("fcntl")
     paths = [put(tmp_path, number) for number in range(2)]
     pauses: list[float] = []

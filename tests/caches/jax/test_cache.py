@@ -232,7 +232,7 @@ def test_without_a_folder_there_is_no_cache(environ: dict[str, str]) -> None:
     ],
 )
 def test_the_variables_of_the_cache(variable: str, value: str, enabled: bool, words: str) -> None:
-    """What turns it off, and with what JAX cannot be imported."""
+    """A variable that turns the cache off, or with which JAX cannot be imported, is reported."""
     (location,) = SYSTEM.locations({"JAX_COMPILATION_CACHE_DIR": "/scratch/jax", variable: value})
     told = [one for one in location.problems if variable in one]
     assert location.enabled is enabled and bool(told) is bool(words) and all(words in one for one in told)

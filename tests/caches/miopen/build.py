@@ -18,7 +18,7 @@ NAMES = ("MIOpenConvUni.cpp.o", "static_composable_kernel.cpp.o", "small.o")
 
 
 def binary(name: str) -> bytes:
-    """What a kernel was compiled to."""
+    """The compiled code of a kernel."""
     return b"\x7fELF" + name.encode() * 100
 
 

@@ -50,7 +50,7 @@ def test_a_database_that_is_written_stays_as_it_is(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="leases are Linux's")
 def test_a_database_that_a_program_has_open_stays(tmp_path: Path) -> None:
-    """What it stored from then on would be lost."""
+    """An open database is not removed, because its program would lose later entries."""
     put(tmp_path)
     cache = opened(SYSTEM, tmp_path)
     with closing(sqlite3.connect(only(cache).path)) as program:

@@ -116,7 +116,7 @@ class _Trap:
 
 
 def test_nothing_is_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a pickle would run, does not run, whatever is asked of the entry."""
+    """Neither a check nor a report nor an extraction runs the code in a pickle."""
     monkeypatch.chdir(tmp_path)
     index = put(tmp_path / "cache")
     _data(index).write_bytes(pickle.dumps(_Trap()))

@@ -17,7 +17,7 @@ def plan(number: int = 0) -> bytes:
 
 
 def name(number: int = 0) -> str:
-    """What the files of a model are called, but for their endings."""
+    """The name of a model's files, without their endings."""
     return _NAME.format(12802227604276161730 + number)
 
 

@@ -30,7 +30,7 @@ def test_a_program_is_an_entry(tmp_path: Path) -> None:
 
 
 def test_the_fields_of_an_entry_name_its_llvm(tmp_path: Path) -> None:
-    """What evict --unlike compares is there: kernel, variant, LLVM, triple."""
+    """The fields for evict --unlike are the kernel, the variant, the LLVM and the triple."""
     build.program(tmp_path, llvm="LLVM14.0.6")
     [entry] = build.cache(tmp_path).scan()
     assert entry.fields == (

@@ -1,4 +1,4 @@
-"""What verify says of PoCL's programs, and what a repair takes away."""
+"""The findings of verify in PoCL's programs, and their repair."""
 
 import struct
 from collections.abc import Callable
@@ -182,7 +182,7 @@ def test_a_library_that_the_loader_takes_is_sound(tmp_path: Path) -> None:
 
 
 def test_strange_files_are_told_and_left(tmp_path: Path) -> None:
-    """What PoCL does not write is worth knowing, and a repair leaves it alone."""
+    """A file that PoCL does not write is a leftover, and a repair keeps it."""
     folder = build.program(tmp_path)
     stray = folder / "vecadd" / "notes.txt"
     stray.write_text("mine")

@@ -1,4 +1,4 @@
-"""What PoCL's cache can be asked: kernels by name, local size and LLVM."""
+"""Lookups in PoCL's cache: kernels by name, local size and LLVM."""
 
 from pathlib import Path
 
@@ -113,6 +113,6 @@ def test_kernels_and_sizes_are_asked_for_together(tmp_path: Path) -> None:
 def test_a_question_that_means_nothing_is_refused(
     tmp_path: Path, wanted: dict[str, tuple[bytes, ...]], words: str
 ) -> None:
-    """What PoCL's cache has not is refused with what it has."""
+    """A request with an unknown field, an invalid value or no kernel is refused with the remedy."""
     with pytest.raises(UsageError, match=words):
         list(build.cache(tmp_path).explain(wanted))

@@ -44,7 +44,7 @@ def test_old_temporaries_are_told_in_groups_and_removed(tmp_path: Path) -> None:
 
 
 def test_young_temporaries_are_noted_and_stay(tmp_path: Path) -> None:
-    """What may be in use is said to be so, and left alone."""
+    """Young temporary files are noted as possibly in use, and a repair keeps them."""
     _temporaries(tmp_path)
     build.age(tmp_path, _YOUNG)
     [checked] = build.cache(tmp_path).leftovers()
@@ -56,7 +56,7 @@ def test_young_temporaries_are_noted_and_stay(tmp_path: Path) -> None:
 
 
 def test_leftovers_do_not_count_as_checked(tmp_path: Path) -> None:
-    """What is not an entry is reported with its place and is not counted."""
+    """Leftovers are reported with their paths and are not counted as checked."""
     _temporaries(tmp_path)
     build.age(tmp_path, _OLD)
     places = {checked.entry for checked in build.cache(tmp_path).leftovers() if not checked.counts}
@@ -157,7 +157,7 @@ def test_kernels_without_their_program_are_orphans(tmp_path: Path) -> None:
 
 
 def test_strangers_are_named_and_left(tmp_path: Path) -> None:
-    """What is none of PoCL's is one finding however much there is, and stays."""
+    """All files of other programs are one finding, and a repair keeps them."""
     for number in range(12):
         (tmp_path / f"photo-{number:02}.jpg").touch()
     folder = build.folder_of(tmp_path)
@@ -215,7 +215,7 @@ def _two_llvms(root: Path, old_used_ns: int) -> None:
 
 
 def test_programs_of_an_llvm_that_is_gone_are_stale(tmp_path: Path) -> None:
-    """What was not used since another LLVM appeared is reported once, with the line that removes it."""
+    """Programs of an LLVM that was replaced are one finding, with the option that removes them."""
     _two_llvms(tmp_path, old_used_ns=build.NOW - 30 * build.DAY)
     [(name, (kind, detail))] = _left(tmp_path).items()
     assert (name, kind) == ("LLVM 14.0.6", FindingKind.STALE)

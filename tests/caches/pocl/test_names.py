@@ -1,4 +1,4 @@
-"""What PoCL's names tell: hashes, kernels, local sizes, temporary files."""
+"""The names in PoCL's cache: hashes, kernels, local sizes, temporary files."""
 
 import hashlib
 import os
@@ -58,7 +58,7 @@ def test_a_variant_folder_tells_its_launches(folder: str, size: str, words: str)
     "folder", ["16-1", "16-1-1-big", "16-1-1-smallgrid-goffs0", "a-1-1", "\u0661-1-1", ""]
 )
 def test_other_folders_are_no_variants(folder: str) -> None:
-    """What PoCL would not write is no variant."""
+    """A directory with a name that PoCL does not write is not a variant."""
     assert entry.variant_of("vecadd", folder) is None
 
 
@@ -88,7 +88,7 @@ def test_a_clipped_name_stands_for_its_kernel_alone() -> None:
     ],
 )
 def test_temporary_names_are_told(name: str, pattern: str | None, tmp_path: Path) -> None:
-    """What writers make in the root is known by its whole name, also what is made there to remove it."""
+    """Temporary files in the root are recognised by their whole names, those of a removal included."""
     build.program(tmp_path)
     (tmp_path / name).touch()
     os.utime(tmp_path / name, ns=(build.NOW - build.DAY,) * 2)

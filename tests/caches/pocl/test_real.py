@@ -110,7 +110,7 @@ def _kernel(root: Path, name: str = "vecadd") -> Path:
 
 
 def test_a_real_cache_is_sound(pocl: Pocl, made: Path) -> None:
-    """What PoCL made is recognised, read in full, and nothing in it is wrong."""
+    """A cache that PoCL wrote is recognised, read in full, and sound."""
     cache = _later(made)
     [entry] = cache.scan()
     assert SYSTEM.recognises(made)
@@ -221,7 +221,7 @@ def test_a_kernel_of_another_program_is_beyond_what_can_be_told(pocl: Pocl, root
 
 
 def test_leftovers_and_failed_builds_are_removed(pocl: Pocl, root: Path) -> None:
-    """What PoCL left by the way goes, programs stay, and PoCL goes on."""
+    """A repair removes PoCL's leftovers and keeps programs and other files, and PoCL still works."""
     failed = root / "AB" / ("C" * 37)
     failed.mkdir(parents=True)
     (failed / "build.log").write_text("error")

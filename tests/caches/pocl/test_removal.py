@@ -47,7 +47,7 @@ def test_a_program_that_was_used_since_the_scan_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("age_ns", "stays"), [(59 * 10**9, True), (61 * 10**9, False)])
 def test_a_program_of_this_minute_stays(tmp_path: Path, age_ns: int, stays: bool) -> None:
-    """What was used within the last minute may be about to be read, and is kept with the reason."""
+    """A program that was used within the last minute is kept, with the reason."""
     build.program(tmp_path, at_ns=build.NOW - age_ns)
     cache = build.cache(tmp_path)
     [entry] = cache.scan()

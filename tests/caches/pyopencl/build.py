@@ -40,7 +40,7 @@ _SourceInfo.__module__ = "pyopencl.cache"
 
 
 def pickled(value: object, protocol: int) -> bytes:
-    """What pickle writes while ``pyopencl.cache`` has a class ``_SourceInfo``."""
+    """The pickle of a value, made while ``pyopencl.cache`` has a class ``_SourceInfo``."""
     module: Any = types.ModuleType("pyopencl.cache")
     module._SourceInfo = _SourceInfo
     with patch.dict(sys.modules, {"pyopencl": types.ModuleType("pyopencl"), "pyopencl.cache": module}):

@@ -75,7 +75,7 @@ def test_a_quoted_folder_is_the_folder(root: Path) -> None:
 
 
 def test_other_values_are_no_spelling(root: Path) -> None:
-    """What means something else is not a hit."""
+    """Options with another meaning are a changed key."""
     write(root, keyed(options=["-DN=4"]))
     assert _ask(root, options=b"-D N=5").verdict is Verdict.KEY_CHANGED
     assert _ask(root, options=b"-DN =4").verdict is Verdict.KEY_CHANGED
@@ -328,5 +328,5 @@ def test_what_cannot_be_asked(root: Path, wanted: dict[str, tuple[bytes, ...]], 
 
 
 def _added() -> list[str]:
-    """What PyOpenCL adds to no options."""
+    """The options that PyOpenCL adds by itself."""
     return list(all_options([], DEVICE, {}))

@@ -30,7 +30,7 @@ def test_what_is_no_version(text: str) -> None:
 
 
 def test_a_version_with_a_status() -> None:
-    """What is behind the numbers is not a part of the key."""
+    """The status after a version's numbers is not part of the key."""
     assert version_numbers("2026.1.4rc1") == (2026, 1, 4)
 
 

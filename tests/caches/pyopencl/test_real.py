@@ -116,7 +116,7 @@ def program(made: tuple[Program, Any], tmp_path: Path) -> Program:
 
 @pytest.fixture
 def answer(made: tuple[Program, Any]) -> Any:
-    """What the first run said."""
+    """The output of the first run."""
     return made[1]
 
 

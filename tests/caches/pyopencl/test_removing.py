@@ -146,7 +146,7 @@ def test_what_is_being_written_is_no_finding(root: Path, key: str) -> None:
 
 
 def test_sound_entries_are_checked_while_the_lock_is_held(root: Path, key: str) -> None:
-    """What cannot be half written is sound, and counts."""
+    """A complete entry is sound and is counted, even while the lock is held."""
     write(root, key)
     _locked(root, 1)
     cache = opened(root)

@@ -1,4 +1,4 @@
-"""What is told from a source alone."""
+"""The facts that a source alone shows."""
 
 import pytest
 from hypothesis import given, settings

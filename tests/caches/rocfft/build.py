@@ -27,7 +27,7 @@ MACHINES = {"gfx908": 0x30, "gfx90a": 0x3F, "gfx942": 0x4C, "gfx1100": 0x41, "gf
 SELECT = (
     "SELECT code FROM cache_v1 WHERE kernel_name = ? AND arch = ? AND hip_version = ? AND generator_sum = ?"
 )
-"""What rocFFT asks at a lookup."""
+"""The query of rocFFT at a lookup."""
 Values = tuple[object, object, object, object, object, object]
 
 
@@ -144,7 +144,7 @@ def trace(folder: Path) -> dict[str, tuple[bytes, int, int]]:
 
 
 def answer(path: Path, values: Values) -> bytes | None:
-    """What rocFFT's own select answers for the key of a row."""
+    """The code that rocFFT's own query returns for the key of a row; None if it finds none."""
     with closing(sqlite3.connect(path)) as connection:
         found = connection.execute(SELECT, values[:4]).fetchone()
         return None if found is None else bytes(found[0])
@@ -179,7 +179,7 @@ PLACES: Environs = {
 
 
 def _rows(*rows: Values, change: str = "") -> Lay:
-    """What stores rows, and may then change the database."""
+    """A function that stores rows, and then runs ``change`` on the database."""
 
     def store(path: Path) -> None:
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:

@@ -185,7 +185,7 @@ def test_the_hip_version_is_known_in_both_forms(tmp_path: Path, value: str, gone
 
 @pytest.mark.parametrize("seconds", [0, -5])
 def test_a_row_without_a_time_is_as_old_as_its_file(tmp_path: Path, seconds: int) -> None:
-    """What an export writes is no time of 1970."""
+    """A row with no time, as in an export, is as old as its file and not as old as 1970."""
     path = database(tmp_path / "c.db", [row(seconds=seconds)])
     day = 86_400 * 10**9
     os.utime(path, ns=(day, 2000 * day))

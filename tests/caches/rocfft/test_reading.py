@@ -1,4 +1,4 @@
-"""What is read of a sound database, and that reading it leaves no trace."""
+"""A sound database is read in full, and reading it leaves no trace."""
 
 import hashlib
 import os
@@ -279,7 +279,7 @@ def test_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
 
 
 def test_rocffts_own_select_answers_what_is_extracted(tmp_path: Path) -> None:
-    """What we call an entry's code is what rocFFT would be given."""
+    """An extraction gives the code that rocFFT's own query returns."""
     path = database(tmp_path / "c.db", ROWS)
     cache = opened(path)
     assert [cache.extract(entry) for entry in cache.scan()] == [answer(path, one) for one in ROWS]

@@ -32,7 +32,7 @@ def spirv(*names: str, words: int = 8) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What an entry is made from."""
+    """The inputs of an entry."""
 
     image: bytes = spirv("first_kernel")
     device: bytes = DEVICE

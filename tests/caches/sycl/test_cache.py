@@ -1,4 +1,4 @@
-"""What a scan shows of libsycl's cache, what a check finds in it, and what a repair leaves."""
+"""The scan, the check and the repair of libsycl's cache."""
 
 import os
 import stat

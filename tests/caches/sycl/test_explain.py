@@ -161,7 +161,7 @@ def test_a_copy_that_is_reached_makes_it_a_hit(tmp_path: Path) -> None:
 
 
 def test_a_cache_that_is_off_is_not_consulted(tmp_path: Path) -> None:
-    """What it would answer is told all the same."""
+    """A cache that is off is not consulted, and its nearest entry is still named."""
     put(tmp_path)
 
     reach = _ask(tmp_path, _wanted(Made()), enabled=False)

@@ -49,7 +49,7 @@ _LIMIT = "SYCL_CACHE_MAX_SIZE"
 
 @pytest.fixture
 def limits(monkeypatch: pytest.MonkeyPatch) -> Ask:
-    """What a cache with variables says of its limits."""
+    """The sentences about the limits of a cache with some variables."""
 
     def ask(root: Path, environ: dict[str, str]) -> list[str]:
         for name, value in environ.items():

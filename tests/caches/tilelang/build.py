@@ -65,7 +65,7 @@ def _told(data: bytes) -> dict[str, object]:
 
 
 def _listed(*names: str) -> Lay:
-    """What writes a manifest of some files, there or not."""
+    """A function that writes a manifest of some files, existing or not."""
 
     def make(folder: Path) -> None:
         there = {name: folder / name for name in names}

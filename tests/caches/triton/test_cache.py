@@ -41,7 +41,7 @@ def test_a_kernel_says_what_it_was_compiled_with(tmp_path: Path) -> None:
 
 
 def test_two_kernels_differ_by_option_and_source(tmp_path: Path) -> None:
-    """What a comparison of two keys shows."""
+    """Two kernels differ in the key, in the changed option and in the digest of the source."""
     put(tmp_path, 0)
     (put(tmp_path, 1, num_warps=8) / f"{KERNEL}.source").write_bytes(b"module { another }")
     cache = opened(SYSTEM, tmp_path)

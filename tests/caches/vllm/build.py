@@ -16,7 +16,7 @@ def digits(number: int) -> str:
 
 
 def artifact(number: int = 0) -> bytes:
-    """What PyTorch saves of a graph: a CRC-32, and lengths with what they are of."""
+    """A graph as PyTorch saves it: a CRC-32, then each part after its length."""
     parts = (b"CacheCompiledArtifact", bytes(32), b"pickles %d" % number)
     rest = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
     return zlib.crc32(rest).to_bytes(4, "big") + rest

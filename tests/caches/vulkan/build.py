@@ -21,13 +21,13 @@ def put(root: Path, number: int = 0, content: bytes = DATA) -> Path:
 
 
 def blender(inner: bytes, size: int | None = None) -> bytes:
-    """What Blender writes of a pipeline cache."""
+    """A pipeline cache as Blender writes it."""
     length = len(inner) if size is None else size
     return struct.pack("<3I8s4I16s", 0xBC00, 404, 3, b"abcdef1", length, 0x10DE, 0x2330, 7, bytes(16)) + inner
 
 
 def godot(inner: bytes, size: int | None = None) -> bytes:
-    """What Godot writes of a pipeline cache; it checks its hash itself."""
+    """A pipeline cache as Godot writes it; Godot checks its own hash."""
     length = len(inner) if size is None else size
     return struct.pack("<2IQ3I16sB3x", 869, length, 4711, 0x10DE, 0x2330, 7, bytes(16), 8) + inner
 
