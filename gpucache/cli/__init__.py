@@ -35,6 +35,10 @@ def main(arguments: "Sequence[str] | None" = None) -> int:
         threads = sys.modules.get("threading")
         if interrupted or (threads and any(one.daemon for one in threads.enumerate())):
             _leave(code)
+        try:
+            sys.stderr.flush()
+        except OSError:
+            _leave(code)  # Python's code would be 120
     return code
 
 
