@@ -103,8 +103,10 @@ def is_store(text: str) -> bool:
     """Whether a text names a store: a URL, or a directory to which a push or a program sent entries."""
     from gpucache.caches.registry import is_there
 
-    pushed = bool(text) and is_there(Path(text, "catalogues"))
-    return "://" in text or pushed or (bool(text) and any(Path(text).glob("entries/??/*-*")))
+    if "://" in text or not text:
+        return bool(text)
+    sent = Path(text, "entries")
+    return is_there(Path(text, "catalogues")) or (is_there(sent) and any(sent.glob("??/*-*")))
 
 
 def require_store(url: str) -> None:

@@ -158,10 +158,10 @@ EXIT_CODES: dict[str, dict[ExitCode, str]] = {
     "pull": {
         ExitCode.DONE: "the caches have every entry that fits the machine, also if none does; and whatever "
         "happens with --best-effort, unless the command line is wrong or the command is interrupted",
-        ExitCode.USAGE: "no such store, cache or key, or an extra that is not installed",
+        ExitCode.USAGE: "the directory is not a store; no such cache or key; or an extra is not installed",
         ExitCode.FINDINGS: "an entry is not signed by a trusted key, is damaged or could not be written, or "
         "the store has objects that are garbage; all others were pulled",
-        ExitCode.CACHE_UNUSABLE: _STORE_UNUSABLE,
+        ExitCode.CACHE_UNUSABLE: f"there is no store at the URL, {_STORE_UNUSABLE}",
     },
     "key": {
         ExitCode.DONE: "both files were written, or the public key was printed",

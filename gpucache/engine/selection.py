@@ -1,10 +1,10 @@
 """The opened caches that a verb works on, and the entries in them that words name."""
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpucache.answers.entries import CacheEntry, EntryReport
@@ -88,7 +88,7 @@ def select(caches: Sequence[Cache], words: Sequence[str] = (), targets: Sequence
     found = {word: [list(filter(wanted, _named(cache, word))) for cache in caches] for word in words}
     for word, by_cache in found.items():
         if not any(by_cache):
-            if Path(word).is_dir():
+            if os.path.isabs(word) or os.path.isdir(word):  # noqa: PTH112, PTH117 - any text is no error
                 raise UsageError(
                     f"{word} is not a store, and no program has this name; name the directory of a cache by "
                     "--cache"

@@ -107,6 +107,7 @@ def test_a_directory_without_entries_is_told_to_be_no_store(
     EXAMPLES["gpucache"].make(tmp_path / "gpucache")
     words = [str(tmp_path / word) if word == "here" else word for word in verb.split()]
     (tmp_path / "empty" / "entries" / "2024").mkdir(parents=True)
+    (tmp_path / "empty" / "entries" / "2024" / "05-01.txt").touch()
     assert main(["--root", str(tmp_path / "gpucache"), *words, str(tmp_path / "empty")]) == 2
     assert f"{tmp_path / 'empty'} is not a store" in capsys.readouterr().err
 
@@ -146,3 +147,10 @@ def test_a_store_that_never_replies_is_waited_for_as_long_as_was_said(
         words = (*verb.split(), f"http://{server.address}", "--timeout", "0.2")
         assert main(["--root", str(tmp_path / "gpucache"), *words]) == 5
     assert "does not respond in time" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", ["a" * 300, "/" + "a" * 300, "/nosuch"])
+def test_a_word_that_is_no_path_is_told_as_a_word(capsys: pytest.CaptureFixture[str], word: str) -> None:
+    """Whatever the system says of it as a path."""
+    assert main(["inspect", word]) == 2
+    assert "no program has this name" in (told := capsys.readouterr().err) or "program, target or key" in told
