@@ -11,6 +11,7 @@ from gpucache.answers.verify import Checked, Finding
 from gpucache.backends.interface import Backend
 from gpucache.backends.registry import backend_names, load_backend
 from gpucache.caches.interface import OwnRoot
+from gpucache.engine.machine import device_of
 from gpucache.engine.prepare import prepare
 from gpucache.engine.selection import Opened
 from gpucache.engine.verify import Try
@@ -38,11 +39,11 @@ def trials(opened: Opened, *, load: bool, rebuild: bool) -> dict[str, list[Try]]
     for option, asked in (("--load", load), ("--rebuild", rebuild)):
         if asked:
             opened.require_own(option)
-    devices = ask() if rebuild else []
+    devices = ask() if load or rebuild else []
     backends = {name: load_backend(name) for name in backend_names()}
     found: dict[str, list[Try]] = {}
     for root in opened.roots:
-        tries: list[Try] = [partial(try_load, root, _load, _load_other)] if load else []
+        tries: list[Try] = [partial(try_load, root, devices, _load, _load_other)] if load else []
         if rebuild:
             tries.append(partial(try_rebuild, root, devices, backends, os.environ, _rebuild))
         found[root.location().root] = tries
@@ -51,6 +52,7 @@ def trials(opened: Opened, *, load: bool, rebuild: bool) -> dict[str, list[Try]]
 
 def try_load(
     cache: OwnRoot,
+    devices: Sequence[Device],
     load: Callable[[tuple[Artifact, Target]], tuple[str, ...]],
     load_other: Callable[[Target], object],
     entry: CacheEntry,
@@ -61,7 +63,8 @@ def try_load(
     fails with every binary. Raises WorkersError if no process can be started.
     """
     try:
-        artifact, target = cache.artifact(entry), Target.parse(entry.target)
+        device, artifact = device_of(entry, devices), cache.artifact(entry)
+        target = device.target if device and device.target else Target.parse(entry.target)
     except (GpucacheError, ValueError) as error:
         return Checked(entry.key, notes=(f"not loaded: {error}",))
     answer = _in_child(load, (artifact, target))
@@ -89,7 +92,7 @@ def try_rebuild(
     entry: CacheEntry,
 ) -> Checked:
     """Compile an entry again from its source file, with the same toolchain, and compare the bytes."""
-    device = next((one for one in devices if str(one.target) == entry.target and one.toolchain), None)
+    device = device_of(entry, devices)
     if device is None or device.toolchain is None or device.target is None:
         return Checked(entry.key, notes=("not rebuilt: its target is not on this machine",))
     if device.toolchain.fields != entry.toolchain:

@@ -102,6 +102,15 @@ def toolchains_for(entries: "Iterable[CacheEntry]") -> list[Toolchain]:
     return [device.toolchain for device in devices if device.toolchain is not None]
 
 
+def device_of(entry: "CacheEntry", devices: Sequence[Device]) -> Device | None:
+    """The device that an entry was built for; without one of its name, which other platforms may change, the
+    one with its compiler."""
+    usable = [device for device in devices if device.target is not None and device.toolchain is not None]
+    named = (device for device in usable if str(device.target) == entry.target)
+    alike = (device for device in usable if device.toolchain and device.toolchain.fields == entry.toolchain)
+    return next(named, None) or next(alike, None)
+
+
 def profile_of(devices: Sequence[Device]) -> "Profile":
     """The profile of this machine: its devices, and the variables that reach their compilers."""
     from gpucache.backends.registry import load_backend

@@ -15,6 +15,7 @@ from gpucache.caches.interface import Cache, OwnRoot, System
 from gpucache.engine.explain import Record, phrases, record_of
 from gpucache.engine.load_and_rebuild import request_of
 from gpucache.engine.lookup import look_up
+from gpucache.engine.machine import device_of
 from gpucache.engine.prepare import prepare
 from gpucache.engine.selection import matches_target, select
 from gpucache.engine.stores import Stores
@@ -164,7 +165,7 @@ def _unasked(item: WarmItem, miss: Miss) -> Answer:
 def _item(
     entry: CacheEntry, report: Callable[[CacheEntry], EntryReport], devices: Sequence[Device]
 ) -> WarmItem:
-    device = next((one for one in devices if str(one.target) == entry.target), None)
+    device = device_of(entry, devices)
     if device is None or device.target is None or device.toolchain is None:
         return WarmItem(
             entry.program, entry.target, entry.variant, skipped="its target is not on this machine"

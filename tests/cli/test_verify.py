@@ -212,6 +212,17 @@ def test_a_binary_that_its_driver_rejects_is_found(run: Run, cache: Path, pocl: 
 
 
 @pytest.mark.slow
+def test_an_entry_of_a_renamed_target_is_tried(run: Run, cache: Path, pocl: str) -> None:
+    """An entry is loaded, rebuilt and looked up for its compiler, whose target may have had another name."""
+    store, entry = entry_of(cache, pocl)
+    store.publish(entry._replace(head=entry.head._replace(target="opencl:pocl-0.1/cpu")))
+    summary = run("--json", "verify", "opencl:pocl-0.1/cpu", "--load", "--rebuild").document["summary"]
+    assert (summary["loaded"], [note["note"][:14] for note in summary["notes"]]) == (1, ["not comparable"])
+    answer = run("inspect", "--why", "opencl:pocl-0.1/cpu", "--json")
+    assert [row["verdict"] for row in answer.document["outcomes"]] == ["hit"]
+
+
+@pytest.mark.slow
 def test_rebuilding_compares_where_that_can_be_done(run: Run, mixed: Filled, pocl: str, intel: str) -> None:
     """NVRTC returns the same bytes again; PoCL never does, and Intel only for a worker's first program."""
     answer = run("--json", "verify", "--rebuild", at=mixed.root)

@@ -62,7 +62,7 @@ def _defective(detail: str) -> Checked:
 )
 def test_an_entry_is_at_fault_where_another_program_loads(load: Any, other: Any, trial: Checked) -> None:
     """A driver that loads nothing at all, for want of threads or memory, proves nothing about an entry."""
-    assert try_load(_CACHE, load, other, ENTRY) == trial
+    assert try_load(_CACHE, [], load, other, ENTRY) == trial
 
 
 def test_without_workers_the_rest_is_not_tried() -> None:

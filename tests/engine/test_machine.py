@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from gpucache.engine.machine import default_devices, select_target, told_choice
+from gpucache.answers.entries import CacheEntry
+from gpucache.engine.machine import default_devices, device_of, select_target, told_choice
 from gpucache.errors import NoDeviceError, TargetError
 from gpucache.model import Device, Target, Toolchain
 
@@ -24,6 +25,25 @@ _SM_100 = _device("cuda:sm_100")
 _COMPUTE_90 = _device("cuda:compute_90", present=False)
 _BROKEN = Device(None, "cuda", "cuda", "", available=False, detail="the driver crashed", present=False)
 _HERE = [_POCL, _INTEL, _SECOND, _OFF, _SM_90, _SM_100, _COMPUTE_90]
+
+
+@pytest.mark.parametrize(
+    ("target", "version", "found"),
+    [
+        ("opencl:pocl/cpu", "1", _POCL),
+        ("opencl:pocl-3.0/cpu", "1", _POCL),
+        ("opencl:intel/xeon-2", "1", _SECOND),
+        ("opencl:pocl/cpu", "0", _POCL),
+        ("opencl:pocl-3.0/cpu", "0", None),
+    ],
+)
+def test_an_entry_is_of_the_device_with_its_name_or_compiler(
+    target: str, version: str, found: Device | None
+) -> None:
+    """A platform's name changes with the other platforms, and the fields of its compiler do not."""
+    fields = (("architecture", "pocl/cpu"), ("version", version))
+    entry = CacheEntry("gpucache", "ab", "", 1, 1, 1, "k.cl", target, toolchain=fields)
+    assert device_of(entry, _HERE) == found
 
 
 _RC = _device("opencl:pocl-3.0-rc2/cpu")
