@@ -157,7 +157,8 @@ class RemoteStore:
     def _open(self) -> _Opened:
         if self._opened is None:  # two threads may both open it
             limit_s = self._settings.timeout_s
-            limits = Limits(connect_s=limit_s, request_s=limit_s, retries=0)
+            # Twice the time, so that our own limit ends first, whose error names the variable.
+            limits = Limits(connect_s=2 * limit_s, request_s=2 * limit_s, retries=0)
             trusted = read_trusted(self._trusted_keys)
             self._opened = _Opened(open_objects(self._settings.url, limits), trusted)
         return self._opened

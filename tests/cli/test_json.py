@@ -78,11 +78,13 @@ def _value(value: Any, form: str, where: str) -> None:
 
 @pytest.fixture
 def here(mixed: Filled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current directory, with a filled cache, its sources, a recording, a profile and a cache of SYCL."""
+    """The current directory, with sources, a recording, a profile, a cache of SYCL and a store."""
     shutil.copytree(mixed.sources, tmp_path / "sources")
     Writer(tmp_path / "recording").build(ONE, Seen(frozenset({("twice", (8,))})), {})
     (tmp_path / "recording" / "0.jsonl").write_text("half a li")
     (tmp_path / "sycl").mkdir()
+    (tmp_path / "given/entries/00").mkdir(parents=True)
+    (tmp_path / "given/entries/00" / f"{'0' * 64}-unsigned").touch()
     (tmp_path / "f.cu").write_text(SOURCE)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -106,7 +108,7 @@ DOCUMENTS: dict[str, tuple[str, int | None, dict[str, object]]] = {
     "verify": ("verify", 0, {"checked": 4, "sound": 4, "findings": 0}),
     "evict --all --dry-run": ("evict --dry-run", 4, {"would_remove": 4}),
     "push store --dry-run": ("push URL", 4, {"would_send": 4, "sent": 0, "findings": []}),
-    "pull . --cache triton:none": ("pull URL", 0, {"pulled": 0, "groups": []}),
+    "pull given --cache triton:none": ("pull URL", 0, {"pulled": 0, "groups": []}),
     "key new.key": ("key FILE", 0, {"name": "new", "files": ["new.key", "new.key.pub"]}),
     "export futhark f.cache f.cu --target cuda:sm_90": (
         "export FORMAT OUT SOURCE", 1, {"entries": 1},

@@ -23,6 +23,7 @@ from typing import Any
 from gpucache.answers.transfer import Pulled, PullResult, Pushed, PushResult
 from gpucache.caches import restoring
 from gpucache.caches.registry import OWN
+from gpucache.errors import RemoteError
 from gpucache.remote import catalogue, folder, push
 from gpucache.remote.records import record_of
 from gpucache.remote.signing import load_signing_key, make_pair
@@ -85,6 +86,16 @@ def wrong_outcomes(outcomes: Sequence[object], *fine: object) -> Iterator[str]:
             yield f"told {one}"
 
 
+def _pulled(fleet: Fleet, *caches: Any) -> list[object]:
+    """The outcomes of a pull; none before anything was pushed."""
+    try:
+        return fleet.pull(*caches, trusted=fleet.trusted)
+    except RemoteError as error:
+        if "is not a store" not in str(error):
+            raise
+        return []
+
+
 class Killed:
     """A push and a pull of one system's entries, each killed before one of its calls."""
 
@@ -101,7 +112,7 @@ class Killed:
         self._place = place
 
     def _pull(self, machine: str) -> list[object]:
-        return self._fleet.pull(self._fleet.cache(machine, self._system), trusted=self._fleet.trusted)
+        return _pulled(self._fleet, self._fleet.cache(machine, self._system))
 
     def _wrong(self, machine: str, *, all_of_them: bool) -> Iterator[str]:
         cache = self._fleet.cache(machine, self._system)
@@ -208,7 +219,7 @@ def _pull(fleet: Fleet, machine: str, done: Path) -> Iterator[str]:
     last = False
     while not last:
         last = done.exists()
-        outcomes = fleet.pull(*_caches(fleet, machine), trusted=fleet.trusted)
+        outcomes = _pulled(fleet, *_caches(fleet, machine))
         yield from wrong_outcomes(outcomes, PullResult.PULLED, PullResult.PRESENT)
 
 

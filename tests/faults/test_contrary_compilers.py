@@ -30,7 +30,7 @@ ENDS = {
     "overflow": "its compiler process died of SIGSEGV, twice",
     "leave": "its compiler process ended with status 0, twice",
     "leave-at-once": "its compiler process ended with status 0, twice",
-    "close": "its compiler process ended with status 1, twice",
+    "close": "its compiler process ended with status 1",
     "fork-and-crash": "its compiler process died of SIGSEGV, twice",
     "fail": "does not compile",
     "empty": "the driver compiled the program but returned no binary",

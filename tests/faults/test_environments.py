@@ -53,9 +53,11 @@ def run(tmp_path: Path) -> Run:
         root: Path, setting: str = "true", level: str = "info", text: str = _PROGRAM, threads: int = 4
     ) -> list[str]:
         program.write_text(f"THREADS = {threads}\n{text}", encoding="ascii")
-        done = run_text(
-            ["sh", "-c", f'{setting}; exec "$0" "$@"', sys.executable, program],
-            env={**os.environ, "GPUCACHE_DIR": str(root), "GPUCACHE_LOG": level},
+        done = (
+            run_text(  # -u, as Python has an exit code of its own for what remains buffered for a full stderr
+                ["sh", "-c", f'{setting}; exec "$0" "$@"', sys.executable, "-u", program],
+                env={**os.environ, "GPUCACHE_DIR": str(root), "GPUCACHE_LOG": level},
+            )
         )
         assert done.returncode == 0, done.stderr
         return done.stderr.splitlines()
