@@ -19,7 +19,9 @@ import pytest
 
 from gpucache.errors import NoDeviceError
 from gpucache.native.locate import locate
+from gpucache.serve.environment import TIMEOUT
 from tests.children import run_text
+from tests.patience import TIME_OUT_MS
 from tests.pocl import SYSTEM_ICD
 
 pytestmark = [
@@ -199,6 +201,7 @@ def _call(
         "XDG_CACHE_HOME": str(home),
         "POCL_CACHE_DIR": str(home / "pocl"),
         "GPUCACHE_DIR": str(place / "root"),
+        TIMEOUT: TIME_OUT_MS,
         **variables,
     }
     done = run_text(command, env=environ, cwd=home)
