@@ -9,6 +9,7 @@ import resource
 import signal
 import sys
 import tempfile
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,43 @@ def names(folder: str, *names: str) -> None:
             say(*said)
 
 
+_ARCHITECTURES = (
+    "-arch=sm_80",
+    "-arch=compute_90",
+    "--gpu-architecture=sm_90",
+    "--gpu-architecture compute_80",
+)
+_MORE = ("-dlto", "-optix-ir", "-rdc=true", "-G", "-gen-opt-lto", "-fdevice-syntax-only", "-dlto -optix-ir")
+OPTIONS = [
+    *map(" ".join, product(_ARCHITECTURES, repeat=2)),
+    *map(" ".join, product(("", "-arch=sm_80", "-arch=sm_80 -arch=compute_90"), _MORE)),
+    "",
+    "-arch=compute_90",
+    "-arch=compute_80 -arch=sm_90 -arch=compute_90",
+]
+"""Combinations of options that decide on the kinds of NVRTC's results."""
+
+
+def kinds() -> None:
+    """All results of a compile, by kind, with several options."""
+    from cuda.bindings import nvrtc
+
+    for options in OPTIONS:
+        given = options.encode().split()
+        _, program = nvrtc.nvrtcCreateProgram(SOURCE.encode(), b"kinds.cu", 0, [], [])
+        nvrtc.nvrtcAddNameExpression(program, b"scale<int>")
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(given), given)
+        said = [options, int(status)]
+        for kind in ("ProgramLog", "PTX", "CUBIN", "LTOIR", "OptiXIR", "TileIR"):
+            if not hasattr(nvrtc, f"nvrtcGet{kind}"):
+                continue
+            size_code, size = getattr(nvrtc, f"nvrtcGet{kind}Size")(program)
+            data = bytes(size or 0)
+            (code,) = getattr(nvrtc, f"nvrtcGet{kind}")(program, data)
+            said.append(f"{kind}:{int(size_code)}:{size}:{int(code)}:{hashlib.sha256(data).hexdigest()[:8]}")
+        say(*said, *nvrtc.nvrtcGetLoweredName(program, b"scale<int>"))
+
+
 def library() -> None:
     """Through gpucache itself."""
     from gpucache.cuda import compile_program
@@ -139,5 +177,7 @@ if __name__ == "__main__":
         bindings(sys.argv[2])
     elif sys.argv[1] == "names":
         names(*sys.argv[2:])
+    elif sys.argv[1] == "kinds":
+        kinds()
     else:
         library()

@@ -126,6 +126,20 @@ def test_a_program_is_served_what_it_would_have_compiled(
         assert (outcome["result"], outcome["target"]) == (result, "cuda:sm_90")
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("installed")
+def test_a_hit_has_the_kinds_that_the_compile_had(command: Command, run: Run) -> None:
+    """With every combination of options, sizes and codes of all kinds are NVRTC's, at a miss and at a hit."""
+    plain = command(sys.executable, _PROGRAM, "kinds").stdout
+    missed, _ = run("kinds")
+    served, outcomes = run("kinds")
+    assert missed == plain
+    assert served == plain
+    failed = {one for one in nvrtc_program.OPTIONS if "-dlto" in one and "-optix-ir" in one}
+    results = Counter(one["result"] for one in outcomes)
+    assert results == {"hit": len(nvrtc_program.OPTIONS) - len(failed), "failed": len(failed)}
+
+
 @pytest.mark.usefixtures("installed")
 def test_a_program_that_may_write_no_file_is_served(run: Run) -> None:
     """A file size limit would kill the program at the note of a hit."""
@@ -350,14 +364,15 @@ class _Program:
         assert request.artifact_kind is ArtifactKind.CUBIN
         return BACKEND.compile(request, BACKEND.plan(request, nvrtc.toolchain(request.target), {})).payload
 
-    def tell(self, token: bytes, cubin: bytes, log: bytes = b"", ptx: bytes = _PTX) -> Intercepted:
+    def tell(self, token: bytes, cubin: bytes, log: bytes = b"", **others: bytes) -> Intercepted:
         """Report a compile, and return its outcome."""
-        self.told(token, cubin, log, ptx)()
+        self.told(token, cubin, log, **others)()
         return self.serving.finish()[-1]
 
-    def told(self, token: bytes, cubin: bytes, log: bytes = b"", ptx: bytes = _PTX) -> Callable[[], None]:
+    def told(self, token: bytes, cubin: bytes, log: bytes = b"", **others: bytes) -> Callable[[], None]:
         """Report a compile, and return the work that follows the reply."""
-        artifacts = [part for part in ((b"cubin", cubin), (b"ptx", ptx)) if part[1]]
+        given = {"cubin": cubin, "ptx": _PTX, **others}
+        artifacts = [(kind.encode(), payload) for kind, payload in given.items() if payload]
         told = (
             token,
             b"0",
@@ -426,10 +441,16 @@ def test_a_hit_has_all_kinds_or_is_none(program: _Program, tmp_path: Path, gone:
 
 
 @pytest.mark.usefixtures("installed")
-def test_nothing_is_kept_of_a_compile_that_lacks_a_kind(program: _Program, tmp_path: Path) -> None:
-    """A kind that was never stored could not be distinguished from one that is gone."""
-    outcome = program.tell(program.ask()[1][0], program.compile(), ptx=b"")
-    assert (outcome.result, "did not return all" in outcome.reason) == (RunResult.LEFT, True)
+@pytest.mark.parametrize(
+    ("kind", "payload", "made"), [("ptx", b"", "cubin"), ("ltoir", b"more", "cubin, ltoir, ptx")]
+)
+def test_nothing_is_kept_of_a_compile_with_other_kinds(
+    program: _Program, tmp_path: Path, kind: str, payload: bytes, made: str
+) -> None:
+    """A hit has all kinds that the compile gave; which these are is known before the compile."""
+    outcome = program.tell(program.ask()[1][0], program.compile(), **{kind: payload})
+    assert outcome.result is RunResult.LEFT
+    assert f"NVRTC returned {made} where gpucache knows cubin, ptx" in outcome.reason
     assert not list((tmp_path / "root").rglob("*.gpc"))
 
 
