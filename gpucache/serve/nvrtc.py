@@ -29,6 +29,7 @@ from gpucache.serve.session import Build, Compiler, Part, Session
 from gpucache.serve.telling import Say, miss_line, silent
 from gpucache.serve.wire import Fields, Kind, WireError, number, variables
 from gpucache.sources import Memos
+from gpucache.units import format_list
 
 LIBRARY_PATH = "LD_LIBRARY_PATH"
 
@@ -202,8 +203,9 @@ class NVRTCServing(Session[Call]):
         if given.code != 0:
             return replace(one.outcome, result=RunResult.FAILED)
         kinds = [ArtifactKind(each.request.artifact_kind) for each in one.prepared]
-        if one.wanted and any(kind.value not in given.artifacts for kind in kinds):
-            why = "NVRTC did not return all the artifacts, so nothing was kept"
+        if one.wanted and given.artifacts.keys() != {kind.value for kind in kinds}:
+            made, known = (format_list(sorted(each)) for each in (given.artifacts, kinds))
+            why = f"NVRTC returned {made} where gpucache knows {known}, so nothing was kept"
             return replace(one.outcome, reason=why)
         for kind, each in zip(kinds, one.prepared, strict=True):
             if why_not := self.publish(one, each, _artifact(one.asked, given, kind, refusal), miss):

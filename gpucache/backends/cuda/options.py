@@ -176,12 +176,15 @@ def request_as_asked(
 
 
 def _architecture(flags: Sequence[str], version: tuple[int, int]) -> str:
-    """The target architecture: the last one in the options, else NVRTC's default."""
+    """The target architecture: the last one in the options, else NVRTC's default.
+
+    NVRTC makes a cubin of the last architecture if any of them is an ``sm_``.
+    """
     named = [flag.removeprefix("-arch=") for flag in flags if flag.startswith("-arch=")]
     found = named[-1] if named else _DEFAULT_ARCHITECTURES.get(version[0], "")
     if not _ARCHITECTURE.fullmatch(found):
         raise OptionError(f"{found!r} is not a known architecture; name one, such as -arch=sm_90")
-    return found
+    return found.replace("compute_", "sm_") if any(one.startswith("sm_") for one in named) else found
 
 
 class _Read(NamedTuple):
