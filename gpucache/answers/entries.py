@@ -64,6 +64,8 @@ class CacheEntry(NamedTuple):
     shows: bool | None = True
     """Whether its content, or its emptiness, shows that it is its owner's, None if it was not read. Otherwise
     it is only removed or repaired if its place, or another entry next to it, identifies the owner."""
+    uses_show: bool = True
+    """Whether ``last_used_ns`` tells each use: it does not where other users read, who cannot record it."""
     handle: object = None
     """The cache's own record of the file, with the facts that show whether it changed since the scan."""
 

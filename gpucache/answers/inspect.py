@@ -71,11 +71,11 @@ class Written(NamedTuple):
 
 
 class Stale(NamedTuple):
-    """The entries of a cache that no program of this machine reads again and ``evict --stale`` removes."""
+    """The entries of a cache that ``evict --stale`` removes."""
 
     entries: int = 0
-    """Entries that no program of this machine reads again, which evict --stale removes; null if that was
-    not queried."""
+    """Entries of a compiler, driver or interpreter that is not here and was not used for 30 days, which
+    evict --stale removes; null if that was not queried."""
     size_bytes: int = 0
     """Their bytes."""
     why: tuple[str, ...] = ()

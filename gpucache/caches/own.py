@@ -5,9 +5,11 @@ allows: the key against its key fields, the payload against the entry's head.
 """
 
 import os
+import stat
 import time
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,7 +40,7 @@ from gpucache.settings import find_root
 from gpucache.store.directory import DirectoryStore
 from gpucache.store.format import false_claims
 from gpucache.store.interface import ALL, Absent, Damaged, ScannedEntry, Share
-from gpucache.store.layout import ENTRY_SUFFIX
+from gpucache.store.layout import ENTRIES, ENTRY_SUFFIX
 from gpucache.store.trust import RootRefused, root_state
 from gpucache.units import format_age, format_count, format_size
 
@@ -66,7 +68,7 @@ class OwnCache(OwnRoot):
 
     def scan(self, *, beside: bool = False) -> Iterator[CacheEntry]:  # noqa: ARG002 - another directory
         """Every entry, heads only."""
-        return (_entry(scanned) for scanned in self.store.scan())
+        return iter(self.entries())
 
     def entries(self, *, heads: bool = True) -> "OwnEntries":
         """Every entry, read again by each walk; without ``heads`` by name and status only."""
@@ -79,7 +81,8 @@ class OwnCache(OwnRoot):
     def find(self, prefix: str) -> list[CacheEntry]:
         """Entries whose key begins with some hex digits."""
         found = (self.store.look_at(key) for key in self.store.find(prefix))
-        return [_entry(scanned) for scanned in found if scanned is not None]
+        uses_show = _uses_show(self.store)
+        return [_entry(scanned, uses_show) for scanned in found if scanned is not None]
 
     def report(self, entry: CacheEntry) -> EntryReport:
         """Key fields, build log and kind of the payload; raises FormatError."""
@@ -135,8 +138,9 @@ class OwnCache(OwnRoot):
 
     def checked(self, share: Share = ALL) -> Iterator[tuple[CacheEntry, Checked]]:
         """Every entry of a share with the result of its ``check``, each file read once."""
+        uses_show = _uses_show(self.store)
         for scanned, whole in self.store.scan_whole(share):
-            entry = _entry(scanned)
+            entry = _entry(scanned, uses_show)
             yield entry, self.check(entry) if whole is None else _judged(entry, whole)
 
     def leftovers(self) -> Iterator[Checked]:
@@ -271,7 +275,16 @@ def _judged(entry: CacheEntry, whole: Entry) -> Checked:
     return Checked(entry.key, problems)
 
 
-def _entry(scanned: ScannedEntry) -> CacheEntry:
+def _uses_show(store: DirectoryStore) -> bool:
+    """Whether no other user reads a root: their uses of it are not recorded."""
+    try:
+        mode = store.root.joinpath(*ENTRIES).stat().st_mode
+    except OSError:
+        return True
+    return not mode & (stat.S_IRGRP | stat.S_IROTH)
+
+
+def _entry(scanned: ScannedEntry, uses_show: bool) -> CacheEntry:
     folder, name, identity, size_bytes, head, *_ = scanned
     key, path, last_used_ns = name.removesuffix(ENTRY_SUFFIX), f"{folder}{os.sep}{name}", identity.mtime_ns
     if head is None:
@@ -301,6 +314,7 @@ def _entry(scanned: ScannedEntry) -> CacheEntry:
         fields,
         compile_ns=head.compile_ns,
         place=head.place,
+        uses_show=uses_show,
         handle=scanned,
     )
 
@@ -335,7 +349,7 @@ class OwnEntries:
         self._heads = heads
 
     def __iter__(self) -> Iterator[CacheEntry]:
-        return map(_entry, self._store.scan(heads=self._heads))
+        return map(_entry, self._store.scan(heads=self._heads), repeat(_uses_show(self._store)))
 
 
 class OwnSystem(System):

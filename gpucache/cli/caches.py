@@ -83,11 +83,12 @@ def open_named(texts: Sequence[str], *, systems: bool = True) -> Opened:
 
 def require_named(opened: Opened, texts: Sequence[str]) -> None:
     """Raise UsageError for a system or a root that was named, if none of its places exists."""
-    root = given().root is not None
-    for name in dict.fromkeys(text for text in texts or (OWN,) * root if text != ALL and is_name(text)):
+    root = opened.settings.root_origin if opened.settings.root_origin in ("--root", "GPUCACHE_DIR") else ""
+    for name in dict.fromkeys(text for text in texts or (OWN,) * bool(root) if text != ALL and is_name(text)):
         places = [cache.location().root for cache in opened.caches if cache.name == name]
         if places and not any(map(os.path.lexists, places)):
-            remedy = "check --root" if root and name == OWN else f"name its place, as in --cache {name}:PLACE"
+            check = root if name == OWN else ""
+            remedy = f"check {check}" if check else f"name its place, as in --cache {name}:PLACE"
             raise UsageError(f"there is no cache of {name} here: {places[0]} does not exist; {remedy}")
 
 

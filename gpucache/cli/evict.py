@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucache.cli.caches import cache_option, finish, open_named, stores_apart, timeout_option
+from gpucache.cli.caches import cache_option, finish, open_named, require_named, stores_apart, timeout_option
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import Age, EntryName, Size, TargetName, field, flag, valued
 from gpucache.cli.stores import StoreName
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     Age(),
     "Entries unused for this long, such as 30d; our own record a use at most once a minute.",
 )
-@flag("--superseded", "Entries with a newer one for the same program, target and options.")
-@flag("--stale", "Entries whose driver or interpreter is no longer installed.")
+@flag("--superseded", "Entries with a newer one for the same program, target and options, unused since.")
+@flag("--stale", "Entries of a compiler, driver or interpreter that is not here, unused for 30 days.")
 @click.option(
     "--unlike",
     metavar="FIELD=VALUE",
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     "Of entries with each stage of a compilation, remove all but the binary and its loader's files.",
 )
 @flag("--dry-run", "Show the entries that would be removed, and stop.")
-@flag("--yes -y", "Do not ask before --all.")
+@flag("--yes -y", "Do not ask before --all, or before --max-size for caches of other systems.")
 @global_options
 def evict(
     url: str | None,
@@ -72,6 +72,11 @@ def evict(
     what would be removed.
 
     \f
+    --stale judges by the compilers and drivers of this environment; what another environment that shares the
+    cache used within 30 days stays. --superseded keeps entries that were used since the newer one was made;
+    if another compiler or driver made that, 30 days must have passed as well. Neither selects anything in a
+    root that other users read, as their uses are not recorded.
+
     With several caches, --max-size limits their total. Least recently used, large and
     cheap-to-rebuild entries go first. Entries that gpucache will not remove still count. In other caches
     removals follow their owner's rules and locks; files whose names are not the owner's are left alone.
@@ -86,6 +91,7 @@ def evict(
         if left:
             raise UsageError(f"{url} is not a store; name a cache by --cache, and a program by --program")
     opened = open_named(cache, systems=False)
+    require_named(opened, cache)
     fields = tuple(field("--unlike", text, "; write it as hip_version=6.2.41133") for text in unlike)
     asked = Limits(
         max_size, older_than, superseded, stale, fields, program, target, everything, keep_binaries
@@ -94,8 +100,11 @@ def evict(
     eviction = plan_eviction(opened, asked, toolchains_for, time.time_ns(), heads=heads)
     if not dry_run and opened.settings.read_only:
         raise CacheUnusableError("GPUCACHE_READ_ONLY is set, so nothing is removed; unset it")
+    foreign = [cache for cache in opened.caches if cache not in opened.roots and url is None]
     if everything and not (dry_run or yes):
         _ask(eviction, is_store=url is not None)
+    elif max_size is not None and foreign and sys.stdin.isatty() and not (dry_run or yes):
+        _ask(eviction)
     said, owns = list[str](), [Foreseen() for _ in eviction.plans]
     summary = Foreseen() if dry_run else EvictSummary()
     if isinstance(summary, Foreseen):
@@ -120,9 +129,13 @@ def evict(
     finish(opened, ExitCode.FINDINGS if summary.stay else ExitCode.DONE)
 
 
-def _ask(eviction: "Eviction", *, is_store: bool) -> None:
-    """Ask before removing everything, naming every place; raises UsageError if stdin cannot be asked."""
-    counted = [(cache, sum(1 for _ in plan.removals())) for cache, plan in eviction.plans]
+def _ask(eviction: "Eviction", *, is_store: bool = False) -> None:
+    """Ask before removing everything, or much of others, naming every place.
+
+    Raises UsageError if everything goes and stdin cannot be asked.
+    """
+    everything = eviction.asked.everything
+    counted = [(cache, sum(one.refused is None for one in plan.removals())) for cache, plan in eviction.plans]
     if not any(count for _, count in counted):
         return
     if not sys.stdin.isatty():
@@ -132,5 +145,5 @@ def _ask(eviction: "Eviction", *, is_store: bool) -> None:
             complain(f"{cache.name} in {cache.location().root}: {format_count(count, 'entry', 'entries')}")
     for sentence in eviction.left():
         complain(sentence)
-    what = f"entries of {counted[0][0].location().root}" if is_store else "of these"
-    click.confirm(f"Remove all {what}?", abort=True, err=True)
+    what = f"all entries of {counted[0][0].location().root}" if is_store else "all of these"
+    click.confirm(f"Remove {what if everything else 'these'}?", abort=True, err=True)

@@ -111,8 +111,8 @@ def inspect(
 
     \f
     Without arguments every cache has a line, the largest first. Stale entries are totalled, with the
-    command that removes them. Entries used within the last week are never called stale. Drivers are queried
-    only about devices for which two toolchains built.
+    command that removes them. Entries whose compiler or reader was used within 30 days are never
+    called stale. Drivers are queried only about devices for which two toolchains built.
 
     --watch prints a line (with --json an object) for each entry that is written from now on. It depends
     on the system's notice of changed files, so it does not see other machines' writes to a shared

@@ -19,9 +19,9 @@ PAGES = ((CACHES, 7), (KEYS, 7), (CHECKS, 7), (FLEET, 7))
 
 _OTHER_CACHES = (
     "gpucache inspect lists every cache that it knows on this machine, the largest first, and totals the "
-    "stale entries: their driver changed, their Python was removed, or a newer version of the owning program "
-    "replaced it and they have been unused for a week. --cache NAME, --cache PLACE or --cache NAME:PLACE "
-    "puts a verb on one cache, and --cache all on all of them.",
+    "stale entries: this environment has another driver or compiler, their Python was removed, or a newer "
+    "version of the owning program replaced it, and nothing of theirs was used for 30 days. --cache NAME, "
+    "--cache PLACE or --cache NAME:PLACE puts a verb on one cache, and --cache all on all of them.",
     "Nothing in a cache is ever loaded, unpickled or executed. A removal keeps to the rules and locks of the "
     "owner, and leaves files whose names are not the owner's.",
     "Which keys and fields --why and --unlike understand depends on the system: inspect shows the fields of "

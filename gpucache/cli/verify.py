@@ -34,9 +34,9 @@ def verify(
     stale, superseded, orphan, leftover, locked, unsupported.
 
     \f
-    Exit 2 also means that a cache which was named, or the directory of --root, does not exist. With --load,
-    exit 4 means that the machine lacks processes, memory or descriptors to load anything. Entries of other
-    caches may have no checksum: only their form is checked, and their number is shown.
+    Exit 2 also means that a cache which was named, or the directory of --root or GPUCACHE_DIR, does not
+    exist. With --load, exit 4 means that the machine lacks processes, memory or descriptors to load anything.
+    Entries of other caches may have no checksum: only their form is checked, and their number is shown.
 
     With --repair a damaged entry of SYCL is removed with its whole directory, copies too: programs hit all
     other entries at once, and that one at their second start.

@@ -20,7 +20,7 @@ from gpucache.answers.entries import CacheEntry
 from gpucache.answers.evict import ALL, EvictOutcome, EvictSummary, Foreseen, Removal
 from gpucache.caches.interface import Cache, OwnRoot
 from gpucache.engine.selection import Opened, matches_program, matches_target
-from gpucache.engine.staleness import Ask, Origin, Origins, origin
+from gpucache.engine.staleness import Ask, Origin, Origins, origin, superseded
 from gpucache.errors import CacheUnusableError, UsageError
 from gpucache.model import Toolchain
 from gpucache.units import format_age, format_size
@@ -155,49 +155,6 @@ def worth(entry: CacheEntry, now_ns: int) -> float:
     return compile_ns / max(entry.size_bytes, 1) / max(now_ns - entry.last_used_ns, _AT_ONCE_NS)
 
 
-def superseded(entries: Iterable[CacheEntry]) -> frozenset[str]:
-    """Keys of entries for which there is a newer one of the same program, target and variant.
-
-    Sources in two places are two programs even with one name, as every project has its ``main.cl``; an entry
-    of an unknown place is compared with all. Kept are the keys that are given and, of each program, target,
-    variant and place, some hundred bytes of the newest entry.
-    """
-    old: set[str] = set()
-    placed: dict[tuple[bytes, str], bytes] = {}
-    unplaced: dict[bytes, bytes] = {}
-    for number, entry in enumerate(entries):
-        if not entry.program or entry.damage or entry.unique:
-            continue
-        build = _digest(entry)
-        # Bytes that sort by time, then as they were read; a tuple would take twice the memory.
-        one = b"%020d%020d%s" % (max(entry.created_ns, 0), number, entry.key.encode())
-        if entry.place:
-            other = placed.setdefault((build, entry.place), one)
-            placed[build, entry.place] = max(one, other)
-        else:
-            other = unplaced.setdefault(build, one)
-            unplaced[build] = max(one, other)
-        if other is not one:
-            old.add(_key(min(one, other)))
-    for (build, _), one in placed.items():
-        if build in unplaced:
-            old.add(_key(min(one, unplaced[build])))
-    return frozenset(old)
-
-
-def _key(known: bytes) -> str:
-    return known[40:].decode()
-
-
-def _digest(entry: CacheEntry) -> bytes:
-    """A digest of the program, target and variant of an entry."""
-    from hashlib import blake2b
-
-    program, target, kind, variant = entry.program, entry.target, entry.artifact_kind, entry.variant
-    framed = f"{len(program)} {len(target)} {len(kind)} {program}{target}{kind}{variant}"
-    return blake2b(framed.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
 def is_unlike(entry: CacheEntry, label: str, value: str) -> bool:
     """Whether an entry has a key field of this label, with another value."""
     values = [own for name, own in entry.fields if name == label]
@@ -247,8 +204,7 @@ def _tests(
             (f"unused for {format_age(limits.older_than_ns)}", lambda entry: entry.last_used_ns < oldest)
         )
     if limits.superseded:
-        old = superseded(entries)
-        tests.append(("superseded", lambda entry: entry.key in old))
+        tests.append(("superseded", superseded(entries, now_ns)))
     if limits.stale:
         tests.append(("stale", lambda entry: origin(entry) in unread))
     for label, value in limits.unlike:

@@ -1,12 +1,16 @@
-"""Which entries no program of this machine reads again, as far as that can be known from facts. Pure.
+"""Which entries no program reads again, or only until it is updated, as far as facts show that. Pure.
 
-There are three signs. The entry's device is on this machine with another driver or toolchain. Its only
-reader, such as the one version of Python that its directory names, is not on this machine. Or another version
-of its producer came later, and no entry of the older one was used since. The last two are not proofs, as an
-owner can be installed in an unknown place, or run in a container: so a use within a week overrides them. An
-entry is called stale only if one of these signs shows that it is out of reach.
+There are three signs of a stale entry. Its device is here with another driver or toolchain. Its only reader,
+such as the one version of Python that its directory names, is not on this machine. Or another version of its
+producer came later, and no entry of the older one was used since. None of them is a proof, as another virtual
+environment or container may share the cache: so any use of the same toolchain within 30 days overrides them.
+
+An entry is superseded by a newer one of the same program, target and variant, unless it was used since that
+was made. If another toolchain made the newer one, which may be another environment's, 30 days must have
+passed as well.
 """
 
+import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -17,7 +21,13 @@ from gpucache.units import format_age
 
 Ask = Callable[[Iterable[CacheEntry]], Iterable[Toolchain]]
 """Finds the toolchains that can show some entries to be stale."""
-WEEK_NS = 7 * 86_400 * 10**9
+UNUSED_NS = 30 * 86_400 * 10**9
+"""The time without a use after which an environment that is not here counts as gone."""
+_RECORDED_NS = 60 * 10**9
+"""Uses within so long after a recorded one are not recorded."""
+_MADE = struct.Struct(">8sIqq")
+"""A place's digest, the number of an origin, when its newest entry there was made, and its newest of those
+that are older than 30 days; 0 for none."""
 
 
 class Origin(NamedTuple):
@@ -32,6 +42,11 @@ class Origin(NamedTuple):
     def kind(self) -> str:
         """The producer without its version."""
         return self.producer.rpartition(" ")[0]
+
+    @property
+    def compiler(self) -> tuple[tuple[str, str], ...]:
+        """The toolchain without the device that it builds for."""
+        return tuple(pair for pair in self.toolchain if pair[0] not in self.toolchain_identity)
 
 
 class _Uses:
@@ -100,8 +115,15 @@ class Origins:
     def stale(self, toolchains: Iterable[Toolchain], now_ns: int) -> Mapping[Origin, str]:
         """The origins that no program on this machine reads again, each with the reason, a clause."""
         here = tuple(toolchains)
-        told = ((one, self._why(one, uses, here, now_ns)) for one, uses in self.found.items())
-        return {one: why for one, why in told if why}
+        used: dict[tuple[tuple[str, str], ...], int] = {}
+        for one, uses in self.found.items():
+            used[one.compiler] = max(uses.last_ns, used.get(one.compiler, uses.last_ns))
+        found = {}
+        for one, uses in self.found.items():
+            last_ns = max(uses.last_ns, used[one.compiler]) if one.toolchain else uses.last_ns
+            if uses.sample.uses_show and last_ns < now_ns - UNUSED_NS:
+                found[one] = self._why(one, uses, here, f"unused for {format_age(now_ns - last_ns)}")
+        return {one: why for one, why in found.items() if why}
 
     def summary(self, stale: Mapping[Origin, str]) -> Stale:
         """The number and size of the removable entries among them."""
@@ -109,13 +131,10 @@ class Origins:
         why = dict.fromkeys(stale[one] for one in stale if self.found[one].entries)
         return Stale(sum(one.entries for one in uses), sum(one.size_bytes for one in uses), tuple(why))
 
-    def _why(self, one: Origin, uses: _Uses, toolchains: tuple[Toolchain, ...], now_ns: int) -> str:
+    def _why(self, one: Origin, uses: _Uses, toolchains: tuple[Toolchain, ...], unused: str) -> str:
         if one.toolchain_identity:
             changed = is_stale(uses.sample, toolchains)
-            return "its device has another driver or toolchain now" if changed else ""
-        if uses.last_ns >= now_ns - WEEK_NS:
-            return ""
-        unused = f"unused for {format_age(now_ns - uses.last_ns)}"
+            return f"this environment has another driver or compiler, {unused}" if changed else ""
         if one.gone:
             return f"{one.gone} alone reads it and is not on this machine, {unused}"
         later = self._later(one, uses)
@@ -132,7 +151,67 @@ class Origins:
 
 
 def is_stale(entry: CacheEntry, toolchains: Iterable[Toolchain]) -> bool:
-    """Whether an entry's platform and device are on this machine, but with another driver or toolchain."""
+    """Whether an entry's platform and device are here, but with another driver or toolchain."""
     identity = {pair for pair in entry.toolchain if pair[0] in entry.toolchain_identity}
     same = [toolchain for toolchain in toolchains if identity and identity <= set(toolchain.fields)]
     return bool(same) and not any(set(entry.toolchain) <= set(toolchain.fields) for toolchain in same)
+
+
+def superseded(entries: Iterable[CacheEntry], now_ns: int) -> Callable[[CacheEntry], bool]:
+    """A test whether an entry was superseded by another of ``entries``, which are walked once.
+
+    Sources in two places are two programs even with one name, as every project has its ``main.cl``; an entry
+    of an unknown place is compared with all. Some 200 bytes are kept for each program, target, variant and
+    place, and none of an entry that nothing can supersede.
+    """
+    made: dict[bytes, bytes] = {}
+    origins: dict[Origin, int] = {}
+    before_ns = now_ns - UNUSED_NS
+    for entry in filter(_has_versions, entries):
+        build, place = _digest(entry), _place(entry)
+        number = origins.setdefault(origin(entry), len(origins))
+        newest, settled = entry.created_ns, entry.created_ns if entry.created_ns <= before_ns else 0
+        others = []
+        for other in _MADE.iter_unpack(made.get(build, b"")):
+            if other[:2] == (place, number):
+                newest, settled = max(newest, other[2]), max(settled, other[3])
+            else:
+                others.append(_MADE.pack(*other))
+        made[build] = b"".join([*others, _MADE.pack(place, number, newest, settled)])
+
+    def judge(entry: CacheEntry) -> bool:
+        if not _has_versions(entry) or not entry.uses_show:
+            return False
+        place, number = _place(entry), origins.get(origin(entry))
+        used_ns = entry.last_used_ns
+        since_ns = max(entry.created_ns, used_ns + _RECORDED_NS * (used_ns > entry.created_ns))
+        return any(
+            (newest if maker == number else settled) > since_ns
+            for where, maker, newest, settled in _MADE.iter_unpack(made.get(_digest(entry), b""))
+            if place == where or _NOWHERE in (place, where)
+        )
+
+    return judge
+
+
+_NOWHERE = bytes(8)
+
+
+def _has_versions(entry: CacheEntry) -> bool:
+    return bool(entry.program) and not (entry.damage or entry.unique)
+
+
+def _place(entry: CacheEntry) -> bytes:
+    from hashlib import blake2b
+
+    place = entry.place.encode("utf-8", "surrogatepass")
+    return blake2b(place, digest_size=8).digest() if place else _NOWHERE
+
+
+def _digest(entry: CacheEntry) -> bytes:
+    """A digest of the program, target and variant of an entry."""
+    from hashlib import blake2b
+
+    program, target, kind, variant = entry.program, entry.target, entry.artifact_kind, entry.variant
+    framed = f"{len(program)} {len(target)} {len(kind)} {program}{target}{kind}{variant}"
+    return blake2b(framed.encode("utf-8", "surrogatepass"), digest_size=16).digest()

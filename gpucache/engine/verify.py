@@ -5,20 +5,20 @@ this machine: superseded and stale ones.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from types import MappingProxyType
 
 from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.verify import Checked, Finding
 from gpucache.caches.interface import Cache
-from gpucache.engine.evict import superseded
 from gpucache.engine.selection import Opened
-from gpucache.engine.staleness import Ask, Origin, Origins, origin
+from gpucache.engine.staleness import Ask, Origin, Origins, origin, superseded
 from gpucache.engine.workers.capacity import cores
 from gpucache.errors import WorkersError
 from gpucache.host.forks import shared_out
 
+Judge = Callable[[CacheEntry], bool]
 Try = Callable[[CacheEntry], Checked]
 """Loads an entry on a device, or builds it again; ``unchecked`` is why no entry can be tried now."""
 _WORTH_A_SHARE = 2_000
@@ -45,10 +45,10 @@ def verify_caches(
     """
     selected = opened.select(words)
     origins = [Origins() for _ in selected]
-    old = [superseded(one.of(own)) for one, (_, own) in zip(origins, selected, strict=True)]
+    now_ns = time.time_ns()
+    old = [superseded(one.of(own), now_ns) for one, (_, own) in zip(origins, selected, strict=True)]
     done, total = 0, sum(one.seen for one in origins)
     here = tuple(toolchains(entry for one in origins for entry in one.samples()))
-    now_ns = time.time_ns()
     try:
         for (cache, entries), of, its in zip(selected, origins, old, strict=True):
             wrong: list[tuple[Checked, CacheEntry | None]] = []
@@ -76,7 +76,7 @@ def run_verify(
     cache: Cache,
     entries: Iterable[CacheEntry] | None,
     *,
-    old: Collection[str] = (),
+    old: Judge = lambda _: False,
     stale: Mapping[Origin, str] = MappingProxyType({}),
     trials: Sequence[Try] = (),
     whole: bool = True,
@@ -84,9 +84,9 @@ def run_verify(
 ) -> Iterator[tuple[Checked, CacheEntry | None]]:
     """Checks each entry, then the files of no entry; ``whole`` is False for a selection of entries.
 
-    Without ``entries`` they are all that the cache has. ``old`` are the keys of superseded entries, ``stale``
-    the origins of unused ones. ``sound_alike`` is the number of entries if the result need not say which of
-    them are sound: so many are shared out among the cores.
+    Without ``entries`` they are all that the cache has. ``old`` finds superseded entries, and ``stale``
+    are the origins of unused ones. ``sound_alike`` is the number of entries if the result need not say which
+    of them are sound: so many are shared out among the cores.
     """
     shares = min(cores(), sound_alike // _WORTH_A_SHARE)
     if shares > 1 and not trials and cache.divides:
@@ -150,12 +150,12 @@ def _tried(checked: Checked, entry: CacheEntry, trials: Sequence[Try]) -> Checke
     return checked
 
 
-def _known(checked: Checked, entry: CacheEntry, old: Collection[str], stale: Mapping[Origin, str]) -> Checked:
+def _known(checked: Checked, entry: CacheEntry, old: Judge, stale: Mapping[Origin, str]) -> Checked:
     """Add whether an entry is stale or superseded."""
     extra = []
     if stale and (why := stale.get(origin(entry))):
         extra.append(Finding.about(entry, Problem(FindingKind.STALE, why)))
-    if entry.key in old:
+    if old(entry):
         detail = "a newer entry has the same program, target and options"
         extra.append(Finding.about(entry, Problem(FindingKind.SUPERSEDED, detail)))
     return checked._replace(findings=(*checked.findings, *extra)) if extra else checked

@@ -127,22 +127,23 @@ def _remembering(devices: Sequence[Device]) -> Callable[..., list[Device]]:
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """This test's own cache directory, not created yet."""
-    return tmp_path / "root"
+    return tmp_path / "gpucache"
 
 
 @pytest.fixture
 def run(probed: None, root: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run gpucache in this process on this test's own root; children's output is captured as well.
 
-    A root that does not exist is named by the variable if it is read, as the option would be refused.
+    A root that does not exist is the default one if it is read, as one that is named would be refused.
     """
 
     def command(*arguments: object, at: Path | None = root) -> Answer:
         capfd.readouterr()
         place = [] if at is None else ["--root", str(at)]
-        if at == root and not root.exists() and {"inspect", "verify"} & set(arguments):
+        if at == root and not root.exists() and {"inspect", "verify", "evict"} & set(arguments):
             place = []
-            monkeypatch.setenv("GPUCACHE_DIR", str(root))
+            monkeypatch.delenv("GPUCACHE_DIR", raising=False)
+            monkeypatch.setenv("XDG_CACHE_HOME", str(root.parent))
         code = main([*place, *map(str, arguments)])
         return Answer(code, *capfd.readouterr())
 
@@ -247,16 +248,25 @@ def entries() -> Callable[[Path], list[Path]]:
     return entry_files
 
 
-def an_older_toolchains(entry: Entry, age_ns: int) -> Entry:
-    """The same build by another version of its toolchain, made so much earlier."""
+def upgraded(root: Path, target: str) -> Entry:
+    """Publishes the entry of a target as one of 40 days ago, and gives that of an older toolchain.
+
+    Neither was used since the older one was made, the day before.
+    """
+    store, entry = entry_of(root, target)
+    day_ns = 86_400 * 10**9
+    made_ns = entry.head.created_ns - 40 * day_ns
+    store.publish(entry._replace(head=entry.head._replace(created_ns=made_ns)))
     label, old = next(pair for pair in entry.head.toolchain if pair[0] not in entry.head.toolchain_identity)
     fields = tuple(
         field._replace(value="0.1") if (field.label, field.value) == (label, old) else field
         for field in entry.detail.key_fields
     )
     toolchain = tuple((name, "0.1" if name == label else value) for name, value in entry.head.toolchain)
-    head = entry.head._replace(toolchain=toolchain, created_ns=entry.head.created_ns - age_ns)
-    return entry._replace(key=cache_key(fields), head=head, detail=entry.detail._replace(key_fields=fields))
+    head = entry.head._replace(toolchain=toolchain, created_ns=made_ns - day_ns)
+    older = entry._replace(key=cache_key(fields), head=head, detail=entry.detail._replace(key_fields=fields))
+    store.publish(older)
+    return older
 
 
 def entry_of(root: Path, target: str) -> tuple[DirectoryStore, Entry]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -18,7 +19,7 @@ import pytest
 from gpucache.store.directory import DirectoryStore
 from gpucache.store.interface import Event
 from tests.caches.triton.build import KERNEL, put
-from tests.cli.conftest import an_older_toolchains, entry_of
+from tests.cli.conftest import upgraded
 from tests.faults.conftest import build_entry
 from tests.patience import PATIENCE_S
 
@@ -47,11 +48,8 @@ def aged(cache: Path) -> Mapping[str, Path]:
 
 @pytest.fixture
 def outdated(cache: Path, nvrtc: str) -> str:
-    """The key of an older entry next to that of ``cuda:sm_90``, made by another toolchain."""
-    store, entry = entry_of(cache, nvrtc)
-    older = an_older_toolchains(entry, DAY_NS)
-    store.publish(older)
-    return str(older.key)
+    """The key of an older entry next to that of ``cuda:sm_90``, made by another toolchain 41 days ago."""
+    return str(upgraded(cache, nvrtc).key)
 
 
 def test_what_was_not_used_for_long_goes(run: Run, aged: Mapping[str, Path]) -> None:
@@ -68,6 +66,33 @@ def test_what_an_upgrade_left_behind_goes(run: Run, outdated: str, option: str) 
     (row,) = answer.document["outcomes"]
     assert (row["key"], row["rule"], row["removed"]) == (outdated, option.removeprefix("--"), True)
     assert answer.document["summary"]["kept"] == 4
+
+
+@pytest.mark.parametrize("option", ["--superseded", "--stale"])
+def test_what_another_environment_hits_stays(run: Run, cache: Path, outdated: str, option: str) -> None:
+    """The older toolchain may be that of another virtual environment, whose program hit its entry today."""
+    (path,) = cache.rglob(f"{outdated}.gpc")
+    os.utime(path)
+    assert run("--json", "evict", option).document["outcomes"] == []
+
+
+@pytest.mark.parametrize("option", ["--superseded", "--stale"])
+def test_what_other_users_may_hit_stays(run: Run, cache: Path, outdated: str, option: str) -> None:
+    """Users of a shared root cannot record that they hit an entry."""
+    (cache / "v1" / "entries").chmod(0o755)
+    assert run("--json", "evict", option).document["outcomes"] == []
+
+
+@pytest.mark.parametrize("line", ["inspect", "verify", "evict --max-size 5G", "evict --stale"])
+@pytest.mark.parametrize("named", ["--root", "GPUCACHE_DIR"])
+def test_a_root_that_was_mistyped_is_an_error(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, named: str
+) -> None:
+    """Else a timer stays green while the disk fills."""
+    missing = str(tmp_path / "typo")
+    monkeypatch.setenv("GPUCACHE_DIR", missing)
+    answer = run(*line.split(), at=Path(missing) if named == "--root" else None)
+    assert (answer.code, f"{missing} does not exist; check {named}" in answer.err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -203,6 +228,22 @@ def test_a_dry_run_says_what_a_run_does(options: tuple[str, str], run: Run, tmp_
     assert planned.document["outcomes"] == done.document["outcomes"]
     assert planned.document["outcomes"][0]["kept_because"]
     assert (jit / "thesis.tex").exists() and (jit / "A" / "B" / "0000000000000c").exists()
+
+
+def test_a_size_for_other_systems_asks_on_a_terminal(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their entries are not ours to remove unasked; a timer has no terminal."""
+    place = put(tmp_path / "triton")
+    asked = io.StringIO("n\n")
+    monkeypatch.setattr(asked, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", asked)
+    line = ("evict", "--cache", f"triton:{tmp_path / 'triton'}", "--max-size", "1B")
+    answer = run(*line)
+    assert answer.code != 0 and f"triton in {tmp_path / 'triton'}: 1 entry" in answer.err
+    assert place.exists()
+    assert run(*line, "--yes").code == 0
+    assert not place.exists()
 
 
 def test_unlike_compares_fields_of_our_own_entries(run: Run, cache: Path) -> None:

@@ -30,7 +30,7 @@ def test_an_empty_cache_is_said_to_be_empty(run: Run, root: Path) -> None:
     """A missing cache still has a row; named explicitly, its root and the origin of that are shown."""
     assert "No misses are recorded" in run("inspect").out
     answer = run("inspect", "--cache", "gpucache")
-    assert answer.code == 0 and f"{root} (decided by GPUCACHE_DIR)" in answer.out
+    assert answer.code == 0 and f"{root} (decided by default)" in answer.out
     assert "0 of 0 programs" in answer.out
     assert not root.exists()
 
@@ -41,6 +41,7 @@ def test_the_state_says_what_decided_the_root(
 ) -> None:
     """The root comes from the option, the variable or the default, and the state names which."""
     monkeypatch.setenv(variable, str(tmp_path / "place"))
+    (tmp_path / "place").mkdir()
     summary = run("--json", "inspect", at=None).document["summary"]
     ours = variable == "GPUCACHE_DIR"
     assert summary["decided_by"] == ("GPUCACHE_DIR" if ours else "default")

@@ -13,7 +13,7 @@ import pytest
 
 from gpucache.model import Device, Entry
 from gpucache.store.directory import DirectoryStore
-from tests.cli.conftest import an_older_toolchains, entry_of
+from tests.cli.conftest import entry_of, upgraded
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Answer, Filled, Run
@@ -134,9 +134,7 @@ def test_a_key_that_is_not_of_its_fields_is_found(run: Run, cache: Path, nvrtc: 
 
 def test_an_old_toolchain_leaves_stale_and_superseded_entries(run: Run, cache: Path, pocl: str) -> None:
     """After an upgrade the old entry is stale and superseded: worth knowing, and exit 3 with --strict."""
-    store, entry = entry_of(cache, pocl)
-    old = an_older_toolchains(entry, 10**9)
-    store.publish(old)
+    old = upgraded(cache, pocl)
     answer = run("--json", "verify")
     assert (answer.code, _kinds(answer)) == (0, [("stale", str(old.key)), ("superseded", str(old.key))])
     assert answer.document["summary"]["sound"] == 5

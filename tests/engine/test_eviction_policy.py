@@ -19,7 +19,6 @@ from gpucache.engine.evict import (
     foresee,
     plan,
     plan_together,
-    superseded,
     worth,
 )
 from gpucache.engine.selection import matches_program, matches_target
@@ -172,44 +171,6 @@ def test_a_size_limit_of_nothing_empties_the_cache() -> None:
     assert _removed(found) == ["a", "b"]
 
 
-def test_superseded_is_what_has_a_newer_twin() -> None:
-    """Only the newest of one program, target and variant stays, in whatever order they come."""
-    twins = [
-        _entry(key, program="p", variant="-DA", created_ns=age) for key, age in (("b", 2), ("c", 3), ("a", 1))
-    ]
-    others = [
-        _entry("program", program="q", variant="-DA", created_ns=0),
-        _entry("target", program="p", variant="-DA", target="cuda:sm_80", created_ns=0),
-        _entry("variant", program="p", variant="-DB", created_ns=0),
-    ]
-    assert superseded([*twins, *others]) == {"a", "b"}
-    assert superseded([*others, *reversed(twins)]) == {"a", "b"}
-    assert _removed(plan([*twins, *others], Limits(superseded=True), NOW_NS)) == ["b", "a"]
-
-
-def test_sources_in_two_places_are_two_programs() -> None:
-    """Two projects' ``main.cl`` are not versions of each other; an entry of unknown place may be of both."""
-    ages = {"a": ("one", 1), "b": ("other", 2), "c": ("one", 3), "d": ("third", 6)}
-    placed = [
-        _entry(key, program="main.cl", place=place, created_ns=age) for key, (place, age) in ages.items()
-    ]
-    assert superseded(placed) == {"a"}
-    old, new = (_entry(key, program="main.cl", created_ns=age) for key, age in (("old", 4), ("new", 5)))
-    assert superseded([old, *placed]) == {"a", "b", "c", "old"}
-    assert superseded([new, *placed, old]) == {"a", "b", "c", "old", "new"}
-
-
-def test_damaged_and_nameless_entries_supersede_nothing() -> None:
-    """An entry that cannot be read, or whose program is unknown, supersedes no other."""
-    entries = [
-        _entry("a", program="p", created_ns=1),
-        _entry("b", program="p", created_ns=2, damage=Problem(FindingKind.CORRUPT, "bits")),
-        _entry("c", program="", created_ns=1),
-        _entry("d", program="", created_ns=2),
-    ]
-    assert superseded(entries) == frozenset()
-
-
 @pytest.mark.parametrize(
     ("fields", "identity", "here", "stale"),
     [
@@ -227,9 +188,9 @@ def test_stale_is_only_what_this_machine_has_outgrown(
     here: Sequence[tuple[tuple[str, str], ...]],
     stale: bool,
 ) -> None:
-    """An entry is stale if its device is on this machine with another driver only; an absent device is not
-    stale."""
-    entry = _entry("a", toolchain=fields, toolchain_identity=identity)
+    """An entry is stale if its device is here with another driver only; an absent device is not stale."""
+    used_ns = NOW_NS - 31 * DAY_NS
+    entry = _entry("a", toolchain=fields, toolchain_identity=identity, last_used_ns=used_ns)
     toolchains = [Toolchain("other", one, _IDENTITY) for one in here]
     assert _removed(plan([entry], Limits(stale=True), NOW_NS, lambda _: toolchains)) == ["a"] * stale
 

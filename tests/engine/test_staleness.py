@@ -1,10 +1,12 @@
 """Entries that no program reads any more: the evidence for that, and where it is too thin."""
 
+from collections.abc import Sequence
+
 import pytest
 
-from gpucache.answers.entries import CacheEntry
+from gpucache.answers.entries import CacheEntry, FindingKind, Problem
 from gpucache.answers.inspect import Stale
-from gpucache.engine.staleness import Origins
+from gpucache.engine.staleness import Origins, origin, superseded
 from gpucache.model import Toolchain
 
 DAY_NS = 86_400 * 10**9
@@ -24,10 +26,10 @@ def _stale(*entries: CacheEntry, toolchains: tuple[Toolchain, ...] = ()) -> Stal
     return origins.summary(origins.stale(toolchains, NOW_NS))
 
 
-@pytest.mark.parametrize(("used_days", "stale"), [(20, 1), (8, 1), (6, 0), (0, 0)])
-def test_what_a_missing_reader_left_is_stale_once_a_week_went_by(used_days: int, stale: int) -> None:
-    """A use within a week shows a reader that no scan found, such as a container."""
-    found = _stale(_entry(30, used_days, gone="Python 3.9"))
+@pytest.mark.parametrize(("used_days", "stale"), [(40, 1), (31, 1), (30, 0), (0, 0)])
+def test_what_a_missing_reader_left_is_stale_once_a_month_went_by(used_days: int, stale: int) -> None:
+    """A use within 30 days shows a reader that no scan found, such as a container."""
+    found = _stale(_entry(50, used_days, gone="Python 3.9"))
     assert (found.entries, found.size_bytes) == (stale, 10 * stale)
     assert (
         found.why
@@ -37,19 +39,19 @@ def test_what_a_missing_reader_left_is_stale_once_a_week_went_by(used_days: int,
 
 def test_one_use_keeps_all_that_its_reader_reads() -> None:
     """The reader still exists, so its unused entries are not stale either."""
-    assert not _stale(_entry(30, 30, gone="Python 3.9"), _entry(30, 1, gone="Python 3.9")).entries
+    assert not _stale(_entry(40, 40, gone="Python 3.9"), _entry(40, 1, gone="Python 3.9")).entries
 
 
 @pytest.mark.parametrize(
     ("made_days", "used_days", "stale"),
-    [(50, 30, True), (50, 19, False), (50, 6, False), (50, 20, False)],
-    ids=["before the newer came", "after it came", "within a week", "as it came"],
+    [(80, 50, True), (80, 39, False), (80, 6, False), (80, 40, False)],
+    ids=["before the newer came", "after it came", "within a month", "as it came"],
 )
 def test_an_older_version_is_stale_where_nothing_of_it_was_used_since_another_came(
     made_days: int, used_days: int, stale: bool
 ) -> None:
     """Two versions in use side by side are two environments, and both read their own entries."""
-    newer = _entry(20, 1, producer="Triton 3.5.0")
+    newer = _entry(40, 1, producer="Triton 3.5.0")
     found = _stale(_entry(made_days, used_days, producer="Triton 3.2.0"), newer)
     assert found.entries == stale
     assert all("of Triton 3.2.0" in why and "Triton 3.5.0 came since" in why for why in found.why)
@@ -65,12 +67,87 @@ def test_another_owner_is_no_newer_version() -> None:
     assert not _stale(_entry(90, 90, producer="Numba 0.6"), _entry(20, 1, producer="Triton 3.5.0")).entries
 
 
-def test_a_changed_driver_makes_stale_at_once() -> None:
-    """This machine's own devices are queried, so use elsewhere does not matter."""
-    entry = _entry(1, 0, toolchain=OLD, toolchain_identity=("device name",))
-    here = Toolchain("other", NEW, ("device name",))
-    assert _stale(entry, toolchains=(here,)).why == ("its device has another driver or toolchain now",)
-    assert not _stale(entry).entries
+def _built(
+    made_days: float, used_days: float, by: tuple[tuple[str, str], ...], **facts: object
+) -> CacheEntry:
+    """An entry of our own cache, made by a toolchain."""
+    made, used = (round(NOW_NS - days * DAY_NS) for days in (made_days, used_days))
+    one = CacheEntry("gpucache", f"{made_days}", "/p", 10, made, used, "app.cu", "cuda:sm_90")
+    return one._replace(toolchain=by, toolchain_identity=("device name",), **facts)  # type: ignore[arg-type]
+
+
+_MINUTE = 1 / 1440
+_STATES: dict[str, tuple[list[CacheEntry], list[int], list[int]]] = {
+    "two environments": ([_built(40, 1, OLD), _built(35, 0, NEW)], [], []),
+    "an upgrade today": ([_built(50, 2, OLD), _built(1, 0, NEW)], [], []),
+    "an upgrade 29 days ago": ([_built(50, 50, OLD), _built(29, 0, NEW)], [0], []),
+    "an upgrade 40 days ago": ([_built(50, 45, OLD), _built(40, 1, NEW)], [0], [0]),
+    "an upgrade that was rolled back": ([_built(50, 0, OLD), _built(40, 38, NEW)], [], []),
+    "one that was rolled back at once": ([_built(50, 39.9, OLD), _built(40, 40, NEW)], [0], []),
+    "another program of the older compiler": (
+        [_built(50, 45, OLD), _built(40, 1, NEW), _built(50, 3, OLD, program="other.cu")], [], [0],
+    ),
+    "another target of the older compiler": (
+        [_built(50, 45, OLD), _built(50, 3, (("device name", "E"), *OLD[1:]), target="cuda:sm_80")], [], [],
+    ),
+    "an edited program": ([_built(2, 1, NEW), _built(0.5, 0.2, NEW)], [], [0]),
+    "an edited program, whose older state runs on": ([_built(2, 0.1, NEW), _built(0.5, 0.2, NEW)], [], []),
+    "a use that was not recorded": (
+        [_built(2, 0.5 + _MINUTE / 2, NEW), _built(0.5, 0.5, NEW), _built(3, 3, NEW)], [], [2],
+    ),
+    "a root that others read": (
+        [_built(50, 50, OLD, uses_show=False), _built(40, 40, NEW, uses_show=False)], [], [],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("entries", "stale", "old"), _STATES.values(), ids=_STATES)
+def test_nothing_goes_that_a_program_may_hit_at_its_next_start(
+    entries: list[CacheEntry], stale: list[int], old: list[int]
+) -> None:
+    """Which of the entries are stale where the newer toolchain is here, and which are superseded."""
+    origins = Origins()
+    assert list(origins.of(entries)) == entries
+    gone = origins.stale([Toolchain("other", NEW, ("device name",))], NOW_NS)
+    assert [number for number, one in enumerate(entries) if origin(one) in gone] == stale
+    judge = superseded(entries, NOW_NS)
+    assert [number for number, one in enumerate(entries) if judge(one)] == old
+
+
+def _superseded(entries: Sequence[CacheEntry]) -> set[str]:
+    return {entry.key for entry in entries if superseded(entries, NOW_NS)(entry)}
+
+
+def _version(key: str, made_days: float, **facts: object) -> CacheEntry:
+    return _built(made_days, made_days, NEW, key=key, **facts)
+
+
+def test_superseded_is_what_has_a_newer_twin() -> None:
+    """Only the newest of one program, target and variant stays, in whatever order they come."""
+    twins = [_version(key, age) for key, age in (("b", 2), ("c", 1), ("a", 3))]
+    others = [
+        _version("program", 9, program="other.cu"),
+        _version("target", 9, target="cuda:sm_80"),
+        _version("variant", 9, variant="-DB"),
+    ]
+    assert _superseded([*twins, *others]) == _superseded([*others, *reversed(twins)]) == {"a", "b"}
+
+
+def test_sources_in_two_places_are_two_programs() -> None:
+    """Two projects' ``main.cl`` are not versions of each other; an entry of unknown place may be of both."""
+    ages = {"a": ("one", 9), "b": ("other", 8), "c": ("one", 7), "d": ("third", 4)}
+    placed = [_version(key, age, place=place) for key, (place, age) in ages.items()]
+    assert _superseded(placed) == {"a"}
+    old, new = _version("old", 6), _version("new", 5)
+    assert _superseded([old, *placed]) == {"a", "b", "c", "old"}
+    assert _superseded([new, *placed, old]) == {"a", "b", "c", "old", "new"}
+
+
+def test_damaged_and_nameless_entries_supersede_nothing() -> None:
+    """An entry that cannot be read, or whose program is unknown, supersedes no other."""
+    damaged = _version("b", 1, damage=Problem(FindingKind.CORRUPT, "bits"))
+    nameless = [_version("c", 4, program=""), _version("d", 3, program="")]
+    assert not _superseded([_version("a", 2), damaged, *nameless])
 
 
 def test_drivers_are_asked_about_devices_that_two_toolchains_built_for() -> None:
@@ -86,7 +163,7 @@ def test_drivers_are_asked_about_devices_that_two_toolchains_built_for() -> None
 def test_what_is_never_removed_is_not_promised() -> None:
     """Only entries that evict removes are counted, so that it frees the size it promised."""
     facts = {"gone": "Python 3.9"}
-    stays = _entry(30, 30, stays="it is somebody else's", **facts)
-    shared = _entry(30, 30, indivisible="others share its file", **facts)
+    stays = _entry(40, 40, stays="it is somebody else's", **facts)
+    shared = _entry(40, 40, indivisible="others share its file", **facts)
     assert _stale(stays, shared) == Stale()
-    assert _stale(stays, _entry(30, 30, **facts)).entries == 1
+    assert _stale(stays, _entry(40, 40, **facts)).entries == 1

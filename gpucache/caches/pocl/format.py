@@ -52,7 +52,7 @@ from gpucache.units import format_instant, format_size, printable
 
 BUSY_NS = 60 * 10**9
 LOG_BYTES = 64 << 10
-WEEK_NS = 7 * 86_400 * 10**9
+UNUSED_NS = 30 * 86_400 * 10**9
 _LOOKED_AT = 300
 """Names of a directory that may be a cache; there are 256 directories of two letters."""
 _VARIANTS = 64
@@ -337,7 +337,7 @@ class Pocl(PoclPlaces, FilesFormat):
 
         The version of LLVM is in the hash, and the name of the LLVM that made it in each program. Two PoCLs
         may share a cache: so programs of an LLVM are out of reach only if none of them was used since
-        programs of another LLVM appeared, and for a week. A rebuild of PoCL with the same LLVM changes the
+        programs of another LLVM appeared, and for 30 days. A rebuild of PoCL with the same LLVM changes the
         hash as well, and leaves no trace on disk."""
         found: dict[str, list[Program]] = {}
         for one in map(Program.of, self.layout.items(self.root)):
@@ -349,13 +349,13 @@ class Pocl(PoclPlaces, FilesFormat):
         newest = max(made, key=lambda llvm: (made[llvm], llvm), default="")
         for llvm, some in sorted(found.items()):
             last_ns = max(one.accessed_ns for one in some)
-            if last_ns < min(made[newest], self.now_ns() - WEEK_NS):
+            if last_ns < min(made[newest], self.now_ns() - UNUSED_NS):
                 size = sum(map(_size_bytes, some))
                 detail = (
                     f"programs of LLVM {llvm}, which a PoCL with another LLVM never finds: {len(some)} "
                     f"({format_size(size)}), last used {format_instant(last_ns)}, before the files of LLVM "
                     f"{newest} came; run 'gpucache evict --cache {shlex.quote(f'{self.name}:{self.root}')} "
-                    f"--unlike LLVM={newest}'"
+                    "--older-than 30d'"
                 )
                 yield self.told(self.root / f"LLVM {llvm}", Problem(FindingKind.STALE, detail))
 

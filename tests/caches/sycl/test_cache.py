@@ -11,7 +11,7 @@ import pytest
 from gpucache.answers.entries import CacheEntry
 from gpucache.answers.evict import Kept
 from gpucache.caches.sycl.entry import murmur64a
-from gpucache.engine.evict import superseded
+from gpucache.engine.staleness import UNUSED_NS, superseded
 from gpucache.errors import FormatError
 from tests.caches.sycl.build import (
     DEVICE,
@@ -423,9 +423,13 @@ def test_the_last_use_is_the_latest_that_is_known(root: Path) -> None:
 
 def test_an_entry_of_another_driver_is_an_older_version(root: Path) -> None:
     """That is what the rule is for."""
-    put(root, Made(device=DEVICE.replace(b"1.2.3", b"1.2.2")))
-    put(root)
-    assert len(superseded(opened(root).scan())) == 1
+    for device in (DEVICE.replace(b"1.2.3", b"1.2.2"), DEVICE):
+        put(root, Made(device=device))
+    entries = [
+        one._replace(created_ns=number, last_used_ns=number)
+        for number, one in enumerate(opened(root).scan(), start=1)
+    ]
+    assert list(map(superseded(entries, UNUSED_NS + 2), entries)) == [True, False]
 
 
 @pytest.mark.parametrize("ir", [False, True])
