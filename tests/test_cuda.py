@@ -412,6 +412,14 @@ def test_a_program_that_does_not_compile_is_compiled_once(root: Path) -> None:
     assert (required["compiled"], unkeyed["compiled"]) == (0, 0)
 
 
+def test_a_source_that_did_not_compile_is_refused_as_that(root: Path) -> None:
+    """With GPUCACHE_REQUIRE the reason is that it failed, until it compiles."""
+    broken = _job('extern "C" __global__ void show(int *out) { out = ; }')
+    _run(root, broken)
+    (refused,) = _run(root, {**broken, "environment": {"GPUCACHE_REQUIRE": "1"}})
+    assert "GPUCACHE_REQUIRE is set: failed: it did not compile at 20" in refused["error"]
+
+
 _PROGRAM_CACHE = """
 import json, logging, sys
 from cuda.core import Program, ProgramOptions

@@ -412,6 +412,18 @@ def test_a_source_that_does_not_compile_raises_as_without_a_cache(run: Run, root
     assert not list(root.rglob("*.gpc"))
 
 
+@pytest.mark.parametrize("platform", _PLATFORMS)
+def test_a_source_that_did_not_compile_is_refused_as_that(run: Run, root: Path, platform: str) -> None:
+    """Each start that failed is one miss that says so, and a required hit is refused for that reason."""
+    broken = _job(platform, "kernel void show(global int *out) { out[0] = ; }")
+    run(broken)
+    run(broken)
+    (refused,) = run(broken, GPUCACHE_REQUIRE="1")
+    assert "GPUCACHE_REQUIRE is set: failed: it did not compile at 20" in refused["error"]
+    records = DirectoryStore(root, writable=False).journal_tail(8)
+    assert [record["verdict"] for record in records if record["kind"] == "miss"] == ["failed"] * 3
+
+
 def test_threads_compile_a_program_once(run: Run) -> None:
     """Eight threads that build one program at once all run it, after one compile."""
     (outcome,) = run(_job("intel", threads=8), GPUCACHE_MEMORY_BYTES="1M")

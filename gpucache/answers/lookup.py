@@ -49,10 +49,15 @@ class Miss(NamedTuple):
     unread: str = ""
     """Why a store could not be read, in the same words for every program."""
 
-    def failed(self) -> "Miss":
-        """The same once its program did not compile: a change since an earlier build may be the cause."""
-        more = "" if self.verdict is Verdict.NEVER_BUILT else f"; {self.verdict}: {self.detail}"
-        return self._replace(verdict=Verdict.FAILED, detail=f"it did not compile{more}")
+    def failed(self, when: str = "") -> "Miss":
+        """The same once its program did not compile: a change since an earlier build may be the cause.
+
+        ``when`` is the instant of a failure in an earlier process.
+        """
+        known = self.verdict in (Verdict.NEVER_BUILT, Verdict.FAILED)
+        more = "" if known else f"; {self.verdict}: {self.detail}"
+        at = f" at {when}" if when else ""
+        return self._replace(verdict=Verdict.FAILED, detail=f"it did not compile{at}{more}")
 
 
 class Hit(NamedTuple):

@@ -36,7 +36,7 @@ from gpucache.keys import (
     variable_of,
 )
 from gpucache.model import CacheKey, Checks, EntryHead, FindingKind, KeyField, Program
-from gpucache.store.interface import MADE, UNREADABLE, Event, ScannedEntry
+from gpucache.store.interface import FAILED, MADE, UNREADABLE, Event, ScannedEntry
 from gpucache.units import format_age, format_instant
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def _verdict(stores: Stores, prepared: Prepared, met: NoEntry) -> Miss:
         return Miss(Verdict.CORRUPT, f"the entry was {how}: {first.detail}, {what}")
     recorded = stores.recorded or record_of
     records = [recorded(store, prepared.request.program) for store in stores.on_disk()]
-    return (
+    miss = (
         _removed(records, prepared)
         or _unread(met)
         or _elsewhere(stores, prepared)
@@ -144,6 +144,9 @@ def _verdict(stores: Stores, prepared: Prepared, met: NoEntry) -> Miss:
         or _nearest(stores, records, prepared)
         or _unknown(stores, prepared, records)
     )
+    last = (event for record in records for event in record.of(prepared)[-1:])
+    failed = next((event for event in last if event.what == FAILED), None)
+    return miss if failed is None else miss.failed(format_instant(failed.when_ns))
 
 
 def is_poisoned(stores: Stores, prepared: Prepared, timeout_s: float) -> bool:

@@ -160,17 +160,45 @@ def note_miss(stores: Stores, prepared: Prepared, miss: Miss, *, noted: bool = F
     write_miss(stores, request.program.name, str(request.target), prepared.key, miss, noted=noted)
 
 
+def note_failure(stores: Stores, prepared: Prepared, miss: Miss) -> Miss:
+    """Write down that a program that missed does not compile; returns the miss that says so."""
+    failed = miss.failed()
+    note_miss(stores, prepared, failed)
+    record_failure(stores, prepared)
+    return failed
+
+
+def record_failure(stores: Stores, prepared: Prepared) -> None:
+    """Record in the program's history that it does not compile, unless that is the last known of this key."""
+    from gpucache.store.interface import FAILED
+
+    store, key, request = stores.target, str(prepared.key), prepared.request
+    if store is not None:
+        known = [event.what for event in store.history.events(request.program.name) if event.key == key]
+        if known[-1:] != [FAILED]:
+            _record(store, request.program, FAILED, time.time_ns(), key, str(request.target))
+
+
 def record_build(store: "DirectoryStore", program: Program, entry: Entry, what: str = "built") -> None:
     """Record a build in the program's history, and once in the histories of aliases that lead to it."""
+    when_ns = entry.head.created_ns if what == "built" else time.time_ns()
+    _record(store, program, what, when_ns, str(entry.key), entry.head.target, entry.head.options)
+
+
+def _record(
+    store: "DirectoryStore",
+    program: Program,
+    what: str,
+    when_ns: int,
+    key: str,
+    target: str,
+    options: tuple[str, ...] | None = None,
+) -> None:
     from gpucache.engine.program_names import Identity  # which no hit needs
     from gpucache.store.interface import Event
 
     known = Identity.of(program)
-    when_ns, target, options = entry.head.created_ns, entry.head.target, entry.head.options
-    when_ns = when_ns if what == "built" else time.time_ns()
-    store.history.record(
-        known.name, Event(when_ns, what, str(entry.key), target, source=known.mark, options=options)
-    )
+    store.history.record(known.name, Event(when_ns, what, key, target, source=known.mark, options=options))
     for alias, name in known.aliases.items():
         if name != known.name and all(event.why != known.name for event in store.history.events(alias)):
             store.history.record(alias, Event(when_ns, "named", "", "", why=known.name))

@@ -8,14 +8,14 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache, partial
 
 from gpucache.answers.lookup import Hit, Miss
 from gpucache.engine.hits import alone
 from gpucache.engine.prepare import Prepared, stamped
-from gpucache.engine.stores import NoEntry, Stores
+from gpucache.engine.stores import NoEntry, Stores, note_failure, note_miss
 from gpucache.library import process
 from gpucache.model import Artifact
 
@@ -141,14 +141,10 @@ def build(
 
     prepared = stamped(prepared, stores)
 
-    def note() -> None:
-        from gpucache.engine.stores import note_miss
-
-        note_miss(stores, prepared, why())
-
     def publish() -> None:
         from gpucache.engine.lookup import keep
 
+        note_miss(stores, prepared, why())
         with lock:
             process.tell(stores, prepared, keep(stores, prepared, artifact, why(), changed))
 
@@ -156,9 +152,25 @@ def build(
         published = held.enter_context(alone(stores, prepared, useless=useless))
         if published is not None:
             return published
-        LATER.add(stores, prepared, note)
-        artifact = compile_()
+        LATER.add(stores, prepared, why)  # while it compiles
+        with noting_failures(stores, [(prepared, why)]):
+            artifact = compile_()
         changed = changed_headers(stores, prepared)
         lock = held.pop_all()
     LATER.add(stores, prepared, publish)
     return artifact
+
+
+@contextmanager
+def noting_failures(stores: Stores, missed: Sequence[tuple[Prepared, Callable[[], Miss]]]) -> Iterator[None]:
+    """Write down the misses of a compile that fails."""
+    try:
+        yield
+    except Exception:
+        for prepared, why in missed:
+            LATER.add(stores, prepared, partial(_failed, stores, prepared, why))
+        raise
+
+
+def _failed(stores: Stores, prepared: Prepared, why: Callable[[], Miss]) -> None:
+    note_failure(stores, prepared, why())

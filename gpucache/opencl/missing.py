@@ -15,7 +15,7 @@ from gpucache.engine.program_names import named
 from gpucache.engine.stores import NoEntry, Stores
 from gpucache.host.environment import environment
 from gpucache.library import process
-from gpucache.library.missing import LATER, build, reason
+from gpucache.library.missing import LATER, build, noting_failures, reason
 from gpucache.model import Artifact
 from gpucache.opencl.building import Call
 
@@ -93,7 +93,8 @@ def _given(
 
 def _left(stores: Stores, missed: Sequence[tuple[Prepared, Callable[[], Miss]]], call: Call) -> Any:
     """The program built by PyOpenCL as without gpucache; a late compiler's request is noted."""
-    program = call.plain()
+    with noting_failures(stores, missed):
+        program = call.plain()
     for one, why in missed:
         LATER.add(stores, one, partial(_leave, stores, one, why, call.compile_ns, _environment(one)))
     return program

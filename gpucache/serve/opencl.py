@@ -398,10 +398,11 @@ class OpenCLServing(Session[Asked]):
         """Publish or note the build for one device; returns the outcome."""
         from gpucache.engine.lookup import discard, leave
 
-        miss = self.explain(one, prepared, found, given.code)
+        miss = self.explain(one, prepared, found)
+        if given.code != 0:
+            miss = self.note_miss(prepared, miss, given.code)
         outcome = replace(one.outcome, verdict=miss.verdict, reason=miss.detail, key=str(prepared.key))
         if given.code != 0:
-            self.note_miss(prepared, miss)
             return replace(outcome, result=RunResult.FAILED)
         if not one.wanted or not given.binary:
             if isinstance(found, Hit):

@@ -310,30 +310,36 @@ class Session(ABC, Generic[A]):
                 held.enter_context(store.single_flight(key, max(0.0, end_s - time.monotonic())))
         return held
 
-    def explain(self, one: Build[A], prepared: Prepared, found: Part, code: int = 0) -> Miss:
-        """Why a part is not there; ``code`` is the compiler's, once it has ended."""
+    def explain(self, one: Build[A], prepared: Prepared, found: Part) -> Miss:
+        """Why a part is not there."""
         from gpucache.answers.lookup import Verdict
         from gpucache.engine.explain import explain
 
         rejected = Miss(Verdict.REJECTED, one.rejected)
-        miss = rejected if isinstance(found, Hit) else explain(self.stores, prepared, found)
-        return miss.failed() if code else miss
+        return rejected if isinstance(found, Hit) else explain(self.stores, prepared, found)
 
     def missed(self, one: Build[A], code: int = 0) -> Miss:
-        """Write down a build's missing parts; returns the first miss, the reason in its outcome."""
+        """Write down a build's missing parts; returns the first miss, the reason in its outcome.
+
+        ``code`` is the compiler's, once it has ended.
+        """
         lacking = list(one.missing())[: 1 if self.compiler.is_whole else None]
-        misses = [self.explain(one, prepared, found, code) for _, prepared, found in lacking]
-        for (_, prepared, _), miss in zip(lacking, misses, strict=True):
-            self.note_miss(one.prepared[0] if self.compiler.is_whole else prepared, miss)
+        misses = [self.explain(one, prepared, found) for _, prepared, found in lacking]
+        for place, ((_, prepared, _), miss) in enumerate(zip(lacking, misses, strict=True)):
+            kept = one.prepared[0] if self.compiler.is_whole else prepared
+            misses[place] = self.note_miss(kept, miss, code)
         key = str(one.prepared[0].key if self.compiler.is_whole else lacking[0][1].key)
         one.outcome = replace(one.outcome, verdict=misses[0].verdict, reason=misses[0].detail, key=key)
         return misses[0]
 
-    def note_miss(self, prepared: Prepared, miss: Miss) -> None:
-        """Write a miss down."""
-        from gpucache.engine.stores import note_miss
+    def note_miss(self, prepared: Prepared, miss: Miss, code: int = 0) -> Miss:
+        """Write a miss down; returns it as it is after the compiler has ended with a code."""
+        from gpucache.engine.stores import note_failure, note_miss
 
+        if code:
+            return note_failure(self.stores, prepared, miss)
         note_miss(self.stores, prepared, miss)
+        return miss
 
     def publish(self, one: Build[A], prepared: Prepared, artifact: Artifact, miss: Miss) -> str | None:
         """Keep an artifact; returns the reason if it is not kept."""

@@ -64,6 +64,8 @@ UNREADABLE = "entries that cannot be read"
 BUILT = "built"
 MADE = (BUILT, "pulled")
 """The events by which an entry appears: it was compiled on this machine, or on another."""
+FAILED = "failed"
+"""The event of a program that does not compile."""
 
 
 class Event(NamedTuple):
@@ -71,12 +73,13 @@ class Event(NamedTuple):
 
     when_ns: int
     what: str
-    """One of ``MADE``, ``evicted``, ``quarantined``, ``poisoned``; ``named`` is the name to look under."""
+    """One of ``MADE``, ``FAILED``, ``evicted``, ``quarantined``, ``poisoned``; ``named`` is the name to look
+    under."""
     key: str
     target: str
     why: str = ""
     source: str = ""
-    """For a build: the first digits of its source's SHA-256."""
+    """For a build, also one that failed: the first digits of its source's SHA-256."""
     options: tuple[str, ...] | None = None
     """For a build: its canonical build options; None if unknown."""
     limit_s: float = 0.0

@@ -141,6 +141,20 @@ def test_a_program_is_asked_for_by_name(
     assert (answer.code, {row["key"] for row in rows}) == (0, built)
 
 
+def test_a_program_that_did_not_compile_is_told_as_that(run: Run, tmp_path: Path, nvrtc: str) -> None:
+    """After a warm that failed, --check and --why say that it failed, and after its repair no longer."""
+    source, built = tmp_path / "k.cu", ("--target", nvrtc, "--json")
+    source.write_text('extern "C" __global__ void k(int *out) { oops; }\n', encoding="utf-8")
+    for verb in (("warm",), ("warm", "--check"), ("inspect", "--why")):
+        (row,) = run(*verb, source, *built).document["outcomes"]
+    assert (row["verdict"], row["detail"][:22]) == ("failed", "it did not compile at ")
+    (row,) = run("warm", "--check", source, *built).document["outcomes"]
+    assert row["verdict"] == "failed"
+    source.write_text('extern "C" __global__ void k(int *out) {}\n', encoding="utf-8")
+    (row,) = run("inspect", "--why", source, *built).document["outcomes"]
+    assert row["verdict"] == "never-built"
+
+
 def test_a_target_asks_for_every_program_it_has(
     run: Run, filling: Run, write: Write, root: Path, nvrtc: str
 ) -> None:

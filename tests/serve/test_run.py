@@ -225,6 +225,18 @@ def test_a_miss_fails_where_a_hit_is_required(program: Program) -> None:
     assert program(INTEL, 2, **_REQUIRE).out == "128.0\n"
 
 
+@pytest.mark.parametrize("platform", [INTEL, PLATFORM])
+def test_a_program_that_did_not_compile_is_refused_as_that(program: Program, platform: str) -> None:
+    """A later run that requires a hit says when it failed, and a build between them changes nothing."""
+    if platform == PLATFORM:
+        need_pocl()
+    program(platform, "+")
+    program(platform, "2")
+    refused = program(platform, "log", "+", **_REQUIRE).report["outcomes"]
+    assert [(one["result"], one["verdict"]) for one in refused] == [("refused", "failed")]
+    assert refused[0]["reason"].startswith("it did not compile at 20")
+
+
 @pytest.mark.parametrize("words", [("option", "2"), ("kill", "2")])
 def test_what_is_not_served_or_not_reached_is_a_miss_as_well(
     environment: Mapping[str, str], words: tuple[str, ...]

@@ -20,7 +20,7 @@ from gpucache.backends.interface import Backend
 from gpucache.backends.registry import load_backend
 from gpucache.engine.lookup import LOG_LIMIT, build, find
 from gpucache.engine.prepare import Prepared, lacks_kernels, prepare
-from gpucache.engine.stores import NoEntry, Stores
+from gpucache.engine.stores import NoEntry, Stores, record_failure
 from gpucache.engine.warm.plan import Build, Job, Named, Progress, WarmItem
 from gpucache.engine.workers.pool import Bounds, Died, Done, Failed, run_isolated
 from gpucache.errors import CompileError, GpucacheError
@@ -126,6 +126,8 @@ def _answered(item: WarmItem, prepared: Prepared, stores: Stores, answer: Answer
         return item.outcome(WarmResult.FAILED, prepared=prepared, reason=reason)
     if isinstance(answer, Failed):
         error = answer.error
+        if isinstance(error, CompileError) and error.log:
+            record_failure(stores, prepared)
         log = error.log[:LOG_LIMIT] if isinstance(error, CompileError) else ""
         reason = str(error) if isinstance(error, OSError) else f"unexpected {error}"
         reason = error.message if isinstance(error, GpucacheError) else reason
