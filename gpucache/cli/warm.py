@@ -69,7 +69,8 @@ NEXT = (
     "--on",
     "CLUSTER",
     Name(),
-    "Build on the workers of a Dask scheduler, dask:ADDRESS, or of mpiexec, mpi; keep entries here.",
+    "Build on the workers of a Dask scheduler, dask:ADDRESS or dask:///SCHEDULER-FILE, or of mpiexec, mpi; "
+    "keep entries here.",
 )
 @valued(
     "--cache store",

@@ -27,7 +27,7 @@ from gpucache.model import CacheKey, Device, Entry, Target, Toolchain
 from gpucache.probe.profile import Profile, encode_profile
 from gpucache.store.directory import DirectoryStore
 from gpucache.store.format import parse_true
-from tests.children import has_ended
+from tests.children import has_ended, run_text
 from tests.cli.conftest import BAD_CU, Answer
 from tests.clusters import Dask, Mpi, compiling, parent
 from tests.patience import PATIENCE_S, wait_until
@@ -316,11 +316,73 @@ def test_builds_go_to_workers_that_can_make_them(
     assert {*_results(answer).values()} == {"built"}, answer.out
 
 
+@pytest.fixture
+def dask(tmp_path: Path) -> Iterator[Callable[..., Dask]]:
+    """Starts a Dask cluster with a worker for each of some environments."""
+    pytest.importorskip("distributed")
+    with ExitStack() as ends:
+
+        def started(*environments: Mapping[str, str]) -> Dask:
+            cluster = Dask(tmp_path, environments)
+            ends.callback(cluster.close)
+            return cluster
+
+        yield started
+
+
+@pytest.mark.slow
+def test_a_worker_that_lacks_gpucache_lives_on(
+    dask: Callable[..., Dask], write: Write, tmp_path: Path
+) -> None:
+    """It may run other users' tasks, and is named with the remedy."""
+    from distributed import Client
+
+    stranger = write({"gpucache/__init__.py": ""}, "stranger")
+    cluster = dask({"PYTHONPATH": str(stranger), "PYTHONSAFEPATH": "1"})
+    sources = write({"vector.cu": VECTOR})
+    with Client(cluster.address, set_as_default=False) as client:
+        before = client.run(os.getpid)
+        answer = _warm(cluster, tmp_path / "away", sources, "--target", "cuda:sm_90")
+        assert client.run(os.getpid) == before
+    assert answer.code == 4 and f"it cannot import gpucache {__version__} (" in answer.err, answer.err
+
+
+_ADAPTIVE = """
+import sys
+from distributed import LocalCluster
+if __name__ == "__main__":
+    with LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address=None, host="127.0.0.1") as cluster:
+        cluster.adapt(minimum=0, maximum=1, interval="200ms")
+        print(cluster.scheduler_address, flush=True)
+        sys.stdin.read()
+"""
+
+
+@pytest.mark.slow
+def test_an_adaptive_cluster_starts_a_worker(write: Write, nvrtc: str, tmp_path: Path) -> None:
+    """It has none until somebody gives it a task; it is named by its scheduler file."""
+    pytest.importorskip("distributed")
+    script, sources = write({"a.py": _ADAPTIVE}, "cluster") / "a.py", write({"vector.cu": VECTOR})
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, script], stdin=pipe, stdout=pipe, text=True) as cluster:
+        assert cluster.stdout is not None
+        file = (
+            write({"s.json": json.dumps({"address": cluster.stdout.readline().strip()})}, "file") / "s.json"
+        )
+        words = ("--json", "warm", sources, "--target", nvrtc, "--on", f"dask://{file}")
+        command = [sys.executable, "-m", "gpucache", "--root", str(tmp_path / "away"), *map(str, words)]
+        done = run_text(command)
+        cluster.communicate("")
+    assert (done.returncode, json.loads(done.stdout)["summary"]["built"]) == (0, 1), done.stderr
+
+
 @pytest.mark.parametrize(
     ("library", "words", "code", "told"),
     [
         ("distributed", ("dask:tcp://127.0.0.1:1",), 2, "pip install distributed"),
         ("", ("dask:tcp://127.0.0.1:1",), 4, "no Dask scheduler can be reached at tcp://127.0.0.1:1"),
+        ("", ("dask://127.0.0.1:1",), 4, "no Dask scheduler can be reached at //127.0.0.1:1"),
+        ("", ("dask:tls://127.0.0.1:1",), 2, "DASK_DISTRIBUTED__COMM__TLS__CA_FILE"),
         ("mpi4py", ("mpi",), 2, "pip install mpi4py"),
         ("", ("slurm:here",), 2, "or dask:ADDRESS"),
         ("", ("dask:tcp://127.0.0.1:1", "--check"), 2, "leave"),

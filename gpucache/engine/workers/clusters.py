@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from multiprocessing.connection import Connection, Pipe
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -49,6 +50,8 @@ _LOOK_S = 1.0
 _CONNECT_S = 10.0
 _RETURN_S = 30.0
 """How long jobs wait when no worker can do them any more: lost ones may be started again."""
+_START_S = 120.0
+"""How long a cluster without a worker may take to start one, as adaptive ones do for a task."""
 _PROBE_S = 120.0
 """How long a worker may take to say what it can build for."""
 _GRACE_S = 180.0
@@ -113,11 +116,12 @@ class Cluster:
         self._able: dict[tuple[Target, Toolchain, bytes], bool] = {}
         self._asked_s, self._changed_s = 0.0, time.monotonic()
         self.notice()
-        while self._looking or not (self._slots or self.is_settled):
+        end_s = time.monotonic() + _START_S
+        while self._looking or not (self._slots or time.monotonic() > end_s):
             engine.wait()
             self.notice()
         if not self._of:
-            why = next(iter(self._refused.values()), "none is there; start one")
+            why = next(iter(self._refused.values()), f"none came within {_START_S:g} s; start one")
             raise WorkersError(f"no worker of {told} can be used: {why}")
         self.machine = self._machine()
 
@@ -381,7 +385,7 @@ def _meant(worker: str, value: object) -> Done[bytes] | Failed | Died:
 
 @contextmanager
 def open_cluster(name: str) -> Iterator[Cluster | None]:
-    """The cluster of a name: ``dask:HOST:PORT``, or ``mpi`` for the other processes of mpiexec.
+    """The cluster of a name: ``dask:ADDRESS``, ``dask:///FILE``, or ``mpi`` for mpiexec's other processes.
 
     In those it is None, when the process that asks has ended. Raises UsageError if its extra is not
     installed, WorkersError if it cannot be reached or has no worker.
@@ -389,7 +393,8 @@ def open_cluster(name: str) -> Iterator[Cluster | None]:
     kind, _, address = name.partition(":")
     if (kind, bool(address)) not in (("dask", True), ("mpi", False)):
         raise UsageError(
-            f"{name!r} is not a cluster; write mpi or dask:ADDRESS as in dask:tcp://10.0.0.1:8786"
+            f"{name!r} is not a cluster; write mpi or dask:ADDRESS as in dask:tcp://10.0.0.1:8786, or "
+            "dask:///FILE for a scheduler file"
         )
     with _mpi() if kind == "mpi" else _dask(address) as engine:
         yield None if engine is None else Cluster(engine, name)
@@ -407,6 +412,8 @@ class _Dask:
         self._woken = threading.Event()
         self._slots: Mapping[str, int] = {}
         self._failed_s = 0.0
+        self._demand: Any = None
+        """A task while there is no worker, for which an adaptive cluster starts one."""
 
     def slots(self) -> Mapping[str, int]:
         try:
@@ -415,20 +422,71 @@ class _Dask:
             self._failed_s = self._failed_s or time.monotonic()
             if time.monotonic() - self._failed_s > _RETURN_S:
                 self._slots = {}
+        if self._slots or self._failed_s:
+            self._demand = None
+        elif self._demand is None:
+            self._demand = self._client.submit(len, (), pure=False)
         return self._slots
 
     def submit(self, worker: str, function: Callable[..., Any], *arguments: object) -> Any:
-        there = {"workers": [worker], "allow_other_workers": False}
-        future = self._client.submit(in_dask, function, *arguments, pure=False, **there)
-        future.add_done_callback(lambda _: self._woken.set())
-        return future
+        there = {"workers": [worker], "allow_other_workers": False, "pure": False}
+
+        def call() -> Any:
+            return self._noticed(self._client.submit(in_dask, function, *arguments, **there))
+
+        if function is not look:
+            return call()
+        return _Imported(self._noticed(self._client.submit(import_module, __name__, **there)), call)
 
     def cancel(self, _: str, future: Any) -> None:
         future.cancel()
 
+    def _noticed(self, future: Any) -> Any:
+        future.add_done_callback(lambda _: self._woken.set())
+        return future
+
     def wait(self) -> None:
         self._woken.wait(_POLL_S)
         self._woken.clear()
+
+
+class _Imported:
+    """The future of the first call on a worker, which may not have gpucache.
+
+    A function that travels by reference ends a worker that cannot import it, with the tasks of others there.
+    So the import is a task of its own, by a function that every Python has.
+    """
+
+    def __init__(self, imported: Any, call: Callable[[], Any]) -> None:
+        self._future = imported
+        self._call: Callable[[], Any] | None = call
+
+    def done(self) -> bool:
+        if self._call is not None and self._future.done() and self._future.status == "finished":
+            self._future, self._call = self._call(), None
+        return bool(self._future.done())
+
+    def result(self, timeout: float) -> Any:
+        try:
+            return self._future.result(timeout=timeout)
+        except ImportError as error:
+            raise WorkersError(
+                f"it cannot import gpucache {__version__} ({error}); install the same there"
+            ) from None
+
+
+def _where(address: str) -> Mapping[str, str]:
+    """The arguments of Dask's client for an address, or ``///`` and a scheduler file; raises UsageError."""
+    from distributed.security import Security
+
+    if address.startswith("///"):
+        return {"scheduler_file": address[2:]}
+    if address.startswith("tls://") and Security().get_connection_args("client")["ssl_context"] is None:
+        raise UsageError(
+            f"{address} needs TLS, and Dask's settings name no certificates; set "
+            "DASK_DISTRIBUTED__COMM__TLS__CA_FILE, and CERT and KEY of DASK_DISTRIBUTED__COMM__TLS__CLIENT__"
+        )
+    return {"address": address.removeprefix("//")}
 
 
 @contextmanager
@@ -440,11 +498,11 @@ def _dask(address: str) -> Iterator[_Engine]:
     for name in ("distributed", "distributed.client"):  # each has a level of its own
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     warnings.filterwarnings("ignore", module="distributed")
-    made = Future[Any]()
+    made, where = Future[Any](), _where(address)
 
     def connect() -> None:
         try:
-            made.set_result(Client(address, timeout=_CONNECT_S, set_as_default=False))
+            made.set_result(Client(**where, timeout=_CONNECT_S, set_as_default=False))
         except Exception as error:
             made.set_exception(error)
 
