@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from gpucache.answers.run import Ended, Intercepted, RunSummary
 
 INNER = "an outer 'gpucache run' was not asked"
-UNSEEN = (
-    "no OpenCL or NVRTC build was seen; where there was one, the command may have an OpenCL loader of its "
-    "own that reads no OPENCL_LAYERS, or a static NVRTC"
+_UNSEEN = "no OpenCL or NVRTC build was seen"
+_WHERE = (
+    "where there was one, the command may have an OpenCL loader of its own that reads no OPENCL_LAYERS, a "
+    "static NVRTC, or another user or /tmp, from which gpucache cannot be reached"
 )
+UNSEEN = f"{_UNSEEN}; {_WHERE}"
 NOTHING_BUILT = "no build from source was seen"
 ALONE = "the command ran without gpucache"
 
@@ -37,10 +39,10 @@ def unseen(ended: "Ended", binaries: int = 0) -> str:
 
 def unbuilt(code: int, *, loaded: bool, binaries: int = 0) -> str:
     """The same for a command that was able to ask; one that failed may have ended before its first build."""
+    if not loaded:
+        return f"{_UNSEEN} before the command ended with exit code {code}; {_WHERE}" if code else UNSEEN
     if code and not binaries:
         return f"{NOTHING_BUILT} before the command ended with exit code {code}"
-    if not loaded:
-        return UNSEEN
     if binaries:
         made = format_count(
             binaries, "program was loaded from a binary", "programs were loaded from binaries"

@@ -63,7 +63,7 @@ void wire_begin(void) {
         return;
     }
     strcpy(address.sun_path, path);
-    has_roots = may_note() && index_begin(0);
+    has_roots = index_begin(0);
     long given = limit ? strtol(limit, NULL, 10) : 0;
     if (given > 0 && given <= LONGEST_TIMEOUT_MS) timeout_ms = given;
     atomic_store(&state, ASKING);
@@ -234,7 +234,7 @@ static uint32_t request_size(const struct wire_bytes *fields, size_t count) {
 
 int wire_ask(enum wire_kind kind, const struct wire_bytes *fields, size_t count, struct wire_reply *reply) {
     *reply = (struct wire_reply){.kind = WIRE_PASS};
-    if (wire_asks() && has_roots && may_note() && index_answer(kind, fields, count, reply)) return 1;
+    if (wire_asks() && has_roots && index_answer(kind, fields, count, reply)) return 1;
     return wire_ask_server(kind, fields, count, reply);
 }
 
@@ -248,7 +248,6 @@ static int exchange(enum wire_kind kind, const struct wire_bytes *fields, size_t
     int done = fd >= 0 && connect_until(fd, deadline_us) && send_request(fd, kind, fields, count, size, deadline_us) &&
                (!reply || receive_reply(fd, reply, deadline_us));
     if (fd >= 0) close(fd);
-    if (!done) wire_stop();
     if (!done && reply) wire_done(reply);
     errno = kept;
     return done;
@@ -258,7 +257,9 @@ int wire_ask_server(enum wire_kind kind, const struct wire_bytes *fields, size_t
     *reply = (struct wire_reply){.kind = WIRE_PASS};
     if (!wire_asks() || !request_size(fields, count)) return 0;
     if (atomic_load(&state) == READING) return index_answer(kind, fields, count, reply);
-    return exchange(kind, fields, count, reply);
+    int done = exchange(kind, fields, count, reply);
+    if (!done) wire_stop();
+    return done;
 }
 
 uint64_t wire_now(void) {
@@ -267,18 +268,27 @@ uint64_t wire_now(void) {
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-static void write_note(const char *line, int size) {
+static int append_note(const char *line, size_t size) {
     char path[sizeof address.sun_path + sizeof NOTES];
     const char *slash = strrchr(address.sun_path, '/');
-    if (!slash || size <= 0 || size >= LINE_CAP || atomic_load(&state) != ASKING || !may_note()) return;
+    if (!slash || !may_note()) return 0;
     int kept = errno;
     struct stat status;
     snprintf(path, sizeof path, "%.*s/" NOTES, (int)(slash - address.sun_path), address.sun_path);
     int fd = open_above(AT_FDCWD, path, O_WRONLY | O_APPEND | O_NOFOLLOW);
     int fits = fd >= 0 && !fstat(fd, &status) && status.st_uid == geteuid() && status.st_size < NOTES_CAP;
-    if (fits && write(fd, line, (size_t)size) < 0) fits = 0; /* a full disk: it is not counted */
+    int written = fits && write(fd, line, size) == (ssize_t)size;
     if (fd >= 0) close(fd);
     errno = kept;
+    return written;
+}
+
+/* Where the file cannot be written, as below a root that is mounted read-only, the server is told. */
+static void write_note(const char *line, int size) {
+    static atomic_int unheard;
+    struct wire_bytes field = {line, (size_t)size};
+    if (size <= 0 || size >= LINE_CAP || atomic_load(&state) != ASKING || append_note(line, field.size)) return;
+    if (!atomic_load(&unheard) && !exchange(WIRE_NOTE, &field, 1, NULL)) atomic_store(&unheard, 1);
 }
 
 void wire_note(const char *word) {
@@ -296,7 +306,7 @@ void wire_count(const struct wire_reply *reply, uint64_t since_ns) {
 
 void wire_tell(enum wire_kind kind, const struct wire_bytes *fields, size_t count, int waits) {
     struct wire_reply reply = {.kind = WIRE_PASS};
-    if (atomic_load(&state) == ASKING) exchange(kind, fields, count, waits ? &reply : NULL);
+    if (atomic_load(&state) == ASKING && !exchange(kind, fields, count, waits ? &reply : NULL)) wire_stop();
     wire_done(&reply);
 }
 

@@ -1,5 +1,5 @@
 /* The client of gpucache's socket: one connection for each request, and a reply to a question. A question
-   that an index answers (index.h) is not sent there, but counted in a file next to the socket. Without a
+   that an index answers (index.h) is not sent there, but counted in a file next to the socket if that can be written. Without a
    socket, an index of a layer serves builds and compiles, and nothing is reported.
 
    A frame is little-endian: u32 bytes that follow, u16 version, u16 kind, then fields one after another, each
@@ -30,6 +30,7 @@ enum wire_kind {
     WIRE_PART = 7,
     WIRE_PART_COMPILED = 8,
     WIRE_LINK = 9,
+    WIRE_NOTE = 10,
     WIRE_COMPILE = 16,
     WIRE_COMPILED = 17,
     WIRE_NVRTC_LOADED = 18,
@@ -82,7 +83,7 @@ int wire_ask(enum wire_kind kind, const struct wire_bytes *fields, size_t count,
 /* The same, without a search of the index. */
 int wire_ask_server(enum wire_kind kind, const struct wire_bytes *fields, size_t count, struct wire_reply *reply);
 
-/* Write a word into the file next to the socket, for which no server has to be started. */
+/* Write a word into the file next to the socket, for which no server has to be started; else send it. */
 void wire_note(const char *word);
 
 /* The same of a hit that an index gave, for which a program waited since a moment of wire_now(). Of other replies

@@ -53,6 +53,8 @@ class Listening:
         """The processes that asked as another user, and were refused."""
         self.binaries = 0
         """How many programs were made from binaries, which need no compile."""
+        self.told: list[bytes] = []
+        """Notes of processes that cannot write the file."""
         self.hits: list[bytes] = []
         """The index's answers: the time of the question, its duration, and the note of its row."""
 
@@ -89,7 +91,8 @@ class Listening:
             with open(self._notes(self._path), "rb") as file:  # noqa: PTH123
                 lines = file.read().splitlines()
         except OSError:
-            return
+            lines = []
+        lines += [line.rstrip(b"\n") for line in self.told]
         self.loaded = self.loaded or b"loaded" in lines
         self.binaries = lines.count(b"binary")
         self.hits = [line[4:] for line in lines if line.startswith(b"hit ")]

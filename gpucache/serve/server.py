@@ -29,6 +29,8 @@ _LOADED = (Kind.LOADED, Kind.NVRTC_LOADED)
 _BUILDS = (Kind.BUILD, Kind.COMPILE, Kind.PART, Kind.LINK)
 _REFUSED_CAP = 16
 """The most refused processes that are reported."""
+_NOTES_CAP = 1 << 16
+"""The most notes that are kept in memory."""
 READ_S = 60.0
 """How long a connection may take to send its request, or to take its reply."""
 _RETRY_S = 0.05
@@ -255,6 +257,8 @@ class _Server:
             # A library that looks for OpenCL's loader says so without a field: there may be no layer.
             if request.kind == Kind.NVRTC_LOADED or (request.kind == Kind.LOADED and request.fields):
                 self._place.loaded = True
+            if request.kind == Kind.NOTE and len(self._place.told) < _NOTES_CAP:
+                self._place.told += request.fields
             handler = self._handlers.get(Kind(request.kind))
             return PASSED if handler is None else handler(Fields(request.fields))
         except (WireError, ValueError) as error:

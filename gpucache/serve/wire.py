@@ -51,6 +51,8 @@ class Kind(IntEnum):
     """It has been compiled: by which mark is it known in links, if its headers are as they were?"""
     LINK = 9
     """Parts are about to be linked: can that be served? Fields as of BUILD, marks for the source."""
+    NOTE = 10
+    """A line of the file next to the socket, where that cannot be written."""
     COMPILE = 16
     """NVRTC is asked to compile: can it be served?"""
     COMPILED = 17

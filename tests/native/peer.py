@@ -1,6 +1,7 @@
 """A server that speaks the wire and keeps binaries in a dictionary, to test the libraries against."""
 
 import os
+import shutil
 import socket
 import tempfile
 import threading
@@ -43,6 +44,7 @@ class Peer:
         self.heard: list[Request] = []
         self.loaded: list[int] = []
         self.path = Path(tempfile.mkdtemp(prefix="gpucache-wire-"), "socket")
+        self.path.with_name("notes").touch()
         self._answer = answer
         self._lock = threading.Lock()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -78,9 +80,7 @@ class Peer:
         self.stop_listening()
         self._thread.join()
         self._listener.close()
-        self.path.unlink(missing_ok=True)
-        with suppress(OSError):
-            self.path.parent.rmdir()
+        shutil.rmtree(self.path.parent)
 
     def of_kind(self, kind: Kind) -> list[tuple[bytes, ...]]:
         return [fields for each, fields in self.heard if each == kind]

@@ -4,6 +4,7 @@ import ctypes.util
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -315,6 +316,34 @@ def test_a_loader_that_was_reached_is_not_doubted(run: Callable[..., Done]) -> N
     assert done.err == f"gpucache: {unbuilt(0, loaded=True)}\n"
     done = run(sys.executable, "-c", "import pyopencl; pyopencl.get_platforms(); raise SystemExit(2)")
     assert done.err == "gpucache: no build from source was seen before the command ended with exit code 2\n"
+
+
+_BELOW = {
+    "file is gone": ("sh", "-c", 'rm "${GPUCACHE_RUN_SOCKET%/*}/notes"; exec "$@"', "sh"),
+    "read-only root": ("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
+}
+
+
+@pytest.mark.parametrize("below", _BELOW)
+def test_hits_are_counted_where_no_file_can_be_written(
+    program: Program, run: Callable[..., Done], below: str
+) -> None:
+    """What a command cannot write into the file next to the socket it says at the socket."""
+    assert program(INTEL, 2, 3).results == ["kept", "kept"]
+    unusable = not shutil.which("bwrap") or run_text([*_BELOW["read-only root"], "true"]).returncode
+    if unusable and below == "read-only root":
+        pytest.skip("bubblewrap is not installed, or may not be used")
+    done = run(*_BELOW[below], sys.executable, PROGRAM, INTEL, 2, 3)
+    assert (done.results, done.report["summary"]["loaded"]) == (["hit", "hit"], True)
+    assert "gpucache: 2 builds: 2 hits, 0 misses; " in done.err
+
+
+def test_a_command_that_fails_and_loads_nothing_is_told_where_builds_are_not_seen(
+    run: Callable[..., Done],
+) -> None:
+    """As one that succeeds is: another loader, user or /tmp may be the reason."""
+    told = "no OpenCL or NVRTC build was seen before the command ended with exit code 3; where there was one"
+    assert told in run("sh", "-c", "exit 3").err
 
 
 _TWO_LOADERS = """
