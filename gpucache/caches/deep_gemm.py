@@ -47,7 +47,9 @@ class DeepGemm(DeepGemmPlaces, BinaryFormat):
     key_digits = 32
     kinds = frozenset({PayloadKind.CUBIN, PayloadKind.ELF})
     consequence = "DeepGEMM loads it nevertheless, so the program ends with an error at every start"
-    moving = Moving(tells="generated source text", untold=(Fact.VERSION, "NVCC or NVRTC", "CUDA's path"))
+    moving = Moving(
+        tells="generated source text", untold=(Fact.VERSION, Fact.PATH, "NVCC or NVRTC", "CUDA's path")
+    )
 
     def look(self, item: Files) -> CacheEntry:
         """Kernel and architecture."""

@@ -10,7 +10,7 @@ digest is ever repaired. It removes the directories of a device's other drivers,
 
 import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -30,6 +30,7 @@ _DEVICE, _FILE = r"([\w-]+)--([\w-]+)--([\w-]+)", r"([\w-]+)_([0-9a-f]{8,32})\.b
 _SLOTS, _BUILDS, _LINK = 64, 10_000, struct.Struct("<III")
 _OPTIONS_BYTES = 64 << 10
 _LOCK = ".lock"
+_WHEELS = ("python", "python-headless", "contrib-python", "contrib-python-headless")
 _AGAIN = "OpenCV compiles it at every start, and never replaces the file"
 
 
@@ -110,6 +111,14 @@ class OpenCV(OpenCVPlaces, LockedFormat, BinaryFormat):
         yield Fact.DRIVER, dict(look.fields)["driver"]
         if len(item.parts) > 1:
             yield "OpenCV", item.parts[0]
+
+    def facts_here(self) -> Mapping[str, frozenset[str]]:
+        """The directories of the versions that are installed as wheels, which alone OpenCV reads."""
+        from gpucache.caches import installed  # only pull needs it
+
+        wheels = (f"opencv-{kind}" for kind in _WHEELS)
+        here = frozenset(f"{one.partition('.')[0]}.x" for name in wheels for one in installed.versions(name))
+        return {**super().facts_here(), **({"OpenCV": here} if here else {})}
 
     def lock_place(self, item: Files) -> tuple[str, ...]:
         """The directory of each version and device, as each has its own lock."""

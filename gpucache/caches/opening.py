@@ -6,6 +6,7 @@ requested systems. Must not know our own cache.
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -46,6 +47,16 @@ def first_places(names: Iterable[str], environ: Mapping[str, str]) -> Iterator[C
             if location.root and location.role != "system":
                 yield _opened(system, location)
                 break
+
+
+def make_folder_of_all(environ: Mapping[str, str]) -> None:
+    """Create the user's directory of all caches, as filling most of them would; raises nothing.
+
+    OpenCV looks elsewhere if there is none, so its place is asked for afterwards.
+    """
+    above = environ.get(XDG) or str(Path(environ.get("HOME") or os.devnull, ".cache"))
+    with suppress(OSError):
+        Path(above).mkdir(0o700, parents=True, exist_ok=True)
 
 
 def unused_caches(environ: Mapping[str, str], names: Collection[str] | None = None) -> list[Cache]:

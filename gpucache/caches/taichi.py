@@ -18,7 +18,7 @@ import os
 import re
 import stat
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,7 +32,7 @@ from gpucache.caches.files import Files, held_by_name, open_folder, read
 from gpucache.caches.files_format import FilesFormat
 from gpucache.caches.format import HOUR_NS, SECOND_NS, HeldError, UnjudgedError
 from gpucache.caches.layout import Layout
-from gpucache.caches.portable import Moving, PortableEntry, PortableFile
+from gpucache.caches.portable import Fact, Moving, PortableEntry, PortableFile
 from gpucache.caches.systems import TaichiPlaces
 from gpucache.errors import FormatError
 from gpucache.units import format_age
@@ -46,6 +46,7 @@ _ARCHITECTURES = (
     "x64", "arm64", "js", "cuda", "metal", "opengl", "dx11", "dx12", "opencl", "amdgpu", "vulkan", "gles",
 )  # fmt: skip
 _TASK = re.compile(rb'"name":"(\w+?)_c\d+_\d+_kernel_\d+')
+_OTHER_VERSION = f"{_INDEX} is of another version of Taichi; clear it with 'ti cache clean'"
 _FOR_EVER = "Taichi compiles it at every start and never writes it anew, as its index has it"
 
 
@@ -175,6 +176,15 @@ class Taichi(TaichiPlaces, FilesFormat):
         index = Index(self._index.version, {row.name: row._replace(made_s=0, used_s=0)})
         return [*super().files_to_move(item), PortableFile(_INDEX, index.written(), 0o644)]
 
+    def holds(self, item: Files, names: Collection[str]) -> bool:  # noqa: ARG002 - its one file
+        """Whether the Taichi here reads the index: it ignores one of another version."""
+        here = self.facts_here().get(Fact.VERSION)
+        return not here or self._index is None or ".".join(map(str, self._index.version)) in here
+
+    def merge(self, item: Files, entry: PortableEntry) -> None:  # noqa: ARG002 - as above
+        """Nothing: one index has the entries of one version."""
+        raise UnjudgedError(_OTHER_VERSION)
+
     def publish(self, entry: PortableEntry, move: Callable[[], bool]) -> bool:
         """Its file, then its row in the index, below Taichi's lock."""
         new = Index.read(entry.files[-1].data)
@@ -188,9 +198,7 @@ class Taichi(TaichiPlaces, FilesFormat):
             except FormatError:
                 raise UnjudgedError(f"{_INDEX} cannot be parsed; run 'gpucache verify --repair'") from None
             if index.rows and index.version != new.version:
-                raise UnjudgedError(
-                    f"{_INDEX} is of another version of Taichi; clear it with 'ti cache clean'"
-                )
+                raise UnjudgedError(_OTHER_VERSION)
             done = move()
             if done:
                 self._write(Index(new.version, {**index.rows, **rows}), entry.files[-1].mode)

@@ -74,7 +74,7 @@ def pull(
     with _forgiven() if best_effort else nullcontext():
         if folder is not None and given().root is not None:
             raise UsageError("--to keeps every cache below DIR, gpucache's too; leave --root out")
-        opened = open_to_fill(cache, folder)
+        opened = open_to_fill(cache, folder, dry_run=dry_run)
         if opened.settings.read_only and not dry_run:
             raise CacheUnusableError("GPUCACHE_READ_ONLY is set, so nothing is written; unset it")
         summary, told = PullSummary(unchecked=unsigned), list["Pulled"]()

@@ -39,7 +39,7 @@ def refuse_stores(caches: Sequence[str]) -> None:
         raise UsageError(f"--cache {public(one)} is a store, too; name caches of this machine")
 
 
-def open_to_fill(texts: Sequence[str], folder: Path | None) -> Opened:
+def open_to_fill(texts: Sequence[str], folder: Path | None, *, dry_run: bool) -> Opened:
     """The caches of some names and places, our own without any, whether they exist or not.
 
     A name means the first place where its programs look; with a directory, where they look with the variables
@@ -47,7 +47,7 @@ def open_to_fill(texts: Sequence[str], folder: Path | None) -> Opened:
     """
     from gpucache.assembly import open_roots
     from gpucache.caches.known_caches import KnownCaches
-    from gpucache.caches.opening import first_places, open_places
+    from gpucache.caches.opening import first_places, make_folder_of_all, open_places
     from gpucache.settings import read_settings
 
     refuse_stores(texts)
@@ -55,6 +55,8 @@ def open_to_fill(texts: Sequence[str], folder: Path | None) -> Opened:
     if folder is not None:
         environ |= KnownCaches(environ).variables(folder.absolute())
         settings = read_settings(environ)
+    elif not dry_run and (len(texts) > 1 or ALL in texts):
+        make_folder_of_all(environ)
     caches: dict[str, Cache] = {}
     for text in texts or (OWN,):
         name, place = split(text, must_exist=False)

@@ -2,11 +2,14 @@
 
 import io
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from gpucache.caches.registry import load_system
 from gpucache.cli import main
+from gpucache.probe.profile import Profile, encode_profile
 from gpucache.remote.folder import FolderObjects
 from tests.contracts.examples import EXAMPLES
 from tests.remote.servers import Silent
@@ -67,6 +70,26 @@ def test_evict_bounds_a_store(store: str, capsys: pytest.CaptureFixture[str]) ->
     assert _summary(capsys, "verify", store)["checked"] == 6
     assert _summary(capsys, "evict", store, "--all", "--yes")["removed"] == 6
     assert _summary(capsys, "verify", store)["checked"] == 0
+
+
+def test_pulled_entries_of_opencv_are_where_it_looks_afterwards(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its place depends on whether there is a ~/.cache, which entries of other systems bring along."""
+    for name in ("opencv", "taichi"):
+        EXAMPLES[name].make(tmp_path / name)
+    caches = [f"--cache={name}:{tmp_path / name}" for name in ("opencv", "taichi")]
+    assert main(["push", str(tmp_path / "store"), *caches, "--quiet"]) == 0
+    monkeypatch.setattr("gpucache.caches.systems._OPENCV_SHARED", tmp_path / "shared")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    profile = tmp_path / "none.json"
+    profile.write_bytes(encode_profile(Profile((), {})))
+    words = ("--cache", "opencv", "--cache", "taichi", "--unsigned", "--device-profile", str(profile))
+    assert _summary(capsys, "pull", str(tmp_path / "store"), *words)["pulled"] == 6
+    (opencv,) = load_system("opencv").locations(os.environ)
+    assert list(Path(opencv.root).rglob("*.bin")) and not (tmp_path / "shared").exists()
 
 
 def test_evict_all_asks_about_the_store_by_its_url(

@@ -1,6 +1,7 @@
 """Files laid by the rules of Taichi's offline cache, and what is said of those that break them."""
 
 import os
+import struct
 from contextlib import suppress
 from pathlib import Path
 
@@ -135,3 +136,24 @@ def test_no_bytes_are_read_beyond_their_end(data: bytes) -> None:
     for one in (data, index_bytes(key(0), key(1))[: len(data)], index_bytes(key(0)) + data):
         with suppress(FormatError):
             assert len(Index.read(one).rows) <= len(one)
+
+
+def test_entries_of_another_version_are_not_here_already(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Taichi 1.7.4 does not read the index of 1.7.3, though both name a kernel's file alike."""
+    put(tmp_path / "there")
+    there = opened(SYSTEM, tmp_path / "there")
+    packed = [there.pack(entry) for entry in there.scan()]
+    put(tmp_path / "here")
+    index = tmp_path / "here" / "ticache.tcb"
+    data = bytearray(index.read_bytes())
+    struct.pack_into("<H", data, 12, 3)
+    index.write_bytes(data)
+    monkeypatch.setattr("gpucache.caches.installed.versions", lambda _: frozenset({"1.7.4"}))
+    (done,) = opened(SYSTEM, tmp_path / "here").restore(packed)
+    assert (done.done, done.present) == (False, False) and "another version of Taichi" in done.reason
+    data[12] = 4
+    index.write_bytes(data)
+    (done,) = opened(SYSTEM, tmp_path / "here").restore(packed)
+    assert done.present
