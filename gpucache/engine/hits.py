@@ -3,14 +3,18 @@
 Compiles nothing, and explains nothing.
 """
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from gpucache.answers.lookup import Hit
-from gpucache.engine.prepare import Prepared
+from gpucache.engine.prepare import Prepared, spelled_headers
 from gpucache.engine.stores import NoEntry, Stores
 
 WAIT_S = 300.0
+_FOLDER = "<include directory>"
+_OPTIONS = r"(?m)^(Options used by backend compiler: ).*$"
+_NO_PATH = r"(?<![\w./-])"
 
 
 def find(stores: Stores, prepared: Prepared, *, whole: bool = False) -> Hit | NoEntry:
@@ -78,12 +82,28 @@ def _published_meanwhile(stores: Stores, prepared: Prepared, useless: Hit | None
     return found if isinstance(found, Hit) and replaced else None
 
 
-def build_log(stores: Stores, hit: Hit) -> str:
-    """The compiler's log of the build of a hit; empty if its entry is gone."""
-    if hit.log:
-        return hit.log
-    for store in stores.on_disk():
-        detail = store.detail(hit.key)
-        if detail is not None:
-            return detail.build_log
-    return ""
+def kept_log(prepared: Prepared, log: str) -> str:
+    """A compiler's log as an entry keeps it: without the directories in which the program was built."""
+    paths = {path: rest for *spelled, rest in spelled_headers(prepared) for path in spelled}
+    if paths:
+        log = re.sub(_NO_PATH + _any(paths), lambda found: f"{_FOLDER}/{paths[found[0]]}", log)
+    return re.sub(_OPTIONS, r"\1<build options>", log)
+
+
+def build_log(stores: Stores, prepared: Prepared, hit: Hit, options: str) -> str:
+    """The compiler's log of a hit as its request would have got it; empty if its entry is gone.
+
+    ``options`` are the build options as the program gives them, which Intel's compiler repeats.
+    """
+    details = (store.detail(hit.key) for store in stores.on_disk())
+    log = hit.log or next((detail.build_log for detail in details if detail is not None), "")
+    log = re.sub(_OPTIONS, lambda found: f"{found[1]}{options}", log)
+    if _FOLDER not in log:
+        return log
+    paths = {rest: path for path, _, rest in reversed([*spelled_headers(prepared)])}
+    return re.sub(f"{_FOLDER}/{_any(paths)}?", lambda found: paths.get(found[1], ""), log)
+
+
+def _any(paths: Iterable[str]) -> str:
+    """A pattern for the longest of some paths."""
+    return f"({'|'.join(map(re.escape, sorted(paths, key=len, reverse=True)))})"

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 from gpucache import __version__
 from gpucache.answers.lookup import Built, Hit, Miss, Noted, Plain, Verdict
 from gpucache.engine.explain import explain
-from gpucache.engine.hits import WAIT_S, alone
-from gpucache.engine.hits import build_log as build_log
+from gpucache.engine.hits import WAIT_S, alone, kept_log
 from gpucache.engine.hits import find as find
 from gpucache.engine.prepare import Prepared, closure_of, holds_paths, stamped
 from gpucache.engine.stores import NoEntry, Stores, note_miss, record_build
@@ -182,7 +181,8 @@ def changed_headers(stores: Stores, prepared: Prepared) -> str | None:
 def entry_of(prepared: Prepared, artifact: Artifact) -> Entry:
     """The entry of an artifact that was compiled from a request."""
     request, inputs = prepared.request, prepared.compilation.inputs
-    located = holds_paths(prepared, artifact.payload, (artifact.build_log, *artifact.lowered_names.values()))
+    log = kept_log(prepared, artifact.build_log)
+    located = holds_paths(prepared, artifact.payload, (log, *artifact.lowered_names.values()))
     path = request.program.path
     head = EntryHead(
         program=request.program.name,
@@ -205,7 +205,7 @@ def entry_of(prepared: Prepared, artifact: Artifact) -> Entry:
         failures=_failures(request),
     )
     fields = prepared.located if located else prepared.fields
-    detail = EntryDetail(fields, artifact.build_log[:LOG_LIMIT], __version__, provenance(prepared))
+    detail = EntryDetail(fields, log[:LOG_LIMIT], __version__, provenance(prepared))
     return Entry(prepared.located_key if located else prepared.key, head, detail, artifact.payload)
 
 

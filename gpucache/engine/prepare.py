@@ -176,6 +176,24 @@ def _used(request: BuildRequest, compilation: Compilation, closure: Closure) -> 
     )
 
 
+def spelled_headers(prepared: Prepared) -> Iterator[tuple[str, str, str]]:
+    """The headers below include directories, each with the paths that a compiler writes, and the part below.
+
+    The first path begins with the directory as the program spells it, the second with the absolute one.
+    """
+    cwd, compilation = prepared.request.cwd, prepared.compilation
+    words = [word.removeprefix("-I").strip('"') for word in prepared.request.options]
+    own = {_below(word, cwd): word for word in words if word}
+    for place in dict.fromkeys((*compilation.include_dirs, *compilation.inherited_dirs)):
+        below = _below(place, cwd)
+        if below == _below(cwd) and prepared.request.searches_cwd:
+            continue  # however it is named, compilers write its headers as they do without it
+        for file in prepared.closure.files:
+            if file.startswith(below):
+                rest = file.removeprefix(below)
+                yield os.path.join(own.get(below, place), rest), os.path.join(place, rest), rest  # noqa: PTH118
+
+
 def _below(place: str, cwd: str = "/") -> str:
     return os.path.normpath(os.path.join(cwd, place)).rstrip("/") + "/"  # noqa: PTH118
 
@@ -213,7 +231,7 @@ def lacks_kernels(prepared: Prepared, payload: bytes) -> bool:
 def holds_paths(prepared: Prepared, payload: bytes, said: Sequence[str] = ()) -> bool:
     """Whether an artifact may be reused only from the same directories, and for a source of the same name.
 
-    ``said`` are other texts that a program may see: the log, and the lowered names.
+    ``said`` are other texts that a program may see: the kept log, and the lowered names.
     """
     compilation, request, files = prepared.compilation, prepared.request, prepared.closure.files
     if compilation.holds_paths or prepared.closure.tells_places:
@@ -233,6 +251,7 @@ def holds_paths(prepared: Prepared, payload: bytes, said: Sequence[str] = ()) ->
         home = os.path.dirname(request.asked.file_name)  # noqa: PTH120 - as the program spells it
         names = [*_spelled(home, request.cwd, beside), compilation.source_path]
         places += [os.fsencode(name) for name in names if name]
+    if request.asked is not None or kind is ArtifactKind.OPENCL_BINARY:
         told += b"\0".join(text.encode(errors="surrogateescape") for text in said)
     if compilation.lists_files:
         places += [os.fsencode(os.path.basename(file)) for file in files]  # noqa: PTH119

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define MAGIC "GPCINDEX"
-#define VERSION 3
+#define VERSION 4
 #define HEADER 32 /* the magic, the version, the number of rows, the size of the file, zero */
 #define ROW 32    /* the digests of the source and of the question, the place and the size of the record */
 #define ROWS_CAP (1u << 20)

@@ -68,7 +68,7 @@ def _answer(stores: Stores, prepared: Sequence[Prepared], call: "Call") -> Any:
 
         return answer_miss(stores, prepared, found, call)
     try:
-        program = call.load(stores, hits)
+        program = call.load(stores, prepared, hits)
     except CompileError as rejected:
         from gpucache.opencl.missing import replace_rejected
 
@@ -118,7 +118,7 @@ class Call:
             )
         )
 
-    def load(self, stores: Stores, hits: Sequence[Hit]) -> Any:
+    def load(self, stores: Stores, prepared: Sequence[Prepared], hits: Sequence[Hit]) -> Any:
         """The program of entries, one per device; raises CompileError if the driver rejects one."""
         self.table = hits[0].head.failures if hits else ()
         return compiler.build_binaries_as_pyopencl(
@@ -127,7 +127,10 @@ class Call:
             self._as_given(),
             self.devices,
             [hit.payload for hit in hits],
-            [partial(build_log, stores, hit) if hit.head.has_log else None for hit in hits],
+            [
+                partial(build_log, stores, one, hit) if hit.head.has_log else None
+                for one, hit in zip(prepared, hits, strict=True)
+            ],
         )
 
     def _as_given(self) -> str | Sequence[str]:

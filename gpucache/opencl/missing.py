@@ -88,7 +88,7 @@ def _given(
     for one, outcome in zip(prepared, outcomes, strict=True):
         if isinstance(outcome, Hit):
             process.tell(stores, one, outcome)
-    return call.load(stores, hits) if call.program is None else call.program
+    return call.load(stores, prepared, hits) if call.program is None else call.program
 
 
 def _left(stores: Stores, missed: Sequence[tuple[Prepared, Callable[[], Miss]]], call: Call) -> Any:

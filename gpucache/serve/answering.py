@@ -88,7 +88,7 @@ class Rows:
         """Keep the answer of a build that was a hit, or that has just been stored."""
         if self._stores.target is None:
             return
-        given = compiler.fields(self._stores, one.asked, hits)
+        given = compiler.fields(self._stores, one.asked, one.prepared, hits)
         payloads = [compiler.first_payload + 2 * number for number in range(len(hits))]
         try:
             keys = [hit.key for hit in hits]

@@ -5,7 +5,7 @@ A file, little-endian, replaced as a whole and never changed in place:
 | offset | size | field |
 |---|---|---|
 | 0 | 8 | magic ``GPCINDEX`` |
-| 8 | 4 | version, 3 |
+| 8 | 4 | version, 4 |
 | 12 | 4 | number of rows |
 | 16 | 8 | size of the file |
 | 24 | 8 | zero |
@@ -42,7 +42,7 @@ INDEX_BYTES_CAP = 1 << 30
 """The largest size of an index."""
 CANDIDATES_CAP = 8
 """The most answers to one question, each under other conditions: the latest are kept."""
-_MAGIC, _VERSION = b"GPCINDEX", 3
+_MAGIC, _VERSION = b"GPCINDEX", 4
 _HEADER = struct.Struct("<8sIIQ8x")
 _ROW = struct.Struct("<QQQQ")
 _REFERENCE = struct.Struct("<32s16sQ")

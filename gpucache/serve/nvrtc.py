@@ -50,6 +50,8 @@ class Call:
     name_expressions: tuple[str, ...]
     cwd: str
 
+    told_options = ""
+
     @property
     def name(self) -> str:
         """The name of the source."""

@@ -68,6 +68,11 @@ class Asked:
 
     is_ours = False
 
+    @property
+    def told_options(self) -> str:
+        """The build options as logs repeat them."""
+        return self.options
+
 
 class OpenCL(Compiler[Asked]):
     """Builds of OpenCL programs, whose parts are devices."""

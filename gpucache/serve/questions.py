@@ -96,7 +96,7 @@ class Questions:
                     miss = explain(self._stores, one, part)
                     return replace(left, reason=f"{miss.verdict}: {miss.detail}"), None
             hits = hits_of(parts)
-            given = compiler.fields(self._stores, asked, hits)
+            given = compiler.fields(self._stores, asked, prepared, hits)
             keys = [hit.key for hit in hits]
             row = row_of(answered(compiler, question, asked, prepared, keys, given))
         except (GpucacheError, UncoveredError) as error:

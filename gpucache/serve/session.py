@@ -60,6 +60,11 @@ class Asked(Protocol):
         """Whether gpucache's own library asks, which has looked it up already."""
         ...
 
+    @property
+    def told_options(self) -> str:
+        """The build options as logs repeat them."""
+        ...
+
 
 A = TypeVar("A", bound=Asked)
 
@@ -106,7 +111,7 @@ class Compiler(ABC, Generic[A]):
         for one in prepared:
             lacks = self.is_whole and any(isinstance(part, NoEntry) for part in parts)
             parts.append(NoEntry() if lacks else find(stores, one))
-        return self._usable(stores, asked, parts)
+        return self._usable(stores, asked, prepared, parts)
 
     def find_elsewhere(
         self, stores: Stores, asked: A, prepared: Sequence[Prepared], found: Sequence[Part]
@@ -114,17 +119,23 @@ class Compiler(ABC, Generic[A]):
         """The same with the parts that a store on another machine has."""
         from gpucache.engine.elsewhere import ask
 
-        return self._usable(stores, asked, ask(stores, prepared, found))
+        return self._usable(stores, asked, prepared, ask(stores, prepared, found))
 
-    def _usable(self, stores: Stores, asked: A, parts: Sequence[Part]) -> tuple[Part, ...]:
+    def _usable(
+        self, stores: Stores, asked: A, prepared: Sequence[Prepared], parts: Sequence[Part]
+    ) -> tuple[Part, ...]:
         hits = hits_of(parts)
-        if len(hits) == len(parts) and not self.is_complete(asked, hits, logs_of(stores, hits)):
-            return tuple(NoEntry() for _ in parts)
+        if len(hits) == len(parts):
+            logs = logs_of(stores, asked, prepared, hits)
+            if not self.is_complete(asked, hits, logs):
+                return tuple(NoEntry() for _ in parts)
         return tuple(parts)
 
-    def fields(self, stores: Stores, asked: A, hits: Sequence[Hit]) -> tuple[bytes, ...]:
+    def fields(
+        self, stores: Stores, asked: A, prepared: Sequence[Prepared], hits: Sequence[Hit]
+    ) -> tuple[bytes, ...]:
         """The fields of an answer."""
-        return tuple(self.answer(asked, hits, logs_of(stores, hits)))
+        return tuple(self.answer(asked, hits, logs_of(stores, asked, prepared, hits)))
 
 
 def hits_of(parts: Sequence[Part]) -> list[Hit]:
@@ -132,9 +143,10 @@ def hits_of(parts: Sequence[Part]) -> list[Hit]:
     return [part for part in parts if isinstance(part, Hit)]
 
 
-def logs_of(stores: Stores, hits: Sequence[Hit]) -> list[bytes]:
-    """The compiler's log of each build."""
-    logs = (build_log(stores, hit) if hit.head.has_log else "" for hit in hits)
+def logs_of(stores: Stores, asked: Asked, prepared: Sequence[Prepared], hits: Sequence[Hit]) -> list[bytes]:
+    """The compiler's log of each build, as for this request."""
+    pairs = zip(prepared, hits, strict=True)
+    logs = (build_log(stores, one, hit, asked.told_options) if hit.head.has_log else "" for one, hit in pairs)
     return [log.encode(errors="surrogateescape") for log in logs]
 
 
@@ -271,7 +283,7 @@ class Session(ABC, Generic[A]):
             return Reply(Kind.MISS, (self._begin(one), wanted(one)))
         one.held.close()
         one.wanted = False
-        given = self.compiler.fields(self.stores, asked, hits)
+        given = self.compiler.fields(self.stores, asked, one.prepared, hits)
         one.outcome = replace(
             outcome,
             result=RunResult.HIT,

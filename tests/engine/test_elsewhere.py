@@ -115,7 +115,7 @@ def test_the_log_of_a_build_comes_along_where_nothing_is_kept(here: Stores, far:
     """A read-only machine gets entry and log, and writes nothing."""
     found = find(here._replace(read_only=True), _ready(1))
     assert isinstance(found, Hit)
-    assert build_log(here, found) == "a log"
+    assert build_log(here, _ready(1), found, "") == "a log"
     assert here.user is not None
     assert not here.user.root.exists()
 

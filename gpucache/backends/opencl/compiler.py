@@ -92,7 +92,7 @@ class _OfBinaries(cl._cl._Program):  # type: ignore[misc] # PyOpenCL's binding h
         devices: Sequence[Any],
         payloads: Sequence[bytes],
         source: str,
-        logs: Sequence[Callable[[], str] | None],
+        logs: Sequence[Callable[[str], str] | None],
     ) -> None:
         super().__init__(context, devices, payloads)
         self._text = source
@@ -104,15 +104,15 @@ class _OfBinaries(cl._cl._Program):  # type: ignore[misc] # PyOpenCL's binding h
     def get_build_info(self, device: Any, param: Any) -> Any:
         if param == cl.program_build_info.LOG and device in self._logs:
             read = self._logs[device]
-            return "" if read is None else read()
+            return "" if read is None else read(super().get_build_info(device, cl.program_build_info.OPTIONS))
         return super().get_build_info(device, param)
 
     def _get_build_logs(self) -> list[tuple[Any, str]]:
         """The logs for PyOpenCL's build warning; a log is read only if the warning will show it."""
         shown = "PYOPENCL_COMPILER_OUTPUT" in os.environ
-        return [
-            (device, read() if shown else "a log is available") for device, read in self._logs.items() if read
-        ]
+        told = ((device, "a log is available") for device, read in self._logs.items() if read)
+        log = cl.program_build_info.LOG
+        return [(device, self.get_build_info(device, log) if shown else short) for device, short in told]
 
 
 def build_binaries_as_pyopencl(
@@ -121,12 +121,12 @@ def build_binaries_as_pyopencl(
     options: str | Sequence[str],
     devices: Sequence[Any],
     payloads: Sequence[bytes],
-    logs: Sequence[Callable[[], str] | None],
+    logs: Sequence[Callable[[str], str] | None],
 ) -> Any:
     """A ``pyopencl.Program`` from binaries that reports the same about itself as one from source.
 
     It has its source, its options and the logs, and warns as PyOpenCL does of a build that has a log.
-    ``logs`` has for each device a function that reads the log, or None if the log is empty.
+    ``logs`` has for each device a function that reads the log, given the options, or None if it is empty.
     Raises CompileError if the driver rejects a binary.
     """
     program = cl.Program(context, source)
