@@ -32,8 +32,7 @@ def main(arguments: "Sequence[str] | None" = None) -> int:
         interrupted = code == ExitCode.INTERRUPTED or interrupts.disarmed()
         interrupts.ignore()
         gc.freeze()  # everything is freed at exit: a collection then took another tenth
-        threads = sys.modules.get("threading")
-        if interrupted or (threads and any(one.daemon for one in threads.enumerate())):
+        if interrupted or _has_others():
             _leave(code)
         try:
             sys.stderr.flush()
@@ -49,32 +48,49 @@ def _leave(code: int) -> None:
     it may crash if a thread that is not joined still imports, as when a command ends before the modules of
     its server are loaded.
     """
-    if asking := sys.modules.get("gpucache.probe.ask"):
-        asking.end_asking()
-    for stream in (sys.stdout, sys.stderr):
-        try:  # importing contextlib takes half as long as a plain run imports
-            stream.flush()
-        except OSError:
-            continue
-    os._exit(code)
+    try:
+        from gpucache.host.scratch import end_others
+
+        end_others()
+        for stream in (sys.stdout, sys.stderr):
+            try:  # importing contextlib takes half as long as a plain run imports
+                stream.flush()
+            except (OSError, ValueError):
+                continue
+    finally:  # whatever comes, an interrupt too
+        os._exit(code)
+
+
+def _has_others() -> bool:
+    """Whether threads are left that Python does not wait for: at its end it crashes if one still imports."""
+    import threading
+
+    waited_for = {one.ident for one in threading.enumerate() if not one.daemon}
+    return not sys._current_frames().keys() <= waited_for
 
 
 def _run(arguments: "Sequence[str] | None") -> int:
+    running = None
     try:
-        own, running = sys.argv[1:] if arguments is None else list(arguments), None
+        own = sys.argv[1:] if arguments is None else list(arguments)
         if own[:1] == ["run"]:
             from gpucache.cli.running import Running, is_plain, plain_roots
 
             if is_plain(own):
                 running = Running(own[2:], plain_roots())
                 running.run(os.environ)
-                code = running.end()
+                try:
+                    code = running.end()
+                except Exception:  # the line about it is not worth the command's code
+                    code = running.code
                 if code is not None:
                     return code
         from gpucache.cli.process import main as run
 
         return run(own, running)
     except BaseException as error:  # while modules were imported, or before or after the verb
+        if running is not None and (code := running.code) is not None:
+            return code
         if not isinstance(error, KeyboardInterrupt) and not isinstance(error.__cause__, KeyboardInterrupt):
             raise  # an interrupt while a class is made is the cause of another error
         from gpucache.host import interrupts

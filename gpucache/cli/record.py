@@ -8,7 +8,7 @@ import click
 
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import PathName, flag, valued
-from gpucache.cli.run import WITHOUT_MARK, end_as, named_command
+from gpucache.cli.run import WITHOUT_MARK, ending_as, named_command
 from gpucache.cli.running import libraries
 
 _PATIENCE_MS = 60_000
@@ -67,6 +67,6 @@ def record(folder: Path, digests_only: bool, keep_arguments: bool) -> None:
     untold = [Unrecorded(reason, number) for reason, number in sorted(recorded.unrecorded.items())]
     unwritten = sum(one.builds for one in untold)
     summary = RecordSummary(command[0], ended, str(folder), recorded.builds, unwritten)
-    line = recorded_line(summary, sources=not digests_only, inner=SOCKET in os.environ)
-    given().tell("record", untold, summary, [*unrecorded(untold, whole=given().whole), line])
-    end_as(ended)
+    with ending_as(ended):
+        line = recorded_line(summary, sources=not digests_only, inner=SOCKET in os.environ)
+        given().tell("record", untold, summary, [*unrecorded(untold, whole=given().whole), line])

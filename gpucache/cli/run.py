@@ -4,6 +4,8 @@ import os
 import shlex
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,7 @@ from gpucache.cli.running import Running, joined
 from gpucache.cli.streams import complain
 from gpucache.errors import GpucacheError, UsageError
 from gpucache.host import os_errors
+from gpucache.host.scratch import end_others
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -81,13 +84,13 @@ def run(learn: bool, report: Path | None) -> None:
             command, joined(roots), given().root, misspelt, lambda told: say(f"gpucache: {told}")
         )
         running.run(given().environment() if not misspelt else os.environ)
-    ended, outcomes = running.ended, running.finish()
-    opencl = running.opencl and running.opencl.made
-    noted = opencl.noted if opencl else frozenset()
-    learned, _ = build_noted(settings, noted) if noted and (learn or settings.learn) else (0, False)
-    summary = summarise_run(command[0], ended, outcomes, len(noted), learned, running.binaries)
-    _tell(outcomes, summary, report)
-    end_as(ended)
+    with ending_as(ended := running.ended):
+        outcomes = running.finish()
+        opencl = running.opencl and running.opencl.made
+        noted = opencl.noted if opencl else frozenset()
+        learned, _ = build_noted(settings, noted) if noted and (learn or settings.learn) else (0, False)
+        summary = summarise_run(command[0], ended, outcomes, len(noted), learned, running.binaries)
+        _tell(outcomes, summary, report)
 
 
 def named_command(verb: str) -> tuple[str, ...]:
@@ -151,14 +154,26 @@ def _tell(outcomes: "tuple[Intercepted, ...]", summary: "RunSummary", report: Pa
         complain(f"gpucache: {os_errors.unwritable(report, error, 'name another file')}")
 
 
+@contextmanager
+def ending_as(ended: "Ended") -> Iterator[None]:
+    """Report on a command in the block, and end as it did.
+
+    Nothing that the report meets changes that: the program has done its work.
+    """
+    try:
+        yield
+    except (Exception, KeyboardInterrupt) as error:
+        if not isinstance(error, BrokenPipeError | KeyboardInterrupt):
+            complain(f"gpucache: the command's builds cannot be reported ({type(error).__name__}: {error})")
+    end_as(ended)
+
+
 def end_as(ended: "Ended") -> None:
-    """End as the command did, without a core of ours."""
+    """End as a command did, without a core of ours."""
     if ended.signal and sys.platform != "win32":
         import resource
 
-        from gpucache.probe.ask import end_asking
-
-        end_asking()
+        end_others()
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
         if ended.signal not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(ended.signal, signal.SIG_DFL)

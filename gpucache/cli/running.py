@@ -117,6 +117,7 @@ class Running:
         self._root = root
         self._listening = Listening(self._answering, roots)
         self._ended: Plain = (0, 0, "", False, ())
+        self._has_ended = False
         self._error: Exception | None = None
         self._libraries: Libraries | None = None
         self.opencl: Later[OpenCLServing] | None = None
@@ -128,6 +129,7 @@ class Running:
         try:
             self._libraries = libraries()
             self._ended = await_command(self.command, environ, self._libraries, self._listening, self._alone)
+            self._has_ended = True
         except Exception as error:
             self._error = error
 
@@ -146,6 +148,11 @@ class Running:
         return self._listening.binaries + (
             self.opencl.made.binaries if self.opencl and self.opencl.made else 0
         )
+
+    @property
+    def code(self) -> "int | None":
+        """The command's exit code, 128 and the number of a signal that ended it; None before its end."""
+        return self._ended[0] if self._has_ended else None
 
     def end(self) -> "int | None":
         """Write the line for a command that needed no server; its exit code, or None for any other."""

@@ -18,7 +18,7 @@ import sys
 
 TYPE_CHECKING = False  # the one of typing
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
 if sys.platform != "win32":
@@ -29,6 +29,20 @@ MARK = ".gpucache-scratch"
 PLACES = ("/tmp", "/dev/shm")
 """Where temporary directories may go if TMPDIR is unusable."""
 _swept: "set[str]" = set()
+ENDINGS: "set[Callable[[], object]]" = set()
+"""Functions that end the work of other threads, such as children, and remove their directories.
+
+A module adds its own when that work begins. A process that ends may not look for it in the module, which a
+thread may still be importing."""
+
+
+def end_others() -> None:
+    """End the work of other threads, as this process is about to end without them; raises nothing."""
+    for end in tuple(ENDINGS):
+        try:
+            end()
+        except Exception:
+            continue
 
 
 class scratch:  # noqa: N801 - to its users a context manager like those that are functions

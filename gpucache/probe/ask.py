@@ -3,8 +3,8 @@
 This module owns the children, which do not outlive this process. A probe leaves no files: some compilers
 write into their cache as soon as their devices are listed, so the children get a directory for that which is
 removed afterwards, and which does not change their results. A process that ends while another thread probes
-calls ``end_asking`` first. A backend whose child dies, hangs or prints nonsense becomes a row with its error.
-This module must not import a GPU stack itself.
+ends them first: see ``ENDINGS``. A backend whose child dies, hangs or prints nonsense becomes a row with its
+error. This module must not import a GPU stack itself.
 """
 
 import json
@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from gpucache.backends.registry import backend_names
 from gpucache.errors import TargetError
 from gpucache.host.process_groups import start_group
-from gpucache.host.scratch import scratch
+from gpucache.host.scratch import ENDINGS, scratch
 from gpucache.model import Device
 from gpucache.probe.remembered import device_from_json
 
@@ -47,6 +47,7 @@ def ask(
     """
     names = tuple(backend_names() if backends is None else backends)
     with ExitStack() as ends:
+        ENDINGS.add(_end_asking)
         _askers.add(asker := threading.current_thread())
         ends.callback(_askers.discard, asker)
         folder = _folder(ends) if names else ""
@@ -57,7 +58,7 @@ def ask(
         return [device for name, child in asked for device in _answer(name, child, timeout_s, end_s)]
 
 
-def end_asking() -> None:
+def _end_asking() -> None:
     """End the probes of other threads, as this process ends: first the children, then their directories."""
     _ending.set()
     for child in tuple(_children):

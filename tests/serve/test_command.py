@@ -380,3 +380,59 @@ def test_a_service_that_cannot_be_made_is_told_and_no_error(tmp_path: Path) -> N
     (told,) = later.finish()
     assert told.result is RunResult.PASSED
     assert told.reason == "the server could not be started: nothing can be opened"
+
+
+_HELD = """
+import importlib.abc, importlib.machinery, sys, threading
+from pathlib import Path
+name, begun = sys.argv[1:3]
+class Held(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(self, wanted, path, target=None):
+        return importlib.machinery.ModuleSpec(wanted, self) if wanted == name else None
+    def create_module(self, spec):
+        return None
+    def exec_module(self, module):
+        Path(begun).write_text("begun")  # which waits for the command to read it
+        threading.Event().wait()
+sys.meta_path.insert(0, Held())
+sys.argv[1:] = sys.argv[3:]
+from gpucache.cli import main
+sys.exit(main())
+"""
+_ENDS = f"""
+import os, sys
+from pathlib import Path
+from tests.serve.client import ask
+ask(Path(os.environ["GPUCACHE_RUN_SOCKET"]), {Kind.LOADED.value}, b"")
+assert Path(sys.argv[1]).read_text() == "begun"
+os.kill(os.getpid(), int(sys.argv[2])) if len(sys.argv) > 2 else sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize("held", ["gpucache.probe.ask", "gpucache.serve.devices", "gpucache.serve.opencl"])
+@pytest.mark.parametrize(
+    ("options", "ends", "code"), [((), (), 7), (("--quiet",), (), 7), ((), ("15",), -15)], ids=str
+)
+def test_a_command_that_ends_while_its_server_is_imported_keeps_its_code(
+    held: str, options: tuple[str, ...], ends: tuple[str, ...], code: int, tmp_path: Path
+) -> None:
+    """The thread that imports holds a half-made module at that moment, which nothing may ask."""
+    begun = tmp_path / "begun"
+    os.mkfifo(begun)
+    command = [sys.executable, "-c", _ENDS, str(begun), *ends]
+    done = run_text(
+        [sys.executable, "-c", _HELD, held, str(begun), "run", *options, "--", *command],
+        env={**os.environ, "GPUCACHE_DIR": str(tmp_path / "root")},
+    )
+    assert done.returncode == code
+    assert all(line.startswith("gpucache: no ") for line in done.stderr.splitlines())
+
+
+def test_a_report_that_fails_does_not_change_the_code(tmp_path: Path) -> None:
+    """A defect in it is told, and the command has ended as it did."""
+    broken = "import gpucache.answers.run as run; run.summarise_run = None; "
+    start = f"{broken}import sys; from gpucache.cli import main; sys.exit(main())"
+    words = ("run", "--json", "--", "sh", "-c", "exit 5")
+    done = run_text([sys.executable, "-c", start, *words], env={**os.environ, "GPUCACHE_DIR": str(tmp_path)})
+    assert done.returncode == 5
+    assert done.stderr.startswith("gpucache: the command's builds cannot be reported (TypeError: ")
