@@ -14,7 +14,9 @@ from gpucache.engine.stores import NoEntry, Stores
 WAIT_S = 300.0
 _FOLDER = "<include directory>"
 _OPTIONS = r"(?m)^(Options used by backend compiler: ).*$"
-_NO_PATH = r"(?<![\w./-])"
+_NO_PATH = r"(?<![\w./\"<-])"
+_ABOVE = r"(?=[^\s:]*\.\./)"
+"""Follows an include directory in the path of a header that may be outside of it."""
 
 
 def find(stores: Stores, prepared: Prepared, *, whole: bool = False) -> Hit | NoEntry:
@@ -84,9 +86,13 @@ def _published_meanwhile(stores: Stores, prepared: Prepared, useless: Hit | None
 
 def kept_log(prepared: Prepared, log: str) -> str:
     """A compiler's log as an entry keeps it: without the directories in which the program was built."""
-    paths = {path: rest for *spelled, rest in spelled_headers(prepared) for path in spelled}
+    found = [*spelled_headers(prepared)]
+    paths = {folder + rest: rest for *folders, rest in found for folder in folders}
     if paths:
-        log = re.sub(_NO_PATH + _any(paths), lambda found: f"{_FOLDER}/{paths[found[0]]}", log)
+        written = _NO_PATH + _any(paths)
+        if len({place for _, place, _ in found}) == 1:  # another header can only have been found through it
+            written += rf"|{_NO_PATH}{_any({place for *places, _ in found for place in places})}{_ABOVE}"
+        log = re.sub(written, lambda match: f"{_FOLDER}/{paths.get(match[0], '')}", log)
     return re.sub(_OPTIONS, r"\1<build options>", log)
 
 
@@ -100,8 +106,9 @@ def build_log(stores: Stores, prepared: Prepared, hit: Hit, options: str) -> str
     log = re.sub(_OPTIONS, lambda found: f"{found[1]}{options}", log)
     if _FOLDER not in log:
         return log
-    paths = {rest: path for path, _, rest in reversed([*spelled_headers(prepared)])}
-    return re.sub(f"{_FOLDER}/{_any(paths)}?", lambda found: paths.get(found[1], ""), log)
+    paths = {rest: spelled + rest for spelled, _, rest in reversed([*spelled_headers(prepared)])}
+    first = next((spelled for spelled, *_ in spelled_headers(prepared)), "")
+    return re.sub(f"{_FOLDER}/{_any(paths)}?", lambda match: paths.get(match[1], first), log)
 
 
 def _any(paths: Iterable[str]) -> str:

@@ -177,21 +177,19 @@ def _used(request: BuildRequest, compilation: Compilation, closure: Closure) -> 
 
 
 def spelled_headers(prepared: Prepared) -> Iterator[tuple[str, str, str]]:
-    """The headers below include directories, each with the paths that a compiler writes, and the part below.
-
-    The first path begins with the directory as the program spells it, the second with the absolute one.
-    """
-    cwd, compilation = prepared.request.cwd, prepared.compilation
-    words = [word.removeprefix("-I").strip('"') for word in prepared.request.options]
-    own = {_below(word, cwd): word for word in words if word}
+    """The headers below include directories: the directory as it is spelled, as absolute, and the rest."""
+    request, compilation = prepared.request, prepared.compilation
+    words = [word.removeprefix("-I").strip('"') for word in request.options]
+    own = {_below(word, request.cwd): word for word in words if word}
+    always: set[str] = set()  # searched anyway: compilers write such headers as if they were not named
+    if request.searches_cwd and compilation.rule.searches_cwd:
+        always = {_below(name, request.cwd) for name in (".", *compilation.rule.system)}
     for place in dict.fromkeys((*compilation.include_dirs, *compilation.inherited_dirs)):
-        below = _below(place, cwd)
-        if below == _below(cwd) and prepared.request.searches_cwd:
-            continue  # however it is named, compilers write its headers as they do without it
-        for file in prepared.closure.files:
+        below = _below(place, request.cwd)
+        for file in prepared.closure.files if below not in always else ():
             if file.startswith(below):
-                rest = file.removeprefix(below)
-                yield os.path.join(own.get(below, place), rest), os.path.join(place, rest), rest  # noqa: PTH118
+                spelled = own.get(below, place)
+                yield os.path.join(spelled, ""), os.path.join(place, ""), file.removeprefix(below)  # noqa: PTH118
 
 
 def _below(place: str, cwd: str = "/") -> str:

@@ -16,7 +16,7 @@ from tests.serve.conftest import Done
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="run is for Linux")]
 _PROGRAM = Path(__file__).with_name("logging_program.py")
 _INTEL = "Intel"
-_SPELLINGS = ("-I{}/include", "-I {}/include/sub/..", "-Iinclude", "-I ./include/")
+_SPELLINGS = ("-I{}/headers", "-I {}/headers/sub/..", "-Iheaders", "-I ./headers/")
 
 
 @pytest.fixture
@@ -24,10 +24,11 @@ def checkouts(tmp_path: Path) -> list[Path]:
     """Two equal trees, with a header that warns and includes another one that does."""
     folders = [tmp_path / "one", tmp_path / "two" / "deeper"]
     for folder in folders:
-        nested = folder / "include" / "sub"
+        nested = folder / "headers" / "sub"
         nested.mkdir(parents=True)
+        (folder / "outside_warns.h").write_text("#warning of a header outside\n")
         (nested / "warns2.h").write_text("#warning of a nested header\n")
-        (folder / "include" / "warns.h").write_text(
+        (folder / "headers" / "warns.h").write_text(
             '#include "sub/warns2.h"\n#warning of it\n#define VALUE 3\n'
         )
     return folders
@@ -82,7 +83,7 @@ def test_a_hit_below_run_has_the_log_of_its_own_checkout(
     """As without gpucache, by key and by the index: paths of headers, and the options that Intel repeats."""
     _need(how, where)
     one, two = checkouts
-    filled = run(one, how, where, f"-I{one}/include", learn=where == PLATFORM)
+    filled = run(one, how, where, f"-I{one}/headers", learn=where == PLATFORM)
     assert filled.code == 0, filled.err
     words = _words(how, where, spelling, two)
     expected = plain(two, *words)
@@ -96,7 +97,7 @@ def test_a_link_that_is_a_hit_has_its_own_log(
 ) -> None:
     """Parts with include directories are shared by no other checkout."""
     for place, result in zip((*checkouts, *checkouts), ("kept", "kept", "hit", "hit"), strict=True):
-        words = "link", _INTEL, f"-I{place}/include"
+        words = "link", _INTEL, f"-I{place}/headers"
         done = run(place, *words)
         assert (done.out, done.results) == (plain(place, *words), [result])
 
@@ -114,8 +115,8 @@ def test_a_layer_has_the_log_of_the_checkout_that_it_was_exported_for(
     """Its builds were made in another one."""
     _need(how, where)
     one, two = checkouts
-    run(one, *_words(how, where, "-I{}/include", one))
-    words = _words(how, where, "-I{}/include", two)
+    run(one, *_words(how, where, "-I{}/headers", one))
+    words = _words(how, where, "-I{}/headers", two)
     command = ("export", "layer", tmp_path / "layer", "--", sys.executable, _PROGRAM, *words)
     run_text([sys.executable, "-m", "gpucache", *command], env=environment, cwd=two, check=True)
     lines = (tmp_path / "layer" / "gpucache.env").read_text().splitlines()
@@ -124,6 +125,22 @@ def test_a_layer_has_the_log_of_the_checkout_that_it_was_exported_for(
     done = run_text([sys.executable, _PROGRAM, *words], env=told, cwd=two, check=True)
     assert done.stdout == plain(two, *words)
     assert "hit" in done.stderr
+
+
+@pytest.mark.parametrize("spelling", _SPELLINGS)
+def test_a_header_above_the_include_directory_is_in_its_own_checkout(
+    checkouts: list[Path], plain: Callable[..., str], run: Callable[..., Done], spelling: str
+) -> None:
+    """Its path in the log leads through the directory."""
+    for folder in checkouts:
+        with (folder / "headers" / "warns.h").open("a") as header:
+            header.write('#include "../outside_warns.h"\n')
+    one, two = checkouts
+    run(one, *_words("plain", _INTEL, spelling, one))
+    words = _words("plain", _INTEL, "-I{}/headers", two)
+    expected, done = plain(two, *words), run(two, *words)
+    assert f"{two}/headers/../outside_warns.h" in expected
+    assert (done.out, done.results) == (expected, ["hit"])
 
 
 @pytest.mark.parametrize("where", [_INTEL, PLATFORM])
@@ -138,7 +155,7 @@ def test_a_hit_of_the_library_has_the_log_of_its_own_checkout(
     if where == PLATFORM:
         need_pocl()
     one, two = checkouts
-    plain(one, "library", where, f"-I{one}/include")
+    plain(one, "library", where, f"-I{one}/headers")
     gpucache("warm", "--misses")
     shutil.rmtree(one)
     assert len(list((tmp_path / "root").rglob("*.gpc"))) == 1
