@@ -7,10 +7,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <link.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -170,6 +172,133 @@ static int is_as_it_was(const struct condition *one, int fd, const struct stat *
     return same;
 }
 
+/* ---- loaded libraries ---- */
+
+#define ID 64    /* room for a build id */
+#define PARTS 32 /* the most segments of a library's file that are looked at */
+
+/* A library on disk, and the loaded ones of its name: whether one of them is this file, and the last that is not. */
+struct loaded {
+    const char *names[2];
+    unsigned char id[ID];
+    size_t size; /* of the build id; 0 if the file has none */
+    int same;
+    const void *other; /* an address in it; NULL if there is none */
+    int is_known_other; /* by its build id */
+};
+
+/* The build id among some notes; its size, or 0. See elf(5). */
+static size_t id_among(const unsigned char *notes, size_t size, size_t align, unsigned char id[ID]) {
+    align = align == 8 ? 8 : 4;
+    for (size_t at = 0; size - at >= sizeof(ElfW(Nhdr));) {
+        ElfW(Nhdr) note;
+        memcpy(&note, notes + at, sizeof note);
+        size_t name = at + sizeof note, text = name + ((note.n_namesz + align - 1) & ~(align - 1));
+        size_t next = text + ((note.n_descsz + align - 1) & ~(align - 1));
+        if (note.n_namesz > size || note.n_descsz > size || text + note.n_descsz > size) return 0;
+        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && !memcmp(notes + name, "GNU", 4)) {
+            if (note.n_descsz > ID) return 0;
+            memcpy(id, notes + text, note.n_descsz);
+            return note.n_descsz;
+        }
+        if (next > size) return 0;
+        at = next;
+    }
+    return 0;
+}
+
+static size_t id_of_file(int fd, unsigned char id[ID]) {
+    ElfW(Ehdr) head;
+    ElfW(Phdr) parts[PARTS];
+    unsigned char notes[1024];
+    size_t found = 0;
+    if (!read_at(fd, &head, sizeof head, 0) || memcmp(head.e_ident, ELFMAG, SELFMAG)) return 0;
+    if (head.e_phentsize != sizeof *parts || head.e_phnum > PARTS) return 0;
+    if (!read_at(fd, parts, head.e_phnum * sizeof *parts, head.e_phoff)) return 0;
+    for (int i = 0; i < head.e_phnum && !found; i++)
+        if (parts[i].p_type == PT_NOTE && parts[i].p_filesz <= sizeof notes &&
+            read_at(fd, notes, parts[i].p_filesz, parts[i].p_offset))
+            found = id_among(notes, parts[i].p_filesz, parts[i].p_align, id);
+    return found;
+}
+
+/* Whether two names are of one library: a link has a shorter version, as in libx.so.1 and libx.so.1.2. */
+static int is_of_name(const char *one, const char *other) {
+    while (*one && *one == *other) one++, other++;
+    return (!*one && (!*other || *other == '.')) || (!*other && *one == '.');
+}
+
+static int look_at_loaded(struct dl_phdr_info *info, size_t size, void *data) {
+    struct loaded *wanted = data;
+    const char *slash = strrchr(info->dlpi_name, '/'), *name = slash ? slash + 1 : info->dlpi_name;
+    unsigned char id[ID];
+    size_t found = 0;
+    const void *address = NULL;
+    (void)size;
+    if (!*name || (!is_of_name(name, wanted->names[0]) && !is_of_name(name, wanted->names[1]))) return 0;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+        const unsigned char *at = (const unsigned char *)(info->dlpi_addr + part->p_vaddr);
+        if (part->p_type == PT_LOAD && !address) address = at;
+        if (part->p_type == PT_NOTE && !found) found = id_among(at, part->p_memsz, part->p_align, id);
+    }
+    if (found && found == wanted->size && !memcmp(id, wanted->id, found)) return wanted->same = 1;
+    wanted->other = address;
+    wanted->is_known_other = found || wanted->size;
+    return 0;
+}
+
+/* Whether two addresses are mapped from one file, as /proc/self/maps has it: stat() may tell another device. */
+static int are_of_one_file(const void *one, const void *other) {
+    const void *addresses[] = {one, other};
+    char *line = NULL, files[2][64] = {"", ""};
+    size_t room = 0;
+    int fd = open_above(AT_FDCWD, "/proc/self/maps", 0);
+    FILE *maps = fd >= 0 ? fdopen(fd, "r") : NULL;
+    while (maps && getline(&line, &room, maps) > 0) {
+        char *at;
+        uintptr_t begin = strtoul(line, &at, 16), end = *at ? strtoul(at + 1, &at, 16) : 0;
+        char *file = *at ? strchr(at + 1, ' ') : NULL; /* after the rights */
+        file = file ? strchr(file + 1, ' ') : NULL;    /* and the offset: the device and the inode */
+        for (int i = 0; file && i < 2; i++)
+            if ((uintptr_t)addresses[i] >= begin && (uintptr_t)addresses[i] < end) {
+                size_t device = strcspn(file + 1, " ") + 1, inode = strcspn(file + device + 1, " \n");
+                snprintf(files[i], sizeof files[i], "%.*s", (int)(device + 1 + inode), file);
+            }
+    }
+    free(line);
+    if (maps)
+        fclose(maps);
+    else if (fd >= 0)
+        close(fd);
+    return *files[0] && !strcmp(files[0], files[1]);
+}
+
+/* Whether the library that is loaded under the name of a file is this file; also if none is. By the build id,
+   else by what is mapped: a library that was replaced goes on in the processes that loaded it. */
+static int is_what_is_loaded(int fd, const char *path, const struct stat *status) {
+    char real[PATH_MAX];
+    struct loaded wanted = {.size = 0};
+    if (!realpath(path, real)) return 0;
+    wanted.names[0] = strrchr(path, '/') + 1;
+    wanted.names[1] = strrchr(real, '/') + 1;
+    wanted.size = id_of_file(fd, wanted.id);
+    dl_iterate_phdr(look_at_loaded, &wanted);
+    if (wanted.same || !wanted.other) return 1;
+    if (wanted.is_known_other) return 0;
+    uint64_t now[] = {(uintptr_t)wanted.other, status->st_dev, status->st_ino, (uint64_t)status->st_ctim.tv_sec,
+                      (uint64_t)status->st_ctim.tv_nsec};
+    uint64_t mine = digest(now, sizeof now, PARTS) | 1;
+    if (is_known(mine, 0)) return 1;
+    void *mapped = mmap(NULL, 1, PROT_READ, MAP_PRIVATE, fd, 0);
+    int same = mapped != MAP_FAILED && are_of_one_file(wanted.other, mapped);
+    if (mapped != MAP_FAILED) munmap(mapped, 1);
+    if (same) is_known(mine, 1);
+    return same;
+}
+
+/* ---- files ---- */
+
 /* A file: its value is empty if it only has to exist; in a layer its size, its time, its content. There, of a
    header (F) the content counts; a compiler's library (S) or other file (B) need not be read if its time is
    the same. In a root a value is a stamp, or a stamp and the sum of the whole file. */
@@ -200,6 +329,10 @@ static int file_holds(const struct condition *one, const char *path, struct seen
             same = digest_file(fd, size, one->kind == 'S', &sum) && sum == number_at(value + 16);
             if (same && one->kind != 'F') is_known(mine, 1);
         }
+    }
+    if (same && one->kind == 'S' && !is_what_is_loaded(fd, path, &status)) {
+        *what = "is not the build that this process has loaded";
+        same = 0;
     }
     close(fd);
     if (same && !is_same_file(seen, one->more, &status)) {

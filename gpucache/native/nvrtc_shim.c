@@ -387,6 +387,7 @@ EXPORTED nvrtcResult nvrtcCompileProgram(nvrtcProgram handle, int count, const c
     struct stopwatch timed = begin_compile();
     nvrtcResult result = compile(handle, program, count, options);
     uint64_t took = end_compile(&timed);
+    if (wanted && !result) wire_confirm(WIRE_COMPILE, &reply, token);
     if (token.size) tell(handle, program, token, wanted, result, took);
     wire_done(&reply);
     return result;

@@ -333,6 +333,7 @@ struct report {
     struct build build;
     char *token; /* NULL if the server needs no report of the build */
     enum wire_wanted wanted; /* the binaries too */
+    struct wire_reply reply; /* of the server, with what this process has to see */
     struct stopwatch compile;
     cl_program_notify notify;
     void *data;
@@ -340,6 +341,7 @@ struct report {
 
 static void end_report(struct report *report) {
     if (atomic_fetch_sub(&report->users, 1) > 1) return;
+    wire_done(&report->reply);
     free(report->token);
     free(report);
 }
@@ -353,6 +355,7 @@ static void finish_report(struct report *report, cl_int code) {
     if (has_begun(code)) built_by_driver(report->build.program, report->build.mask);
     /* Intel's runtime does not rebuild a program that has failed once, and that is left to it. */
     if (code != CL_SUCCESS && has_begun(code)) stop_serving(report->build.program);
+    if (report->wanted && code == CL_SUCCESS) wire_confirm(WIRE_BUILD, &report->reply, wire_text(report->token));
     if (report->token && wire_asks()) tell_built(&report->build, report->token, report->wanted, code, ns);
 }
 
@@ -382,13 +385,16 @@ cl_int pass_on(cl_program handle, const struct asked *asked) {
                                 asked->data);
 }
 
+/* Takes the reply. */
 static cl_int build_from_source(const struct build *build, const struct asked *asked, const char *token,
-                                enum wire_wanted wanted, enum progress *progress) {
+                                enum wire_wanted wanted, struct wire_reply *reply, enum progress *progress) {
     struct report *report = calloc(1, sizeof *report);
     if (!report) return pass_on(build->handle, asked);
     report->build = *build;
     report->token = token && *token ? strdup(token) : NULL;
     report->wanted = wanted;
+    report->reply = *reply;
+    *reply = (struct wire_reply){.kind = WIRE_PASS};
     report->notify = asked->notify;
     report->data = asked->data;
     atomic_init(&report->users, asked->notify ? 2 : 1);
@@ -466,12 +472,12 @@ cl_int build_known(struct program *program, cl_program handle, const struct aske
     enum wire_wanted wanted = token ? wire_next_wanted(&reply) : WIRE_NOT_WANTED;
     bool refused = sound && !served && wire_requires();
     if (refused) refuse_build(program, wire_refusal(&reply));
-    wire_done(&reply);
     *progress = served ? SERVED : ENDED;
     if (served) tell_served(&build, token);
     cl_int code = served    ? CL_SUCCESS
                   : refused ? CL_BUILD_PROGRAM_FAILURE
-                            : build_from_source(&build, asked, token, wanted, progress);
+                            : build_from_source(&build, asked, token, wanted, &reply, progress);
+    wire_done(&reply);
     free(token);
     return code;
 }
@@ -509,7 +515,6 @@ cl_int compile_known(struct program *program, cl_program handle, const struct as
     }
     bool is_part = token && mark, refused = !is_part && wire_requires();
     if (refused) refuse_build(program, wire_refusal(&reply));
-    wire_done(&reply);
     cl_int code = refused ? CL_COMPILE_PROGRAM_FAILURE
                           : below.clCompileProgram(handle, asked->count, asked->devices, asked->options,
                                                    headers->count, headers->programs, headers->names, asked->notify,
@@ -518,6 +523,8 @@ cl_int compile_known(struct program *program, cl_program handle, const struct as
         stop_serving(program);
         built_by_driver(program, 0);
     }
+    if (is_part && code == CL_SUCCESS && !wire_confirm(WIRE_PART, &reply, wire_text(token))) is_part = false;
+    wire_done(&reply);
     if (is_part) mark = mark_of(token, mark);
     if (is_part && mark && code == CL_SUCCESS) set_part(program, mark, build.options);
     free(token);
@@ -574,7 +581,8 @@ static bool find_link_devices(struct build *build, const struct asked *asked, co
 
 /* A link of parts; ``turn`` is of the moment when it was asked for. */
 static cl_program link_from_parts(struct build *build, const struct asked *asked, const struct inputs *inputs,
-                                  uint64_t turn, const char *token, enum wire_wanted wanted, cl_int *error) {
+                                  uint64_t turn, const char *token, struct wire_reply *reply, cl_int *error) {
+    enum wire_wanted wanted = wire_next_wanted(reply);
     struct stopwatch link = begin_compile();
     uint64_t later;
     cl_int code = CL_SUCCESS;
@@ -582,6 +590,7 @@ static cl_program link_from_parts(struct build *build, const struct asked *asked
     uint64_t ns = end_compile(&link);
     if (error) *error = code;
     if (!wire_asks()) return build->handle;
+    if (wanted && code == CL_SUCCESS) wire_confirm(WIRE_LINK, reply, wire_text(token));
     char *now = marks_of(inputs->count, inputs->programs, &later);
     tell_built(build, token, now && later == turn ? wanted : WIRE_NOT_WANTED, code, ns);
     free(now);
@@ -596,8 +605,6 @@ cl_program link_known(const struct asked *asked, const struct inputs *inputs, cl
     if (inputs->programs && !asked->notify && !asked->data) marks = marks_of(inputs->count, inputs->programs, &turn);
     struct part *parts = marks && find_link_devices(&build, asked, inputs) ? copy_parts(inputs) : NULL;
     struct twin *twin = parts ? ask_twin(WIRE_LINK, &build, marks, &reply, &token) : NULL;
-    enum wire_wanted wanted = token ? wire_next_wanted(&reply) : WIRE_NOT_WANTED;
-    wire_done(&reply);
     cl_program linked = NULL;
     if (!parts) tell_other("clLinkProgram", asked->options, NULL);
     if (twin) {
@@ -612,10 +619,11 @@ cl_program link_known(const struct asked *asked, const struct inputs *inputs, cl
     } else if (wire_requires()) {
         if (error) *error = CL_LINK_PROGRAM_FAILURE;
     } else if (token && *token) {
-        linked = link_from_parts(&build, asked, inputs, turn, token, wanted, error);
+        linked = link_from_parts(&build, asked, inputs, turn, token, &reply, error);
     } else {
         linked = link_programs(asked, inputs, error);
     }
+    wire_done(&reply);
     free_parts(parts, inputs->count);
     free(marks);
     free(token);

@@ -218,9 +218,11 @@ static int receive_reply(int fd, struct wire_reply *reply, int64_t deadline_us) 
     if (!receive_all(fd, header, HEADER_SIZE, deadline_us)) return 0;
     uint32_t size = get_u32(header), rest = get_u32(header + 4);
     if (size < 4 || size > WIRE_MAX_BYTES || (rest & 0xffff) != WIRE_VERSION) return 0;
-    *reply = (struct wire_reply){.kind = rest >> 16, .size = size - 4, .body = malloc(size)};
+    uint32_t kind = rest >> 16;
+    *reply = (struct wire_reply){.kind = kind & ~(uint32_t)WIRE_WITH_VIEW, .size = size - 4, .body = malloc(size)};
     return reply->kind >= WIRE_PASS && reply->kind <= WIRE_REFUSED && reply->body &&
-           receive_all(fd, reply->body, reply->size, deadline_us) && wire_is_sound(reply);
+           receive_all(fd, reply->body, reply->size, deadline_us) && wire_is_sound(reply) &&
+           (!(kind & WIRE_WITH_VIEW) || wire_next(reply, &reply->view));
 }
 
 /* Bytes that follow the first length of a request; 0 for more than a frame may have. */
@@ -257,9 +259,28 @@ int wire_ask_server(enum wire_kind kind, const struct wire_bytes *fields, size_t
     *reply = (struct wire_reply){.kind = WIRE_PASS};
     if (!wire_asks() || !request_size(fields, count)) return 0;
     if (atomic_load(&state) == READING) return index_answer(kind, fields, count, reply);
-    int done = exchange(kind, fields, count, reply);
-    if (!done) wire_stop();
-    return done;
+    if (!exchange(kind, fields, count, reply)) {
+        wire_stop();
+        return 0;
+    }
+    struct wire_reply token_at = *reply;
+    struct wire_bytes token;
+    if (reply->kind == WIRE_HIT && wire_next(&token_at, &token) && !wire_confirm(kind, reply, token)) wire_done(reply);
+    return 1;
+}
+
+int wire_confirm(enum wire_kind asked, const struct wire_reply *reply, struct wire_bytes token) {
+    struct wire_bytes none[AT_DEVICES] = {{NULL, 0}}; /* a view has no other paths than absolute ones */
+    struct question question = {asked, none, AT_DEVICES, ""};
+    struct wire_reply view = {.body = (unsigned char *)reply->view.at, .size = reply->view.size};
+    char why[WHY_SIZE] = "the reply is damaged";
+    int kept = errno;
+    int sees = !reply->view.at || (wire_is_sound(&view) && conditions_hold(&question, &view, why));
+    struct wire_bytes fields[] = {token, wire_text(why)};
+    /* The reply to it is waited for, so that the result of the build comes later. */
+    if (!sees) wire_tell(asked == WIRE_COMPILE ? WIRE_COMPILE_DOUBTED : WIRE_BUILD_DOUBTED, fields, 2, 1);
+    errno = kept;
+    return sees;
 }
 
 uint64_t wire_now(void) {

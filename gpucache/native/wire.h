@@ -31,14 +31,17 @@ enum wire_kind {
     WIRE_PART_COMPILED = 8,
     WIRE_LINK = 9,
     WIRE_NOTE = 10,
+    WIRE_BUILD_DOUBTED = 11,
     WIRE_COMPILE = 16,
     WIRE_COMPILED = 17,
     WIRE_NVRTC_LOADED = 18,
+    WIRE_COMPILE_DOUBTED = 19,
     WIRE_PASS = 0x80,
     WIRE_HIT = 0x81,
     WIRE_MISS = 0x82,
     WIRE_OK = 0x83,
     WIRE_REFUSED = 0x84,
+    WIRE_WITH_VIEW = 0x100, /* added to the kind of a reply whose first field is its view */
 };
 
 /* Bytes that have another owner. */
@@ -53,6 +56,7 @@ struct wire_reply {
     unsigned char *body; /* allocated; the fields */
     size_t size, next;
     struct wire_bytes note; /* the part of an index's hit that is counted; it is inside the reply */
+    struct wire_bytes view; /* what this process has to see, see wire_confirm(); inside the reply too */
 };
 
 /* Read GPUCACHE_RUN_SOCKET and GPUCACHE_RUN_TIMEOUT_MS, or index.h's variables, once. */
@@ -75,6 +79,11 @@ int wire_has_roots(void);
 
 /* Stop asking, after a sound reply that makes no sense. */
 void wire_stop(void);
+
+/* Whether this process sees the files that the server read for a reply, and has loaded the compiler that lies there:
+   conditions as in an index. Else the server is told, which keeps nothing of the build with this token. Of a hit
+   wire_ask() confirms it; of a miss its caller does, after the compile, when all libraries of the compiler are loaded. */
+int wire_confirm(enum wire_kind asked, const struct wire_reply *reply, struct wire_bytes token);
 
 /* Ask, and wait for the reply: 1, or 0 if there is none. The fields are sent without a copy. A reply must be
    given to wire_done(). A request above the limit is not sent, which is not a failure. */

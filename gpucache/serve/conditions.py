@@ -26,11 +26,12 @@ or on another machine's disk, the whole content counts.
 """
 
 # Paths are text as programs give it, and asked of the disk one by one.
-# ruff: noqa: PTH116, PTH117, PTH118, PTH119, PTH120
+# ruff: noqa: PTH112, PTH116, PTH117, PTH118, PTH119, PTH120
 
 import os
 import platform
 import struct
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -48,8 +49,19 @@ from gpucache.backends.opencl.cpu import FEATURES, cpu_features
 from gpucache.backends.opencl.options import INTEL, variables
 from gpucache.backends.options import Variables
 from gpucache.engine.prepare import Prepared
+from gpucache.errors import OptionError
 from gpucache.host.file_stamps import is_settled, is_young
-from gpucache.keys import FOLDER, PART, RESOLUTION, SEARCHED, SOURCE_NAME, digest, header_of, variable_of
+from gpucache.keys import (
+    FOLDER,
+    PART,
+    RESOLUTION,
+    SEARCHED,
+    SOURCE_NAME,
+    Closure,
+    digest,
+    header_of,
+    variable_of,
+)
 from gpucache.model import CacheKey
 from gpucache.serve.environment import LAYERS
 from gpucache.serve.index import Condition
@@ -65,6 +77,8 @@ _NO_TIME, _MADE_UP_S = (1 << 64) - 1, 10 * 366 * 24 * 3600
 _FIRST_LIBRARY, _FIELDS_OF_DEVICE, _NVRTC_LIBRARY = 6, 8, 4
 _CONFIGURATION = "cl.cfg"
 """Read by Intel's runtime from next to its library, and from its process's directory when it is loaded."""
+_CLOCK_NS = 10_000_000
+"""How late the times are that a local file system sets."""
 _CHANGED = "its inputs have changed since its compile"
 
 
@@ -152,6 +166,60 @@ def of_call(
     for path in passed:
         found.add(Condition("A", b"", os.fsencode(path)))
     return found.all()
+
+
+def of_view(
+    closures: Iterable[Closure], files: Iterable[str], since_ns: int = sys.maxsize
+) -> tuple[Condition, ...]:
+    """The conditions under which a process sees the headers and the compiler that a key was made of.
+
+    They are confirmed at once and not kept, so the same file is the same content: it is named by its status.
+    ``files`` are those of the compiler, known as they were at ``since_ns``. Raises OptionError for one that
+    has changed.
+    """
+    found = dict[Condition, None]()
+    for file in files:
+        status = _now(file)
+        if status.st_ctime_ns > since_ns - _CLOCK_NS:
+            raise OptionError(f"{file} has changed since the command began, so nothing is kept for it")
+        kind = "S" if ".so" in os.path.basename(file) else "B"
+        found[Condition(kind, b"", os.fsencode(file), _status_stamp(status))] = None
+    for closure in closures:
+        asked = closure.asked
+        if asked is None:
+            asked = [("read", file, "content") for file in closure.files]
+        for question, path, answer in asked:
+            if one := _seen(question, path, answer):
+                found[one] = None
+    return tuple(found)
+
+
+def _seen(question: str, path: str, answer: str) -> Condition | None:
+    """One answer of the disk as a process must see it; None for a question that needs no answer."""
+    text = os.fsencode(path)
+    if question == "watch" or not path.startswith("/"):
+        return None
+    if question == "real":
+        return Condition("R", b"", text, os.fsencode(answer))
+    if answer.startswith("file") or (question == "read" and answer):
+        return Condition("F", b"", text, _status_stamp(_now(path)))
+    if question == "list":
+        return Condition("D" if os.path.isdir(path) else "A", b"", text)
+    if answer.startswith("folder"):
+        return Condition("D", b"", text)
+    return None if answer.startswith("other") else Condition("A", b"", text)
+
+
+def _now(path: str) -> os.stat_result:
+    try:
+        return os.stat(path)
+    except OSError as error:
+        raise OptionError(f"{path} cannot be looked at any more ({error.strerror})") from None
+
+
+def _status_stamp(status: os.stat_result) -> bytes:
+    times = (max(0, one) for one in (status.st_mtime_ns, status.st_ctime_ns))
+    return _STAMP.pack(status.st_dev, status.st_ino, status.st_size, *times)
 
 
 def _require_covered(prepared: Prepared, key: CacheKey) -> None:

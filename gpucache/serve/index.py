@@ -256,6 +256,12 @@ class _Cursor:
             self.take()
 
 
+def view_of(conditions: Sequence[Condition]) -> bytes:
+    """Conditions that a process confirms by itself, as it reads them in a record."""
+    fields = (field for one in conditions for field in (one.kind.encode(), *one[1:]))
+    return _framed([number(len(conditions)), *fields])
+
+
 def _framed(fields: Iterable[bytes]) -> bytes:
     return b"".join(part for field in fields for part in (_LENGTH.pack(len(field)), field))
 

@@ -80,7 +80,8 @@ class Call:
 class NVRTC(Compiler[Call]):
     """Calls of NVRTC, whose parts are the kinds of artifacts that come out of one compile."""
 
-    ask, told, backend = Kind.COMPILE, Kind.COMPILED, BACKEND
+    ask, told, doubted = Kind.COMPILE, Kind.COMPILED, Kind.COMPILE_DOUBTED
+    backend = BACKEND
     refusals = (5, 6)
     """NVRTC_ERROR_INVALID_OPTION and NVRTC_ERROR_COMPILATION."""
     first_payload, tells_all, is_whole = 4, False, True
@@ -94,6 +95,12 @@ class NVRTC(Compiler[Call]):
         first = prepare_call(asked, memos)
         others = GIVEN_WITH.get(ArtifactKind(first.request.artifact_kind), ())
         return (first, *(of_kind(first, other) for other in others))
+
+    def files(self, asked: Call) -> Sequence[Sequence[str]]:
+        """NVRTC and its builtins library; raises NoDeviceError."""
+        library_path = asked.environ.get(LIBRARY_PATH, "")
+        _, builtins = nvrtc.search_builtins(asked.library, asked.version, library_path)
+        return [(str(asked.library), str(builtins))]
 
     def is_complete(self, asked: Call, hits: Sequence[Hit], logs: Sequence[bytes]) -> bool:
         """Whether it has the log and all names, which may be requested."""

@@ -25,13 +25,14 @@ from gpucache.engine.stores import Stores
 from gpucache.errors import GpucacheError, OptionError
 from gpucache.keys import PART, cache_key, digest
 from gpucache.model import Artifact, ArtifactKind, BuildRequest, CacheKey, KeyField, Language, Program
+from gpucache.probe.remembered import EARLY_FILE
 from gpucache.serve.devices import Devices, Facts, NotKnownYetError
 from gpucache.serve.environment import Libraries, step_s, without_us
 from gpucache.serve.server import HEARD, PASSED, Handlers, Reply, require_same_files
-from gpucache.serve.session import YOUNG_NS, Build, Compiler, Part, Session, targets_of, wanted
+from gpucache.serve.session import Build, Compiler, Part, Session, targets_of, wanted
 from gpucache.serve.telling import Say, is_required, miss_line, refused, silent
 from gpucache.serve.wire import LARGEST, Fields, Kind, WireError, number, variables
-from gpucache.sources import Memos, is_settled
+from gpucache.sources import Memos
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -47,6 +48,10 @@ _PARTS_CAP = 1 << 14
 """The most parts whose names are remembered."""
 _COMPILING_CAP = 1 << 10
 """The most parts that are being compiled, whose sources may be large."""
+_UNSEEN = (
+    "its devices were identified too late to ask which headers its process sees, so it was not kept; "
+    "the next run remembers them"
+)
 _NAME_HEADERS = "for a command no headers can be named, so it is compiled as without gpucache"
 
 
@@ -77,7 +82,7 @@ class Asked:
 class OpenCL(Compiler[Asked]):
     """Builds of OpenCL programs, whose parts are devices."""
 
-    ask, told, backend = Kind.BUILD, Kind.BUILT, BACKEND
+    ask, told, doubted, backend = Kind.BUILD, Kind.BUILT, Kind.BUILD_DOUBTED, BACKEND
     refusals = (-11, -43)
     """CL_BUILD_PROGRAM_FAILURE and CL_INVALID_BUILD_OPTIONS; other codes say nothing about the program."""
     first_payload, tells_all, is_whole = 1, True, False
@@ -246,8 +251,8 @@ class OpenCLServing(Session[Asked]):
         """How many programs were made from binaries, which need no compile."""
         self._parts = Parts(devices, libraries)
         self._links = Links(devices, libraries)
-        self._compiling: dict[bytes, tuple[Asked, tuple[Prepared, ...], int]] = {}
-        """The parts that are being compiled, and when; no lookup where devices were not known by then."""
+        self._compiling: dict[bytes, tuple[Asked, tuple[Prepared, ...]]] = {}
+        """The parts that are being compiled; no lookup where devices were not known by then."""
 
     @property
     def handlers(self) -> Handlers:
@@ -260,8 +265,14 @@ class OpenCLServing(Session[Asked]):
         """Leave a build to its compiler; one whose devices are not known yet is kept all the same."""
         if not isinstance(error, NotKnownYetError):
             return super().passed(one, error)
+        try:
+            libraries = [facts.library for facts in one.asked.devices if facts.library]
+            one.view = self.view_of((), libraries)
+        except OptionError as changed:
+            one.outcome = replace(one.outcome, reason=str(changed))
+            return super().passed(one, changed)
         one.is_unknown, one.wanted = True, self.stores.target is not None
-        return Reply(Kind.MISS, (self._begin(one), wanted(one)))
+        return Reply(Kind.MISS, (self._begin(one), wanted(one)), one.view)
 
     def _told(self, fields: Fields) -> Reply:
         token = fields.take()
@@ -312,7 +323,7 @@ class OpenCLServing(Session[Asked]):
             for _, _, found in one.missing():
                 if isinstance(found, Hit):
                     discard(self.stores, found, one.rejected)  # so that no build hits a replaced entry
-        return Reply(Kind.MISS, (token, wanted(one)))
+        return Reply(Kind.MISS, (token, wanted(one)), one.view)
 
     def _launched(self, fields: Fields) -> Reply:
         one = self.builds.get(fields.take())
@@ -343,17 +354,19 @@ class OpenCLServing(Session[Asked]):
         return prepared, self.compiler.find(self.stores, asked, prepared)
 
     def _part(self, fields: Fields) -> Reply:
-        asked, asked_ns = self._parts.read(fields), time.time_ns()
+        asked = self._parts.read(fields)
         prepared: tuple[Prepared, ...] = ()
+        view = b""
         try:
             prepared = self._parts.prepare(asked, self.stores)
+            view = self.view(asked, prepared)
         except NotKnownYetError:
             pass  # they may be when it is compiled
         except GpucacheError as error:
             return self._no_part(asked, str(error))
         token = number(next(self._tokens))
-        _remember(self._compiling, token, (asked, prepared, asked_ns), _COMPILING_CAP)
-        return Reply(Kind.HIT, (token, b""))
+        _remember(self._compiling, token, (asked, prepared), _COMPILING_CAP)
+        return Reply(Kind.HIT, (token, b""), view)
 
     def _part_compiled(self, fields: Fields) -> Reply:
         from gpucache.engine.lookup import changed_headers
@@ -362,16 +375,14 @@ class OpenCLServing(Session[Asked]):
         compiling = self._compiling.pop(token, None)
         if compiling is None:
             return PASSED
-        asked, prepared, asked_ns = compiling
+        asked, prepared = compiling
         try:
             found = prepared or self._parts.prepare(asked, self.stores)
         except GpucacheError as error:
             return self._no_part(asked, str(error))
-        if prepared:
-            changed = any(changed_headers(self.stores, one) for one in prepared)
-        else:
-            changed = not all(is_settled(one.closure, asked_ns - YOUNG_NS) for one in found)
-        if changed:
+        if not prepared and any(map(_reads, found)):
+            return self._no_part(asked, _UNSEEN)
+        if any(changed_headers(self.stores, one) for one in prepared):
             return self._no_part(asked, "some of its headers may have changed while it was compiled")
         return Reply(Kind.HIT, (self._links.mark(found).encode(),))
 
@@ -395,6 +406,8 @@ class OpenCLServing(Session[Asked]):
             one.outcome = replace(one.outcome, reason=str(error))
             return
         one.found = tuple(part._replace(payload=b"") if isinstance(part, Hit) else part for part in found)
+        if any(map(_reads, one.prepared)):
+            one.doubt = one.doubt or _UNSEEN
         one.wanted = self.wants(one)
         why = "it is cached, but its devices were identified too late to serve it"
         one.outcome = replace(one.outcome, target=targets_of(one.prepared), result=RunResult.LEFT, reason=why)
@@ -421,10 +434,7 @@ class OpenCLServing(Session[Asked]):
             why = plain.note or f"{lacks}, so it was not kept"
             return replace(outcome, result=RunResult.LEFT, reason=why)
         said = program_log(given.log.decode(errors="replace"), prepared.request.program.name)
-        refusal = None
-        if one.is_unknown and not is_settled(prepared.closure, one.asked_ns - YOUNG_NS):
-            refusal = "some of its headers may have changed since it was compiled"
-        artifact = Artifact(ArtifactKind.OPENCL_BINARY, given.binary, said, given.compile_ns, refusal=refusal)
+        artifact = Artifact(ArtifactKind.OPENCL_BINARY, given.binary, said, given.compile_ns)
         self.note_miss(prepared, miss)
         if why_not := self.publish(one, prepared, artifact, miss):
             return replace(outcome, result=RunResult.LEFT, reason=why_not)
@@ -444,6 +454,12 @@ class OpenCLServing(Session[Asked]):
             sized = prepared._replace(request=request, compilation=compilation)
             if note_lacking(self.stores, sized, hit, _reaching(one, prepared)).is_kept:
                 self.noted.add(prepared.key)
+
+
+def _reads(prepared: Prepared) -> bool:
+    """Whether a program includes anything; a driver's configuration is not of it alone."""
+    closure = prepared.closure
+    return closure.asked is None or any(include.name != EARLY_FILE for include in closure.includes)
 
 
 @dataclass(frozen=True, slots=True)

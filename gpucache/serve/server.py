@@ -23,7 +23,7 @@ from gpucache.errors import OptionError
 from gpucache.host.file_stamps import files_seen
 from gpucache.serve.environment import drain_s, step_s
 from gpucache.serve.listening import Listening
-from gpucache.serve.wire import Fields, Frame, Kind, WireError, encode, receive
+from gpucache.serve.wire import WITH_VIEW, Fields, Frame, Kind, WireError, encode, receive
 
 _LOADED = (Kind.LOADED, Kind.NVRTC_LOADED)
 _BUILDS = (Kind.BUILD, Kind.COMPILE, Kind.PART, Kind.LINK)
@@ -45,6 +45,8 @@ class Reply:
 
     kind: Kind
     fields: tuple[bytes, ...] = ()
+    view: bytes = b""
+    """What the program must see for it to be true, as ``conditions.of_view`` has it; empty for nothing."""
     then: Callable[[], None] | None = None
     """Called after the reply has been sent, so that the command does not wait for it."""
 
@@ -278,6 +280,8 @@ def _debug(sentence: str, *told: object, failed: bool = False) -> None:
 
 def _encoded(reply: Reply) -> bytes:
     try:
+        if reply.view:
+            return encode(Frame(reply.kind | WITH_VIEW, (reply.view, *reply.fields)))
         return encode(Frame(reply.kind, reply.fields))
     except WireError:  # an artifact that is larger than a frame may be
         return encode(Frame(PASSED.kind, PASSED.fields))

@@ -33,8 +33,6 @@ from gpucache.sources import Memos
 if TYPE_CHECKING:
     from gpucache.serve.answering import Rows
 
-YOUNG_NS = 2_000_000_000
-"""How late clocks of file systems may be."""
 _NOT_IN_TIME = "the command had ended, and keeping it took too long"
 Question = tuple[bytes, ...]
 """The fields of a request."""
@@ -74,7 +72,8 @@ class Compiler(ABC, Generic[A]):
 
     ask: ClassVar[Kind]
     told: ClassVar[Kind]
-    """The kinds of a question, and of the build's result."""
+    doubted: ClassVar[Kind]
+    """The kinds of a question, of the build's result, and of a program that sees other files."""
     backend: ClassVar[Backend]
     refusals: ClassVar[tuple[int, ...]]
     """The codes by which it refuses a program."""
@@ -101,9 +100,9 @@ class Compiler(ABC, Generic[A]):
         """Whether hits have all that a program may ask for."""
         return True
 
-    def files(self, _asked: A) -> Sequence[Sequence[str]]:
-        """The files of each device's driver; raises TargetError."""
-        return ()
+    @abstractmethod
+    def files(self, asked: A) -> Sequence[Sequence[str]]:
+        """The files of the compiler of each device; raises TargetError, NoDeviceError."""
 
     def find(self, stores: Stores, asked: A, prepared: Sequence[Prepared]) -> tuple[Part, ...]:
         """The result for each part from local caches; after the first miss, useless parts are skipped."""
@@ -162,8 +161,6 @@ class Build(Generic[A]):
     question: Question
     asked: A
     outcome: Intercepted
-    asked_ns: int
-    """The time of the question."""
     is_unknown: bool = False
     """Whether its devices were not known then, so that it is looked up when it ends."""
     prepared: tuple[Prepared, ...] = ()
@@ -176,6 +173,10 @@ class Build(Generic[A]):
     """Which of its headers had changed when it ended; None if none had."""
     held: ExitStack = field(default_factory=ExitStack)
     """The locks of its keys."""
+    view: bytes = b""
+    """What its program must see, as it is sent with a reply."""
+    doubt: str = ""
+    """Why its program does not see that; empty as far as it does."""
     rejected: str = ""
     """The driver's complaint about our binaries; empty if it took them."""
     sizes: set[tuple[int, ...]] = field(default_factory=set)
@@ -213,12 +214,15 @@ class Session(ABC, Generic[A]):
         self._lock = threading.Lock()
         self._tokens = count(1)
         self._done: list[Intercepted] = []
+        self._hits: dict[bytes, int] = {}
+        """The place of each outcome of a hit whose end is not reported."""
         self._since_ns = time.time_ns()
 
     @property
     def handlers(self) -> Handlers:
         """The handler of each kind of request."""
-        return {self.compiler.ask: self._ask, self.compiler.told: self._told}
+        compiler = self.compiler
+        return {compiler.ask: self._ask, compiler.told: self._told, compiler.doubted: self._doubted}
 
     def finish(self) -> tuple[Intercepted, ...]:
         """The outcome of every build, after the command's end; notes the facts known only then."""
@@ -251,16 +255,18 @@ class Session(ABC, Generic[A]):
         """The result of a build."""
 
     def _ask(self, fields: Fields, read: Callable[[Fields], A] | None = None) -> Reply:
-        begun_ns, now_ns = time.perf_counter_ns(), time.time_ns()
+        begun_ns = time.perf_counter_ns()
         question = fields.rest()
         asked = (read or self.compiler.read)(Fields(question))
         if asked.is_ours:
             return PASSED
         required = is_required(asked.environ)
         outcome = Intercepted(asked.name, "", RunResult.PASSED, begun_ns=begun_ns)
-        one = Build(question, asked, outcome, now_ns)
+        one = Build(question, asked, outcome)
         try:
-            one.prepared, one.found = self.look_up(asked)
+            prepared, found = self.look_up(asked)
+            one.view = self.view(asked, prepared)
+            one.prepared, one.found = prepared, found
         except GpucacheError as error:
             one.outcome = replace(outcome, reason=str(error))
             return self._refuse(one.outcome) if required else self.passed(one, error)
@@ -280,7 +286,7 @@ class Session(ABC, Generic[A]):
             if required:
                 self.missed(one)
                 return self._refuse(one.outcome)
-            return Reply(Kind.MISS, (self._begin(one), wanted(one)))
+            return Reply(Kind.MISS, (self._begin(one), wanted(one)), one.view)
         one.held.close()
         one.wanted = False
         given = self.compiler.fields(self.stores, asked, one.prepared, hits)
@@ -296,12 +302,42 @@ class Session(ABC, Generic[A]):
             one.outcome = replace(outcome, result=RunResult.PASSED, key=str(hits[0].key), reason=TOO_LARGE)
             return Reply(Kind.PASS, (self._begin(one),))
         self.say(hit_line(one.outcome, hits[0]))
-        return Reply(Kind.HIT, (self._begin(one), *given[1:]), then=lambda: self.keep_row(one, hits))
+        return Reply(
+            Kind.HIT, (self._begin(one), *given[1:]), one.view, then=lambda: self.keep_row(one, hits)
+        )
 
     def look_up(self, asked: A) -> tuple[tuple[Prepared, ...], tuple[Part, ...]]:
         """The request, and the result of its lookup; raises GpucacheError for a build that is not cached."""
         prepared = self.compiler.prepare(asked, self.stores)
         return prepared, self.compiler.find(self.stores, asked, prepared)
+
+    def view(self, asked: A, prepared: Sequence[Prepared]) -> bytes:
+        """What the program of a build must see. Raises OptionError for a compiler that has just changed."""
+        return self.view_of(prepared, *self.compiler.files(asked))
+
+    def view_of(self, prepared: Sequence[Prepared], *compilers: Sequence[str]) -> bytes:
+        """The same for the files of some compilers."""
+        from gpucache.serve.conditions import of_view
+        from gpucache.serve.index import view_of
+
+        files = dict.fromkeys(file for each in compilers for file in each)
+        return view_of(of_view((each.closure for each in prepared), files, self._since_ns))
+
+    def _doubted(self, fields: Fields) -> Reply:
+        """A program that sees other files than this process: what it was given, it has not used."""
+        token, why = fields.take(), fields.text()
+        reason = f"its process sees other files than gpucache ({why}), so nothing is kept for it"
+        with self._lock:
+            place = self._hits.pop(token, None)
+            if place is not None:
+                self._done[place] = _passed(self._done[place], reason)
+        if place is None:
+            one = self.known(token)
+            one.doubt = reason
+            if one.served:
+                one.outcome = _passed(one.outcome, reason)
+                self.end(token)
+        return HEARD
 
     def passed(self, one: Build[A], _error: GpucacheError) -> Reply:
         """Leave a build to its compiler."""
@@ -357,6 +393,8 @@ class Session(ABC, Generic[A]):
         """Keep an artifact; returns the reason if it is not kept."""
         from gpucache.engine.lookup import publish, why_not_kept
 
+        if one.doubt:
+            return one.doubt
         if self.stores.target is None or prepared.refusal is not None:
             return why_not_kept(self.stores, miss)[0]
         kept = publish(self.stores, self.stores.target, prepared, artifact, miss, one.changed)
@@ -379,11 +417,16 @@ class Session(ABC, Generic[A]):
         return Rows(self.stores, self._since_ns)
 
     def _begin(self, one: Build[A]) -> bytes:
-        """The token of a build with more reports to come; empty for any other, which is then done."""
-        if not self.compiler.tells_all and (one.outcome.result in (RunResult.HIT, RunResult.PASSED)):
+        """The token of a build with more to come, or of a hit; empty for any other, which is then done."""
+        token = number(next(self._tokens))
+        if not self.compiler.tells_all and one.outcome.result is RunResult.HIT:
+            with self._lock:
+                self._hits[token] = len(self._done)
+                self._done.append(one.outcome)
+            return token
+        if not self.compiler.tells_all and one.outcome.result is RunResult.PASSED:
             self.done(one.outcome)
             return b""
-        token = number(next(self._tokens))
         self.builds[token] = one
         return token
 
@@ -441,7 +484,8 @@ class Session(ABC, Generic[A]):
 
     def done(self, outcome: Intercepted) -> None:
         """Keep the outcome of a build."""
-        self._done.append(outcome)
+        with self._lock:
+            self._done.append(outcome)
 
     def _refuse(self, outcome: Intercepted) -> Reply:
         """Have a build fail, because its program demands a hit."""
@@ -454,6 +498,10 @@ class Session(ABC, Generic[A]):
 def wanted(one: Build[A]) -> bytes:
     """Whether the command shall send its compiled artifacts, and wait as its headers are read again."""
     return number(one.wanted + (one.wanted and any(each.closure.files for each in one.prepared)))
+
+
+def _passed(outcome: Intercepted, reason: str) -> Intercepted:
+    return replace(outcome, result=RunResult.PASSED, reason=reason, saved_ns=0, all_kernels=False)
 
 
 def _without_payload(found: Part) -> Part:

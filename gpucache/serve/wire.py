@@ -53,12 +53,16 @@ class Kind(IntEnum):
     """Parts are about to be linked: can that be served? Fields as of BUILD, marks for the source."""
     NOTE = 10
     """A line of the file next to the socket, where that cannot be written."""
+    BUILD_DOUBTED = 11
+    """The program does not see what the view of a reply says: nothing of this build is kept or served."""
     COMPILE = 16
     """NVRTC is asked to compile: can it be served?"""
     COMPILED = 17
     """The results of NVRTC."""
     NVRTC_LOADED = 18
     """A program loads NVRTC, and may ask for compiles soon. It does not wait for the reply."""
+    COMPILE_DOUBTED = 19
+    """As BUILD_DOUBTED, of a compile."""
     PASS = 0x80
     """Not served: do as without us."""
     HIT = 0x81
@@ -72,9 +76,14 @@ class Kind(IntEnum):
 
 
 LINKING = (Kind.PART, Kind.PART_COMPILED, Kind.LINK)
-OPENCL = (Kind.LOADED, Kind.BUILD, Kind.BUILT, Kind.REJECTED, Kind.LAUNCHED, Kind.OTHER, *LINKING)
-NVRTC = (Kind.NVRTC_LOADED, Kind.COMPILE, Kind.COMPILED)
+_BUILDING = (Kind.BUILD, Kind.BUILT, Kind.BUILD_DOUBTED, Kind.REJECTED, Kind.LAUNCHED)
+OPENCL = (Kind.LOADED, *_BUILDING, Kind.OTHER, *LINKING)
+NVRTC = (Kind.NVRTC_LOADED, Kind.COMPILE, Kind.COMPILED, Kind.COMPILE_DOUBTED)
 """The questions of a program's OpenCL layer, and of the library in front of NVRTC."""
+
+
+WITH_VIEW = 0x100
+"""Added to the kind of a reply whose first field is a view: what its program must see, see ``conditions``."""
 
 
 class WireError(Exception):

@@ -47,6 +47,7 @@ class _Reply(ctypes.Structure):
         ("size", ctypes.c_size_t),
         ("next", ctypes.c_size_t),
         ("note", _Bytes),
+        ("view", _Bytes),
     )
 
 

@@ -1,0 +1,248 @@
+"""Programs that see other files than gpucache, or run another compiler: nothing is kept or served."""
+
+import ctypes
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucache.backends.cuda import nvrtc
+from gpucache.backends.installation import mark
+from gpucache.errors import NoDeviceError
+from gpucache.native.build import BUILT, build, find_compiler
+from gpucache.native.locate import locate
+from gpucache.serve.environment import TIMEOUT
+from tests.patience import PATIENCE_S, TIME_OUT_MS
+
+_PROGRAM = """
+import ctypes, hashlib, sys
+lib = ctypes.CDLL(sys.argv[1])
+for line in sys.stdin:
+    source, *options = line.rstrip("\\n").split("\\t")
+    program, size = ctypes.c_void_p(), ctypes.c_size_t()
+    text = source.replace("\\v", "\\n").encode()
+    lib.nvrtcCreateProgram(ctypes.byref(program), text, b"p.cu", 0, None, None)
+    given = (ctypes.c_char_p * len(options))(*map(str.encode, options))
+    assert lib.nvrtcCompileProgram(program, len(options), given) == 0
+    lib.nvrtcGetPTXSize(program, ctypes.byref(size))
+    text = ctypes.create_string_buffer(size.value)
+    lib.nvrtcGetPTX(program, text)
+    print(hashlib.sha256(text.raw).hexdigest(), flush=True)
+"""
+_REDIRECT = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+static const char *led(const char *path, char *to) {
+    const char *from = getenv("TEST_FROM");
+    size_t size = strlen(from);
+    if (!path || strncmp(path, from, size)) return path;
+    snprintf(to, 4096, "%s%s", getenv("TEST_TO"), path + size);
+    return to;
+}
+#define OPEN(name, first, call)                                                 \
+    int name(first const char *path, int flags, ...) {                          \
+        int (*next)() = dlsym(RTLD_NEXT, #name);                                \
+        char to[4096];                                                          \
+        va_list rest;                                                           \
+        va_start(rest, flags);                                                  \
+        int mode = va_arg(rest, int);                                           \
+        va_end(rest);                                                           \
+        return next call;                                                       \
+    }
+#define NONE
+#define FOLDER int folder,
+OPEN(open, NONE, (led(path, to), flags, mode))
+OPEN(open64, NONE, (led(path, to), flags, mode))
+OPEN(openat, FOLDER, (folder, led(path, to), flags, mode))
+OPEN(openat64, FOLDER, (folder, led(path, to), flags, mode))
+#define OTHER(type, name, second)                                               \
+    type name(const char *path, second other) {                                 \
+        type (*next)() = dlsym(RTLD_NEXT, #name);                               \
+        char to[4096];                                                          \
+        return next(led(path, to), other);                                      \
+    }
+OTHER(FILE *, fopen, const char *)
+OTHER(FILE *, fopen64, const char *)
+OTHER(int, stat, struct stat *)
+OTHER(int, lstat, struct stat *)
+"""
+_RESTRICTED = """
+import ctypes, os, struct, sys
+denied = sys.argv[1]
+call = ctypes.CDLL(None, use_errno=True)
+rules = call.syscall(444, struct.pack("Q", 4), 8, 0)  # landlock_create_ruleset, for reading files
+assert rules >= 0
+def allow(folder, names):
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        if name == names[0]:
+            if names[1:]:
+                allow(path, names[1:])
+        elif not os.path.islink(path):
+            try:
+                place = os.open(path, os.O_PATH)
+            except OSError:
+                continue
+            call.syscall(445, rules, 1, struct.pack("=Qi", 4, place), 0)
+            os.close(place)
+allow("/", denied.strip("/").split("/"))
+call.prctl(38, 1, 0, 0, 0)
+assert call.syscall(446, rules, 0) == 0
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+_ARCH = "-arch=compute_90"
+
+
+class Running:
+    """A program that compiles by NVRTC, each line that it is sent."""
+
+    def __init__(
+        self, folder: Path, library: Path, *, plain: bool = False, wrapper: tuple[str, ...] = ()
+    ) -> None:
+        (folder / "program.py").write_text(_PROGRAM)
+        self._report = folder / f"{os.urandom(4).hex()}.json"
+        words = [*wrapper, sys.executable, str(folder / "program.py"), str(library)]
+        below = [sys.executable, "-m", "gpucache", "run", "--quiet", "--report", str(self._report), "--"]
+        self._process = subprocess.Popen(
+            words if plain else [*below, *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=folder,
+            env={**os.environ, "GPUCACHE_DIR": str(folder / "root"), TIMEOUT: TIME_OUT_MS},
+        )
+
+    def compile(self, source: str, *options: str) -> str:
+        """The digest of the PTX."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write("\t".join((source.replace("\n", "\v"), *options)) + "\n")
+        self._process.stdin.flush()
+        return self._process.stdout.readline()
+
+    def end(self) -> list[Mapping[str, Any]]:
+        """The outcome of each compile; empty without gpucache."""
+        self._process.communicate(timeout=PATIENCE_S)
+        if not self._report.exists():
+            return []
+        found: list[Mapping[str, Any]] = json.loads(self._report.read_text())["outcomes"]
+        return found
+
+
+def _once(folder: Path, library: Path, *options: str, **how: Any) -> tuple[str, Mapping[str, Any]]:
+    program = Running(folder, library, **how)
+    made = program.compile('#include "h.h"\n__global__ void k(int *o) { *o = V; }', _ARCH, *options)
+    outcomes = program.end()
+    return made, outcomes[0] if outcomes else {}
+
+
+@pytest.fixture
+def library() -> Path:
+    """NVRTC, before which our library is put."""
+    if sys.platform != "linux":
+        pytest.skip("commands are intercepted on Linux")
+    compiler = find_compiler()
+    try:
+        locate("nvrtc_audit")
+        found = nvrtc.nvrtc_libraries(nvrtc.version())[0]
+    except NoDeviceError as error:
+        if compiler is None or "NVRTC is not" in str(error):
+            pytest.skip(str(error))
+        build(compiler, BUILT)
+        found = nvrtc.nvrtc_libraries(nvrtc.version())[0]
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def headers(tmp_path: Path) -> tuple[Path, Path]:
+    """Two directories with different headers of one name."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "h.h").write_text(f"#define V {ord(name)}\n")
+    return tmp_path / "a", tmp_path / "b"
+
+
+def test_a_compiler_that_was_replaced_keeps_nothing_for_the_new_one(tmp_path: Path, library: Path) -> None:
+    """A process goes on with the library that it has loaded, whose results the new one's key is not for."""
+    folder = tmp_path / "lib"
+    folder.mkdir()
+    for file in library.parent.glob("libnvrtc*.so*"):
+        shutil.copy(file, folder)
+    mine = folder / library.name
+    old = Running(tmp_path, mine)
+    sources = [f"__global__ void k{number}(int *o) {{ *o = {number}; }}" for number in range(3)]
+    old.compile(sources[0], "-arch=compute_80")
+    of_build = bytes.fromhex(mark(library))
+    data = bytearray(mine.read_bytes())
+    data[data.index(of_build)] ^= 1
+    (folder / "new").write_bytes(data)
+    (folder / "new").chmod(0o755)
+    (folder / "new").replace(mine)
+    old.compile(sources[1], _ARCH)
+    new = Running(tmp_path, mine)
+    new.compile(sources[1], _ARCH)
+    new.compile(sources[2], _ARCH)
+    assert [one["result"] for one in new.end()] == ["kept", "kept"]
+    old.compile(sources[2], _ARCH)
+    assert [one["result"] for one in old.end()] == ["kept", "passed", "passed"]
+
+
+def test_a_program_whose_paths_are_redirected_keeps_nothing(
+    tmp_path: Path, library: Path, headers: tuple[Path, Path]
+) -> None:
+    """Its headers are others than those that gpucache reads; nor is it served what was made of these."""
+    compiler = find_compiler()
+    if compiler is None:
+        pytest.skip("no C compiler is here")
+    (tmp_path / "redirect.c").write_text(_REDIRECT)
+    redirecting = tmp_path / "redirect.so"
+    flags = ("-shared", "-fPIC", "-std=gnu11", "-w", "-o", redirecting, tmp_path / "redirect.c", "-ldl")
+    subprocess.run([*compiler.command, *map(str, flags)], check=True)
+    here, there = headers
+    wrapper = ("env", f"LD_PRELOAD={redirecting}", f"TEST_FROM={here}", f"TEST_TO={there}")
+    option = f"-I{here}"
+    plain, _ = _once(tmp_path, library, option, plain=True)
+    redirected, _ = _once(tmp_path, library, option, plain=True, wrapper=wrapper)
+    assert plain != redirected
+    made, outcome = _once(tmp_path, library, option, wrapper=wrapper)
+    assert (made, outcome["result"]) == (redirected, "left")
+    assert "its process sees other files than gpucache" in outcome["reason"]
+    made, outcome = _once(tmp_path, library, option)
+    assert (made, outcome["result"]) == (plain, "kept")
+    made, outcome = _once(tmp_path, library, option, wrapper=wrapper)
+    assert (made, outcome["result"]) == (redirected, "passed")
+    made, outcome = _once(tmp_path, library, option)
+    assert (made, outcome["result"]) == (plain, "hit")
+
+
+def test_a_program_that_may_not_read_a_header_keeps_nothing(
+    tmp_path: Path, library: Path, headers: tuple[Path, Path]
+) -> None:
+    """Landlock hides a header from it, so that the compiler takes the next one."""
+    if ctypes.CDLL(None).syscall(444, None, 0, 1) < 1:
+        pytest.skip("this kernel has no Landlock")
+    here, there = headers
+    (tmp_path / "restricted.py").write_text(_RESTRICTED)
+    wrapper = (sys.executable, str(tmp_path / "restricted.py"), str(here))
+    options = (f"-I{here}", f"-I{there}")
+    plain, _ = _once(tmp_path, library, *options, plain=True)
+    hidden, _ = _once(tmp_path, library, *options, plain=True, wrapper=wrapper)
+    assert plain != hidden
+    made, outcome = _once(tmp_path, library, *options, wrapper=wrapper)
+    assert (made, outcome["result"]) == (hidden, "left")
+    made, outcome = _once(tmp_path, library, *options)
+    assert (made, outcome["result"]) == (plain, "kept")
+    made, outcome = _once(tmp_path, library, *options, wrapper=wrapper)
+    assert (made, outcome["result"]) == (hidden, "passed")
