@@ -101,6 +101,7 @@ RUN_ENVIRONMENT = (
         "GPUCACHE_RUN_ROOTS",
         "Set by run for its command: the caches that its compilers search before they ask.",
     ),
+    Variable("GPUCACHE_RUN_TUNABLES", "Set by run for its command: GLIBC_TUNABLES as they were before run."),
     Variable(
         "GPUCACHE_RUN_TIMEOUT_MS",
         "How long a program of run's command waits for one reply, at most; then it goes on as without "

@@ -17,6 +17,11 @@ _WHERE = (
     "where there was one, the command may have an OpenCL loader of its own that reads no OPENCL_LAYERS, a "
     "static NVRTC, or another user or /tmp, from which gpucache cannot be reached"
 )
+_NOT_STARTED = 127
+_NO_ROOM = (
+    "if a library says 'cannot allocate memory in static TLS block', it needs more room than there is with "
+    "LD_AUDIT; raise glibc.rtld.optional_static_tls in GLIBC_TUNABLES, or run it with --no-nvrtc"
+)
 UNSEEN = f"{_UNSEEN}; {_WHERE}"
 NOTHING_BUILT = "no build from source was seen"
 ALONE = "the command ran without gpucache"
@@ -39,6 +44,8 @@ def unseen(ended: "Ended", binaries: int = 0) -> str:
 
 def unbuilt(code: int, *, loaded: bool, binaries: int = 0) -> str:
     """The same for a command that was able to ask; one that failed may have ended before its first build."""
+    if code == _NOT_STARTED and not loaded:
+        return f"{_UNSEEN}; {_NO_ROOM}"
     if not loaded:
         return f"{_UNSEEN} before the command ended with exit code {code}; {_WHERE}" if code else UNSEEN
     if code and not binaries:

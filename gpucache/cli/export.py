@@ -9,7 +9,7 @@ import click
 from gpucache.caches.exports import Asked, Form, Kind, Option, forms
 from gpucache.cli.globals import given, global_options, leave
 from gpucache.cli.parameters import Name, PathName, TargetName, field, read_whole, valued
-from gpucache.cli.run import build_noted, end_as, named_command
+from gpucache.cli.run import build_noted, end_as, named_command, without_nvrtc
 from gpucache.cli.running import Services, libraries
 from gpucache.cli.streams import complain
 from gpucache.errors import ExitCode, UsageError
@@ -84,8 +84,9 @@ def _value(option: Option, value: Any) -> Any:
 )
 @click.argument("folder", metavar="OUT -- COMMAND...", type=PathName())
 @valued("--at place", "PLACE", Name(), "Where OUT will be when it is used, if not on this path.")
+@without_nvrtc
 @global_options
-def layer(folder: Path, place: str | None) -> None:
+def layer(folder: Path, place: str | None, no_nvrtc: bool) -> None:
     """Run the command after -- and write OUT, a directory that serves its builds without gpucache.
 
     Set the variables of OUT/gpucache.env for the programs: by docker run --env-file, systemd's
@@ -94,6 +95,9 @@ def layer(folder: Path, place: str | None) -> None:
     nothing, it loaded no library from OUT: libraries built with cc need at least this machine's glibc.
 
     \f
+    For NVRTC the variables are LD_AUDIT and GLIBC_TUNABLES, which replace values that programs have already:
+    join these by hand. Programs that do not start with LD_AUDIT (TSan, LSan, Scudo) need --no-nvrtc.
+
     The command runs as under 'gpucache run', and every build that it requested is looked up afterwards. OUT
     contains libraries, an index that they read by themselves, and the sources; every user may read it. If
     nothing could be exported, no OUT is made.
@@ -115,7 +119,7 @@ def layer(folder: Path, place: str | None) -> None:
     from gpucache.serve.wire import NVRTC, OPENCL
 
     command = named_command("export layer")
-    settings, found = given().settings(), libraries()
+    settings, found = given().settings(), libraries(nvrtc=not no_nvrtc)
     questions = Questions(open_stores(settings, command=Path(command[0]).name), found)
     new = absent(folder.absolute())
     made = Layer(folder, place or "")

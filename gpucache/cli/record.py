@@ -8,7 +8,7 @@ import click
 
 from gpucache.cli.globals import given, global_options
 from gpucache.cli.parameters import PathName, flag, valued
-from gpucache.cli.run import WITHOUT_MARK, ending_as, named_command
+from gpucache.cli.run import WITHOUT_MARK, ending_as, named_command, without_nvrtc
 from gpucache.cli.running import libraries
 
 _PATIENCE_MS = 60_000
@@ -25,8 +25,9 @@ _PATIENCE_MS = 60_000
 )
 @flag("--digests-only", "Record names and digests but no sources: enough for warm --check, not for builds.")
 @flag("--keep-arguments", "Record the command's arguments, which may contain secrets, and not only its name.")
+@without_nvrtc
 @global_options
-def record(folder: Path, digests_only: bool, keep_arguments: bool) -> None:
+def record(folder: Path, digests_only: bool, keep_arguments: bool, no_nvrtc: bool) -> None:
     """Run the command after -- and record the compiles of its OpenCL programs and NVRTC.
 
     'gpucache warm --recording DIR' builds the recording on this or another machine; 'gpucache inspect
@@ -50,7 +51,7 @@ def record(folder: Path, digests_only: bool, keep_arguments: bool) -> None:
     from gpucache.serve.recorder import Recorder
 
     command = named_command("record")
-    found = libraries()
+    found = libraries(nvrtc=not no_nvrtc)
     told = command if keep_arguments else (Path(command[0]).name,)
     new = absent(folder.absolute() / BLOBS)
     with ExitStack() as ends:

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 WITHOUT_MARK = {"allow_extra_args": True, "allow_interspersed_args": False}
 """Click passes a command without a preceding ``--`` on to us, with all its options."""
+without_nvrtc = flag(
+    "--no-nvrtc",
+    "Leave NVRTC alone, and set no LD_AUDIT: for programs that do not start with an auditor.",
+)
 
 
 @click.command(options_metavar="[OPTIONS] -- COMMAND...", context_settings=WITHOUT_MARK)
@@ -39,8 +43,9 @@ WITHOUT_MARK = {"allow_extra_args": True, "allow_interspersed_args": False}
     "can take as long as several plain starts.",
 )
 @valued("--report", "FILE", PathName(dir_okay=False), "Write the JSON document to FILE.")
+@without_nvrtc
 @global_options
-def run(learn: bool, report: Path | None) -> None:
+def run(learn: bool, report: Path | None, no_nvrtc: bool) -> None:
     """Run the command after -- and serve the compiles of its OpenCL programs and NVRTC from the cache.
 
     The command needs no change. On a miss its driver compiles as usual, and the result is cached for
@@ -51,6 +56,10 @@ def run(learn: bool, report: Path | None) -> None:
     Processes that the command starts are served too. A program continues as without gpucache if anything
     goes wrong, also if this process is killed. With GPUCACHE_REQUIRE=1 a miss fails, and its build log
     has the reason.
+
+    NVRTC is reached through LD_AUDIT, which leaves less room for the thread-local variables of libraries;
+    so the command has glibc.rtld.optional_static_tls=4096 in GLIBC_TUNABLES, which is enough for jemalloc,
+    tcmalloc and ASan. Programs with TSan, LSan or Scudo, which need more, start with --no-nvrtc.
 
     OpenCL is reached if the program's loader reads OPENCL_LAYERS, NVRTC 12 and 13 if glibc's linker
     loads them, from any place. Not supported: an NVRTC that is linked statically or not named
@@ -81,7 +90,12 @@ def run(learn: bool, report: Path | None) -> None:
         roots = [str(root) for root in (own, *settings.system_dirs)] if own else []
         say = given().say  # silent with --json, whose document is on standard error
         running = Running(
-            command, joined(roots), given().root, misspelt, lambda told: say(f"gpucache: {told}")
+            command,
+            joined(roots),
+            given().root,
+            misspelt,
+            lambda told: say(f"gpucache: {told}"),
+            nvrtc=not no_nvrtc,
         )
         running.run(given().environment() if not misspelt else os.environ)
     with ending_as(ended := running.ended):

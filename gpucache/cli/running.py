@@ -106,13 +106,17 @@ class Running:
         root: "str | None" = None,
         alone: str = "",
         warn: "Callable[[str], object]" = _complain,
+        *,
+        nvrtc: bool = True,
     ) -> None:
         """The index of ``roots`` serves the command; ``root`` is the cache's place from the option.
 
-        ``alone`` is the reason not to use either. ``warn`` gets sentences for the user, from any thread.
+        ``alone`` is the reason not to use either. Without ``nvrtc`` it gets no auditor. ``warn``
+        gets sentences for the user, from any thread.
         """
         self._warn = warn
         self._alone = alone
+        self._has_nvrtc = nvrtc
         self.command = command
         self._root = root
         self._listening = Listening(self._answering, roots)
@@ -127,7 +131,7 @@ class Running:
     def run(self, environ: "Mapping[str, str]") -> None:
         """Run it; an error before its start is raised by ``ended``."""
         try:
-            self._libraries = libraries()
+            self._libraries = libraries(nvrtc=self._has_nvrtc)
             self._ended = await_command(self.command, environ, self._libraries, self._listening, self._alone)
             self._has_ended = True
         except Exception as error:
@@ -266,11 +270,11 @@ class Services:
         return open_stores(settings, command=self._command, warn=self._warn)
 
 
-def libraries() -> Libraries:
+def libraries(*, nvrtc: bool = True) -> Libraries:
     """The libraries that go into the command; raises NoDeviceError if nothing could be served."""
     (layer, no_layer), (audit, no_audit) = find("opencl_layer"), find("nvrtc_audit")
     if no_layer and no_audit:
         from gpucache.errors import NoDeviceError
 
         raise NoDeviceError(no_layer)
-    return Libraries("" if no_layer else layer, "" if no_audit else audit)
+    return Libraries("" if no_layer else layer, audit if nvrtc and not no_audit else "")

@@ -17,6 +17,15 @@ _USUAL_MS = 5_000
 _LONGEST_MS = 600_000
 LAYERS = "OPENCL_LAYERS"
 AUDIT = "LD_AUDIT"
+TUNABLES = "GLIBC_TUNABLES"
+OWN_TUNABLES = "GPUCACHE_RUN_TUNABLES"
+"""The command's own value of ``TUNABLES``, if it has one."""
+_ROOM = "glibc.rtld.optional_static_tls"
+_ROOM_BYTES = 4096
+"""The spare room for thread-local variables of libraries that are loaded or preloaded.
+
+With an auditor glibc measures the room before it reads the program's libraries. jemalloc, tcmalloc, ASan and
+libgomp need 1,448 to 1,896 bytes; 8,192 would leave threads with stacks of 16 KiB no stack."""
 
 
 class Libraries:
@@ -43,7 +52,31 @@ def intercepted(
         if library:
             others = _others(environ.get(name, ""), library)
             added[name] = os.pathsep.join((library, *others))
+    if libraries.audit:
+        own = environ.get(TUNABLES)
+        if own is not None and SOCKET not in environ:
+            added[OWN_TUNABLES] = own
+        added[TUNABLES] = with_room(own or "")
     return added
+
+
+def with_room(tunables: str) -> str:
+    """``GLIBC_TUNABLES`` with room for the libraries of a program that has an auditor.
+
+    Of two values of one tunable glibc takes the last, so only the larger one of ours and the user's is kept;
+    a text without a value is dropped, as glibc 2.39 and later would ignore all for it.
+    """
+    pairs = [pair.partition("=") for pair in tunables.split(":")]
+    room = max([_ROOM_BYTES, *(_bytes(value) for name, _, value in pairs if name == _ROOM)])
+    others = (f"{name}={value}" for name, sign, value in pairs if name and sign and name != _ROOM)
+    return ":".join((f"{_ROOM}={room}", *others))
+
+
+def _bytes(text: str) -> int:
+    try:
+        return int(text, 0)
+    except ValueError:
+        return 0
 
 
 def time_out_s() -> float:
@@ -79,6 +112,10 @@ def without_us(environ: "Mapping[str, str]", libraries: Libraries) -> dict[str, 
             others = _others(left.pop(name), library)
             if others:
                 left[name] = os.pathsep.join(others)
+    own = left.pop(OWN_TUNABLES, None)
+    if libraries.audit and left.get(TUNABLES) == with_room(own or ""):
+        del left[TUNABLES]
+        left |= {} if own is None else {TUNABLES: own}
     return left
 
 

@@ -16,7 +16,7 @@ from gpucache.errors import UsageError
 from gpucache.host import os_errors
 from gpucache.native.build import file_name
 from gpucache.native.locate import locate
-from gpucache.serve.environment import AUDIT, LAYERS
+from gpucache.serve.environment import AUDIT, LAYERS, TUNABLES, with_room
 from gpucache.serve.index import Row, encode, merged, read_rows
 from gpucache.serve.wire import Kind
 
@@ -89,6 +89,8 @@ class Layer:
                 for name, variable in _LOADED.items()
                 if name in there
             ]
+            if "nvrtc_audit" in there:
+                variables.append(f"{TUNABLES}={with_room('')}")
             text = "".join(f"{line}\n" for line in variables)
             self._put(self.folder / ENVIRONMENT, text.encode(), _FILE_MODE)
             undo.pop_all()

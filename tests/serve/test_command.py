@@ -6,6 +6,7 @@ import pty
 import re
 import select
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -380,6 +381,53 @@ def test_a_service_that_cannot_be_made_is_told_and_no_error(tmp_path: Path) -> N
     (told,) = later.finish()
     assert told.result is RunResult.PASSED
     assert told.reason == "the server could not be started: nothing can be opened"
+
+
+_ROOMY = """
+__thread char block[1800] __attribute__((tls_model("initial-exec")));
+char *roomy(void) { return block; }
+"""
+
+
+@pytest.fixture
+def compiled(tmp_path: Path) -> Callable[[str], Path]:
+    """Compiles a shared library of C."""
+    if (compiler := shutil.which("cc")) is None:
+        pytest.skip("no C compiler is installed")
+
+    def made(source: str) -> Path:
+        (tmp_path / "a.c").write_text(source)
+        command = [compiler, "-shared", "-fPIC", "-o", str(tmp_path / "a.so"), str(tmp_path / "a.c")]
+        subprocess.run(command, check=True)
+        return tmp_path / "a.so"
+
+    return made
+
+
+@pytest.mark.parametrize("verb", ["run --quiet", "record --quiet -o recording", "export layer layer --quiet"])
+def test_a_program_with_a_preloaded_allocator_starts(
+    verb: str, compiled: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Its library has thread-local variables as large as jemalloc's, for which an auditor leaves no room."""
+    library = compiled(_ROOMY)
+    command = ["env", f"LD_PRELOAD={library}", "sh", "-c", "exit 7"]
+    words = [sys.executable, "-m", "gpucache", *verb.split(), "--", *command]
+    environ = {**os.environ, "GPUCACHE_DIR": str(tmp_path / "root")}
+    done = run_text(words, env=environ, cwd=tmp_path)
+    assert (done.returncode, "static TLS" in done.stderr) == (7, False), done.stderr
+
+
+def test_a_program_for_which_no_room_is_enough_starts_without_the_auditor(
+    compiled: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """The line at its end names the option."""
+    library = compiled(_ROOMY.replace("1800", "100000"))
+    command = ["--", "env", f"LD_PRELOAD={library}", "sh", "-c", "exit 7"]
+    words = [sys.executable, "-m", "gpucache", "run"]
+    environ = {**os.environ, "GPUCACHE_DIR": str(tmp_path / "root")}
+    refused = run_text([*words, *command], env=environ)
+    assert (refused.returncode, "or run it with --no-nvrtc" in refused.stderr) == (127, True)
+    assert run_text([*words, "--no-nvrtc", *command], env=environ).returncode == 7
 
 
 _HELD = """

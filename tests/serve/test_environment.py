@@ -8,6 +8,7 @@ from gpucache.serve.environment import (
     intercepted,
     step_s,
     time_out_s,
+    with_room,
     without_us,
 )
 
@@ -21,6 +22,7 @@ def test_our_libraries_stand_before_the_users() -> None:
     assert intercepted(environ, SOCKET, OURS) == {
         "OPENCL_LAYERS": "/ours/layer.so:/theirs/a.so:/theirs/b.so",
         "LD_AUDIT": "/ours/audit.so",
+        "GLIBC_TUNABLES": "glibc.rtld.optional_static_tls=4096",
         "GPUCACHE_RUN_SOCKET": "/run/s",
         "HOME": "/home",
     }
@@ -38,8 +40,43 @@ def test_inside_another_run_ours_is_named_once() -> None:
 
 def test_nothing_of_ours_is_left_for_keys() -> None:
     """A program has the same environment as without gpucache, to the last variable."""
-    for environ in ({"HOME": "/home"}, {"OPENCL_LAYERS": "/theirs/a.so", "LD_AUDIT": "/theirs/b.so"}):
+    libraries = {"OPENCL_LAYERS": "/theirs/a.so", "LD_AUDIT": "/theirs/b.so"}
+    tunables = ("", "glibc.malloc.check=1", "glibc.rtld.optional_static_tls=4096", "a=1:b", ":")
+    for environ in ({"HOME": "/home"}, libraries, *({"GLIBC_TUNABLES": text} for text in tunables)):
         assert without_us(intercepted(environ, SOCKET, OURS), OURS) == environ
+
+
+_ROOM = "glibc.rtld.optional_static_tls"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("", f"{_ROOM}=4096"),
+        ("glibc.malloc.check=1", f"{_ROOM}=4096:glibc.malloc.check=1"),
+        (f"{_ROOM}=512", f"{_ROOM}=4096"),
+        (f"a=1:{_ROOM}=0x4000", f"{_ROOM}=16384:a=1"),
+        (f"{_ROOM}=many:a=1:", f"{_ROOM}=4096:a=1"),
+        ("a:=2:b=1", f"{_ROOM}=4096:b=1"),
+    ],
+)
+def test_the_room_for_other_libraries_joins_the_users_tunables(given: str, expected: str) -> None:
+    """glibc takes the last of two values, and new versions ignore all of a malformed text."""
+    assert with_room(given) == expected
+
+
+def test_a_program_that_changes_its_tunables_keeps_them() -> None:
+    """Only the value that ``run`` gave it is taken back."""
+    environ = intercepted({"GLIBC_TUNABLES": "a=1"}, SOCKET, OURS) | {"GLIBC_TUNABLES": "b=2"}
+    assert without_us(environ, OURS) == {"GLIBC_TUNABLES": "b=2"}
+
+
+def test_without_an_auditor_the_tunables_are_the_users() -> None:
+    """The room is needed with one alone."""
+    assert intercepted({}, SOCKET, Libraries("/ours/layer.so")).keys() == {
+        "OPENCL_LAYERS",
+        "GPUCACHE_RUN_SOCKET",
+    }
 
 
 @pytest.mark.parametrize(
