@@ -23,6 +23,7 @@ from tests.patience import PATIENCE_S, TIME_OUT_MS
 _PROGRAM = """
 import ctypes, hashlib, sys
 lib = ctypes.CDLL(sys.argv[1])
+print('loaded', flush=True)
 for line in sys.stdin:
     source, *options = line.rstrip("\\n").split("\\t")
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
@@ -124,6 +125,9 @@ class Running:
             env={**os.environ, "GPUCACHE_DIR": str(folder / "root"), TIMEOUT: TIME_OUT_MS},
         )
 
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "loaded\n"
+
     def compile(self, source: str, *options: str) -> str:
         """The digest of the PTX."""
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -174,16 +178,21 @@ def headers(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "a", tmp_path / "b"
 
 
-def test_a_compiler_that_was_replaced_keeps_nothing_for_the_new_one(tmp_path: Path, library: Path) -> None:
+@pytest.mark.parametrize("begun", [True, False], ids=["server began before", "server begins after"])
+def test_a_compiler_that_was_replaced_keeps_nothing_for_the_new_one(
+    tmp_path: Path, library: Path, *, begun: bool
+) -> None:
     """A process goes on with the library that it has loaded, whose results the new one's key is not for."""
     folder = tmp_path / "lib"
     folder.mkdir()
     for file in library.parent.glob("libnvrtc*.so*"):
         shutil.copy(file, folder)
     mine = folder / library.name
+    (tmp_path / "root" / "v1" / "index").mkdir(mode=0o700, parents=True)  # so that no server gets ready
     old = Running(tmp_path, mine)
     sources = [f"__global__ void k{number}(int *o) {{ *o = {number}; }}" for number in range(3)]
-    old.compile(sources[0], "-arch=compute_80")
+    if begun:
+        old.compile(sources[0], "-arch=compute_80")
     of_build = bytes.fromhex(mark(library))
     data = bytearray(mine.read_bytes())
     data[data.index(of_build)] ^= 1
@@ -196,7 +205,8 @@ def test_a_compiler_that_was_replaced_keeps_nothing_for_the_new_one(tmp_path: Pa
     new.compile(sources[2], _ARCH)
     assert [one["result"] for one in new.end()] == ["kept", "kept"]
     old.compile(sources[2], _ARCH)
-    assert [one["result"] for one in old.end()] == ["kept", "passed", "passed"]
+    results = ["kept", "passed", "passed"] if begun else ["left", "passed"]
+    assert [one["result"] for one in old.end()] == results
 
 
 def test_a_program_whose_paths_are_redirected_keeps_nothing(
