@@ -11,7 +11,12 @@ from gpucache.keys import cache_key, digest
 from gpucache.library import opaque, process
 from gpucache.model import KeyField
 
-OWNER = opaque.Owner("CuPy", "CuPy", "CuPy's key is opaque: it shows no options, architecture or compiler")
+OWNER = opaque.Owner(
+    "CuPy",
+    "CuPy",
+    "CuPy's key is opaque: it shows no options, architecture or compiler",
+    ("libnvrtc", "libnvrtc-builtins"),
+)
 _DIGITS = 16
 
 

@@ -84,6 +84,7 @@ _ENGINE = frozenset(
         "settings",
         "recording",
         "probe",
+        "backends.installation",  # which libraries this process has loaded
         "backends.interface",
         "backends.registry",
         "caches.interface",
@@ -121,7 +122,9 @@ ALLOWED: Mapping[str, frozenset[str]] = {
         {"leaves", "settings", "store", "caches.interface", "caches.portable", "caches.registry"}
     ),
     "assembly": frozenset({"leaves", "settings", "probe", "backends", "store", "caches", "engine", "remote"}),
-    "library": frozenset({"leaves", "settings", "assembly", "engine", "store.interface"}),
+    "library": frozenset(
+        {"leaves", "settings", "assembly", "engine", "store.interface", "backends.installation"}
+    ),
     "serve": frozenset(
         {"leaves", "sources", "recording", "probe", "backends", "engine", "native", "store.interface"}
     ),

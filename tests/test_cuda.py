@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from gpucache.backends.cuda.nvrtc import nvrtc_libraries, version
+from gpucache.backends.installation import mark
 from gpucache.sources.closure_memos import WORTH_FILES
 from gpucache.store.directory import DirectoryStore
 from tests.children import run_python, run_text
@@ -520,3 +522,59 @@ def test_cuda_core_never_fails_because_of_the_cache(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     script = "print(json.dumps([compiled() == compiled(), answers, len(cache)]))"
     assert _program_cache(tmp_path / "file", script) == [True, ["miss", "miss"], 0]
+
+
+_UPGRADED = """
+import ctypes, sys
+from pathlib import Path
+folder, door = sys.argv[1:]
+for name in ("libnvrtc.so.*[0-9]", "libnvrtc-builtins.so.*[0-9]"):
+    for file in sorted(Path(folder).glob(name)):
+        if "alt" not in file.name and ("builtins" not in name or door != "late"):
+            ctypes.CDLL(str(file), mode=ctypes.RTLD_GLOBAL)
+print("loaded", flush=True)
+sys.stdin.readline()
+source = 'extern "C" __global__ void k(int *o) { *o = 5; }'
+from gpucache.cuda import ProgramCache, compile_program, flush
+if door == "ProgramCache":
+    from cuda.core import Program, ProgramOptions
+    Program(source, "c++", ProgramOptions(arch="sm_80")).compile("cubin", cache=ProgramCache())
+else:
+    compile_program(source, target="sm_80")
+flush()
+"""
+
+
+def _another_build(file: Path) -> None:
+    """Put a library of another build id in the place of one, as an upgrade does."""
+    build_id = bytes.fromhex(mark(file))
+    data = file.read_bytes()
+    assert data.count(build_id) == 1
+    new = file.with_suffix(".new")
+    new.write_bytes(data.replace(build_id, build_id[:-1] + bytes([build_id[-1] ^ 1])))
+    new.replace(file)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="loaded libraries are found on Linux")
+@pytest.mark.parametrize("door", ["compile_program", "ProgramCache", "late"])
+def test_a_compiler_that_was_replaced_while_its_process_lives_has_its_own_entries(
+    tmp_path: Path, door: str
+) -> None:
+    """New processes do not hit what an old one compiles by the library that it had loaded."""
+    (tmp_path / "lib").mkdir()
+    known = [path for path in nvrtc_libraries(version()) if path is not None]
+    files = [Path(shutil.copy(path, tmp_path / "lib")) for path in known]
+    environ = {**os.environ, "GPUCACHE_DIR": str(tmp_path / "root"), "LD_LIBRARY_PATH": str(tmp_path / "lib")}
+    command, pipe = [sys.executable, "-c", _UPGRADED, str(tmp_path / "lib"), door], subprocess.PIPE
+    entries = []
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environ) as old:
+        assert old.stdout is not None and old.stdout.readline() == "loaded\n"
+        for file in files:
+            _another_build(file)
+        old.communicate("\n", timeout=PATIENCE_S)
+    assert old.returncode == 0
+    entries.append({path.name for path in tmp_path.rglob("*.gpc")})
+    done = run_text(command, env=environ, input="\n")
+    assert done.returncode == 0, done.stderr
+    entries.append({path.name for path in tmp_path.rglob("*.gpc")} - entries[0])
+    assert [len(some) for some in entries] == [1, 1]

@@ -16,7 +16,7 @@ import ctypes
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -56,7 +56,7 @@ class Installation(NamedTuple):
 
     def fields(self) -> tuple[tuple[str, str], ...]:
         """The fields of a toolchain that distinguish this build, by label. Raises nothing."""
-        build = [mark(path) for path in self.libraries]
+        build = marks_here(self.libraries)
         fields = [("compiler build", digest("\n".join(sorted(build)).encode()) if build else NOT_FOUND)]
         for label, paths in (("compiler built-ins", self.builtins), ("configuration", self.configuration)):
             if paths is not None:
@@ -260,6 +260,113 @@ class _Stream(NamedTuple):
 def mark(library: Path) -> str:
     """The build id of a library, else a digest of its content, else why it cannot be read."""
     return read_library(library).build_id or _content(library, _WHOLE_BYTES)
+
+
+def marks_here(libraries: Sequence[Path]) -> list[str]:
+    """The mark of each library as this process runs it; of one that is not loaded yet, of its file.
+
+    An upgrade replaces a file below the feet of processes that go on with the old library: its build id is in
+    their memory. Without one it has a mark that no other process has, so that nothing it compiles is hit.
+    """
+    images = _images()
+    _marks.update(here := {library: _mark_here(library, images) for library in libraries})
+    return list(here.values())
+
+
+def loaded_builds(names: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """The marks of the loaded ones of some libraries, by labels, found once in a process.
+
+    A library that is loaded later, next to one of the others, counts by the file that will be loaded.
+    """
+    images = _images() if any(name not in _builds for name in names) else {}
+    folders = [Path(path).parent for name in names for path, _ in images.get(name, ())]
+    for name in names:
+        there = [Path(path.removesuffix(_GONE)) for path, _ in images.get(name, ())]
+        there += () if there else sorted(one for folder in folders for one in folder.glob(f"{name}.so*"))[:1]
+        if there and name not in _builds:
+            _builds[name] = marks_here(there[:1])[0]
+    return tuple((f"{name} build", _builds[name]) for name in names if name in _builds)
+
+
+_GONE = " (deleted)"
+"""The end of a path whose file was replaced: see proc_pid_maps(5)."""
+_builds: dict[str, str] = {}
+
+
+def replaced_library() -> Path | None:
+    """A library of a compiler whose mark is another one in this process by now; None if there is none.
+
+    Compilers load some of theirs when they compile, and files may be replaced before that.
+    """
+    images = _images()
+    found = (library for library, known in tuple(_marks.items()) if known != _mark_here(library, images))
+    return next(found, None)
+
+
+def _mark_here(library: Path, images: Mapping[str, Sequence[tuple[str, int]]]) -> str:
+    start = _start_of_replaced(library, images)
+    return mark(library) if start is None else _build_id_at(start) or _OLD.format(os.getpid(), start)
+
+
+_OLD = "of process {}, at {:x}, replaced since"
+_marks: dict[Path, str] = {}
+"""The marks by which this process knows its compilers' libraries."""
+
+
+def _images() -> dict[str, list[tuple[str, int]]]:
+    """Where in this process's memory each loaded file begins, by the first part of its name."""
+    found: dict[str, list[tuple[str, int]]] = {}
+    if sys.platform == "linux":
+        try:
+            maps = Path("/proc/self/maps").read_bytes()
+        except OSError:
+            return found
+        for line in maps.split(b"\n"):
+            columns = line.split(None, 5)
+            if len(columns) == 6 and not columns[2].strip(b"0") and b".so" in columns[5]:
+                path = os.fsdecode(columns[5])
+                found.setdefault(_stem(path), []).append((path, int(columns[0].partition(b"-")[0], 16)))
+    return found
+
+
+def _stem(path: str) -> str:
+    return path.rpartition("/")[2].partition(".so")[0]
+
+
+def _start_of_replaced(library: Path, images: Mapping[str, Sequence[tuple[str, int]]]) -> int | None:
+    """Where the loaded library begins that had the name of this one, if this one is not loaded."""
+    real = os.path.realpath(library)
+    beside = os.path.dirname(real), os.path.dirname(library)  # noqa: PTH120 - at every start
+    there = images.get(_stem(str(library)), [])
+    if any(path == real for path, _ in there):
+        return None
+    own = (start for path, start in there if os.path.dirname(path) in beside)  # noqa: PTH120
+    return next(own, None)
+
+
+def _build_id_at(start: int) -> str | None:
+    """The build id of a loaded library from this process's memory."""
+    from gpucache.payload import elf
+
+    try:
+        with Path("/proc/self/mem").open("rb", buffering=0) as memory:
+            return elf.loaded_build_id(_Image(memory, start))
+    except (OSError, FormatError):
+        return None
+
+
+class _Image(NamedTuple):
+    """A loaded library in this process's memory: see ``gpucache.payload.elf.Source``."""
+
+    memory: BinaryIO
+    start: int
+
+    def require(self, end: int, part: str) -> None:
+        """Nothing: a part that is not mapped cannot be read."""
+
+    def cut(self, start: int, end: int) -> bytes:
+        self.memory.seek(self.start + start)
+        return self.memory.read(end - start)
 
 
 def _content(path: Path, whole_bytes: int | None = None) -> str:

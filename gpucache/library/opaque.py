@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from gpucache import __version__
 from gpucache.answers.lookup import Hit, Miss, Verdict
+from gpucache.backends.installation import loaded_builds, replaced_library
 from gpucache.engine.program_names import program_name as program_name
 from gpucache.engine.stores import Stores, write_miss
 from gpucache.errors import CacheMissError, CacheUnusableError
@@ -33,6 +34,8 @@ class Owner(NamedTuple):
     """Its name in sentences."""
     untold: str
     """Why a miss may have no reason, in one sentence."""
+    compilers: tuple[str, ...] = ()
+    """The libraries that compile for it, by name: its key has their versions at most, ours their builds."""
 
 
 Pairs = Sequence[tuple[str, str]]
@@ -40,10 +43,8 @@ Pairs = Sequence[tuple[str, str]]
 
 def key_fields(owner: Owner, key: str, *others: tuple[str, str]) -> tuple[KeyField, ...]:
     """The key fields of an owner's key."""
-    return tuple(
-        KeyField(label, value)
-        for label, value in ((NAMESPACE, owner.namespace), ("opaque key", key), *others)
-    )
+    own = ((NAMESPACE, owner.namespace), ("opaque key", key))
+    return tuple(KeyField(*pair) for pair in (*own, *loaded_builds(owner.compilers), *others))
 
 
 def entry(
@@ -116,6 +117,9 @@ def keep(stores: Stores, owner: Owner, made: Entry) -> bool:
     """Publish the compile of a miss, with the reason of the miss; whether that worked."""
     store, head = stores.target, made.head
     if store is None:
+        return False
+    if (library := replaced_library()) is not None:
+        process.say_once(f"{head.program} is not kept: {library.name} was replaced while its program ran")
         return False
     miss = _reason(stores, owner, made)
     process.log_miss(head.program, head.target, miss, head.compile_ns)

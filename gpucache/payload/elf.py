@@ -237,6 +237,16 @@ def read_library(source: Source) -> Library:
     return Library(build_id, texts(_DT_NEEDED), folders(_DT_RPATH), folders(_DT_RUNPATH))
 
 
+def loaded_build_id(image: Source) -> str | None:
+    """The build id of a library in memory, whose parts are at their addresses; raises BrokenError."""
+    file = _open(image)
+    found = None
+    for kind, _, address, size in _segments(file):
+        if kind == _PT_NOTE and size <= _LISTED_BYTES:
+            found = _build_id(file.order, image.cut(address, address + size)) or found
+    return found
+
+
 def _machine(source: Source) -> tuple[str, _Layout, int, int]:
     """Byte order and layout, by which the rest is read, and the type and machine of a file."""
     ident = source.cut(0, 16)

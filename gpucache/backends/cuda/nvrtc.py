@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from gpucache.backends.cuda.options import FILE_NAME, refuse_side_effects, seed
-from gpucache.backends.installation import Installation, loaded, loaded_as, mark, read_library, remembered
+from gpucache.backends.installation import (
+    Installation,
+    loaded,
+    loaded_as,
+    mark,
+    marks_here,
+    read_library,
+    remembered,
+)
 from gpucache.backends.interface import Compilation
 from gpucache.backends.options import refused
 from gpucache.errors import CompileError, NoDeviceError, TargetError
@@ -82,23 +90,23 @@ def toolchain_at(nvrtc: Path, version: tuple[int, int], target: Target, library_
     Raises NoDeviceError if its builtins library is not found.
     """
     _, builtins = search_builtins(nvrtc, version, library_path)
-    fields = _fields(version, nvrtc, builtins)
+    fields = _fields(version, mark(nvrtc), mark(builtins))
     return Toolchain("nvrtc", (("architecture", target.name), *fields), _IDENTITY)
 
 
 @cache
 def _compiler_fields() -> tuple[tuple[str, str], ...]:
     number = version()
-    return _fields(number, *nvrtc_libraries(number))
+    libraries = nvrtc_libraries(number)
+    marks = iter(marks_here(tuple(filter(None, libraries))))
+    return _fields(number, *(NOT_FOUND if path is None else next(marks) for path in libraries))
 
 
-def _fields(
-    version: tuple[int, int], nvrtc: Path | None, builtins: Path | None
-) -> tuple[tuple[str, str], ...]:
+def _fields(version: tuple[int, int], nvrtc: str, builtins: str) -> tuple[tuple[str, str], ...]:
     return (
         ("NVRTC version", f"{version[0]}.{version[1]}"),
-        ("NVRTC build id", NOT_FOUND if nvrtc is None else mark(nvrtc)),
-        ("NVRTC builtins build id", NOT_FOUND if builtins is None else mark(builtins)),
+        ("NVRTC build id", nvrtc),
+        ("NVRTC builtins build id", builtins),
     )
 
 
