@@ -34,6 +34,23 @@ def name_pocl(vendors: Path) -> None:
         shutil.copy(SYSTEM_ICD, vendors)
 
 
+def name_pocl_for_c(vendors: Path, folder: Path) -> Path:
+    """A copy of a directory that names the system's PoCL as well, if that compiles.
+
+    Programs in C do not find PyPI's by themselves; named to them it aborts where several threads build.
+    """
+    shutil.copytree(vendors, folder)
+    if not _problem(SYSTEM_ICD):
+        shutil.copy(SYSTEM_ICD, folder)
+    return folder
+
+
+def need_pocl_for_c() -> None:
+    """Skip if the system has no PoCL that compiles for this CPU."""
+    if problem := _problem(SYSTEM_ICD):
+        pytest.skip(f"the system's PoCL does not compile here, and programs in C find no other: {problem}")
+
+
 def need_pocl() -> None:
     """Skip if no PoCL compiles for this CPU."""
     if (own := _problem()) and (system := _problem(SYSTEM_ICD)):

@@ -195,6 +195,8 @@ def test_what_another_build_of_pocl_made_is_a_miss_that_says_so(tmp_path: Path) 
     _edit(copy / "share" / "pocl" / "include" / "_kernel.h", b"pocl", b"POCL")
     told = re.sub(r"\s+", " ", _gpucache(copy, tmp_path / "root", *ask, "--check"))
     assert "the compiler's own headers or built-in functions changed" in told
+    [entry] = tmp_path.rglob("*.gpc")
+    os.utime(entry, (time.time() - 31 * 86_400,) * 2)
     found = json.loads(_gpucache(copy, tmp_path / "root", "--json", "verify"))
     assert [finding["kind"] for finding in found["outcomes"]] == ["stale"]
 

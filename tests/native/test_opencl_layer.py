@@ -16,7 +16,7 @@ from gpucache.serve.wire import Kind
 from tests.children import run_text
 from tests.native.peer import Answer, Keeper, Peer, always, devices_of, environment, frame
 from tests.patience import wait_until
-from tests.pocl import PLATFORM, need_pocl
+from tests.pocl import PLATFORM, name_pocl_for_c, need_pocl, need_pocl_for_c
 
 pytestmark = pytest.mark.slow
 
@@ -49,9 +49,14 @@ def run(
     platform: str,
     opencl_environment: Mapping[str, str],
     printed_bare: dict[tuple[str, str], str],
+    tmp_path: Path,
 ) -> Run:
     """The program's output in a mode, with or without a server."""
-    base = {**opencl_environment, "LD_LIBRARY_PATH": str(Path(sys.prefix, "lib"))}
+    if platform == PLATFORM:
+        need_pocl_for_c()
+    vendors = name_pocl_for_c(Path(opencl_environment["OCL_ICD_VENDORS"]), tmp_path / "vendors")
+    loader = {"OCL_ICD_VENDORS": str(vendors), "LD_LIBRARY_PATH": str(Path(sys.prefix, "lib"))}
+    base = {**opencl_environment, **loader}
 
     def run(mode: str, peer: Peer | None = None, **settings: str) -> str:
         command = [str(program), mode, platform]
